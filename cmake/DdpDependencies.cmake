@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+#
+# Finds what the machine has. Nothing is downloaded. docs/dependencies.md gives a reason for each.
+
+find_package(Threads REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(fmt REQUIRED)
+find_package(cxxopts REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(OpenBLAS REQUIRED)
+
+# ddp_resolve(VARIABLE found): turns AUTO/ON/OFF and what was found into a result.
+function(ddp_resolve option found out)
+  string(TOUPPER "${${option}}" wanted)
+  if(wanted STREQUAL "AUTO")
+    set(${out} ${found} PARENT_SCOPE)
+  elseif(wanted AND NOT found)
+    message(FATAL_ERROR "${option}=ON, but it was not found")
+  elseif(wanted)
+    set(${out} TRUE PARENT_SCOPE)
+  else()
+    set(${out} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# CUDA and NCCL belong together: a CUDA build without NCCL could not reduce anything.
+set(found FALSE)
+if(NOT DDP_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  find_package(CUDAToolkit QUIET)
+  find_path(DDP_NCCL_INCLUDE_DIR nccl.h
+    HINTS ${NCCL_ROOT}/include ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  if(CMAKE_CUDA_COMPILER AND CUDAToolkit_FOUND AND DDP_NCCL_INCLUDE_DIR)
+    set(found TRUE)
+  endif()
+endif()
+ddp_resolve(DDP_CUDA ${found} DDP_HAVE_CUDA)
+if(DDP_HAVE_CUDA)
+  set(CMAKE_CUDA_ARCHITECTURES ${DDP_CUDA_ARCHITECTURES})
+  enable_language(CUDA)
+endif()
+
+set(found FALSE)
+if(NOT DDP_GLOO STREQUAL "OFF")
+  find_package(Gloo QUIET CONFIG)
+  if(TARGET gloo)
+    set(found TRUE)
+  endif()
+endif()
+ddp_resolve(DDP_GLOO ${found} DDP_HAVE_GLOO)
+
+if(DDP_BUILD_TESTS)
+  find_package(Catch2 2 REQUIRED)
+endif()
+if(DDP_BUILD_BENCH)
+  find_package(benchmark QUIET)
+endif()

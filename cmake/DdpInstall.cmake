@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+#
+# `cmake --install` and find_package(ddp CONFIG).
+
+get_property(libraries GLOBAL PROPERTY DDP_LIBRARIES)
+get_property(include_roots GLOBAL PROPERTY DDP_INCLUDE_ROOTS)
+
+install(TARGETS ${libraries} EXPORT ddpTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ddp-launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+list(REMOVE_DUPLICATES include_roots)
+install(DIRECTORY ${include_roots} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h")
+
+set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
+install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${config_dir})
+configure_package_config_file(cmake/ddpConfig.cmake.in ddpConfig.cmake
+  INSTALL_DESTINATION ${config_dir})
+write_basic_package_version_file(ddpConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/ddpConfig.cmake ${PROJECT_BINARY_DIR}/ddpConfigVersion.cmake
+  DESTINATION ${config_dir})

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+#
+# What was found and what that switches off, at the end of configure.
+
+if(NOT PROJECT_IS_TOP_LEVEL)
+  return()
+endif()
+
+macro(ddp_summary_line what present with without)
+  if(${present})
+    message(STATUS "  ${what} yes  ${with}")
+  else()
+    message(STATUS "  ${what} no   ${without}")
+  endif()
+endmacro()
+
+message(STATUS "ddp ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}:")
+ddp_summary_line("CUDA + NCCL" DDP_HAVE_CUDA
+  "${CUDAToolkit_VERSION}, architectures ${DDP_CUDA_ARCHITECTURES}"
+  "everything runs on the CPU (no CUDA toolkit or nccl.h, or DDP_CUDA=OFF)")
+ddp_summary_line("Gloo       " DDP_HAVE_GLOO
+  "CPU ranks on several hosts" "CPU ranks on one host only")
+ddp_summary_line("tests      " DDP_BUILD_TESTS "" "")
+ddp_summary_line("examples   " DDP_BUILD_EXAMPLES "" "")
+ddp_summary_line("benchmarks " DDP_BUILD_BENCH "" "")

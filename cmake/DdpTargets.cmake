@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+#
+# How our targets are made. Nothing here touches targets of others.
+
+# Language, warnings and visibility of one of our targets.
+function(ddp_target_defaults target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set_target_properties(${target} PROPERTIES
+    CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden
+    CUDA_VISIBILITY_PRESET hidden
+    CUDA_STANDARD 20
+    VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wconversion -Wshadow -Werror>
+    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra -Werror=all-warnings>)
+endfunction()
+
+# ddp_add_library(ddp_samplers NAME samplers SOURCES a.cpp … [LINK …] [LINK_PRIVATE …])
+# A static library whose include root is the current folder; ddp::NAME outside this project.
+function(ddp_add_library target)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINK;LINK_PRIVATE" ${ARGN})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(ddp::${ARG_NAME} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_LINK_PRIVATE})
+  ddp_target_defaults(${target})
+  set_property(GLOBAL APPEND PROPERTY DDP_LIBRARIES ${target})
+  set_property(GLOBAL APPEND PROPERTY DDP_INCLUDE_ROOTS "${CMAKE_CURRENT_SOURCE_DIR}/ddp")
+endfunction()
+
+# ddp_add_executable(train SOURCES a.cpp … LINK …)
+function(ddp_add_executable target)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE ${ARG_LINK})
+  ddp_target_defaults(${target})
+endfunction()

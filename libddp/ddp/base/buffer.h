@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "ddp/base/device.h"
+#include "ddp/base/dtype.h"
+
+namespace ddp {
+
+// One contiguous operand: a view that owns nothing. `count` is in elements; `data` may be null when
+// it is 0. Like std::span, constness of the view says nothing about the elements.
+struct Buffer {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DType dtype = DType::kFloat32;
+  Device device = kCpuDevice;
+
+  [[nodiscard]] constexpr std::size_t size_bytes() const { return count * size_of(dtype); }
+
+  // Elements [offset, offset + n). The caller keeps it in range.
+  [[nodiscard]] Buffer slice(std::size_t offset, std::size_t n) const {
+    return {static_cast<std::byte*>(data) + offset * size_of(dtype), n, dtype, device};
+  }
+
+  // The elements as T. The caller knows that dtype matches.
+  template <class T>
+  [[nodiscard]] std::span<T> as() const {
+    return {static_cast<T*>(data), count};
+  }
+};
+
+template <class T>
+[[nodiscard]] Buffer buffer_of(std::span<T> elements, Device device = kCpuDevice) {
+  return {elements.data(), elements.size(), dtype_of<T>, device};
+}
+
+// For containers: std::vector<float> v; buffer_of(v).
+template <class Container>
+requires requires(Container& c) { std::span(c); }
+[[nodiscard]] Buffer buffer_of(Container& container, Device device = kCpuDevice) {
+  return buffer_of(std::span(container), device);
+}
+
+// "float32[1024] on cpu".
+[[nodiscard]] inline std::string to_string(const Buffer& buffer) {
+  return std::string(to_string(buffer.dtype)) + "[" + std::to_string(buffer.count) + "] on " +
+         to_string(buffer.device);
+}
+
+}  // namespace ddp

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+struct Endpoint {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+// "10.0.0.1:29500" or "[::1]:29500".
+[[nodiscard]] std::string to_string(const Endpoint& endpoint);
+
+// Owns a file descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(other.release()) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor() { reset(); }
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool is_open() const { return fd_ >= 0; }
+  [[nodiscard]] int release();
+  void reset() noexcept;
+
+ private:
+  int fd_ = -1;
+};
+
+// A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, every wait bounded.
+// Not thread-safe, but one thread may send while another receives.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(FileDescriptor fd);
+
+  // Resolves the host and tries its addresses in turn until one accepts; refused and unreachable
+  // are tried again until the deadline (a server may still be starting). Throws NetworkError that
+  // lists every address with its reason.
+  static Socket connect(const Endpoint& endpoint, Deadline deadline);
+
+  // Binds exactly the first address that the host resolves to; an empty host means every interface.
+  // Port 0 picks a free one: see local_endpoint(). Throws SystemError naming the endpoint.
+  static Socket listen(const Endpoint& endpoint);
+
+  // On a listening socket: a waiting connection, or nothing. Never blocks.
+  std::optional<Socket> accept();
+
+  // All bytes, or TimeoutError / NetworkError.
+  void send_all(std::span<const std::byte> bytes, Deadline deadline);
+  void receive_all(std::span<std::byte> bytes, Deadline deadline);
+
+  // What fits or is there right now. receive_some returns nothing if no byte waits and throws
+  // NetworkError when the peer has closed; send_some returns 0 if the buffer is full.
+  std::optional<std::size_t> receive_some(std::span<std::byte> bytes);
+  std::size_t send_some(std::span<const std::byte> bytes);
+
+  // Waits until a byte (or the end of the stream) can be read; false when the deadline passed.
+  [[nodiscard]] bool wait_readable(Deadline deadline) const;
+
+  [[nodiscard]] Endpoint local_endpoint() const;
+  [[nodiscard]] Endpoint peer_endpoint() const;
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  [[nodiscard]] bool is_open() const { return fd_.is_open(); }
+  void close() noexcept { fd_.reset(); }
+
+ private:
+  FileDescriptor fd_;
+};
+
+}  // namespace ddp

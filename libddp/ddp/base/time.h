@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+//
+// A timeout is a duration and appears in interfaces; a deadline is a point in time, computed once
+// at the edge and passed down, so that retries and partial transfers share one budget.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace ddp {
+
+using Clock = std::chrono::steady_clock;
+using Timeout = std::chrono::milliseconds;
+
+class Deadline {
+ public:
+  // Far timeouts are clamped, so that milliseconds::max() means "practically never".
+  static Deadline after(Timeout timeout) {
+    return Deadline(Clock::now() + std::min<Timeout>(timeout, std::chrono::hours(24 * 365)));
+  }
+
+  [[nodiscard]] bool passed() const { return Clock::now() >= when_; }
+
+  // Never negative; rounded up, so that a poll for this long does not wake early.
+  [[nodiscard]] Timeout remaining() const {
+    return std::max(Timeout(0), std::chrono::ceil<Timeout>(when_ - Clock::now()));
+  }
+
+  [[nodiscard]] Clock::time_point time_point() const { return when_; }
+
+ private:
+  explicit Deadline(Clock::time_point when) : when_(when) {}
+
+  Clock::time_point when_;
+};
+
+}  // namespace ddp

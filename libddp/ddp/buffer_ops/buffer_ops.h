@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// Element-wise operations on buffers, without BLAS. Each exists twice with the same name and
+// argument order: ddp::cpu runs on the calling thread and is the reference, ddp::cu enqueues on a
+// stream. The functions in ddp itself pick by the buffer's device. 16-bit types compute in float32.
+// Operands must agree in count and device (and in dtype, but for cast) or std::invalid_argument.
+#pragma once
+
+#include <cstdint>
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/reduce_op.h"
+#include "ddp/base/stream.h"
+
+namespace ddp::cpu {
+
+void fill(const Buffer& target, double value);
+void copy(const Buffer& source, const Buffer& target);
+// target = convert(source), the only operation whose dtypes may differ.
+void cast(const Buffer& source, const Buffer& target);
+// target *= *factor; floating-point types only.
+void scale(const Buffer& target, const double* factor);
+// target = target op source. kAverage adds: the caller divides.
+void reduce(const Buffer& source, const Buffer& target, ReduceOp op);
+// *result = 1 if every element is finite, else 0. Integers always are.
+void is_finite(const Buffer& source, std::uint8_t* result);
+// A 64-bit hash of the bytes; equal bytes give equal values on the CPU and on CUDA.
+// sum over 8-byte little-endian words w_i (the tail zero-padded) of mix(w_i + (i+1)*C) mod 2^64,
+// mix = the finaliser of splitmix64, C = 0x9e3779b97f4a7c15.
+void fingerprint(const Buffer& source, std::uint64_t* result);
+
+}  // namespace ddp::cpu
+
+// Pointers to factors and results are device memory (or pinned host memory).
+namespace ddp::cu {
+
+void fill(const Buffer& target, double value, Stream stream);
+void copy(const Buffer& source, const Buffer& target, Stream stream);
+void cast(const Buffer& source, const Buffer& target, Stream stream);
+void scale(const Buffer& target, const double* factor, Stream stream);
+void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream);
+void is_finite(const Buffer& source, std::uint8_t* result, Stream stream);
+void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream);
+
+}  // namespace ddp::cu
+
+namespace ddp {
+
+void fill(const Buffer& target, double value, Stream stream);
+void copy(const Buffer& source, const Buffer& target, Stream stream);
+void cast(const Buffer& source, const Buffer& target, Stream stream);
+void scale(const Buffer& target, const double* factor, Stream stream);
+
+}  // namespace ddp

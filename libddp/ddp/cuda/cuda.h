@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// The little of CUDA that the engine owns. No CUDA header is included here; without the toolkit
+// no_cuda.cpp stands in: device_count() is 0 and everything else throws CudaError.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/device.h"
+#include "ddp/base/stream.h"
+
+namespace ddp::cu {
+
+// True if this build contains CUDA code (it may still meet a machine without a GPU).
+[[nodiscard]] bool is_compiled_in();
+
+// Visible CUDA devices; 0 without a driver, a GPU or CUDA support. Never throws.
+[[nodiscard]] int device_count();
+
+// "0000:3b:00.0": equal for two visible indices exactly if they are the same GPU.
+[[nodiscard]] std::string pci_bus_id(Device device);
+
+// Makes `device` current on this thread while it lives. A CPU device changes nothing.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(Device device);
+  ~DeviceGuard();
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int previous_ = -1;
+};
+
+enum class StreamPriority { kDefault, kGreatest };
+
+// Owns a non-blocking stream on a device.
+class OwnedStream {
+ public:
+  OwnedStream() = default;
+  explicit OwnedStream(Device device, StreamPriority priority = StreamPriority::kDefault);
+  OwnedStream(OwnedStream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  OwnedStream& operator=(OwnedStream&& other) noexcept;
+  ~OwnedStream();
+
+  [[nodiscard]] Stream view() const { return {handle_}; }
+  // Blocks the host until everything on the stream has run.
+  void synchronize() const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+enum class EventTiming { kDisabled, kEnabled };
+
+// Owns an event on a device.
+class Event {
+ public:
+  Event() = default;
+  explicit Event(Device device, EventTiming timing = EventTiming::kDisabled);
+  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  void record(Stream stream);
+  // Work put on `stream` later runs after what was recorded; the host does not wait.
+  void make_wait(Stream stream) const;
+  // True once what was recorded has run.
+  [[nodiscard]] bool done() const;
+  void synchronize() const;
+  // Milliseconds from `start` to this event; both with timing, both done.
+  [[nodiscard]] float milliseconds_since(const Event& start) const;
+
+ private:
+  void* handle_ = nullptr;
+};
+
+// Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc).
+[[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
+[[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
+
+// Asynchronous on `stream`; either side may be host or device memory.
+void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream);
+void synchronize(Stream stream);
+
+}  // namespace ddp::cu

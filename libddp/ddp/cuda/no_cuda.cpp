@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+//
+// Stands in for cuda.cpp in a build without the CUDA toolkit.
+#include "ddp/base/error.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp::cu {
+namespace {
+
+[[noreturn]] void refuse() { throw CudaError("this build of libddp has no CUDA support"); }
+
+}  // namespace
+
+bool is_compiled_in() { return false; }
+int device_count() { return 0; }
+std::string pci_bus_id(Device) { refuse(); }
+
+DeviceGuard::DeviceGuard(Device device) {
+  if (device.is_cuda()) refuse();
+}
+DeviceGuard::~DeviceGuard() { static_cast<void>(previous_); }
+
+OwnedStream::OwnedStream(Device, StreamPriority) { refuse(); }
+OwnedStream& OwnedStream::operator=(OwnedStream&&) noexcept = default;
+OwnedStream::~OwnedStream() = default;
+void OwnedStream::synchronize() const { refuse(); }
+
+Event::Event(Device, EventTiming) { refuse(); }
+Event& Event::operator=(Event&&) noexcept = default;
+Event::~Event() = default;
+void Event::record(Stream) { refuse(); }
+void Event::make_wait(Stream) const { refuse(); }
+bool Event::done() const { refuse(); }
+void Event::synchronize() const { refuse(); }
+float Event::milliseconds_since(const Event&) const { refuse(); }
+
+Allocation allocate_device(std::size_t, Device) { refuse(); }
+Allocation allocate_pinned(std::size_t) { refuse(); }
+void copy_async(void*, const void*, std::size_t, Stream) { refuse(); }
+void synchronize(Stream) { refuse(); }
+
+}  // namespace ddp::cu
