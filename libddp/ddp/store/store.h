@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+// A key-value store through which ranks meet. Values are arbitrary bytes. A counter made by add()
+// holds decimal text, as in PyTorch's TCPStore. Every operation that talks to a server or waits is
+// bounded by timeout() or by the timeout given, and throws TimeoutError (naming key, endpoint and
+// milliseconds) or NetworkError.
+//
+// One operation runs at a time on a Store; other threads queue behind it. To wait in one thread
+// while another one works, give each its own clone().
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  virtual void set(std::string_view key, std::string_view value) = 0;
+
+  // Waits until the key exists.
+  [[nodiscard]] virtual std::string get(std::string_view key, Timeout timeout) = 0;
+
+  // Adds to a counter (missing = 0) and returns its new value. Throws NetworkError if the value is
+  // not a number.
+  virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
+
+  // Sets the key to `desired` if it holds `expected`, or if it is missing and `expected` is empty.
+  // Returns the value now stored; if the key is missing and stays so, `expected` (as PyTorch does).
+  virtual std::string compare_set(std::string_view key, std::string_view expected,
+                                  std::string_view desired) = 0;
+
+  // Waits until all keys exist.
+  virtual void wait(std::span<const std::string> keys, Timeout timeout) = 0;
+
+  // True if all keys exist now.
+  [[nodiscard]] virtual bool check(std::span<const std::string> keys) = 0;
+
+  // True if the key existed.
+  virtual bool delete_key(std::string_view key) = 0;
+
+  // A second, independent connection to the same data.
+  [[nodiscard]] virtual std::shared_ptr<Store> clone() const = 0;
+
+  // The default for operations that take none.
+  [[nodiscard]] virtual Timeout timeout() const = 0;
+
+  [[nodiscard]] std::string get(std::string_view key) { return get(key, timeout()); }
+  void wait(std::span<const std::string> keys) { wait(keys, timeout()); }
+  [[nodiscard]] bool has(std::string_view key) {
+    const std::string keys[] = {std::string(key)};
+    return check(keys);
+  }
+};
+
+inline constexpr Timeout kDefaultStoreTimeout = std::chrono::seconds(300);
+
+}  // namespace ddp

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/store/store_state.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+// As std::stoll: leading blanks and trailing characters are accepted, as PyTorch's server does.
+std::int64_t parse_counter(const std::string& text) {
+  try {
+    return std::stoll(text);
+  } catch (const std::exception&) {
+    throw NetworkError("add to a value that is not a number");
+  }
+}
+
+std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+}
+
+}  // namespace
+
+void StoreState::handle(ClientId client, const wire::Request& request) {
+  using wire::Opcode;
+  const auto key = [&] { return request.keys[0]; };
+  switch (request.opcode) {
+    case Opcode::kValidate:
+      throw NetworkError("validated twice");
+    case Opcode::kSet:
+      return set(key(), request.values[0]);
+    case Opcode::kCompareSet:
+      return compare_set(client, request);
+    case Opcode::kGet:
+      return reply_bytes(client, value_or_empty(key()));
+    case Opcode::kAdd:
+      return add(client, key(), request.number);
+    case Opcode::kCheck: {
+      const bool all = std::all_of(request.keys.begin(), request.keys.end(),
+                                   [this](std::string_view each) { return exists(each); });
+      return reply_integer(client, all ? wire::kReady : wire::kNotReady);
+    }
+    case Opcode::kWait:
+      return wait(client, request);
+    case Opcode::kGetNumKeys:
+      return reply_integer(client, static_cast<std::int64_t>(values_.size()));
+    case Opcode::kDeleteKey:
+      return reply_integer(client, static_cast<std::int64_t>(values_.erase(std::string(key()))));
+    case Opcode::kAppend:
+      return append(key(), request.values[0]);
+    case Opcode::kMultiGet:
+      for (const std::string_view each : request.keys) reply_bytes(client, value_or_empty(each));
+      return;
+    case Opcode::kMultiSet:
+      for (std::size_t i = 0; i < request.keys.size(); ++i) set(request.keys[i], request.values[i]);
+      return;
+    case Opcode::kCancelWait:
+      forget(client);
+      return reply_integer(client, wire::kWaitCanceled);
+    case Opcode::kPing:
+      return reply_integer(client, static_cast<std::uint32_t>(request.number));
+    case Opcode::kQueuePush:
+      return queue_push(key(), request.values[0]);
+    case Opcode::kQueuePop:
+      return queue_pop(client, key());
+    case Opcode::kQueueLen:
+      return reply_integer(client, queue_length(key()));
+    case Opcode::kListKeys:
+      return list_keys(client);
+    case Opcode::kBarrier:
+      return barrier(client, key(), request.number);
+  }
+}
+
+void StoreState::forget(ClientId client) {
+  std::erase_if(waits_, [client](const auto& entry) { return entry.second.client == client; });
+  for (auto& [key, ids] : waits_by_key_) {
+    std::erase_if(ids, [this](WaitId id) { return !waits_.contains(id); });
+  }
+  std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
+  for (auto& [key, clients] : barriers_) std::erase(clients, client);
+}
+
+void StoreState::set(std::string_view key, std::string_view value) {
+  const auto found = values_.find(key);
+  if (found == values_.end()) {
+    values_.emplace(key, value);
+  } else {
+    found->second.assign(value);
+  }
+  wake_all(key);
+}
+
+void StoreState::add(ClientId client, std::string_view key, std::int64_t delta) {
+  reply_integer(client, add_to_counter(key, delta));
+  wake_all(key);
+}
+
+std::int64_t StoreState::add_to_counter(std::string_view key, std::int64_t delta) {
+  auto found = values_.find(key);
+  if (found == values_.end()) found = values_.emplace(key, "0").first;
+  const std::int64_t sum = wrapping_sum(parse_counter(found->second), delta);
+  found->second = std::to_string(sum);
+  return sum;
+}
+
+void StoreState::compare_set(ClientId client, const wire::Request& request) {
+  const std::string_view key = request.keys[0];
+  const std::string_view expected = request.values[0];
+  const std::string_view desired = request.values[1];
+  const auto found = values_.find(key);
+  const bool missing = found == values_.end();
+  if (missing && !expected.empty()) return reply_bytes(client, expected);
+  if (!missing && found->second != expected) return reply_bytes(client, found->second);
+  reply_bytes(client, desired);
+  set(key, desired);
+}
+
+void StoreState::wait(ClientId client, const wire::Request& request) {
+  const WaitId id = next_wait_++;
+  std::size_t missing = 0;
+  for (const std::string_view key : request.keys) {
+    if (exists(key)) continue;
+    waits_by_key_[std::string(key)].push_back(id);
+    ++missing;
+  }
+  if (missing == 0) return reply_integer(client, wire::kStopWaiting);
+  waits_.emplace(id, Wait{client, missing});
+}
+
+void StoreState::append(std::string_view key, std::string_view value) {
+  std::string& target = values_[std::string(key)];
+  if (target.size() + value.size() > wire::kMaxValueBytes) throw NetworkError("value too long");
+  target.append(value);
+  wake_all(key);
+}
+
+void StoreState::queue_push(std::string_view key, std::string_view value) {
+  queues_[std::string(key)].emplace_back(value);
+  wake_one(key);
+}
+
+void StoreState::queue_pop(ClientId client, std::string_view key) {
+  reply_integer(client, queue_length(key));
+  const auto found = queues_.find(key);
+  if (found == queues_.end()) return;
+  reply_bytes(client, found->second.front());
+  found->second.pop_front();
+  if (found->second.empty()) queues_.erase(found);
+}
+
+void StoreState::list_keys(ClientId client) {
+  reply_integer(client, static_cast<std::int64_t>(values_.size()));
+  for (const auto& [key, value] : values_) reply_bytes(client, key);
+}
+
+void StoreState::barrier(ClientId client, std::string_view key, std::int64_t world_size) {
+  if (add_to_counter(key, 1) < world_size) {
+    barriers_[std::string(key)].push_back(client);
+    return;
+  }
+  reply_integer(client, wire::kStopWaiting);
+  const auto waiting = barriers_.find(key);
+  if (waiting == barriers_.end()) return;
+  for (const ClientId other : waiting->second) reply_integer(other, wire::kStopWaiting);
+  barriers_.erase(waiting);
+}
+
+// A queue exists while it holds something.
+bool StoreState::exists(std::string_view key) const {
+  return values_.find(key) != values_.end() || queues_.find(key) != queues_.end();
+}
+
+std::string_view StoreState::value_or_empty(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found == values_.end() ? std::string_view() : std::string_view(found->second);
+}
+
+std::int64_t StoreState::queue_length(std::string_view key) const {
+  const auto found = queues_.find(key);
+  return found == queues_.end() ? 0 : static_cast<std::int64_t>(found->second.size());
+}
+
+void StoreState::wake_all(std::string_view key) {
+  const auto found = waits_by_key_.find(key);
+  if (found == waits_by_key_.end()) return;
+  const std::vector<WaitId> ids = std::move(found->second);
+  waits_by_key_.erase(found);
+  for (const WaitId id : ids) count_down(id);
+}
+
+void StoreState::wake_one(std::string_view key) {
+  const auto found = waits_by_key_.find(key);
+  if (found == waits_by_key_.end()) return;
+  const WaitId id = found->second.front();
+  found->second.erase(found->second.begin());
+  if (found->second.empty()) waits_by_key_.erase(found);
+  count_down(id);
+}
+
+void StoreState::count_down(WaitId id) {
+  const auto found = waits_.find(id);
+  if (found == waits_.end() || --found->second.missing > 0) return;
+  const ClientId client = found->second.client;
+  waits_.erase(found);
+  reply_integer(client, wire::kStopWaiting);
+}
+
+template <class T>
+void StoreState::reply_integer(ClientId client, T value) {
+  reply_(client, {reinterpret_cast<const char*>(&value), sizeof(value)});
+}
+
+void StoreState::reply_bytes(ClientId client, std::string_view value) {
+  scratch_.clear();
+  wire::Writer(scratch_).bytes(value);
+  reply_(client, scratch_);
+}
+
+}  // namespace ddp

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ddp/store/wire.h"
+
+namespace ddp {
+
+// What the server knows: keys, queues, who waits for what. No sockets, no threads: a request goes
+// in, replies come out through the sink, to this client or to others whose wait is over.
+class StoreState {
+ public:
+  using ClientId = std::uint64_t;
+  using ReplySink = std::function<void(ClientId, std::string_view)>;
+
+  explicit StoreState(ReplySink reply) : reply_(std::move(reply)) {}
+
+  // Throws NetworkError if the request cannot be served; the client should then be dropped.
+  void handle(ClientId client, const wire::Request& request);
+
+  // The client is gone: its waits are forgotten.
+  void forget(ClientId client);
+
+ private:
+  using WaitId = std::uint64_t;
+  struct Wait {
+    ClientId client;
+    std::size_t missing;  // registrations left
+  };
+
+  void set(std::string_view key, std::string_view value);
+  void add(ClientId client, std::string_view key, std::int64_t delta);
+  void compare_set(ClientId client, const wire::Request& request);
+  void wait(ClientId client, const wire::Request& request);
+  void append(std::string_view key, std::string_view value);
+  void queue_push(std::string_view key, std::string_view value);
+  void queue_pop(ClientId client, std::string_view key);
+  void list_keys(ClientId client);
+  void barrier(ClientId client, std::string_view key, std::int64_t world_size);
+
+  [[nodiscard]] bool exists(std::string_view key) const;
+  [[nodiscard]] std::string_view value_or_empty(std::string_view key) const;
+  [[nodiscard]] std::int64_t queue_length(std::string_view key) const;
+  std::int64_t add_to_counter(std::string_view key, std::int64_t delta);
+  void wake_all(std::string_view key);
+  void wake_one(std::string_view key);
+  void count_down(WaitId id);
+  template <class T>
+  void reply_integer(ClientId client, T value);
+  void reply_bytes(ClientId client, std::string_view value);
+
+  ReplySink reply_;
+  std::map<std::string, std::string, std::less<>> values_;
+  std::map<std::string, std::deque<std::string>, std::less<>> queues_;
+  std::map<std::string, std::vector<WaitId>, std::less<>> waits_by_key_;
+  std::map<std::string, std::vector<ClientId>, std::less<>> barriers_;
+  std::unordered_map<WaitId, Wait> waits_;
+  WaitId next_wait_ = 0;
+  std::string scratch_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/store/tcp_server.h"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/store/store_state.h"
+#include "ddp/store/wire.h"
+
+namespace ddp {
+namespace {
+
+using ClientId = StoreState::ClientId;
+
+constexpr ClientId kListener = 0;
+constexpr ClientId kWakeUp = 1;
+constexpr ClientId kFirstClient = 2;
+
+// A client that asks but does not read is dropped when this much waits for it.
+constexpr std::size_t kMaxBacklogBytes = std::size_t{256} << 20;
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+
+struct Connection {
+  Socket socket;
+  std::vector<std::byte> input;  // an unfinished request; empty most of the time
+  std::size_t needed_bytes = 1;  // parsing cannot succeed before input holds this much
+  std::string output;
+  std::size_t sent_bytes = 0;  // of output
+  bool validated = false;
+  bool waits_for_writable = false;
+};
+
+void check_system(int result, const char* action) {
+  if (result < 0) throw SystemError(std::string("[tcp_server] ") + action, errno);
+}
+
+}  // namespace
+
+class TcpServer::Impl {
+ public:
+  explicit Impl(const Endpoint& endpoint)
+      : listener_(Socket::listen(endpoint)),
+        epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+        wake_up_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        state_([this](ClientId client, std::string_view bytes) { reply(client, bytes); }),
+        endpoint_(listener_.local_endpoint()) {
+    check_system(epoll_.get(), "cannot create an epoll instance");
+    check_system(wake_up_.get(), "cannot create an eventfd");
+    watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
+    watch(wake_up_.get(), kWakeUp, EPOLLIN, EPOLL_CTL_ADD);
+    thread_ = std::thread([this] { serve(); });
+  }
+
+  ~Impl() {
+    stopping_.store(true);
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = ::write(wake_up_.get(), &one, sizeof(one));
+    thread_.join();
+  }
+
+  [[nodiscard]] Endpoint endpoint() const { return endpoint_; }
+
+ private:
+  void serve() {
+    std::array<epoll_event, 64> events;
+    while (!stopping_.load()) {
+      const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                     accepting_ ? -1 : kRetryAcceptMilliseconds);
+      if (!accepting_) set_accepting(true);
+      for (int i = 0; i < count; ++i) handle_event(events[static_cast<std::size_t>(i)]);
+      flush_replies();
+    }
+  }
+
+  void handle_event(const epoll_event& event) {
+    const ClientId id = event.data.u64;
+    if (id == kListener) return accept_all();
+    if (id == kWakeUp) return;
+    const auto found = connections_.find(id);
+    if (found == connections_.end()) return;  // dropped earlier in this round
+    try {
+      if ((event.events & EPOLLOUT) != 0) flush(id, found->second);
+      if ((event.events & ~EPOLLOUT) != 0) receive(id, found->second);
+    } catch (const Error& error) {
+      drop(id, error.what());
+    }
+  }
+
+  void accept_all() {
+    try {
+      while (std::optional<Socket> socket = listener_.accept()) {
+        const ClientId id = next_client_++;
+        watch(socket->fd(), id, EPOLLIN, EPOLL_CTL_ADD);
+        connections_[id].socket = std::move(*socket);
+      }
+    } catch (const Error& error) {  // out of descriptors: the backlog waits in the kernel
+      log::warning(std::string("[tcp_server] ") + error.what());
+      set_accepting(false);
+    }
+  }
+
+  void set_accepting(bool accepting) {
+    accepting_ = accepting;
+    watch(listener_.fd(), kListener, accepting ? EPOLLIN : EPOLL_EVENTS{}, EPOLL_CTL_MOD);
+  }
+
+  // One read an event: level-triggered epoll comes back while there is more, so that a client that
+  // floods us takes turns with the others.
+  void receive(ClientId id, Connection& connection) {
+    const auto received = connection.socket.receive_some(read_buffer_);
+    if (!received) return;
+    std::span<const std::byte> fresh(read_buffer_.data(), *received);
+    if (connection.input.empty()) {
+      const std::size_t used = handle_requests(id, connection, fresh);
+      fresh = fresh.subspan(used);
+      connection.input.assign(fresh.begin(), fresh.end());
+      return;
+    }
+    connection.input.insert(connection.input.end(), fresh.begin(), fresh.end());
+    if (connection.input.size() < connection.needed_bytes) return;
+    const std::size_t used = handle_requests(id, connection, connection.input);
+    connection.input.erase(connection.input.begin(),
+                           connection.input.begin() + static_cast<std::ptrdiff_t>(used));
+    if (connection.input.empty()) std::vector<std::byte>().swap(connection.input);
+  }
+
+  // Serves all complete requests; returns the bytes used.
+  std::size_t handle_requests(ClientId id, Connection& connection,
+                              std::span<const std::byte> bytes) {
+    std::size_t used = 0;
+    for (;;) {
+      const wire::ParseResult parsed = wire::parse_request(bytes.subspan(used), request_);
+      if (parsed.status == wire::ParseStatus::kMalformed) throw NetworkError(parsed.reason);
+      if (parsed.status == wire::ParseStatus::kIncomplete) {
+        connection.needed_bytes = parsed.size_bytes;
+        return used;
+      }
+      used += parsed.size_bytes;
+      if (connection.validated) {
+        state_.handle(id, request_);
+      } else {
+        validate(connection);
+      }
+    }
+  }
+
+  void validate(Connection& connection) const {
+    const bool is_magic = request_.opcode == wire::Opcode::kValidate &&
+                          request_.number == static_cast<std::int64_t>(wire::kMagic);
+    if (!is_magic) throw NetworkError("not a store client (no VALIDATE with the right magic)");
+    connection.validated = true;
+  }
+
+  void reply(ClientId client, std::string_view bytes) {
+    Connection& connection = connections_.at(client);
+    if (connection.output.empty()) pending_.push_back(client);
+    connection.output.append(bytes);
+  }
+
+  void flush_replies() {
+    for (const ClientId id : pending_) {
+      const auto found = connections_.find(id);
+      if (found == connections_.end()) continue;
+      try {
+        flush(id, found->second);
+      } catch (const Error& error) {
+        drop(id, error.what());
+      }
+    }
+    pending_.clear();
+  }
+
+  void flush(ClientId id, Connection& connection) {
+    std::string& output = connection.output;
+    if (output.size() - connection.sent_bytes > kMaxBacklogBytes) {
+      throw NetworkError("the client does not read its replies");
+    }
+    while (connection.sent_bytes < output.size()) {
+      const auto rest = std::as_bytes(std::span(output)).subspan(connection.sent_bytes);
+      const std::size_t sent = connection.socket.send_some(rest);
+      if (sent == 0) break;
+      connection.sent_bytes += sent;
+    }
+    const bool blocked = connection.sent_bytes < output.size();
+    if (!blocked) {
+      output.clear();
+      connection.sent_bytes = 0;
+    }
+    if (blocked != connection.waits_for_writable) {
+      connection.waits_for_writable = blocked;
+      watch(connection.socket.fd(), id, blocked ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
+    }
+  }
+
+  // A client that simply hung up is no news; one that misbehaved gets one line.
+  void drop(ClientId id, const char* reason) {
+    const auto found = connections_.find(id);
+    const Connection& connection = found->second;
+    const bool hung_up = connection.validated && connection.input.empty();
+    const std::string line = "[tcp_server] dropped the connection from " +
+                             to_string(connection.socket.peer_endpoint()) + ": " + reason;
+    if (hung_up && std::strstr(reason, "closed") != nullptr) {
+      log::debug(line);
+    } else {
+      log::warning(line);
+    }
+    state_.forget(id);
+    connections_.erase(found);
+  }
+
+  void watch(int fd, ClientId id, std::uint32_t events, int operation) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = id;
+    check_system(::epoll_ctl(epoll_.get(), operation, fd, &event), "cannot watch a socket");
+  }
+
+  static constexpr int kRetryAcceptMilliseconds = 100;
+
+  Socket listener_;
+  FileDescriptor epoll_;
+  FileDescriptor wake_up_;
+  StoreState state_;
+  Endpoint endpoint_;
+  std::unordered_map<ClientId, Connection> connections_;
+  ClientId next_client_ = kFirstClient;
+  bool accepting_ = true;
+  std::vector<std::byte> read_buffer_ = std::vector<std::byte>(kReadBytes);
+  std::vector<ClientId> pending_;  // clients with fresh output
+  wire::Request request_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+TcpServer::TcpServer(const Endpoint& endpoint) : impl_(std::make_unique<Impl>(endpoint)) {}
+TcpServer::~TcpServer() = default;
+
+Endpoint TcpServer::endpoint() const { return impl_->endpoint(); }
+
+}  // namespace ddp

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+// The server side of TcpStore: one thread, epoll, PyTorch's c10d TCPStore wire protocol (wire.h).
+// Bad input costs a client its connection and one log line; it never stalls or stops the others.
+class TcpServer {
+ public:
+  // Listens on exactly this address (an empty host: every interface; port 0: a free port) and
+  // starts serving. Throws SystemError naming the endpoint if it cannot.
+  explicit TcpServer(const Endpoint& endpoint);
+  ~TcpServer();
+  TcpServer(const TcpServer&) = delete;
+  TcpServer& operator=(const TcpServer&) = delete;
+
+  // The address and port really bound.
+  [[nodiscard]] Endpoint endpoint() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/store/tcp_store.h"
+
+#include <unistd.h>
+
+#include <array>
+#include <mutex>
+
+#include "ddp/base/error.h"
+#include "ddp/store/wire.h"
+
+namespace ddp {
+namespace {
+
+// A reply on loopback comes within tens of microseconds, less than a sleeping thread needs to wake:
+// look for it a while before sleeping. When looking does not pay (the reply is far, or no CPU is
+// free for the server), stop for some calls.
+class SpinPolicy {
+ public:
+  [[nodiscard]] bool should_spin() {
+    if (pause_ == 0) return true;
+    --pause_;
+    return false;
+  }
+  void report(bool paid) {
+    failures_ = paid ? 0 : failures_ + 1;
+    if (failures_ >= kPatience) pause_ = kPauseCalls;
+  }
+
+  static constexpr std::chrono::microseconds kLimit{50};
+
+ private:
+  static constexpr int kPatience = 3;
+  static constexpr int kPauseCalls = 100;
+
+  int failures_ = 0;
+  int pause_ = 0;
+};
+
+std::string quoted_list(std::span<const std::string> keys) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(keys.size(), kShown); ++i) {
+    text += (i == 0 ? "\"" : ", \"") + keys[i] + "\"";
+  }
+  if (keys.size() > kShown) text += ", and " + std::to_string(keys.size() - kShown) + " more";
+  return text;
+}
+
+}  // namespace
+
+class TcpStore::Impl {
+ public:
+  Impl(const Endpoint& endpoint, Timeout timeout, int rank)
+      : endpoint_(endpoint), timeout_(timeout), rank_(rank) {
+    explained("connect", {}, timeout, [this](Deadline deadline) {
+      socket_ = Socket::connect(endpoint_, deadline);
+      // PyTorch's libuv server wants these five bytes in one piece.
+      request(wire::Opcode::kValidate).integer(wire::kMagic);
+      send(deadline);
+      const auto nonce = static_cast<std::uint32_t>(::getpid());
+      request(wire::Opcode::kPing).integer(nonce);
+      send(deadline);
+      if (receive<std::uint32_t>(deadline) != nonce) throw NetworkError("wrong answer to PING");
+    });
+  }
+
+  // Runs one exchange under the lock. Afterwards the connection is in step, or closed.
+  template <class F>
+  auto call(const char* operation, std::span<const std::string> keys, Timeout timeout,
+            F&& exchange) {
+    const std::lock_guard lock(mutex_);
+    return explained(operation, keys, timeout, [&](Deadline deadline) {
+      if (!socket_.is_open()) throw NetworkError("the connection is closed");
+      return exchange(deadline);
+    });
+  }
+
+  wire::Writer request(wire::Opcode opcode) {
+    out_.clear();
+    wire::Writer writer(out_);
+    writer.opcode(opcode);
+    return writer;
+  }
+
+  wire::Writer request(wire::Opcode opcode, std::span<const std::string> keys) {
+    wire::Writer writer = request(opcode);
+    writer.integer(static_cast<std::uint64_t>(keys.size()));
+    for (const std::string& key : keys) writer.user_key(key);
+    return writer;
+  }
+
+  void send(Deadline deadline) { socket_.send_all(std::as_bytes(std::span(out_)), deadline); }
+
+  template <class T>
+  T receive(Deadline deadline) {
+    T value{};
+    receive_into(std::as_writable_bytes(std::span(&value, 1)), deadline);
+    return value;
+  }
+
+  std::string receive_bytes(Deadline deadline) {
+    const auto length = receive<std::uint64_t>(deadline);
+    if (length > wire::kMaxRequestBytes) throw NetworkError("the server sent an absurd length");
+    std::string value(length, '\0');
+    receive_into(std::as_writable_bytes(std::span(value)), deadline);
+    return value;
+  }
+
+  // Sends the WAIT or BARRIER in out_ and waits for its end. On a timeout the wait is taken back;
+  // if the answer crosses with that, it counts.
+  void wait_for_stop(Deadline deadline) {
+    send(deadline);
+    if (!socket_readable(deadline)) {
+      const Deadline grace = Deadline::after(kCancelGrace);
+      request(wire::Opcode::kCancelWait);
+      send(grace);
+      const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
+      if (cancelled) throw WaitCancelled();
+      receive<std::uint8_t>(grace);  // the answer came first; this is the cancellation's
+      return;
+    }
+    if (receive<std::uint8_t>(deadline) != wire::kStopWaiting) {
+      throw NetworkError("unexpected answer to a wait");
+    }
+  }
+
+  std::vector<std::string> wait_then_get(wire::Opcode opcode, std::span<const std::string> keys,
+                                         Deadline deadline) {
+    request(wire::Opcode::kWait, keys);
+    wait_for_stop(deadline);
+    if (opcode == wire::Opcode::kGet) {
+      request(opcode).user_key(keys[0]);
+    } else {
+      request(opcode, keys);
+    }
+    send(deadline);
+    std::vector<std::string> values;
+    for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(receive_bytes(deadline));
+    return values;
+  }
+
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] Timeout timeout() const { return timeout_; }
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] std::string local_address() const { return socket_.local_endpoint().host; }
+
+ private:
+  static constexpr Timeout kCancelGrace = std::chrono::seconds(5);
+
+  // A wait ran out of time and was taken back: the connection is still in step.
+  struct WaitCancelled {};
+
+  // Gives every failure its origin, and closes the connection if it may be out of step.
+  template <class F>
+  std::invoke_result_t<F, Deadline> explained(const char* operation,
+                                              std::span<const std::string> keys, Timeout timeout,
+                                              F&& exchange) {
+    const auto timed_out = [&] {
+      return TimeoutError(origin(operation, keys) + ": timed out after " +
+                          std::to_string(timeout.count()) + " ms (" + to_string(endpoint_) + ")");
+    };
+    try {
+      return exchange(Deadline::after(timeout));
+    } catch (const WaitCancelled&) {
+      throw timed_out();
+    } catch (const TimeoutError&) {
+      socket_.close();
+      throw timed_out();
+    } catch (const Error& error) {
+      socket_.close();
+      throw NetworkError(origin(operation, keys) + ": " + error.what() + " (" +
+                         to_string(endpoint_) + ")");
+    }
+  }
+
+  [[nodiscard]] std::string origin(const char* operation, std::span<const std::string> keys) const {
+    std::string text = "[tcp_store] " + std::string(operation) + "(" + quoted_list(keys) + ")";
+    return rank_ < 0 ? text : text + " on rank " + std::to_string(rank_);
+  }
+
+  // True as soon as a byte can be read.
+  bool socket_readable(Deadline deadline) {
+    if (spin_.should_spin()) {
+      const auto end = Clock::now() + SpinPolicy::kLimit;
+      do {
+        if (fill()) {
+          spin_.report(true);
+          return true;
+        }
+      } while (Clock::now() < end);
+      spin_.report(false);
+    }
+    return socket_.wait_readable(deadline);
+  }
+
+  // Moves what has arrived into in_; false if nothing has.
+  bool fill() {
+    if (in_begin_ < in_end_) return true;
+    const auto received = socket_.receive_some(in_);
+    in_begin_ = 0;
+    in_end_ = received.value_or(0);
+    return received.has_value();
+  }
+
+  void receive_into(std::span<std::byte> target, Deadline deadline) {
+    while (!target.empty()) {
+      if (in_begin_ == in_end_ && !fill_or_wait(deadline)) throw TimeoutError("");
+      const std::size_t count = std::min(target.size(), in_end_ - in_begin_);
+      std::copy_n(in_.begin() + static_cast<std::ptrdiff_t>(in_begin_), count, target.begin());
+      in_begin_ += count;
+      target = target.subspan(count);
+    }
+  }
+
+  bool fill_or_wait(Deadline deadline) {
+    while (socket_readable(deadline)) {
+      if (fill()) return true;
+    }
+    return false;
+  }
+
+  Endpoint endpoint_;
+  Timeout timeout_;
+  int rank_;
+  std::mutex mutex_;
+  Socket socket_;
+  SpinPolicy spin_;
+  std::string out_;
+  std::array<std::byte, 4096> in_;
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+};
+
+TcpStore::TcpStore(const Endpoint& endpoint, Timeout timeout, int rank)
+    : impl_(std::make_unique<Impl>(endpoint, timeout, rank)) {}
+
+TcpStore::~TcpStore() = default;
+
+Timeout TcpStore::timeout() const { return impl_->timeout(); }
+
+std::string TcpStore::local_address() const { return impl_->local_address(); }
+
+std::shared_ptr<Store> TcpStore::clone() const {
+  return std::make_shared<TcpStore>(impl_->endpoint(), impl_->timeout(), impl_->rank());
+}
+
+void TcpStore::set(std::string_view key, std::string_view value) {
+  const std::string keys[] = {std::string(key)};
+  impl_->call("set", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kSet).user_key(key).bytes(value);
+    impl_->send(deadline);
+  });
+}
+
+std::string TcpStore::get(std::string_view key, Timeout timeout) {
+  const std::string keys[] = {std::string(key)};
+  return impl_->call("get", keys, timeout, [&](Deadline deadline) {
+    return std::move(impl_->wait_then_get(wire::Opcode::kGet, keys, deadline)[0]);
+  });
+}
+
+std::vector<std::string> TcpStore::multi_get(std::span<const std::string> keys, Timeout timeout) {
+  return impl_->call("multi_get", keys, timeout, [&](Deadline deadline) {
+    return impl_->wait_then_get(wire::Opcode::kMultiGet, keys, deadline);
+  });
+}
+
+std::int64_t TcpStore::add(std::string_view key, std::int64_t delta) {
+  const std::string keys[] = {std::string(key)};
+  return impl_->call("add", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kAdd).user_key(key).integer(delta);
+    impl_->send(deadline);
+    return impl_->receive<std::int64_t>(deadline);
+  });
+}
+
+std::string TcpStore::compare_set(std::string_view key, std::string_view expected,
+                                  std::string_view desired) {
+  const std::string keys[] = {std::string(key)};
+  return impl_->call("compare_set", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kCompareSet).user_key(key).bytes(expected).bytes(desired);
+    impl_->send(deadline);
+    return impl_->receive_bytes(deadline);
+  });
+}
+
+void TcpStore::wait(std::span<const std::string> keys, Timeout timeout) {
+  impl_->call("wait", keys, timeout, [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kWait, keys);
+    impl_->wait_for_stop(deadline);
+  });
+}
+
+bool TcpStore::check(std::span<const std::string> keys) {
+  return impl_->call("check", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kCheck, keys);
+    impl_->send(deadline);
+    return impl_->receive<std::uint8_t>(deadline) == wire::kReady;
+  });
+}
+
+bool TcpStore::delete_key(std::string_view key) {
+  const std::string keys[] = {std::string(key)};
+  return impl_->call("delete_key", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kDeleteKey).user_key(key);
+    impl_->send(deadline);
+    return impl_->receive<std::int64_t>(deadline) == 1;
+  });
+}
+
+void TcpStore::append(std::string_view key, std::string_view value) {
+  const std::string keys[] = {std::string(key)};
+  impl_->call("append", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kAppend).user_key(key).bytes(value);
+    impl_->send(deadline);
+  });
+}
+
+void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> entries) {
+  impl_->call("multi_set", {}, timeout(), [&](Deadline deadline) {
+    wire::Writer writer = impl_->request(wire::Opcode::kMultiSet);
+    writer.integer(static_cast<std::uint64_t>(entries.size()));
+    for (const auto& [key, value] : entries) writer.user_key(key).bytes(value);
+    impl_->send(deadline);
+  });
+}
+
+std::int64_t TcpStore::num_keys() {
+  return impl_->call("num_keys", {}, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kGetNumKeys);
+    impl_->send(deadline);
+    return impl_->receive<std::int64_t>(deadline);
+  });
+}
+
+std::vector<std::string> TcpStore::list_keys() {
+  return impl_->call("list_keys", {}, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kListKeys);
+    impl_->send(deadline);
+    std::vector<std::string> keys;
+    for (auto left = impl_->receive<std::int64_t>(deadline); left > 0; --left) {
+      const std::string key = impl_->receive_bytes(deadline);
+      if (key.starts_with('/')) keys.push_back(key.substr(1));  // others are no user's
+    }
+    return keys;
+  });
+}
+
+void TcpStore::queue_push(std::string_view key, std::string_view value) {
+  const std::string keys[] = {std::string(key)};
+  impl_->call("queue_push", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kQueuePush).user_key(key).bytes(value);
+    impl_->send(deadline);
+  });
+}
+
+std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout timeout) {
+  const std::string keys[] = {std::string(key)};
+  const bool wait = timeout > Timeout(0);
+  // Another client may take the element between our wait and our pop: then wait again.
+  const auto pop = [&](Deadline deadline) -> std::optional<std::string> {
+    do {
+      if (wait) {
+        impl_->request(wire::Opcode::kWait, keys);
+        impl_->wait_for_stop(deadline);
+      }
+      impl_->request(wire::Opcode::kQueuePop).user_key(key);
+      impl_->send(deadline);
+      if (impl_->receive<std::int64_t>(deadline) > 0) return impl_->receive_bytes(deadline);
+    } while (wait);
+    return std::nullopt;
+  };
+  return impl_->call("queue_pop", keys, wait ? timeout : this->timeout(), pop);
+}
+
+std::int64_t TcpStore::queue_length(std::string_view key) {
+  const std::string keys[] = {std::string(key)};
+  return impl_->call("queue_length", keys, timeout(), [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kQueueLen).user_key(key);
+    impl_->send(deadline);
+    return impl_->receive<std::int64_t>(deadline);
+  });
+}
+
+void TcpStore::barrier(std::string_view key, int world_size, Timeout timeout) {
+  const std::string keys[] = {std::string(key)};
+  impl_->call("barrier", keys, timeout, [&](Deadline deadline) {
+    impl_->request(wire::Opcode::kBarrier).user_key(key).integer(std::int64_t{world_size});
+    impl_->wait_for_stop(deadline);
+  });
+}
+
+}  // namespace ddp

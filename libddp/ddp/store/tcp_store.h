@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/socket.h"
+#include "ddp/store/store.h"
+
+namespace ddp {
+
+// A client of TcpServer or of PyTorch's TCPStore (any 2.x: c10d opcodes 0x00 to 0x0d; the queue,
+// list and barrier calls need a server that knows 0x0e to 0x12, as ours does). Keys travel with
+// PyTorch's leading "/". Thread-safe: one operation at a time, the others queue.
+class TcpStore final : public Store {
+ public:
+  // Connects, retrying while the server starts, within `timeout`, which is also the default of
+  // every later operation. `rank` appears in error messages alone; -1 = unknown.
+  explicit TcpStore(const Endpoint& endpoint, Timeout timeout = kDefaultStoreTimeout,
+                    int rank = -1);
+  ~TcpStore() override;
+
+  void set(std::string_view key, std::string_view value) override;
+  std::string get(std::string_view key, Timeout timeout) override;
+  std::int64_t add(std::string_view key, std::int64_t delta) override;
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override;
+  void wait(std::span<const std::string> keys, Timeout timeout) override;
+  bool check(std::span<const std::string> keys) override;
+  bool delete_key(std::string_view key) override;
+  std::shared_ptr<Store> clone() const override;
+  Timeout timeout() const override;
+
+  using Store::get;
+  using Store::wait;
+
+  // The rest of the protocol.
+  void append(std::string_view key, std::string_view value);
+  [[nodiscard]] std::vector<std::string> multi_get(std::span<const std::string> keys,
+                                                   Timeout timeout);
+  void multi_set(std::span<const std::pair<std::string, std::string>> entries);
+  [[nodiscard]] std::int64_t num_keys();
+  [[nodiscard]] std::vector<std::string> list_keys();
+  void queue_push(std::string_view key, std::string_view value);
+  // Waits up to `timeout` for an element; a timeout of 0 asks once and returns nothing if empty.
+  [[nodiscard]] std::optional<std::string> queue_pop(std::string_view key, Timeout timeout);
+  [[nodiscard]] std::int64_t queue_length(std::string_view key);
+  // Returns once world_size callers have come to this key. A key serves once.
+  void barrier(std::string_view key, int world_size, Timeout timeout);
+
+  // This host's address on the connection that reached the store: the interface to use for peers.
+  [[nodiscard]] std::string local_address() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+#include <sys/resource.h>
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <random>
+#include <thread>
+
+#include "ddp/base/error.h"
+#include "ddp/store/hash_store.h"
+#include "ddp/store/prefix_store.h"
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+#include "ddp/store/wire.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+using test::run_ranks;
+
+namespace {
+
+const Endpoint kLoopback{"127.0.0.1", 0};
+
+// Speaks to a server in raw bytes.
+class RawClient {
+ public:
+  explicit RawClient(const Endpoint& endpoint)
+      : socket_(Socket::connect(endpoint, Deadline::after(5s))) {}
+
+  RawClient& validate() {
+    std::string bytes;
+    wire::Writer(bytes).opcode(wire::Opcode::kValidate).integer(wire::kMagic);
+    return send(bytes);
+  }
+  RawClient& send(std::string_view bytes) {
+    socket_.send_all(std::as_bytes(std::span(bytes)), Deadline::after(5s));
+    return *this;
+  }
+  std::string receive(std::size_t count) {
+    std::string bytes(count, '\0');
+    socket_.receive_all(std::as_writable_bytes(std::span(bytes)), Deadline::after(5s));
+    return bytes;
+  }
+  // True once the server has closed the connection.
+  bool is_dropped() {
+    std::array<std::byte, 256> ignored;
+    const Deadline deadline = Deadline::after(5s);
+    try {
+      while (socket_.wait_readable(deadline)) socket_.receive_some(ignored);
+    } catch (const NetworkError&) {
+      return true;
+    }
+    return false;
+  }
+
+ private:
+  Socket socket_;
+};
+
+std::string ping(std::uint32_t nonce) {
+  std::string bytes;
+  wire::Writer(bytes).opcode(wire::Opcode::kPing).integer(nonce);
+  return bytes;
+}
+
+std::string hex(std::string_view digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i + 1 < digits.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
+  }
+  return bytes;
+}
+
+void check_common_behaviour(Store& store) {
+  store.set("k", "v");
+  CHECK(store.get("k") == "v");
+  CHECK(store.has("k"));
+  CHECK_FALSE(store.has("missing"));
+  CHECK(store.add("counter", 5) == 5);
+  CHECK(store.add("counter", -7) == -2);
+  CHECK(store.get("counter") == "-2");
+  CHECK(store.compare_set("c", "x", "y") == "x");  // missing, expected something: PyTorch's answer
+  CHECK(store.compare_set("c", "", "y") == "y");
+  CHECK(store.compare_set("c", "wrong", "z") == "y");
+  CHECK(store.compare_set("c", "y", "z") == "z");
+  CHECK(store.delete_key("c"));
+  CHECK_FALSE(store.delete_key("c"));
+  const std::string binary("\0\xff\n", 3);
+  store.set("binary", binary);
+  CHECK(store.get("binary") == binary);
+  const std::string error = error_of([&] { (void)store.get("never", 20ms); });
+  CHECK(error.find("never\"") != std::string::npos);
+  CHECK(error.find("timed out after 20 ms") != std::string::npos);
+  CHECK(store.get("k") == "v");  // still usable after a timeout
+}
+
+}  // namespace
+
+TEST_CASE("every store behaves alike", "[store]") {
+  SECTION("HashStore") {
+    HashStore store;
+    check_common_behaviour(store);
+  }
+  SECTION("TcpStore") {
+    TcpServer server(kLoopback);
+    TcpStore store(server.endpoint());
+    check_common_behaviour(store);
+  }
+  SECTION("PrefixStore") {
+    PrefixStore store("job", std::make_shared<HashStore>());
+    check_common_behaviour(store);
+  }
+}
+
+TEST_CASE("a prefix store's keys are the joined ones", "[store]") {
+  auto plain = std::make_shared<HashStore>();
+  PrefixStore inner("a", plain);
+  inner.set("x", "1");
+  CHECK(plain->get("a/x") == "1");
+  CHECK(inner.clone()->get("x") == "1");
+}
+
+TEST_CASE("the protocol's other calls work", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint());
+  store.append("log", "ab");
+  store.append("log", "cd");
+  CHECK(store.get("log") == "abcd");
+  const std::pair<std::string, std::string> entries[] = {{"x", "1"}, {"y", "22"}};
+  store.multi_set(entries);
+  const std::string keys[] = {"y", "x", "y"};
+  CHECK(store.multi_get(keys, 1s) == std::vector<std::string>{"22", "1", "22"});
+  CHECK(store.num_keys() == 3);
+  CHECK(store.list_keys() == std::vector<std::string>{"log", "x", "y"});
+  store.queue_push("q", "first");
+  store.queue_push("q", "second");
+  CHECK(store.queue_length("q") == 2);
+  CHECK(store.queue_pop("q", 1s) == "first");
+  CHECK(store.queue_pop("q", Timeout(0)) == "second");
+  CHECK(store.queue_pop("q", Timeout(0)) == std::nullopt);
+  CHECK(error_of([&] { (void)store.queue_pop("q", 20ms); }).find("timed out") != std::string::npos);
+  store.barrier("alone", 1, 1s);
+}
+
+TEST_CASE("the bytes on the wire are PyTorch's", "[store]") {
+  TcpServer server(kLoopback);
+  RawClient client(server.endpoint());
+  // Captured from PyTorch 2.6 and 2.14: validate, ping, set k v, get k (wait + get), add c -7,
+  // check k zz, cancel_wait, num_keys, delete k.
+  client.send(hex("00cef7853c"));
+  client.send(hex("0d78563412"));
+  CHECK(client.receive(4) == hex("78563412"));
+  client.send(hex("0102000000000000002f6b010000000000000076"));
+  client.send(hex("06010000000000000002000000000000002f6b"));
+  CHECK(client.receive(1) == hex("00"));
+  client.send(hex("0302000000000000002f6b"));
+  CHECK(client.receive(9) == hex("010000000000000076"));
+  client.send(hex("0402000000000000002f63f9ffffffffffffff"));
+  CHECK(client.receive(8) == hex("f9ffffffffffffff"));
+  client.send(hex("05020000000000000002000000000000002f6b03000000000000002f7a7a"));
+  CHECK(client.receive(1) == hex("01"));
+  client.send(hex("0c"));
+  CHECK(client.receive(1) == hex("01"));
+  client.send(hex("07"));
+  CHECK(client.receive(8) == hex("0200000000000000"));
+  client.send(hex("0802000000000000002f6b"));
+  CHECK(client.receive(8) == hex("0100000000000000"));
+}
+
+TEST_CASE("a waiting client can ping, and is answered when the key comes", "[store]") {
+  TcpServer server(kLoopback);
+  RawClient client(server.endpoint());
+  client.validate().send(hex("06010000000000000002000000000000002f6b")).send(ping(7));
+  CHECK(client.receive(4) == hex("07000000"));
+  TcpStore(server.endpoint()).set("k", "v");
+  CHECK(client.receive(1) == hex("00"));
+}
+
+TEST_CASE("bad input costs a client its connection and nobody else's", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore bystander(server.endpoint());
+  const auto drops = [&](const std::string& bytes) {
+    RawClient client(server.endpoint());
+    client.send(bytes);
+    return client.is_dropped();
+  };
+  const std::string valid = hex("00cef7853c");
+  CHECK(drops("GET / HTTP/1.1\r\n\r\n"));
+  CHECK(drops(hex("0000000000")));
+  CHECK(drops(ping(1)));                                              // not validated first
+  CHECK(drops(valid + valid));                                        // validated twice
+  CHECK(drops(valid + hex("7f")));                                    // unknown opcode
+  CHECK(drops(valid + hex("03ffffffffffffffff")));                    // absurd key length
+  CHECK(drops(valid + hex("0101000000000000006bffffffffffffff7f")));  // absurd value length
+  CHECK(drops(valid + hex("06ffffffffffffffff")));                    // absurd key count
+  bystander.set("text", "not a number");
+  std::string add;
+  wire::Writer(add).opcode(wire::Opcode::kAdd).user_key("text").integer(std::int64_t{1});
+  CHECK(drops(valid + add));
+  CHECK(bystander.get("text") == "not a number");
+}
+
+TEST_CASE("a half-written request stalls nobody", "[store]") {
+  TcpServer server(kLoopback);
+  RawClient slow(server.endpoint());
+  slow.validate().send(hex("01020000000000"));
+  TcpStore other(server.endpoint());
+  other.set("a", "b");
+  CHECK(other.get("a") == "b");
+  slow.send(hex("00002f6b010000000000000076"));
+  CHECK(other.get("k") == "v");
+}
+
+TEST_CASE("a request may arrive in single bytes, or many in one packet", "[store]") {
+  TcpServer server(kLoopback);
+  std::string requests = hex("00cef7853c");
+  for (std::uint32_t i = 0; i < 50; ++i) requests += ping(i);
+  RawClient packed(server.endpoint());
+  packed.send(requests);
+  RawClient trickled(server.endpoint());
+  for (const char byte : requests) trickled.send(std::string_view(&byte, 1));
+  CHECK(packed.receive(200) == trickled.receive(200));
+}
+
+TEST_CASE("large values survive, too large ones are refused", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint());
+  const std::string large(20 << 20, 'x');
+  store.set("large", large);
+  CHECK(store.get("large") == large);
+  CHECK_FALSE(error_of([&] {
+                store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x'));
+                (void)store.get("huge", 5s);
+              }).empty());
+}
+
+TEST_CASE("a thousand connections work at once", "[store]") {
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  TcpServer server(kLoopback);
+  std::vector<std::unique_ptr<TcpStore>> stores;
+  for (int i = 0; i < 1000; ++i) stores.push_back(std::make_unique<TcpStore>(server.endpoint()));
+  std::int64_t count = 0;
+  for (const auto& store : stores) count = store->add("count", 1);
+  CHECK(count == 1000);
+}
+
+TEST_CASE("64 clients mixing all operations agree in the end", "[store]") {
+  TcpServer server(kLoopback);
+  constexpr int kClients = 64;
+  constexpr int kRounds = 30;
+  run_ranks(kClients, [&](int rank) {
+    TcpStore store(server.endpoint(), 60s, rank);
+    std::mt19937 random(static_cast<std::uint32_t>(rank));
+    const std::string own = "own/" + std::to_string(rank);
+    for (int round = 0; round < kRounds; ++round) {
+      store.set(own, std::to_string(round));
+      store.add("total", 1);
+      store.append("appended", "x");
+      store.queue_push("queue", std::to_string(rank));
+      expect(store.queue_pop("queue", 60s).has_value(), "an element for everyone");
+      expect(store.get(own) == std::to_string(round), "its own value");
+      const std::string peer = "own/" + std::to_string(random() % kClients);
+      (void)store.get(peer);
+      const std::string keys[] = {own, "total"};
+      expect(store.check(keys), "both keys");
+      store.barrier("round/" + std::to_string(round), kClients, 60s);
+    }
+  });
+  TcpStore store(server.endpoint());
+  CHECK(store.add("total", 0) == kClients * kRounds);
+  CHECK(store.get("appended").size() == kClients * kRounds);
+  CHECK(store.queue_length("queue") == 0);
+}
+
+TEST_CASE("a clone waits while the original works", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint());
+  const auto clone = store.clone();
+  std::string seen;
+  std::thread waiter([&] { seen = clone->get("late", 10s); });
+  store.set("early", "1");
+  store.set("late", "2");
+  waiter.join();
+  CHECK(seen == "2");
+}
+
+TEST_CASE("an error names key, rank, endpoint and milliseconds", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint(), 5s, 2);
+  CHECK(error_of([&] { (void)store.get("nccl_id", 30ms); }) ==
+        "[tcp_store] get(\"nccl_id\") on rank 2: timed out after 30 ms (" +
+            to_string(server.endpoint()) + ")");
+}
+
+TEST_CASE("no server means an error in time that lists the addresses tried", "[store]") {
+  Endpoint free_endpoint;
+  {
+    TcpServer server(kLoopback);
+    free_endpoint = server.endpoint();
+  }
+  const std::string error = error_of([&] { TcpStore store(free_endpoint, 100ms); });
+  CHECK(error.find("cannot connect to " + to_string(free_endpoint)) != std::string::npos);
+  CHECK(error.find("Connection refused") != std::string::npos);
+}
+
+TEST_CASE("a taken port is an error that names it", "[store]") {
+  TcpServer server(kLoopback);
+  const std::string error = error_of([&] { TcpServer second(server.endpoint()); });
+  CHECK(error == "cannot listen on " + to_string(server.endpoint()) + ": Address already in use");
+}
+
+TEST_CASE("a server listens on exactly the address asked for", "[store]") {
+  TcpServer v4(kLoopback);
+  CHECK(v4.endpoint().host == "127.0.0.1");
+  TcpServer v6({"::1", 0});
+  CHECK(v6.endpoint().host == "::1");
+  TcpStore(v6.endpoint()).set("k", "v");
+}
+
+TEST_CASE("clients of a server that goes away get an error, not a hang", "[store]") {
+  auto server = std::make_unique<TcpServer>(kLoopback);
+  TcpStore store(server->endpoint());
+  store.set("k", "v");
+  server.reset();
+  CHECK(error_of([&] { (void)store.get("k"); }).find("the peer closed") != std::string::npos);
+}

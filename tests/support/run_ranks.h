@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <stdexcept>
+#include <string>
+
+namespace ddp::test {
+
+// Runs fn(rank) for ranks 0 .. world_size-1, each on a thread of its own, joins them all, then
+// rethrows the error of the lowest rank that failed. Catch2 2.x asserts on the main thread only:
+// inside fn use expect(), which throws.
+void run_ranks(int world_size, const std::function<void(int rank)>& fn);
+
+inline void expect(bool condition, const std::string& what) {
+  if (!condition) throw std::runtime_error("expected: " + what);
+}
+
+// The text of the exception that fn throws, nested causes included; "" if it throws none.
+std::string error_of(const std::function<void()>& fn);
+
+}  // namespace ddp::test
