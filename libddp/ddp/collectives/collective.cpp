@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/collective.h"
+
+namespace ddp {
+namespace {
+
+bool is_reduction(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduce ||
+         kind == CollectiveKind::kReduceScatter;
+}
+
+bool is_rooted(CollectiveKind kind) {
+  return kind == CollectiveKind::kBroadcast || kind == CollectiveKind::kReduce ||
+         kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
+}
+
+}  // namespace
+
+std::string_view to_string(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+      return "all_reduce";
+    case CollectiveKind::kBroadcast:
+      return "broadcast";
+    case CollectiveKind::kReduce:
+      return "reduce";
+    case CollectiveKind::kAllGather:
+      return "all_gather";
+    case CollectiveKind::kReduceScatter:
+      return "reduce_scatter";
+    case CollectiveKind::kGather:
+      return "gather";
+    case CollectiveKind::kScatter:
+      return "scatter";
+    case CollectiveKind::kAllToAll:
+      return "all_to_all";
+    case CollectiveKind::kSend:
+      return "send";
+    case CollectiveKind::kRecv:
+      return "recv";
+    case CollectiveKind::kBarrier:
+      return "barrier";
+  }
+  return "unknown collective";
+}
+
+CollectiveSignature signature_of(const Collective& collective, std::uint64_t sequence) {
+  CollectiveSignature signature;
+  signature.sequence = sequence;
+  signature.kind = collective.kind;
+  signature.dtype = collective.input.dtype;
+  // On the root of a gather only `input` is this size on every rank; likewise scatter's `output`.
+  const bool output_is_share = collective.kind == CollectiveKind::kScatter ||
+                               collective.kind == CollectiveKind::kReduceScatter;
+  signature.count = output_is_share ? collective.output.count : collective.input.count;
+  if (output_is_share) signature.dtype = collective.output.dtype;
+  if (is_reduction(collective.kind)) signature.op = collective.op;
+  if (is_rooted(collective.kind)) signature.root = collective.peer;
+  return signature;
+}
+
+std::string to_string(const CollectiveSignature& signature) {
+  std::string text =
+      "#" + std::to_string(signature.sequence) + " " + std::string(to_string(signature.kind));
+  if (signature.kind == CollectiveKind::kBarrier) return text;
+  text +=
+      "(" + std::string(to_string(signature.dtype)) + "[" + std::to_string(signature.count) + "]";
+  if (is_reduction(signature.kind)) text += ", " + std::string(to_string(signature.op));
+  if (is_rooted(signature.kind)) text += ", root " + std::to_string(signature.root);
+  return text + ")";
+}
+
+std::string mismatch_message(int first_rank, const CollectiveSignature& first, int second_rank,
+                             const CollectiveSignature& second) {
+  return "ranks called different collectives: rank " + std::to_string(first_rank) + " called " +
+         to_string(first) + ", rank " + std::to_string(second_rank) + " called " +
+         to_string(second);
+}
+
+}  // namespace ddp

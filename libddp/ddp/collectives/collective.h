@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/reduce_op.h"
+
+namespace ddp {
+
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kReduce,
+  kAllGather,
+  kReduceScatter,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kSend,
+  kRecv,
+  kBarrier,
+};
+
+// "all_reduce", "send", ...
+[[nodiscard]] std::string_view to_string(CollectiveKind kind);
+
+// One call, as the caller made it and after it was checked. Collectives that work in place have
+// input == output. `peer` is the root, the source or the destination.
+struct Collective {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  Buffer input;
+  Buffer output;
+  ReduceOp op = ReduceOp::kSum;
+  int peer = 0;
+};
+
+// What all ranks must agree on, small enough to travel with every message.
+struct CollectiveSignature {
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;  // elements of this rank's smaller operand
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::uint8_t padding = 0;
+  std::int32_t root = 0;
+
+  friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
+};
+
+[[nodiscard]] CollectiveSignature signature_of(const Collective& collective,
+                                               std::uint64_t sequence);
+
+// "#7 all_reduce(float32[1024], sum)".
+[[nodiscard]] std::string to_string(const CollectiveSignature& signature);
+
+// The sentence for a mismatch: both sides, the ranks they came from.
+[[nodiscard]] std::string mismatch_message(int first_rank, const CollectiveSignature& first,
+                                           int second_rank, const CollectiveSignature& second);
+
+}  // namespace ddp

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/process_group.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+void check_share(std::string_view name, const Buffer& whole, const Buffer& share, int world_size) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  if (whole.dtype == share.dtype && whole.count == share.count * ranks) return;
+  refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(world_size) +
+         " times " + to_string(share));
+}
+
+}  // namespace
+
+void Work::wait(Stream consumer) const { group->wait(sequence, consumer); }
+
+void Work::wait_host(Timeout timeout) const { group->wait_host(sequence, timeout); }
+
+void Work::wait_host() const { wait_host(group->timeout()); }
+
+Work ProcessGroup::run(const Collective& collective, Stream producer) {
+  return {this, submit(collective, producer)};
+}
+
+void ProcessGroup::check_buffer(std::string_view name, const Buffer& buffer) const {
+  if (buffer.count > 0 && buffer.data == nullptr) {
+    refuse(std::string(name) + ": " + to_string(buffer) + " has no memory");
+  }
+  if (buffer.device != device()) {
+    refuse(std::string(name) + ": " + to_string(buffer) + ", but the group is on " +
+           to_string(device()));
+  }
+}
+
+void ProcessGroup::check_peer(std::string_view name, int peer) const {
+  if (peer >= 0 && peer < world_size()) return;
+  refuse(std::string(name) + ": rank " + std::to_string(peer) + " is not in a group of " +
+         std::to_string(world_size()));
+}
+
+void ProcessGroup::check_op(std::string_view name, DType dtype, ReduceOp op) const {
+  if (op != ReduceOp::kAverage || is_floating_point(dtype)) return;
+  refuse(std::string(name) + ": average of " + std::string(to_string(dtype)) +
+         " is not defined; use sum");
+}
+
+Work ProcessGroup::all_reduce(const Buffer& buffer, ReduceOp op, Stream producer) {
+  check_buffer("all_reduce", buffer);
+  check_op("all_reduce", buffer.dtype, op);
+  return run({CollectiveKind::kAllReduce, buffer, buffer, op, 0}, producer);
+}
+
+Work ProcessGroup::broadcast(const Buffer& buffer, int root, Stream producer) {
+  check_buffer("broadcast", buffer);
+  check_peer("broadcast", root);
+  return run({CollectiveKind::kBroadcast, buffer, buffer, ReduceOp::kSum, root}, producer);
+}
+
+Work ProcessGroup::reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer) {
+  check_buffer("reduce", buffer);
+  check_peer("reduce", root);
+  check_op("reduce", buffer.dtype, op);
+  return run({CollectiveKind::kReduce, buffer, buffer, op, root}, producer);
+}
+
+Work ProcessGroup::all_gather(const Buffer& input, const Buffer& output, Stream producer) {
+  check_buffer("all_gather", input);
+  check_buffer("all_gather", output);
+  check_share("all_gather", output, input, world_size());
+  return run({CollectiveKind::kAllGather, input, output, ReduceOp::kSum, 0}, producer);
+}
+
+Work ProcessGroup::reduce_scatter(const Buffer& input, const Buffer& output, ReduceOp op,
+                                  Stream producer) {
+  check_buffer("reduce_scatter", input);
+  check_buffer("reduce_scatter", output);
+  check_share("reduce_scatter", input, output, world_size());
+  check_op("reduce_scatter", input.dtype, op);
+  return run({CollectiveKind::kReduceScatter, input, output, op, 0}, producer);
+}
+
+Work ProcessGroup::gather(const Buffer& input, const Buffer& output, int root, Stream producer) {
+  check_peer("gather", root);
+  check_buffer("gather", input);
+  if (rank() == root) {
+    check_buffer("gather", output);
+    check_share("gather", output, input, world_size());
+  }
+  return run({CollectiveKind::kGather, input, output, ReduceOp::kSum, root}, producer);
+}
+
+Work ProcessGroup::scatter(const Buffer& input, const Buffer& output, int root, Stream producer) {
+  check_peer("scatter", root);
+  check_buffer("scatter", output);
+  if (rank() == root) {
+    check_buffer("scatter", input);
+    check_share("scatter", input, output, world_size());
+  }
+  return run({CollectiveKind::kScatter, input, output, ReduceOp::kSum, root}, producer);
+}
+
+Work ProcessGroup::all_to_all(const Buffer& input, const Buffer& output, Stream producer) {
+  check_buffer("all_to_all", input);
+  check_buffer("all_to_all", output);
+  const bool same = input.dtype == output.dtype && input.count == output.count;
+  if (!same || input.count % static_cast<std::size_t>(world_size()) != 0) {
+    refuse("all_to_all: " + to_string(input) + " and " + to_string(output) +
+           " must have equal shares for " + std::to_string(world_size()) + " ranks");
+  }
+  return run({CollectiveKind::kAllToAll, input, output, ReduceOp::kSum, 0}, producer);
+}
+
+Work ProcessGroup::send(const Buffer& buffer, int dst, Stream producer) {
+  check_buffer("send", buffer);
+  check_peer("send", dst);
+  if (dst == rank()) refuse("send: rank " + std::to_string(dst) + " cannot send to itself");
+  return run({CollectiveKind::kSend, buffer, buffer, ReduceOp::kSum, dst}, producer);
+}
+
+Work ProcessGroup::recv(const Buffer& buffer, int src, Stream producer) {
+  check_buffer("recv", buffer);
+  check_peer("recv", src);
+  if (src == rank()) refuse("recv: rank " + std::to_string(src) + " cannot receive from itself");
+  return run({CollectiveKind::kRecv, buffer, buffer, ReduceOp::kSum, src}, producer);
+}
+
+Work ProcessGroup::barrier(Stream producer) {
+  Collective barrier;
+  barrier.input.device = barrier.output.device = device();
+  return run(barrier, producer);
+}
+
+GroupConfig ProcessGroup::child_config(const std::string& suffix, int rank, int world_size) const {
+  GroupConfig child = config_;
+  child.store = std::make_shared<PrefixStore>(suffix, config_.store);
+  child.rank = rank;
+  child.world_size = world_size;
+  child.name = config_.name + "/" + suffix;
+  return child;
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
+  return make_child(child_config("duplicate" + std::to_string(children_++), rank(), world_size()));
+}
+
+// Every rank tells its color and key through the store and reads everybody's.
+std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  const std::string base = "split" + std::to_string(children_++);
+  PrefixStore table(base, config_.store);
+  table.set(std::to_string(rank()), std::to_string(color) + " " + std::to_string(key));
+  std::vector<std::pair<int, int>> members;  // (key, rank)
+  for (int other = 0; other < world_size(); ++other) {
+    const std::string entry = table.get(std::to_string(other), timeout());
+    const std::size_t space = entry.find(' ');
+    if (std::stoi(entry.substr(0, space)) == color) {
+      members.emplace_back(std::stoi(entry.substr(space + 1)), other);
+    }
+  }
+  if (color < 0) return nullptr;
+  std::sort(members.begin(), members.end());
+  const auto self = std::find(members.begin(), members.end(), std::pair(key, rank()));
+  return make_child(child_config(base + "/color" + std::to_string(color),
+                                 static_cast<int>(self - members.begin()),
+                                 static_cast<int>(members.size())));
+}
+
+}  // namespace ddp

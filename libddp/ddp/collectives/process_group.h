@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/buffer.h"
+#include "ddp/base/stream.h"
+#include "ddp/base/time.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/store/store.h"
+
+namespace ddp {
+
+class ProcessGroup;
+
+inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
+
+// What makes a group, apart from the backend. Rank 0 .. world_size-1 build it together.
+struct GroupConfig {
+  std::shared_ptr<Store> store;  // already prefixed: nobody else writes under it
+  int rank = 0;
+  int world_size = 1;
+  Device device = kCpuDevice;
+  Timeout timeout = kDefaultTimeout;  // of every collective
+  std::string name = "default";
+};
+
+// The handle of one asynchronous operation; a value, valid while its group lives.
+struct Work {
+  ProcessGroup* group = nullptr;
+  std::uint64_t sequence = 0;
+
+  // Orders `consumer` behind the operation: on CUDA with an event and without blocking the host, on
+  // the CPU by blocking until it is done. Throws the error that stopped the operation, if any.
+  void wait(Stream consumer = {}) const;
+  // Blocks the host until the operation is done; TimeoutError after `timeout`.
+  void wait_host(Timeout timeout) const;
+  void wait_host() const;
+};
+
+// Ranks that communicate. All of them call the same collectives in the same order; send and recv
+// are matched in pairs. Operations run asynchronously, one after the other, behind the work that
+// `producer` holds at the call. Buffers must stay alive and untouched until the operation is done.
+//
+// After an error (a peer died, a timeout, a mismatch, abort()) the group is broken: every waiting
+// and every later call throws that first error. Destroying a group never blocks on its peers.
+//
+// Thread safety: operations from one thread at a time; abort() and the waits from any thread.
+class ProcessGroup {
+ public:
+  virtual ~ProcessGroup() = default;
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  [[nodiscard]] int rank() const { return config_.rank; }
+  [[nodiscard]] int world_size() const { return config_.world_size; }
+  [[nodiscard]] Device device() const { return config_.device; }
+  [[nodiscard]] Timeout timeout() const { return config_.timeout; }
+  [[nodiscard]] const std::string& name() const { return config_.name; }
+  [[nodiscard]] Store& store() const { return *config_.store; }
+  // "shm", "nccl", "gloo", or "self" in a world of one.
+  [[nodiscard]] virtual std::string_view backend() const = 0;
+
+  // In place: every rank ends with the reduction over all ranks.
+  Work all_reduce(const Buffer& buffer, ReduceOp op = ReduceOp::kSum, Stream producer = {});
+  // In place: every rank ends with the root's elements.
+  Work broadcast(const Buffer& buffer, int root, Stream producer = {});
+  // In place on the root; the others' buffers are only read.
+  Work reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer = {});
+  // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size.
+  Work all_gather(const Buffer& input, const Buffer& output, Stream producer = {});
+  // output of n elements = reduction of everybody's input[rank * n .. ]; input.count = n * world.
+  Work reduce_scatter(const Buffer& input, const Buffer& output, ReduceOp op = ReduceOp::kSum,
+                      Stream producer = {});
+  // all_gather to the root alone; `output` is ignored elsewhere.
+  Work gather(const Buffer& input, const Buffer& output, int root, Stream producer = {});
+  // output of n elements = the root's input[rank * n .. ]; `input` is ignored elsewhere.
+  Work scatter(const Buffer& input, const Buffer& output, int root, Stream producer = {});
+  // output[s * n .. ] = rank s's input[rank * n .. ]; both have n * world_size elements.
+  Work all_to_all(const Buffer& input, const Buffer& output, Stream producer = {});
+  Work send(const Buffer& buffer, int dst, Stream producer = {});
+  Work recv(const Buffer& buffer, int src, Stream producer = {});
+  Work barrier(Stream producer = {});
+
+  // Between begin and end, operations are collected; they start together at group_end(), whose Work
+  // covers them all. Sends and receives of one group make progress concurrently.
+  virtual void group_begin() = 0;
+  virtual Work group_end() = 0;
+
+  // Memory that suits this group's collectives, on device(); zeroed. Must not outlive the group.
+  [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
+
+  // A new group of the same ranks whose operations do not queue behind this one's. Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> duplicate();
+  // One new group per color, ranked by (key, rank); null for a negative color. Collective.
+  [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color, int key);
+
+  // Breaks the group on all ranks: whoever waits throws PeerError with this rank and reason.
+  virtual void abort(std::string_view reason) = 0;
+
+ protected:
+  explicit ProcessGroup(GroupConfig config) : config_(std::move(config)) {}
+
+  // Runs a checked operation; returns its sequence number (1, 2, ...). `producer` as above.
+  virtual std::uint64_t submit(const Collective& collective, Stream producer) = 0;
+  virtual void wait(std::uint64_t sequence, Stream consumer) = 0;
+  virtual void wait_host(std::uint64_t sequence, Timeout timeout) = 0;
+  // The same backend for other ranks.
+  [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_child(GroupConfig config) = 0;
+
+  [[nodiscard]] const GroupConfig& config() const { return config_; }
+
+ private:
+  friend struct Work;
+
+  Work run(const Collective& collective, Stream producer);
+  void check_buffer(std::string_view name, const Buffer& buffer) const;
+  void check_peer(std::string_view name, int peer) const;
+  void check_op(std::string_view name, DType dtype, ReduceOp op) const;
+  [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank,
+                                         int world_size) const;
+
+  GroupConfig config_;
+  int children_ = 0;
+};
+
+}  // namespace ddp
