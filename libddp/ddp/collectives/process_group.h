@@ -121,8 +121,7 @@ class ProcessGroup {
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
   void check_op(std::string_view name, DType dtype, ReduceOp op) const;
-  [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank,
-                                         int world_size) const;
+  [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
 
   GroupConfig config_;
   int children_ = 0;

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/store/store_state.h"
@@ -60,7 +61,7 @@ class TcpServer::Impl {
     check_system(wake_up_.get(), "cannot create an eventfd");
     watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
     watch(wake_up_.get(), kWakeUp, EPOLLIN, EPOLL_CTL_ADD);
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_background_thread("ddp-store", [this] { serve(); });
   }
 
   ~Impl() {

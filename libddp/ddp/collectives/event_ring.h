@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+
+#include "ddp/base/device.h"
+#include "ddp/base/stream.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+
+// The completion events of operations that run one after the other on one stream: made once, used
+// in turn. Operations are numbered 1, 2, ...
+//
+// Thread safety: begin() and record() from one thread at a time; the rest from any thread.
+class EventRing {
+ public:
+  static constexpr std::uint64_t kCapacity = 256;
+
+  explicit EventRing(Device device);
+
+  // The number of the operation that begin() will announce.
+  [[nodiscard]] std::uint64_t next() const { return begun_.load() + 1; }
+  // Announces operation next(). The one kCapacity before it must be done.
+  void begin(const CollectiveSignature& signature);
+  // All of the announced operation is on `stream` now.
+  void record(Stream stream);
+
+  [[nodiscard]] bool is_recorded(std::uint64_t sequence) const;
+  [[nodiscard]] bool done(std::uint64_t sequence);
+  // Orders `consumer` behind a recorded operation.
+  void make_wait(std::uint64_t sequence, Stream consumer);
+  // Announced but not done; 0 if there is none.
+  [[nodiscard]] std::uint64_t oldest_unfinished();
+  // What an operation among the last kCapacity is.
+  [[nodiscard]] CollectiveSignature signature(std::uint64_t sequence) const;
+
+ private:
+  struct Slot {
+    cu::Event event;
+    CollectiveSignature signature;  // under mutex_
+  };
+
+  Slot& slot(std::uint64_t sequence) { return slots_[sequence % kCapacity]; }
+
+  std::array<Slot, kCapacity> slots_;
+  mutable std::mutex mutex_;
+  std::atomic<std::uint64_t> begun_ = 0;
+  std::atomic<std::uint64_t> recorded_ = 0;
+  std::atomic<std::uint64_t> completed_ = 0;  // all up to here are known to be done
+};
+
+}  // namespace ddp

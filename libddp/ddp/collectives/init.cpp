@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/init.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/nccl_process_group.h"
+#include "ddp/collectives/rendezvous.h"
+#include "ddp/collectives/shm_process_group.h"
+#include "ddp/collectives/single_process_group.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/store/hash_store.h"
+#include "ddp/store/prefix_store.h"
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+
+namespace ddp {
+namespace {
+
+// What rank 0 holds when no agent hosts the store.
+struct HostedStore {
+  HostedStore(const Endpoint& endpoint, Timeout timeout)
+      : server(endpoint), client(endpoint, timeout, 0) {}
+
+  TcpServer server;
+  TcpStore client;
+};
+
+WorkerEnv merge(const InitOptions& options) {
+  const bool complete = options.rank && options.world_size && (options.master || options.store);
+  const bool needs_environment = !complete && options.world_size.value_or(2) != 1;
+  WorkerEnv env = needs_environment ? WorkerEnv::from_environment() : WorkerEnv();
+  if (options.rank) env.rank = *options.rank;
+  if (options.world_size) env.world_size = *options.world_size;
+  if (complete) env.local_rank = env.rank;
+  if (options.local_rank) env.local_rank = *options.local_rank;
+  if (options.master) env.master = *options.master;
+  if (env.world_size < 1 || env.rank < 0 || env.rank >= env.world_size) {
+    throw std::invalid_argument("rank " + std::to_string(env.rank) + " is not in a world of " +
+                                std::to_string(env.world_size));
+  }
+  return env;
+}
+
+Device choose_device(const InitOptions& options, const WorkerEnv& env) {
+  const bool cpu_backend = options.backend == Backend::kShm || options.backend == Backend::kGloo;
+  const bool wants_cuda =
+      options.device == DeviceChoice::kCuda || options.backend == Backend::kNccl;
+  if (options.device == DeviceChoice::kCpu && options.backend == Backend::kNccl) {
+    throw std::invalid_argument("backend nccl does not work on the CPU");
+  }
+  if (options.device == DeviceChoice::kCuda && cpu_backend) {
+    throw std::invalid_argument("backend " + std::string(to_string(options.backend)) +
+                                " does not work on CUDA devices");
+  }
+  if (options.device == DeviceChoice::kCpu || cpu_backend) return kCpuDevice;
+  const int visible = cu::device_count();
+  if (visible == 0 && !wants_cuda) return kCpuDevice;
+  if (env.local_rank < visible) return cuda_device(env.local_rank);
+  throw EnvironmentError("LOCAL_RANK=" + std::to_string(env.local_rank) +
+                         " has no GPU: " + std::to_string(visible) +
+                         (visible == 1 ? " is" : " are") + " visible; start ddp-launch with -n " +
+                         std::to_string(std::max(visible, 1)) +
+                         ", share GPUs with --oversubscribe, or run on the CPU with --device cpu");
+}
+
+std::shared_ptr<Store> connect_store(const InitOptions& options, const WorkerEnv& env) {
+  if (options.store) return options.store;
+  if (env.rank != 0 || env.agent_hosts_store) {
+    return std::make_shared<TcpStore>(env.master, options.start_timeout, env.rank);
+  }
+  const auto hosted = std::make_shared<HostedStore>(env.master, options.start_timeout);
+  return {hosted, &hosted->client};  // the server lives as long as the client
+}
+
+// The address of the interface that reaches the store; peers reach us there.
+std::string local_address(const WorkerEnv& env, Timeout timeout) {
+  return TcpStore(env.master, timeout, env.rank).local_address();
+}
+
+}  // namespace
+
+std::string_view to_string(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kNccl:
+      return "nccl";
+    case Backend::kShm:
+      return "shm";
+    case Backend::kGloo:
+      return "gloo";
+  }
+  return "unknown";
+}
+
+Backend parse_backend(std::string_view name) {
+  for (const Backend backend : {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kGloo}) {
+    if (name == to_string(backend)) return backend;
+  }
+  throw std::invalid_argument("unknown backend '" + std::string(name) +
+                              "' (known: auto, nccl, shm, gloo)");
+}
+
+std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
+  const WorkerEnv env = merge(options);
+  GroupConfig config;
+  config.rank = env.rank;
+  config.world_size = env.world_size;
+  config.device = choose_device(options, env);
+  config.timeout = options.timeout;
+  if (env.world_size == 1) {
+    config.store = options.store ? options.store : std::make_shared<HashStore>();
+    return make_single_process_group(std::move(config));
+  }
+  if (options.store == nullptr) log::set_rank(env.rank);
+  const std::string prefix = "ddp/" + env.run_id + "/attempt_" + std::to_string(env.restart_count);
+  const auto store = std::make_shared<PrefixStore>(prefix, connect_store(options, env));
+  const Hello self = describe_self(config.device, options.backend);
+  const Backend backend =
+      agree_on_backend(*store, env.rank, env.world_size, self, options.start_timeout);
+  config.store = std::make_shared<PrefixStore>("default", store);
+  log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
+             std::string(to_string(backend)) + " on " + to_string(config.device));
+  if (backend == Backend::kNccl) return make_nccl_process_group(std::move(config));
+  if (backend == Backend::kShm) return make_shm_process_group(std::move(config));
+  const std::string address =
+      options.master || !options.store ? local_address(env, options.start_timeout) : "127.0.0.1";
+  return make_gloo_process_group(std::move(config), address);
+}
+
+}  // namespace ddp

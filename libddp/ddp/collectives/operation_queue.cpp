@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/operation_queue.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+
+namespace ddp {
+
+OperationQueue::OperationQueue(const std::string& name, std::string origin, Execute execute)
+    : origin_(std::move(origin)), execute_(std::move(execute)) {
+  batch_.reserve(kCapacity);
+  thread_ = start_background_thread(name, [this] { run(); });
+}
+
+OperationQueue::~OperationQueue() {
+  stop([] {});
+}
+
+void OperationQueue::stop(const std::function<void()>& interrupt) {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    work_arrived_.notify_all();
+  }
+  interrupt();
+  thread_.join();
+}
+
+std::uint64_t OperationQueue::submit(const Collective& collective) {
+  std::unique_lock lock(mutex_);
+  if (in_batch_ && submitted_ - batch_begin_ == kCapacity) {
+    throw std::logic_error(origin_ + ": more than " + std::to_string(kCapacity) +
+                           " operations between group_begin and group_end");
+  }
+  work_done_.wait(lock, [this] { return error_ || submitted_ - completed_ < kCapacity; });
+  if (error_) std::rethrow_exception(error_);
+  entry(++submitted_).collective = collective;
+  if (!in_batch_) publish_locked();
+  return submitted_;
+}
+
+void OperationQueue::begin_batch() {
+  const std::lock_guard lock(mutex_);
+  if (in_batch_) throw std::logic_error(origin_ + ": group_begin inside a group");
+  in_batch_ = true;
+  batch_begin_ = submitted_;
+}
+
+std::uint64_t OperationQueue::end_batch() {
+  const std::lock_guard lock(mutex_);
+  if (!in_batch_) throw std::logic_error(origin_ + ": group_end without group_begin");
+  in_batch_ = false;
+  if (submitted_ > published_) publish_locked();
+  return submitted_;
+}
+
+void OperationQueue::publish_locked() {
+  for (std::uint64_t sequence = published_ + 1; sequence <= submitted_; ++sequence) {
+    entry(sequence).batch_end = submitted_;
+  }
+  published_ = submitted_;
+  work_arrived_.notify_one();
+}
+
+void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
+  std::unique_lock lock(mutex_);
+  const auto settled = [&] { return completed_ >= sequence || error_; };
+  if (!work_done_.wait_until(lock, Deadline::after(timeout).time_point(), settled)) {
+    const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
+    throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
+                       std::to_string(timeout.count()) + " ms");
+  }
+  if (completed_ < sequence) std::rethrow_exception(error_);
+}
+
+void OperationQueue::fail(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  work_arrived_.notify_all();
+  work_done_.notify_all();
+}
+
+void OperationQueue::run() {
+  while (wait_for_batch()) {
+    std::exception_ptr error;
+    try {
+      execute_(batch_);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    finish_batch(completed_ + batch_.size(), std::move(error));
+  }
+}
+
+// Takes the next batch; false if there will be none.
+bool OperationQueue::wait_for_batch() {
+  std::unique_lock lock(mutex_);
+  work_arrived_.wait(lock, [this] { return stopping_ || error_ || published_ > completed_; });
+  if (stopping_ || error_) return false;
+  batch_.clear();
+  const std::uint64_t last = entry(completed_ + 1).batch_end;
+  for (std::uint64_t sequence = completed_ + 1; sequence <= last; ++sequence) {
+    batch_.push_back(entry(sequence).collective);
+  }
+  return true;
+}
+
+void OperationQueue::finish_batch(std::uint64_t last, std::exception_ptr error) {
+  if (error) return fail(std::move(error));
+  const std::lock_guard lock(mutex_);
+  completed_ = last;
+  work_done_.notify_all();
+}
+
+}  // namespace ddp

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/time.h"
+#include "ddp/collectives/collective.h"
+
+namespace ddp {
+
+// The asynchronous half of a CPU backend: runs submitted operations in order on a thread of its
+// own. Operations are numbered 1, 2, ...; the ring that holds them is allocated once, so submitting
+// touches no heap. The first exception breaks the queue: whoever waits for an unfinished operation,
+// and every later call, gets that exception.
+//
+// Thread safety: submit and batches from one thread at a time; waits and fail from any thread.
+class OperationQueue {
+ public:
+  // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
+  using Execute = std::function<void(std::span<const Collective>)>;
+
+  // `name` is the thread's, `origin` starts this queue's own error messages.
+  OperationQueue(const std::string& name, std::string origin, Execute execute);
+  // `interrupt` must make a running Execute return or throw soon.
+  void stop(const std::function<void()>& interrupt);
+  ~OperationQueue();
+
+  std::uint64_t submit(const Collective& collective);
+  void begin_batch();
+  std::uint64_t end_batch();
+
+  // Returns when the operation is done. Throws TimeoutError if it is not in time.
+  void wait(std::uint64_t sequence, Timeout timeout);
+
+  // Breaks the queue from outside; a running operation is not touched.
+  void fail(std::exception_ptr error);
+
+ private:
+  static constexpr std::uint64_t kCapacity = 1024;
+
+  struct Entry {
+    Collective collective;
+    std::uint64_t batch_end = 0;  // sequence of the batch's last operation
+  };
+
+  void run();
+  bool wait_for_batch();
+  void finish_batch(std::uint64_t last, std::exception_ptr error);
+  void publish_locked();
+  [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
+
+  std::string origin_;
+  Execute execute_;
+  std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
+  std::vector<Collective> batch_;  // what runs now
+  std::mutex mutex_;
+  std::condition_variable work_arrived_;
+  std::condition_variable work_done_;
+  std::uint64_t submitted_ = 0;  // written to the ring
+  std::uint64_t published_ = 0;  // visible to the thread: submitted_ without an open batch
+  std::uint64_t completed_ = 0;
+  std::uint64_t batch_begin_ = 0;
+  bool in_batch_ = false;
+  bool stopping_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// How ranks agree before there is a group. Each rank describes itself under "hello/<rank>"; rank 0
+// reads them all, decides, and publishes the plan (or the error that everybody throws) under
+// "plan". That is world_size reads in all, not world_size squared.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ddp/collectives/init.h"
+
+namespace ddp {
+
+// What a rank says of itself.
+struct Hello {
+  std::string build;                 // version of libddp
+  std::string host;                  // equal for ranks that can share memory
+  std::string host_name;             // for messages
+  std::string gpu;                   // bus id of its CUDA device; empty on the CPU
+  std::string nccl;                  // NCCL's version; empty on the CPU
+  Backend backend = Backend::kAuto;  // what it asked for
+  int pid = 0;
+};
+
+[[nodiscard]] std::string serialize(const Hello& hello);
+[[nodiscard]] Hello parse_hello(const std::string& text);
+
+// This process on `device`.
+[[nodiscard]] Hello describe_self(Device device, Backend backend);
+
+// The backend for these ranks. Throws EnvironmentError or MismatchError naming the ranks if they
+// cannot work together.
+[[nodiscard]] Backend choose_backend(const std::vector<Hello>& hellos);
+
+// Exchanges hellos over the store; returns the backend that all ranks use.
+[[nodiscard]] Backend agree_on_backend(Store& store, int rank, int world_size, const Hello& self,
+                                       Timeout timeout);
+
+}  // namespace ddp

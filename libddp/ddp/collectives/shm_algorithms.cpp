@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/shm_algorithms.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+
+namespace ddp::shm {
+namespace {
+
+constexpr std::size_t kBlockElements = 2048;  // of float32 or wider: 16 KiB, stays in L1
+
+struct Share {
+  std::size_t begin;
+  std::size_t count;
+};
+
+// The part of n elements that belongs to a rank; sizes differ by at most one.
+Share share_of(std::size_t n, int rank, int world_size) {
+  const auto ranks = static_cast<std::size_t>(world_size);
+  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t begin = n / ranks * r + std::min(n % ranks, r);
+  return {begin, n / ranks + (r < n % ranks ? 1 : 0)};
+}
+
+// One run of a collective over this rank's slots.
+class Runner {
+ public:
+  Runner(Context& context, const Collective& operation)
+      : context_(context),
+        operation_(operation),
+        rank_(context.rank()),
+        world_size_(context.world_size()),
+        ranks_(static_cast<std::size_t>(context.world_size())),
+        dtype_(signature_of(operation, 0).dtype),
+        chunk_(kSlotBytes / size_of(dtype_)) {}
+
+  void broadcast();
+  void all_gather(bool everywhere);
+  void scatter();
+  void all_to_all();
+  void all_reduce(bool everywhere);
+  void reduce_scatter();
+
+ private:
+  // Elements [0, n) of a rank's current half.
+  [[nodiscard]] Buffer slot(int rank, std::size_t n) const {
+    return {context_.slot(rank, half_), n, dtype_, kCpuDevice};
+  }
+  [[nodiscard]] bool is_root() const { return rank_ == operation_.peer; }
+  void next_half() { half_ ^= 1U; }
+
+  // target = op over all ranks of slot(rank)[offset ...]; target may be one of those places.
+  void reduce_slots(std::size_t slot_count, std::size_t offset, const Buffer& target) const;
+  void reduce_block(std::size_t slot_count, std::size_t offset, const Buffer& target) const;
+
+  Context& context_;
+  const Collective& operation_;
+  int rank_;
+  int world_size_;
+  std::size_t ranks_;
+  DType dtype_;
+  std::size_t chunk_;  // elements that a slot holds
+  std::uint32_t half_ = 0;
+};
+
+void Runner::broadcast() {
+  const Buffer& data = operation_.input;
+  for (std::size_t begin = 0; begin < data.count; begin += chunk_) {
+    const std::size_t n = std::min(chunk_, data.count - begin);
+    if (is_root()) cpu::copy(data.slice(begin, n), slot(rank_, n));
+    context_.meet();
+    if (!is_root()) cpu::copy(slot(operation_.peer, n), data.slice(begin, n));
+    next_half();
+  }
+}
+
+void Runner::all_gather(bool everywhere) {
+  const std::size_t count = operation_.input.count;
+  for (std::size_t begin = 0; begin < count; begin += chunk_) {
+    const std::size_t n = std::min(chunk_, count - begin);
+    cpu::copy(operation_.input.slice(begin, n), slot(rank_, n));
+    context_.meet();
+    for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
+      const std::size_t target = static_cast<std::size_t>(source) * count + begin;
+      cpu::copy(slot(source, n), operation_.output.slice(target, n));
+    }
+    next_half();
+  }
+}
+
+void Runner::scatter() {
+  const std::size_t count = operation_.output.count;
+  const std::size_t chunk = chunk_ / ranks_;
+  for (std::size_t begin = 0; begin < count; begin += chunk) {
+    const std::size_t n = std::min(chunk, count - begin);
+    for (std::size_t target = 0; is_root() && target < ranks_; ++target) {
+      cpu::copy(operation_.input.slice(target * count + begin, n),
+                slot(rank_, chunk_).slice(target * n, n));
+    }
+    context_.meet();
+    cpu::copy(slot(operation_.peer, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
+              operation_.output.slice(begin, n));
+    next_half();
+  }
+}
+
+void Runner::all_to_all() {
+  const std::size_t count = operation_.input.count / ranks_;
+  const std::size_t chunk = chunk_ / ranks_;
+  for (std::size_t begin = 0; begin < count; begin += chunk) {
+    const std::size_t n = std::min(chunk, count - begin);
+    for (std::size_t target = 0; target < ranks_; ++target) {
+      cpu::copy(operation_.input.slice(target * count + begin, n),
+                slot(rank_, chunk_).slice(target * n, n));
+    }
+    context_.meet();
+    for (int source = 0; source < world_size_; ++source) {
+      cpu::copy(slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
+                operation_.output.slice(static_cast<std::size_t>(source) * count + begin, n));
+    }
+    next_half();
+  }
+}
+
+void Runner::all_reduce(bool everywhere) {
+  const Buffer& data = operation_.input;
+  for (std::size_t begin = 0; begin < data.count; begin += chunk_) {
+    const std::size_t n = std::min(chunk_, data.count - begin);
+    cpu::copy(data.slice(begin, n), slot(rank_, n));
+    context_.meet();
+    const Share own = share_of(n, rank_, world_size_);
+    reduce_slots(n, own.begin, slot(rank_, n).slice(own.begin, own.count));
+    context_.meet();
+    for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
+      const Share share = share_of(n, source, world_size_);
+      cpu::copy(slot(source, n).slice(share.begin, share.count),
+                data.slice(begin + share.begin, share.count));
+    }
+    next_half();
+  }
+}
+
+void Runner::reduce_scatter() {
+  const std::size_t count = operation_.output.count;
+  const std::size_t chunk = chunk_ / ranks_;
+  for (std::size_t begin = 0; begin < count; begin += chunk) {
+    const std::size_t n = std::min(chunk, count - begin);
+    for (std::size_t target = 0; target < ranks_; ++target) {
+      cpu::copy(operation_.input.slice(target * count + begin, n),
+                slot(rank_, chunk_).slice(target * n, n));
+    }
+    context_.meet();
+    reduce_slots(chunk_, static_cast<std::size_t>(rank_) * n, operation_.output.slice(begin, n));
+    next_half();
+  }
+}
+
+void Runner::reduce_slots(std::size_t slot_count, std::size_t offset, const Buffer& target) const {
+  for (std::size_t done = 0; done < target.count; done += kBlockElements) {
+    const std::size_t n = std::min(kBlockElements, target.count - done);
+    reduce_block(slot_count, offset + done, target.slice(done, n));
+  }
+}
+
+// The sum is built beside the slots: the target may lie in a slot that is still to be read.
+void Runner::reduce_block(std::size_t slot_count, std::size_t offset, const Buffer& target) const {
+  alignas(64) std::array<std::byte, kBlockElements * 8> sum_memory;
+  alignas(64) std::array<std::byte, kBlockElements * 8> term_memory;
+  const std::size_t n = target.count;
+  const bool widen = size_of(dtype_) == 2;
+  const DType wide = widen ? DType::kFloat32 : dtype_;
+  const Buffer sum{sum_memory.data(), n, wide, kCpuDevice};
+  const Buffer term{term_memory.data(), n, wide, kCpuDevice};
+  cpu::cast(slot(0, slot_count).slice(offset, n), sum);
+  for (int source = 1; source < world_size_; ++source) {
+    const Buffer theirs = slot(source, slot_count).slice(offset, n);
+    if (widen) cpu::cast(theirs, term);
+    cpu::reduce(widen ? term : theirs, sum, operation_.op);
+  }
+  if (operation_.op == ReduceOp::kAverage) {
+    const double factor = 1.0 / static_cast<double>(world_size_);
+    cpu::scale(sum, &factor);
+  }
+  cpu::cast(sum, target);
+}
+
+}  // namespace
+
+void run_collective(Context& context, const Collective& operation) {
+  Runner runner(context, operation);
+  switch (operation.kind) {
+    case CollectiveKind::kAllReduce:
+      return runner.all_reduce(true);
+    case CollectiveKind::kReduce:
+      return runner.all_reduce(false);
+    case CollectiveKind::kBroadcast:
+      return runner.broadcast();
+    case CollectiveKind::kAllGather:
+      return runner.all_gather(true);
+    case CollectiveKind::kGather:
+      return runner.all_gather(false);
+    case CollectiveKind::kScatter:
+      return runner.scatter();
+    case CollectiveKind::kReduceScatter:
+      return runner.reduce_scatter();
+    case CollectiveKind::kAllToAll:
+      return runner.all_to_all();
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv:
+    case CollectiveKind::kBarrier:  // agreeing was meeting
+      return;
+  }
+}
+
+}  // namespace ddp::shm

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/shm_context.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "ddp/base/error.h"
+
+namespace ddp::shm {
+namespace {
+
+// How long a sleeper stays away from the question whether its peers are alive; a dead peer is
+// noticed after at most this.
+constexpr Timeout kLivenessPeriod(50);
+
+// Spinning helps while every rank has a CPU; it costs the peers theirs otherwise.
+constexpr int kSpins = 300;
+
+constexpr std::uint32_t kCauseNone = 0;
+constexpr std::uint32_t kCauseWriting = 1;
+constexpr std::uint32_t kCauseComplete = 2;
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+// Sleeps while `word` holds `seen`, at most for `timeout`. The futex is shared between processes.
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout timeout) {
+  const timespec limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000000};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+void wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+constexpr std::size_t kPage = 4096;
+
+struct Layout {
+  explicit Layout(int world_size)
+      : ranks(static_cast<std::size_t>(world_size)),
+        controls(round_up(sizeof(Header), kPage)),
+        channels(controls + round_up(ranks * sizeof(RankControl), kPage)),
+        slots(channels + round_up(ranks * ranks * sizeof(Channel), kPage)),
+        size_bytes(slots + ranks * 2 * kSlotBytes) {}
+
+  std::size_t ranks;
+  std::size_t controls;  // offsets
+  std::size_t channels;
+  std::size_t slots;
+  std::size_t size_bytes;
+};
+
+int usable_cpus() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::exception_ptr make_error(Cause cause, const std::string& text) {
+  switch (cause) {
+    case Cause::kTimeout:
+      return std::make_exception_ptr(TimeoutError(text));
+    case Cause::kMismatch:
+      return std::make_exception_ptr(MismatchError(text));
+    case Cause::kPeer:
+      break;
+  }
+  return std::make_exception_ptr(PeerError(text));
+}
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+}  // namespace
+
+Context::Context(const GroupConfig& config)
+    : rank_(config.rank),
+      world_size_(config.world_size),
+      timeout_(config.timeout),
+      size_bytes_(Layout(config.world_size).size_bytes),
+      spins_(config.world_size <= usable_cpus() ? kSpins : 0) {
+  if (rank_ == 0) {
+    create_segment(config);
+  } else {
+    open_segment(config);
+  }
+}
+
+Context::~Context() {
+  if (memory_ != nullptr) ::munmap(memory_, size_bytes_);
+}
+
+// Rank 0 keeps the descriptor open until everybody has the segment.
+void Context::create_segment(const GroupConfig& config) {
+  const FileDescriptor file(::memfd_create("ddp-shm", MFD_CLOEXEC));
+  if (!file.is_open()) throw SystemError("[shm] cannot create shared memory", errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(size_bytes_)) != 0) {
+    throw SystemError(
+        "[shm] cannot size shared memory to " + number(std::int64_t(size_bytes_)) + " bytes",
+        errno);
+  }
+  map_segment(file.get());
+  control(0).pid = ::getpid();
+  config.store->set("shm/segment", "/proc/" + number(::getpid()) + "/fd/" + number(file.get()));
+  std::vector<std::string> keys;
+  for (int other = 1; other < world_size_; ++other) keys.push_back("shm/ready/" + number(other));
+  config.store->wait(keys, timeout_);
+  config.store->set("shm/complete", "");
+  std::vector<pid_t> pids;
+  for (int other = 0; other < world_size_; ++other) pids.push_back(control(other).pid);
+  watch_.emplace(pids);
+}
+
+void Context::open_segment(const GroupConfig& config) {
+  const std::string path = config.store->get("shm/segment", timeout_);
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) {
+    throw SystemError("[shm] rank " + number(rank_) + " cannot open rank 0's shared memory " +
+                          path + " (ranks in different containers or of different users?)",
+                      errno);
+  }
+  map_segment(file.get());
+  control(rank_).pid = ::getpid();
+  config.store->set("shm/ready/" + number(rank_), "");
+  (void)config.store->get("shm/complete", timeout_);
+  std::vector<pid_t> pids;
+  for (int other = 0; other < world_size_; ++other) pids.push_back(control(other).pid);
+  watch_.emplace(pids);
+}
+
+void Context::map_segment(int fd) {
+  void* memory = ::mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    throw SystemError("[shm] cannot map " + number(std::int64_t(size_bytes_)) + " bytes", errno);
+  }
+  memory_ = static_cast<std::byte*>(memory);
+}
+
+RankControl& Context::control(int rank) const {
+  auto* controls = reinterpret_cast<RankControl*>(memory_ + Layout(world_size_).controls);
+  return controls[rank];
+}
+
+std::byte* Context::slot(int rank, std::uint32_t half) const {
+  const std::size_t index = static_cast<std::size_t>(rank) * 2 + half;
+  return memory_ + Layout(world_size_).slots + index * kSlotBytes;
+}
+
+Channel& Context::channel(int src, int dst) const {
+  auto* channels = reinterpret_cast<Channel*>(memory_ + Layout(world_size_).channels);
+  return channels[src * world_size_ + dst];
+}
+
+void Context::begin_operation(const CollectiveSignature& signature, int peer) {
+  current_ = signature;
+  current_peer_ = peer;
+}
+
+void Context::agree(const CollectiveSignature& signature) {
+  const std::size_t parity = signature.sequence % 2;
+  control(rank_).signatures[parity] = signature;
+  meet();
+  const CollectiveSignature& first = control(0).signatures[parity];
+  for (int other = 1; other < world_size_; ++other) {
+    const CollectiveSignature& theirs = control(other).signatures[parity];
+    if (theirs == first) continue;
+    std::rethrow_exception(
+        fail(Cause::kMismatch, "[shm] " + mismatch_message(0, first, other, theirs)));
+  }
+}
+
+// A rank rings everybody, since everybody may be waiting for the last one to arrive.
+void Context::meet() {
+  control(rank_).phase.store(++phase_, std::memory_order_release);
+  for (int other = 0; other < world_size_; ++other) {
+    if (other != rank_) ring(other);
+  }
+  wait_until([this] { return all_arrived(); });
+}
+
+bool Context::all_arrived() const {
+  for (int other = 0; other < world_size_; ++other) {
+    const std::uint32_t theirs = control(other).phase.load(std::memory_order_acquire);
+    if (static_cast<std::int32_t>(theirs - phase_) < 0) return false;
+  }
+  return true;
+}
+
+// Sequential consistency pairs this with sleep_until: either the sleeper sees the change before it
+// sleeps, or we see that it sleeps.
+void Context::ring(int rank) const {
+  RankControl& target = control(rank);
+  target.doorbell.fetch_add(1, std::memory_order_seq_cst);
+  if (target.sleeping.load(std::memory_order_seq_cst) != 0) wake(target.doorbell);
+}
+
+void Context::sleep_until(const std::function<bool()>& ready) {
+  RankControl& self = control(rank_);
+  const Deadline deadline = Deadline::after(timeout_);
+  for (;;) {
+    self.sleeping.store(1, std::memory_order_seq_cst);
+    const std::uint32_t seen = self.doorbell.load(std::memory_order_seq_cst);
+    if (ready()) break;
+    check_peers();
+    if (deadline.passed()) {
+      const std::string text = "[shm] rank " + number(rank_) + ": timed out after " +
+                               number(timeout_.count()) + " ms in " + operation() + late_ranks();
+      std::rethrow_exception(fail(Cause::kTimeout, text));
+    }
+    sleep_while(self.doorbell, seen, std::min(kLivenessPeriod, deadline.remaining()));
+  }
+  self.sleeping.store(0, std::memory_order_relaxed);
+}
+
+void Context::check_peers() {
+  if (leaving_.load()) throw PeerError("[shm] the process group was destroyed");
+  if (const std::exception_ptr error = recorded_error()) std::rethrow_exception(error);
+  for (int other = 0; other < world_size_; ++other) {
+    const bool needed = current_peer_ < 0 || current_peer_ == other;
+    const bool late =
+        current_peer_ >= 0 || static_cast<std::int32_t>(control(other).phase.load() - phase_) < 0;
+    if (!needed || !late || control(other).left.load() == 0) continue;
+    std::rethrow_exception(fail(Cause::kPeer, "[shm] rank " + number(other) + " (pid " +
+                                                  number(control(other).pid) +
+                                                  ") left the group, while rank " + number(rank_) +
+                                                  " is in " + operation()));
+  }
+  if (const std::optional<int> dead = watch_->first_dead()) {
+    std::rethrow_exception(
+        fail(Cause::kPeer, "[shm] rank " + number(*dead) + " (pid " + number(control(*dead).pid) +
+                               ") died, while rank " + number(rank_) + " is in " + operation()));
+  }
+}
+
+std::exception_ptr Context::recorded_error() const {
+  const auto* header = reinterpret_cast<const Header*>(memory_);
+  if (header->cause_state.load(std::memory_order_acquire) != kCauseComplete) return nullptr;
+  return make_error(header->cause, header->text);
+}
+
+std::exception_ptr Context::fail(Cause cause, const std::string& text) {
+  auto* header = reinterpret_cast<Header*>(memory_);
+  std::uint32_t none = kCauseNone;
+  if (header->cause_state.compare_exchange_strong(none, kCauseWriting)) {
+    header->cause = cause;
+    const std::size_t length = std::min(text.size(), sizeof(header->text) - 1);
+    std::memcpy(header->text, text.data(), length);
+    header->cause_state.store(kCauseComplete, std::memory_order_release);
+  }
+  for (int other = 0; other < world_size_; ++other) ring(other);
+  const std::exception_ptr recorded = recorded_error();
+  return recorded ? recorded : make_error(cause, text);
+}
+
+void Context::leave() {
+  leaving_.store(true);
+  control(rank_).left.store(1);
+  for (int other = 0; other < world_size_; ++other) ring(other);
+}
+
+std::string Context::late_ranks() const {
+  if (current_peer_ >= 0) return ": waiting for rank " + number(current_peer_);
+  std::string names;
+  for (int other = 0; other < world_size_; ++other) {
+    if (static_cast<std::int32_t>(control(other).phase.load() - phase_) >= 0) continue;
+    names += (names.empty() ? ": not joined by rank " : ", ") + number(other);
+  }
+  return names;
+}
+
+std::string Context::operation() const {
+  const std::string text = to_string(current_);
+  if (current_peer_ < 0) return text;
+  const bool sends = current_.kind == CollectiveKind::kSend;
+  return text + (sends ? " to rank " : " from rank ") + number(current_peer_);
+}
+
+}  // namespace ddp::shm

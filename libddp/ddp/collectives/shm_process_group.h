@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// CPU ranks on one host, processes or threads, over shared memory. Collective: all ranks of
+// `config` call it. world_size >= 2.
+[[nodiscard]] std::shared_ptr<ProcessGroup> make_shm_process_group(GroupConfig config);
+
+}  // namespace ddp

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/shm_transfer.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace ddp::shm {
+
+Transfer::Transfer(Context& context, const Collective& operation, std::uint64_t sequence)
+    : context_(&context),
+      channel_(operation.kind == CollectiveKind::kSend
+                   ? &context.channel(context.rank(), operation.peer)
+                   : &context.channel(operation.peer, context.rank())),
+      signature_(signature_of(operation, sequence)),
+      peer_(operation.peer),
+      sends_(operation.kind == CollectiveKind::kSend),
+      data_(static_cast<std::byte*>(operation.input.data)),
+      size_bytes_(operation.input.size_bytes()),
+      total_blocks_(
+          std::max<std::size_t>(1, (size_bytes_ + kChannelBlockBytes - 1) / kChannelBlockBytes)) {}
+
+bool Transfer::can_advance() const {
+  const std::uint32_t filled = channel_->written.load(std::memory_order_acquire) -
+                               channel_->read.load(std::memory_order_acquire);
+  return sends_ ? filled < kChannelBlocks : filled > 0;
+}
+
+bool Transfer::advance() {
+  while (!done() && can_advance()) move_block();
+  return done();
+}
+
+void Transfer::move_block() {
+  std::atomic<std::uint32_t>& mine = sends_ ? channel_->written : channel_->read;
+  const std::uint32_t position = mine.load(std::memory_order_relaxed);
+  const std::size_t offset = moved_blocks_ * kChannelBlockBytes;
+  const std::size_t length = std::min(kChannelBlockBytes, size_bytes_ - offset);
+  const std::uint32_t index = position % kChannelBlocks;
+  std::byte* block = channel_->blocks[index];
+  if (sends_) {
+    channel_->signatures[index] = signature_;
+    if (length > 0) std::memcpy(block, data_ + offset, length);
+  } else {
+    check_signature(channel_->signatures[index]);
+    if (length > 0) std::memcpy(data_ + offset, block, length);
+  }
+  mine.store(position + 1, std::memory_order_release);
+  ++moved_blocks_;
+  context_->ring(peer_);
+}
+
+void Transfer::check_signature(const CollectiveSignature& theirs) {
+  CollectiveSignature expected = signature_;
+  expected.kind = CollectiveKind::kSend;
+  if (theirs == expected) return;
+  std::rethrow_exception(context_->fail(
+      Cause::kMismatch, "[shm] send and recv differ: rank " + std::to_string(peer_) + " called " +
+                            to_string(theirs) + " to rank " + std::to_string(context_->rank()) +
+                            ", which called " + to_string(signature_)));
+}
+
+}  // namespace ddp::shm

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+
+#include "ddp/collectives/shm_context.h"
+
+namespace ddp::shm {
+
+// One send or recv on its way through a channel, block by block. It never blocks, so that several
+// can make progress in turn.
+class Transfer {
+ public:
+  // `sequence` counts the messages of this direction between the two ranks.
+  Transfer(Context& context, const Collective& operation, std::uint64_t sequence);
+
+  // Moves as many blocks as it can; true once all have been moved. Throws MismatchError (and breaks
+  // the group) if the two sides disagree about count or dtype.
+  bool advance();
+  // True if advance() would move something.
+  [[nodiscard]] bool can_advance() const;
+  [[nodiscard]] bool done() const { return moved_blocks_ == total_blocks_; }
+  [[nodiscard]] const CollectiveSignature& signature() const { return signature_; }
+  [[nodiscard]] int peer() const { return peer_; }
+  [[nodiscard]] bool shares_channel_with(const Transfer& other) const {
+    return channel_ == other.channel_;
+  }
+
+ private:
+  void move_block();
+  void check_signature(const CollectiveSignature& theirs);
+
+  Context* context_;
+  Channel* channel_;
+  CollectiveSignature signature_;
+  int peer_;
+  bool sends_;
+  std::byte* data_;
+  std::size_t size_bytes_;
+  std::size_t moved_blocks_ = 0;
+  std::size_t total_blocks_;  // an empty message is one empty block
+};
+
+}  // namespace ddp::shm

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/single_process_group.h"
+
+#include <mutex>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+class SingleProcessGroup final : public ProcessGroup {
+ public:
+  explicit SingleProcessGroup(GroupConfig group_config) : ProcessGroup(std::move(group_config)) {
+    if (device().is_cuda()) copied_ = cu::Event(device());
+  }
+
+  std::string_view backend() const override { return "self"; }
+
+  void group_begin() override {}
+  Work group_end() override { return {this, sequence_}; }
+
+  Allocation allocate(std::size_t size_bytes) override {
+    return device().is_cuda() ? cu::allocate_device(size_bytes, device())
+                              : allocate_host(size_bytes);
+  }
+
+  void abort(std::string_view reason) override {
+    const std::lock_guard lock(mutex_);
+    if (abort_reason_.empty()) abort_reason_ = "[self] rank 0 aborted: " + std::string(reason);
+  }
+
+ protected:
+  std::uint64_t submit(const Collective& collective, Stream producer) override {
+    check_not_aborted();
+    if (collective.input.data != collective.output.data) {
+      copy(collective.input, collective.output, producer);
+      if (device().is_cuda()) copied_.record(producer);
+      copied_anything_ = true;
+    }
+    return ++sequence_;
+  }
+
+  void wait(std::uint64_t, Stream consumer) override {
+    check_not_aborted();
+    if (device().is_cuda() && copied_anything_) copied_.make_wait(consumer);
+  }
+
+  void wait_host(std::uint64_t, Timeout) override {
+    check_not_aborted();
+    if (device().is_cuda() && copied_anything_) copied_.synchronize();
+  }
+
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
+    return make_single_process_group(std::move(child));
+  }
+
+ private:
+  void check_not_aborted() {
+    const std::lock_guard lock(mutex_);
+    if (!abort_reason_.empty()) throw PeerError(abort_reason_);
+  }
+
+  std::uint64_t sequence_ = 0;
+  bool copied_anything_ = false;
+  cu::Event copied_;  // CUDA only
+  std::mutex mutex_;
+  std::string abort_reason_;
+};
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_single_process_group(GroupConfig config) {
+  return std::make_shared<SingleProcessGroup>(std::move(config));
+}
+
+}  // namespace ddp

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+//
+// The one header that a user of the engine needs.
+#pragma once
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/base/worker_env.h"
+#include "ddp/collectives/init.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/version.h"

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "ddp/collectives/init.h"
+#include "ddp/store/hash_store.h"
+#include "support/run_ranks.h"
+
+namespace ddp::test {
+
+// Runs fn(group) on world_size ranks, each a thread with its own group over one in-process store.
+inline void run_groups(Backend backend, int world_size,
+                       const std::function<void(ProcessGroup&)>& fn,
+                       Timeout timeout = std::chrono::seconds(60)) {
+  const auto store = std::make_shared<HashStore>();
+  run_ranks(world_size, [&](int rank) {
+    const auto group = init_process_group({.backend = backend,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = world_size,
+                                           .store = store,
+                                           .start_timeout = timeout,
+                                           .timeout = timeout});
+    fn(*group);
+  });
+}
+
+}  // namespace ddp::test
