@@ -19,15 +19,24 @@ OperationQueue::~OperationQueue() {
   stop([] {});
 }
 
-void OperationQueue::stop(const std::function<void()>& interrupt) {
-  if (!thread_.joinable()) return;
+bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace) {
+  if (!thread_.joinable()) return true;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
     work_arrived_.notify_all();
   }
   interrupt();
-  thread_.join();
+  std::unique_lock lock(mutex_);
+  const auto deadline = Deadline::after(grace).time_point();
+  const bool stopped = work_done_.wait_until(lock, deadline, [this] { return stopped_; });
+  lock.unlock();
+  if (stopped) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+  return stopped;
 }
 
 std::uint64_t OperationQueue::submit(const Collective& collective) {
@@ -94,6 +103,9 @@ void OperationQueue::run() {
     }
     finish_batch(completed_ + batch_.size(), std::move(error));
   }
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  work_done_.notify_all();
 }
 
 // Takes the next batch; false if there will be none.

@@ -29,9 +29,12 @@ class OperationQueue {
 
   // `name` is the thread's, `origin` starts this queue's own error messages.
   OperationQueue(const std::string& name, std::string origin, Execute execute);
-  // `interrupt` must make a running Execute return or throw soon.
-  void stop(const std::function<void()>& interrupt);
   ~OperationQueue();
+
+  // Ends the thread after the running operation; `interrupt` is called to make that return or throw
+  // soon. False if it did not within `grace`: the thread then goes on by itself, and this queue and
+  // all that Execute uses must never be destroyed.
+  bool stop(const std::function<void()>& interrupt, Timeout grace = Timeout::max());
 
   std::uint64_t submit(const Collective& collective);
   void begin_batch();
@@ -70,6 +73,7 @@ class OperationQueue {
   std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;
   bool stopping_ = false;
+  bool stopped_ = false;  // the thread runs nothing any more
   std::exception_ptr error_;
   std::thread thread_;
 };

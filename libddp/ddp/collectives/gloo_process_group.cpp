@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+//
+// Debian's Gloo (2022) has traps, and the wrapper steps around them: a size mismatch would end the
+// process from Gloo's own thread, and swapped collectives of equal size would give wrong sums, so
+// all ranks compare signatures before each call. A call that blocks cannot be woken, so callers
+// wait on our queue, never inside Gloo; and if the queue's thread still hangs in Gloo when the
+// group goes, it is left behind with everything it uses.
+#include "ddp/collectives/gloo_process_group.h"
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/tcp/device.h>
+
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/abort_monitor.h"
+#include "ddp/collectives/gloo_algorithms.h"
+#include "ddp/collectives/operation_queue.h"
+
+namespace ddp {
+namespace {
+
+// Gloo's ranks find each other through our store.
+class RendezvousStore final : public gloo::rendezvous::Store {
+ public:
+  RendezvousStore(ddp::Store& store, Timeout timeout) : store_(store), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& data) override {
+    store_.set("gloo/" + key, {data.data(), data.size()});
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = store_.get("gloo/" + key, timeout_);
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const Timeout& timeout) override {
+    std::vector<std::string> prefixed;
+    for (const std::string& key : keys) prefixed.push_back("gloo/" + key);
+    store_.wait(prefixed, timeout);
+  }
+
+ private:
+  ddp::Store& store_;
+  Timeout timeout_;
+};
+
+std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::string& address) {
+  try {
+    gloo::transport::tcp::attr attributes(address.c_str());
+    auto device = gloo::transport::tcp::CreateDevice(attributes);
+    auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
+    context->setTimeout(config.timeout);
+    RendezvousStore store(*config.store, config.timeout);
+    context->connectFullMesh(store, device);
+    return context;
+  } catch (const gloo::Exception& error) {
+    throw NetworkError("[gloo] rank " + std::to_string(config.rank) + " (" + address +
+                       ") cannot connect to its peers: " + error.what());
+  }
+}
+
+// All that the queue's thread touches: it may have to outlive the group.
+class Engine {
+ public:
+  Engine(const GroupConfig& config, const std::string& address)
+      : origin_("[gloo] rank " + std::to_string(config.rank)),
+        algorithms_(connect(config, address)),
+        queue_("ddp-gloo", origin_, [this](std::span<const Collective> batch) { execute(batch); }),
+        monitor_(*config.store, [this](const std::string& text) {
+          queue_.fail(std::make_exception_ptr(PeerError(text)));
+        }) {}
+
+  OperationQueue& queue() { return queue_; }
+
+  void abort(const std::string& reason) {
+    const std::string text = monitor_.post(origin_ + " aborted: " + reason);
+    queue_.fail(std::make_exception_ptr(PeerError(text)));
+  }
+
+ private:
+  void execute(std::span<const Collective> batch) {
+    try {
+      algorithms_.run(batch);
+    } catch (const gloo::Exception& error) {
+      const std::string text = monitor_.post(
+          origin_ + ": lost a peer in " + to_string(algorithms_.current()) + ": " + error.what());
+      throw PeerError(text);
+    } catch (const MismatchError& error) {
+      throw MismatchError(monitor_.post(origin_ + ": " + error.what()));
+    }
+  }
+
+  std::string origin_;
+  GlooAlgorithms algorithms_;
+  OperationQueue queue_;
+  AbortMonitor monitor_;
+};
+
+class GlooProcessGroup final : public ProcessGroup {
+ public:
+  GlooProcessGroup(GroupConfig group_config, std::string address)
+      : ProcessGroup(std::move(group_config)),
+        address_(std::move(address)),
+        engine_(std::make_unique<Engine>(config(), address_)) {}
+
+  ~GlooProcessGroup() override {
+    const bool stopped = engine_->queue().stop([] {}, kStopGrace);
+    if (!stopped) static_cast<void>(engine_.release());  // its thread hangs in Gloo
+  }
+
+  std::string_view backend() const override { return "gloo"; }
+
+  void group_begin() override { engine_->queue().begin_batch(); }
+  Work group_end() override { return {this, engine_->queue().end_batch()}; }
+
+  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+
+  void abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
+
+ protected:
+  std::uint64_t submit(const Collective& collective, Stream) override {
+    return engine_->queue().submit(collective);
+  }
+  // Bounded all the same: Gloo's own calls time out.
+  void wait(std::uint64_t sequence, Stream) override {
+    engine_->queue().wait(sequence, Timeout::max());
+  }
+  void wait_host(std::uint64_t sequence, Timeout timeout) override {
+    engine_->queue().wait(sequence, timeout);
+  }
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
+    return make_gloo_process_group(std::move(child), address_);
+  }
+
+ private:
+  static constexpr Timeout kStopGrace{100};
+
+  std::string address_;
+  std::unique_ptr<Engine> engine_;
+};
+
+}  // namespace
+
+bool gloo_is_compiled_in() { return true; }
+
+std::shared_ptr<ProcessGroup> make_gloo_process_group(GroupConfig config, std::string address) {
+  return std::make_shared<GlooProcessGroup>(std::move(config), std::move(address));
+}
+
+}  // namespace ddp
