@@ -9,4 +9,5 @@
 #include "ddp/base/worker_env.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/process_group.h"
+#include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/version.h"

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+//
+// Where each gradient lives: a pure function of names, sizes and options, so that ranks with equal
+// models agree without talking.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ddp/base/dtype.h"
+
+namespace ddp {
+
+struct BucketOptions {
+  std::size_t bucket_bytes_cap = std::size_t{25} << 20;
+  // The first bucket to be reduced is small, so that communication starts early.
+  std::size_t first_bucket_bytes_cap = std::size_t{1} << 20;
+  // A model below min_buckets * cap is cut finer, so that there is something to overlap.
+  std::size_t min_buckets = 4;
+  // Off: no bucket is launched before wait(). For comparisons.
+  bool overlap = true;
+};
+
+struct GradientSpec {
+  std::size_t count = 0;
+  DType dtype = DType::kFloat32;
+};
+
+// One gradient's place.
+struct GradientSlot {
+  std::size_t bucket = 0;
+  std::size_t offset = 0;  // elements from the bucket's begin
+};
+
+struct BucketSpec {
+  DType dtype = DType::kFloat32;
+  std::size_t offset_bytes = 0;         // from the begin of the flat memory
+  std::size_t count = 0;                // elements, padding between gradients included
+  std::vector<std::size_t> parameters;  // indices, in the order of their place
+};
+
+struct BucketLayout {
+  std::vector<BucketSpec> buckets;  // in launch order
+  std::vector<GradientSlot> slots;  // by parameter
+  std::size_t size_bytes = 0;       // of the flat memory
+};
+
+inline constexpr std::size_t kGradientAlignment = 256;  // bytes; vector loads, cache lines
+inline constexpr std::size_t kBucketAlignment = 4096;   // bytes; NCCL's registration
+
+// Buckets follow the reverse order of registration, which is about the order in which backward
+// finishes gradients. A bucket is closed as soon as it holds its cap (the gradient that crosses it
+// stays inside, as in PyTorch) or when the dtype changes.
+[[nodiscard]] BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
+                                           const BucketOptions& options);
+
+}  // namespace ddp

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "ddp/base/allocation.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+
+inline constexpr std::size_t kMaxMetrics = 8;
+
+// A step as all ranks saw it.
+struct StepSummary {
+  struct Metric {
+    double sum = 0;     // of value * weight
+    double weight = 0;  // of weight
+    // The weighted mean; 0 if nobody recorded anything.
+    [[nodiscard]] double mean() const { return weight == 0 ? 0 : sum / weight; }
+  };
+
+  double samples = 0;
+  std::array<Metric, kMaxMetrics> metrics = {};
+};
+
+// The few numbers that ranks add up in each step, reduced on their own beside the first bucket, in
+// float64, untouched by gradient dtypes. Layout, all float64:
+//
+//   samples / n_ref, samples, kMaxMetrics x (sum, weight)
+//
+// Summed gradients are divided by the sum of the first: gradient_scale() is its reciprocal, made in
+// place, on CUDA by the device, so that the host never has to know it.
+class ControlVector {
+ public:
+  explicit ControlVector(ProcessGroup& group);
+
+  // Starts a step: everything is 0 but this rank's samples.
+  void reset(double samples, double nominal_samples);
+  void add_metric(std::size_t slot, double value, double weight);
+
+  // Sums the vectors of all ranks; asynchronous, behind `producer`.
+  void launch(Stream producer);
+  // Orders `consumer` behind the sum.
+  void wait(Stream consumer);
+
+  // n_ref / (sum of samples), in the group's memory; 0 if there were none. Valid after wait(), for
+  // what runs on its consumer.
+  [[nodiscard]] const double* gradient_scale() const {
+    return static_cast<const double*>(memory_.data());
+  }
+  // Blocks the host until the sum is there.
+  [[nodiscard]] StepSummary read();
+
+ private:
+  static constexpr std::size_t kCount = 2 + 2 * kMaxMetrics;
+
+  [[nodiscard]] Buffer buffer() const;
+
+  ProcessGroup& group_;
+  Allocation memory_;   // kCount float64 of the group's kind
+  Allocation staging_;  // the same on the host: `memory_` itself on the CPU, pinned for CUDA
+  double* host_;
+  Work work_;
+  cu::Event copied_;  // CUDA: the sum has reached the host
+};
+
+}  // namespace ddp

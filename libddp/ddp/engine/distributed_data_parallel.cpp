@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/distributed_data_parallel.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/engine/model_check.h"
+#include "ddp/engine/reducer.h"
+
+namespace ddp {
+namespace {
+
+void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
+  const Buffer& value = parameter.value;
+  const Buffer& grad = parameter.grad;
+  const auto refuse = [&](const std::string& complaint) {
+    throw std::invalid_argument("[ddp] parameter '" + parameter.name + "': " + complaint);
+  };
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : parameter.shape) elements *= extent;
+  if (static_cast<std::size_t>(elements) != value.count) {
+    refuse("its shape has " + std::to_string(elements) + " elements, its value is " +
+           to_string(value));
+  }
+  if (value.device != group.device() || !is_floating_point(value.dtype)) {
+    refuse("its value is " + to_string(value) + ", but must be floating-point on " +
+           to_string(group.device()));
+  }
+  const bool alike =
+      grad.count == value.count && grad.dtype == value.dtype && grad.device == value.device;
+  if (grad.data != nullptr && !alike) {
+    refuse("its gradient is " + to_string(grad) + ", its value " + to_string(value));
+  }
+}
+
+std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters) {
+  if (parameters.empty()) throw std::invalid_argument("[ddp] a model without parameters");
+  for (const Parameter& parameter : parameters) check_parameter(group, parameter);
+  return parameters;
+}
+
+std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
+  std::vector<GradientSpec> specs;
+  for (const Parameter& parameter : parameters) {
+    specs.push_back({parameter.value.count, parameter.value.dtype});
+  }
+  return specs;
+}
+
+}  // namespace
+
+class DistributedDataParallel::Impl {
+ public:
+  Impl(std::shared_ptr<ProcessGroup> group, std::vector<Parameter> parameters, DdpOptions options)
+      : group_(std::move(group)),
+        parameters_(checked(*group_, std::move(parameters))),
+        options_(std::move(options)),
+        alone_(group_->world_size() == 1),
+        control_(*group_),
+        reducer_(*group_, gradient_specs(parameters_), options_.buckets,
+                 [this](Stream stream) { control_.launch(stream); }) {
+    if (!(options_.nominal_samples > 0)) {
+      throw std::invalid_argument("[ddp] nominal_samples must be positive");
+    }
+    if (alone_) return;
+    check_equal_models(*group_, parameters_, options_);
+    broadcast_model(*group_, parameters_, options_.buffers);
+  }
+
+  double begin_step(double samples) {
+    if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
+    if (!(samples >= 0)) {
+      throw std::invalid_argument("[ddp] begin_step with " + std::to_string(samples) + " samples");
+    }
+    state_ = State::kOpen;
+    samples_ = samples;
+    reducer_.begin();
+    control_.reset(samples, options_.nominal_samples);
+    if (alone_) return 1;
+    if (samples == 0) reducer_.contribute_zeros();
+    return samples / options_.nominal_samples;
+  }
+
+  void record_metric(std::size_t slot, double value, double weight) {
+    if (state_ != State::kOpen) {
+      throw std::logic_error("[ddp] record_metric outside begin_step and the first mark_ready");
+    }
+    control_.add_metric(slot, value, weight);
+  }
+
+  void mark_ready(std::size_t i, Stream stream) {
+    if (state_ == State::kIdle) throw std::logic_error("[ddp] mark_ready before begin_step");
+    if (reducer_.is_ready(i)) {
+      throw std::logic_error("[ddp] parameter '" + parameters_[i].name +
+                             "' was marked ready twice in this step");
+    }
+    state_ = State::kReducing;
+    const Buffer& own = parameters_[i].grad;
+    if (own.data != nullptr) {
+      copy(own, reducer_.gradient(i), stream);
+      ++statistics_.gradient_copies;
+    }
+    reducer_.mark_ready(i, stream);
+  }
+
+  void wait(Stream stream) {
+    if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
+    check_all_ready();
+    reducer_.wait(stream);
+    if (!alone_) average(stream);
+    copy_back(stream);
+    state_ = State::kIdle;
+    ++statistics_.steps;
+  }
+
+  StepSummary summary() { return control_.read(); }
+
+  Statistics statistics() const {
+    Statistics result = statistics_;
+    result.bucket_launches = reducer_.launches();
+    return result;
+  }
+
+  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Reducer& reducer() const { return reducer_; }
+
+ private:
+  enum class State { kIdle, kOpen, kReducing };
+
+  // A rank without samples may have run no backward at all.
+  void check_all_ready() const {
+    if (samples_ == 0) return;
+    std::string names;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (!reducer_.is_ready(i)) names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
+    }
+    if (names.empty()) return;
+    throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
+                           ": backward gave no gradient for " + names);
+  }
+
+  // The sum of n_r / n_ref * g_r becomes the mean of g over all samples.
+  void average(Stream stream) {
+    control_.wait(stream);
+    for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
+      scale(reducer_.bucket(b), control_.gradient_scale(), stream);
+    }
+  }
+
+  void copy_back(Stream stream) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const Buffer& own = parameters_[i].grad;
+      if (own.data == nullptr) continue;
+      copy(reducer_.gradient(i), own, stream);
+      ++statistics_.gradient_copies;
+    }
+  }
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<Parameter> parameters_;
+  DdpOptions options_;
+  bool alone_;
+  ControlVector control_;
+  Reducer reducer_;
+  State state_ = State::kIdle;
+  double samples_ = 0;
+  Statistics statistics_;
+};
+
+DistributedDataParallel::DistributedDataParallel(std::shared_ptr<ProcessGroup> group,
+                                                 std::vector<Parameter> parameters,
+                                                 DdpOptions options)
+    : impl_(std::make_unique<Impl>(std::move(group), std::move(parameters), std::move(options))) {}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+ProcessGroup& DistributedDataParallel::group() const { return *impl_->group(); }
+
+std::size_t DistributedDataParallel::parameter_count() const { return impl_->parameters().size(); }
+
+Buffer DistributedDataParallel::gradient(std::size_t i) const {
+  const Buffer& own = impl_->parameters().at(i).grad;
+  return own.data != nullptr ? own : impl_->reducer().gradient(i);
+}
+
+const BucketLayout& DistributedDataParallel::layout() const { return impl_->reducer().layout(); }
+
+double DistributedDataParallel::begin_step(const StepOptions& options) {
+  return impl_->begin_step(options.samples);
+}
+
+void DistributedDataParallel::record_metric(std::size_t slot, double value, double weight) {
+  impl_->record_metric(slot, value, weight);
+}
+
+void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
+  impl_->mark_ready(i, stream);
+}
+
+void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
+
+StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
+
+DistributedDataParallel::Statistics DistributedDataParallel::statistics() const {
+  return impl_->statistics();
+}
+
+}  // namespace ddp

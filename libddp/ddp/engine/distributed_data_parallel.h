@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/stream.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/control_vector.h"
+
+namespace ddp {
+
+// A parameter of the caller's model. `value` is the caller's memory. `grad` may be left without
+// memory: the gradient then lives in a bucket and is written there, at gradient(i), without a copy.
+// With memory of the caller's, it is copied into the bucket and back in each step.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Buffer value;
+  Buffer grad = {};
+};
+
+struct DdpOptions {
+  BucketOptions buckets = {};
+  // n_ref: the samples that a rank usually has in a step; equal on all ranks.
+  double nominal_samples = 1;
+  // State that is no parameter (batch-norm statistics): broadcast from rank 0 at construction.
+  std::vector<Buffer> buffers = {};
+};
+
+struct StepOptions {
+  double samples = 1;  // of this rank in this step; 0 is allowed
+};
+
+// Keeps the replicas of a model equal: broadcasts rank 0's values at construction, and in each step
+// turns every gradient into the mean over the global batch, weighted by what each rank really
+// processed, while backward still runs.
+//
+//   DistributedDataParallel ddp(group, parameters, {.nominal_samples = 64});
+//   for (...) {
+//     const double factor = ddp.begin_step({.samples = n});
+//     // forward; backward of factor * mean loss, which writes gradient(i), then
+//     //   ddp.mark_ready(i, stream) as soon as gradient i is final
+//     ddp.wait(stream);
+//     // optimizer step on `stream`, with gradient(i)
+//   }
+//
+// Why the factor: a rank does not know the others' counts when its backward starts. With n samples
+// it scales its mean gradient by n / n_ref; wait() divides the sum by (sum of n) / n_ref. With
+// nominal batches the factor is 1. In a world of one it always is, and nothing runs at all.
+//
+// A rank with n = 0 contributes zeros whatever its gradients hold, and may skip mark_ready.
+//
+// All ranks construct it together, with equal models: otherwise MismatchError on all of them, which
+// names the first parameter that differs. Not thread-safe; mark_ready may come from any thread, one
+// call at a time.
+class DistributedDataParallel {
+ public:
+  DistributedDataParallel(std::shared_ptr<ProcessGroup> group, std::vector<Parameter> parameters,
+                          DdpOptions options = {});
+  ~DistributedDataParallel();
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  [[nodiscard]] ProcessGroup& group() const;
+  [[nodiscard]] std::size_t parameter_count() const;
+  // Where gradient i is to be written and is found after wait(). The address never changes.
+  [[nodiscard]] Buffer gradient(std::size_t i) const;
+  [[nodiscard]] const BucketLayout& layout() const;
+
+  // Opens a step; returns the factor for this rank's mean loss.
+  [[nodiscard]] double begin_step(const StepOptions& options = {});
+
+  // Adds a value to a metric (slot < kMaxMetrics) that is averaged over ranks by weight. Between
+  // begin_step and the first mark_ready of the step.
+  void record_metric(std::size_t slot, double value, double weight);
+
+  // Gradient i is final once the work that `stream` holds now has run.
+  void mark_ready(std::size_t i, Stream stream = {});
+
+  // Orders `stream` behind the reduced gradients; does not block the host on CUDA. Throws
+  // std::logic_error, naming them, if gradients were not marked ready although samples > 0.
+  void wait(Stream stream = {});
+
+  // The step that wait() ended last, summed over ranks. On CUDA this blocks the host until that
+  // step's control vector has arrived.
+  [[nodiscard]] StepSummary summary();
+
+  struct Statistics {
+    std::uint64_t steps = 0;
+    std::uint64_t bucket_launches = 0;
+    std::uint64_t gradient_copies = 0;  // into and out of buckets, for callers' own memory
+  };
+  [[nodiscard]] Statistics statistics() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/model_check.h"
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+using Lines = std::vector<std::string>;
+
+std::string describe_parameter(const Parameter& parameter) {
+  std::ostringstream text;
+  text << "'" << parameter.name << "' " << to_string(parameter.value.dtype) << '[';
+  for (std::size_t i = 0; i < parameter.shape.size(); ++i) {
+    text << (i == 0 ? "" : ", ") << parameter.shape[i];
+  }
+  text << ']';
+  return text.str();
+}
+
+// One line a parameter, then what else must be equal.
+Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& options) {
+  Lines lines;
+  for (const Parameter& parameter : parameters) lines.push_back(describe_parameter(parameter));
+  std::ostringstream text;
+  text << "nominal_samples " << options.nominal_samples << ", bucket caps "
+       << options.buckets.first_bucket_bytes_cap << " and " << options.buckets.bucket_bytes_cap
+       << " bytes, at least " << options.buckets.min_buckets << " buckets, "
+       << options.buffers.size() << " buffers";
+  lines.push_back(text.str());
+  for (const Buffer& buffer : options.buffers) lines.push_back("buffer " + to_string(buffer));
+  return lines;
+}
+
+std::string join(const Lines& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + '\n';
+  return text;
+}
+
+Lines split(const std::string& text) {
+  Lines lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::uint64_t hash_of(std::string text) {
+  std::uint64_t hash = 0;
+  const std::span bytes(reinterpret_cast<std::uint8_t*>(text.data()), text.size());
+  cpu::fingerprint(buffer_of(bytes), &hash);
+  return hash ^ text.size();
+}
+
+// Everybody's hash, by rank.
+std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t own) {
+  std::vector<std::int64_t> host(static_cast<std::size_t>(group.world_size()));
+  std::int64_t mine = static_cast<std::int64_t>(own);
+  const Allocation input = group.allocate(sizeof(mine));
+  const Allocation output = group.allocate(host.size() * sizeof(mine));
+  const Buffer in{input.data(), 1, DType::kInt64, group.device()};
+  const Buffer out{output.data(), host.size(), DType::kInt64, group.device()};
+  if (!group.device().is_cuda()) {
+    copy(buffer_of(std::span(&mine, 1)), in, {});
+    group.all_gather(in, out).wait_host();
+    copy(out, buffer_of(host), {});
+    return host;
+  }
+  const cu::DeviceGuard guard(group.device());
+  const cu::OwnedStream stream(group.device());
+  cu::copy_async(in.data, &mine, sizeof(mine), stream.view());
+  const Work gathered = group.all_gather(in, out, stream.view());
+  gathered.wait(stream.view());
+  cu::copy_async(host.data(), out.data, out.size_bytes(), stream.view());
+  gathered.wait_host();
+  stream.synchronize();
+  return host;
+}
+
+// The sentence about the first line in which another rank's model differs from rank 0's.
+std::string first_difference(const Lines& first, const Lines& other, int other_rank,
+                             std::size_t parameter_count) {
+  const std::string nothing = "nothing";
+  std::size_t i = 0;
+  while (i < std::min(first.size(), other.size()) && first[i] == other[i]) ++i;
+  const std::string what =
+      i < parameter_count ? "parameter " + std::to_string(i) : std::string("the set-up");
+  return "[ddp] models differ in " + what + ": rank 0 has " +
+         (i < first.size() ? first[i] : nothing) + ", rank " + std::to_string(other_rank) +
+         " has " + (i < other.size() ? other[i] : nothing);
+}
+
+}  // namespace
+
+void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
+                        const DdpOptions& options) {
+  const Lines own = describe_model(parameters, options);
+  const std::vector<std::int64_t> hashes = gather_hashes(group, hash_of(join(own)));
+  const auto odd = std::find_if(hashes.begin(), hashes.end(),
+                                [&](std::int64_t hash) { return hash != hashes[0]; });
+  if (odd == hashes.end()) return;
+  // Only now is the whole description worth sending: the two that differ publish theirs.
+  const int other = static_cast<int>(odd - hashes.begin());
+  if (group.rank() == 0 || group.rank() == other) {
+    group.store().set("model/" + std::to_string(group.rank()), join(own));
+  }
+  const Lines first = split(group.store().get("model/0"));
+  const Lines second = split(group.store().get("model/" + std::to_string(other)));
+  throw MismatchError(first_difference(first, second, other, parameters.size()));
+}
+
+void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
+                     std::span<const Buffer> buffers) {
+  Work last;
+  for (const Parameter& parameter : parameters) last = group.broadcast(parameter.value, 0);
+  for (const Buffer& buffer : buffers) last = group.broadcast(buffer, 0);
+  if (last.group != nullptr) last.wait_host();
+}
+
+}  // namespace ddp

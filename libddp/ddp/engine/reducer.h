@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "ddp/base/allocation.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/engine/bucket_layout.h"
+
+namespace ddp {
+
+// Owns the flat gradient buckets and sums them over ranks while backward goes on.
+//
+// A bucket is launched when all its gradients are ready and all buckets before it were launched:
+// one fixed order on every rank, whatever the order of mark_ready. Addresses never move.
+//
+// In a world of one it only keeps account: nothing is launched.
+//
+// mark_ready and wait touch no heap and take no lock; they may come from any thread, one at a time.
+class Reducer {
+ public:
+  // Runs in each step just before its first bucket is launched, with that bucket's stream.
+  using BeforeFirst = std::function<void(Stream)>;
+
+  Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
+          const BucketOptions& options, BeforeFirst before_first);
+
+  [[nodiscard]] std::size_t gradient_count() const { return layout_.slots.size(); }
+  [[nodiscard]] const BucketLayout& layout() const { return layout_; }
+  // Where gradient i is written; valid as long as the reducer.
+  [[nodiscard]] Buffer gradient(std::size_t i) const;
+  [[nodiscard]] Buffer bucket(std::size_t b) const;
+
+  // Opens a step.
+  void begin();
+
+  // Gradient i is final once what `stream` holds now has run. std::logic_error if it was marked
+  // in this step already.
+  void mark_ready(std::size_t i, Stream stream);
+  [[nodiscard]] bool is_ready(std::size_t i) const { return ready_.at(i) != 0; }
+
+  // Launches what is left, zeroed where no gradient came, then orders `consumer` behind all sums.
+  void wait(Stream consumer);
+
+  // Zeroes a bucket before its launch: this rank has nothing to add in this step.
+  void contribute_zeros() { zeros_ = true; }
+
+  [[nodiscard]] std::uint64_t launches() const { return launches_; }
+
+ private:
+  struct BucketState {
+    std::size_t missing = 0;  // gradients not ready
+    Stream producer;          // holds every gradient that is ready
+    cu::Event joined;         // CUDA: orders one producer behind another
+    Work work;
+  };
+
+  void join_producer(BucketState& state, Stream stream) const;
+  void launch_ready();
+  void launch(std::size_t b);
+  void zero_missing(std::size_t b, Stream stream) const;
+
+  ProcessGroup& group_;
+  BucketLayout layout_;
+  BeforeFirst before_first_;
+  bool communicates_;
+  bool overlap_;
+  Allocation memory_;
+  std::vector<BucketState> states_;
+  std::vector<std::size_t> counts_;  // elements, by parameter
+  std::vector<std::uint8_t> ready_;  // by parameter
+  std::size_t next_ = 0;             // the bucket to launch next
+  bool zeros_ = false;
+  std::uint64_t launches_ = 0;
+};
+
+}  // namespace ddp

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+using test::run_groups;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+// Three parameters of one layer each, values owned by the test.
+struct Model {
+  explicit Model(int rank, DType dtype = DType::kFloat64) {
+    for (const std::size_t count : {std::size_t{300}, std::size_t{7}, std::size_t{2}}) {
+      values.emplace_back(count, static_cast<double>(rank));
+    }
+    parameters = {{"fc1.weight", {30, 10}, buffer_of(values[0])},
+                  {"fc1.bias", {7}, buffer_of(values[1])},
+                  {"fc2.weight", {1, 2}, buffer_of(values[2])}};
+    for (Parameter& parameter : parameters) parameter.value.dtype = dtype;
+  }
+
+  std::vector<std::vector<double>> values;
+  std::vector<Parameter> parameters;
+};
+
+void write_gradient(DistributedDataParallel& ddp, std::size_t i, double value) {
+  const std::span<double> gradient = ddp.gradient(i).as<double>();
+  std::fill(gradient.begin(), gradient.end(), value);
+}
+
+void expect_gradients(DistributedDataParallel& ddp, double wanted) {
+  for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
+    for (const double value : ddp.gradient(i).as<double>()) {
+      expect(std::abs(value - wanted) < 1e-12, std::to_string(wanted) + " in gradient " +
+                                                   std::to_string(i) + ", not " +
+                                                   std::to_string(value));
+    }
+  }
+}
+
+void mark_all(DistributedDataParallel& ddp) {
+  for (std::size_t i = ddp.parameter_count(); i-- > 0;) ddp.mark_ready(i);
+}
+
+// Remembers what was submitted; completes nothing and moves nothing.
+class RecordingGroup final : public ProcessGroup {
+ public:
+  explicit RecordingGroup(int world_size)
+      : ProcessGroup({.store = nullptr, .rank = 1, .world_size = world_size}) {}
+  std::string_view backend() const override { return "recording"; }
+  void group_begin() override {}
+  Work group_end() override { return {this, 0}; }
+  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  void abort(std::string_view) override {}
+
+  std::vector<Collective> submitted;
+
+ protected:
+  std::uint64_t submit(const Collective& collective, Stream) override {
+    if (collective.kind == CollectiveKind::kAllGather) {  // the model check: all hashes are equal
+      for (std::int64_t& hash : collective.output.as<std::int64_t>()) {
+        hash = collective.input.as<std::int64_t>()[0];
+      }
+    }
+    submitted.push_back(collective);
+    return submitted.size();
+  }
+  void wait(std::uint64_t, Stream) override {}
+  void wait_host(std::uint64_t, Timeout) override {}
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig) override { return nullptr; }
+};
+
+std::vector<GradientSpec> specs(std::initializer_list<std::size_t> counts) {
+  std::vector<GradientSpec> result;
+  for (const std::size_t count : counts) result.push_back({count, DType::kFloat32});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("buckets follow the reverse order and close at their cap", "[engine]") {
+  const auto gradients = specs({1000, 10, 1000, 10});
+  BucketOptions options;
+  options.bucket_bytes_cap = 4000;
+  options.first_bucket_bytes_cap = 40;
+  options.min_buckets = 1;
+  const BucketLayout layout = lay_out_buckets(gradients, options);
+  REQUIRE(layout.buckets.size() == 3);
+  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{3});
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2});
+  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{1, 0});
+}
+
+TEST_CASE("gradients and buckets are aligned and do not overlap", "[engine]") {
+  const auto gradients = specs({1, 2, 63, 64, 65, 100000, 3});
+  const BucketLayout layout = lay_out_buckets(gradients, {});
+  std::size_t end_of_last = 0;
+  for (const BucketSpec& bucket : layout.buckets) {
+    CHECK(bucket.offset_bytes % kBucketAlignment == 0);
+    CHECK(bucket.offset_bytes >= end_of_last);
+    std::size_t end = 0;
+    for (const std::size_t i : bucket.parameters) {
+      const std::size_t offset = layout.slots[i].offset;
+      CHECK(offset * size_of(bucket.dtype) % kGradientAlignment == 0);
+      CHECK(offset >= end);
+      end = offset + gradients[i].count;
+    }
+    CHECK(bucket.count == end);
+    end_of_last = bucket.offset_bytes + end * size_of(bucket.dtype);
+  }
+  CHECK(layout.size_bytes >= end_of_last);
+}
+
+TEST_CASE("a small model is still cut into several buckets", "[engine]") {
+  CHECK(lay_out_buckets(specs({100, 100, 100, 100, 100, 100, 100, 100}), {}).buckets.size() >= 4);
+}
+
+TEST_CASE("dtypes do not share a bucket", "[engine]") {
+  const GradientSpec gradients[] = {{8, DType::kFloat32}, {8, DType::kBFloat16}};
+  BucketOptions options;
+  options.min_buckets = 1;
+  CHECK(lay_out_buckets(gradients, options).buckets.size() == 2);
+}
+
+TEST_CASE("rank 0's values reach every rank at construction", "[engine]") {
+  run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
+    Model model(group.rank() + 5);
+    std::vector<float> statistics(4, static_cast<float>(group.rank()));
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters, {.buffers = {buffer_of(statistics)}});
+    for (const auto& value : model.values) {
+      for (const double element : value) expect(element == 5, "rank 0's value");
+    }
+    expect(statistics[3] == 0, "rank 0's buffer");
+  });
+}
+
+TEST_CASE("gradients become the mean weighted by samples", "[engine]") {
+  for (const int world_size : {1, 2, 3, 4}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 4});
+      for (int step = 1; step <= 3; ++step) {
+        double sum = 0;
+        double samples = 0;
+        for (int rank = 0; rank < group.world_size(); ++rank) {
+          sum += (rank + step) * (10.0 + rank);
+          samples += rank + step;
+        }
+        const double n = group.rank() + step;
+        const double factor = ddp.begin_step({.samples = n});
+        ddp.record_metric(2, 10.0 + group.rank(), n);
+        for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, factor * (10 + group.rank()));
+        mark_all(ddp);
+        ddp.wait();
+        expect_gradients(ddp, sum / samples);
+        const StepSummary summary = ddp.summary();
+        expect(summary.samples == samples, "all samples counted");
+        expect(std::abs(summary.metrics[2].mean() - sum / samples) < 1e-12, "the metric's mean");
+      }
+    });
+  }
+}
+
+TEST_CASE("nominal batches have the factor 1", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 32});
+    expect(ddp.begin_step({.samples = 32}) == 1, "factor 1");
+    mark_all(ddp);
+    ddp.wait();
+  });
+}
+
+TEST_CASE("a rank without samples adds zeros, even if its gradients are NaN", "[engine]") {
+  for (const bool runs_backward : {false, true}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      const bool idle = group.rank() == 1;
+      const double factor = ddp.begin_step({.samples = idle ? 0.0 : 2.0});
+      expect(factor == (idle ? 0 : 2), "n / n_ref");
+      for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, idle ? kNan : factor * 3);
+      if (!idle || runs_backward) mark_all(ddp);
+      ddp.wait();
+      expect_gradients(ddp, 3);
+    });
+  }
+}
+
+TEST_CASE("a step in which nobody has samples gives zero gradients", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters);
+    (void)ddp.begin_step({.samples = 0});
+    ddp.wait();
+    expect_gradients(ddp, 0);
+  });
+}
+
+TEST_CASE("a bucket is launched during backward, as soon as its turn has come", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  Model model(0);
+  DistributedDataParallel ddp(group, model.parameters, {.buckets = {.bucket_bytes_cap = 40}});
+  REQUIRE(ddp.layout().buckets.size() == 2);  // {fc2.weight, fc1.bias}, {fc1.weight}
+  group->submitted.clear();
+  (void)ddp.begin_step();
+  const std::size_t first_bucket_size = ddp.layout().buckets[0].parameters.size();
+  SECTION("in order") {
+    for (std::size_t done = 0; done < first_bucket_size; ++done) ddp.mark_ready(2 - done);
+    CHECK(group->submitted.size() == 2);  // the control vector and the first bucket
+  }
+  SECTION("a later bucket that is ready first waits for its turn") {
+    for (const std::size_t i : ddp.layout().buckets[1].parameters) ddp.mark_ready(i);
+    CHECK(group->submitted.empty());
+    for (const std::size_t i : ddp.layout().buckets[0].parameters) ddp.mark_ready(i);
+    REQUIRE(group->submitted.size() == 3);
+    CHECK(group->submitted[1].input.data < group->submitted[2].input.data);
+  }
+}
+
+TEST_CASE("without overlap nothing is launched before wait", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  Model model(0);
+  DistributedDataParallel ddp(group, model.parameters, {.buckets = {.overlap = false}});
+  group->submitted.clear();
+  (void)ddp.begin_step();
+  mark_all(ddp);
+  CHECK(group->submitted.empty());
+  ddp.wait();
+  CHECK(group->submitted.size() == 1 + ddp.layout().buckets.size());
+}
+
+TEST_CASE("a world of one submits nothing", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(1);
+  Model model(0);
+  // Rank 1 of 1 does not exist; the recording group does not care.
+  DistributedDataParallel ddp(group, model.parameters);
+  CHECK(ddp.begin_step({.samples = 17}) == 1);
+  for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, 8);
+  mark_all(ddp);
+  ddp.wait();
+  expect_gradients(ddp, 8);
+  CHECK(group->submitted.empty());
+}
+
+TEST_CASE("addresses never move, and gradients are born in the buckets", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters);
+    const void* before = ddp.gradient(1).data;
+    for (int step = 0; step < 3; ++step) {
+      (void)ddp.begin_step();
+      mark_all(ddp);
+      ddp.wait();
+    }
+    expect(ddp.gradient(1).data == before, "the same address");
+    expect(ddp.statistics().gradient_copies == 0, "no copies");
+    expect(ddp.statistics().steps == 3, "three steps");
+    expect(ddp.statistics().bucket_launches == 3 * ddp.layout().buckets.size(), "launches");
+  });
+}
+
+TEST_CASE("callers may keep their gradients in their own memory", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    std::vector<double> own(7, 1.0 + group.rank());
+    model.parameters[1].grad = buffer_of(own);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters);
+    expect(ddp.gradient(1).data == own.data(), "the caller's memory");
+    (void)ddp.begin_step();
+    mark_all(ddp);
+    ddp.wait();
+    expect(own[6] == 1.5, "the mean, in the caller's memory");
+    expect(ddp.statistics().gradient_copies == 2, "one copy in, one out");
+  });
+}
+
+TEST_CASE("different models are an error on every rank that names the first difference",
+          "[engine]") {
+  run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
+    Model model(0);
+    if (group.rank() == 2) model.parameters[1].name = "fc1.bis";
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const std::string error =
+        error_of([&] { DistributedDataParallel ddp(shared, model.parameters); });
+    expect(error ==
+               "[ddp] models differ in parameter 1: rank 0 has 'fc1.bias' float64[7], rank 2 has "
+               "'fc1.bis' float64[7]",
+           error);
+  });
+}
+
+TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  Model model(0);
+  DistributedDataParallel ddp(group, model.parameters);
+  CHECK(error_of([&] { ddp.mark_ready(0); }) == "[ddp] mark_ready before begin_step");
+  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait before begin_step");
+  (void)ddp.begin_step();
+  CHECK(error_of([&] { (void)ddp.begin_step(); }) == "[ddp] begin_step before wait");
+  ddp.mark_ready(2);
+  CHECK(error_of([&] { ddp.mark_ready(2); }) ==
+        "[ddp] parameter 'fc2.weight' was marked ready twice in this step");
+  CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }).find("record_metric") != std::string::npos);
+  ddp.mark_ready(0);
+  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] rank 1: backward gave no gradient for 'fc1.bias'");
+}
+
+TEST_CASE("parameters are checked before anything is sent", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  Model model(0);
+  CHECK_FALSE(error_of([&] { DistributedDataParallel ddp(group, {}); }).empty());
+  model.parameters[0].shape = {299};
+  CHECK(error_of([&] {
+          DistributedDataParallel ddp(group, model.parameters);
+        }).find("its shape has 299 elements") != std::string::npos);
+  CHECK(group->submitted.empty());
+}
