@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/samplers/epoch_plan.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace ddp {
+
+EpochPlan::EpochPlan(const Layout& layout, std::vector<std::int64_t> order)
+    : layout_(layout), order_(std::move(order)) {
+  if (layout_.count > 0 && order_.empty()) {
+    throw std::invalid_argument("[epoch_plan] " + std::to_string(layout_.count) +
+                                " samples are to be dealt out of an empty order");
+  }
+}
+
+std::int64_t EpochPlan::steps() const {
+  const std::int64_t size = layout_.global_batch_size;
+  return layout_.count / size + (layout_.count % size != 0 ? 1 : 0);
+}
+
+std::int64_t EpochPlan::global_count(std::int64_t step) const {
+  check_step(step);
+  return std::min(layout_.global_batch_size, layout_.count - step * layout_.global_batch_size);
+}
+
+std::int64_t EpochPlan::count(std::int64_t step, int rank) const {
+  if (rank < 0 || rank >= layout_.world_size) {
+    throw std::invalid_argument("[epoch_plan] rank " + std::to_string(rank) + " is not in [0, " +
+                                std::to_string(layout_.world_size - 1) + "]");
+  }
+  const std::int64_t total = global_count(step);
+  return total / layout_.world_size + (rank < total % layout_.world_size ? 1 : 0);
+}
+
+std::vector<std::int64_t> EpochPlan::batch(std::int64_t step) const {
+  std::vector<std::int64_t> samples(static_cast<std::size_t>(count(step)));
+  std::int64_t position = layout_.first + step * layout_.global_batch_size + layout_.rank;
+  for (std::int64_t& sample : samples) {
+    sample = sample_at(position);
+    position += layout_.world_size;
+  }
+  return samples;
+}
+
+std::vector<std::int64_t> EpochPlan::indices() const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t step = 0; step < steps(); ++step) {
+    const std::vector<std::int64_t> samples = batch(step);
+    all.insert(all.end(), samples.begin(), samples.end());
+  }
+  return all;
+}
+
+DataPosition EpochPlan::position(std::int64_t step) const {
+  if (step == steps()) return {.epoch = layout_.epoch + 1, .consumed = 0};
+  check_step(step);
+  return {.epoch = layout_.epoch, .consumed = layout_.first + step * layout_.global_batch_size};
+}
+
+std::int64_t EpochPlan::sample_at(std::int64_t position) const {
+  return order_[static_cast<std::size_t>(position) % order_.size()];
+}
+
+void EpochPlan::check_step(std::int64_t step) const {
+  if (step >= 0 && step < steps()) return;
+  throw std::invalid_argument("[epoch_plan] step " + std::to_string(step) + " of epoch " +
+                              std::to_string(layout_.epoch) + " is not in [0, " +
+                              std::to_string(steps()) + ")");
+}
+
+}  // namespace ddp

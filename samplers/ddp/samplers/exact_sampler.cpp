@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/samplers/exact_sampler.h"
+
+#include "ddp/samplers/options.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kOrigin = "[exact_sampler]";
+
+}  // namespace
+
+ExactSampler::ExactSampler(const ExactSamplerOptions& options) : options_(options) {
+  sampler_internal::check_options(kOrigin, options);
+  sampler_internal::check_batch_size(kOrigin, "global_batch_size", options.global_batch_size);
+}
+
+EpochPlan ExactSampler::plan(const DataPosition& position) const {
+  sampler_internal::check_position(kOrigin, options_, position);
+  const EpochPlan::Layout layout{.epoch = position.epoch,
+                                 .first = position.consumed,
+                                 .count = options_.dataset_size - position.consumed,
+                                 .global_batch_size = options_.global_batch_size,
+                                 .world_size = options_.world_size,
+                                 .rank = options_.rank};
+  return {layout, sampler_internal::order_of_epoch(options_, position.epoch)};
+}
+
+}  // namespace ddp
