@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/fashion_mnist.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/data/idx.h"
+
+namespace ddp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPackageDirectory = "/usr/share/datasets/fashion-mnist";
+
+// The gzipped file if it is there, else the plain name (of which the reader may then complain).
+fs::path find_file(const fs::path& directory, const std::string& name) {
+  const fs::path gzipped = directory / (name + ".gz");
+  std::error_code ignored;
+  return fs::exists(gzipped, ignored) ? gzipped : directory / name;
+}
+
+void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t images) {
+  if (labels.shape[0] != images) {
+    throw FileError(
+        fmt::format("{}: holds {} labels for {} images", path.string(), labels.shape[0], images));
+  }
+  const auto wrong = std::find_if(labels.values.begin(), labels.values.end(),
+                                  [](int label) { return label >= kFashionMnistClasses; });
+  if (wrong == labels.values.end()) return;
+  throw FileError(fmt::format("{}: label {} of image {} is not in [0, {}]", path.string(), *wrong,
+                              wrong - labels.values.begin(), kFashionMnistClasses - 1));
+}
+
+ImageDataset load(const fs::path& directory, const std::string& prefix) {
+  const fs::path label_path = find_file(directory, prefix + "-labels-idx1-ubyte");
+  IdxArray images = read_idx(find_file(directory, prefix + "-images-idx3-ubyte"), 3);
+  IdxArray labels = read_idx(label_path, 1);
+  check_labels(label_path, labels, images.shape[0]);
+  return ImageDataset({.shape = {1, images.shape[1], images.shape[2]},
+                       .pixels = std::move(images.values),
+                       .labels = std::move(labels.values),
+                       .normalization = {kFashionMnistNormalization}});
+}
+
+}  // namespace
+
+ImageDataset load_fashion_mnist(DataSplit split, const fs::path& data_dir) {
+  const bool train = split == DataSplit::kTrain;
+  try {
+    return load(data_dir.empty() ? fs::path(kPackageDirectory) : data_dir,
+                train ? "train" : "t10k");
+  } catch (const std::exception&) {
+    std::throw_with_nested(FileError(
+        fmt::format("[fashion_mnist] cannot load the {} set (apt-get install "
+                    "dataset-fashion-mnist, or give --data-dir DIR with the four IDX files)",
+                    train ? "training" : "test")));
+  }
+}
+
+}  // namespace ddp
