@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+// A file that appears whole or not at all: what is written goes to a temporary file in the same
+// directory, which commit() moves over `path`. Until then, and after any error, an older file at
+// `path` is untouched; without commit() the temporary disappears with this object. (A process that
+// is killed leaves it behind, as PATH.tmp.PID.N.)
+//
+// Every failure is a FileError that names the path and the reason. Not thread-safe.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+
+  // Returns once the new file would survive a loss of power.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* action, int error_number) const;
+  void create_temporary();
+  void sync_directory() const;
+
+  std::filesystem::path path_;
+  std::filesystem::path temporary_;  // empty once it is gone
+  FileDescriptor fd_;
+};
+
+}  // namespace ddp

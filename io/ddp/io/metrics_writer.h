@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//
+// Metrics as JSON lines (https://jsonlines.org), one object a line:
+//
+//   {"event": "step" | "epoch" | "final" | ..., NAME: VALUE, ...}
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+struct Metric {
+  std::string_view name;
+  std::variant<bool, std::int64_t, double, std::string_view> value;
+};
+
+// The line with its newline; names keep their order. JSON has no NaN and no infinity: null.
+[[nodiscard]] std::string format_metrics(std::string_view event,
+                                         std::initializer_list<Metric> metrics);
+
+enum class MetricsMode { kTruncate, kAppend };
+
+// Writes each line at once and whole, so that a reader may follow the file. Not thread-safe.
+class MetricsWriter {
+ public:
+  // Throws FileError that names the file and the reason.
+  explicit MetricsWriter(std::filesystem::path path, MetricsMode mode = MetricsMode::kTruncate);
+
+  // A failure (a full disk) does not end the training: the first one is logged, later lines are
+  // dropped without a word.
+  void write(std::string_view event, std::initializer_list<Metric> metrics);
+
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  void write_all(std::string_view text);
+
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  bool failed_ = false;
+};
+
+}  // namespace ddp

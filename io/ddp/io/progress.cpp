@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/io/progress.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+
+namespace ddp {
+namespace {
+
+constexpr std::int64_t kBarWidth = 20;
+constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
+
+std::string bar(const ProgressState& state) {
+  const std::int64_t steps = std::max<std::int64_t>(state.steps, 1);
+  const std::int64_t done = std::clamp<std::int64_t>(kBarWidth * state.step / steps, 0, kBarWidth);
+  std::string text(static_cast<std::size_t>(kBarWidth), ' ');
+  text.replace(0, static_cast<std::size_t>(done), static_cast<std::size_t>(done), '=');
+  if (done < kBarWidth) text[static_cast<std::size_t>(done)] = '>';
+  return text;
+}
+
+std::string clock_time(std::optional<std::chrono::seconds> time) {
+  if (!time) return "-:--";
+  const auto total = time->count();
+  const auto hours = total / 3600;
+  const auto minutes = total / 60 % 60;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, minutes, total % 60);
+  return fmt::format("{}:{:02}", minutes, total % 60);
+}
+
+std::string tail(const ProgressState& state) {
+  return fmt::format("{}/{} loss {:.4f} {:.0f} samples/s ETA {}", state.step, state.steps,
+                     state.loss, state.samples_per_second, clock_time(state.time_left()));
+}
+
+}  // namespace
+
+std::optional<std::chrono::seconds> ProgressState::time_left() const {
+  if (step <= 0) return std::nullopt;
+  const auto left = static_cast<double>(std::max<std::int64_t>(steps - step, 0));
+  return std::chrono::round<std::chrono::seconds>(elapsed * (left / static_cast<double>(step)));
+}
+
+std::string format_progress_bar(const ProgressState& state) {
+  return fmt::format("epoch {}/{} [{}] {}", state.epoch + 1, state.epochs, bar(state), tail(state));
+}
+
+std::string format_progress_line(const ProgressState& state) {
+  return fmt::format("epoch {}/{} step {}", state.epoch + 1, state.epochs, tail(state));
+}
+
+ProgressStyle progress_style_of_stdout() {
+  const char* launcher = std::getenv("DDP_LAUNCH_TTY");
+  const bool terminal = launcher != nullptr && std::string_view(launcher) == "1";
+  return terminal || isatty(STDOUT_FILENO) != 0 ? ProgressStyle::kBar : ProgressStyle::kLines;
+}
+
+Progress::Progress(const ProgressOptions& options, Sink sink)
+    : options_(options), sink_(std::move(sink)) {}
+
+void Progress::update(const ProgressState& state, Clock::time_point now) {
+  if (options_.style == ProgressStyle::kBar) {
+    draw_bar(state, now);
+    return;
+  }
+  const bool due = options_.log_every > 0 && state.step % options_.log_every == 0;
+  if (due || state.step == state.steps) sink_(format_progress_line(state) + '\n');
+}
+
+void Progress::draw_bar(const ProgressState& state, Clock::time_point now) {
+  const bool last = state.step == state.steps;
+  if (!last && drawn_at_ && now - *drawn_at_ < kRedrawInterval) return;
+  std::string text = format_progress_bar(state);
+  const std::size_t width = text.size();
+  if (width < drawn_width_) text.append(drawn_width_ - width, ' ');  // wipe the longer text before
+  sink_('\r' + text + (last ? "\n" : ""));
+  drawn_at_ = now;
+  drawn_width_ = last ? 0 : width;
+}
+
+}  // namespace ddp

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+struct ProgressState {
+  std::int64_t epoch = 0;  // from 0; shown from 1
+  std::int64_t epochs = 1;
+  std::int64_t step = 0;  // steps done in this epoch
+  std::int64_t steps = 1;
+  double loss = 0;
+  double samples_per_second = 0;
+  std::chrono::duration<double> elapsed{};  // since the epoch began
+
+  // Of the epoch, at the pace so far; nothing before the first step.
+  [[nodiscard]] std::optional<std::chrono::seconds> time_left() const;
+};
+
+// "epoch 1/5 [=====>    ] 120/938 loss 0.4321 12345 samples/s ETA 0:12".
+[[nodiscard]] std::string format_progress_bar(const ProgressState& state);
+// "epoch 1/5 step 120/938 loss 0.4321 12345 samples/s ETA 0:12".
+[[nodiscard]] std::string format_progress_line(const ProgressState& state);
+
+enum class ProgressStyle { kBar, kLines };
+
+// kBar if standard output is a terminal, or a pipe to a launcher that writes to one (which sets
+// DDP_LAUNCH_TTY=1); else kLines.
+[[nodiscard]] ProgressStyle progress_style_of_stdout();
+
+struct ProgressOptions {
+  ProgressStyle style = ProgressStyle::kLines;
+  std::int64_t log_every = 100;  // kLines: steps between lines; below 1, ends of epochs only
+};
+
+// Shows how the training goes: a bar that is redrawn in place, at most ten times a second, or plain
+// lines; in both the end of each epoch is shown. Meant for rank 0 alone. Not thread-safe.
+class Progress {
+ public:
+  // Receives text that is to be shown at once; it carries its own \r and \n.
+  using Sink = std::function<void(std::string_view)>;
+
+  Progress(const ProgressOptions& options, Sink sink);
+
+  void update(const ProgressState& state, Clock::time_point now = Clock::now());
+
+ private:
+  void draw_bar(const ProgressState& state, Clock::time_point now);
+
+  ProgressOptions options_;
+  Sink sink_;
+  std::optional<Clock::time_point> drawn_at_;
+  std::size_t drawn_width_ = 0;
+};
+
+}  // namespace ddp

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "ddp/io/safetensors.h"
+#include "ddp/io/safetensors_header.h"
+
+namespace ddp {
+namespace {
+
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path)
+      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+    if (!fd_.is_open()) throw FileError("cannot be opened: " + error_text(errno));
+    struct stat status {};
+    if (fstat(fd_.get(), &status) != 0) throw FileError("has no size: " + error_text(errno));
+    if (!S_ISREG(status.st_mode)) throw FileError("is not a regular file");
+    size_ = static_cast<std::uint64_t>(status.st_size);
+  }
+
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+
+  void read(void* destination, std::size_t size) {
+    auto* bytes = static_cast<std::byte*>(destination);
+    while (size > 0) {
+      const ssize_t got = ::read(fd_.get(), bytes, size);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw FileError("cannot be read: " + error_text(errno));
+      if (got == 0) throw FileError("became shorter while it was read");
+      bytes += got;
+      size -= static_cast<std::size_t>(got);
+    }
+  }
+
+ private:
+  FileDescriptor fd_;
+  std::uint64_t size_ = 0;
+};
+
+SafetensorsHeader read_header(InputFile& file) {
+  std::uint64_t length = 0;
+  if (file.size() < sizeof(length)) {
+    throw FileError(fmt::format("has {} bytes, too few for a header", file.size()));
+  }
+  file.read(&length, sizeof(length));
+  const std::uint64_t rest = file.size() - sizeof(length);
+  if (length > std::min(rest, kMaxSafetensorsHeaderBytes)) {
+    throw FileError(fmt::format("promises a header of {} bytes; {} follow, {} are allowed", length,
+                                rest, kMaxSafetensorsHeaderBytes));
+  }
+  std::string text(length, '\0');
+  file.read(text.data(), text.size());
+  return parse_safetensors_header(text, rest - length);
+}
+
+std::size_t aligned(std::size_t size_bytes) {
+  return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+}
+
+// Offsets ascend, so the file is read from front to back.
+Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
+  std::size_t total_bytes = 0;
+  for (const SafetensorsEntry& entry : header.entries) {
+    total_bytes += aligned(entry.end - entry.begin);
+  }
+  Safetensors result{
+      .tensors = {}, .metadata = std::move(header.metadata), .memory = allocate_host(total_bytes)};
+  auto* memory = static_cast<std::byte*>(result.memory.data());
+  for (SafetensorsEntry& entry : header.entries) {
+    const std::size_t size_bytes = entry.end - entry.begin;
+    const Buffer buffer{memory, size_bytes / size_of(entry.dtype), entry.dtype, kCpuDevice};
+    file.read(buffer.data, size_bytes);
+    result.tensors.push_back({std::move(entry.name), std::move(entry.shape), buffer});
+    memory += aligned(size_bytes);
+  }
+  return result;
+}
+
+}  // namespace
+
+Safetensors load_safetensors(const std::filesystem::path& path) {
+  try {
+    InputFile file(path);
+    return read_tensors(file, read_header(file));
+  } catch (const std::exception&) {
+    std::throw_with_nested(FileError("[safetensors] cannot load " + path.string()));
+  }
+}
+
+}  // namespace ddp

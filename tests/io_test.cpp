@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ddp/io/atomic_file.h"
+#include "ddp/io/metrics_writer.h"
+#include "ddp/io/progress.h"
+#include "ddp/io/sha256.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using ddp::Buffer;
+using ddp::DType;
+using ddp::NamedBuffer;
+using ddp::ProgressState;
+using ddp::Sha256;
+using ddp::test::bytes_of;
+using ddp::test::entries_of;
+using ddp::test::error_of;
+using ddp::test::TemporaryDirectory;
+
+std::string digest_of(std::string_view text) {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  return hash.finish();
+}
+
+}  // namespace
+
+TEST_CASE("an AtomicFile that is not committed never was", "[io][disk]") {
+  const TemporaryDirectory directory;
+  const std::string text = "half";
+  {
+    ddp::AtomicFile first(directory / "file");
+    ddp::AtomicFile second(directory / "file");
+    first.write(std::as_bytes(std::span(text)));
+    CHECK_FALSE(fs::exists(directory / "file"));
+    CHECK(entries_of(directory.path()) == 2);
+    second.write(std::as_bytes(std::span(text)));
+    second.commit();
+  }
+  CHECK(entries_of(directory.path()) == 1);
+  CHECK(bytes_of(directory / "file") == "half");
+}
+
+TEST_CASE("SHA-256 gives the standard's digests", "[io][sha256]") {
+  CHECK(digest_of("") == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK(digest_of("abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK(digest_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq") ==
+        "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK(digest_of(std::string(1000000, 'a')) ==
+        "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST_CASE("SHA-256 does not depend on how the message is cut", "[io][sha256]") {
+  for (std::size_t size = 0; size <= 130; ++size) {
+    const std::string text(size, 'x');
+    Sha256 pieces;
+    for (std::size_t at = 0; at < size; at += 7) {
+      pieces.update(
+          std::as_bytes(std::span(text)).subspan(at, std::min<std::size_t>(7, size - at)));
+    }
+    REQUIRE(pieces.finish() == digest_of(text));
+  }
+}
+
+TEST_CASE("tensors are hashed as their bytes in order", "[io][sha256]") {
+  std::vector<std::uint8_t> ab = {'a', 'b'};
+  std::vector<std::uint8_t> c = {'c'};
+  const NamedBuffer tensors[] = {{"x", {2}, ddp::buffer_of(ab)}, {"y", {1}, ddp::buffer_of(c)}};
+  CHECK(ddp::sha256(tensors) == digest_of("abc"));
+  const NamedBuffer on_device[] = {
+      {"x", {1}, Buffer{ab.data(), 1, DType::kUInt8, ddp::cuda_device(0)}}};
+  CHECK_THROWS_AS(ddp::sha256(on_device), std::invalid_argument);
+}
+
+TEST_CASE("metrics are JSON lines in the order given", "[io][metrics]") {
+  CHECK(ddp::format_metrics("step",
+                            {{"epoch", 1}, {"loss", 0.5}, {"done", true}, {"note", "a\"b"}}) ==
+        "{\"event\":\"step\",\"epoch\":1,\"loss\":0.5,\"done\":true,\"note\":\"a\\\"b\"}\n");
+  const auto line = nlohmann::json::parse(
+      ddp::format_metrics("final", {{"a", std::nan("")},
+                                    {"b", std::numeric_limits<double>::infinity()},
+                                    {"c", 0.1},
+                                    {"d", std::numeric_limits<std::int64_t>::max()},
+                                    {"e", "\xff"}}));
+  CHECK(line["a"].is_null());
+  CHECK(line["b"].is_null());
+  CHECK(line["c"].get<double>() == 0.1);
+  CHECK(line["d"].get<std::int64_t>() == std::numeric_limits<std::int64_t>::max());
+}
+
+TEST_CASE("metrics can be read while they are written, and appended to", "[io][metrics]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "metrics.jsonl";
+  ddp::MetricsWriter writer(path);
+  writer.write("step", {{"step", 1}});
+  CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n");
+  ddp::MetricsWriter(path, ddp::MetricsMode::kAppend).write("epoch", {});
+  CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
+  const ddp::MetricsWriter truncated(path);
+  CHECK(bytes_of(path).empty());
+}
+
+TEST_CASE("a metrics file that fails is named once and training goes on", "[io][metrics][disk]") {
+  CHECK_THAT(error_of([] { const ddp::MetricsWriter writer("/no/such/metrics"); }),
+             Contains("[metrics_writer] /no/such/metrics: cannot open: No such file"));
+  ddp::MetricsWriter full("/dev/full");
+  CHECK_FALSE(full.failed());
+  full.write("step", {});
+  CHECK(full.failed());
+  full.write("step", {});
+}
+
+TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {
+  ProgressState state{
+      .epoch = 0, .epochs = 5, .step = 0, .steps = 40, .loss = 2.30259, .samples_per_second = 0};
+  CHECK(format_progress_line(state) == "epoch 1/5 step 0/40 loss 2.3026 0 samples/s ETA -:--");
+  state.step = 10;
+  state.samples_per_second = 12345.4;
+  state.elapsed = std::chrono::seconds(30);
+  CHECK(format_progress_bar(state) ==
+        "epoch 1/5 [=====>              ] 10/40 loss 2.3026 12345 samples/s ETA 1:30");
+  state.elapsed = std::chrono::hours(1);
+  CHECK(format_progress_line(state) ==
+        "epoch 1/5 step 10/40 loss 2.3026 12345 samples/s ETA 3:00:00");
+  state.step = 40;
+  CHECK_THAT(format_progress_bar(state),
+             Contains("[====================] 40/40") && Contains("ETA 0:00"));
+}
+
+TEST_CASE("a launcher's terminal counts as a terminal", "[io][progress]") {
+  setenv("DDP_LAUNCH_TTY", "1", 1);
+  CHECK(ddp::progress_style_of_stdout() == ddp::ProgressStyle::kBar);
+  setenv("DDP_LAUNCH_TTY", "0", 1);
+  CHECK(ddp::progress_style_of_stdout() ==
+        (isatty(STDOUT_FILENO) != 0 ? ddp::ProgressStyle::kBar : ddp::ProgressStyle::kLines));
+  unsetenv("DDP_LAUNCH_TTY");
+}
+
+TEST_CASE("in a pipe progress is a line every few steps and at the end", "[io][progress]") {
+  std::string shown;
+  ddp::Progress progress({.style = ddp::ProgressStyle::kLines, .log_every = 3},
+                         [&](std::string_view text) { shown += text; });
+  for (std::int64_t step = 1; step <= 7; ++step) progress.update({.step = step, .steps = 7});
+  CHECK(std::count(shown.begin(), shown.end(), '\n') == 3);
+  CHECK_THAT(shown, Contains("step 3/7") && Contains("step 6/7") && Contains("step 7/7"));
+  CHECK(shown.find('\r') == std::string::npos);
+}
+
+TEST_CASE("on a terminal progress is redrawn in place, not too often", "[io][progress]") {
+  std::vector<std::string> shown;
+  ddp::Progress progress({.style = ddp::ProgressStyle::kBar},
+                         [&](std::string_view text) { shown.emplace_back(text); });
+  const ddp::Clock::time_point start{};
+  progress.update({.step = 1, .steps = 9, .loss = 1000}, start);
+  progress.update({.step = 2, .steps = 9}, start + std::chrono::milliseconds(50));
+  progress.update({.step = 3, .steps = 9}, start + std::chrono::milliseconds(100));
+  progress.update({.step = 9, .steps = 9}, start + std::chrono::milliseconds(101));
+  REQUIRE(shown.size() == 3);
+  CHECK(shown[0].front() == '\r');
+  CHECK(shown[1].size() == shown[0].size());  // the shorter text wipes the longer one
+  CHECK(shown[2].back() == '\n');
+}

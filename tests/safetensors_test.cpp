@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/error.h"
+#include "ddp/io/safetensors.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using ddp::Buffer;
+using ddp::DType;
+using ddp::load_safetensors;
+using ddp::NamedBuffer;
+using ddp::save_safetensors;
+using ddp::test::bytes_of;
+using ddp::test::entries_of;
+using ddp::test::error_of;
+using ddp::test::TemporaryDirectory;
+using ddp::test::write_bytes;
+
+// A safetensors file, right or wrong.
+std::string file_with(const std::string& header, const std::string& data) {
+  std::string length(8, '\0');
+  const std::uint64_t size = header.size();
+  std::memcpy(length.data(), &size, length.size());
+  return length + header + data;
+}
+
+std::string error_of_file(const std::string& bytes) {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "file", bytes);
+  try {
+    (void)load_safetensors(directory / "file");
+  } catch (const ddp::FileError& error) {
+    return describe(error);
+  }
+  return "no error";
+}
+
+std::string error_of_header(const std::string& header, const std::string& data = "") {
+  return error_of_file(file_with(header, data));
+}
+
+// Lets every write beyond this size fail, as a full disk does.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t size_bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{size_bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  void (*old_handler_)(int);
+  rlimit old_{};
+};
+
+}  // namespace
+
+TEST_CASE("a safetensors file has exactly the bytes of the format", "[safetensors]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "model.safetensors";
+  std::vector<float> weight = {1, -2};
+  std::vector<std::uint8_t> mask = {7, 8, 9};
+  const NamedBuffer tensors[] = {{"w", {2, 1}, ddp::buffer_of(weight)},
+                                 {"m", {3}, ddp::buffer_of(mask)}};
+  save_safetensors(path, tensors, {{"step", "5"}});
+  const std::string header = R"({"__metadata__":{"step":"5"},)"
+                             R"("m":{"data_offsets":[8,11],"dtype":"U8","shape":[3]},)"
+                             R"("w":{"data_offsets":[0,8],"dtype":"F32","shape":[2,1]}})";
+  const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
+  CHECK(bytes_of(path) == file_with(padded, std::string("\0\0\x80\x3f\0\0\0\xc0\x07\x08\x09", 11)));
+  CHECK(entries_of(directory.path()) == 1);
+}
+
+TEST_CASE("safetensors of every type come back", "[safetensors]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "model.safetensors";
+  std::vector<ddp::Allocation> memory;
+  std::vector<NamedBuffer> tensors;
+  for (const DType dtype : ddp::kAllDTypes) {
+    memory.push_back(ddp::allocate_host(15 * size_of(dtype)));
+    auto* bytes = static_cast<unsigned char*>(memory.back().data());
+    for (std::size_t i = 0; i < memory.back().size_bytes(); ++i) {
+      bytes[i] = static_cast<unsigned char>(i * 37 + memory.size());
+    }
+    tensors.push_back({std::string(to_string(dtype)), {3, 5}, Buffer{bytes, 15, dtype}});
+  }
+  std::int64_t number = 42;
+  tensors.push_back({"scalar", {}, Buffer{&number, 1, DType::kInt64}});
+  tensors.push_back({"empty \"\\\n", {0, 4}, Buffer{}});
+  save_safetensors(path, tensors, {{"ключ", "значение"}});
+
+  const ddp::Safetensors loaded = load_safetensors(path);
+  CHECK(loaded.metadata == ddp::SafetensorsMetadata{{"ключ", "значение"}});
+  REQUIRE(loaded.tensors.size() == tensors.size());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const NamedBuffer& tensor = loaded.tensors[i];
+    CAPTURE(tensor.name);
+    CHECK(tensor.name == tensors[i].name);
+    CHECK(tensor.shape == tensors[i].shape);
+    CHECK(tensor.buffer.dtype == tensors[i].buffer.dtype);
+    REQUIRE(tensor.buffer.size_bytes() == tensors[i].buffer.size_bytes());
+    CHECK(reinterpret_cast<std::uintptr_t>(tensor.buffer.data) % ddp::kHostAlignment == 0);
+    CHECK(std::equal(tensor.buffer.as<char>().data(),
+                     tensor.buffer.as<char>().data() + tensor.buffer.size_bytes(),
+                     static_cast<const char*>(tensors[i].buffer.data)));
+  }
+}
+
+TEST_CASE("safetensors without tensors, and with tensors out of line", "[safetensors]") {
+  const TemporaryDirectory directory;
+  save_safetensors(directory / "none", {});
+  CHECK(load_safetensors(directory / "none").tensors.empty());
+
+  const std::string header = R"({"f":{"dtype":"F32","shape":[1],"data_offsets":[1,5]},)"
+                             R"("b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  write_bytes(directory / "odd", file_with(header, std::string("\x05\0\0\x80\x3f", 5)));
+  const ddp::Safetensors odd = load_safetensors(directory / "odd");
+  REQUIRE(odd.tensors.size() == 2);
+  CHECK(odd.tensors[0].name == "b");
+  CHECK(odd.tensors[0].buffer.as<std::uint8_t>()[0] == 5);
+  CHECK(odd.tensors[1].buffer.as<float>()[0] == 1.0F);
+}
+
+TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors]") {
+  const auto tensor = [](const std::string& rest) { return "{\"w\":{" + rest + "}}"; };
+  CHECK_THAT(error_of_file(""), Contains("has 0 bytes, too few for a header"));
+  CHECK_THAT(error_of_file(std::string(8, '\xff')),
+             Contains("promises a header of 18446744073709551615 bytes; 0 follow"));
+  CHECK_THAT(error_of_header(""), Contains("no JSON object"));
+  CHECK_THAT(error_of_header("[1]"), Contains("no JSON object"));
+  CHECK_THAT(error_of_header("{\"w\":"), Contains("no JSON"));
+  CHECK_THAT(error_of_header("{} x"), Contains("no JSON"));
+  CHECK_THAT(error_of_header(std::string("{}\0 x", 5)), Contains("zero byte"));
+  CHECK_THAT(error_of_header("{\"w\":1e999}"), Contains("no JSON"));
+  CHECK_THAT(error_of_header("{\"w\":[[[[1]]]]}"), Contains("nested too deeply"));
+  CHECK_THAT(error_of_header("{\"w\":1}"), Contains("tensor \"w\": is no object"));
+  CHECK_THAT(error_of_header("{\"__metadata__\":{\"k\":1}}"), Contains("\"k\" is no string"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"F32","shape":[1])")),
+             Contains("has no data_offsets"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"F8","shape":[1],"data_offsets":[0,1])"), "a"),
+             Contains("dtype \"F8\" is not supported"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), "a"),
+             Contains("shape holds a number that is no count"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])"), "a"),
+             Contains("data_offsets are not two numbers"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,0])"), "a"),
+             Contains("ends at 0, before it begins at 1"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"F32","shape":[1],"data_offsets":[0,3])"), "abc"),
+             Contains("float32[1] does not take 3 bytes"));
+  CHECK_THAT(error_of_header(
+                 tensor(R"("dtype":"F64","shape":[4294967296,4294967296],"data_offsets":[0,0])")),
+             Contains("does not take 0 bytes"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), "ab"),
+             Contains("begins at 1 where 0 was expected"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[3],"data_offsets":[0,3])"), "ab"),
+             Contains("the header describes 3 bytes of data, 2 are there"));
+  CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), "ab"),
+             Contains("describes 1 bytes of data, 2 are there"));
+  const std::string good = R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
+  CHECK_THAT(error_of_header("{" + good + "," + good + "}", "a"), Contains("\"w\" occurs twice"));
+  CHECK_THAT(
+      error_of_header(tensor(R"("dtype":"U8","dtype":"U8","shape":[1],"data_offsets":[0,1])"), "a"),
+      Contains("\"dtype\" occurs twice"));
+  CHECK(error_of_header("{" + good + "}", "a") == "no error");
+}
+
+TEST_CASE("a header longer than the file or than 100 MB is refused", "[safetensors]") {
+  CHECK_THAT(error_of_file(file_with("0123456789", "").substr(0, 10)),
+             Contains("promises a header of 10 bytes; 2 follow"));
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file";
+  const std::uint64_t length = 100'000'001;
+  write_bytes(path, std::string(reinterpret_cast<const char*>(&length), sizeof(length)));
+  fs::resize_file(path, sizeof(length) + length);  // sparse
+  CHECK_THAT(error_of([&] { (void)load_safetensors(path); }),
+             Contains("100000001 follow, 100000000 are allowed"));
+}
+
+TEST_CASE("a file that cannot be read is named", "[safetensors]") {
+  const TemporaryDirectory directory;
+  CHECK_THAT(error_of([&] { (void)load_safetensors(directory / "missing"); }),
+             Contains((directory / "missing").string()) && Contains("No such file"));
+  CHECK_THAT(error_of([&] { (void)load_safetensors(directory.path()); }),
+             Contains("is not a regular file"));
+}
+
+TEST_CASE("what safetensors cannot hold is refused before anything is written", "[safetensors]") {
+  const TemporaryDirectory directory;
+  std::vector<float> values(4);
+  const Buffer buffer = ddp::buffer_of(values);
+  const auto error = [&](const std::vector<NamedBuffer>& tensors) {
+    return error_of([&] { save_safetensors(directory / "file", tensors); });
+  };
+  CHECK_THAT(error({{"w", {2, 3}, buffer}}), Contains("shape [2, 3] does not fit float32[4]"));
+  CHECK_THAT(error({{"w", {-2, -2}, buffer}}), Contains("shape [-2, -2] does not fit"));
+  CHECK_THAT(error({{"w", {4}, buffer}, {"w", {4}, buffer}}), Contains("two tensors are named"));
+  CHECK_THAT(error({{"__metadata__", {4}, buffer}}), Contains("keeps this name"));
+  CHECK_THAT(error({{"\xff", {4}, buffer}}), Contains("UTF-8"));
+  Buffer on_device = buffer;
+  on_device.device = ddp::cuda_device(0);
+  CHECK_THAT(error({{"w", {4}, on_device}}), Contains("not in CPU memory"));
+  CHECK(entries_of(directory.path()) == 0);
+}
+
+TEST_CASE("a failed save leaves the old file and nothing else", "[safetensors][disk]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "model.safetensors";
+  write_bytes(path, "old");
+  std::vector<double> values(100000);
+  const NamedBuffer tensors[] = {{"w", {100000}, ddp::buffer_of(values)}};
+  std::string error;
+  {
+    const FileSizeLimit full(4096);
+    error = error_of([&] { save_safetensors(path, tensors); });
+  }
+  CHECK(error == "[atomic_file] " + path.string() + ": cannot write: File too large");
+  CHECK(bytes_of(path) == "old");
+  CHECK(entries_of(directory.path()) == 1);
+
+  save_safetensors(path, tensors);
+  CHECK(load_safetensors(path).tensors[0].buffer.count == 100000);
+  CHECK(entries_of(directory.path()) == 1);
+}
+
+TEST_CASE("a place that takes no file is named with the reason", "[safetensors][disk]") {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "file", "");
+  CHECK(error_of([&] { save_safetensors(directory / "no/such", {}); }) ==
+        "[atomic_file] " + (directory / "no/such").string() +
+            ": cannot create a temporary file beside it: No such file or directory");
+  CHECK_THAT(error_of([&] { save_safetensors(directory / "file/below", {}); }),
+             Contains("Not a directory"));
+  CHECK_THAT(error_of([&] { save_safetensors(directory.path(), {}); }),
+             Contains("not a regular file"));
+  CHECK_THAT(error_of([&] { save_safetensors("/dev/null", {}); }), Contains("not a regular file"));
+  CHECK_THROWS_AS(save_safetensors(directory / "no/such", {}), ddp::FileError);
+}
