@@ -7,6 +7,8 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/base/worker_env.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/distributed_data_parallel.h"

@@ -16,11 +16,15 @@ namespace ddp::cpu {
 
 void fill(const Buffer& target, double value);
 void copy(const Buffer& source, const Buffer& target);
-// target = convert(source), the only operation whose dtypes may differ.
+// target = convert(source), the only operation whose dtypes may differ. Floating point to integer
+// goes towards zero and saturates (NaN to 0), integers wrap around.
 void cast(const Buffer& source, const Buffer& target);
-// target *= *factor; floating-point types only.
+// target *= *factor, which is first rounded to the type computed in; floating-point types only.
 void scale(const Buffer& target, const double* factor);
-// target = target op source. kAverage adds: the caller divides.
+// target = 1 / target; 0 stays 0. Floating-point types only.
+void reciprocal(const Buffer& target);
+// target = target op source. kAverage adds: the caller divides. Integers wrap around; min and max
+// keep a NaN of either side.
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op);
 // *result = 1 if every element is finite, else 0. Integers always are.
 void is_finite(const Buffer& source, std::uint8_t* result);
@@ -38,6 +42,7 @@ void fill(const Buffer& target, double value, Stream stream);
 void copy(const Buffer& source, const Buffer& target, Stream stream);
 void cast(const Buffer& source, const Buffer& target, Stream stream);
 void scale(const Buffer& target, const double* factor, Stream stream);
+void reciprocal(const Buffer& target, Stream stream);
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream);
 void is_finite(const Buffer& source, std::uint8_t* result, Stream stream);
 void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream);
@@ -46,9 +51,13 @@ void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream);
 
 namespace ddp {
 
-void fill(const Buffer& target, double value, Stream stream);
-void copy(const Buffer& source, const Buffer& target, Stream stream);
-void cast(const Buffer& source, const Buffer& target, Stream stream);
-void scale(const Buffer& target, const double* factor, Stream stream);
+void fill(const Buffer& target, double value, Stream stream = {});
+void copy(const Buffer& source, const Buffer& target, Stream stream = {});
+void cast(const Buffer& source, const Buffer& target, Stream stream = {});
+void scale(const Buffer& target, const double* factor, Stream stream = {});
+void reciprocal(const Buffer& target, Stream stream = {});
+
+// The value of a buffer of one element, once `stream` has run: blocks the host.
+[[nodiscard]] double item(const Buffer& source, Stream stream = {});
 
 }  // namespace ddp

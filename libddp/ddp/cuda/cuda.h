@@ -23,7 +23,9 @@ namespace ddp::cu {
 // "0000:3b:00.0": equal for two visible indices exactly if they are the same GPU.
 [[nodiscard]] std::string pci_bus_id(Device device);
 
-// Makes `device` current on this thread while it lives. A CPU device changes nothing.
+// Makes `device` current on this thread while it lives. A CPU device changes nothing. A previous
+// device that this process does not use yet is not restored: that would open a context on it, and
+// every rank would end up with one on GPU 0.
 class DeviceGuard {
  public:
   explicit DeviceGuard(Device device);
@@ -37,12 +39,13 @@ class DeviceGuard {
 
 enum class StreamPriority { kDefault, kGreatest };
 
-// Owns a non-blocking stream on a device.
+// Owns a non-blocking stream on a device; usable whichever device is current.
 class OwnedStream {
  public:
   OwnedStream() = default;
   explicit OwnedStream(Device device, StreamPriority priority = StreamPriority::kDefault);
-  OwnedStream(OwnedStream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  OwnedStream(OwnedStream&& other) noexcept
+      : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
   OwnedStream& operator=(OwnedStream&& other) noexcept;
   ~OwnedStream();
 
@@ -51,38 +54,44 @@ class OwnedStream {
   void synchronize() const;
 
  private:
+  Device device_;
   void* handle_ = nullptr;
 };
 
 enum class EventTiming { kDisabled, kEnabled };
 
-// Owns an event on a device.
+// Owns an event on a device; usable whichever device is current. A null Stream stands for the
+// default stream of the event's device.
 class Event {
  public:
   Event() = default;
   explicit Event(Device device, EventTiming timing = EventTiming::kDisabled);
-  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event(Event&& other) noexcept
+      : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
   void record(Stream stream);
   // Work put on `stream` later runs after what was recorded; the host does not wait.
   void make_wait(Stream stream) const;
-  // True once what was recorded has run.
+  // True once what was recorded has run; also while the process exits and CUDA is shut down.
   [[nodiscard]] bool done() const;
   void synchronize() const;
   // Milliseconds from `start` to this event; both with timing, both done.
   [[nodiscard]] float milliseconds_since(const Event& start) const;
 
  private:
+  Device device_;
   void* handle_ = nullptr;
 };
 
-// Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc).
+// Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc), usable by every device,
+// for which the current one gets a context: hold a DeviceGuard.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
 
-// Asynchronous on `stream`; either side may be host or device memory.
+// Asynchronous on `stream` (null: the current device's default stream); either side may be host or
+// device memory.
 void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream);
 void synchronize(Stream stream);
 

@@ -39,11 +39,15 @@ class ControlVector {
   // Starts a step: everything is 0 but this rank's samples.
   void reset(double samples, double nominal_samples);
   void add_metric(std::size_t slot, double value, double weight);
+  // The same for a value that is on the group's device: one element, read at launch().
+  void add_metric(std::size_t slot, const Buffer& value, double weight);
 
   // Sums the vectors of all ranks; asynchronous, behind `producer`.
   void launch(Stream producer);
   // Orders `consumer` behind the sum.
   void wait(Stream consumer);
+  // In place of both, in a world of one: costs nothing unless a metric is on the device.
+  void settle(Stream stream);
 
   // n_ref / (sum of samples), in the group's memory; 0 if there were none. Valid after wait(), for
   // what runs on its consumer.
@@ -56,12 +60,20 @@ class ControlVector {
  private:
   static constexpr std::size_t kCount = 2 + 2 * kMaxMetrics;
 
+  static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
+  static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
+
   [[nodiscard]] Buffer buffer() const;
+  void check_slot(std::size_t slot) const;
+  void collect(Stream stream);
+  void copy_to_host(Stream stream);
 
   ProcessGroup& group_;
   Allocation memory_;   // kCount float64 of the group's kind
   Allocation staging_;  // the same on the host: `memory_` itself on the CPU, pinned for CUDA
   double* host_;
+  std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
+  bool has_device_values_ = false;
   Work work_;
   cu::Event copied_;  // CUDA: the sum has reached the host
 };

@@ -82,7 +82,8 @@ class DistributedDataParallel::Impl {
     return samples / options_.nominal_samples;
   }
 
-  void record_metric(std::size_t slot, double value, double weight) {
+  template <class Value>
+  void record_metric(std::size_t slot, const Value& value, double weight) {
     if (state_ != State::kOpen) {
       throw std::logic_error("[ddp] record_metric outside begin_step and the first mark_ready");
     }
@@ -108,10 +109,15 @@ class DistributedDataParallel::Impl {
     if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
     check_all_ready();
     reducer_.wait(stream);
-    if (!alone_) average(stream);
+    alone_ ? control_.settle(stream) : control_.wait(stream);
+    if (!alone_ && !options_.fold_scale) average(stream);
     copy_back(stream);
     state_ = State::kIdle;
     ++statistics_.steps;
+  }
+
+  const double* gradient_scale() const {
+    return !alone_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
 
   StepSummary summary() { return control_.read(); }
@@ -143,7 +149,6 @@ class DistributedDataParallel::Impl {
 
   // The sum of n_r / n_ref * g_r becomes the mean of g over all samples.
   void average(Stream stream) {
-    control_.wait(stream);
     for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
       scale(reducer_.bucket(b), control_.gradient_scale(), stream);
     }
@@ -195,11 +200,17 @@ void DistributedDataParallel::record_metric(std::size_t slot, double value, doub
   impl_->record_metric(slot, value, weight);
 }
 
+void DistributedDataParallel::record_metric(std::size_t slot, const Buffer& value, double weight) {
+  impl_->record_metric(slot, value, weight);
+}
+
 void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
   impl_->mark_ready(i, stream);
 }
 
 void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
+
+const double* DistributedDataParallel::gradient_scale() const { return impl_->gradient_scale(); }
 
 StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
 

@@ -29,6 +29,9 @@ struct DdpOptions {
   BucketOptions buckets = {};
   // n_ref: the samples that a rank usually has in a step; equal on all ranks.
   double nominal_samples = 1;
+  // On: wait() leaves the gradients as sums; whoever reads them multiplies by *gradient_scale(),
+  // as optimizer kernels do without a pass of their own.
+  bool fold_scale = false;
   // State that is no parameter (batch-norm statistics): broadcast from rank 0 at construction.
   std::vector<Buffer> buffers = {};
 };
@@ -79,6 +82,9 @@ class DistributedDataParallel {
   // Adds a value to a metric (slot < kMaxMetrics) that is averaged over ranks by weight. Between
   // begin_step and the first mark_ready of the step.
   void record_metric(std::size_t slot, double value, double weight);
+  // The same for one element on the group's device, which is read behind the gradients of the first
+  // bucket: no host waits for a loss. At most one a slot and step.
+  void record_metric(std::size_t slot, const Buffer& value, double weight);
 
   // Gradient i is final once the work that `stream` holds now has run.
   void mark_ready(std::size_t i, Stream stream = {});
@@ -86,6 +92,10 @@ class DistributedDataParallel {
   // Orders `stream` behind the reduced gradients; does not block the host on CUDA. Throws
   // std::logic_error, naming them, if gradients were not marked ready although samples > 0.
   void wait(Stream stream = {});
+
+  // What sums must be multiplied by to be means, with fold_scale: on the group's device, valid
+  // behind wait(). Null if there is nothing to do: without fold_scale, or in a world of one.
+  [[nodiscard]] const double* gradient_scale() const;
 
   // The step that wait() ended last, summed over ranks. On CUDA this blocks the host until that
   // step's control vector has arrived.

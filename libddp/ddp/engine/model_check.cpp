@@ -8,7 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/cuda.h"
+#include "ddp/collectives/host_collectives.h"
 
 namespace ddp {
 namespace {
@@ -61,27 +61,10 @@ std::uint64_t hash_of(std::string text) {
 
 // Everybody's hash, by rank.
 std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t own) {
-  std::vector<std::int64_t> host(static_cast<std::size_t>(group.world_size()));
-  std::int64_t mine = static_cast<std::int64_t>(own);
-  const Allocation input = group.allocate(sizeof(mine));
-  const Allocation output = group.allocate(host.size() * sizeof(mine));
-  const Buffer in{input.data(), 1, DType::kInt64, group.device()};
-  const Buffer out{output.data(), host.size(), DType::kInt64, group.device()};
-  if (!group.device().is_cuda()) {
-    copy(buffer_of(std::span(&mine, 1)), in, {});
-    group.all_gather(in, out).wait_host();
-    copy(out, buffer_of(host), {});
-    return host;
-  }
-  const cu::DeviceGuard guard(group.device());
-  const cu::OwnedStream stream(group.device());
-  cu::copy_async(in.data, &mine, sizeof(mine), stream.view());
-  const Work gathered = group.all_gather(in, out, stream.view());
-  gathered.wait(stream.view());
-  cu::copy_async(host.data(), out.data, out.size_bytes(), stream.view());
-  gathered.wait_host();
-  stream.synchronize();
-  return host;
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group.world_size()));
+  auto mine = static_cast<std::int64_t>(own);
+  all_gather_on_host(group, buffer_of(std::span(&mine, 1)), buffer_of(all));
+  return all;
 }
 
 // The sentence about the first line in which another rank's model differs from rank 0's.

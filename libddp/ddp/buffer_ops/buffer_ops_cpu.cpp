@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+//
+// The loops are plain so that the compiler vectorises them. `ivdep` says that no iteration reads
+// what an earlier one wrote, which holds for operands that are the same or do not overlap.
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/buffer_ops/checks.h"
+
+namespace ddp::cpu {
+namespace {
+
+template <class T>
+inline constexpr bool kIsHalf = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+// The type in which elements of type T are computed with.
+template <class T>
+using Compute = std::conditional_t<kIsHalf<T>, float, T>;
+
+// Floating point to integer: towards zero, saturating, NaN to 0 (C++ leaves those undefined).
+template <class Integer, class Real>
+Integer saturate(Real value) {
+  using Limits = std::numeric_limits<Integer>;
+  const Real end = std::ldexp(Real{1}, Limits::digits);  // max() itself may not be representable
+  if (value >= end) return Limits::max();
+  if (value <= static_cast<Real>(Limits::min())) return Limits::min();
+  return std::isnan(value) ? Integer{0} : static_cast<Integer>(value);
+}
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (kIsHalf<From>) {
+    return convert<To>(static_cast<float>(value));
+  } else if constexpr (kIsHalf<To>) {
+    return To(static_cast<float>(value));
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return saturate<To>(value);
+  } else {
+    return static_cast<To>(value);
+  }
+}
+
+// Integers wrap around: signed overflow is undefined, so they are computed unsigned.
+template <class T>
+auto to_wrapping(T value) {
+  if constexpr (std::is_integral_v<T>) {
+    return static_cast<std::make_unsigned_t<T>>(value);
+  } else {
+    return value;
+  }
+}
+
+struct Add {
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(to_wrapping(a) + to_wrapping(b));
+  }
+};
+
+struct Multiply {
+  template <class T>
+  T operator()(T a, T b) const {
+    return static_cast<T>(to_wrapping(a) * to_wrapping(b));
+  }
+};
+
+// A NaN on either side wins, as in PyTorch.
+struct Min {
+  template <class T>
+  T operator()(T a, T b) const {
+    return (a < b || a != a) ? a : b;
+  }
+};
+
+struct Max {
+  template <class T>
+  T operator()(T a, T b) const {
+    return (a > b || a != a) ? a : b;
+  }
+};
+
+template <class F>
+void with_operation(ReduceOp op, F&& f) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kAverage:
+      return f(Add{});
+    case ReduceOp::kProduct:
+      return f(Multiply{});
+    case ReduceOp::kMin:
+      return f(Min{});
+    case ReduceOp::kMax:
+      return f(Max{});
+  }
+}
+
+template <class T, class Operation>
+void reduce_elements(const T* source, T* target, std::size_t count, Operation operation) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) {
+    target[i] =
+        convert<T>(operation(convert<Compute<T>>(target[i]), convert<Compute<T>>(source[i])));
+  }
+}
+
+template <class From, class To>
+void cast_elements(const From* source, To* target, std::size_t count) {
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) target[i] = convert<To>(source[i]);
+}
+
+template <class T, class F>
+void transform_elements(const Buffer& target, F f) {
+  for (T& element : target.as<T>()) element = convert<T>(f(convert<Compute<T>>(element)));
+}
+
+// True if the exponent has all bits set: infinity or NaN.
+template <class T>
+bool is_special(T value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return (std::bit_cast<std::uint64_t>(value) << 1) >= (0x7ffULL << 53);
+  } else if constexpr (std::is_same_v<T, float>) {
+    return (std::bit_cast<std::uint32_t>(value) << 1) >= (0xffU << 24);
+  } else {
+    constexpr unsigned kExponent = std::is_same_v<T, Float16> ? 0x7c00U : 0x7f80U;
+    return (value.bits() & kExponent) == kExponent;
+  }
+}
+
+// No early exit: finite is the rule, and a loop without branches is faster.
+template <class T>
+bool all_finite(const T* elements, std::size_t count) {
+  unsigned found = 0;
+  for (std::size_t i = 0; i < count; ++i) found |= is_special(elements[i]) ? 1U : 0U;
+  return found == 0;
+}
+
+// The finaliser of splitmix64 (Steele, Lea, Flood 2014; constants of David Stafford's variant 13).
+std::uint64_t mix(std::uint64_t z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31);
+}
+
+std::uint64_t load_word(const std::byte* bytes, std::size_t n) {
+  static_assert(std::endian::native == std::endian::little, "words are little-endian");
+  std::uint64_t word = 0;
+  std::memcpy(&word, bytes, n);
+  return word;
+}
+
+}  // namespace
+
+void fill(const Buffer& target, double value) {
+  buffer_ops::check_device("fill", target, DeviceType::kCpu);
+  dispatch(target.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T element = convert<T>(value);
+    for (T& e : target.as<T>()) e = element;
+  });
+}
+
+void copy(const Buffer& source, const Buffer& target) {
+  buffer_ops::check_same("copy", source, target, DeviceType::kCpu);
+  if (source.count > 0) std::memmove(target.data, source.data, source.size_bytes());
+}
+
+void cast(const Buffer& source, const Buffer& target) {
+  buffer_ops::check_same_count("cast", source, target, DeviceType::kCpu);
+  dispatch(source.dtype, [&](auto from) {
+    dispatch(target.dtype, [&](auto to) {
+      cast_elements(source.as<decltype(from)>().data(), target.as<decltype(to)>().data(),
+                    source.count);
+    });
+  });
+}
+
+void scale(const Buffer& target, const double* factor) {
+  buffer_ops::check_device("scale", target, DeviceType::kCpu);
+  buffer_ops::check_floating_point("scale", target);
+  dispatch(target.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto by = convert<Compute<T>>(*factor);
+    transform_elements<T>(target, [by](auto value) { return value * by; });
+  });
+}
+
+void reciprocal(const Buffer& target) {
+  buffer_ops::check_device("reciprocal", target, DeviceType::kCpu);
+  buffer_ops::check_floating_point("reciprocal", target);
+  dispatch(target.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    transform_elements<T>(target, [](auto value) { return value == 0 ? value : 1 / value; });
+  });
+}
+
+void reduce(const Buffer& source, const Buffer& target, ReduceOp op) {
+  buffer_ops::check_same("reduce", source, target, DeviceType::kCpu);
+  dispatch(target.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    with_operation(op, [&](auto operation) {
+      reduce_elements(source.as<T>().data(), target.as<T>().data(), target.count, operation);
+    });
+  });
+}
+
+void is_finite(const Buffer& source, std::uint8_t* result) {
+  buffer_ops::check_device("is_finite", source, DeviceType::kCpu);
+  *result = dispatch(source.dtype, [&](auto zero) -> std::uint8_t {
+    using T = decltype(zero);
+    if constexpr (std::is_integral_v<T>) {
+      return 1;
+    } else {
+      return all_finite(source.as<T>().data(), source.count) ? 1 : 0;
+    }
+  });
+}
+
+void fingerprint(const Buffer& source, std::uint64_t* result) {
+  buffer_ops::check_device("fingerprint", source, DeviceType::kCpu);
+  constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ULL;
+  const auto* bytes = static_cast<const std::byte*>(source.data);
+  const std::size_t size_bytes = source.size_bytes();
+  std::uint64_t sum = 0;
+  std::uint64_t salt = 0;
+  for (std::size_t at = 0; at < size_bytes; at += 8) {
+    salt += kStep;
+    const std::size_t left = size_bytes - at;
+    sum += mix(load_word(bytes + at, left < 8 ? left : 8) + salt);
+  }
+  *result = sum;
+}
+
+}  // namespace ddp::cpu

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/host_collectives.h"
+
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+// A buffer of the group's device that stands for one on the host.
+class DeviceTwin {
+ public:
+  DeviceTwin(ProcessGroup& group, const Buffer& host)
+      : memory_(cu::allocate_device(host.size_bytes(), group.device())),
+        buffer_{memory_.data(), host.count, host.dtype, group.device()} {}
+
+  [[nodiscard]] const Buffer& buffer() const { return buffer_; }
+
+ private:
+  Allocation memory_;
+  Buffer buffer_;
+};
+
+void copy_bytes(const Buffer& source, const Buffer& target, Stream stream) {
+  cu::copy_async(target.data, source.data, source.size_bytes(), stream);
+}
+
+}  // namespace
+
+void all_reduce_on_host(ProcessGroup& group, std::span<double> values, ReduceOp op) {
+  const Buffer host = buffer_of(values);
+  if (!group.device().is_cuda()) return group.all_reduce(host, op).wait_host();
+  const cu::DeviceGuard guard(group.device());
+  const cu::OwnedStream stream(group.device());
+  const DeviceTwin twin(group, host);
+  copy_bytes(host, twin.buffer(), stream.view());
+  const Work work = group.all_reduce(twin.buffer(), op, stream.view());
+  work.wait(stream.view());
+  copy_bytes(twin.buffer(), host, stream.view());
+  work.wait_host();
+  stream.synchronize();
+}
+
+void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output) {
+  if (!group.device().is_cuda()) return group.all_gather(input, output).wait_host();
+  const cu::DeviceGuard guard(group.device());
+  const cu::OwnedStream stream(group.device());
+  const DeviceTwin input_twin(group, input);
+  const DeviceTwin output_twin(group, output);
+  copy_bytes(input, input_twin.buffer(), stream.view());
+  const Work work = group.all_gather(input_twin.buffer(), output_twin.buffer(), stream.view());
+  work.wait(stream.view());
+  copy_bytes(output_twin.buffer(), output, stream.view());
+  work.wait_host();
+  stream.synchronize();
+}
+
+}  // namespace ddp

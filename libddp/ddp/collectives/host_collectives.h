@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+//
+// Collectives on a few numbers in host memory, whatever the group's device: for checks at the
+// start and figures at the end of an epoch. They block the host; a step has record_metric().
+#pragma once
+
+#include <span>
+
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// In place: every rank ends with the reduction of everybody's `values`.
+void all_reduce_on_host(ProcessGroup& group, std::span<double> values,
+                        ReduceOp op = ReduceOp::kSum);
+
+// output[r * n ..] = rank r's input of n elements.
+void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output);
+
+}  // namespace ddp

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl_communicator.h"
+
+#include <fmt/core.h>
+
+#include <cstring>
+#include <functional>
+#include <future>
+#include <thread>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kIdKey = "nccl_id";
+constexpr Timeout kEndTimeout = std::chrono::seconds(10);
+// A call that takes longer hangs, connecting to a rank that has gone, and is aborted while it runs.
+constexpr Timeout kCallGrace = std::chrono::seconds(1);
+
+// Runs `action` on a thread of its own; false if it is not done by the deadline. Then the thread
+// goes on alone, so `action` must own what it uses. Rethrows what `action` throws.
+bool run_until(Deadline deadline, std::function<void()> action) {
+  std::packaged_task<void()> task(std::move(action));
+  std::future<void> result = task.get_future();
+  std::thread thread(std::move(task));
+  if (result.wait_until(deadline.time_point()) != std::future_status::ready) {
+    thread.detach();
+    return false;
+  }
+  thread.join();
+  result.get();
+  return true;
+}
+
+std::string describe_group(const GroupConfig& config) {
+  return fmt::format("group \"{}\" on rank {} of {} ({})", config.name, config.rank,
+                     config.world_size, to_string(config.device));
+}
+
+ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadline deadline) {
+  ncclUniqueId id;
+  if (config.rank == 0) {
+    DDP_NCCL_CHECK(nccl, get_unique_id(&id));
+    config.store->set(kIdKey, std::string_view(id.internal, sizeof id.internal));
+    return id;
+  }
+  const std::string bytes = config.store->get(kIdKey, deadline.remaining());
+  if (bytes.size() != sizeof id.internal) {
+    throw PeerError(fmt::format("[nccl] {}: rank 0 left an id of {} bytes, not {}",
+                                describe_group(config), bytes.size(), sizeof id.internal));
+  }
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
+  const Deadline deadline = Deadline::after(config.timeout);
+  const ncclUniqueId id = exchange_id(nccl, config, deadline);
+  const auto handle = std::make_shared<ncclComm_t>(nullptr);
+  const auto init = [=, device = config.device, rank = config.rank, world_size = config.world_size,
+                     action = "connect " + describe_group(config)] {
+    const cu::DeviceGuard guard(device);
+    ncclConfig_t options = NCCL_CONFIG_INITIALIZER;
+    options.blocking = 1;
+    check_nccl(nccl, nccl.comm_init_rank_config(handle.get(), world_size, id, rank, &options),
+               action);
+  };
+  if (run_until(deadline, init)) return *handle;
+  throw TimeoutError(fmt::format("[nccl] connect {}: the ranks did not come together in {} ms",
+                                 describe_group(config), config.timeout.count()));
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const GroupConfig& config)
+    : nccl_(open_nccl()), device_(config.device), handle_(connect(nccl_, config)) {}
+
+ncclComm_t NcclCommunicator::open_handle() {
+  const std::lock_guard lock(handle_mutex_);
+  if (handle_ == nullptr) throw CudaError("[nccl] the communicator has been closed");
+  return handle_;
+}
+
+ncclResult_t NcclCommunicator::async_state() {
+  const std::lock_guard lock(handle_mutex_);
+  ncclResult_t state = ncclSuccess;
+  if (handle_ != nullptr) DDP_NCCL_CHECK(nccl_, comm_get_async_error(handle_, &state));
+  return state;
+}
+
+void NcclCommunicator::abort() noexcept { end(nccl_.comm_abort); }
+
+void NcclCommunicator::destroy() noexcept { end(nccl_.comm_destroy); }
+
+void NcclCommunicator::end(End how) noexcept {
+  std::unique_lock handle_lock(handle_mutex_);
+  const ncclComm_t handle = std::exchange(handle_, nullptr);
+  handle_lock.unlock();
+  if (handle == nullptr) return;
+  const std::unique_lock call_lock(calls_, kCallGrace);
+  try {
+    const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {
+      const cu::DeviceGuard guard(device);
+      how(handle);  // its result says nothing that helps now
+    });
+    if (!ended) log::warning("[nccl] a communicator did not close in time and is left open");
+  } catch (const std::exception& error) {
+    log::warning("[nccl] close a communicator: " + describe(error));
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl_memory.h"
+
+#include <fmt/core.h>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+// Null if NCCL cannot: operations then go through NCCL's own buffers.
+void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
+  void* registration = nullptr;
+  try {
+    communicator.call([&](ncclComm_t comm) {
+      DDP_NCCL_CHECK(communicator.api(), comm_register(comm, data, size_bytes, &registration));
+    });
+  } catch (const CudaError& error) {
+    log::info(fmt::format("{} bytes stay unregistered: {}", size_bytes, error.what()));
+  }
+  return registration;
+}
+
+void deregister_memory(NcclCommunicator& communicator, void* registration) {
+  if (registration == nullptr) return;
+  try {
+    communicator.call([&](ncclComm_t comm) {
+      DDP_NCCL_CHECK(communicator.api(), comm_deregister(comm, registration));
+    });
+  } catch (const CudaError& error) {
+    log::debug(error.what());  // a communicator that is closed has forgotten its registrations
+  }
+}
+
+// Deregisters first: NCCL must not know an address that is gone.
+void release_memory(NcclCommunicator& communicator, void* data, void* registration,
+                    Device device) noexcept {
+  try {
+    const cu::DeviceGuard guard(device);
+    deregister_memory(communicator, registration);
+    DDP_NCCL_CHECK(communicator.api(), mem_free(data));
+  } catch (const std::exception& error) {
+    log::warning(describe(error));
+  }
+}
+
+void zero(const Allocation& allocation, Device device) {
+  const cu::OwnedStream stream(device);
+  cu::fill({allocation.data(), allocation.size_bytes(), DType::kUInt8, device}, 0, stream.view());
+  stream.synchronize();
+}
+
+}  // namespace
+
+Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
+                               std::size_t size_bytes, Device device) {
+  if (size_bytes == 0) return {};
+  const cu::DeviceGuard guard(device);
+  void* data = nullptr;
+  DDP_NCCL_CHECK(communicator->api(), mem_alloc(&data, size_bytes));
+  void* registration = register_memory(*communicator, data, size_bytes);
+  Allocation allocation(data, size_bytes, [=](void* memory) {
+    release_memory(*communicator, memory, registration, device);
+  });
+  zero(allocation, device);
+  return allocation;
+}
+
+}  // namespace ddp

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+//
+// For sources compiled with CUDA only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/device.h"
+#include "ddp/collectives/nccl_communicator.h"
+
+namespace ddp {
+
+// Zeroed memory from ncclMemAlloc, registered with the communicator where NCCL can, which spares
+// its kernels a copy. Free it while no operation uses it.
+[[nodiscard]] Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
+                                             std::size_t size_bytes, Device device);
+
+}  // namespace ddp

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT
+//
+// Two streams: the caller's and the group's own side stream, of the greatest priority so that a
+// collective's few blocks do not queue behind a large GEMM. Each operation is an event from the
+// producer to the side stream, NCCL's kernel there, and a completion event that consumers wait for.
+#include "ddp/collectives/nccl_process_group.h"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/event_ring.h"
+#include "ddp/collectives/first_error.h"
+#include "ddp/collectives/nccl_calls.h"
+#include "ddp/collectives/nccl_communicator.h"
+#include "ddp/collectives/nccl_memory.h"
+#include "ddp/collectives/nccl_watchdog.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+// How long a group that is destroyed waits for its own work: hosts run ahead of their device, and
+// the last collective of a job must not be torn down under a rank that is still in it.
+constexpr Timeout kLeaveTimeout = std::chrono::seconds(1);
+constexpr auto kPollInterval = std::chrono::microseconds(20);
+
+GroupConfig checked(GroupConfig config) {
+  if (config.device.is_cuda()) return config;
+  throw std::invalid_argument("[nccl] group \"" + config.name + "\": needs a CUDA device, got " +
+                              to_string(config.device));
+}
+
+class NcclProcessGroup final : public ProcessGroup {
+ public:
+  explicit NcclProcessGroup(GroupConfig config);
+  ~NcclProcessGroup() override;
+
+  std::string_view backend() const override { return "nccl"; }
+  void group_begin() override;
+  Work group_end() override;
+  Allocation allocate(std::size_t size_bytes) override {
+    return allocate_registered(communicator_, size_bytes, device());
+  }
+  void abort(std::string_view reason) override;
+
+ protected:
+  std::uint64_t submit(const Collective& collective, Stream producer) override;
+  void wait(std::uint64_t sequence, Stream consumer) override;
+  void wait_host(std::uint64_t sequence, Timeout timeout) override;
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig config) override {
+    return std::make_shared<NcclProcessGroup>(std::move(config));
+  }
+
+ private:
+  template <class F>
+  void attempt(const CollectiveSignature& what, F&& f);
+  void begin(const CollectiveSignature& signature);
+  void finish();
+  void enqueue(const Collective& collective, Stream producer);
+  void check_started(std::uint64_t sequence) const;
+  void leave();
+
+  const NcclApi& nccl() const { return communicator_->api(); }
+  // What a barrier is made of: an all_reduce of one element that nobody reads.
+  Collective barrier_call() const {
+    const Buffer element{barrier_element_.data(), 1, DType::kFloat32, device()};
+    return {CollectiveKind::kAllReduce, element, element, ReduceOp::kSum, 0};
+  }
+
+  std::shared_ptr<NcclCommunicator> communicator_;
+  cu::OwnedStream side_;
+  cu::Event handover_;  // from producers to the side stream
+  Allocation inverse_world_size_;
+  Allocation barrier_element_;
+  std::vector<Buffer> averages_;  // to be divided when their sums have been enqueued
+  bool in_group_ = false;
+  CollectiveSignature group_signature_;  // of the first operation in the open group
+  EventRing operations_;
+  FirstError first_error_;
+  std::unique_ptr<NcclWatchdog> watchdog_;  // last: it uses the others
+};
+
+NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
+    : ProcessGroup(checked(std::move(group_config))),
+      communicator_(std::make_shared<NcclCommunicator>(config())),
+      side_(device(), cu::StreamPriority::kGreatest),
+      handover_(device()),
+      inverse_world_size_(cu::allocate_device(sizeof(double), device())),
+      barrier_element_(cu::allocate_device(sizeof(float), device())),
+      operations_(device()),
+      first_error_(*config().store) {
+  averages_.reserve(64);
+  cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
+           side_.view());
+  watchdog_ = std::make_unique<NcclWatchdog>(
+      NcclWatchdog::Watched{*communicator_, operations_, first_error_, config()});
+}
+
+NcclProcessGroup::~NcclProcessGroup() {
+  bool is_idle = false;
+  try {
+    leave();
+    is_idle = !first_error_.is_set();
+  } catch (const std::exception& error) {
+    log::info(describe(error));
+  }
+  watchdog_.reset();
+  is_idle ? communicator_->destroy() : communicator_->abort();
+}
+
+// Tells the peers if this rank leaves in the middle of something.
+void NcclProcessGroup::leave() {
+  const Deadline deadline = Deadline::after(kLeaveTimeout);
+  std::uint64_t oldest = 0;
+  while (!first_error_.is_set() && (oldest = operations_.oldest_unfinished()) != 0) {
+    if (deadline.passed()) {
+      first_error_.set(PeerError(fmt::format("[nccl] rank {} left group \"{}\" during {}", rank(),
+                                             name(), to_string(operations_.signature(oldest)))));
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+}
+
+// Runs f; an error of CUDA or NCCL in it breaks the group.
+template <class F>
+void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
+  first_error_.rethrow_if_set();
+  const cu::DeviceGuard guard(device());
+  try {
+    f();
+  } catch (const Error& error) {
+    first_error_.set(CudaError(fmt::format("[nccl] {} of group \"{}\" on rank {}: {}",
+                                           to_string(what), name(), rank(), error.what())));
+    first_error_.rethrow_if_set();
+  }
+}
+
+std::uint64_t NcclProcessGroup::submit(const Collective& requested, Stream producer) {
+  const std::uint64_t sequence = operations_.next();
+  const CollectiveSignature signature = signature_of(requested, sequence);
+  const bool is_barrier = requested.kind == CollectiveKind::kBarrier;
+  const Collective collective = is_barrier ? barrier_call() : requested;
+  if (in_group_) {
+    if (group_signature_.sequence == 0) group_signature_ = signature;
+    attempt(signature, [&] { enqueue(collective, producer); });
+    return sequence;
+  }
+  begin(signature);
+  attempt(signature, [&] {
+    enqueue(collective, producer);
+    finish();
+  });
+  return sequence;
+}
+
+void NcclProcessGroup::group_begin() {
+  if (in_group_) throw std::logic_error("[nccl] group_begin: the last one has not ended");
+  attempt({}, [&] { DDP_NCCL_CHECK(nccl(), group_start()); });
+  group_signature_ = {};
+  in_group_ = true;
+}
+
+Work NcclProcessGroup::group_end() {
+  if (!in_group_) throw std::logic_error("[nccl] group_end: no group has begun");
+  in_group_ = false;
+  const std::uint64_t sequence = operations_.next();
+  group_signature_.sequence = sequence;
+  begin(group_signature_);
+  attempt(group_signature_, [&] {
+    communicator_->call([&](ncclComm_t) { DDP_NCCL_CHECK(nccl(), group_end()); });
+    finish();
+  });
+  return {this, sequence};
+}
+
+// Waits only for a host that is EventRing::kCapacity operations ahead of its device.
+void NcclProcessGroup::begin(const CollectiveSignature& signature) {
+  first_error_.rethrow_if_set();
+  if (signature.sequence > EventRing::kCapacity) {
+    wait_host(signature.sequence - EventRing::kCapacity, timeout());
+  }
+  operations_.begin(signature);
+}
+
+void NcclProcessGroup::finish() {
+  for (const Buffer& sum : averages_) {
+    cu::scale(sum, static_cast<const double*>(inverse_world_size_.data()), side_.view());
+  }
+  averages_.clear();
+  operations_.record(side_.view());
+}
+
+// The side stream runs behind what the producer holds now. One event serves all operations: a wait
+// takes the record before it, whatever is recorded later.
+void NcclProcessGroup::enqueue(const Collective& collective, Stream producer) {
+  handover_.record(producer);
+  handover_.make_wait(side_.view());
+  if (signature_of(collective, 0).count == 0) return;
+  communicator_->call([&](ncclComm_t comm) {
+    enqueue_on_nccl(collective, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
+                                 rank(), world_size()});
+  });
+  const bool has_result = collective.kind != CollectiveKind::kReduce || collective.peer == rank();
+  if (collective.op == ReduceOp::kAverage && has_result) averages_.push_back(collective.output);
+}
+
+void NcclProcessGroup::check_started(std::uint64_t sequence) const {
+  if (operations_.is_recorded(sequence)) return;
+  throw std::logic_error(
+      fmt::format("[nccl] wait for operation #{} of group \"{}\": it has not started (operations "
+                  "between group_begin() and group_end() start at the end)",
+                  sequence, name()));
+}
+
+void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
+  first_error_.rethrow_if_set();
+  check_started(sequence);
+  operations_.make_wait(sequence, consumer);
+}
+
+// Checks for an error after the operation as well: an abort ends its kernel too.
+void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  first_error_.rethrow_if_set();
+  check_started(sequence);
+  while (!operations_.done(sequence)) {
+    first_error_.rethrow_if_set();
+    if (deadline.passed()) {
+      throw TimeoutError(
+          fmt::format("[nccl] wait for {} of group \"{}\" on rank {}: not finished after {} ms",
+                      to_string(operations_.signature(sequence)), name(), rank(), timeout.count()));
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  first_error_.rethrow_if_set();
+}
+
+// The watchdog sees the error and ends running kernels.
+void NcclProcessGroup::abort(std::string_view reason) {
+  first_error_.set(PeerError(fmt::format("rank {} aborted: {}", rank(), reason)));
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_nccl_process_group(GroupConfig config) {
+  return std::make_shared<NcclProcessGroup>(std::move(config));
+}
+
+}  // namespace ddp

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl_watchdog.h"
+
+#include <fmt/core.h>
+
+#include "ddp/base/error.h"
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+constexpr Timeout kInterval{100};
+
+}  // namespace
+
+NcclWatchdog::NcclWatchdog(const Watched& watched)
+    : watched_(watched),
+      who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+void NcclWatchdog::run(const std::stop_token& stop) {
+  FirstError& first_error = watched_.first_error;
+  try {
+    const cu::DeviceGuard guard(watched_.config.device);
+    // Or a query from this thread would end a graph capture that runs in another one.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested() && !first_error.is_set()) {
+      look_at_nccl();
+      look_at_oldest_operation();
+      sleeping_.wait_for(lock, stop, kInterval, [] { return false; });
+    }
+  } catch (const std::exception& error) {
+    first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
+  }
+  if (first_error.is_set()) watched_.communicator.abort();
+}
+
+void NcclWatchdog::look_at_nccl() {
+  const ncclResult_t state = watched_.communicator.async_state();
+  if (state == ncclSuccess || state == ncclInProgress) return;
+  const std::string text = fmt::format("[nccl] run operations of {}: {}", who_,
+                                       error_text(watched_.communicator.api(), state));
+  if (state == ncclRemoteError) {
+    watched_.first_error.set(PeerError(text));
+  } else {
+    watched_.first_error.set(CudaError(text));
+  }
+}
+
+void NcclWatchdog::look_at_oldest_operation() {
+  const std::uint64_t oldest = watched_.operations.oldest_unfinished();
+  if (oldest == 0 || oldest != oldest_) {
+    oldest_ = oldest;
+    oldest_since_ = Clock::now();
+  } else if (Clock::now() - oldest_since_ > watched_.config.timeout) {
+    watched_.first_error.set(TimeoutError(fmt::format(
+        "[nccl] {} of {}: not finished after {} ms",
+        to_string(watched_.operations.signature(oldest)), who_, watched_.config.timeout.count())));
+  }
+}
+
+}  // namespace ddp

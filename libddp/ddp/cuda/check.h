@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+//
+// For sources compiled with CUDA only.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace ddp::cu {
+
+// Unless `status` is success, clears CUDA's last error, so that the next unrelated call does not
+// report it again, and throws CudaError with the expression, the error's name and its text.
+void check(cudaError_t status, const char* expression);
+
+}  // namespace ddp::cu
+
+#define DDP_CUDA_CHECK(expression) ::ddp::cu::check((expression), #expression)

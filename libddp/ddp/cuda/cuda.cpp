@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/cuda/cuda.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cctype>
+#include <stdexcept>
+
+#include "ddp/base/error.h"
+#include "ddp/cuda/check.h"
+
+namespace ddp::cu {
+namespace {
+
+cudaStream_t stream_of(void* native) { return static_cast<cudaStream_t>(native); }
+cudaEvent_t event_of(void* native) { return static_cast<cudaEvent_t>(native); }
+
+void require_cuda(const char* action, Device device) {
+  if (device.is_cuda()) return;
+  throw std::invalid_argument(std::string("[cuda] ") + action + ": needs a CUDA device, got " +
+                              to_string(device));
+}
+
+// True if this process has a context on the device. Asked of the driver itself, since the runtime
+// has no question that does not open one; the runtime has loaded the driver before we come here.
+bool has_context(int device) {
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver == nullptr) return false;
+  const auto get_state = reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(
+      dlsym(driver, "cuDevicePrimaryCtxGetState"));
+  unsigned int flags = 0;
+  int active = 0;
+  const bool known = get_state != nullptr && get_state(device, &flags, &active) == CUDA_SUCCESS;
+  dlclose(driver);
+  return known && active != 0;
+}
+
+// For destructors: a failure to release says nothing that an earlier call did not say.
+template <class Release>
+void release_on(Device device, Release release) noexcept {
+  try {
+    const DeviceGuard guard(device);
+    if (release() != cudaSuccess) static_cast<void>(cudaGetLastError());
+  } catch (const CudaError&) {
+  }
+}
+
+// cudaMemset returns before it has run and a non-blocking stream would not wait for it.
+void zero_device_memory(void* data, std::size_t size_bytes) {
+  DDP_CUDA_CHECK(cudaMemsetAsync(data, 0, size_bytes, cudaStreamPerThread));
+  DDP_CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
+}
+
+}  // namespace
+
+void check(cudaError_t status, const char* expression) {
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());
+  throw CudaError(std::string("[cuda] ") + expression + ": " + cudaGetErrorName(status) + " (" +
+                  cudaGetErrorString(status) + ")");
+}
+
+bool is_compiled_in() { return true; }
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  static_cast<void>(cudaGetLastError());
+  return 0;
+}
+
+std::string pci_bus_id(Device device) {
+  require_cuda("pci_bus_id", device);
+  char id[32] = {};
+  DDP_CUDA_CHECK(cudaDeviceGetPCIBusId(id, sizeof id, device.index));
+  for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return id;
+}
+
+DeviceGuard::DeviceGuard(Device device) {
+  if (!device.is_cuda()) return;
+  int current = 0;
+  DDP_CUDA_CHECK(cudaGetDevice(&current));
+  if (current == device.index) return;
+  DDP_CUDA_CHECK(cudaSetDevice(device.index));
+  previous_ = current;
+}
+
+DeviceGuard::~DeviceGuard() {
+  if (previous_ < 0 || !has_context(previous_)) return;
+  if (cudaSetDevice(previous_) != cudaSuccess) static_cast<void>(cudaGetLastError());
+}
+
+OwnedStream::OwnedStream(Device device, StreamPriority priority) : device_(device) {
+  require_cuda("create a stream", device);
+  const DeviceGuard guard(device);
+  int least = 0;
+  int greatest = 0;
+  DDP_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  cudaStream_t stream = nullptr;
+  // 0 is the default priority and the least one that CUDA has.
+  DDP_CUDA_CHECK(cudaStreamCreateWithPriority(
+      &stream, cudaStreamNonBlocking, priority == StreamPriority::kGreatest ? greatest : 0));
+  handle_ = stream;
+}
+
+OwnedStream& OwnedStream::operator=(OwnedStream&& other) noexcept {
+  OwnedStream moved(std::move(other));
+  std::swap(device_, moved.device_);
+  std::swap(handle_, moved.handle_);
+  return *this;
+}
+
+OwnedStream::~OwnedStream() {
+  if (handle_ == nullptr) return;
+  release_on(device_, [this] { return cudaStreamDestroy(stream_of(handle_)); });
+}
+
+void OwnedStream::synchronize() const {
+  const DeviceGuard guard(device_);
+  DDP_CUDA_CHECK(cudaStreamSynchronize(stream_of(handle_)));
+}
+
+Event::Event(Device device, EventTiming timing) : device_(device) {
+  require_cuda("create an event", device);
+  const DeviceGuard guard(device);
+  cudaEvent_t event = nullptr;
+  DDP_CUDA_CHECK(cudaEventCreateWithFlags(
+      &event, timing == EventTiming::kEnabled ? cudaEventDefault : cudaEventDisableTiming));
+  handle_ = event;
+}
+
+Event& Event::operator=(Event&& other) noexcept {
+  Event moved(std::move(other));
+  std::swap(device_, moved.device_);
+  std::swap(handle_, moved.handle_);
+  return *this;
+}
+
+Event::~Event() {
+  if (handle_ == nullptr) return;
+  release_on(device_, [this] { return cudaEventDestroy(event_of(handle_)); });
+}
+
+void Event::record(Stream stream) {
+  const DeviceGuard guard(device_);
+  DDP_CUDA_CHECK(cudaEventRecord(event_of(handle_), stream_of(stream.native)));
+}
+
+void Event::make_wait(Stream stream) const {
+  const DeviceGuard guard(device_);
+  DDP_CUDA_CHECK(cudaStreamWaitEvent(stream_of(stream.native), event_of(handle_), 0));
+}
+
+bool Event::done() const {
+  const DeviceGuard guard(device_);
+  const cudaError_t status = cudaEventQuery(event_of(handle_));
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());  // no error, but CUDA remembers it as one
+    return false;
+  }
+  if (status != cudaErrorCudartUnloading) DDP_CUDA_CHECK(status);
+  return true;
+}
+
+void Event::synchronize() const {
+  const DeviceGuard guard(device_);
+  DDP_CUDA_CHECK(cudaEventSynchronize(event_of(handle_)));
+}
+
+float Event::milliseconds_since(const Event& start) const {
+  const DeviceGuard guard(device_);
+  float milliseconds = 0;
+  DDP_CUDA_CHECK(cudaEventElapsedTime(&milliseconds, event_of(start.handle_), event_of(handle_)));
+  return milliseconds;
+}
+
+Allocation allocate_device(std::size_t size_bytes, Device device) {
+  require_cuda("allocate_device", device);
+  if (size_bytes == 0) return {};
+  const DeviceGuard guard(device);
+  void* data = nullptr;
+  DDP_CUDA_CHECK(cudaMalloc(&data, size_bytes));
+  Allocation allocation(data, size_bytes, [device](void* memory) {
+    release_on(device, [memory] { return cudaFree(memory); });
+  });
+  zero_device_memory(data, size_bytes);
+  return allocation;
+}
+
+Allocation allocate_pinned(std::size_t size_bytes) {
+  if (size_bytes == 0) return {};
+  Device device = cuda_device(0);
+  DDP_CUDA_CHECK(cudaGetDevice(&device.index));
+  void* data = nullptr;
+  DDP_CUDA_CHECK(cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable));
+  return {data, size_bytes, [device](void* memory) {
+            release_on(device, [memory] { return cudaFreeHost(memory); });
+          }};
+}
+
+void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream) {
+  if (size_bytes == 0) return;
+  DDP_CUDA_CHECK(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault,
+                                 stream_of(stream.native)));
+}
+
+void synchronize(Stream stream) { DDP_CUDA_CHECK(cudaStreamSynchronize(stream_of(stream.native))); }
+
+}  // namespace ddp::cu
