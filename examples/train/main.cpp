@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// The main job: trains a model on Fashion-MNIST with any number of ranks.
+//   ddp-launch --nproc_per_node=2 build/bin/train --model mlp --epochs 3
+#include <cstdio>
+#include <exception>
+
+#include "ddp/base/error.h"
+#include "options.h"
+#include "trainer.h"
+
+int main(int argc, char** argv) {
+  try {
+    const auto options = train::parse_options(argc, argv);
+    if (!options) return 0;
+    auto group = ddp::init_process_group({.backend = options->backend, .device = options->device});
+    train::Trainer(*options, std::move(group)).run();
+    return 0;
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
+    return 1;
+  }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+#include "options.h"
+
+#include <cstdio>
+#include <cxxopts.hpp>
+#include <stdexcept>
+
+namespace train {
+namespace {
+
+cxxopts::Options make_parser() {
+  cxxopts::Options parser("train",
+                          "Trains a model on Fashion-MNIST, on one or many ranks:\n"
+                          "  ddp-launch --nproc_per_node=2 train --model mlp --epochs 3\n");
+  auto add = parser.add_options();
+  const auto text = [](const char* value) {
+    return cxxopts::value<std::string>()->default_value(value);
+  };
+  add("model", "mlp", text("mlp"));
+  add("dataset", "fashion-mnist", text("fashion-mnist"));
+  add("data-dir", "directory of the dataset's four files", text(""), "DIR");
+  add("epochs", "epochs", cxxopts::value<int>()->default_value("1"), "N");
+  add("max-steps", "stop after this many steps; 0: no limit",
+      cxxopts::value<std::int64_t>()->default_value("0"), "N");
+  add("batch-size", "samples per rank and step (default 64)", cxxopts::value<std::int64_t>(), "N");
+  add("global-batch-size", "samples per step, of all ranks together",
+      cxxopts::value<std::int64_t>(), "N");
+  add("lr", "learning rate", cxxopts::value<double>()->default_value("0.05"), "F");
+  add("lr-schedule", "constant, step or cosine, by epoch", text("constant"));
+  add("warmup", "epochs of linear warm-up", cxxopts::value<int>()->default_value("0"), "N");
+  add("optimizer", "sgd", text("sgd"));
+  add("momentum", "momentum", cxxopts::value<double>()->default_value("0.9"), "F");
+  add("weight-decay", "weight decay", cxxopts::value<double>()->default_value("0"), "F");
+  add("dtype", "float32 or float64", text("float32"));
+  add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
+      text("exact"));
+  add("seed", "of initial weights and data order",
+      cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+  add("device", "auto, cpu or cuda", text("auto"));
+  add("backend", "auto, nccl, shm or gloo", text("auto"));
+  add("bucket-cap-mb", "size of a gradient bucket in MiB",
+      cxxopts::value<double>()->default_value("25"), "F");
+  add("log-every", "steps between progress lines",
+      cxxopts::value<std::int64_t>()->default_value("100"), "N");
+  add("metrics", "write JSON lines to this file", text(""), "FILE");
+  add("save", "write the trained parameters to this file", text(""), "FILE.safetensors");
+  add("help", "show this text");
+  return parser;
+}
+
+// `value` if it is one of the choices.
+template <class T>
+T choose(const char* flag, const std::string& value,
+         std::initializer_list<std::pair<const char*, T>> choices) {
+  std::string known;
+  for (const auto& [name, result] : choices) {
+    if (value == name) return result;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw std::invalid_argument("--" + std::string(flag) + "=" + value + " is not one of " + known);
+}
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+void check(const Options& options) {
+  require(!options.batch_size || !options.global_batch_size,
+          "--batch-size and --global-batch-size exclude each other");
+  require(options.batch_size.value_or(1) >= 1, "--batch-size must be at least 1");
+  require(options.global_batch_size.value_or(1) >= 1, "--global-batch-size must be at least 1");
+  require(options.epochs >= 1, "--epochs must be at least 1");
+  require(options.max_steps >= 0, "--max-steps must not be negative");
+  require(options.learning_rate >= 0, "--lr must not be negative");
+  require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
+          "--warmup must be between 0 and --epochs");
+  require(options.bucket_cap_mb > 0, "--bucket-cap-mb must be positive");
+}
+
+Options read(const cxxopts::ParseResult& parsed) {
+  const auto text = [&](const char* flag) { return parsed[flag].as<std::string>(); };
+  Options options;
+  options.model = text("model");
+  choose<int>("dataset", text("dataset"), {{"fashion-mnist", 0}});
+  choose<int>("optimizer", text("optimizer"), {{"sgd", 0}});
+  options.data_dir = text("data-dir");
+  options.epochs = parsed["epochs"].as<int>();
+  options.max_steps = parsed["max-steps"].as<std::int64_t>();
+  if (parsed.count("batch-size") > 0) options.batch_size = parsed["batch-size"].as<std::int64_t>();
+  if (parsed.count("global-batch-size") > 0) {
+    options.global_batch_size = parsed["global-batch-size"].as<std::int64_t>();
+  }
+  options.learning_rate = parsed["lr"].as<double>();
+  options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
+  options.warmup_epochs = parsed["warmup"].as<int>();
+  options.momentum = parsed["momentum"].as<double>();
+  options.weight_decay = parsed["weight-decay"].as<double>();
+  options.dtype =
+      choose<ddp::DType>("dtype", text("dtype"),
+                         {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
+  options.sampler = choose<SamplerKind>(
+      "sampler", text("sampler"), {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
+  options.seed = parsed["seed"].as<std::uint64_t>();
+  options.device = choose<ddp::DeviceChoice>("device", text("device"),
+                                             {{"auto", ddp::DeviceChoice::kAuto},
+                                              {"cpu", ddp::DeviceChoice::kCpu},
+                                              {"cuda", ddp::DeviceChoice::kCuda}});
+  options.backend = ddp::parse_backend(text("backend"));
+  options.bucket_cap_mb = parsed["bucket-cap-mb"].as<double>();
+  options.log_every = parsed["log-every"].as<std::int64_t>();
+  options.metrics = text("metrics");
+  options.save = text("save");
+  return options;
+}
+
+}  // namespace
+
+std::int64_t Options::global_batch(int world_size) const {
+  return global_batch_size ? *global_batch_size : batch_size.value_or(64) * world_size;
+}
+
+std::optional<Options> parse_options(int argc, char** argv) {
+  cxxopts::Options parser = make_parser();
+  try {
+    const cxxopts::ParseResult parsed = parser.parse(argc, argv);
+    if (parsed.count("help") > 0) {
+      std::fputs(parser.help().c_str(), stdout);
+      return std::nullopt;
+    }
+    require(parsed.unmatched().empty(),
+            "unexpected argument '" +
+                (parsed.unmatched().empty() ? "" : parsed.unmatched().front()) + "'");
+    Options options = read(parsed);
+    check(options);
+    return options;
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw std::invalid_argument(error.what());
+  }
+}
+
+}  // namespace train

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "ddp/base/dtype.h"
+#include "ddp/collectives/init.h"
+#include "ddp/nn/optim/lr_schedule.h"
+
+namespace train {
+
+enum class SamplerKind { kExact, kTorch };
+
+struct Options {
+  std::string model;
+  std::filesystem::path data_dir;
+  int epochs = 1;
+  std::int64_t max_steps = 0;                     // 0: no limit
+  std::optional<std::int64_t> batch_size;         // per rank
+  std::optional<std::int64_t> global_batch_size;  // of all ranks together
+  double learning_rate = 0.05;
+  ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;
+  int warmup_epochs = 0;
+  double momentum = 0.9;
+  double weight_decay = 0;
+  ddp::DType dtype = ddp::DType::kFloat32;
+  SamplerKind sampler = SamplerKind::kExact;
+  std::uint64_t seed = 0;
+  ddp::DeviceChoice device = ddp::DeviceChoice::kAuto;
+  ddp::Backend backend = ddp::Backend::kAuto;
+  double bucket_cap_mb = 25;
+  std::int64_t log_every = 100;
+  std::filesystem::path metrics;  // empty: none
+  std::filesystem::path save;     // empty: nowhere
+
+  // The samples of one step on all ranks together.
+  [[nodiscard]] std::int64_t global_batch(int world_size) const;
+};
+
+// Nothing if --help was asked for and shown. Throws std::invalid_argument, in one line, for an
+// unknown flag or value.
+[[nodiscard]] std::optional<Options> parse_options(int argc, char** argv);
+
+}  // namespace train

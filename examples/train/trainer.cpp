@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+#include "trainer.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/host_collectives.h"
+#include "ddp/data/fashion_mnist.h"
+#include "ddp/io/safetensors.h"
+#include "ddp/io/sha256.h"
+#include "ddp/nn/models/factory.h"
+#include "ddp/nn/ops.h"
+#include "ddp/samplers/distributed_sampler.h"
+#include "ddp/samplers/exact_sampler.h"
+
+namespace train {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::size_t kLoss = 0;
+constexpr std::size_t kAccuracy = 1;
+constexpr std::int64_t kEvaluationBatch = 1000;  // of all ranks together
+
+std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
+                                           std::int64_t dataset_size, std::int64_t global_batch) {
+  if (options.sampler == SamplerKind::kExact) {
+    return std::make_unique<ddp::ExactSampler>(
+        ddp::ExactSamplerOptions{.dataset_size = dataset_size,
+                                 .world_size = group.world_size(),
+                                 .rank = group.rank(),
+                                 .global_batch_size = global_batch,
+                                 .seed = options.seed});
+  }
+  if (global_batch % group.world_size() != 0) {
+    throw std::invalid_argument(fmt::format(
+        "--sampler torch cannot cut a global batch of {} over {} ranks; --sampler exact can",
+        global_batch, group.world_size()));
+  }
+  return std::make_unique<ddp::DistributedSampler>(
+      ddp::DistributedSamplerOptions{.dataset_size = dataset_size,
+                                     .world_size = group.world_size(),
+                                     .rank = group.rank(),
+                                     .batch_size = global_batch / group.world_size(),
+                                     .seed = options.seed});
+}
+
+ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch, int world_size) {
+  ddp::DdpOptions result;
+  result.nominal_samples = static_cast<double>(global_batch) / world_size;
+  result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
+  return result;
+}
+
+// The batch as nn sees it: rows of features, and labels.
+ddp::nn::Tensor inputs_of(const ddp::Batch& batch) {
+  const auto rows = static_cast<std::size_t>(batch.count);
+  const std::size_t features = rows == 0 ? 784 : batch.inputs.count / rows;
+  return ddp::nn::Tensor::view(batch.inputs, {rows, features});
+}
+
+ddp::nn::Tensor labels_of(const ddp::Batch& batch) {
+  return ddp::nn::Tensor::view(batch.labels, {batch.labels.count});
+}
+
+}  // namespace
+
+Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> group)
+    : options_(options),
+      group_(std::move(group)),
+      context_(group_->device()),
+      global_batch_(options.global_batch(group_->world_size())),
+      train_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTrain, options.data_dir)),
+      test_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTest, options.data_dir)),
+      sampler_(make_sampler(options, *group_, train_set_.size(), global_batch_)),
+      loader_(train_set_, {.dtype = options.dtype, .device = group_->device()}),
+      module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed})),
+      model_(*module_, context_, group_,
+             engine_options(options, global_batch_, group_->world_size())),
+      optimizer_(context_, module_->parameters(),
+                 {.learning_rate = options.learning_rate,
+                  .momentum = options.momentum,
+                  .weight_decay = options.weight_decay}),
+      tape_(context_) {
+  if (!is_main()) return;
+  if (!options.metrics.empty()) metrics_.emplace(options.metrics);
+  progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
+                                         .log_every = options.log_every},
+                    [](std::string_view text) {
+                      std::fwrite(text.data(), 1, text.size(), stdout);
+                      std::fflush(stdout);
+                    });
+}
+
+void Trainer::run() {
+  if (is_main()) {
+    fmt::print("{} on {} over {}: {} rank{}, global batch {}, {} training samples\n",
+               options_.model, to_string(group_->device()), group_->backend(), group_->world_size(),
+               group_->world_size() == 1 ? "" : "s", global_batch_, train_set_.size());
+  }
+  Evaluation result;
+  bool more = true;
+  for (int epoch = 0; epoch < options_.epochs && more; ++epoch) {
+    more = train_epoch(epoch);
+    result = evaluate();
+    if (!is_main()) continue;
+    fmt::print("epoch {}/{}: test accuracy {:.2f} %, test loss {:.4f}\n", epoch + 1,
+               options_.epochs, 100 * result.accuracy, result.loss);
+    std::fflush(stdout);
+    if (metrics_) {
+      metrics_->write("epoch", {{"epoch", std::int64_t{epoch}},
+                                {"test_accuracy", result.accuracy},
+                                {"test_loss", result.loss}});
+    }
+  }
+  if (is_main()) finish(result);
+}
+
+bool Trainer::train_epoch(int epoch) {
+  optimizer_.set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
+                                                       .base = options_.learning_rate,
+                                                       .epochs = options_.epochs,
+                                                       .warmup_epochs = options_.warmup_epochs},
+                                                      epoch));
+  loader_.start(sampler_->next_epoch());
+  epoch_begin_ = interval_begin_ = ddp::Clock::now();
+  interval_samples_ = interval_steps_ = 0;
+  while (const auto batch = loader_.next(context_.stream())) {
+    train_step(*batch);
+    ++steps_done_;
+    const bool last = options_.max_steps > 0 && steps_done_ >= options_.max_steps;
+    interval_samples_ += batch->global_count;
+    ++interval_steps_;
+    const bool ends = last || batch->step + 1 == loader_.plan().steps();
+    if (ends || (options_.log_every > 0 && (batch->step + 1) % options_.log_every == 0)) {
+      log_step(epoch, *batch);
+    }
+    if (last) return false;
+  }
+  return true;
+}
+
+void Trainer::train_step(const ddp::Batch& batch) {
+  const auto n = static_cast<double>(batch.count);
+  const ddp::nn::Variable logits = module_->forward(tape_, inputs_of(batch));
+  const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape_, logits, labels_of(batch));
+  const std::array<ddp::nn::StepMetric, 1> metrics = {{{loss.value(), n}}};
+  model_.backward(tape_, loss, n, metrics);
+  model_.step(optimizer_);
+}
+
+// All ranks come here: reading the summary is what waits for the device.
+void Trainer::log_step(int epoch, const ddp::Batch& batch) {
+  const double loss = model_.engine().summary().metrics[kLoss].mean();
+  const auto now = ddp::Clock::now();
+  const double seconds = Seconds(now - interval_begin_).count();
+  const double samples_per_second = static_cast<double>(interval_samples_) / seconds;
+  const double step_ms = 1000 * seconds / static_cast<double>(interval_steps_);
+  interval_begin_ = now;
+  interval_samples_ = interval_steps_ = 0;
+  if (!is_main()) return;
+  progress_->update({.epoch = epoch,
+                     .epochs = options_.epochs,
+                     .step = batch.step + 1,
+                     .steps = loader_.plan().steps(),
+                     .loss = loss,
+                     .samples_per_second = samples_per_second,
+                     .elapsed = now - epoch_begin_});
+  if (!metrics_) return;
+  metrics_->write("step", {{"epoch", std::int64_t{epoch}},
+                           {"step", steps_done_},
+                           {"loss", loss},
+                           {"samples_per_second", samples_per_second},
+                           {"step_ms", step_ms}});
+}
+
+Evaluation Trainer::evaluate() {
+  const ddp::ExactSampler sampler({.dataset_size = test_set_.size(),
+                                   .world_size = group_->world_size(),
+                                   .rank = group_->rank(),
+                                   .global_batch_size = kEvaluationBatch,
+                                   .shuffle = false});
+  ddp::BatchLoader loader(test_set_, {.dtype = options_.dtype, .device = group_->device()});
+  loader.start(sampler.plan({}));
+  ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff);
+  std::array<double, 2> sums{};  // loss, correct
+  while (const auto batch = loader.next(context_.stream())) {
+    if (batch->count == 0) continue;
+    const ddp::nn::Tensor labels = labels_of(*batch);
+    const ddp::nn::Variable logits = module_->forward(tape, inputs_of(*batch));
+    const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape, logits, labels);
+    const ddp::nn::Tensor correct = ddp::nn::count_correct(context_, logits.value(), labels);
+    sums[kLoss] += ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);
+    sums[kAccuracy] += ddp::item(correct.buffer(), context_.stream());
+  }
+  ddp::all_reduce_on_host(*group_, sums);
+  const auto samples = static_cast<double>(test_set_.size());
+  return {.loss = sums[kLoss] / samples, .accuracy = sums[kAccuracy] / samples};
+}
+
+void Trainer::finish(const Evaluation& result) {
+  std::vector<ddp::Allocation> storage;
+  const std::vector<ddp::NamedBuffer> parameters = host_parameters(storage);
+  if (metrics_) {
+    metrics_->write("final", {{"test_accuracy", result.accuracy},
+                              {"test_loss", result.loss},
+                              {"params_sha256", ddp::sha256(parameters)}});
+  }
+  if (options_.save.empty()) return;
+  ddp::save_safetensors(options_.save, parameters);
+  fmt::print("saved {}\n", options_.save.string());
+}
+
+std::vector<ddp::NamedBuffer> Trainer::host_parameters(
+    std::vector<ddp::Allocation>& storage) const {
+  std::vector<ddp::NamedBuffer> parameters;
+  for (const ddp::nn::Parameter* parameter : module_->parameters()) {
+    const ddp::nn::Tensor& value = parameter->value();
+    std::vector<std::int64_t> shape;
+    for (std::size_t i = 0; i < value.shape().rank(); ++i) {
+      shape.push_back(static_cast<std::int64_t>(value.shape()[i]));
+    }
+    ddp::Buffer host = value.buffer();
+    if (host.device.is_cuda()) {
+      storage.push_back(ddp::allocate_host(host.size_bytes()));
+      ddp::cu::copy_async(storage.back().data(), host.data, host.size_bytes(), context_.stream());
+      host.data = storage.back().data();
+      host.device = ddp::kCpuDevice;
+    }
+    parameters.push_back({parameter->name(), std::move(shape), host});
+  }
+  context_.synchronize();
+  return parameters;
+}
+
+}  // namespace train

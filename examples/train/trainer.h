@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "ddp/base/time.h"
+#include "ddp/data/batch_loader.h"
+#include "ddp/data/image_dataset.h"
+#include "ddp/io/metrics_writer.h"
+#include "ddp/io/named_buffer.h"
+#include "ddp/io/progress.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/distributed_module.h"
+#include "ddp/samplers/sampler.h"
+#include "options.h"
+
+namespace train {
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+// One rank's part of the job. All ranks do the same; rank 0 alone talks and writes files.
+class Trainer {
+ public:
+  Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> group);
+
+  void run();
+
+ private:
+  // Returns false when --max-steps is reached.
+  bool train_epoch(int epoch);
+  void train_step(const ddp::Batch& batch);
+  void log_step(int epoch, const ddp::Batch& batch);
+  // Over the whole test set: every sample counts once, whatever the number of ranks.
+  [[nodiscard]] Evaluation evaluate();
+  void finish(const Evaluation& result);
+  // The parameters in CPU memory; `storage` keeps them alive.
+  [[nodiscard]] std::vector<ddp::NamedBuffer> host_parameters(
+      std::vector<ddp::Allocation>& storage) const;
+  [[nodiscard]] bool is_main() const { return group_->rank() == 0; }
+
+  Options options_;
+  std::shared_ptr<ddp::ProcessGroup> group_;
+  ddp::nn::Context context_;
+  std::int64_t global_batch_;
+  ddp::ImageDataset train_set_;
+  ddp::ImageDataset test_set_;
+  std::unique_ptr<ddp::Sampler> sampler_;
+  ddp::BatchLoader loader_;
+  std::unique_ptr<ddp::nn::Module> module_;
+  ddp::nn::DistributedModule model_;
+  ddp::nn::Sgd optimizer_;
+  ddp::nn::Tape tape_;
+  std::optional<ddp::MetricsWriter> metrics_;
+  std::optional<ddp::Progress> progress_;
+  std::int64_t steps_done_ = 0;
+  // Since the last logged step.
+  ddp::Clock::time_point interval_begin_;
+  std::int64_t interval_samples_ = 0;
+  std::int64_t interval_steps_ = 0;
+  ddp::Clock::time_point epoch_begin_;
+};
+
+}  // namespace train

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+//
+// Softmax and cross-entropy in one, for a batch of class labels. Logits and probabilities are
+// samples x classes; labels are int64 in [0, classes).
+#pragma once
+
+#include "ddp/base/stream.h"
+#include "ddp/kernels/shapes.h"
+
+namespace ddp {
+
+struct CrossEntropyResult {
+  Buffer probabilities;  // samples x classes: what the backward pass needs
+  Buffer row_losses;     // one a sample
+  Buffer loss;           // 1: the mean of row_losses, 0 if there is no sample
+};
+
+}  // namespace ddp
+
+namespace ddp::cpu {
+
+// row_loss = log(sum over c of exp(logit_c)) - logit_label, shifted by the row's maximum so that
+// nothing overflows. A label outside its range is std::invalid_argument here, and a NaN loss on
+// CUDA, which cannot throw from a kernel.
+void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
+                                   const CrossEntropyResult& result, MatrixShape shape);
+
+// grad_logits = (probabilities - one_hot(label)) * grad_loss[0] / samples.
+void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
+                                    const Buffer& grad_loss, const GradientTarget& grad_logits,
+                                    MatrixShape shape);
+
+// count[0] (int64) = samples whose largest logit is that of their label; of equals the first wins.
+void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
+                   MatrixShape shape);
+
+}  // namespace ddp::cpu
+
+namespace ddp::cu {
+
+void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
+                                   const CrossEntropyResult& result, MatrixShape shape,
+                                   Stream stream);
+void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
+                                    const Buffer& grad_loss, const GradientTarget& grad_logits,
+                                    MatrixShape shape, Stream stream);
+void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
+                   MatrixShape shape, Stream stream);
+
+}  // namespace ddp::cu

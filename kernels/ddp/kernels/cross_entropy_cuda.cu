@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+//
+// A warp handles a row; no atomics on floating-point numbers, so equal inputs give equal bits.
+#include <cmath>
+#include <cstdint>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/detail/cross_entropy_checks.h"
+#include "ddp/kernels/detail/launch.cuh"
+
+namespace ddp::cu {
+namespace {
+
+__device__ unsigned lane() { return threadIdx.x % launch::kWarp; }
+__device__ std::size_t first_row() { return launch::global_thread() / launch::kWarp; }
+__device__ std::size_t row_step() { return launch::grid_threads() / launch::kWarp; }
+
+template <class T>
+__global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* probabilities,
+                               T* row_losses, MatrixShape shape) {
+  const std::size_t classes = shape.columns;
+  for (std::size_t r = first_row(); r < shape.rows; r += row_step()) {
+    const T* in = logits + r * classes;
+    T* out = probabilities + r * classes;
+    T maximum = -static_cast<T>(INFINITY);
+    for (std::size_t c = lane(); c < classes; c += launch::kWarp) maximum = max(maximum, in[c]);
+    maximum = launch::warp_max(maximum);
+    T sum = 0;
+    for (std::size_t c = lane(); c < classes; c += launch::kWarp) {
+      out[c] = exp(in[c] - maximum);
+      sum += out[c];
+    }
+    sum = launch::warp_sum(sum);
+    for (std::size_t c = lane(); c < classes; c += launch::kWarp) out[c] *= T{1} / sum;
+    if (lane() == 0) {
+      const std::int64_t label = labels[r];
+      const bool valid = label >= 0 && static_cast<std::size_t>(label) < classes;
+      row_losses[r] = valid ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
+    }
+  }
+}
+
+// One block: a thread sums every 256th row, then the 256 sums are folded in halves.
+template <class T>
+__global__ void mean_kernel(const T* row_losses, std::size_t rows, T* loss) {
+  __shared__ double partial[launch::kThreads];
+  double sum = 0;
+  for (std::size_t r = threadIdx.x; r < rows; r += launch::kThreads) {
+    sum += static_cast<double>(row_losses[r]);
+  }
+  partial[threadIdx.x] = sum;
+  for (unsigned half = launch::kThreads / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+  }
+  if (threadIdx.x == 0) *loss = rows == 0 ? T{0} : static_cast<T>(partial[0] / rows);
+}
+
+template <class T>
+__global__ void cross_entropy_backward_kernel(const T* probabilities, const std::int64_t* labels,
+                                              const T* grad_loss, T* grad_logits, MatrixShape shape,
+                                              WriteMode mode) {
+  const T scale = *grad_loss / static_cast<T>(shape.rows);
+  const std::size_t count = shape.rows * shape.columns;
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    const auto column = static_cast<std::int64_t>(i % shape.columns);
+    const T one_hot = column == labels[i / shape.columns] ? T{1} : T{0};
+    launch::store(&grad_logits[i], (probabilities[i] - one_hot) * scale, mode);
+  }
+}
+
+template <class T>
+__global__ void count_correct_kernel(const T* logits, const std::int64_t* labels,
+                                     unsigned long long* count, MatrixShape shape) {
+  for (std::size_t r = first_row(); r < shape.rows; r += row_step()) {
+    const T* row = logits + r * shape.columns;
+    T best = -static_cast<T>(INFINITY);
+    unsigned long long where = shape.columns;
+    for (std::size_t c = lane(); c < shape.columns; c += launch::kWarp) {
+      if (where == shape.columns || row[c] > best) {
+        best = row[c];
+        where = c;
+      }
+    }
+    for (unsigned offset = launch::kWarp / 2; offset > 0; offset /= 2) {
+      const T other = __shfl_xor_sync(0xffffffffU, best, offset);
+      const unsigned long long other_where = __shfl_xor_sync(0xffffffffU, where, offset);
+      if (other > best || (other == best && other_where < where)) {
+        best = other;
+        where = other_where;
+      }
+    }
+    if (lane() == 0 && static_cast<std::int64_t>(where) == labels[r]) atomicAdd(count, 1ULL);
+  }
+}
+
+}  // namespace
+
+void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
+                                   const CrossEntropyResult& result, MatrixShape shape,
+                                   Stream stream) {
+  detail::check_forward(logits, labels, result, shape);
+  const DeviceGuard guard(logits.device);
+  detail::dispatch_float("softmax_cross_entropy_forward", logits.dtype, [&](auto element) {
+    using T = decltype(element);
+    T* row_losses = static_cast<T*>(result.row_losses.data);
+    if (shape.rows > 0) {
+      softmax_kernel<<<launch::blocks_for(shape.rows, launch::kRowsPerBlock), launch::kThreads, 0,
+                       launch::native(stream)>>>(
+          static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
+          static_cast<T*>(result.probabilities.data), row_losses, shape);
+    }
+    mean_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
+        row_losses, shape.rows, static_cast<T*>(result.loss.data));
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
+                                    const Buffer& grad_loss, const GradientTarget& grad_logits,
+                                    MatrixShape shape, Stream stream) {
+  detail::check_backward(probabilities, labels, grad_loss, grad_logits.buffer, shape);
+  if (probabilities.count == 0) return;
+  const DeviceGuard guard(probabilities.device);
+  detail::dispatch_float("softmax_cross_entropy_backward", probabilities.dtype, [&](auto element) {
+    using T = decltype(element);
+    cross_entropy_backward_kernel<<<launch::blocks_for(shape.count(), launch::kThreads),
+                                    launch::kThreads, 0, launch::native(stream)>>>(
+        static_cast<const T*>(probabilities.data), static_cast<const std::int64_t*>(labels.data),
+        static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_logits.buffer.data), shape,
+        grad_logits.mode);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
+                   MatrixShape shape, Stream stream) {
+  detail::check_count_correct(logits, labels, count, shape);
+  cu::fill(count, 0, stream);
+  if (shape.rows == 0) return;
+  const DeviceGuard guard(logits.device);
+  detail::dispatch_float("count_correct", logits.dtype, [&](auto element) {
+    using T = decltype(element);
+    count_correct_kernel<<<launch::blocks_for(shape.rows, launch::kRowsPerBlock), launch::kThreads,
+                           0, launch::native(stream)>>>(
+        static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
+        static_cast<unsigned long long*>(count.data), shape);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace ddp::cu

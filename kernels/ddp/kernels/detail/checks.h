@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+//
+// Argument checks that the CPU and the CUDA twin of a kernel share.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "ddp/base/buffer.h"
+
+namespace ddp::detail {
+
+// Throws std::invalid_argument unless `buffer` has the count, dtype and device of `expected`
+// (whose address is ignored): "[kernels] relu_forward: y is float32[3] on cpu, expected float32[4]
+// on cpu".
+void require(const char* kernel, const char* operand, const Buffer& buffer, const Buffer& expected);
+
+// `like` with another count, or another count and dtype: an expectation for require().
+[[nodiscard]] inline Buffer like(const Buffer& model, std::size_t count) {
+  return {nullptr, count, model.dtype, model.device};
+}
+[[nodiscard]] inline Buffer like(const Buffer& model, std::size_t count, DType dtype) {
+  return {nullptr, count, dtype, model.device};
+}
+
+[[noreturn]] void refuse_dtype(const char* kernel, DType dtype);
+
+// Calls f(float{}) or f(double{}); std::invalid_argument for any other dtype.
+template <class F>
+decltype(auto) dispatch_float(const char* kernel, DType dtype, F&& f) {
+  if (dtype == DType::kFloat32) return f(float{});
+  if (dtype == DType::kFloat64) return f(double{});
+  refuse_dtype(kernel, dtype);
+}
+
+}  // namespace ddp::detail

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/detail/checks.h"
+
+namespace ddp::detail {
+
+inline void check_forward(const Buffer& logits, const Buffer& labels,
+                          const CrossEntropyResult& result, MatrixShape shape) {
+  constexpr const char* kKernel = "softmax_cross_entropy_forward";
+  require(kKernel, "logits", logits, like(logits, shape.count()));
+  require(kKernel, "labels", labels, like(logits, shape.rows, DType::kInt64));
+  require(kKernel, "probabilities", result.probabilities, logits);
+  require(kKernel, "row_losses", result.row_losses, like(logits, shape.rows));
+  require(kKernel, "loss", result.loss, like(logits, 1));
+}
+
+inline void check_backward(const Buffer& probabilities, const Buffer& labels,
+                           const Buffer& grad_loss, const Buffer& grad_logits, MatrixShape shape) {
+  constexpr const char* kKernel = "softmax_cross_entropy_backward";
+  require(kKernel, "probabilities", probabilities, like(probabilities, shape.count()));
+  require(kKernel, "labels", labels, like(probabilities, shape.rows, DType::kInt64));
+  require(kKernel, "grad_loss", grad_loss, like(probabilities, 1));
+  require(kKernel, "grad_logits", grad_logits, probabilities);
+}
+
+inline void check_count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
+                                MatrixShape shape) {
+  require("count_correct", "logits", logits, like(logits, shape.count()));
+  require("count_correct", "labels", labels, like(logits, shape.rows, DType::kInt64));
+  require("count_correct", "count", count, like(logits, 1, DType::kInt64));
+}
+
+}  // namespace ddp::detail

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/gemm.h"
+
+namespace ddp::detail {
+
+inline void check_gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape) {
+  require("gemm", "c", c, like(c, shape.m * shape.n));
+  require("gemm", "a", a, like(c, shape.m * shape.k));
+  require("gemm", "b", b, like(c, shape.k * shape.n));
+}
+
+// BLAS libraries count in int.
+inline int blas_int(std::size_t size) {
+  if (size > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    throw std::invalid_argument("[kernels] gemm: a dimension of " + std::to_string(size) +
+                                " is more than BLAS can count");
+  }
+  return static_cast<int>(size);
+}
+
+// The number of columns as stored; BLAS wants at least 1 of an empty matrix too.
+inline int leading_dimension(Transpose transpose, std::size_t rows, std::size_t columns) {
+  return blas_int(std::max<std::size_t>(1, transpose == Transpose::kYes ? rows : columns));
+}
+
+}  // namespace ddp::detail

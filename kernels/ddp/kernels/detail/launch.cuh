@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//
+// How the .cu files of this folder launch.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+
+#include "ddp/base/stream.h"
+#include "ddp/kernels/shapes.h"
+
+namespace ddp::cu::launch {
+
+inline constexpr unsigned kThreads = 256;
+inline constexpr unsigned kWarp = 32;
+inline constexpr unsigned kRowsPerBlock = kThreads / kWarp;  // where a warp handles a row
+
+// Enough blocks for `items` at `per_block` each; kernels stride over what a bounded grid leaves.
+inline unsigned blocks_for(std::size_t items, unsigned per_block) {
+  constexpr std::size_t kMaxBlocks = 65535;
+  return static_cast<unsigned>(std::min(kMaxBlocks, (items + per_block - 1) / per_block));
+}
+
+inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
+
+__device__ inline std::size_t global_thread() {
+  return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline std::size_t grid_threads() {
+  return static_cast<std::size_t>(gridDim.x) * blockDim.x;
+}
+
+template <class T>
+__device__ void store(T* target, T value, WriteMode mode) {
+  *target = mode == WriteMode::kAccumulate ? *target + value : value;
+}
+
+// The same result in every lane.
+template <class T>
+__device__ T warp_sum(T value) {
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) {
+    value += __shfl_xor_sync(0xffffffffU, value, offset);
+  }
+  return value;
+}
+template <class T>
+__device__ T warp_max(T value) {
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) {
+    value = max(value, __shfl_xor_sync(0xffffffffU, value, offset));
+  }
+  return value;
+}
+
+}  // namespace ddp::cu::launch

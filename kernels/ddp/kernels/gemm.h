@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// General matrix product. CPU: OpenBLAS, or plain loops in a build without it (no_openblas.cpp).
+// CUDA: cuBLAS, which is opened with dlopen when the first cu::Blas is made, because linking it
+// would cost every process 68 ms of start-up, also those that never touch a GPU.
+//
+// Threads on the CPU: OpenBLAS's setting belongs to the whole process and so to its owner; nothing
+// here touches it. OpenBLAS reads OPENBLAS_NUM_THREADS, then OMP_NUM_THREADS, when it is loaded and
+// takes every core if neither is set. ddp-launch sets OMP_NUM_THREADS to the rank's share.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/stream.h"
+
+namespace ddp {
+
+enum class Transpose : std::uint8_t { kNo, kYes };
+
+// op(A) is m x k, op(B) is k x n, C is m x n.
+struct GemmShape {
+  std::size_t m = 0;
+  std::size_t n = 0;
+  std::size_t k = 0;
+};
+
+struct GemmOptions {
+  Transpose transpose_a = Transpose::kNo;  // kYes: A is stored as k x m
+  Transpose transpose_b = Transpose::kNo;  // kYes: B is stored as n x k
+  double alpha = 1;
+  double beta = 0;
+};
+
+}  // namespace ddp
+
+namespace ddp::cpu {
+
+// C = alpha op(A) op(B) + beta C, all row-major and contiguous, float32 or float64. C is not read
+// if beta is 0; any dimension may be 0. Throws std::invalid_argument if a size or dtype disagrees.
+void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+          const GemmOptions& options);
+
+}  // namespace ddp::cpu
+
+namespace ddp::cu {
+
+// A cuBLAS handle on one device. For one thread at a time.
+class Blas {
+ public:
+  // Throws CudaError if cuBLAS cannot be opened (the text lists what was tried) or fails.
+  explicit Blas(Device device);
+  Blas(Blas&&) noexcept;
+  Blas& operator=(Blas&&) noexcept;
+  ~Blas();
+
+  struct Library;
+  [[nodiscard]] const Library& library() const { return *library_; }
+
+ private:
+  std::unique_ptr<Library> library_;
+};
+
+void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+          const GemmOptions& options, Blas& blas, Stream stream);
+
+}  // namespace ddp::cu

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+//
+// Stands in for the CUDA twins in a build without the CUDA toolkit.
+#include "ddp/base/error.h"
+#include "ddp/kernels/bias.h"
+#include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/gemm.h"
+#include "ddp/kernels/relu.h"
+#include "ddp/kernels/sgd.h"
+
+namespace ddp::cu {
+namespace {
+
+[[noreturn]] void refuse() { throw CudaError("this build of libddp has no CUDA support"); }
+
+}  // namespace
+
+struct Blas::Library {};
+Blas::Blas(Device) { refuse(); }
+Blas::Blas(Blas&&) noexcept = default;
+Blas& Blas::operator=(Blas&&) noexcept = default;
+Blas::~Blas() = default;
+
+void gemm(const Buffer&, const Buffer&, const Buffer&, const GemmShape&, const GemmOptions&, Blas&,
+          Stream) {
+  refuse();
+}
+void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
+void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
+void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
+void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
+                                   MatrixShape, Stream) {
+  refuse();
+}
+void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
+                                    const GradientTarget&, MatrixShape, Stream) {
+  refuse();
+}
+void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void sgd_step(const Buffer&, const Buffer&, const Buffer&, const SgdStep&, const double*, Stream) {
+  refuse();
+}
+
+}  // namespace ddp::cu

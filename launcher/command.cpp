@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/command.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "launcher/launch_error.h"
+
+namespace ddp::launcher {
+namespace {
+
+bool is_file(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+bool is_executable(const std::string& path) {
+  return is_file(path) && ::access(path.c_str(), X_OK) == 0;
+}
+
+// The first executable `name` in a colon-separated list of folders (an empty one is the current).
+std::optional<std::string> find_in(std::string_view folders, const std::string& name) {
+  for (;;) {
+    const std::size_t colon = folders.find(':');
+    const std::string_view folder = folders.substr(0, colon);
+    std::string candidate = (folder.empty() ? "." : std::string(folder)) + "/" + name;
+    if (is_executable(candidate)) return candidate;
+    if (colon == std::string_view::npos) return std::nullopt;
+    folders.remove_prefix(colon + 1);
+  }
+}
+
+enum class FileKind { kNative, kShebang, kText };
+
+// A NUL byte early on marks a binary of some kind: the kernel decides about those.
+FileKind kind_of(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 128> head{};
+  const ssize_t size = ::read(file.get(), head.data(), head.size());
+  if (size < 0) return FileKind::kNative;  // unreadable but executable is fine
+  const std::string_view text(head.data(), static_cast<std::size_t>(size));
+  if (text.starts_with("#!")) return FileKind::kShebang;
+  return text.find('\0') == std::string_view::npos ? FileKind::kText : FileKind::kNative;
+}
+
+[[noreturn]] void refuse(const std::string& program, int error_number) {
+  throw LaunchError(fmt::format("cannot run '{}': {}", program, error_text(error_number)),
+                    error_number == ENOENT ? kNotFoundExitCode : kNotExecutableExitCode);
+}
+
+// The file behind PROGRAM. A Python file needs no permission to execute.
+std::string locate(const std::string& program, const std::string& search_path, bool is_python) {
+  if (program.find('/') != std::string::npos || (is_python && is_file(program))) {
+    struct stat info {};
+    if (::stat(program.c_str(), &info) != 0) refuse(program, errno);
+    if (S_ISDIR(info.st_mode)) refuse(program, EISDIR);
+    if (!is_python && !is_executable(program)) refuse(program, EACCES);
+    return program;
+  }
+  if (const auto found = find_in(search_path, program)) return *found;
+  const char* hint = is_file(program) ? "; did you mean ./" : "";
+  throw LaunchError(fmt::format("cannot find '{}' on PATH{}{}", program, hint,
+                                *hint == '\0' ? "" : program + "?"),
+                    kNotFoundExitCode);
+}
+
+}  // namespace
+
+Command resolve_command(const std::vector<std::string>& typed, const std::string& search_path) {
+  const std::string& program = typed.front();
+  const bool is_python = program.ends_with(".py");
+  Command command{locate(program, search_path, is_python), typed};
+  const FileKind kind = kind_of(command.path);
+  const std::string script = command.path;
+  if (is_python && (kind != FileKind::kShebang || !is_executable(script))) {
+    const auto python = find_in(search_path, "python3");
+    if (!python) {
+      throw LaunchError(fmt::format("cannot run '{}': python3 is not on PATH", program),
+                        kNotFoundExitCode);
+    }
+    command = {*python, {"python3", "-u", script}};
+  } else if (kind == FileKind::kText) {
+    command = {"/bin/sh", {"/bin/sh", script}};
+  } else {
+    return command;
+  }
+  command.argv.insert(command.argv.end(), typed.begin() + 1, typed.end());
+  return command;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/cpu_count.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+namespace ddp::launcher {
+namespace {
+
+using Quota = std::optional<double>;
+
+// Version 2: "max 100000" or "150000 100000".
+Quota read_v2(const std::string& folder) {
+  std::ifstream file(folder + "/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (!(file >> quota >> period) || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+// Version 1: quota -1 = none.
+Quota read_v1(const std::string& folder) {
+  double quota = 0;
+  double period = 0;
+  if (!(std::ifstream(folder + "/cpu.cfs_quota_us") >> quota) || quota <= 0) return std::nullopt;
+  if (!(std::ifstream(folder + "/cpu.cfs_period_us") >> period) || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+// From mount/a/b up to mount. A container may see a path that is not mounted for it: then only the
+// mount itself exists, and that one is the container's own group.
+Quota tightest(const std::string& mount, std::string path, Quota (*read)(const std::string&)) {
+  Quota result;
+  for (;;) {
+    const Quota here = read(mount + path);
+    if (here) result = std::min(*here, result.value_or(*here));
+    if (path.empty()) return result;
+    path.erase(path.find_last_of('/'));
+  }
+}
+
+bool lists_cpu(std::string_view controllers) {
+  std::istringstream names{std::string(controllers)};
+  std::string name;
+  while (std::getline(names, name, ',')) {
+    if (name == "cpu") return true;
+  }
+  return false;
+}
+
+int affinity_cpus() {
+  // The kernel refuses a mask smaller than its own, so grow until it fits.
+  for (int capacity = CPU_SETSIZE; capacity <= (1 << 20); capacity *= 2) {
+    const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
+    const std::unique_ptr<cpu_set_t, decltype(free_set)> set(
+        CPU_ALLOC(static_cast<std::size_t>(capacity)), free_set);
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(capacity));
+    if (::sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
+  }
+  return static_cast<int>(std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+CgroupSource CgroupSource::of_this_process() {
+  std::ostringstream text;
+  text << std::ifstream("/proc/self/cgroup").rdbuf();
+  return {text.str()};
+}
+
+// Lines are "hierarchy:controllers:path"; version 2 has hierarchy 0 and no controllers.
+std::optional<double> cpu_quota(const CgroupSource& source) {
+  Quota result;
+  std::istringstream lines(source.membership);
+  std::string line;
+  while (std::getline(lines, line)) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    std::string path = line.substr(second + 1);
+    while (path.ends_with('/')) path.pop_back();
+    if (!path.empty() && path.front() != '/') continue;
+    Quota here;
+    if (controllers.empty()) here = tightest(source.mount, path, read_v2);
+    if (lists_cpu(controllers)) here = tightest(source.mount + "/cpu", path, read_v1);
+    if (here) result = std::min(*here, result.value_or(*here));
+  }
+  return result;
+}
+
+int usable_cpus(int affinity, std::optional<double> quota) {
+  const double allowed = std::min<double>(affinity, std::floor(quota.value_or(affinity)));
+  return std::max(1, static_cast<int>(allowed));
+}
+
+int usable_cpus() {
+  return usable_cpus(affinity_cpus(), cpu_quota(CgroupSource::of_this_process()));
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ddp/base/socket.h"
+
+namespace ddp::launcher {
+
+// What all workers of a job share.
+struct JobContext {
+  int world_size = 1;
+  Endpoint store;
+  std::string run_id;
+  int usable_cpus = 1;
+  bool rank0_on_terminal = false;  // rank 0's output ends on a terminal, through our pipe
+};
+
+// "NAME=value" entries, as execve takes them.
+using EnvironmentBlock = std::vector<std::string>;
+
+// The environment contract of torchrun for one worker, over `inherited`:
+// RANK LOCAL_RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE GROUP_WORLD_SIZE
+// ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_{RESTART_COUNT,MAX_RESTARTS,RUN_ID,
+// USE_AGENT_STORE}; and, unless inherited, TORCH_NCCL_ASYNC_ERROR_HANDLING=1 and OMP_NUM_THREADS =
+// usable CPUs / workers. DDP_LAUNCH_TTY=1 tells rank 0 that a progress bar is welcome although its
+// stdout is a pipe.
+[[nodiscard]] EnvironmentBlock worker_environment(const EnvironmentBlock& inherited,
+                                                  const JobContext& job, int rank);
+
+[[nodiscard]] int omp_threads_per_worker(const JobContext& job);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// The launcher's flags as data, and the cut between them and the worker's command line. The cut
+// comes before any option parser, which would otherwise eat the worker's flags.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launcher {
+
+struct Flag {
+  const char* name;           // with underscores, without the leading "--"
+  char short_name;            // '\0' = none
+  const char* value_name;     // nullptr = a switch
+  const char* default_value;  // nullptr = none
+  const char* help;
+
+  [[nodiscard]] bool takes_value() const { return value_name != nullptr; }
+};
+
+[[nodiscard]] std::span<const Flag> all_flags();
+
+struct CommandLine {
+  std::vector<std::string> flags;    // each as "--name" or "--name=value", names as in all_flags()
+  std::vector<std::string> command;  // PROGRAM and its arguments, untouched
+};
+
+// `args` is argv without argv[0]. The command starts at the first argument that is neither a flag
+// nor a flag's value, or after "--". Flags may be written with '-' for '_', as "--flag value", and
+// short ones as "-n4". Throws LaunchError for an unknown flag, naming the nearest.
+[[nodiscard]] CommandLine cut_at_program(std::span<const std::string> args);
+
+// The flag that `name` abbreviates, else the one with the smallest edit distance; nullptr if none
+// is near.
+[[nodiscard]] const Flag* nearest_flag(std::string_view name);
+
+}  // namespace ddp::launcher

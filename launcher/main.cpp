@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+//
+// ddp-launch: see help_text(). Everything is checked before anything is started.
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/store/tcp_server.h"
+#include "launcher/agent.h"
+#include "launcher/command.h"
+#include "launcher/console.h"
+#include "launcher/cpu_count.h"
+#include "launcher/launch_error.h"
+#include "launcher/options.h"
+#include "launcher/signals.h"
+#include "launcher/worker_count.h"
+
+namespace ddp::launcher {
+namespace {
+
+std::optional<std::string> environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+EnvironmentBlock own_environment() {
+  EnvironmentBlock block;
+  for (char** entry = environ; *entry != nullptr; ++entry) block.emplace_back(*entry);
+  return block;
+}
+
+// If stdin, stdout or stderr is closed, a pipe or socket of ours would get its number.
+void occupy_standard_descriptors() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDWR);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
+
+std::string random_run_id() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
+    throw SystemError("cannot draw a run id", errno);
+  }
+  return fmt::format("{:016x}", bits);
+}
+
+std::string describe_job(const AgentConfig& config) {
+  return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
+                     config.job.world_size, config.job.world_size == 1 ? "" : "s",
+                     config.command.path, to_string(config.job.store), config.job.run_id,
+                     omp_threads_per_worker(config.job));
+}
+
+void check_shown_ranks(const Show& show, int world_size) {
+  for (const int rank : show.ranks) {
+    if (rank < world_size) continue;
+    throw LaunchError(fmt::format("--show: there is no rank {} among {} worker{}", rank, world_size,
+                                  world_size == 1 ? "" : "s"));
+  }
+}
+
+int run_job(const Options& options) {
+  AgentConfig config;
+  config.command =
+      resolve_command(options.command, environment_variable("PATH").value_or("/bin:/usr/bin"));
+  config.job.usable_cpus = usable_cpus();
+  const WorkerCount count = decide_worker_count(
+      options.workers,
+      {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), config.job.usable_cpus});
+  config.job.world_size = count.workers;
+  check_shown_ranks(options.show, count.workers);
+  config.show = options.show;
+  config.environment = own_environment();
+  config.job.run_id = random_run_id();
+  config.job.rank0_on_terminal = options.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
+  config.failure_grace = options.grace.value_or(config.failure_grace);
+  config.interrupt_grace = options.grace.value_or(config.interrupt_grace);
+  config.verbose = options.verbose;
+
+  SignalReader signals;  // before the server's thread, which inherits the mask
+  const TcpServer server({options.master_addr, options.master_port});
+  config.job.store = server.endpoint();
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  if (!count.remark.empty()) console.say(count.remark);
+  if (options.verbose) console.say(describe_job(config));
+  return Agent(std::move(config), signals, console).run();
+}
+
+int print(const std::string& text) {
+  return ::write(STDOUT_FILENO, text.data(), text.size()) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int run(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  const Options options = parse_options(args);
+  switch (options.action) {
+    case Options::Action::kPrintHelp:
+      return print(help_text());
+    case Options::Action::kPrintVersion:
+      return print("ddp-launch " DDP_VERSION "\n");
+    case Options::Action::kRun:
+      break;
+  }
+  return run_job(options);
+}
+
+int refuse(const std::exception& error, int exit_code) {
+  const std::string line = "ddp-launch: " + describe(error) + "\n";
+  // Nobody is left to tell if this fails.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  return exit_code;
+}
+
+}  // namespace
+}  // namespace ddp::launcher
+
+int main(int argc, char** argv) {
+  ddp::launcher::occupy_standard_descriptors();
+  try {
+    return ddp::launcher::run(argc, argv);
+  } catch (const ddp::launcher::LaunchError& error) {
+    return ddp::launcher::refuse(error, error.exit_code());
+  } catch (const std::exception& error) {
+    return ddp::launcher::refuse(error, 2);
+  }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/stopper.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+
+namespace ddp::launcher {
+
+void Stopper::terminate(Timeout grace) {
+  if (is_stopping()) return;
+  phase_ = Phase::kTerminating;
+  phase_end_ = Deadline::after(grace);
+  signal_all(SIGTERM);
+}
+
+void Stopper::kill_now() {
+  if (phase_ != Phase::kKilling) phase_end_ = Deadline::after(kKillTimeout);
+  phase_ = Phase::kKilling;
+  next_kill_ = Deadline::after(kKillInterval);
+  signal_all(SIGKILL);
+}
+
+void Stopper::advance() {
+  if (phase_ == Phase::kTerminating && phase_end_->passed()) kill_now();
+  if (phase_ != Phase::kKilling) return;
+  if (phase_end_->passed()) {
+    phase_ = Phase::kGaveUp;
+  } else if (next_kill_->passed()) {
+    kill_now();  // orphans of what died meanwhile may have come up
+  }
+}
+
+std::optional<Deadline> Stopper::next() const {
+  if (phase_ == Phase::kTerminating) return phase_end_;
+  if (phase_ == Phase::kKilling) return next_kill_;
+  return std::nullopt;
+}
+
+std::vector<ProcessStat> Stopper::survivors() const {
+  return living_descendants(::getpid(), foreign_);
+}
+
+// A group is signalled as such only while its leader is not reaped: afterwards its number may
+// belong to somebody else, and what is left of it is found among the survivors.
+void Stopper::signal_all(int signal_number) const {
+  std::vector<pid_t> groups;
+  for (const Worker& worker : workers_) {
+    if (worker.has_ended()) continue;
+    groups.push_back(worker.pid());
+    ::kill(-worker.pid(), signal_number);
+  }
+  for (const ProcessStat& process : survivors()) {
+    if (std::ranges::find(groups, process.group) == groups.end()) {
+      ::kill(process.pid, signal_number);
+    }
+  }
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "ddp/base/time.h"
+#include "launcher/process_tree.h"
+#include "launcher/worker.h"
+
+namespace ddp::launcher {
+
+// Ends the processes of a job: SIGTERM, a grace, then SIGKILL again and again until nothing is left
+// or kKillTimeout has passed. Reaches the workers' process groups and, through /proc, descendants
+// that have left them. The agent must be a child subreaper, so that no orphan leaves its tree.
+class Stopper {
+ public:
+  // `foreign` are children of this process from before the job (a shell that exec'ed us may have
+  // some): they are left alone.
+  Stopper(const std::vector<Worker>& workers, std::vector<pid_t> foreign)
+      : workers_(workers), foreign_(std::move(foreign)) {}
+
+  void terminate(Timeout grace);
+  void kill_now();
+
+  // Does what the clock asks for; next() says when that is.
+  void advance();
+  [[nodiscard]] std::optional<Deadline> next() const;
+
+  [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
+  [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }
+
+  // The job's living processes.
+  [[nodiscard]] std::vector<ProcessStat> survivors() const;
+
+  static constexpr Timeout kKillTimeout{2000};
+  static constexpr Timeout kKillInterval{20};
+
+ private:
+  enum class Phase { kIdle, kTerminating, kKilling, kGaveUp };
+
+  void signal_all(int signal_number) const;
+
+  const std::vector<Worker>& workers_;
+  std::vector<pid_t> foreign_;
+  Phase phase_ = Phase::kIdle;
+  std::optional<Deadline> phase_end_;
+  std::optional<Deadline> next_kill_;
+};
+
+}  // namespace ddp::launcher

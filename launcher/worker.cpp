@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/worker.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "launcher/launch_error.h"
+
+namespace ddp::launcher {
+namespace {
+
+struct Pipe {
+  FileDescriptor read_end;
+  FileDescriptor write_end;
+};
+
+Pipe make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) throw SystemError("cannot make a pipe for a worker", errno);
+  return {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
+}
+
+void make_non_blocking(const FileDescriptor& fd) {
+  if (::fcntl(fd.get(), F_SETFL, O_NONBLOCK) != 0) {
+    throw SystemError("cannot make a worker's pipe non-blocking", errno);
+  }
+}
+
+std::vector<char*> c_strings(const std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (const std::string& text : strings) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// All that the child needs between fork and exec, prepared before: another thread may have held
+// the allocator's lock at the moment of the fork, so only async-signal-safe calls are allowed.
+struct ChildPlan {
+  const char* path;
+  char* const* argv;
+  char* const* envp;
+  const sigset_t* signal_mask;
+  pid_t agent;
+  int stdin_fd;
+  int stdout_fd;
+  int stderr_fd;
+  int exec_status_fd;
+};
+
+bool redirect(const ChildPlan& plan) {
+  return ::dup2(plan.stdin_fd, STDIN_FILENO) >= 0 && ::dup2(plan.stdout_fd, STDOUT_FILENO) >= 0 &&
+         ::dup2(plan.stderr_fd, STDERR_FILENO) >= 0;
+}
+
+// The agent may have died before the prctl: then the death signal never comes, but the parent has
+// changed.
+bool tie_to_agent(const ChildPlan& plan) {
+  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == plan.agent;
+}
+
+[[noreturn]] void become_worker(const ChildPlan& plan) {
+  ::setpgid(0, 0);
+  if (tie_to_agent(plan) && redirect(plan)) {
+    ::sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
+    ::execve(plan.path, plan.argv, plan.envp);
+  }
+  const int error = errno;
+  // Nobody is left to tell if this fails.
+  [[maybe_unused]] const ssize_t written = ::write(plan.exec_status_fd, &error, sizeof(error));
+  ::_exit(kNotFoundExitCode);
+}
+
+}  // namespace
+
+Worker Worker::start(const WorkerSpec& spec) {
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  Pipe exec_status = make_pipe();
+  make_non_blocking(out.read_end);
+  make_non_blocking(err.read_end);
+  const std::vector<char*> argv = c_strings(spec.command.argv);
+  const std::vector<char*> envp = c_strings(spec.environment);
+  const ChildPlan plan{.path = spec.command.path.c_str(),
+                       .argv = argv.data(),
+                       .envp = envp.data(),
+                       .signal_mask = &spec.signal_mask,
+                       .agent = ::getpid(),
+                       .stdin_fd = spec.stdin_fd,
+                       .stdout_fd = out.write_end.get(),
+                       .stderr_fd = err.write_end.get(),
+                       .exec_status_fd = exec_status.write_end.get()};
+  const pid_t pid = ::fork();
+  if (pid == 0) become_worker(plan);
+  if (pid < 0)
+    throw SystemError(fmt::format("cannot fork the worker of rank {}", spec.rank), errno);
+  ::setpgid(pid, pid);  // in the child too: whoever comes first, the group exists from here on
+  Worker worker(spec.rank, pid);
+  worker.stdout_ = std::move(out.read_end);
+  worker.stderr_ = std::move(err.read_end);
+  worker.exec_status_ = std::move(exec_status.read_end);
+  return worker;
+}
+
+Worker::Worker(Worker&& other) noexcept
+    : rank_(other.rank_),
+      pid_(std::exchange(other.pid_, 0)),
+      status_(other.status_),
+      stdout_(std::move(other.stdout_)),
+      stderr_(std::move(other.stderr_)),
+      exec_status_(std::move(other.exec_status_)) {}
+
+Worker::~Worker() {
+  if (pid_ == 0 || has_ended()) return;
+  ::kill(-pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void Worker::wait_for_exec(const Command& command) {
+  int error = 0;
+  const ssize_t size = ::read(exec_status_.get(), &error, sizeof(error));
+  exec_status_.reset();
+  if (size != static_cast<ssize_t>(sizeof(error))) return;  // closed by a successful exec
+  const char* hint = error == ENOENT ? " (the interpreter of its first line is missing)" : "";
+  throw LaunchError(fmt::format("cannot run '{}': {}{}", command.path, error_text(error), hint),
+                    error == ENOENT ? kNotFoundExitCode : kNotExecutableExitCode);
+}
+
+}  // namespace ddp::launcher

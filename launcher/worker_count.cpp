@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/worker_count.h"
+
+#include <fmt/core.h>
+
+#include "launcher/launch_error.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr const char* kNoGpuRemark = "no GPU is visible ({}): the workers will run on the CPU";
+
+// "" and "-1" are how one asks for the CPU.
+bool hides_all_gpus(const std::optional<std::string>& cuda_visible_devices) {
+  return cuda_visible_devices && (cuda_visible_devices->empty() || *cuda_visible_devices == "-1");
+}
+
+bool names_gpus(const std::optional<std::string>& cuda_visible_devices) {
+  return cuda_visible_devices && !hides_all_gpus(cuda_visible_devices);
+}
+
+std::string reason_for_none(const GpuInventory& gpus, const Machine& machine) {
+  if (!gpus.problem.empty()) return gpus.problem;
+  return fmt::format("CUDA_VISIBLE_DEVICES='{}' shows none of {}",
+                     machine.cuda_visible_devices.value_or(""), gpus.uuids.size());
+}
+
+WorkerCount count_for_number(int workers, const Machine& machine) {
+  const bool expects_gpus = names_gpus(machine.cuda_visible_devices);
+  if (hides_all_gpus(machine.cuda_visible_devices) || (workers == 1 && !expects_gpus)) {
+    return {workers, ""};
+  }
+  const GpuInventory gpus = machine.find_gpus();
+  const int visible = visible_gpus(gpus, machine.cuda_visible_devices);
+  if (visible == 0 && expects_gpus) {
+    return {workers, fmt::format(kNoGpuRemark, reason_for_none(gpus, machine))};
+  }
+  if (visible == 0 || workers <= visible) return {workers, ""};
+  return {workers, fmt::format("{} workers, but {} visible GPU{}: a GPU takes one rank, so use "
+                               "-n {}, or CUDA_VISIBLE_DEVICES= to run on the CPU",
+                               workers, visible, visible == 1 ? "" : "s", visible)};
+}
+
+}  // namespace
+
+WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& machine) {
+  using Kind = WorkerRequest::Kind;
+  if (request.kind == Kind::kNumber) return count_for_number(request.number, machine);
+  if (request.kind == Kind::kCpu) return {machine.usable_cpus, ""};
+  const GpuInventory gpus = machine.find_gpus();
+  const int visible = visible_gpus(gpus, machine.cuda_visible_devices);
+  if (visible > 0) return {visible, ""};
+  const std::string reason = reason_for_none(gpus, machine);
+  if (request.kind == Kind::kGpu) {
+    throw LaunchError(fmt::format("--nproc_per_node=gpu: no GPU is visible ({})", reason));
+  }
+  if (hides_all_gpus(machine.cuda_visible_devices)) return {machine.usable_cpus, ""};
+  return {machine.usable_cpus, fmt::format(kNoGpuRemark, reason)};
+}
+
+}  // namespace ddp::launcher

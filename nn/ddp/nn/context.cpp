@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/context.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace ddp::nn {
+
+Context::Context(Device device) : device_(device), pool_(device) {
+  if (!device.is_cuda()) return;
+  owned_stream_.emplace(device);
+  stream_ = owned_stream_->view();
+  blas_.emplace(device);
+}
+
+Context::Context(Device device, Stream stream) : device_(device), stream_(stream), pool_(device) {
+  if (device.is_cuda()) blas_.emplace(device);
+}
+
+Tensor Context::empty(const Shape& shape, DType dtype) {
+  Buffer buffer{nullptr, shape.count(), dtype, device_};
+  std::shared_ptr<void> storage = pool_.allocate(buffer.size_bytes());
+  buffer.data = storage.get();
+  return {buffer, shape, std::move(storage)};
+}
+
+void Context::gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+                   const GemmOptions& options) {
+  if (device_.is_cuda()) {
+    cu::gemm(a, b, c, shape, options, *blas_, stream_);
+  } else {
+    cpu::gemm(a, b, c, shape, options);
+  }
+}
+
+void Context::synchronize() const {
+  const cu::DeviceGuard guard(device_);
+  if (device_.is_cuda()) cu::synchronize(stream_);
+}
+
+void Context::copy_from_host(const void* source, std::size_t size_bytes,
+                             const Buffer& target) const {
+  if (size_bytes != target.size_bytes()) {
+    throw std::invalid_argument("[nn] from_host: " + std::to_string(size_bytes) + " bytes for " +
+                                to_string(target));
+  }
+  copy_and_wait(source, target.data, size_bytes);
+}
+
+void Context::copy_to_host(const Buffer& source, DType dtype, void* target) const {
+  if (source.dtype != dtype) {
+    throw std::invalid_argument("[nn] to_host: " + to_string(source) + " read as " +
+                                std::string(to_string(dtype)));
+  }
+  copy_and_wait(source.data, target, source.size_bytes());
+}
+
+void Context::copy_and_wait(const void* source, void* target, std::size_t size_bytes) const {
+  if (size_bytes == 0) return;
+  if (!device_.is_cuda()) {
+    std::memcpy(target, source, size_bytes);
+    return;
+  }
+  const cu::DeviceGuard guard(device_);
+  cu::copy_async(target, source, size_bytes, stream_);
+  cu::synchronize(stream_);
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/stream.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/gemm.h"
+#include "ddp/nn/memory_pool.h"
+#include "ddp/nn/tensor.h"
+
+namespace ddp::nn {
+
+// Where computation happens: a device, the stream that all work is put on, its BLAS handle, and the
+// memory of temporaries. Nothing waits for the stream but the functions that say so. One thread at
+// a time; ranks that are threads have a Context each.
+class Context {
+ public:
+  // On CUDA with a stream of its own, or on the caller's, who keeps it alive.
+  explicit Context(Device device = kCpuDevice);
+  Context(Device device, Stream stream);
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  [[nodiscard]] Device device() const { return device_; }
+  [[nodiscard]] Stream stream() const { return stream_; }
+  [[nodiscard]] const MemoryPool& pool() const { return pool_; }
+
+  // Undefined content, from the pool: for temporaries of a step.
+  [[nodiscard]] Tensor empty(const Shape& shape, DType dtype);
+
+  // Calls the twin that fits the device: run(cpu::relu_forward, cu::relu_forward, x, y).
+  template <class Cpu, class Cuda, class... Arguments>
+  void run(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
+    if (device_.is_cuda()) {
+      cuda_kernel(arguments..., stream_);
+    } else {
+      cpu_kernel(arguments...);
+    }
+  }
+  void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+            const GemmOptions& options);
+
+  // Between this device and the host; both wait until the copy is done.
+  template <class T>
+  [[nodiscard]] Tensor from_host(std::span<const T> elements, const Shape& shape) {
+    Tensor tensor = Tensor::zeros(shape, dtype_of<T>, device_);
+    copy_from_host(elements.data(), elements.size_bytes(), tensor.buffer());
+    return tensor;
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> to_host(const Tensor& tensor) const {
+    std::vector<T> elements(tensor.count());
+    copy_to_host(tensor.buffer(), dtype_of<T>, elements.data());
+    return elements;
+  }
+
+  // Waits until everything on the stream has run.
+  void synchronize() const;
+
+ private:
+  void copy_from_host(const void* source, std::size_t size_bytes, const Buffer& target) const;
+  void copy_to_host(const Buffer& source, DType dtype, void* target) const;
+  void copy_and_wait(const void* source, void* target, std::size_t size_bytes) const;
+
+  Device device_;
+  std::optional<cu::OwnedStream> owned_stream_;
+  Stream stream_;
+  std::optional<cu::Blas> blas_;
+  MemoryPool pool_;
+};
+
+}  // namespace ddp::nn

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ddp/nn/parameter.h"
+#include "ddp/nn/tape.h"
+
+namespace ddp::nn {
+
+// A function with parameters. A module registers its own parameters, buffers and child modules in
+// its constructor; they are its members, so a module neither copies nor moves.
+class Module {
+ public:
+  Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+  virtual ~Module() = default;
+
+  [[nodiscard]] virtual Variable forward(Tape& tape, const Variable& input) = 0;
+
+  // Children included, in the order of registration, under PyTorch's names ("fc1.weight").
+  [[nodiscard]] std::span<Parameter* const> parameters() const { return parameters_; }
+  // State that is not trained but belongs to the model, such as batch-norm statistics.
+  [[nodiscard]] std::span<const NamedTensor> buffers() const { return buffers_; }
+
+ protected:
+  void add(Parameter& parameter) { parameters_.push_back(&parameter); }
+  void add_buffer(NamedTensor buffer) { buffers_.push_back(std::move(buffer)); }
+  void add(const Module& child);
+
+ private:
+  std::vector<Parameter*> parameters_;
+  std::vector<NamedTensor> buffers_;
+};
+
+}  // namespace ddp::nn

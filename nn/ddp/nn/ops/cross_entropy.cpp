@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/cross_entropy.h"
+
+#include "ddp/nn/ops.h"
+
+namespace ddp::nn {
+
+Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels) {
+  Context& context = tape.context();
+  const MatrixShape shape = as_matrix(logits.shape());
+  const DType dtype = logits.value().dtype();
+  const Tensor probabilities = context.empty(logits.shape(), dtype);
+  const Tensor row_losses = context.empty({shape.rows}, dtype);
+  Tensor loss = context.empty({}, dtype);
+  const CrossEntropyResult result{probabilities.buffer(), row_losses.buffer(), loss.buffer()};
+  context.run(cpu::softmax_cross_entropy_forward, cu::softmax_cross_entropy_forward,
+              logits.buffer(), labels.buffer(), result, shape);
+
+  const auto backward = [&context, probabilities, labels, shape](const Buffer& grad_loss,
+                                                                 const GradientTarget& target) {
+    context.run(cpu::softmax_cross_entropy_backward, cu::softmax_cross_entropy_backward,
+                probabilities.buffer(), labels.buffer(), grad_loss, target, shape);
+  };
+  return tape.record(std::move(loss), Edge{logits, backward});
+}
+
+Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels) {
+  Tensor count = context.empty({}, DType::kInt64);
+  context.run(cpu::count_correct, cu::count_correct, logits.buffer(), labels.buffer(),
+              count.buffer(), as_matrix(logits.shape()));
+  return count;
+}
+
+}  // namespace ddp::nn

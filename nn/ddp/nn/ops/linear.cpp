@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#include <stdexcept>
+
+#include "ddp/kernels/bias.h"
+#include "ddp/nn/ops.h"
+
+namespace ddp::nn {
+namespace {
+
+void check_shapes(const Shape& x, const Shape& weight, const Shape& bias) {
+  if (x.rank() == 2 && weight.rank() == 2 && x[1] == weight[1] && bias == Shape{weight[0]}) return;
+  throw std::invalid_argument("[nn] linear: x is " + to_string(x) + ", weight " +
+                              to_string(weight) + ", bias " + to_string(bias) +
+                              ", expected [n, in], [out, in], [out]");
+}
+
+double beta_of(WriteMode mode) { return mode == WriteMode::kAccumulate ? 1 : 0; }
+
+}  // namespace
+
+Variable linear(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias) {
+  check_shapes(x.shape(), weight.shape(), bias.shape());
+  Context& context = tape.context();
+  const std::size_t n = x.shape()[0], in = weight.shape()[1], out = weight.shape()[0];
+  Tensor y = context.empty({n, out}, x.value().dtype());
+  context.gemm(x.buffer(), weight.buffer(), y.buffer(), {.m = n, .n = out, .k = in},
+               {.transpose_b = Transpose::kYes});
+  context.run(cpu::bias_add, cu::bias_add, y.buffer(), bias.buffer(), MatrixShape{n, out});
+
+  const auto bias_backward = [&context, n, out](const Buffer& grad_y,
+                                                const GradientTarget& target) {
+    context.run(cpu::bias_grad, cu::bias_grad, grad_y, target, MatrixShape{n, out});
+  };
+  const auto weight_backward = [&context, x = x.value(), n, in, out](const Buffer& grad_y,
+                                                                     const GradientTarget& target) {
+    context.gemm(grad_y, x.buffer(), target.buffer, {.m = out, .n = in, .k = n},
+                 {.transpose_a = Transpose::kYes, .beta = beta_of(target.mode)});
+  };
+  const auto x_backward = [&context, weight = weight.value(), n, in, out](
+                              const Buffer& grad_y, const GradientTarget& target) {
+    context.gemm(grad_y, weight.buffer(), target.buffer, {.m = n, .n = in, .k = out},
+                 {.beta = beta_of(target.mode)});
+  };
+  return tape.record(std::move(y), Edge{bias, bias_backward}, Edge{weight, weight_backward},
+                     Edge{x, x_backward});
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/optim/lr_schedule.h"
+
+#include <cmath>
+#include <numbers>
+#include <stdexcept>
+#include <string>
+
+namespace ddp::nn {
+namespace {
+
+void check(const LrSchedule& schedule, int epoch) {
+  if (epoch >= 0 && schedule.epochs >= 1 && schedule.warmup_epochs >= 0 &&
+      schedule.warmup_epochs <= schedule.epochs && schedule.step_epochs >= 1) {
+    return;
+  }
+  throw std::invalid_argument(
+      "[nn] learning_rate: epoch " + std::to_string(epoch) + " of " +
+      std::to_string(schedule.epochs) + " with " + std::to_string(schedule.warmup_epochs) +
+      " warm-up epochs and a step of " + std::to_string(schedule.step_epochs));
+}
+
+double cosine(const LrSchedule& schedule, int t) {
+  const int total = schedule.epochs - schedule.warmup_epochs;
+  if (t >= total) return schedule.minimum;
+  const double angle = std::numbers::pi * t / total;
+  return schedule.minimum + (schedule.base - schedule.minimum) * (1 + std::cos(angle)) / 2;
+}
+
+}  // namespace
+
+LrScheduleKind parse_lr_schedule(std::string_view name) {
+  if (name == "constant") return LrScheduleKind::kConstant;
+  if (name == "step") return LrScheduleKind::kStep;
+  if (name == "cosine") return LrScheduleKind::kCosine;
+  throw std::invalid_argument("[nn] there is no learning-rate schedule \"" + std::string(name) +
+                              "\", only: constant, step, cosine");
+}
+
+double learning_rate(const LrSchedule& schedule, int epoch) {
+  check(schedule, epoch);
+  if (epoch < schedule.warmup_epochs) return schedule.base * (epoch + 1) / schedule.warmup_epochs;
+  const int t = epoch - schedule.warmup_epochs;
+  switch (schedule.kind) {
+    case LrScheduleKind::kStep:
+      return schedule.base * std::pow(schedule.step_factor, t / schedule.step_epochs);
+    case LrScheduleKind::kCosine:
+      return cosine(schedule, t);
+    case LrScheduleKind::kConstant:
+      break;
+  }
+  return schedule.base;
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/scope.h"
+
+#include <vector>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/random.h"
+
+namespace ddp::nn {
+
+Scope Scope::child(std::string_view name) const {
+  Scope scope = *this;
+  scope.prefix_ = full_name(name);
+  return scope;
+}
+
+Parameter Scope::uniform(std::string_view name, const Shape& shape, double bound) const {
+  const std::string parameter_name = full_name(name);
+  const std::uint64_t stream = stream_of(parameter_name);
+  std::vector<double> draws(shape.count());
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    draws[i] = bound * (2 * random_unit(seed_, stream, i) - 1);
+  }
+  const Tensor exact = context_->from_host<double>(draws, shape);
+  Tensor value = Tensor::zeros(shape, dtype_, context_->device());
+  cast(exact.buffer(), value.buffer(), context_->stream());
+  context_->synchronize();  // `exact` goes away
+  return {parameter_name, std::move(value)};
+}
+
+std::string Scope::full_name(std::string_view name) const {
+  return prefix_.empty() ? std::string(name) : prefix_ + "." + std::string(name);
+}
+
+}  // namespace ddp::nn

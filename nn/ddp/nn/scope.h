@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "ddp/nn/context.h"
+#include "ddp/nn/parameter.h"
+
+namespace ddp::nn {
+
+// What a module is built from: where its parameters live, their dtype, the prefix of their names
+// and the seed of their initial values. A value is a function of (seed, full name, index) alone,
+// and float32 parameters are the float64 ones rounded.
+class Scope {
+ public:
+  Scope(Context& context, DType dtype, std::uint64_t seed)
+      : context_(&context), dtype_(dtype), seed_(seed) {}
+
+  // For a child module: Scope for "features" .child("0") names "features.0.weight".
+  [[nodiscard]] Scope child(std::string_view name) const;
+
+  // Drawn from U(-bound, bound).
+  [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
+
+ private:
+  [[nodiscard]] std::string full_name(std::string_view name) const;
+
+  Context* context_;
+  DType dtype_;
+  std::uint64_t seed_;
+  std::string prefix_;
+};
+
+}  // namespace ddp::nn

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/shape.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace ddp::nn {
+
+Shape::Shape(std::initializer_list<std::size_t> sizes) : rank_(sizes.size()) {
+  if (rank_ > kMaxRank) {
+    throw std::invalid_argument("[nn] a shape of " + std::to_string(rank_) +
+                                " dimensions, at most " + std::to_string(kMaxRank) +
+                                " are supported");
+  }
+  std::copy(sizes.begin(), sizes.end(), sizes_.begin());
+}
+
+std::size_t Shape::count() const {
+  std::size_t count = 1;
+  for (std::size_t i = 0; i < rank_; ++i) count *= sizes_[i];
+  return count;
+}
+
+std::string to_string(const Shape& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.rank(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+MatrixShape as_matrix(const Shape& shape) {
+  if (shape.rank() == 0) throw std::invalid_argument("[nn] a scalar has no rows");
+  MatrixShape matrix{shape[0], 1};
+  for (std::size_t i = 1; i < shape.rank(); ++i) matrix.columns *= shape[i];
+  return matrix;
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+
+#include "ddp/kernels/shapes.h"
+
+namespace ddp::nn {
+
+// The sizes of a tensor's dimensions, outermost first, held without heap memory.
+class Shape {
+ public:
+  static constexpr std::size_t kMaxRank = 6;
+
+  Shape() = default;
+  // Throws std::invalid_argument beyond kMaxRank dimensions.
+  Shape(std::initializer_list<std::size_t> sizes);
+
+  [[nodiscard]] std::size_t rank() const { return rank_; }
+  // Size of dimension `i`, which the caller keeps below rank().
+  [[nodiscard]] std::size_t operator[](std::size_t i) const { return sizes_[i]; }
+  // Elements; 1 for rank 0, a scalar.
+  [[nodiscard]] std::size_t count() const;
+
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::array<std::size_t, kMaxRank> sizes_{};  // 0 beyond rank_
+  std::size_t rank_ = 0;
+};
+
+// "[64, 784]".
+[[nodiscard]] std::string to_string(const Shape& shape);
+
+// The first dimension as rows, all others together as columns. Throws std::invalid_argument for a
+// scalar.
+[[nodiscard]] MatrixShape as_matrix(const Shape& shape);
+
+}  // namespace ddp::nn

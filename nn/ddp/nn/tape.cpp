@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/tape.h"
+
+#include <stdexcept>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+
+namespace ddp::nn {
+
+Variable Tape::watch(Parameter& parameter) {
+  if (recording_ == Recording::kOff) return parameter.value();
+  const auto [entry, is_new] = watched_.try_emplace(&parameter, 0);
+  if (is_new) entry->second = add_slot(parameter.value(), &parameter);
+  return {parameter.value(), entry->second};
+}
+
+std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
+  if (loss.is_constant()) {
+    throw std::logic_error("[nn] backward: the loss does not depend on any parameter");
+  }
+  if (loss.value().count() != 1) {
+    throw std::invalid_argument("[nn] backward: the loss has the shape " + to_string(loss.shape()) +
+                                ", expected one element");
+  }
+  struct ClearAtExit {
+    Tape& tape;
+    ~ClearAtExit() { tape.clear(); }
+  } const clear_at_exit{*this};
+
+  Slot& slot = slots_[index_of(loss)];
+  fill(target_of(slot).buffer, options.seed, context_.stream());
+  std::vector<Parameter*> reached;
+  play(options, reached);
+  return reached;
+}
+
+// Nodes are in the order of computation, so in reverse an output's gradient is complete when its
+// node's turn comes. A node that the loss does not depend on computes nothing, but counts as done:
+// it may have been the last use of a parameter.
+void Tape::play(const BackwardOptions& options, std::vector<Parameter*>& reached) {
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    Slot& output = slots_[node->output];
+    for (std::size_t i = node->first_edge; i < edges_.size(); ++i) {
+      Slot& input = slots_[edges_[i].input];
+      if (output.is_written) edges_[i].backward(output.grad.buffer(), target_of(input));
+      if (--input.pending_uses > 0 || !input.is_written || input.parameter == nullptr) continue;
+      reached.push_back(input.parameter);
+      if (options.on_grad_ready) options.on_grad_ready(*input.parameter);
+    }
+    edges_.resize(node->first_edge);  // frees the activations that only this node needed
+    output.grad = {};
+  }
+}
+
+// Says where the next contribution to the slot's gradient goes; it counts as written from now on.
+GradientTarget Tape::target_of(Slot& slot) {
+  if (slot.parameter != nullptr) {
+    const bool accumulate = slot.parameter->has_grad();
+    slot.parameter->mark_grad_written();
+    slot.is_written = true;
+    return {slot.parameter->grad().buffer(),
+            accumulate ? WriteMode::kAccumulate : WriteMode::kOverwrite};
+  }
+  if (slot.is_written) return {slot.grad.buffer(), WriteMode::kAccumulate};
+  slot.grad = context_.empty(slot.shape, slot.dtype);
+  slot.is_written = true;
+  return {slot.grad.buffer(), WriteMode::kOverwrite};
+}
+
+void Tape::check_on_tape(const Variable& variable) const {
+  if (!variable.is_constant()) static_cast<void>(index_of(variable));
+}
+
+void Tape::add_edge(Edge edge) {
+  if (recording_ == Recording::kOff || edge.input.is_constant()) return;
+  const std::size_t input = index_of(edge.input);
+  ++slots_[input].pending_uses;
+  edges_.push_back({input, std::move(edge.backward)});
+}
+
+Variable Tape::add_node(Tensor output, std::size_t first_edge) {
+  if (edges_.size() == first_edge) return output;
+  const std::uint64_t slot = add_slot(output, nullptr);
+  nodes_.push_back({index_of({output, slot}), first_edge});
+  return {std::move(output), slot};
+}
+
+std::uint64_t Tape::add_slot(const Tensor& value, Parameter* parameter) {
+  slots_.push_back(
+      {.shape = value.shape(), .dtype = value.dtype(), .parameter = parameter, .grad = {}});
+  return first_slot_ + slots_.size() - 1;
+}
+
+std::size_t Tape::index_of(const Variable& variable) const {
+  const std::uint64_t index = variable.slot_ - first_slot_;
+  if (index >= slots_.size()) {
+    throw std::logic_error(
+        "[nn] a variable of shape " + to_string(variable.shape()) +
+        " is not on this tape: it belongs to another, or backward has run since");
+  }
+  return static_cast<std::size_t>(index);
+}
+
+void Tape::clear() {
+  first_slot_ += slots_.size();
+  slots_.clear();
+  edges_.clear();
+  nodes_.clear();
+  watched_.clear();
+}
+
+}  // namespace ddp::nn

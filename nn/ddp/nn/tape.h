@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// Reverse-mode differentiation. An operation computes its result, then records on a tape how the
+// gradient of the result turns into gradients of its inputs. backward() plays the tape in reverse.
+// There is no global tape: it is an argument of every operation.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "ddp/kernels/shapes.h"
+#include "ddp/nn/context.h"
+#include "ddp/nn/parameter.h"
+#include "ddp/nn/tensor.h"
+
+namespace ddp::nn {
+
+// A tensor as an operation sees it: its value and its slot on the tape. A plain tensor converts and
+// stands for a constant, through which no gradient flows.
+class Variable {
+ public:
+  Variable(Tensor value) : value_(std::move(value)) {}  // NOLINT: a constant is just its value
+
+  [[nodiscard]] const Tensor& value() const { return value_; }
+  [[nodiscard]] const Buffer& buffer() const { return value_.buffer(); }
+  [[nodiscard]] const Shape& shape() const { return value_.shape(); }
+  [[nodiscard]] bool is_constant() const { return slot_ == kNoSlot; }
+
+  // Elements and gradient are shared, so nothing is recorded.
+  [[nodiscard]] Variable reshaped(const Shape& shape) const {
+    return {value_.reshaped(shape), slot_};
+  }
+
+ private:
+  friend class Tape;
+  static constexpr std::uint64_t kNoSlot = ~std::uint64_t{0};
+  Variable(Tensor value, std::uint64_t slot) : value_(std::move(value)), slot_(slot) {}
+
+  Tensor value_;
+  std::uint64_t slot_ = kNoSlot;
+};
+
+// Computes the gradient of one input from that of the output, and puts it where it is told.
+using BackwardFunction =
+    std::function<void(const Buffer& grad_output, const GradientTarget& grad_input)>;
+
+struct Edge {
+  Variable input;
+  BackwardFunction backward;
+};
+
+struct BackwardOptions {
+  // The gradient of the loss with regard to itself; with DistributedDataParallel, what
+  // begin_step() returned.
+  double seed = 1;
+  // Called as soon as a parameter's gradient is final, while backward goes on with the others. On
+  // CUDA "final" means that its last kernel is on the context's stream. It must not use this tape.
+  std::function<void(Parameter&)> on_grad_ready = {};
+};
+
+enum class Recording : std::uint8_t { kOn, kOff };
+
+// One thread at a time. With kOff nothing is recorded, and activations are freed at once.
+class Tape {
+ public:
+  explicit Tape(Context& context, Recording recording = Recording::kOn)
+      : context_(context), recording_(recording) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  [[nodiscard]] Context& context() { return context_; }
+
+  // The parameter's value as an operand; however often it is watched, its gradient is one.
+  [[nodiscard]] Variable watch(Parameter& parameter);
+
+  // For operations: `output` came from the inputs of `edges`. Backward runs the edges in the given
+  // order: put parameters first, so that they are reported before the rest is computed.
+  template <class... Edges>
+  [[nodiscard]] Variable record(Tensor output, Edges... edges) {
+    (check_on_tape(edges.input), ...);
+    const std::size_t first_edge = edges_.size();
+    (add_edge(std::move(edges)), ...);
+    return add_node(std::move(output), first_edge);
+  }
+
+  // Writes the gradient of every parameter that `loss` (one element) depends on into its grad():
+  // overwriting if the parameter has no gradient yet, adding otherwise. Returns those parameters in
+  // the order in which their gradients became final. All others keep memory and has_grad() as they
+  // were. Consumes the recording: Variables made before are constants of the past afterwards, and
+  // using one again is a std::logic_error.
+  std::vector<Parameter*> backward(const Variable& loss, const BackwardOptions& options = {});
+
+ private:
+  struct Slot {
+    Shape shape;
+    DType dtype = DType::kFloat32;
+    Parameter* parameter = nullptr;  // null for what an operation computed
+    Tensor grad;                     // of what an operation computed, while it is needed
+    std::size_t pending_uses = 0;
+    bool is_written = false;
+  };
+  struct RecordedEdge {
+    std::size_t input = 0;
+    BackwardFunction backward;
+  };
+  struct Node {
+    std::size_t output = 0;  // index into slots_, as is an edge's input
+    std::size_t first_edge = 0;
+  };
+
+  void check_on_tape(const Variable& variable) const;
+  void add_edge(Edge edge);
+  Variable add_node(Tensor output, std::size_t first_edge);
+  std::uint64_t add_slot(const Tensor& value, Parameter* parameter);
+  std::size_t index_of(const Variable& variable) const;
+  GradientTarget target_of(Slot& slot);
+  void play(const BackwardOptions& options, std::vector<Parameter*>& reached);
+  void clear();
+
+  Context& context_;
+  Recording recording_;
+  std::uint64_t first_slot_ = 0;  // numbers go on after a backward, which makes old ones known
+  std::vector<Slot> slots_;
+  std::vector<RecordedEdge> edges_;
+  std::vector<Node> nodes_;
+  std::unordered_map<const Parameter*, std::uint64_t> watched_;
+};
+
+}  // namespace ddp::nn

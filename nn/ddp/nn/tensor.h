@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ddp/base/buffer.h"
+#include "ddp/nn/shape.h"
+
+namespace ddp::nn {
+
+// Contiguous elements with a shape. A handle: copies share the elements. Memory is owned together
+// with the other copies, or is somebody else's (view), who then keeps it alive.
+class Tensor {
+ public:
+  Tensor() = default;
+  // Throws std::invalid_argument if buffer.count is not shape.count().
+  Tensor(const Buffer& buffer, const Shape& shape, std::shared_ptr<void> storage);
+
+  // Memory of its own, zeroed; for what lives long. A step's temporaries come from Context::empty.
+  static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpuDevice);
+  static Tensor view(const Buffer& memory, const Shape& shape) { return {memory, shape, nullptr}; }
+
+  [[nodiscard]] const Buffer& buffer() const { return buffer_; }
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] std::size_t count() const { return buffer_.count; }
+  [[nodiscard]] DType dtype() const { return buffer_.dtype; }
+  [[nodiscard]] Device device() const { return buffer_.device; }
+
+  // The same elements in another shape of equal count.
+  [[nodiscard]] Tensor reshaped(const Shape& shape) const { return {buffer_, shape, storage_}; }
+
+ private:
+  Buffer buffer_;
+  Shape shape_{0};
+  std::shared_ptr<void> storage_;
+};
+
+struct NamedTensor {
+  std::string name;
+  Tensor value;
+};
+
+}  // namespace ddp::nn

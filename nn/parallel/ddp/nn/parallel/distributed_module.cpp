@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/parallel/distributed_module.h"
+
+#include <utility>
+#include <vector>
+
+namespace ddp::nn {
+namespace {
+
+std::vector<ddp::Parameter> describe_parameters(const Module& module) {
+  std::vector<ddp::Parameter> parameters;
+  for (const Parameter* parameter : module.parameters()) {
+    const Tensor& value = parameter->value();
+    std::vector<std::int64_t> shape;
+    for (std::size_t i = 0; i < value.shape().rank(); ++i) {
+      shape.push_back(static_cast<std::int64_t>(value.shape()[i]));
+    }
+    parameters.push_back({parameter->name(), std::move(shape), value.buffer()});
+  }
+  return parameters;
+}
+
+// The caller's optimizer takes the scale, so no pass over the gradients is spent on it.
+DdpOptions with_module(const Module& module, DdpOptions options) {
+  options.fold_scale = true;
+  for (const NamedTensor& buffer : module.buffers()) {
+    options.buffers.push_back(buffer.value.buffer());
+  }
+  return options;
+}
+
+}  // namespace
+
+DistributedModule::DistributedModule(Module& module, Context& context,
+                                     std::shared_ptr<ProcessGroup> group, DdpOptions options)
+    : context_(context),
+      engine_(std::move(group), describe_parameters(module),
+              with_module(module, std::move(options))) {
+  const std::span<Parameter* const> parameters = module.parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    parameters[i]->bind_grad(engine_.gradient(i), context.stream());
+    index_of_.emplace(parameters[i], i);
+  }
+}
+
+void DistributedModule::backward(Tape& tape, const Variable& loss, double samples,
+                                 std::span<const StepMetric> metrics) {
+  const double factor = engine_.begin_step({.samples = samples});
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
+  }
+  tape.backward(loss, {.seed = factor, .on_grad_ready = [this](Parameter& parameter) {
+                         engine_.mark_ready(index_of_.at(&parameter), context_.stream());
+                       }});
+  engine_.wait(context_.stream());
+}
+
+}  // namespace ddp::nn

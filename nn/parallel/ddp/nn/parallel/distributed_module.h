@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/nn/module.h"
+#include "ddp/nn/optim/optimizer.h"
+#include "ddp/nn/tape.h"
+
+namespace ddp::nn {
+
+// A number of the step that is averaged over ranks by weight: the mean loss of n samples, weight n.
+struct StepMetric {
+  Tensor value;  // one element on the device; nobody waits for it
+  double weight = 0;
+};
+
+// A module whose replicas train together: torch.nn.parallel.DistributedDataParallel for nn::Module.
+// The parameters' gradients move into the engine's buckets; each is reported the moment that
+// backward has finished it.
+//
+//   DistributedModule model(module, context, group, {.nominal_samples = 64});
+//   const Variable loss = ...;  // mean over n samples of module.forward(...)
+//   model.backward(tape, loss, n, {{loss.value(), n}});
+//   model.step(optimizer);
+//
+// The module and the context outlive it.
+class DistributedModule {
+ public:
+  DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
+                    DdpOptions options);
+
+  // One step's backward, with the reductions running beside it. `loss` is the mean over this rank's
+  // samples; with none the step is taken with zeros. Metric i can be read as
+  // engine().summary().metrics[i]. On return the context's stream is ordered behind the sums.
+  void backward(Tape& tape, const Variable& loss, double samples,
+                std::span<const StepMetric> metrics = {});
+
+  // Steps the optimizer with the mean gradients.
+  void step(Optimizer& optimizer) { optimizer.step(engine_.gradient_scale()); }
+
+  [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
+
+ private:
+  Context& context_;
+  DistributedDataParallel engine_;
+  std::unordered_map<const Parameter*, std::size_t> index_of_;
+};
+
+}  // namespace ddp::nn

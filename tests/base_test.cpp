@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+
+#include <array>
+#include <map>
+#include <thread>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/buffer.h"
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "ddp/base/worker_env.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+WorkerEnv parse(const Variables& variables) {
+  return WorkerEnv::parse([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+Variables with(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+
+std::string error_with(const Variables& variables) {
+  return error_of([&] { parse(variables); });
+}
+
+const Variables kComplete = {{"RANK", "3"},
+                             {"WORLD_SIZE", "4"},
+                             {"LOCAL_RANK", "1"},
+                             {"LOCAL_WORLD_SIZE", "2"},
+                             {"GROUP_RANK", "1"},
+                             {"MASTER_ADDR", "10.0.0.1"},
+                             {"MASTER_PORT", "29500"},
+                             {"TORCHELASTIC_RESTART_COUNT", "2"},
+                             {"TORCHELASTIC_RUN_ID", "job7"},
+                             {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+
+}  // namespace
+
+TEST_CASE("the whole environment is read", "[base]") {
+  const WorkerEnv env = parse(kComplete);
+  CHECK(env.rank == 3);
+  CHECK(env.world_size == 4);
+  CHECK(env.local_rank == 1);
+  CHECK(env.local_world_size == 2);
+  CHECK(env.node_rank == 1);
+  CHECK(to_string(env.master) == "10.0.0.1:29500");
+  CHECK(env.restart_count == 2);
+  CHECK(env.run_id == "job7");
+  CHECK(env.agent_hosts_store);
+}
+
+TEST_CASE("an empty environment is a world of one", "[base]") {
+  const WorkerEnv env = parse({});
+  CHECK(env.rank == 0);
+  CHECK(env.world_size == 1);
+  CHECK(parse({{"SLURM_NTASKS", "1"}}).world_size == 1);
+}
+
+TEST_CASE("without local variables every rank is on this host", "[base]") {
+  Variables variables = kComplete;
+  variables.erase("LOCAL_RANK");
+  variables.erase("LOCAL_WORLD_SIZE");
+  const WorkerEnv env = parse(variables);
+  CHECK(env.local_rank == 3);
+  CHECK(env.local_world_size == 4);
+}
+
+TEST_CASE("a wrong variable is named with its value", "[base]") {
+  CHECK(error_with(with(kComplete, "RANK", "4")) == "RANK=4 must be below WORLD_SIZE=4");
+  CHECK(error_with(with(kComplete, "RANK", "-1")) == "RANK='-1' is not an integer of at least 0");
+  CHECK(error_with(with(kComplete, "RANK", "2x")) == "RANK='2x' is not an integer of at least 0");
+  CHECK(error_with(with(kComplete, "WORLD_SIZE", "0")) ==
+        "WORLD_SIZE='0' is not an integer of at least 1");
+  CHECK(error_with(with(kComplete, "MASTER_PORT", "65536")) == "MASTER_PORT=65536 is no port");
+  CHECK(error_with(with(kComplete, "LOCAL_RANK", "2")) ==
+        "LOCAL_RANK=2 must be below LOCAL_WORLD_SIZE=2");
+  CHECK(error_with(with(kComplete, "LOCAL_WORLD_SIZE", "5")) ==
+        "LOCAL_WORLD_SIZE=5 is larger than WORLD_SIZE=4");
+  CHECK(error_with(with(kComplete, "LOCAL_WORLD_SIZE", "")) ==
+        "LOCAL_RANK is set but LOCAL_WORLD_SIZE is not");
+}
+
+TEST_CASE("half an environment names what is missing", "[base]") {
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    CHECK_THAT(error_with(with(kComplete, name, "")),
+               Catch::Contains("incomplete: " + std::string(name) + " not set"));
+  }
+}
+
+TEST_CASE("several processes without ranks are refused, not N worlds of one", "[base]") {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) {
+    CHECK_THAT(error_with({{name, "2"}}), Catch::StartsWith(std::string(name) + "=2 but RANK"));
+  }
+}
+
+TEST_CASE("nested errors read as one sentence", "[base]") {
+  try {
+    try {
+      throw SystemError("cannot open x", ENOENT);
+    } catch (...) {
+      std::throw_with_nested(FileError("loading the checkpoint"));
+    }
+  } catch (const std::exception& error) {
+    CHECK(describe(error) == "loading the checkpoint: cannot open x: No such file or directory");
+    CHECK(describe(std::current_exception()) == describe(error));
+  }
+}
+
+TEST_CASE("sockets carry bytes both ways over IPv4 and IPv6", "[base]") {
+  for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
+    Socket listener = Socket::listen({host, 0});
+    Endpoint endpoint = listener.local_endpoint();
+    const Deadline deadline = Deadline::after(5s);
+    Socket client = Socket::connect(endpoint, deadline);
+    REQUIRE(listener.wait_readable(deadline));
+    Socket server = *listener.accept();
+    CHECK_FALSE(listener.accept().has_value());
+    std::vector<std::byte> sent(3 << 20, std::byte{7});
+    std::vector<std::byte> received(sent.size());
+    std::thread sender([&] { client.send_all(sent, deadline); });
+    server.receive_all(received, deadline);
+    sender.join();
+    CHECK(received == sent);
+    CHECK(server.peer_endpoint().port == client.local_endpoint().port);
+  }
+}
+
+TEST_CASE("a socket's waits end at their deadline", "[base]") {
+  Socket listener = Socket::listen({"127.0.0.1", 0});
+  Socket client = Socket::connect(listener.local_endpoint(), Deadline::after(5s));
+  std::array<std::byte, 1> byte{};
+  CHECK(error_of([&] { client.receive_all(byte, Deadline::after(10ms)); }) ==
+        "timed out while receiving");
+  const std::vector<std::byte> flood(64 << 20);
+  CHECK(error_of([&] { client.send_all(flood, Deadline::after(10ms)); }) ==
+        "timed out while sending");
+}
+
+TEST_CASE("an unknown host is an error that names it", "[base]") {
+  CHECK_THAT(error_of([] {
+               Socket::connect({"no such host", 1}, Deadline::after(1s));
+             }),
+             Catch::StartsWith("cannot resolve host 'no such host'"));
+}
+
+TEST_CASE("host allocations are aligned and zeroed, and empty ones are fine", "[base]") {
+  const Allocation memory = allocate_host(1001);
+  CHECK(reinterpret_cast<std::uintptr_t>(memory.data()) % kHostAlignment == 0);
+  const Buffer bytes{memory.data(), 1001, DType::kUInt8, kCpuDevice};
+  for (const std::uint8_t byte : bytes.as<std::uint8_t>()) REQUIRE(byte == 0);
+  CHECK(allocate_host(0).data() == nullptr);
+}
+
+TEST_CASE("buffers say what they are", "[base]") {
+  std::vector<float> values(5);
+  const Buffer buffer = buffer_of(values);
+  CHECK(to_string(buffer) == "float32[5] on cpu");
+  CHECK(buffer.slice(2, 3).data == values.data() + 2);
+  CHECK(buffer.size_bytes() == 20);
+}

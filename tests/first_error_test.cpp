@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/first_error.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <thread>
+
+#include "ddp/base/error.h"
+#include "ddp/store/hash_store.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+
+namespace {
+
+// Until another rank's error has arrived; at most 10 s.
+bool becomes_set(const FirstError& error) {
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  while (!error.is_set() && !deadline.passed()) std::this_thread::yield();
+  return error.is_set();
+}
+
+}  // namespace
+
+TEST_CASE("an error keeps its type on its own rank and is a PeerError elsewhere", "[first_error]") {
+  HashStore store;
+  FirstError here(store);
+  FirstError there(store);
+  CHECK_FALSE(here.is_set());
+  CHECK_NOTHROW(here.rethrow_if_set());
+  here.set(TimeoutError("rank 0: too late"));
+  CHECK_THROWS_AS(here.rethrow_if_set(), TimeoutError);
+  REQUIRE(becomes_set(there));
+  CHECK_THROWS_AS(there.rethrow_if_set(), PeerError);
+  CHECK(error_of([&] { there.rethrow_if_set(); }) == "rank 0: too late");
+}
+
+TEST_CASE("the first of several errors stays", "[first_error]") {
+  HashStore store;
+  FirstError error(store);
+  error.set(CudaError("first"));
+  error.set(TimeoutError("second"));
+  CHECK(error_of([&] { error.rethrow_if_set(); }) == "first");
+}
+
+TEST_CASE("ranks that fail together agree on one cause", "[first_error]") {
+  for (int round = 0; round < 20; ++round) {
+    HashStore store;
+    const std::string causes[] = {"rank 0", "rank 1", "rank 2", "rank 3"};
+    std::string seen[4];
+    test::run_ranks(4, [&](int rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      FirstError error(store);
+      error.set(CudaError(causes[r]));
+      seen[r] = error_of([&] { error.rethrow_if_set(); });
+      expect(!seen[r].empty(), "an error");
+    });
+    for (const std::string& cause : seen) CHECK(cause == seen[0]);
+  }
+}

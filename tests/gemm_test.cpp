@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// Built twice: against the library's gemm (OpenBLAS), and with no_openblas.cpp in its place.
+#include "ddp/kernels/gemm.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "support/run_ranks.h"
+
+namespace {
+
+using ddp::GemmOptions;
+using ddp::GemmShape;
+using ddp::Transpose;
+using ddp::test::error_of;
+
+// Integers in [-4, 4]: every product and sum below is exact in float32.
+template <class T>
+std::vector<T> small_integers(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<T> values(count);
+  for (T& value : values) value = static_cast<T>(static_cast<int>(engine() % 9) - 4);
+  return values;
+}
+
+template <class T>
+std::vector<T> naive_gemm(const std::vector<T>& a, const std::vector<T>& b, std::vector<T> c,
+                          const GemmShape& shape, const GemmOptions& options) {
+  const auto [m, n, k] = shape;
+  for (std::size_t i = 0; i < m; ++i) {
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (std::size_t p = 0; p < k; ++p) {
+        const T x = options.transpose_a == Transpose::kYes ? a[p * m + i] : a[i * k + p];
+        const T y = options.transpose_b == Transpose::kYes ? b[j * k + p] : b[p * n + j];
+        sum += static_cast<double>(x) * static_cast<double>(y);
+      }
+      const double old = options.beta == 0 ? 0 : options.beta * static_cast<double>(c[i * n + j]);
+      c[i * n + j] = static_cast<T>(options.alpha * sum + old);
+    }
+  }
+  return c;
+}
+
+template <class T>
+void check_against_naive(const GemmShape& shape, const GemmOptions& options) {
+  auto a = small_integers<T>(shape.m * shape.k, 1);
+  auto b = small_integers<T>(shape.k * shape.n, 2);
+  auto c = small_integers<T>(shape.m * shape.n, 3);
+  if (options.beta == 0) c.assign(c.size(), std::numeric_limits<T>::quiet_NaN());
+  const auto expected = naive_gemm(a, b, c, shape, options);
+  ddp::cpu::gemm(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), shape, options);
+  CHECK(c == expected);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("gemm equals the triple loop for all transposes and odd sizes", "[gemm]", float,
+                   double) {
+  const auto shape = GENERATE(GemmShape{1, 1, 1}, GemmShape{1, 7, 5}, GemmShape{13, 1, 3},
+                              GemmShape{17, 19, 23}, GemmShape{64, 10, 128}, GemmShape{33, 65, 1});
+  const auto transpose_a = GENERATE(Transpose::kNo, Transpose::kYes);
+  const auto transpose_b = GENERATE(Transpose::kNo, Transpose::kYes);
+  check_against_naive<TestType>(shape, {transpose_a, transpose_b});
+  check_against_naive<TestType>(shape, {transpose_a, transpose_b, 2, 1});
+  check_against_naive<TestType>(shape, {transpose_a, transpose_b, -1, 0.5});
+}
+
+TEMPLATE_TEST_CASE("gemm takes dimensions of 0, and an empty sum overwrites or keeps C", "[gemm]",
+                   float, double) {
+  const auto transpose_a = GENERATE(Transpose::kNo, Transpose::kYes);
+  const auto transpose_b = GENERATE(Transpose::kNo, Transpose::kYes);
+  check_against_naive<TestType>({0, 4, 3}, {transpose_a, transpose_b});
+  check_against_naive<TestType>({4, 0, 3}, {transpose_a, transpose_b});
+  check_against_naive<TestType>({4, 3, 0}, {transpose_a, transpose_b});
+  check_against_naive<TestType>({4, 3, 0}, {transpose_a, transpose_b, 1, 1});
+  check_against_naive<TestType>({4, 3, 0}, {transpose_a, transpose_b, 1, 2});
+}
+
+TEST_CASE("gemm names the operand whose size or dtype disagrees", "[gemm]") {
+  std::vector<float> a(6), b(12), c(8);
+  std::vector<double> doubles(12);
+  std::vector<std::int32_t> integers(1);
+  CHECK(error_of([&] {
+          ddp::cpu::gemm(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), {2, 4, 4}, {});
+        }) == "[kernels] gemm: a is float32[6] on cpu, expected float32[8] on cpu");
+  CHECK(error_of([&] {
+          ddp::cpu::gemm(ddp::buffer_of(a), ddp::buffer_of(doubles), ddp::buffer_of(c), {2, 4, 3},
+                         {});
+        }) == "[kernels] gemm: b is float64[12] on cpu, expected float32[12] on cpu");
+  CHECK(error_of([&] {
+          ddp::cpu::gemm(ddp::buffer_of(integers), ddp::buffer_of(integers),
+                         ddp::buffer_of(integers), {1, 1, 1}, {});
+        }) == "[kernels] gemm: int32 is not supported, only float32 and float64");
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+//
+// The CUDA twins against the CPU ones, which are the reference. Both get the same operands, poison
+// included; everything that either wrote is compared.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/bias.h"
+#include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/gemm.h"
+#include "ddp/kernels/relu.h"
+#include "ddp/kernels/sgd.h"
+
+namespace {
+
+using ddp::Buffer;
+using ddp::GemmShape;
+using ddp::MatrixShape;
+using ddp::Transpose;
+using ddp::WriteMode;
+
+const ddp::Device kGpu = ddp::cuda_device(0);
+
+// One operand twice: in host memory and in device memory.
+template <class T>
+class Twin {
+ public:
+  explicit Twin(std::vector<T> values)
+      : host_(std::move(values)),
+        device_(ddp::cu::allocate_device(host_.size() * sizeof(T), kGpu)) {
+    ddp::cu::copy_async(device_.data(), host_.data(), host_.size() * sizeof(T), {});
+    ddp::cu::synchronize({});
+  }
+  static Twin uniform(std::size_t count, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::uniform_real_distribution<double> draw(-2, 2);
+    std::vector<T> values(count);
+    for (T& value : values) value = static_cast<T>(draw(engine));
+    return Twin(std::move(values));
+  }
+  static Twin poison(std::size_t count) {
+    return Twin(std::vector<T>(count, std::numeric_limits<T>::quiet_NaN()));
+  }
+  // What a gradient's memory holds before it is written in this mode.
+  static Twin gradient(std::size_t count, WriteMode mode) {
+    return mode == WriteMode::kOverwrite ? poison(count) : uniform(count, 99);
+  }
+
+  Buffer cpu() { return ddp::buffer_of(host_); }
+  Buffer cuda() const { return {device_.data(), host_.size(), ddp::dtype_of<T>, kGpu}; }
+
+  void check_equal(double tolerance) const {
+    std::vector<T> copy(host_.size());
+    ddp::cu::synchronize({});
+    ddp::cu::copy_async(copy.data(), device_.data(), copy.size() * sizeof(T), {});
+    ddp::cu::synchronize({});
+    const auto is_close = [tolerance](T value, T expected) {
+      return value == Approx(expected).epsilon(tolerance).margin(tolerance);
+    };
+    const auto differing = std::ranges::mismatch(copy, host_, is_close).in1 - copy.begin();
+    CHECK(differing == static_cast<std::ptrdiff_t>(copy.size()));  // the first that differs
+  }
+
+ private:
+  std::vector<T> host_;
+  ddp::Allocation device_;
+};
+
+template <class T>
+constexpr double kTolerance = std::is_same_v<T, float> ? 2e-5 : 1e-13;
+
+Twin<std::int64_t> labels_below(std::size_t classes, std::size_t count) {
+  std::vector<std::int64_t> labels(count);
+  for (std::size_t i = 0; i < count; ++i) labels[i] = static_cast<std::int64_t>(7 * i % classes);
+  return Twin<std::int64_t>(std::move(labels));
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("cu::gemm equals cpu::gemm", "[gpu][gemm]", float, double) {
+  using T = TestType;
+  const auto shape = GENERATE(GemmShape{1, 1, 1}, GemmShape{17, 19, 23}, GemmShape{64, 10, 128},
+                              GemmShape{0, 4, 3}, GemmShape{4, 0, 3}, GemmShape{4, 3, 0});
+  const auto transpose_a = GENERATE(Transpose::kNo, Transpose::kYes);
+  const auto transpose_b = GENERATE(Transpose::kNo, Transpose::kYes);
+  const double beta = GENERATE(0.0, 0.5);
+  auto a = Twin<T>::uniform(shape.m * shape.k, 1), b = Twin<T>::uniform(shape.k * shape.n, 2);
+  auto c = beta == 0 ? Twin<T>::poison(shape.m * shape.n) : Twin<T>::uniform(shape.m * shape.n, 3);
+  const ddp::GemmOptions options{transpose_a, transpose_b, 1.5, beta};
+  ddp::cu::Blas blas(kGpu);
+  ddp::cpu::gemm(a.cpu(), b.cpu(), c.cpu(), shape, options);
+  ddp::cu::gemm(a.cuda(), b.cuda(), c.cuda(), shape, options, blas, {});
+  c.check_equal(10 * kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("cu::bias_add and cu::bias_grad equal their CPU twins", "[gpu]", float, double) {
+  using T = TestType;
+  const auto shape =
+      GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{1000, 33}, MatrixShape{2, 70000});
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  auto y = Twin<T>::uniform(shape.count(), 1), bias = Twin<T>::uniform(shape.columns, 2);
+  ddp::cpu::bias_add(y.cpu(), bias.cpu(), shape);
+  ddp::cu::bias_add(y.cuda(), bias.cuda(), shape, {});
+  y.check_equal(kTolerance<T>);
+  auto grad = Twin<T>::gradient(shape.columns, mode);
+  ddp::cpu::bias_grad(y.cpu(), {grad.cpu(), mode}, shape);
+  ddp::cu::bias_grad(y.cuda(), {grad.cuda(), mode}, shape, {});
+  grad.check_equal(100 * kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("cu::relu equals cpu::relu", "[gpu]", float, double) {
+  using T = TestType;
+  const std::size_t count = GENERATE(0U, 1U, 1009U, 20'000'003U);  // more than a grid
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  auto x = Twin<T>::uniform(count, 1), y = Twin<T>::poison(count);
+  ddp::cpu::relu_forward(x.cpu(), y.cpu());
+  ddp::cu::relu_forward(x.cuda(), y.cuda(), {});
+  auto grad_y = Twin<T>::uniform(count, 2), grad_x = Twin<T>::gradient(count, mode);
+  ddp::cpu::relu_backward(y.cpu(), grad_y.cpu(), {grad_x.cpu(), mode});
+  ddp::cu::relu_backward(y.cuda(), grad_y.cuda(), {grad_x.cuda(), mode}, {});
+  y.check_equal(0);
+  grad_x.check_equal(kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("cu::softmax_cross_entropy equals its CPU twin", "[gpu]", float, double) {
+  using T = TestType;
+  const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 10},
+                              MatrixShape{700, 33}, MatrixShape{3, 1000});
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  auto logits = Twin<T>::uniform(shape.count(), 1);
+  auto labels = labels_below(shape.columns, shape.rows);
+  auto p = Twin<T>::poison(shape.count()), rows = Twin<T>::poison(shape.rows);
+  auto loss = Twin<T>::poison(1), grad = Twin<T>::gradient(shape.count(), mode);
+  ddp::cpu::softmax_cross_entropy_forward(logits.cpu(), labels.cpu(),
+                                          {p.cpu(), rows.cpu(), loss.cpu()}, shape);
+  ddp::cu::softmax_cross_entropy_forward(logits.cuda(), labels.cuda(),
+                                         {p.cuda(), rows.cuda(), loss.cuda()}, shape, {});
+  p.check_equal(kTolerance<T>);
+  rows.check_equal(kTolerance<T>);
+  loss.check_equal(kTolerance<T>);
+  ddp::cpu::softmax_cross_entropy_backward(p.cpu(), labels.cpu(), loss.cpu(), {grad.cpu(), mode},
+                                           shape);
+  ddp::cu::softmax_cross_entropy_backward(p.cuda(), labels.cuda(), loss.cuda(), {grad.cuda(), mode},
+                                          shape, {});
+  grad.check_equal(kTolerance<T>);
+}
+
+TEST_CASE("a label outside its range makes the CUDA loss NaN", "[gpu]") {
+  Twin<float> logits(std::vector<float>(6)), p = Twin<float>::poison(6);
+  Twin<float> rows(std::vector<float>(2)), loss(std::vector<float>(1));
+  const std::int64_t label = GENERATE(as<std::int64_t>(), 3, -1);
+  Twin<std::int64_t> labels(std::vector<std::int64_t>{0, label});
+  ddp::cu::softmax_cross_entropy_forward(logits.cuda(), labels.cuda(),
+                                         {p.cuda(), rows.cuda(), loss.cuda()}, {2, 3}, {});
+  float value = 0;
+  ddp::cu::synchronize({});
+  ddp::cu::copy_async(&value, loss.cuda().data, sizeof(value), {});
+  ddp::cu::synchronize({});
+  CHECK(std::isnan(value));
+}
+
+TEST_CASE("cu::count_correct equals cpu::count_correct, equal logits included", "[gpu]") {
+  const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{64, 10}, MatrixShape{5000, 100});
+  std::vector<float> values(shape.count());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 7);
+  Twin<float> logits(std::move(values));
+  auto labels = labels_below(shape.columns, shape.rows);
+  Twin<std::int64_t> count(std::vector<std::int64_t>{-5});
+  ddp::cpu::count_correct(logits.cpu(), labels.cpu(), count.cpu(), shape);
+  ddp::cu::count_correct(logits.cuda(), labels.cuda(), count.cuda(), shape, {});
+  count.check_equal(0);
+}
+
+TEMPLATE_TEST_CASE("cu::sgd_step equals cpu::sgd_step", "[gpu]", float, double) {
+  using T = TestType;
+  const double momentum = GENERATE(0.0, 0.9);
+  const bool is_scaled = GENERATE(false, true);
+  const std::size_t count = GENERATE(0U, 1U, 1009U);
+  auto value = Twin<T>::uniform(count, 1), grad = Twin<T>::uniform(count, 2);
+  auto velocity = Twin<T>::uniform(momentum == 0 ? 0 : count, 3);
+  Twin<double> scale(std::vector<double>{0.25});
+  const auto factor = [&](const Buffer& b) {
+    return is_scaled ? static_cast<const double*>(b.data) : nullptr;
+  };
+  const ddp::SgdStep step{0.1, momentum, 0.01};
+  ddp::cpu::sgd_step(value.cpu(), grad.cpu(), velocity.cpu(), step, factor(scale.cpu()));
+  ddp::cu::sgd_step(value.cuda(), grad.cuda(), velocity.cuda(), step, factor(scale.cuda()), {});
+  value.check_equal(kTolerance<T>);
+  velocity.check_equal(kTolerance<T>);
+}

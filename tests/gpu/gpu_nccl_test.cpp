@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+//
+// Streams, events and memory, and the NCCL group with one rank per visible GPU (at most four, as
+// threads of this process). On a machine with one GPU that is a world of one, which still runs
+// every call. More ranks than GPUs, and processes, are for tests that ddp-launch starts.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <functional>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/nccl_process_group.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/store/hash_store.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+
+namespace {
+
+const Device kGpu = cuda_device(0);
+
+// Float elements on a device; `stream` orders what is done with them.
+class Floats {
+ public:
+  Floats(std::size_t count, Device device)
+      : memory_(cu::allocate_device(count * sizeof(float), device)),
+        count_(count),
+        device_(device) {}
+
+  Buffer buffer() const { return {memory_.data(), count_, DType::kFloat32, device_}; }
+
+  void fill(double value, Stream stream) { cu::fill(buffer(), value, stream); }
+
+  // Blocks until `stream` has run.
+  std::vector<float> read(Stream stream) const {
+    std::vector<float> host(count_);
+    const cu::DeviceGuard guard(device_);
+    cu::copy_async(host.data(), memory_.data(), count_ * sizeof(float), stream);
+    cu::synchronize(stream);
+    return host;
+  }
+
+  bool all_equal(float value, Stream stream) const {
+    const std::vector<float> host = read(stream);
+    return std::all_of(host.begin(), host.end(), [&](float f) { return f == value; });
+  }
+
+ private:
+  Allocation memory_;
+  std::size_t count_;
+  Device device_;
+};
+
+using RankBody = std::function<void(ProcessGroup& group, Stream stream)>;
+
+// Runs `body` on every rank of a group over all visible GPUs, at most four.
+void run_nccl_ranks(Timeout timeout, const RankBody& body) {
+  const int world_size = std::min(cu::device_count(), 4);
+  HashStore store;
+  test::run_ranks(world_size, [&](int rank) {
+    GroupConfig config;
+    config.store = store.clone();
+    config.rank = rank;
+    config.world_size = world_size;
+    config.device = cuda_device(rank);
+    config.timeout = timeout;
+    const auto group = make_nccl_process_group(config);
+    const cu::OwnedStream stream(config.device);
+    body(*group, stream.view());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("an event orders two streams without the host", "[gpu][cuda]") {
+  const std::size_t count = 1 << 24;
+  const cu::OwnedStream first(kGpu);
+  const cu::OwnedStream second(kGpu, cu::StreamPriority::kGreatest);
+  Floats source(count, kGpu);
+  Floats target(count, kGpu);
+  cu::Event event(kGpu);
+  for (int round = 1; round <= 5; ++round) {
+    source.fill(round, first.view());
+    event.record(first.view());
+    event.make_wait(second.view());
+    cu::copy(source.buffer(), target.buffer(), second.view());
+    CHECK(target.all_equal(static_cast<float>(round), second.view()));
+    CHECK(event.done());
+  }
+}
+
+TEST_CASE("timing events measure a stream", "[gpu][cuda]") {
+  const cu::OwnedStream stream(kGpu);
+  Floats memory(1 << 24, kGpu);
+  cu::Event start(kGpu, cu::EventTiming::kEnabled);
+  cu::Event end(kGpu, cu::EventTiming::kEnabled);
+  start.record(stream.view());
+  memory.fill(1, stream.view());
+  end.record(stream.view());
+  end.synchronize();
+  CHECK(end.milliseconds_since(start) > 0);
+}
+
+TEST_CASE("handles may be moved and empty", "[gpu][cuda]") {
+  cu::OwnedStream stream(kGpu);
+  cu::OwnedStream other = std::move(stream);
+  stream = cu::OwnedStream(kGpu);
+  stream = std::move(other);
+  stream.synchronize();
+  cu::Event event(kGpu);
+  event = cu::Event(kGpu);
+  event.record(stream.view());
+  event.synchronize();
+  CHECK(event.done());
+}
+
+TEST_CASE("device memory starts as zeros, empty memory is none", "[gpu][cuda]") {
+  const cu::OwnedStream stream(kGpu);
+  CHECK(Floats(1 << 20, kGpu).all_equal(0, stream.view()));
+  CHECK(cu::allocate_device(0, kGpu).data() == nullptr);
+  CHECK_THROWS_AS(cu::allocate_device(8, kCpuDevice), std::invalid_argument);
+  CHECK_THROWS_AS(cu::allocate_device(std::size_t{1} << 60, kGpu), CudaError);
+  CHECK(Floats(16, kGpu).all_equal(0, stream.view()));  // the failed call left no error behind
+}
+
+TEST_CASE("a device that does not exist is a CudaError that says so", "[gpu][cuda]") {
+  const std::string text = error_of([] { cu::DeviceGuard guard(cuda_device(9999)); });
+  CHECK(text.find("cudaErrorInvalidDevice") != std::string::npos);
+}
+
+TEST_CASE("every GPU has a PCI bus id of its own", "[gpu][cuda]") {
+  for (int i = 1; i < cu::device_count(); ++i) {
+    CHECK(cu::pci_bus_id(cuda_device(i)) != cu::pci_bus_id(kGpu));
+  }
+  CHECK(cu::pci_bus_id(kGpu).size() >= 7);
+}
+
+TEST_CASE("NCCL has a version", "[gpu][nccl]") { CHECK(nccl_version().starts_with("2.")); }
+
+TEST_CASE("all_reduce sums and averages behind the producer's work", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    const auto ranks = static_cast<float>(group.world_size());
+    Floats values(1000003, group.device());
+    for (int round = 1; round <= 300; ++round) {  // more than the group has events
+      values.fill(group.rank() + round, stream);
+      const ReduceOp op = round % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
+      group.all_reduce(values.buffer(), op, stream).wait(stream);
+      const float sum = ranks * (ranks - 1) / 2 + ranks * static_cast<float>(round);
+      if (round % 50 != 0 && round % 50 != 1) continue;
+      const std::vector<float> result = values.read(stream);
+      const float expected = op == ReduceOp::kSum ? sum : sum * static_cast<float>(1.0 / ranks);
+      expect(std::all_of(result.begin(), result.end(), [&](float f) { return f == expected; }),
+             "all_reduce " + std::to_string(round));
+    }
+  });
+}
+
+TEST_CASE("every collective runs, with nothing too", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    const auto ranks = static_cast<std::size_t>(group.world_size());
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{1009}}) {
+      Floats share(n, group.device());
+      Floats whole(n * ranks, group.device());
+      share.fill(1, stream);
+      whole.fill(2, stream);
+      group.all_gather(share.buffer(), whole.buffer(), stream).wait(stream);
+      expect(whole.all_equal(1, stream), "all_gather");
+      group.reduce_scatter(whole.buffer(), share.buffer(), ReduceOp::kSum, stream).wait(stream);
+      expect(share.all_equal(static_cast<float>(ranks), stream), "reduce_scatter");
+      group.gather(share.buffer(), whole.buffer(), 0, stream).wait(stream);
+      if (group.rank() == 0) {
+        expect(whole.all_equal(static_cast<float>(ranks), stream), "gather");
+      }
+      whole.fill(5, stream);
+      group.scatter(whole.buffer(), share.buffer(), 0, stream).wait(stream);
+      expect(share.all_equal(5, stream), "scatter");
+      Floats exchanged(n * ranks, group.device());
+      group.all_to_all(whole.buffer(), exchanged.buffer(), stream).wait(stream);
+      expect(exchanged.all_equal(5, stream), "all_to_all");
+      share.fill(group.rank() + 1, stream);
+      group.broadcast(share.buffer(), 0, stream).wait(stream);
+      expect(share.all_equal(1, stream), "broadcast");
+      group.reduce(share.buffer(), ReduceOp::kAverage, 0, stream).wait(stream);
+      expect(share.all_equal(1, stream), "reduce");
+      group.barrier(stream).wait_host(30s);
+    }
+  });
+}
+
+TEST_CASE("operations of a group start together and share a Work", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    Floats a(1000, group.device());
+    Floats b(77, group.device());
+    a.fill(1, stream);
+    b.fill(group.rank(), stream);
+    group.group_begin();
+    const Work inner = group.all_reduce(a.buffer(), ReduceOp::kSum, stream);
+    static_cast<void>(group.all_reduce(b.buffer(), ReduceOp::kAverage, stream));
+    expect(!error_of([&] { inner.wait(stream); }).empty(), "no wait before group_end");
+    group.group_end().wait(stream);
+    inner.wait_host(30s);
+    expect(a.all_equal(static_cast<float>(group.world_size()), stream), "sum");
+    expect(b.all_equal(static_cast<float>(group.world_size() - 1) / 2, stream), "average");
+  });
+}
+
+TEST_CASE("group memory is zeroed, reduces, and is released in any order", "[gpu][nccl]") {
+  Allocation outlives;
+  run_nccl_ranks(60s, [&](ProcessGroup& group, Stream stream) {
+    Allocation memory = group.allocate(1 << 20);
+    const Buffer buffer{memory.data(), 1 << 18, DType::kFloat32, group.device()};
+    Floats check(1 << 18, group.device());
+    cu::copy(buffer, check.buffer(), stream);
+    expect(check.all_equal(0, stream), "zeros");
+    cu::fill(buffer, 1, stream);
+    group.all_reduce(buffer, ReduceOp::kSum, stream).wait(stream);
+    cu::copy(buffer, check.buffer(), stream);
+    expect(check.all_equal(static_cast<float>(group.world_size()), stream), "sum");
+    expect(group.allocate(0).data() == nullptr, "no memory for nothing");
+    if (group.rank() == 0) outlives = std::move(memory);
+  });
+}
+
+TEST_CASE("abort breaks the group on all ranks with one sentence", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    Floats values(16, group.device());
+    const int last = group.world_size() - 1;
+    if (group.rank() == last) group.abort("it is a test");
+    const Deadline deadline = Deadline::after(20s);
+    std::string text;
+    while (text.empty() && !deadline.passed()) {
+      text =
+          error_of([&] { group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait_host(); });
+    }
+    expect(text == "rank " + std::to_string(last) + " aborted: it is a test", "one cause: " + text);
+  });
+}
+
+TEST_CASE("a duplicate works beside its parent", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    const auto other = group.duplicate();
+    Floats a(1000, group.device());
+    Floats b(1000, group.device());
+    a.fill(1, stream);
+    b.fill(2, stream);
+    const Work on_parent = group.all_reduce(a.buffer(), ReduceOp::kSum, stream);
+    const Work on_other = other->all_reduce(b.buffer(), ReduceOp::kMax, stream);
+    on_parent.wait(stream);
+    on_other.wait(stream);
+    expect(a.all_equal(static_cast<float>(group.world_size()), stream), "parent");
+    expect(b.all_equal(2, stream), "duplicate");
+  });
+}
+
+TEST_CASE("a rank that never comes is a TimeoutError", "[gpu][nccl]") {
+  GroupConfig config;
+  config.store = std::make_shared<HashStore>();
+  config.world_size = 2;
+  config.device = kGpu;
+  config.timeout = 3s;
+  CHECK_THROWS_AS(make_nccl_process_group(config), TimeoutError);
+}

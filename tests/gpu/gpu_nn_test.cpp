@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <vector>
+
+#include "ddp/nn/models/mlp.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/random.h"
+
+namespace {
+
+using namespace ddp::nn;
+
+// The values of all parameters after ten steps on `device`.
+std::vector<double> train(ddp::Device device) {
+  Context context(device);
+  Mlp model(Scope(context, ddp::DType::kFloat64, 1), {12, 8, 6, 4});
+  Sgd sgd(context, model.parameters(), {0.1, 0.9, 0.01});
+  std::vector<double> inputs(60);
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2 * random_unit(1, 2, i) - 1;
+  const Tensor x = context.from_host<double>(inputs, {5, 12});
+  const Tensor labels =
+      context.from_host<std::int64_t>(std::vector<std::int64_t>{0, 1, 2, 3, 0}, {5});
+  Tape tape(context);
+  for (int step = 0; step < 10; ++step) {
+    tape.backward(softmax_cross_entropy(tape, model.forward(tape, x), labels));
+    sgd.step(nullptr);
+  }
+  std::vector<double> values;
+  for (const Parameter* parameter : model.parameters()) {
+    const auto part = context.to_host<double>(parameter->value());
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("ten steps on the GPU equal ten steps on the CPU in float64", "[gpu][nn]") {
+  const auto expected = train(ddp::kCpuDevice);
+  const auto values = train(ddp::cuda_device(0));
+  CHECK_THAT(values, Catch::Approx(expected).epsilon(1e-11).margin(1e-12));
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "ddp/kernels/bias.h"
+#include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/relu.h"
+#include "ddp/kernels/sgd.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using ddp::buffer_of;
+using ddp::MatrixShape;
+using ddp::WriteMode;
+using ddp::test::error_of;
+using Doubles = std::vector<double>;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+Doubles uniform(std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::uniform_real_distribution<double> draw(-2, 2);
+  Doubles values(count);
+  for (double& value : values) value = draw(engine);
+  return values;
+}
+
+std::vector<std::int64_t> labels_below(std::int64_t classes, std::size_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<std::int64_t> labels(count);
+  for (std::int64_t& label : labels) label = static_cast<std::int64_t>(engine()) % classes;
+  return labels;
+}
+
+void check_close(const Doubles& values, const Doubles& expected) {
+  REQUIRE(values.size() == expected.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    CAPTURE(i);
+    CHECK(values[i] == Approx(expected[i]).epsilon(1e-13).margin(1e-14));
+  }
+}
+
+// What is in a gradient's memory before a kernel writes it: nothing usable, or a gradient.
+Doubles initial_gradient(std::size_t count, WriteMode mode) {
+  return mode == WriteMode::kOverwrite ? Doubles(count, kNan) : uniform(count, 99);
+}
+
+// What must be there afterwards.
+Doubles expected_gradient(const Doubles& gradient, WriteMode mode) {
+  Doubles expected = initial_gradient(gradient.size(), mode);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    expected[i] = mode == WriteMode::kOverwrite ? gradient[i] : expected[i] + gradient[i];
+  }
+  return expected;
+}
+
+struct CrossEntropyRun {
+  Doubles probabilities, row_losses, loss;
+};
+
+CrossEntropyRun run_cross_entropy(Doubles logits, std::vector<std::int64_t> labels,
+                                  MatrixShape shape) {
+  CrossEntropyRun run{Doubles(shape.count(), kNan), Doubles(shape.rows, kNan), Doubles(1, kNan)};
+  ddp::cpu::softmax_cross_entropy_forward(
+      buffer_of(logits), buffer_of(labels),
+      {buffer_of(run.probabilities), buffer_of(run.row_losses), buffer_of(run.loss)}, shape);
+  return run;
+}
+
+}  // namespace
+
+TEST_CASE("bias_add adds the bias to every row", "[kernels]") {
+  const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{7, 1});
+  const Doubles before = uniform(shape.count(), 1);
+  Doubles y = before;
+  Doubles bias = uniform(shape.columns, 2);
+  ddp::cpu::bias_add(buffer_of(y), buffer_of(bias), shape);
+  for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == before[i] + bias[i % shape.columns]);
+}
+
+TEST_CASE("bias_grad sums columns; of no row the sum is 0", "[kernels]") {
+  const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{31, 1});
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  Doubles grad_y = uniform(shape.count(), 1);
+  Doubles sums(shape.columns, 0.0);
+  for (std::size_t i = 0; i < grad_y.size(); ++i) sums[i % shape.columns] += grad_y[i];
+  Doubles grad_bias = initial_gradient(shape.columns, mode);
+  ddp::cpu::bias_grad(buffer_of(grad_y), {buffer_of(grad_bias), mode}, shape);
+  check_close(grad_bias, expected_gradient(sums, mode));
+}
+
+TEST_CASE("relu_forward cuts at 0, also in place, and keeps NaN", "[kernels]") {
+  Doubles x{-1.5, -0.0, 0.0, 2.5, kNan};
+  Doubles y(x.size(), kNan);
+  ddp::cpu::relu_forward(buffer_of(x), buffer_of(y));
+  CHECK(Doubles(y.begin(), y.end() - 1) == Doubles{0, 0, 0, 2.5});
+  CHECK(std::isnan(y.back()));
+  ddp::cpu::relu_forward(buffer_of(x), buffer_of(x));
+  CHECK(Doubles(x.begin(), x.end() - 1) == Doubles{0, 0, 0, 2.5});
+}
+
+TEST_CASE("relu_backward lets the gradient through where the output is positive", "[kernels]") {
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  const std::size_t count = GENERATE(0U, 1U, 37U);
+  Doubles y = uniform(count, 1);
+  ddp::cpu::relu_forward(buffer_of(y), buffer_of(y));
+  Doubles grad_y = uniform(count, 2);
+  Doubles expected(count);
+  for (std::size_t i = 0; i < count; ++i) expected[i] = y[i] > 0 ? grad_y[i] : 0;
+  Doubles grad_x = initial_gradient(count, mode);
+  ddp::cpu::relu_backward(buffer_of(y), buffer_of(grad_y), {buffer_of(grad_x), mode});
+  check_close(grad_x, expected_gradient(expected, mode));
+}
+
+TEST_CASE("softmax_cross_entropy_forward equals the formula", "[kernels]") {
+  const auto shape = GENERATE(MatrixShape{1, 1}, MatrixShape{5, 3}, MatrixShape{64, 10});
+  const Doubles logits = uniform(shape.count(), 1);
+  const auto labels = labels_below(static_cast<std::int64_t>(shape.columns), shape.rows, 2);
+  const CrossEntropyRun run = run_cross_entropy(logits, labels, shape);
+  Doubles probabilities, row_losses;
+  double total = 0;
+  for (std::size_t r = 0; r < shape.rows; ++r) {
+    const double* row = &logits[r * shape.columns];
+    double sum = 0;
+    for (std::size_t c = 0; c < shape.columns; ++c) sum += std::exp(row[c]);
+    for (std::size_t c = 0; c < shape.columns; ++c) probabilities.push_back(std::exp(row[c]) / sum);
+    row_losses.push_back(std::log(sum) - row[labels[r]]);
+    total += row_losses.back();
+  }
+  check_close(run.probabilities, probabilities);
+  check_close(run.row_losses, row_losses);
+  check_close(run.loss, {total / static_cast<double>(shape.rows)});
+}
+
+TEST_CASE("cross-entropy stays finite for huge logits", "[kernels]") {
+  const CrossEntropyRun run = run_cross_entropy({1e4, -1e4, 0, 1e4}, {1, 1}, {2, 2});
+  CHECK(run.row_losses == Doubles{2e4, 0});
+  CHECK(run.probabilities == Doubles{1, 0, 0, 1});
+}
+
+TEST_CASE("an empty batch has loss 0", "[kernels]") {
+  CHECK(run_cross_entropy({}, {}, {0, 10}).loss == Doubles{0});
+}
+
+TEST_CASE("a label outside its range is named with its row", "[kernels]") {
+  const auto label = GENERATE(as<std::int64_t>(), 3, -1);
+  CHECK(error_of([&] {
+          run_cross_entropy(Doubles(6), {0, label}, {2, 3});
+        }) == "[kernels] softmax_cross_entropy_forward: the label of row 1 is " + std::to_string(label) +
+                  ", expected 0 to 2");
+}
+
+TEST_CASE("softmax_cross_entropy_backward equals (p - one_hot) * grad / rows", "[kernels]") {
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  const auto shape = GENERATE(MatrixShape{0, 3}, MatrixShape{5, 3}, MatrixShape{7, 10});
+  Doubles probabilities = uniform(shape.count(), 1);
+  auto labels = labels_below(static_cast<std::int64_t>(shape.columns), shape.rows, 2);
+  Doubles grad_loss{0.75};
+  Doubles expected(shape.count());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const bool hit = static_cast<std::int64_t>(i % shape.columns) == labels[i / shape.columns];
+    expected[i] = (probabilities[i] - (hit ? 1 : 0)) * 0.75 / static_cast<double>(shape.rows);
+  }
+  Doubles grad_logits = initial_gradient(shape.count(), mode);
+  ddp::cpu::softmax_cross_entropy_backward(buffer_of(probabilities), buffer_of(labels),
+                                           buffer_of(grad_loss), {buffer_of(grad_logits), mode},
+                                           shape);
+  check_close(grad_logits, expected_gradient(expected, mode));
+}
+
+TEST_CASE("count_correct compares the first largest logit with the label", "[kernels]") {
+  std::vector<float> logits{0, 1, 2, 5, 5, 1, 3, 2, 1, -1, -3, -2};
+  std::vector<std::int64_t> labels{2, 0, 1, 0};
+  std::vector<std::int64_t> count{-7};
+  ddp::cpu::count_correct(buffer_of(logits), buffer_of(labels), buffer_of(count), {4, 3});
+  CHECK(count[0] == 3);
+  std::vector<float> none;
+  std::vector<std::int64_t> no_labels;
+  ddp::cpu::count_correct(buffer_of(none), buffer_of(no_labels), buffer_of(count), {0, 3});
+  CHECK(count[0] == 0);
+}
+
+TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
+  const double momentum = GENERATE(0.0, 0.9);
+  const double scale = 0.25;
+  const double* grad_scale = GENERATE_REF(static_cast<const double*>(nullptr), &scale);
+  const double used_scale = grad_scale == nullptr ? 1 : scale;
+  const std::size_t count = GENERATE(0U, 1U, 37U);
+  Doubles value = uniform(count, 1), expected = value;
+  Doubles velocity(momentum == 0 ? 0 : count), reference(count);
+  for (unsigned step = 0; step < 3; ++step) {
+    Doubles grad = uniform(count, 10 + step);
+    ddp::cpu::sgd_step(buffer_of(value), buffer_of(grad), buffer_of(velocity),
+                       {0.1, momentum, 0.01}, grad_scale);
+    for (std::size_t i = 0; i < count; ++i) {
+      const double g = grad[i] * used_scale + 0.01 * expected[i];
+      reference[i] = step == 0 ? g : momentum * reference[i] + g;
+      expected[i] -= 0.1 * reference[i];
+    }
+  }
+  check_close(value, expected);
+}
+
+TEST_CASE("kernels refuse operands that disagree", "[kernels]") {
+  Doubles three(3), four(4);
+  CHECK(error_of([&] { ddp::cpu::relu_forward(buffer_of(three), buffer_of(four)); }) ==
+        "[kernels] relu_forward: y is float64[4] on cpu, expected float64[3] on cpu");
+  CHECK(error_of([&] {
+          ddp::cpu::sgd_step(buffer_of(three), buffer_of(three), {}, {.momentum = 0.9}, nullptr);
+        }) == "[kernels] sgd_step: velocity is float32[0] on cpu, expected float64[3] on cpu");
+}

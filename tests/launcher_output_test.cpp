@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "launcher/line_splitter.h"
+#include "launcher/log_mux.h"
+#include "launcher/sink.h"
+
+using namespace ddp::launcher;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+struct Pipe {
+  ddp::FileDescriptor read_end;
+  ddp::FileDescriptor write_end;
+};
+
+// Reading does not block, writing does: a Sink must not rely on the mode of what it is given.
+Pipe make_pipe() {
+  int fds[2];
+  if (::pipe(fds) != 0) throw ddp::SystemError("pipe", errno);
+  ::fcntl(fds[0], F_SETFL, O_NONBLOCK);
+  return {ddp::FileDescriptor(fds[0]), ddp::FileDescriptor(fds[1])};
+}
+
+std::string read_now(const Pipe& pipe) {
+  std::string text(65536, '\0');
+  const ssize_t size = ::read(pipe.read_end.get(), text.data(), text.size());
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return text;
+}
+
+void write_now(const Pipe& pipe, const std::string& text) {
+  const ssize_t size = ::write(pipe.write_end.get(), text.data(), text.size());
+  if (size != static_cast<ssize_t>(text.size())) throw ddp::SystemError("write", errno);
+}
+
+std::vector<std::pair<std::string, LineEnd>> split(LineSplitter& splitter, const Strings& chunks) {
+  std::vector<std::pair<std::string, LineEnd>> lines;
+  for (const std::string& chunk : chunks) {
+    splitter.feed(chunk,
+                  [&](std::string_view line, LineEnd end) { lines.emplace_back(line, end); });
+  }
+  return lines;
+}
+
+// A Sink, and what it has written.
+struct SinkProbe {
+  Pipe pipe = make_pipe();
+  Sink sink{pipe.write_end.get()};
+
+  std::string text() {
+    sink.flush();
+    return read_now(pipe);
+  }
+};
+
+// The pipes of two workers, multiplexed onto a console of two pipes.
+struct MuxProbe {
+  explicit MuxProbe(Show show = {}) : mux(console, std::move(show)) {
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const Channel channel : {Channel::kOut, Channel::kErr}) {
+        Pipe pipe = make_pipe();
+        mux.add(rank, channel, std::move(pipe.read_end));
+        writers.push_back(std::move(pipe));
+      }
+    }
+  }
+
+  void write(int rank, Channel channel, const std::string& text) {
+    write_now(writers.at(static_cast<std::size_t>(2 * rank + static_cast<int>(channel))), text);
+    mux.drain(rank);
+    console.flush();
+  }
+  std::string out() const { return read_now(out_pipe); }
+  std::string err() const { return read_now(err_pipe); }
+
+  Pipe out_pipe = make_pipe();
+  Pipe err_pipe = make_pipe();
+  Console console{out_pipe.write_end.get(), err_pipe.write_end.get()};
+  LogMux mux;
+  std::vector<Pipe> writers;
+};
+
+}  // namespace
+
+TEST_CASE("lines come out whole however the bytes arrive", "[lines]") {
+  LineSplitter splitter;
+  const auto lines = split(splitter, {"a", "b\nc", "\n\nd\r", "e\r\nf"});
+  const std::vector<std::pair<std::string, LineEnd>> expected = {
+      {"ab\n", LineEnd::kNewline},       {"c\n", LineEnd::kNewline},   {"\n", LineEnd::kNewline},
+      {"d\r", LineEnd::kCarriageReturn}, {"e\r\n", LineEnd::kNewline},
+  };
+  CHECK(lines == expected);
+  CHECK(splitter.has_rest());
+  std::string rest;
+  splitter.flush([&](std::string_view line, LineEnd end) {
+    rest = line;
+    CHECK(end == LineEnd::kNone);
+  });
+  CHECK(rest == "f");
+  CHECK_FALSE(splitter.has_rest());
+}
+
+TEST_CASE("a line without end does not grow without bound", "[lines]") {
+  LineSplitter splitter;
+  const auto lines = split(splitter, {std::string(LineSplitter::kLongestLine, 'x'), "y"});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].first.size() == LineSplitter::kLongestLine + 1);
+  CHECK(lines[0].second == LineEnd::kNone);
+}
+
+TEST_CASE("a stream of whole blocks is told from one that was flushed", "[lines]") {
+  LineSplitter splitter;
+  split(splitter, {"some lines\n", std::string(4000, 'x') + "\n" + std::string(95, 'x')});
+  CHECK(splitter.ends_on_block());
+  split(splitter, {"x"});
+  CHECK_FALSE(splitter.ends_on_block());
+}
+
+TEST_CASE("a sink keeps lines of different streams apart", "[sink]") {
+  SinkProbe probe;
+  SECTION("whole lines, with their prefixes") {
+    probe.sink.put(0, "", "a\n", LineEnd::kNewline);
+    probe.sink.put(2, "rank 1| ", "b\n", LineEnd::kNewline);
+    CHECK(probe.text() == "a\nrank 1| b\n");
+  }
+  SECTION("an open line goes on if nobody came between") {
+    probe.sink.put(2, "rank 1| ", "half", LineEnd::kNone);
+    probe.sink.put(2, "rank 1| ", " done\n", LineEnd::kNewline);
+    CHECK(probe.text() == "rank 1| half done\n");
+  }
+  SECTION("an open line is ended before another stream's") {
+    probe.sink.put(2, "rank 1| ", "half", LineEnd::kNone);
+    probe.sink.put(0, "", "a\n", LineEnd::kNewline);
+    probe.sink.put(2, "rank 1| ", "rest\n", LineEnd::kNewline);
+    CHECK(probe.text() == "rank 1| half\na\nrank 1| rest\n");
+  }
+  SECTION("a progress bar redraws itself and is not written into") {
+    probe.sink.put(0, "", "10%\r", LineEnd::kCarriageReturn);
+    probe.sink.put(0, "", "20%\r", LineEnd::kCarriageReturn);
+    probe.sink.put(2, "rank 1| ", "b\n", LineEnd::kNewline);
+    CHECK(probe.text() == "10%\r20%\r\nrank 1| b\n");
+  }
+  SECTION("a bar that begins with a carriage return leaves no empty lines") {
+    probe.sink.put(2, "rank 1| ", "\r", LineEnd::kCarriageReturn);
+    probe.sink.put(2, "rank 1| ", "10%", LineEnd::kNone);
+    probe.sink.put(0, "", "\r", LineEnd::kCarriageReturn);
+    probe.sink.put(2, "rank 1| ", "\r", LineEnd::kCarriageReturn);
+    probe.sink.put(2, "rank 1| ", "20%", LineEnd::kNone);
+    CHECK(probe.text() == "rank 1| 10%\rrank 1| 20%");
+  }
+}
+
+TEST_CASE("a sink whose reader stands still queues without blocking", "[sink]") {
+  SinkProbe probe;
+  std::size_t put = 0;
+  while (!probe.sink.is_congested()) {
+    probe.sink.put(0, "", std::string(999, 'x') + "\n", LineEnd::kNewline);
+    probe.sink.flush();
+    REQUIRE(++put < 10000);
+  }
+  CHECK(probe.sink.is_pending());
+  std::size_t got = 0;
+  while (got < put * 1000) {
+    const std::size_t more = probe.text().size();
+    REQUIRE(more > 0);
+    got += more;
+  }
+  CHECK(got == put * 1000);
+  CHECK_FALSE(probe.sink.is_pending());
+}
+
+TEST_CASE("a sink that cannot write drops everything", "[sink]") {
+  const ddp::FileDescriptor full(::open("/dev/full", O_WRONLY));
+  Sink sink(full.get());
+  sink.put(0, "", "a\n", LineEnd::kNewline);
+  sink.flush();
+  CHECK(sink.error() == ENOSPC);
+  sink.put(0, "", "b\n", LineEnd::kNewline);
+  CHECK_FALSE(sink.is_pending());
+}
+
+TEST_CASE("rank 0 is shown as it is, others behind their rank", "[log-mux]") {
+  MuxProbe probe(Show{Show::Kind::kAll, {}});
+  probe.write(0, Channel::kOut, "a\n");
+  probe.write(1, Channel::kOut, "b\nc\n");
+  probe.write(1, Channel::kErr, "d\n");
+  CHECK(probe.out() == "a\nrank 1| b\nrank 1| c\n");
+  CHECK(probe.err() == "rank 1| d\n");
+}
+
+TEST_CASE("a rank that is not shown is read all the same", "[log-mux]") {
+  MuxProbe probe(Show{Show::Kind::kListed, {0}});
+  for (int i = 0; i < 100; ++i) probe.write(1, Channel::kOut, std::string(4000, 'x') + "\n");
+  probe.write(1, Channel::kErr, "why\n");
+  CHECK(probe.out().empty());
+  CHECK(probe.err().empty());
+  CHECK(probe.mux.unseen_stderr_tail(1) == Strings{"why"});
+}
+
+TEST_CASE("stderr lines are quoted again only when they are out of view", "[log-mux]") {
+  MuxProbe probe;
+  probe.write(1, Channel::kErr, "why\n");
+  CHECK(probe.mux.unseen_stderr_tail(1).empty());
+  for (int i = 0; i < 20; ++i) probe.write(0, Channel::kErr, "noise\n");
+  CHECK(probe.mux.unseen_stderr_tail(1) == Strings{"why"});
+}
+
+TEST_CASE("a partial line waits for its rest, but not for long", "[log-mux]") {
+  MuxProbe probe;
+  probe.write(0, Channel::kOut, "name? ");
+  CHECK(probe.out().empty());
+  REQUIRE(probe.mux.next_flush());
+  CHECK(probe.mux.next_flush()->remaining() <= LogMux::kPartialLineDelay);
+  probe.write(0, Channel::kOut, "yes\n");
+  CHECK(probe.out() == "name? yes\n");
+  CHECK_FALSE(probe.mux.next_flush());
+}
+
+TEST_CASE("the rest of a stream is shown when all is over", "[log-mux]") {
+  MuxProbe probe;
+  probe.write(0, Channel::kOut, "no end");
+  probe.mux.finish();
+  probe.console.flush();
+  CHECK(probe.out() == "no end");
+}
+
+TEST_CASE("stdout and stderr in one file share their open lines", "[console]") {
+  Pipe pipe = make_pipe();
+  Console console(pipe.write_end.get(), pipe.write_end.get());
+  console.sink(Channel::kOut).put(0, "", "10%\r", LineEnd::kCarriageReturn);
+  console.say("over");
+  console.flush();
+  CHECK(read_now(pipe) == "10%\r\nddp-launch: over\n");
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+//
+// The built ddp-launch, with shells as workers. Bounds are five times what is promised.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <regex>
+
+#include "ddp/store/tcp_store.h"
+#include "support/child_process.h"
+#include "support/files.h"
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using ddp::Timeout;
+using ddp::test::ChildProcess;
+using ddp::test::lines_of;
+using ddp::test::TemporaryDirectory;
+using ddp::test::wait_until_gone;
+using ddp::test::write_bytes;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+constexpr Timeout kRefusalBound{5000};
+constexpr Timeout kStopBound{25000};
+
+Strings command(const Strings& args) {
+  Strings argv = {DDP_LAUNCH_PATH};
+  argv.insert(argv.end(), args.begin(), args.end());
+  return argv;
+}
+
+// ddp-launch [flags] -- sh -c SCRIPT
+Strings shell(Strings flags, const std::string& script) {
+  flags.insert(flags.end(), {"--", "sh", "-c", script});
+  return command(flags);
+}
+
+struct Result {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+Result run(const Strings& argv, Timeout timeout = ChildProcess::kDefaultTimeout,
+           const ChildProcess::Options& options = {}) {
+  ChildProcess child(argv, options);
+  const int exit_code = child.wait(timeout);
+  return {exit_code, child.out(), child.err()};
+}
+
+// A refusal is one line on stderr, in little time, and nothing has been started.
+void check_refusal(const Strings& argv, int exit_code, const std::string& text) {
+  CAPTURE(argv);
+  const Result result = run(argv, kRefusalBound);
+  CHECK(result.exit_code == exit_code);
+  CHECK(result.out.empty());
+  CHECK(lines_of(result.err).size() == 1);
+  CHECK_THAT(result.err, Catch::Matchers::StartsWith("ddp-launch: ") && Contains(text));
+}
+
+std::string last_line(const std::string& text) {
+  const Strings lines = lines_of(text);
+  return lines.empty() ? "" : lines.back();
+}
+
+// A file of this text and mode.
+std::string write_file(const std::filesystem::path& path, const std::string& text, mode_t mode) {
+  write_bytes(path, text);
+  ::chmod(path.c_str(), mode);
+  return path.string();
+}
+
+// The numbers in every "pid=1." of the workers' output.
+std::vector<pid_t> pids_in(const std::string& text) {
+  std::vector<pid_t> pids;
+  const std::regex pattern("pid=([0-9]+)\\.");
+  for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
+    pids.push_back(std::stoi((*at)[1]));
+  }
+  return pids;
+}
+
+// Waits until the workers have told so many pids on stderr, and returns them.
+std::vector<pid_t> wait_for_pids(ChildProcess& child, std::size_t count) {
+  child.wait_until([count](const ChildProcess& c) { return pids_in(c.err()).size() >= count; });
+  return pids_in(child.err());
+}
+
+void check_all_gone(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) {
+    CAPTURE(pid);
+    CHECK(wait_until_gone(pid, kStopBound));
+  }
+}
+
+// A worker with a child.
+const std::string kSleepers = "sleep 1000 & echo pid=$$. pid=$!. >&2; wait";
+
+// Neither the worker nor its child, which has left its process group, heeds SIGTERM.
+const std::string kStubborn =
+    "trap '' TERM; setsid sleep 1000 & echo pid=$$. pid=$!. >&2; sleep 1000; sleep 1000";
+
+}  // namespace
+
+TEST_CASE("a job whose workers all succeed ends with 0 and without a word", "[launcher]") {
+  const Result result = run(command({"-n", "4", "true"}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.out.empty());
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("help and version go to stdout", "[launcher]") {
+  CHECK_THAT(run(command({"--help"})).out, Contains("[flags] [--] PROGRAM"));
+  CHECK_THAT(run(command({"--version"})).out, Matches("ddp-launch [0-9.]+\n"));
+}
+
+TEST_CASE("each worker gets its ranks and the others' number", "[launcher]") {
+  const Result result = run(shell({"-n", "3", "--show", "all"},
+                                  "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
+                                  "$GROUP_RANK $MASTER_ADDR $TORCHELASTIC_USE_AGENT_STORE"));
+  Strings lines = lines_of(result.out);
+  std::ranges::sort(lines);
+  CHECK(lines == Strings{"0 0 3 3 0 127.0.0.1 True", "rank 1| 1 1 3 3 0 127.0.0.1 True",
+                         "rank 2| 2 2 3 3 0 127.0.0.1 True"});
+}
+
+TEST_CASE("the agent serves the store that the workers are told of", "[launcher]") {
+  ChildProcess child(shell({}, "echo port=$MASTER_PORT.; read line; exit 0"));
+  child.wait_for_output(".");
+  const int port = std::stoi(child.out().substr(child.out().find('=') + 1));
+  ddp::TcpStore store({"127.0.0.1", static_cast<std::uint16_t>(port)}, Timeout(5000));
+  store.set("key", "value");
+  CHECK(store.get("key") == "value");
+  child.write_stdin("\n");
+  CHECK(child.wait() == 0);
+}
+
+TEST_CASE("the worker's arguments stay untouched", "[launcher]") {
+  const std::string script = "printf '%s\\n' \"$@\"";
+  const Strings args = {"-n", "4", "--help", "--", "--nproc_per_node=9", "", "a b"};
+  Strings argv = command({"-n", "1", "sh", "-c", script, "sh"});
+  argv.insert(argv.end(), args.begin(), args.end());
+  CHECK(lines_of(run(argv).out) == args);
+}
+
+TEST_CASE("what cannot run is refused before anything starts", "[launcher]") {
+  const TemporaryDirectory folder;
+  const std::string plain = write_file(folder / "plain", "#!/bin/sh\n", 0644);
+  check_refusal(command({"-n", "2", "no-such-program"}), 127, "no-such-program");
+  check_refusal(command({"-n", "2", "./no-such-program"}), 127, "./no-such-program");
+  check_refusal(command({"-n", "2", plain}), 126, plain);
+  check_refusal(command({"-n", "2", folder.path().string()}), 126, folder.path().string());
+  check_refusal(command({"-n", "2", write_file(folder / "lost", "#!/no/such/interpreter\n", 0755)}),
+                127, "interpreter");
+}
+
+TEST_CASE("a wrong command line is refused before anything starts", "[launcher]") {
+  check_refusal(command({"--nproc_per_nod=2", "true"}), 2, "--nproc_per_node?");
+  check_refusal(command({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
+  check_refusal(command({"-n", "2", "--show", "2", "true"}), 2, "rank 2");
+  check_refusal(command({"-n", "100000000", "true"}), 2, "open files");
+  check_refusal(command({}), 2, "no PROGRAM");
+}
+
+TEST_CASE("a taken port is refused with its address", "[launcher]") {
+  const ddp::Socket taken = ddp::Socket::listen({"127.0.0.1", 0});
+  const std::string port = std::to_string(taken.local_endpoint().port);
+  check_refusal(shell({"-n", "2", "--master_port", port}, "echo started"), 2, "127.0.0.1:" + port);
+}
+
+TEST_CASE("scripts need no first line", "[launcher]") {
+  const TemporaryDirectory folder;
+  write_file(folder / "python3", "#!/bin/sh\necho fake python \"$@\"\n", 0755);
+  const std::string text = write_file(folder / "script", "echo plain text \"$@\"\n", 0755);
+  const std::string python = write_file(folder / "train.py", "print()\n", 0644);
+  const std::string runnable = write_file(folder / "tool.py", "#!/bin/sh\necho own line\n", 0755);
+  const ChildProcess::Options path{
+      .environment = {{"PATH", folder.path().string() + ":/usr/bin:/bin"}}};
+  CHECK(run(command({text, "-x"}), kRefusalBound, path).out == "plain text -x\n");
+  CHECK(run(command({python, "-x"}), kRefusalBound, path).out ==
+        "fake python -u " + python + " -x\n");
+  CHECK(run(command({runnable}), kRefusalBound, path).out == "own line\n");
+}
+
+TEST_CASE("the first failure names the exit code and stops the others", "[launcher]") {
+  const Result result = run(shell({"-n", "3"}, "[ $RANK = 1 ] && exit 7; sleep 1000"), kStopBound);
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, Matches("ddp-launch: rank 1 \\(pid [0-9]+\\) exited with code 7 after "
+                                 "[0-9.]+ s; 2 other ranks stopped because of it\n"));
+}
+
+TEST_CASE("a death by signal is named and becomes 128 + signal", "[launcher]") {
+  const Result result =
+      run(shell({"-n", "2"}, "[ $RANK = 1 ] && kill -SEGV $$; sleep 1000"), kStopBound);
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(result.err, Contains("rank 1 ") && Contains("was killed by SIGSEGV"));
+}
+
+TEST_CASE("a rank that dies of another's death is not taken for the cause", "[launcher]") {
+  const TemporaryDirectory folder;
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    const std::string fifo = (folder / ("fifo" + std::to_string(repeat))).string();
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    // Rank 0 sees the end of the pipe in the moment of rank 1's death.
+    const Result result =
+        run(shell({"-n", "2"}, "if [ $RANK = 1 ]; then exec 3>" + fifo +
+                                   "; kill -KILL $$; else read x <" + fifo + "; exit 1; fi"),
+            kStopBound);
+    CHECK(result.exit_code == 128 + SIGKILL);
+    CHECK_THAT(result.err, Contains("rank 1 ") && Contains("SIGKILL"));
+  }
+}
+
+TEST_CASE("the last stderr lines of a hidden rank are quoted, shown ones are not", "[launcher]") {
+  const std::string script = "[ $RANK = 1 ] || exec sleep 1000; seq 1 12 >&2; exit 3";
+  const Result hidden = run(shell({"-n", "2", "--show", "0"}, script), kStopBound);
+  Strings lines = lines_of(hidden.err);
+  REQUIRE(lines.size() == 12);
+  CHECK_THAT(lines[0], Contains("rank 1"));
+  CHECK(lines[1] == "  3");
+  CHECK(lines[10] == "  12");
+  CHECK_THAT(lines[11], Contains("exited with code 3"));
+
+  const Result shown = run(shell({"-n", "2"}, script), kStopBound);
+  lines = lines_of(shown.err);
+  REQUIRE(lines.size() == 13);
+  CHECK(lines[0] == "rank 1| 1");
+  CHECK_THAT(lines[12], Contains("exited with code 3"));
+}
+
+TEST_CASE("eight ranks' lines come out whole", "[launcher]") {
+  const std::string script = GENERATE(as<std::string>(),
+                                      // a write per line
+                                      "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); "
+                                      "echo \"$RANK $i abcdefghijklmnopqrstuvwxyz\"; done",
+                                      // a write per block, which ends in mid-line
+                                      "seq -f \"$RANK %g abcdefghijklmnopqrstuvwxyz\" 2000");
+  const Result result = run(shell({"-n", "8", "--show", "all"}, script), Timeout(100000));
+  CHECK(result.exit_code == 0);
+  const std::regex pattern("(rank ([0-9])\\| )?([0-9]) ([0-9]+) abcdefghijklmnopqrstuvwxyz");
+  std::map<std::string, int> last;
+  Strings torn;
+  for (const std::string& line : lines_of(result.out)) {
+    std::smatch match;
+    const bool is_whole = std::regex_match(line, match, pattern) &&
+                          (match[1].matched ? match[2] == match[3] : match[3] == "0");
+    if (!is_whole || std::stoi(match[4]) != ++last[match[3]]) torn.push_back(line);
+  }
+  CHECK(torn == Strings());
+  CHECK(last.size() == 8);
+  for (const auto& [rank, count] : last) CHECK(count == 2000);
+}
+
+TEST_CASE("progress bars and prompts are shown before their line ends", "[launcher]") {
+  ChildProcess child(shell({"-n", "2", "--show", "all"},
+                           "[ $RANK = 0 ] || exit 0; printf '10%%\\r'; printf '20%%\\rname? '; "
+                           "read answer; echo \"hello $answer\""));
+  child.wait_for_output("10%\r20%\rname? ");
+  child.write_stdin("you\n");
+  CHECK(child.wait() == 0);
+  CHECK(child.out() == "10%\r20%\rname? hello you\n");
+}
+
+TEST_CASE("a last line without end is not lost", "[launcher]") {
+  CHECK(run(shell({}, "printf unfinished")).out == "unfinished");
+}
+
+TEST_CASE("only rank 0 has a stdin", "[launcher]") {
+  ChildProcess child(shell({"-n", "2", "--show", "all"}, "read x; echo \"got '$x'\""));
+  child.wait_for_output("rank 1| got ''");
+  child.write_stdin("a\n");
+  CHECK(child.wait() == 0);
+  CHECK_THAT(child.out(), Contains("got 'a'"));
+}
+
+TEST_CASE("the job outlives a stdout that cannot be written", "[launcher]") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo \"a line of output $i\"; done; "
+      "touch " +
+      (folder / "done").string();
+  SECTION("its reader has left") {
+    ChildProcess child(shell({}, script));
+    child.wait_for_output("output 1\n");
+    child.close_stdout();
+    CHECK(child.wait() == 0);
+    CHECK(child.err().empty());
+  }
+  SECTION("the disk is full") {
+    const Result result =
+        run(shell({}, script), ChildProcess::kDefaultTimeout, {.stdout_path = "/dev/full"});
+    CHECK(result.exit_code == 0);
+    CHECK(lines_of(result.err).size() == 1);
+    CHECK_THAT(result.err, Contains("No space left on device"));
+  }
+  SECTION("it is closed") {
+    const Result result =
+        run(shell({}, script), ChildProcess::kDefaultTimeout, {.close_stdout = true});
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+  }
+  CHECK(std::filesystem::exists(folder / "done"));
+}
+
+TEST_CASE("a signal to the launcher stops the job and is named", "[launcher]") {
+  const std::pair<int, const char*> signals[] = {
+      {SIGINT, "SIGINT"}, {SIGTERM, "SIGTERM"}, {SIGHUP, "terminal closed (SIGHUP); use nohup"}};
+  for (const auto& [signal_number, text] : signals) {
+    ChildProcess child(shell({"-n", "2"}, kSleepers));
+    const std::vector<pid_t> pids = wait_for_pids(child, 4);
+    child.send_signal(signal_number);
+    CHECK(child.wait(kStopBound) == 128 + signal_number);
+    CHECK_THAT(last_line(child.err()), Contains(text) && Contains("2 ranks"));
+    check_all_gone(pids);
+  }
+}
+
+TEST_CASE("a hangup that was ignored on entry stays ignored", "[launcher]") {
+  ChildProcess child(shell({}, "echo ready; read x; exit 0"), {.ignored_signals = {SIGHUP}});
+  child.wait_for_output("ready");
+  child.send_signal(SIGHUP);
+  child.write_stdin("\n");
+  CHECK(child.wait() == 0);
+  CHECK(child.err().empty());
+}
+
+TEST_CASE("who ignores SIGTERM is killed after the grace, grandchildren too", "[launcher]") {
+  ChildProcess child(shell({"-n", "2", "--grace", "0.2"}, kStubborn));
+  const std::vector<pid_t> pids = wait_for_pids(child, 4);
+  REQUIRE(pids.size() == 4);
+  ::kill(pids[0], SIGKILL);
+  CHECK(child.wait(kStopBound) == 128 + SIGKILL);
+  CHECK_THAT(last_line(child.err()), Contains("(pid " + std::to_string(pids[0]) + ")") &&
+                                         Contains("1 other rank stopped because of it"));
+  check_all_gone(pids);
+}
+
+TEST_CASE("a second Ctrl-C does not wait for the grace", "[launcher]") {
+  ChildProcess child(shell({"-n", "2", "--grace", "1000"}, kStubborn));
+  const std::vector<pid_t> pids = wait_for_pids(child, 4);
+  child.send_signal(SIGINT);
+  child.wait_for_output("SIGINT: stopping 2 ranks");
+  child.send_signal(SIGINT);
+  CHECK(child.wait(kStopBound) == 128 + SIGINT);
+  check_all_gone(pids);
+}
+
+TEST_CASE("what a successful worker leaves behind is stopped", "[launcher]") {
+  ChildProcess child(shell({}, "sleep 1000 & echo pid=$!. >&2"));
+  const std::vector<pid_t> pids = wait_for_pids(child, 1);
+  CHECK(child.wait(kStopBound) == 0);
+  check_all_gone(pids);
+}
+
+TEST_CASE("the workers die with a launcher that is killed", "[launcher]") {
+  ChildProcess child(shell({"-n", "4"}, "echo pid=$$. >&2; exec sleep 1000"));
+  const std::vector<pid_t> pids = wait_for_pids(child, 4);
+  child.send_signal(SIGKILL);
+  CHECK(child.wait(kStopBound) == 128 + SIGKILL);
+  check_all_gone(pids);
+}
+
+TEST_CASE("children that the launcher had before the job are left alone", "[launcher]") {
+  const std::string launch = DDP_LAUNCH_PATH;
+  ChildProcess child(
+      {"/bin/sh", "-c", "sleep 1000 & echo pid=$!. >&2; exec " + launch + " -n 2 true"});
+  const std::vector<pid_t> pids = wait_for_pids(child, 1);
+  child.close_output();
+  CHECK(child.wait(kStopBound) == 0);
+  CHECK_FALSE(wait_until_gone(pids.at(0), Timeout(0)));
+  ::kill(pids.at(0), SIGKILL);
+}
+
+TEST_CASE("launchers started at once do not meet", "[launcher]") {
+  std::vector<std::unique_ptr<ChildProcess>> children;
+  for (int i = 0; i < 16; ++i) {
+    children.push_back(std::make_unique<ChildProcess>(command({"-n", "2", "true"})));
+  }
+  for (const auto& child : children) CHECK(child->wait(kStopBound) == 0);
+}

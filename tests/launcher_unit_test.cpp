@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+
+#include "launcher/cpu_count.h"
+#include "launcher/environment.h"
+#include "launcher/flags.h"
+#include "launcher/gpu_count.h"
+#include "launcher/launch_error.h"
+#include "launcher/options.h"
+#include "launcher/process_tree.h"
+#include "launcher/verdict.h"
+#include "launcher/worker_count.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+using namespace ddp::launcher;
+using Catch::Matchers::Contains;
+using ddp::test::error_of;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+Options parse(const Strings& args) { return parse_options(args); }
+
+std::string parse_error(const Strings& args) {
+  return error_of([&] { static_cast<void>(parse_options(args)); });
+}
+
+JobContext job_of(int world_size, int cpus) {
+  JobContext job;
+  job.world_size = world_size;
+  job.store = {"127.0.0.1", 4242};
+  job.run_id = "cafe";
+  job.usable_cpus = cpus;
+  return job;
+}
+
+Strings values_of(const EnvironmentBlock& block, const std::string& name) {
+  Strings values;
+  for (const std::string& entry : block) {
+    if (entry.starts_with(name + "=")) values.push_back(entry.substr(name.size() + 1));
+  }
+  return values;
+}
+
+GpuInventory gpus(std::size_t count) {
+  GpuInventory inventory;
+  for (std::size_t i = 0; i < count; ++i) {
+    inventory.uuids.push_back("GPU-" + std::string(1, static_cast<char>('a' + i)) + "1234");
+  }
+  if (count == 0) inventory.problem = "no driver";
+  return inventory;
+}
+
+Machine machine(std::size_t gpu_count, std::optional<std::string> visible, int cpus = 6) {
+  return {[gpu_count] { return gpus(gpu_count); }, std::move(visible), cpus};
+}
+
+WorkerRequest number(int workers) { return {WorkerRequest::Kind::kNumber, workers}; }
+
+}  // namespace
+
+TEST_CASE("the command line is cut at the program, whose flags stay untouched", "[options]") {
+  const Strings worker = {"./train", "-n", "4", "--help", "--show", "all", "--", "--version"};
+  Strings args = {"-n", "2", "--show=1"};
+  args.insert(args.end(), worker.begin(), worker.end());
+  const Options options = parse(args);
+  CHECK(options.action == Options::Action::kRun);
+  CHECK(options.workers.number == 2);
+  CHECK(options.show.ranks == std::vector<int>{1});
+  CHECK(options.command == worker);
+}
+
+TEST_CASE("a double dash ends the flags and is dropped once", "[options]") {
+  CHECK(parse({"-n2", "--", "--odd-name", "--"}).command == Strings{"--odd-name", "--"});
+}
+
+TEST_CASE("flags take '-' for '_', '=' or a blank, and a short form", "[options]") {
+  for (const Strings& args :
+       {Strings{"--nproc_per_node=3", "x"}, Strings{"--nproc-per-node=3", "x"},
+        Strings{"--nproc-per_node", "3", "x"}, Strings{"-n", "3", "x"}, Strings{"-n3", "x"},
+        Strings{"-n=3", "x"}}) {
+    CAPTURE(args);
+    CHECK(parse(args).workers.number == 3);
+    CHECK(parse(args).command == Strings{"x"});
+  }
+}
+
+TEST_CASE("without flags one worker meets on a free loopback port", "[options]") {
+  const Options options = parse({"x"});
+  CHECK(options.workers.kind == WorkerRequest::Kind::kNumber);
+  CHECK(options.workers.number == 1);
+  CHECK(options.master_addr == "127.0.0.1");
+  CHECK(options.master_port == 0);
+  CHECK_FALSE(options.grace);
+  CHECK_FALSE(options.verbose);
+}
+
+TEST_CASE("every flag reaches its option", "[options]") {
+  const Options options = parse({"--nproc_per_node", "gpu", "--master_addr", "::1", "--master_port",
+                                 "29500", "--show", "all", "--grace", "0.5", "-v", "x"});
+  CHECK(options.workers.kind == WorkerRequest::Kind::kGpu);
+  CHECK(options.master_addr == "::1");
+  CHECK(options.master_port == 29500);
+  CHECK(options.show.kind == Show::Kind::kAll);
+  CHECK(options.grace == ddp::Timeout(500));
+  CHECK(options.verbose);
+  CHECK(parse({"--nproc_per_node=auto", "x"}).workers.kind == WorkerRequest::Kind::kAuto);
+  CHECK(parse({"--nproc_per_node=cpu", "x"}).workers.kind == WorkerRequest::Kind::kCpu);
+}
+
+TEST_CASE("help and version need no program", "[options]") {
+  CHECK(parse({"--help"}).action == Options::Action::kPrintHelp);
+  CHECK(parse({"-h"}).action == Options::Action::kPrintHelp);
+  CHECK(parse({"--version"}).action == Options::Action::kPrintVersion);
+  for (const Flag& flag : all_flags()) CHECK_THAT(help_text(), Contains(flag.name));
+}
+
+TEST_CASE("an unknown flag is refused with the nearest known one", "[options]") {
+  CHECK_THAT(parse_error({"--nproc_per_nod=2", "x"}), Contains("did you mean --nproc_per_node?"));
+  CHECK_THAT(parse_error({"--nproc", "2", "x"}), Contains("did you mean --nproc_per_node?"));
+  CHECK_THAT(parse_error({"--master-prot=1", "x"}), Contains("did you mean --master_port?"));
+  CHECK_THAT(parse_error({"--vrebose", "x"}), Contains("did you mean --verbose?"));
+  CHECK_THAT(parse_error({"--quantum", "x"}), Contains("'--quantum'") && !Contains("mean"));
+  CHECK_THAT(parse_error({"-x", "y"}), Contains("'-x'"));
+}
+
+TEST_CASE("a bad value is refused, naming flag and value", "[options]") {
+  CHECK_THAT(parse_error({"-n", "0", "x"}), Contains("--nproc_per_node=0"));
+  CHECK_THAT(parse_error({"-n", "-1", "x"}), Contains("--nproc_per_node=-1"));
+  CHECK_THAT(parse_error({"-n", "2x", "x"}), Contains("--nproc_per_node=2x"));
+  CHECK_THAT(parse_error({"-n=", "x"}), Contains("--nproc_per_node="));
+  CHECK_THAT(parse_error({"--master_port=65536", "x"}), Contains("--master_port=65536"));
+  CHECK_THAT(parse_error({"--show=1,,2", "x"}), Contains("--show=1,,2"));
+  CHECK_THAT(parse_error({"--show=-1", "x"}), Contains("--show=-1"));
+  CHECK_THAT(parse_error({"--grace=nan", "x"}), Contains("--grace=nan"));
+  CHECK_THAT(parse_error({"--verbose=1", "x"}), Contains("takes no value"));
+  CHECK_THAT(parse_error({"--grace"}), Contains("--grace needs a value"));
+  CHECK_THAT(parse_error({"-n", "2"}), Contains("no PROGRAM"));
+}
+
+TEST_CASE("by default rank 0's stdout and everybody's stderr are shown", "[options]") {
+  const Show by_default;
+  CHECK(by_default.shows_stdout(0));
+  CHECK_FALSE(by_default.shows_stdout(1));
+  CHECK(by_default.shows_stderr(1));
+  const Show listed = parse({"--show=1,3", "x"}).show;
+  CHECK_FALSE(listed.shows_stdout(0));
+  CHECK_FALSE(listed.shows_stderr(0));
+  CHECK(listed.shows_stdout(3));
+  CHECK(listed.shows_stderr(1));
+  CHECK(parse({"--show=all", "x"}).show.shows_stdout(7));
+}
+
+TEST_CASE("a worker's environment holds torchrun's variables once each", "[environment]") {
+  const EnvironmentBlock inherited = {"RANK=9", "HOME=/h", "RANKED=1", "MASTER_PORT=1", "RANK=8"};
+  const EnvironmentBlock block = worker_environment(inherited, job_of(4, 8), 3);
+  const std::pair<const char*, const char*> expected[] = {
+      {"RANK", "3"},
+      {"LOCAL_RANK", "3"},
+      {"GROUP_RANK", "0"},
+      {"ROLE_RANK", "3"},
+      {"ROLE_NAME", "default"},
+      {"LOCAL_WORLD_SIZE", "4"},
+      {"WORLD_SIZE", "4"},
+      {"GROUP_WORLD_SIZE", "1"},
+      {"ROLE_WORLD_SIZE", "4"},
+      {"MASTER_ADDR", "127.0.0.1"},
+      {"MASTER_PORT", "4242"},
+      {"TORCHELASTIC_RESTART_COUNT", "0"},
+      {"TORCHELASTIC_MAX_RESTARTS", "0"},
+      {"TORCHELASTIC_RUN_ID", "cafe"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+      {"OMP_NUM_THREADS", "2"},
+      {"HOME", "/h"},
+      {"RANKED", "1"},
+  };
+  for (const auto& [name, value] : expected) {
+    CAPTURE(name);
+    CHECK(values_of(block, name) == Strings{value});
+  }
+}
+
+TEST_CASE("what the user has set of threads and NCCL stays", "[environment]") {
+  const EnvironmentBlock inherited = {"OMP_NUM_THREADS=7", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
+                                      "CUDA_VISIBLE_DEVICES=2,3"};
+  const EnvironmentBlock block = worker_environment(inherited, job_of(2, 8), 1);
+  CHECK(values_of(block, "OMP_NUM_THREADS") == Strings{"7"});
+  CHECK(values_of(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == Strings{"3"});
+  CHECK(values_of(block, "CUDA_VISIBLE_DEVICES") == Strings{"2,3"});
+}
+
+TEST_CASE("only rank 0 of a job on a terminal hears of the terminal", "[environment]") {
+  JobContext job = job_of(2, 8);
+  CHECK(values_of(worker_environment({"DDP_LAUNCH_TTY=1"}, job, 0), "DDP_LAUNCH_TTY").empty());
+  job.rank0_on_terminal = true;
+  CHECK(values_of(worker_environment({}, job, 0), "DDP_LAUNCH_TTY") == Strings{"1"});
+  CHECK(values_of(worker_environment({"DDP_LAUNCH_TTY=1"}, job, 1), "DDP_LAUNCH_TTY").empty());
+}
+
+TEST_CASE("each worker gets its share of the CPUs, at least one", "[environment]") {
+  CHECK(omp_threads_per_worker(job_of(1, 8)) == 8);
+  CHECK(omp_threads_per_worker(job_of(3, 8)) == 2);
+  CHECK(omp_threads_per_worker(job_of(16, 8)) == 1);
+}
+
+TEST_CASE("the tightest CPU quota up the control-group tree counts", "[cpu]") {
+  const ddp::test::TemporaryDirectory folder;
+  const auto write = [&folder](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((folder / file).parent_path());
+    ddp::test::write_bytes(folder / file, text);
+  };
+  const std::string mount = folder.path().string();
+  SECTION("version 2") {
+    const CgroupSource source{"0::/a/b\n", mount};
+    CHECK_FALSE(cpu_quota(source));
+    write("a/b/cpu.max", "max 100000\n");
+    CHECK_FALSE(cpu_quota(source));
+    write("a/cpu.max", "250000 100000\n");
+    CHECK(cpu_quota(source) == 2.5);
+    write("cpu.max", "150000 50000\n");
+    CHECK(cpu_quota(source) == 2.5);
+  }
+  SECTION("version 1, where a container sees a path that is not mounted for it") {
+    const CgroupSource source{"4:memory:/m\n3:cpu,cpuacct:/docker/f00\n", mount};
+    write("cpu/cpu.cfs_quota_us", "-1\n");
+    write("cpu/cpu.cfs_period_us", "100000\n");
+    CHECK_FALSE(cpu_quota(source));
+    write("cpu/cpu.cfs_quota_us", "400000\n");
+    CHECK(cpu_quota(source) == 4.0);
+  }
+  SECTION("nonsense is no quota") {
+    CHECK_FALSE(cpu_quota({"", mount}));
+    CHECK_FALSE(cpu_quota({"no colons\n0:\n::\n", mount}));
+    write("cpu.max", "lots\n");
+    CHECK_FALSE(cpu_quota({"0::/\n", mount}));
+  }
+}
+
+TEST_CASE("usable CPUs are those of the affinity mask within the quota", "[cpu]") {
+  CHECK(usable_cpus(8, std::nullopt) == 8);
+  CHECK(usable_cpus(8, 2.9) == 2);
+  CHECK(usable_cpus(8, 64.0) == 8);
+  CHECK(usable_cpus(8, 0.5) == 1);
+  CHECK(usable_cpus() >= 1);
+}
+
+TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
+  const std::pair<std::optional<std::string>, int> expected[] = {
+      {std::nullopt, 3}, {"", 0},          {"0", 1},           {"2,0", 2},
+      {" 1 , 2 ", 2},    {"0,-1,1", 1},    {"-1", 0},          {"0,7,1", 1},
+      {"1,1", 0},        {"GPU-a1234", 1}, {"GPU-a,GPU-c", 2}, {"GPU-x,0", 0},
+      {"GPU-", 0},       {"0,GPU-a", 0},   {"MIG-1,MIG-2", 2}, {"NoDevFiles", 0},
+  };
+  for (const auto& [value, count] : expected) {
+    CAPTURE(value);
+    CHECK(visible_gpus(gpus(3), value) == count);
+  }
+  CHECK(visible_gpus(gpus(0), std::nullopt) == 0);
+  CHECK(visible_gpus(gpus(0), "MIG-1") == 0);
+}
+
+TEST_CASE("the number of workers follows the machine when asked to", "[worker-count]") {
+  const WorkerRequest any{WorkerRequest::Kind::kAuto, 0};
+  const WorkerRequest gpu{WorkerRequest::Kind::kGpu, 0};
+  const WorkerRequest cpu{WorkerRequest::Kind::kCpu, 0};
+  CHECK(decide_worker_count(any, machine(4, std::nullopt)).workers == 4);
+  CHECK(decide_worker_count(any, machine(4, "1,2")).workers == 2);
+  CHECK(decide_worker_count(gpu, machine(4, "1")).workers == 1);
+  CHECK(decide_worker_count(cpu, machine(4, std::nullopt)).workers == 6);
+  const WorkerCount fallback = decide_worker_count(any, machine(0, std::nullopt));
+  CHECK(fallback.workers == 6);
+  CHECK_THAT(fallback.remark, Contains("no GPU is visible") && Contains("no driver"));
+  const WorkerCount on_purpose = decide_worker_count(any, machine(4, ""));
+  CHECK(on_purpose.workers == 6);
+  CHECK(on_purpose.remark.empty());
+}
+
+TEST_CASE("asking for GPUs where none is visible is refused", "[worker-count]") {
+  const auto error = [](const Machine& on) {
+    return error_of([&] {
+      static_cast<void>(decide_worker_count({WorkerRequest::Kind::kGpu, 0}, on));
+    });
+  };
+  CHECK_THAT(error(machine(0, std::nullopt)), Contains("no GPU is visible (no driver)"));
+  CHECK_THAT(error(machine(2, "")), Contains("CUDA_VISIBLE_DEVICES='' shows none of 2"));
+}
+
+TEST_CASE("a plain number runs anywhere, with a remark where GPUs are expected", "[worker-count]") {
+  CHECK(decide_worker_count(number(8), machine(0, std::nullopt)).remark.empty());
+  CHECK(decide_worker_count(number(8), machine(8, std::nullopt)).remark.empty());
+  CHECK(decide_worker_count(number(8), machine(1, "")).remark.empty());
+  CHECK(decide_worker_count(number(8), machine(1, "-1")).remark.empty());
+  CHECK_THAT(decide_worker_count(number(2), machine(0, "0,1")).remark,
+             Contains("no GPU is visible"));
+  const WorkerCount crowded = decide_worker_count(number(8), machine(4, "2,3"));
+  CHECK(crowded.workers == 8);
+  CHECK_THAT(crowded.remark, Contains("8 workers") && Contains("2 visible GPUs") &&
+                                 Contains("-n 2") && Contains("CUDA_VISIBLE_DEVICES="));
+}
+
+TEST_CASE("one worker that expects no GPU does not wait for the driver", "[worker-count]") {
+  Machine slow = machine(1, std::nullopt);
+  slow.find_gpus = []() -> GpuInventory { throw std::logic_error("NVML was asked"); };
+  CHECK(decide_worker_count(number(1), slow).workers == 1);
+}
+
+TEST_CASE("a death by signal outranks the exit codes that follow from it", "[verdict]") {
+  const Ending ok{0, 10, W_EXITCODE(0, 0)};
+  const Ending noticed{1, 11, W_EXITCODE(1, 0)};
+  const Ending later{2, 12, W_EXITCODE(7, 0)};
+  const Ending killed{3, 13, W_EXITCODE(0, SIGKILL)};
+  CHECK(first_cause(std::vector{ok, noticed, later}).rank == 1);
+  CHECK(first_cause(std::vector{ok, noticed, later, killed}).rank == 3);
+}
+
+TEST_CASE("a verdict is one sentence with rank, pid, cause and consequences", "[verdict]") {
+  using Seconds = std::chrono::duration<double>;
+  CHECK(verdict({3, 4711, W_EXITCODE(0, SIGKILL)}, 7, Seconds(12.52)) ==
+        "rank 3 (pid 4711) was killed by SIGKILL after 12.5 s; 7 other ranks stopped because of "
+        "it");
+  CHECK(verdict({0, 5, W_EXITCODE(3, 0)}, 1, Seconds(0)) ==
+        "rank 0 (pid 5) exited with code 3 after 0.0 s; 1 other rank stopped because of it");
+  CHECK(verdict({0, 5, W_EXITCODE(3, 0)}, 0, Seconds(1)) ==
+        "rank 0 (pid 5) exited with code 3 after 1.0 s");
+  CHECK(describe_status(W_EXITCODE(0, SIGSEGV) | WCOREFLAG) ==
+        "was killed by SIGSEGV (core dumped)");
+  CHECK(exit_code_of(W_EXITCODE(7, 0)) == 7);
+  CHECK(exit_code_of(W_EXITCODE(0, SIGTERM)) == 143);
+}
+
+TEST_CASE("process states are read from /proc", "[process-tree]") {
+  const auto parsed =
+      parse_process_stat("4711 (a) (b) S 1 4700 4700 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0\n");
+  REQUIRE(parsed);
+  CHECK(parsed->pid == 4711);
+  CHECK(parsed->state == 'S');
+  CHECK(parsed->parent == 1);
+  CHECK(parsed->group == 4700);
+  CHECK(parsed->is_exiting());
+  CHECK_FALSE(parse_process_stat("4711 (a"));
+  CHECK_FALSE(parse_process_stat("4711 (a) S 1"));
+  const auto own = read_process(::getpid());
+  REQUIRE(own);
+  CHECK(own->parent == ::getppid());
+  CHECK_FALSE(own->is_exiting());
+}

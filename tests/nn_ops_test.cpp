@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+//
+// Gradients against central differences in float64: the error is about h^2 = 1e-10 plus rounding.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "ddp/nn/models/mlp.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/random.h"
+#include "ddp/nn/scope.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using namespace ddp::nn;
+using ddp::DType;
+using ddp::test::error_of;
+
+Tensor labels_for(Context& context, std::size_t rows, std::size_t classes) {
+  std::vector<std::int64_t> labels(rows);
+  for (std::size_t r = 0; r < rows; ++r)
+    labels[r] = static_cast<std::int64_t>((3 * r + 1) % classes);
+  return context.from_host<std::int64_t>(labels, {rows});
+}
+
+Tensor uniform_tensor(Context& context, const Shape& shape) {
+  std::vector<double> values(shape.count());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * random_unit(1, 2, i) - 1;
+  return context.from_host<double>(values, shape);
+}
+
+using Loss = std::function<Variable(Tape&)>;
+
+double value_of(Context& context, const Loss& loss) {
+  Tape tape(context, Recording::kOff);
+  return context.to_host<double>(loss(tape).value()).front();
+}
+
+double central_difference(Context& context, const Loss& loss, double& element) {
+  constexpr double kStep = 1e-5;
+  const double middle = element;
+  element = middle + kStep;
+  const double above = value_of(context, loss);
+  element = middle - kStep;
+  const double below = value_of(context, loss);
+  element = middle;
+  return (above - below) / (2 * kStep);
+}
+
+// Backward of `loss` against central differences, for every element of every parameter.
+void check_gradients(Context& context, const Loss& loss,
+                     const std::vector<Parameter*>& parameters) {
+  Tape tape(context);
+  REQUIRE(tape.backward(loss(tape)).size() == parameters.size());
+  for (Parameter* parameter : parameters) {
+    const auto values = parameter->value().buffer().as<double>();
+    const auto gradients = parameter->grad().buffer().as<double>();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      CAPTURE(parameter->name(), i);
+      CHECK(gradients[i] == Approx(central_difference(context, loss, values[i])).margin(1e-8));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gradients of linear equal central differences, its input's too", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, 1);
+  Parameter x = scope.uniform("x", {5, 4}, 1);
+  Parameter weight = scope.uniform("weight", {3, 4}, 1);
+  Parameter bias = scope.uniform("bias", {3}, 1);
+  const Tensor labels = labels_for(context, 5, 3);
+  const Loss loss = [&](Tape& tape) {
+    return softmax_cross_entropy(
+        tape, linear(tape, tape.watch(x), tape.watch(weight), tape.watch(bias)), labels);
+  };
+  check_gradients(context, loss, {&x, &weight, &bias});
+}
+
+TEST_CASE("gradients of relu and softmax_cross_entropy equal central differences", "[nn]") {
+  Context context;
+  Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {7, 3}, 1);
+  const Tensor labels = labels_for(context, 7, 3);
+  const Loss loss = [&](Tape& tape) {
+    return softmax_cross_entropy(tape, relu(tape, tape.watch(x)), labels);
+  };
+  check_gradients(context, loss, {&x});
+}
+
+TEST_CASE("gradients accumulate where a tensor is used twice", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, 1);
+  Parameter weight = scope.uniform("weight", {4, 4}, 1);
+  Parameter bias = scope.uniform("bias", {4}, 1);
+  const Tensor x = uniform_tensor(context, {5, 4});
+  const Tensor labels = labels_for(context, 5, 4);
+  const Loss shared_weight = [&](Tape& tape) {
+    const Variable hidden = relu(tape, linear(tape, x, tape.watch(weight), tape.watch(bias)));
+    const Variable logits = linear(tape, hidden, tape.watch(weight), tape.watch(bias));
+    return softmax_cross_entropy(tape, logits, labels);
+  };
+  check_gradients(context, shared_weight, {&weight, &bias});
+  weight.clear_grad();
+  bias.clear_grad();
+  const Loss shared_activation = [&](Tape& tape) {
+    const Variable hidden = relu(tape, linear(tape, x, tape.watch(weight), tape.watch(bias)));
+    // x W' with W from the same activation: 5 x 4 as weight gives 5 x 5 logits.
+    const Variable logits = linear(tape, hidden, hidden, Tensor::zeros({5}, DType::kFloat64));
+    return softmax_cross_entropy(tape, logits, labels);
+  };
+  check_gradients(context, shared_activation, {&bias, &weight});
+}
+
+TEST_CASE("gradients of the whole MLP equal central differences", "[nn]") {
+  Context context;
+  Mlp model(Scope(context, DType::kFloat64, 3), {12, 8, 6, 4});
+  const Tensor x = uniform_tensor(context, {5, 1, 3, 4});
+  const Tensor labels = labels_for(context, 5, 4);
+  const Loss loss = [&](Tape& tape) {
+    return softmax_cross_entropy(tape, model.forward(tape, x), labels);
+  };
+  check_gradients(context, loss, {model.parameters().begin(), model.parameters().end()});
+}
+
+TEST_CASE("float32 gradients equal float64 gradients to single precision", "[nn]") {
+  Context context;
+  Mlp single(Scope(context, DType::kFloat32, 3), {12, 8, 6, 4});
+  Mlp exact(Scope(context, DType::kFloat64, 3), {12, 8, 6, 4});
+  const Tensor x = uniform_tensor(context, {5, 12});
+  std::vector<float> rounded;
+  for (const double value : x.buffer().as<double>()) rounded.push_back(static_cast<float>(value));
+  const Tensor labels = labels_for(context, 5, 4);
+  Tape tape(context);
+  tape.backward(softmax_cross_entropy(tape, exact.forward(tape, x), labels));
+  const Tensor single_x = context.from_host<float>(rounded, {5, 12});
+  tape.backward(softmax_cross_entropy(tape, single.forward(tape, single_x), labels));
+  for (std::size_t p = 0; p < exact.parameters().size(); ++p) {
+    const auto expected = exact.parameters()[p]->grad().buffer().as<double>();
+    const auto gradients = single.parameters()[p]->grad().buffer().as<float>();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      CHECK(gradients[i] == Approx(expected[i]).margin(1e-6));
+    }
+  }
+}
+
+TEST_CASE("an empty batch gives loss 0 and gradients of 0", "[nn]") {
+  Context context;
+  Mlp model(Scope(context, DType::kFloat64, 3), {12, 8, 6, 4});
+  for (Parameter* parameter : model.parameters()) {
+    for (double& g : parameter->grad().buffer().as<double>()) g = std::nan("");
+  }
+  Tape tape(context);
+  const Tensor x = uniform_tensor(context, {0, 12});
+  const Variable loss =
+      softmax_cross_entropy(tape, model.forward(tape, x), labels_for(context, 0, 4));
+  CHECK(context.to_host<double>(loss.value()).front() == 0);
+  CHECK(tape.backward(loss).size() == 6);
+  for (Parameter* parameter : model.parameters()) {
+    for (const double g : parameter->grad().buffer().as<double>()) CHECK(g == 0);
+  }
+}
+
+TEST_CASE("count_correct counts rows whose largest logit is the label's", "[nn]") {
+  Context context;
+  const Tensor logits = context.from_host<float>(std::vector<float>{0, 1, 3, 2, 5, 9}, {3, 2});
+  const Tensor labels = context.from_host<std::int64_t>(std::vector<std::int64_t>{1, 0, 0}, {3});
+  CHECK(context.to_host<std::int64_t>(count_correct(context, logits, labels)).front() == 2);
+}
+
+TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
+  Context context;
+  Tape tape(context);
+  const auto zeros = [](const Shape& shape, DType dtype = DType::kFloat32) {
+    return Tensor::zeros(shape, dtype);
+  };
+  CHECK(error_of([&] {
+          static_cast<void>(linear(tape, zeros({2, 5}), zeros({3, 4}), zeros({3})));
+        }) ==
+        "[nn] linear: x is [2, 5], weight [3, 4], bias [3], expected [n, in], [out, in], [out]");
+  CHECK(
+      error_of([&] {
+        static_cast<void>(linear(tape, zeros({2, 4}), zeros({3, 4}, DType::kFloat64), zeros({3})));
+      }) == "[kernels] gemm: b is float64[12] on cpu, expected float32[12] on cpu");
+  CHECK(error_of([&] {
+          static_cast<void>(zeros({2, 3}).reshaped({4}));
+        }) == "[nn] float32[6] on cpu does not have the shape [4]");
+}

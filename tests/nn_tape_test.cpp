@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddp/nn/models/mlp.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/scope.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using namespace ddp::nn;
+using ddp::buffer_of;
+using ddp::DType;
+using ddp::test::error_of;
+using Doubles = std::vector<double>;
+using Names = std::vector<std::string>;
+
+Names names_of(std::span<Parameter* const> parameters) {
+  Names names;
+  for (const Parameter* parameter : parameters) names.push_back(parameter->name());
+  return names;
+}
+
+Doubles grad_of(Parameter& parameter) {
+  const auto grad = parameter.grad().buffer().as<double>();
+  return {grad.begin(), grad.end()};
+}
+
+// Two layers that may share parameters, on a batch of 3 x 4.
+struct Fixture {
+  Context context;
+  Scope scope{context, DType::kFloat64, 5};
+  Linear first{scope.child("first"), 4, 4};
+  Linear second{scope.child("second"), 4, 4};
+  Tensor x = scope.uniform("x", {3, 4}, 1).value();
+  Tensor labels = context.from_host<std::int64_t>(std::vector<std::int64_t>{2, 0, 1}, {3});
+
+  Variable loss(Tape& tape, Linear& a, Linear& b) {
+    return softmax_cross_entropy(tape, b.forward(tape, relu(tape, a.forward(tape, x))), labels);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("parameters are reported in reverse order of use, each when final", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  Names order;
+  std::vector<Doubles> at_call;
+  const BackwardOptions options{.on_grad_ready = [&](Parameter& parameter) {
+    order.push_back(parameter.name());
+    at_call.push_back(grad_of(parameter));
+    CHECK(parameter.has_grad());
+  }};
+  const auto reached = tape.backward(f.loss(tape, f.first, f.second), options);
+  CHECK(order == Names{"second.bias", "second.weight", "first.bias", "first.weight"});
+  CHECK(names_of(reached) == order);
+  for (std::size_t i = 0; i < reached.size(); ++i) CHECK(grad_of(*reached[i]) == at_call[i]);
+}
+
+TEST_CASE("a parameter used twice is reported once, after its last contribution", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  std::vector<Doubles> at_call;
+  const BackwardOptions options{
+      .on_grad_ready = [&](Parameter& parameter) { at_call.push_back(grad_of(parameter)); }};
+  const auto reached = tape.backward(f.loss(tape, f.first, f.first), options);
+  CHECK(names_of(reached) == Names{"first.bias", "first.weight"});
+  REQUIRE(at_call.size() == 2);
+  CHECK(grad_of(*reached[0]) == at_call[0]);
+  CHECK(grad_of(*reached[1]) == at_call[1]);
+}
+
+TEST_CASE("a parameter whose other use does not lead to the loss is still reported", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  const Variable loss = f.loss(tape, f.first, f.second);
+  const Variable side_branch = f.second.forward(tape, f.x);
+  CHECK(names_of(tape.backward(loss)) ==
+        Names{"second.bias", "second.weight", "first.bias", "first.weight"});
+}
+
+TEST_CASE("a parameter that backward does not reach keeps its memory and its flag", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  Parameter& unused = *f.second.parameters()[0];
+  unused.grad().buffer().as<double>()[0] = 42;
+  const Variable side_branch = f.second.forward(tape, f.x);
+  const Variable loss = softmax_cross_entropy(tape, f.first.forward(tape, f.x), f.labels);
+  CHECK(names_of(tape.backward(loss)) == Names{"first.bias", "first.weight"});
+  CHECK_FALSE(unused.has_grad());
+  CHECK(grad_of(unused)[0] == 42);
+}
+
+TEST_CASE("the first backward overwrites gradients, the next one adds until clear_grad", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  Parameter& weight = *f.first.parameters()[0];
+  for (double& g : weight.grad().buffer().as<double>()) g = std::nan("");
+  tape.backward(f.loss(tape, f.first, f.second));
+  const Doubles once = grad_of(weight);
+  tape.backward(f.loss(tape, f.first, f.second), {.seed = 2});
+  Doubles thrice = once;
+  for (double& g : thrice) g *= 3;
+  CHECK_THAT(grad_of(weight), Catch::Approx(thrice).epsilon(1e-14));
+  weight.clear_grad();
+  tape.backward(f.loss(tape, f.first, f.second));
+  CHECK(grad_of(weight) == once);
+}
+
+TEST_CASE("backward writes straight into a bound bucket, and training moves bound values", "[nn]") {
+  Fixture f;
+  Fixture plain;
+  Doubles bucket(8 * 4 + 8, std::nan("")), values(bucket.size());
+  std::size_t offset = 0;
+  for (Linear* layer : {&f.first, &f.second}) {
+    for (Parameter* parameter : layer->parameters()) {
+      const std::size_t count = parameter->value().count();
+      parameter->bind_grad(buffer_of(bucket).slice(offset, count));
+      parameter->bind_value(buffer_of(values).slice(offset, count));
+      offset += count;
+    }
+  }
+  Tape tape(f.context), plain_tape(plain.context);
+  tape.backward(f.loss(tape, f.first, f.second));
+  plain_tape.backward(plain.loss(plain_tape, plain.first, plain.second));
+  Doubles expected;
+  for (Linear* layer : {&plain.first, &plain.second}) {
+    for (Parameter* parameter : layer->parameters()) {
+      const Doubles grad = grad_of(*parameter);
+      expected.insert(expected.end(), grad.begin(), grad.end());
+    }
+  }
+  CHECK(bucket == expected);
+  CHECK(f.first.parameters()[0]->value().buffer().data == values.data());
+}
+
+TEST_CASE("binding keeps values and gradients, and refuses memory that does not fit", "[nn]") {
+  Fixture f;
+  Parameter& bias = *f.first.parameters()[1];
+  const Doubles before = f.context.to_host<double>(bias.value());
+  bias.grad().buffer().as<double>()[3] = 7;
+  Doubles value_memory(4), grad_memory(4), too_long(5);
+  bias.bind_value(buffer_of(value_memory));
+  bias.bind_grad(buffer_of(grad_memory));
+  CHECK(value_memory == before);
+  CHECK(grad_memory == Doubles{0, 0, 0, 7});
+  CHECK(error_of([&] { bias.bind_grad(buffer_of(too_long)); }) ==
+        "[nn] binding the gradient of first.bias: got float64[5] on cpu, expected float64[4] on "
+        "cpu");
+}
+
+TEST_CASE("steps of equal shape allocate nothing after the first", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  const auto step = [&] { tape.backward(f.loss(tape, f.first, f.second)); };
+  step();
+  const std::size_t allocations = f.context.pool().allocations();
+  step();
+  step();
+  CHECK(f.context.pool().allocations() == allocations);
+}
+
+TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
+  Tensor survivor;
+  {
+    Context context;
+    survivor = context.empty({4}, DType::kFloat64);
+  }
+  for (double& value : survivor.buffer().as<double>()) value = 1;
+  CHECK(survivor.buffer().as<double>()[3] == 1);
+}
+
+TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  const Variable hidden = f.first.forward(tape, f.x);
+  const Variable loss = softmax_cross_entropy(tape, hidden, f.labels);
+  tape.backward(loss);
+  const std::string stale = "is not on this tape: it belongs to another, or backward has run since";
+  CHECK_THAT(error_of([&] { tape.backward(loss); }), Catch::Contains(stale));
+  const Variable next = f.loss(tape, f.first, f.second);  // takes the slots' places
+  CHECK_THAT(error_of([&] { static_cast<void>(f.second.forward(tape, hidden)); }),
+             Catch::Contains(stale));
+  CHECK(tape.backward(next).size() == 4);
+  CHECK(error_of([&] { tape.backward(f.first.forward(tape, f.x)); }) ==
+        "[nn] backward: the loss has the shape [3, 4], expected one element");
+  Tape inference(f.context, Recording::kOff);
+  CHECK(error_of([&] { inference.backward(f.loss(inference, f.first, f.second)); }) ==
+        "[nn] backward: the loss does not depend on any parameter");
+}

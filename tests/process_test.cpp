@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+//
+// Real processes: how a job ends when ranks are killed, leave, or were started wrongly.
+#include <signal.h>
+#include <catch2/catch.hpp>
+
+#include <memory>
+#include <vector>
+
+#include "ddp/store/tcp_server.h"
+#include "support/child_process.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::ChildProcess;
+
+namespace {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+// Workers under a store that the test hosts, as an agent would.
+class Job {
+ public:
+  Job(int world_size, const std::string& mode) : server_({"127.0.0.1", 0}) {
+    for (int rank = 0; rank < world_size; ++rank) {
+      const std::string r = std::to_string(rank);
+      const std::string n = std::to_string(world_size);
+      const Environment environment = {{"RANK", r},
+                                       {"LOCAL_RANK", r},
+                                       {"WORLD_SIZE", n},
+                                       {"LOCAL_WORLD_SIZE", n},
+                                       {"MASTER_ADDR", "127.0.0.1"},
+                                       {"MASTER_PORT", std::to_string(server_.endpoint().port)},
+                                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+      workers_.push_back(
+          std::make_unique<ChildProcess>(std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode},
+                                         ChildProcess::Options{.environment = environment}));
+    }
+  }
+
+  ChildProcess& operator[](int rank) { return *workers_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] int size() const { return static_cast<int>(workers_.size()); }
+  void wait_until_ready() {
+    for (const auto& worker : workers_) worker->wait_for_output("ready");
+  }
+
+ private:
+  TcpServer server_;
+  std::vector<std::unique_ptr<ChildProcess>> workers_;
+};
+
+constexpr Timeout kFiveSeconds = 5s;  // five times the promise
+
+void check_one_line_failure(const Environment& environment, const std::string& expected) {
+  const auto begin = Clock::now();
+  ChildProcess worker({DDP_COLLECTIVE_WORKER, "sum"}, {.environment = environment});
+  CHECK(worker.wait(kFiveSeconds) == 3);
+  CHECK(Clock::now() - begin < kFiveSeconds);
+  CHECK(test::lines_of(worker.err()).size() == 1);
+  CHECK_THAT(worker.err(), Catch::Contains(expected));
+}
+
+}  // namespace
+
+TEST_CASE("processes meet and reduce", "[process]") {
+  Job job(3, "sum");
+  for (int rank = 0; rank < job.size(); ++rank) CHECK(job[rank].wait() == 0);
+  CHECK_THAT(job[0].out(), Catch::Contains("sum 3\n"));
+}
+
+TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
+  for (const int victim : {0, 1, 2}) {
+    Job job(3, "loop");
+    job.wait_until_ready();
+    const pid_t pid = job[victim].pid();
+    job[victim].send_signal(SIGKILL);
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const int code = job[rank].wait(kFiveSeconds);
+      if (rank == victim) continue;
+      CHECK(code == 3);
+      CHECK_THAT(job[rank].err(), Catch::Contains("rank " + std::to_string(victim) + " (pid " +
+                                                  std::to_string(pid) + ") died"));
+    }
+  }
+}
+
+TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[process]") {
+  for (const std::string mode : {"exit", "return", "throw"}) {
+    const int rounds = mode == "exit" ? 200 : 20;
+    for (int round = 0; round < rounds; ++round) {
+      Job job(2, mode);
+      for (int rank = 0; rank < job.size(); ++rank) {
+        const int code = job[rank].wait(kFiveSeconds);
+        INFO(mode << ", round " << round << ", rank " << rank << ": " << job[rank].err());
+        REQUIRE((code == 0 || code == 3));
+      }
+    }
+  }
+}
+
+TEST_CASE("a wrong environment is one line that names variable and value", "[process]") {
+  check_one_line_failure(
+      {{"RANK", "5"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}},
+      "RANK=5 must be below WORLD_SIZE=2");
+  check_one_line_failure({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR, MASTER_PORT not set");
+  check_one_line_failure({{"OMPI_COMM_WORLD_SIZE", "2"}}, "OMPI_COMM_WORLD_SIZE=2");
+  check_one_line_failure({{"SLURM_NTASKS", "4"}}, "SLURM_NTASKS=4");
+  check_one_line_failure({{"PMI_SIZE", "2"}}, "PMI_SIZE=2");
+}
+
+TEST_CASE("rank 0 says so if the port it should host is taken", "[process]") {
+  const TcpServer taken({"127.0.0.1", 0});
+  check_one_line_failure({{"RANK", "0"},
+                          {"WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "127.0.0.1"},
+                          {"MASTER_PORT", std::to_string(taken.endpoint().port)}},
+                         "cannot listen on " + to_string(taken.endpoint()));
+}
+
+TEST_CASE("a program started alone is a world of one", "[process]") {
+  ChildProcess worker({DDP_COLLECTIVE_WORKER, "sum"});
+  CHECK(worker.wait() == 0);
+  CHECK_THAT(worker.out(), Catch::Contains("sum 1\n"));
+}
