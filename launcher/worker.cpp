@@ -121,7 +121,7 @@ Worker::Worker(Worker&& other) noexcept
 Worker::~Worker() {
   if (pid_ == 0 || has_ended()) return;
   ::kill(-pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  ::waitpid(pid_, nullptr, WNOHANG);  // one stuck in the kernel is not to hold us up
 }
 
 void Worker::wait_for_exec(const Command& command) {

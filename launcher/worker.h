@@ -22,7 +22,8 @@ struct WorkerSpec {
 
 // One worker process: a direct child, leader of a process group of its own, killed by the kernel
 // when the thread that started it dies. Its stdout and stderr are pipes, read by us. Until
-// record_end() its pid and group cannot be reused; the destructor kills and reaps what still runs.
+// record_end() its pid and group cannot be reused; the destructor kills the group if the worker has
+// not ended.
 class Worker {
  public:
   // Forks, and returns at once so that several workers start in parallel. Call it on the main

@@ -151,8 +151,8 @@ TEST_CASE("a label outside its range is named with its row", "[kernels]") {
   const auto label = GENERATE(as<std::int64_t>(), 3, -1);
   CHECK(error_of([&] {
           run_cross_entropy(Doubles(6), {0, label}, {2, 3});
-        }) == "[kernels] softmax_cross_entropy_forward: the label of row 1 is " + std::to_string(label) +
-                  ", expected 0 to 2");
+        }) == "[kernels] softmax_cross_entropy_forward: the label of row 1 is " +
+                  std::to_string(label) + ", expected 0 to 2");
 }
 
 TEST_CASE("softmax_cross_entropy_backward equals (p - one_hot) * grad / rows", "[kernels]") {

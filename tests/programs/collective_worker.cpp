@@ -22,7 +22,7 @@ void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) 
 }
 
 int run(const std::string& mode) {
-  static std::vector<float> values(100003, 1.0F);  // static: outlives main, as exit() needs
+  std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
   const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCpu});
   group->all_reduce(ddp::buffer_of(values)).wait();
   std::printf("rank %d ready\n", group->rank());

@@ -3,8 +3,7 @@
 // Argument checks that the CPU and the CUDA twin of a kernel share.
 #pragma once
 
-#include <string>
-#include <utility>
+#include <cstddef>
 
 #include "ddp/base/buffer.h"
 

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Format, layers and first lines. (Warnings are errors in every build.)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+failed=0
+complain() { echo "check: $*" >&2; failed=1; }
+
+mapfile -t sources < <(git ls-files --cached --others --exclude-standard \
+  '*.h' '*.cpp' '*.cu' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
+
+# Format.
+if command -v clang-format >/dev/null; then
+  clang-format --dry-run -Werror "${sources[@]}" || complain "run clang-format -i on the above"
+else
+  echo "check: clang-format is not installed; format not checked" >&2
+fi
+
+# First lines.
+for file in "${sources[@]}"; do
+  [ "$(head -n 1 "$file")" = "// SPDX-License-Identifier: MIT" ] || complain "$file: no licence line"
+  case $file in
+    *.h) grep -q '^#pragma once$' "$file" || complain "$file: no #pragma once" ;;
+  esac
+done
+
+# Layers: what a folder may include of "ddp/…", beside itself. Targets enforce the arrows between
+# include roots; inside libddp, which is one root, this does.
+allowed() {
+  case $1 in
+    libddp/ddp/base) echo base ;;
+    libddp/ddp/store) echo "store base" ;;
+    libddp/ddp/cuda) echo "cuda base" ;;
+    libddp/ddp/buffer_ops) echo "buffer_ops cuda base" ;;
+    libddp/ddp/collectives) echo "collectives buffer_ops cuda store base" ;;
+    libddp/ddp/engine) echo "engine collectives buffer_ops cuda store base" ;;
+    samplers/*) echo samplers ;;
+    data/*) echo "data samplers cuda base" ;;
+    io/*) echo "io cuda base" ;;
+    kernels/*) echo "kernels buffer_ops cuda base" ;;
+    nn/parallel/*) echo "nn kernels engine collectives buffer_ops cuda store base" ;;
+    nn/*) echo "nn kernels buffer_ops cuda base" ;;
+    launcher*) echo "store base" ;;
+    *) return 1 ;;
+  esac
+}
+for file in "${sources[@]}"; do
+  folders=$(allowed "$(dirname "$file")") || continue
+  grep -oP '^#include "ddp/\K[a-z_]+(?=/)' "$file" | sort -u | while read -r folder; do
+    case " $folders " in
+      *" $folder "*) ;;
+      *) echo "check: $file includes ddp/$folder, an arrow that goes up" >&2; exit 1 ;;
+    esac
+  done || failed=1
+done
+
+# Public headers show no library of ours.
+internal='nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
+for file in "${sources[@]}"; do
+  case $file in *.h) ;; *) continue ;; esac
+  case $file in launcher/* | tests/* | bench/* | examples/*) continue ;; esac
+  [[ $file =~ $internal ]] && continue
+  if grep -nE '#include <(spdlog|fmt|nccl|cuda|cublas|cudnn|nlohmann|gloo|zlib)' "$file"; then
+    complain "$file: a public header that needs another library's"
+  fi
+done
+
+[ "$failed" -eq 0 ] && echo "check: ${#sources[@]} files are fine"
+exit "$failed"

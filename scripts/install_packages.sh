@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Installs what is missing of the distribution's packages; nothing if all are there.
+#   scripts/install_packages.sh PACKAGE…          or, in a script:
+#   source scripts/install_packages.sh; install_packages PACKAGE…
+
+build_packages=(g++ cmake ninja-build libspdlog-dev libfmt-dev libcxxopts-dev nlohmann-json3-dev
+  zlib1g-dev libopenblas-dev libgloo-dev)
+data_packages=(dataset-fashion-mnist)
+test_packages=(catch2 ccache binutils python3)
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' ||
+      echo "$package"
+  done
+}
+
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    echo "This is no Debian or Ubuntu: please install the equivalents of: $*" >&2
+    return 0
+  fi
+  local missing as_root=()
+  mapfile -t missing < <(missing_packages "$@")
+  [ "${#missing[@]}" -eq 0 ] && return 0
+  [ "$(id -u)" -eq 0 ] || as_root=(sudo)
+  echo "Installing: ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  set -euo pipefail
+  install_packages "$@"
+fi

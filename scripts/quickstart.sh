@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# From nothing to a trained model: installs what is missing, builds into build/, and trains an MLP
+# on Fashion-MNIST: on two GPUs or more over NCCL, else with two ranks on the CPU.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/install_packages.sh
+
+install_packages "${build_packages[@]}" "${data_packages[@]}"
+
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=OFF \
+  -DDDP_BUILD_BENCH=OFF | grep -E '^-- (ddp|  )' || { echo "configuring failed" >&2; exit 1; }
+cmake --build build
+
+main_job() {
+  echo "\$ build/bin/ddp-launch $*"
+  build/bin/ddp-launch "$@"
+}
+train=(build/bin/train --model mlp --epochs 3 --batch-size 64 --lr 0.05 --lr-schedule cosine)
+
+gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
+echo
+if [ "$gpus" -ge 2 ]; then
+  main_job --nproc_per_node=2 "${train[@]}"
+elif [ "$gpus" -eq 1 ]; then
+  echo "One GPU: one rank on it, then two ranks on the CPU."
+  main_job --nproc_per_node=1 "${train[@]}"
+  main_job --nproc_per_node=2 "${train[@]}" --device cpu
+else
+  echo "No GPU: two ranks on the CPU."
+  main_job --nproc_per_node=2 "${train[@]}"
+fi

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Installs what is missing, builds, and runs the tests: all of them in a release build, and those
+# of store, collectives, engine and launcher again under the address, undefined-behaviour and
+# thread sanitizers.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/install_packages.sh
+
+install_packages "${build_packages[@]}" "${data_packages[@]}" "${test_packages[@]}" clang-format
+launcher=()
+command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
+  -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
+
+step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
+
+step "format and layers"
+scripts/check.sh
+
+step "release build"
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DDDP_BUILD_BENCH=ON \
+  "${launcher[@]}"
+cmake --build build
+step "release tests"
+ctest --test-dir build --output-on-failure
+
+sanitized=(base_test store_test collectives_test engine_test process_test launcher_unit_test
+  launcher_test)
+for preset in asan tsan; do
+  step "$preset build"
+  cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF "${launcher[@]}" >/dev/null
+  cmake --build --preset "$preset" --target "${sanitized[@]}"
+  step "$preset tests"
+  ctest --test-dir "build-$preset" --output-on-failure \
+    -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
+done
+step "done"

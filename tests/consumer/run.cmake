@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+#
+# cmake -DBUILD_DIR=… -DSOURCE_DIR=… -DWORK_DIR=… -P run.cmake
+# Installs the build, then configures, builds and runs the consumer on 2 ranks.
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output
+    ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGV} failed (${result}):\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR})
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
+  -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+run(${WORK_DIR}/prefix/bin/ddp-launch --nproc_per_node=2 ${WORK_DIR}/build/consumer)
+if(NOT output MATCHES "consumer: sum 3, 6 parameters, 10 steps")
+  message(FATAL_ERROR "unexpected output:\n${output}")
+endif()
+message(STATUS "${output}")

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+//
+// The main job end to end: our launcher, our store, real data, several numbers of ranks.
+#include <signal.h>
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "ddp/io/safetensors.h"
+#include "support/child_process.h"
+#include "support/files.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::ChildProcess;
+using test::TemporaryDirectory;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+Arguments train_command(int ranks, const Arguments& flags) {
+  Arguments command = {DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks), DDP_TRAIN_PATH,
+                       "--device", "cpu"};
+  command.insert(command.end(), flags.begin(), flags.end());
+  return command;
+}
+
+// Trains with float64 and returns the parameters.
+Safetensors train_float64(int ranks, const Arguments& flags) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "model.safetensors";
+  Arguments all = {"--dtype", "float64", "--log-every", "0", "--save", file};
+  all.insert(all.end(), flags.begin(), flags.end());
+  ChildProcess job(train_command(ranks, all));
+  const int code = job.wait(100s);
+  INFO(job.err());
+  REQUIRE(code == 0);
+  return load_safetensors(file);
+}
+
+double largest_relative_difference(const Safetensors& a, const Safetensors& b) {
+  REQUIRE(a.tensors.size() == b.tensors.size());
+  double largest = 0;
+  for (std::size_t t = 0; t < a.tensors.size(); ++t) {
+    REQUIRE(a.tensors[t].name == b.tensors[t].name);
+    const auto x = a.tensors[t].buffer.as<double>();
+    const auto y = b.tensors[t].buffer.as<double>();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      largest = std::max(largest, std::abs(x[i] - y[i]) / std::max(1.0, std::abs(x[i])));
+    }
+  }
+  return largest;
+}
+
+void check_refused(const Arguments& command, const std::string& expected) {
+  const auto begin = Clock::now();
+  ChildProcess job(command);
+  CHECK(job.wait(5s) != 0);
+  CHECK(Clock::now() - begin < 5s);
+  CHECK_THAT(job.err(), Catch::Contains(expected));
+}
+
+}  // namespace
+
+TEST_CASE("1, 2, 3 and 4 ranks with one global batch end with the same parameters", "[main]") {
+  // 100 does not divide by 3: the ranks have 34, 33 and 33 samples.
+  const Arguments flags = {"--global-batch-size", "100", "--max-steps", "100"};
+  const Safetensors alone = train_float64(1, flags);
+  for (const int ranks : {2, 3, 4}) {
+    INFO(ranks << " ranks");
+    CHECK(largest_relative_difference(alone, train_float64(ranks, flags)) < 1e-12);
+  }
+}
+
+TEST_CASE("ranks without samples in a step change nothing", "[main]") {
+  // Global batches of 2 leave ranks 2 and 3 empty-handed.
+  const Arguments flags = {"--global-batch-size", "2", "--max-steps", "50"};
+  CHECK(largest_relative_difference(train_float64(1, flags), train_float64(4, flags)) < 1e-12);
+}
+
+TEST_CASE("two runs with the same seed end bit-identical, another seed differs", "[main]") {
+  const Arguments flags = {"--batch-size", "16", "--max-steps", "30"};
+  Arguments other = flags;
+  other.insert(other.end(), {"--seed", "1"});
+  CHECK(largest_relative_difference(train_float64(2, flags), train_float64(2, flags)) == 0);
+  CHECK(largest_relative_difference(train_float64(2, flags), train_float64(2, other)) > 1e-3);
+}
+
+TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
+  const TemporaryDirectory directory;
+  const std::string metrics = directory / "metrics.jsonl";
+  ChildProcess job(
+      train_command(2, {"--model", "mlp", "--epochs", "3", "--batch-size", "64", "--lr", "0.05",
+                        "--lr-schedule", "cosine", "--metrics", metrics}));
+  REQUIRE(job.wait(100s) == 0);
+  CHECK(job.err().empty());
+  CHECK_THAT(job.out(), Catch::StartsWith("mlp on cpu over shm: 2 ranks, global batch 128"));
+  int epochs = 0;
+  for (const std::string& line : test::lines_of(job.out())) {
+    if (line.find("test accuracy") != std::string::npos) ++epochs;
+  }
+  CHECK(epochs == 3);  // once each, not once a rank
+  nlohmann::json last;
+  std::istringstream lines(test::bytes_of(metrics));
+  for (std::string line; std::getline(lines, line);) last = nlohmann::json::parse(line);
+  CHECK(last["event"] == "final");
+  CHECK(last["test_accuracy"].get<double>() >= 0.85);
+  CHECK(last["params_sha256"].get<std::string>().size() == 64);
+}
+
+TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
+  ChildProcess job(train_command(2, {"--epochs", "1000"}));
+  job.wait_for_output("step 100/");
+  // The launcher's children are the ranks.
+  std::ifstream children("/proc/" + std::to_string(job.pid()) + "/task/" +
+                         std::to_string(job.pid()) + "/children");
+  pid_t first = 0;
+  children >> first;
+  REQUIRE(first > 0);
+  REQUIRE(kill(first, SIGKILL) == 0);
+  CHECK(job.wait(25s) == 128 + SIGKILL);
+  CHECK_THAT(job.err(), Catch::Contains("SIGKILL"));
+}
+
+TEST_CASE("bad input is refused in one line", "[main]") {
+  check_refused(train_command(1, {"--model", "transformer9"}),
+                "there is no model \"transformer9\", only: mlp");
+  check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
+                "--batch-size and --global-batch-size exclude each other");
+  check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");
+  check_refused(train_command(1, {"--data-dir", "/nonexistent"}), "/nonexistent");
+  check_refused(train_command(2, {"--sampler", "torch", "--global-batch-size", "3"}),
+                "--sampler torch cannot cut a global batch of 3 over 2 ranks");
+  check_refused(train_command(1, {"--max-steps", "1", "--save", "/nonexistent/model.safetensors"}),
+                "/nonexistent/model.safetensors");
+}
