@@ -48,6 +48,24 @@ Variables contract(const JobContext& job, int rank) {
           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 }
 
+// NCCL before 2.30 refuses two ranks of one host on one GPU: so each rank claims a host of its own
+// (NCCL_HOSTID), and they talk over loopback sockets with few blocks each.
+Variables sharing_gpus(int rank) {
+  return {{"NCCL_HOSTID", "ddp-rank-" + std::to_string(rank)},
+          {"NCCL_NET", "Socket"},
+          {"NCCL_NET_PLUGIN", "none"},
+          {"NCCL_IB_DISABLE", "1"},
+          {"NCCL_SOCKET_IFNAME", "lo"},
+          {"NCCL_SOCKET_FAMILY", "AF_INET"},
+          {"NCCL_P2P_DISABLE", "1"},
+          {"NCCL_SHM_DISABLE", "1"},
+          {"NCCL_NVLS_ENABLE", "0"},
+          {"NCCL_MNNVL_ENABLE", "0"},
+          {"NCCL_COLLNET_ENABLE", "0"},
+          {"NCCL_MAX_CTAS", "4"},
+          {"NCCL_RAS_ENABLE", "0"}};
+}
+
 }  // namespace
 
 int omp_threads_per_worker(const JobContext& job) {
@@ -60,6 +78,11 @@ EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const Job
   for (const auto& [name, value] : contract(job, rank)) set(block, name, value);
   set_if_missing(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   set_if_missing(block, "OMP_NUM_THREADS", std::to_string(omp_threads_per_worker(job)));
+  remove(block, "DDP_OVERSUBSCRIBE");
+  if (job.oversubscribe) {
+    set(block, "DDP_OVERSUBSCRIBE", "1");
+    for (const auto& [name, value] : sharing_gpus(rank)) set_if_missing(block, name, value);
+  }
   remove(block, "DDP_LAUNCH_TTY");
   if (job.rank0_on_terminal && rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
   return block;

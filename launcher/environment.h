@@ -14,6 +14,7 @@ struct JobContext {
   Endpoint store;
   std::string run_id;
   int usable_cpus = 1;
+  bool oversubscribe = false;      // workers may share GPUs
   bool rank0_on_terminal = false;  // rank 0's output ends on a terminal, through our pipe
 };
 
@@ -25,7 +26,8 @@ using EnvironmentBlock = std::vector<std::string>;
 // ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_{RESTART_COUNT,MAX_RESTARTS,RUN_ID,
 // USE_AGENT_STORE}; and, unless inherited, TORCH_NCCL_ASYNC_ERROR_HANDLING=1 and OMP_NUM_THREADS =
 // usable CPUs / workers. DDP_LAUNCH_TTY=1 tells rank 0 that a progress bar is welcome although its
-// stdout is a pipe.
+// stdout is a pipe. With `oversubscribe`, DDP_OVERSUBSCRIBE=1 and, unless inherited, what NCCL
+// needs to let ranks share a GPU.
 [[nodiscard]] EnvironmentBlock worker_environment(const EnvironmentBlock& inherited,
                                                   const JobContext& job, int rank);
 

@@ -22,6 +22,8 @@ constexpr Flag kFlags[] = {
      "ranks whose output is shown (default: stdout of rank 0, stderr of all)"},
     {"grace", '\0', "SECONDS", nullptr,
      "time between SIGTERM and SIGKILL (default: 2 after a failure, 3 after Ctrl-C)"},
+    {"oversubscribe", '\0', nullptr, nullptr,
+     "let workers share GPUs: for correctness, not speed (sets NCCL_HOSTID and others)"},
     {"verbose", 'v', nullptr, nullptr, "say what is started"},
     {"version", '\0', nullptr, nullptr, "print the version"},
     {"help", 'h', nullptr, nullptr, "print this help"},

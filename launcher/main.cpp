@@ -26,6 +26,9 @@
 namespace ddp::launcher {
 namespace {
 
+constexpr const char* kSharingRemark =
+    "workers may share GPUs (--oversubscribe): fit to check results, not to measure speed";
+
 std::optional<std::string> environment_variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
@@ -86,12 +89,14 @@ int run_job(const Options& options) {
   config.failure_grace = options.grace.value_or(config.failure_grace);
   config.interrupt_grace = options.grace.value_or(config.interrupt_grace);
   config.verbose = options.verbose;
+  config.job.oversubscribe = options.oversubscribe;
 
   SignalReader signals;  // before the server's thread, which inherits the mask
   const TcpServer server({options.master_addr, options.master_port});
   config.job.store = server.endpoint();
   Console console(STDOUT_FILENO, STDERR_FILENO);
   if (!count.remark.empty()) console.say(count.remark);
+  if (options.oversubscribe) console.say(kSharingRemark);
   if (options.verbose) console.say(describe_job(config));
   return Agent(std::move(config), signals, console).run();
 }

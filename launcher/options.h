@@ -36,6 +36,7 @@ struct Options {
   std::uint16_t master_port = 0;  // 0: a free one
   Show show;
   std::optional<Timeout> grace;  // between SIGTERM and SIGKILL
+  bool oversubscribe = false;    // workers may share GPUs
   bool verbose = false;
   std::vector<std::string> command;  // PROGRAM and its arguments
 };

@@ -195,6 +195,18 @@ TEST_CASE("what the user has set of threads and NCCL stays", "[environment]") {
   CHECK(values_of(block, "CUDA_VISIBLE_DEVICES") == Strings{"2,3"});
 }
 
+TEST_CASE("workers that share GPUs claim different hosts, unless told otherwise", "[environment]") {
+  JobContext job = job_of(2, 8);
+  CHECK(
+      values_of(worker_environment({"DDP_OVERSUBSCRIBE=1"}, job, 0), "DDP_OVERSUBSCRIBE").empty());
+  job.oversubscribe = true;
+  const EnvironmentBlock block = worker_environment({"NCCL_MAX_CTAS=2"}, job, 1);
+  CHECK(values_of(block, "DDP_OVERSUBSCRIBE") == Strings{"1"});
+  CHECK(values_of(block, "NCCL_HOSTID") == Strings{"ddp-rank-1"});
+  CHECK(values_of(block, "NCCL_SHM_DISABLE") == Strings{"1"});
+  CHECK(values_of(block, "NCCL_MAX_CTAS") == Strings{"2"});
+}
+
 TEST_CASE("only rank 0 of a job on a terminal hears of the terminal", "[environment]") {
   JobContext job = job_of(2, 8);
   CHECK(values_of(worker_environment({"DDP_LAUNCH_TTY=1"}, job, 0), "DDP_LAUNCH_TTY").empty());

@@ -35,6 +35,11 @@ class Reader {
     return number;
   }
 
+  [[nodiscard]] bool flag(const char* name) const {
+    const std::string value = text(name).value_or("False");
+    return value == "True" || value == "true" || value == "1";
+  }
+
   [[nodiscard]] bool has(const char* name) const { return text(name).has_value(); }
 
  private:
@@ -117,8 +122,8 @@ WorkerEnv WorkerEnv::parse(const Lookup& lookup) {
   result.master = {*env.text("MASTER_ADDR"), static_cast<std::uint16_t>(port)};
   result.restart_count = env.integer("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
   result.run_id = env.text("TORCHELASTIC_RUN_ID").value_or("none");
-  const auto agent_store = env.text("TORCHELASTIC_USE_AGENT_STORE").value_or("False");
-  result.agent_hosts_store = agent_store == "True" || agent_store == "true" || agent_store == "1";
+  result.agent_hosts_store = env.flag("TORCHELASTIC_USE_AGENT_STORE");
+  result.shares_gpus = env.flag("DDP_OVERSUBSCRIBE");
   return result;
 }
 

@@ -21,6 +21,7 @@ struct WorkerEnv {
   int restart_count = 0;           // TORCHELASTIC_RESTART_COUNT
   std::string run_id = "none";     // TORCHELASTIC_RUN_ID
   bool agent_hosts_store = false;  // TORCHELASTIC_USE_AGENT_STORE
+  bool shares_gpus = false;        // DDP_OVERSUBSCRIBE: more workers than GPUs, on purpose
 
   using Lookup = std::function<const char*(const char*)>;
 

@@ -59,11 +59,14 @@ Device choose_device(const InitOptions& options, const WorkerEnv& env) {
   if (options.device == DeviceChoice::kCpu || cpu_backend) return kCpuDevice;
   const int visible = cu::device_count();
   if (visible == 0 && !wants_cuda) return kCpuDevice;
+  if (visible == 0) {
+    throw EnvironmentError("no GPU is visible: run on the CPU with --device cpu");
+  }
+  if (env.shares_gpus) return cuda_device(env.local_rank % visible);
   if (env.local_rank < visible) return cuda_device(env.local_rank);
-  throw EnvironmentError("LOCAL_RANK=" + std::to_string(env.local_rank) +
-                         " has no GPU: " + std::to_string(visible) +
-                         (visible == 1 ? " is" : " are") + " visible; start ddp-launch with -n " +
-                         std::to_string(std::max(visible, 1)) +
+  throw EnvironmentError("LOCAL_RANK=" + std::to_string(env.local_rank) + ", but " +
+                         std::to_string(visible) + (visible == 1 ? " GPU is" : " GPUs are") +
+                         " visible: start ddp-launch with -n " + std::to_string(visible) +
                          ", share GPUs with --oversubscribe, or run on the CPU with --device cpu");
 }
 
@@ -119,7 +122,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   if (options.store == nullptr) log::set_rank(env.rank);
   const std::string prefix = "ddp/" + env.run_id + "/attempt_" + std::to_string(env.restart_count);
   const auto store = std::make_shared<PrefixStore>(prefix, connect_store(options, env));
-  const Hello self = describe_self(config.device, options.backend);
+  const Hello self = describe_self(config.device, options.backend, env.shares_gpus);
   const Backend backend =
       agree_on_backend(*store, env.rank, env.world_size, self, options.start_timeout);
   config.store = std::make_shared<PrefixStore>("default", store);

@@ -89,7 +89,8 @@ std::string serialize(const Hello& hello) {
        << hello.gpu << '\n'
        << hello.nccl << '\n'
        << to_string(hello.backend) << '\n'
-       << hello.pid;
+       << hello.pid << '\n'
+       << hello.shares_gpu;
   return text.str();
 }
 
@@ -103,13 +104,13 @@ Hello parse_hello(const std::string& text) {
   std::getline(lines, hello.gpu);
   std::getline(lines, hello.nccl);
   std::getline(lines, backend);
-  lines >> hello.pid;
+  lines >> hello.pid >> hello.shares_gpu;
   if (!lines) throw MismatchError("a rank of another libddp build (or no libddp) is in this job");
   hello.backend = parse_backend(backend);
   return hello;
 }
 
-Hello describe_self(Device device, Backend backend) {
+Hello describe_self(Device device, Backend backend, bool shares_gpu) {
   Hello self;
   self.build = kVersion;
   self.host = host_identity();
@@ -120,6 +121,7 @@ Hello describe_self(Device device, Backend backend) {
   }
   self.backend = backend;
   self.pid = ::getpid();
+  self.shares_gpu = shares_gpu;
   return self;
 }
 
@@ -131,7 +133,7 @@ Backend choose_backend(const std::vector<Hello>& hellos) {
   const bool on_gpus = !hellos[0].gpu.empty();
   if (on_gpus) {
     check_equal(hellos, "their NCCL", [](const Hello& h) { return h.nccl; });
-    check_one_rank_per_gpu(hellos);
+    if (!hellos[0].shares_gpu) check_one_rank_per_gpu(hellos);
     return Backend::kNccl;
   }
   const Backend asked = hellos[0].backend;

@@ -14,20 +14,21 @@ namespace ddp {
 
 // What a rank says of itself.
 struct Hello {
-  std::string build;                 // version of libddp
-  std::string host;                  // equal for ranks that can share memory
-  std::string host_name;             // for messages
-  std::string gpu;                   // bus id of its CUDA device; empty on the CPU
-  std::string nccl;                  // NCCL's version; empty on the CPU
+  std::string build = {};            // version of libddp
+  std::string host = {};             // equal for ranks that can share memory
+  std::string host_name = {};        // for messages
+  std::string gpu = {};              // bus id of its CUDA device; empty on the CPU
+  std::string nccl = {};             // NCCL's version; empty on the CPU
   Backend backend = Backend::kAuto;  // what it asked for
   int pid = 0;
+  bool shares_gpu = false;  // started with --oversubscribe
 };
 
 [[nodiscard]] std::string serialize(const Hello& hello);
 [[nodiscard]] Hello parse_hello(const std::string& text);
 
 // This process on `device`.
-[[nodiscard]] Hello describe_self(Device device, Backend backend);
+[[nodiscard]] Hello describe_self(Device device, Backend backend, bool shares_gpu);
 
 // The backend for these ranks. Throws EnvironmentError or MismatchError naming the ranks if they
 // cannot work together.

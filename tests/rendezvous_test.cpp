@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/rendezvous.h"
+
+#include <catch2/catch.hpp>
+
+#include "support/groups.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+
+namespace {
+
+Hello on_cpu(const std::string& host) {
+  return {.build = "1", .host = host, .host_name = host, .pid = 7};
+}
+
+Hello on_gpu(const std::string& host, const std::string& bus_id) {
+  Hello hello = on_cpu(host);
+  hello.gpu = bus_id;
+  hello.nccl = "2.28.9";
+  return hello;
+}
+
+std::string refusal(const std::vector<Hello>& hellos) {
+  return error_of([&] { (void)choose_backend(hellos); });
+}
+
+}  // namespace
+
+TEST_CASE("ranks find the backend that fits where they are", "[rendezvous]") {
+  CHECK(choose_backend({on_cpu("a"), on_cpu("a")}) == Backend::kShm);
+  CHECK(choose_backend({on_cpu("a"), on_cpu("b")}) == Backend::kGloo);
+  CHECK(choose_backend({on_gpu("a", "1"), on_gpu("a", "2")}) == Backend::kNccl);
+  CHECK(choose_backend({on_gpu("a", "1"), on_gpu("b", "1")}) == Backend::kNccl);
+}
+
+TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
+  const std::string error = refusal({on_gpu("a", "1"), on_gpu("a", "2"), on_gpu("a", "1")});
+  CHECK_THAT(error, Catch::Contains("rank 0 (a, pid 7) and rank 2 (a, pid 7)"));
+  CHECK_THAT(error, Catch::Contains("-n gpu"));
+  CHECK_THAT(error, Catch::Contains("--oversubscribe"));
+  CHECK_THAT(error, Catch::Contains("--device cpu"));
+}
+
+TEST_CASE("sharing a GPU on purpose is allowed", "[rendezvous]") {
+  Hello hello = on_gpu("a", "1");
+  hello.shares_gpu = true;
+  CHECK(choose_backend({hello, hello}) == Backend::kNccl);
+}
+
+TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvous]") {
+  Hello other = on_cpu("a");
+  other.build = "2";
+  CHECK_THAT(refusal({on_cpu("a"), other}), Catch::Contains("has 1") && Catch::Contains("has 2"));
+  CHECK_THAT(refusal({on_cpu("a"), on_gpu("a", "1")}), Catch::Contains("kind of device"));
+  Hello older = on_gpu("b", "1");
+  older.nccl = "2.20.3";
+  CHECK_THAT(refusal({on_gpu("a", "1"), older}), Catch::Contains("2.28.9, rank 1"));
+  Hello wants_shm = on_cpu("a");
+  wants_shm.backend = Backend::kShm;
+  Hello elsewhere = wants_shm;
+  elsewhere.host = "b";
+  CHECK_THAT(refusal({wants_shm, elsewhere}), Catch::Contains("several hosts"));
+}
+
+TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
+  Hello hello = on_gpu("host", "0000:3b:00.0");
+  hello.backend = Backend::kNccl;
+  hello.shares_gpu = true;
+  const Hello copy = parse_hello(serialize(hello));
+  CHECK(serialize(copy) == serialize(hello));
+  CHECK(copy.gpu == "0000:3b:00.0");
+  CHECK(copy.shares_gpu);
+  CHECK_FALSE(error_of([] { (void)parse_hello("something else"); }).empty());
+}
+
+TEST_CASE("all ranks get the same sentence when they cannot work together", "[rendezvous]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(3, [&](int rank) {
+    const Backend asked = rank == 2 ? Backend::kGloo : Backend::kShm;
+    const std::string error = error_of([&] {
+      (void)init_process_group({.backend = asked,
+                                .device = DeviceChoice::kCpu,
+                                .rank = rank,
+                                .world_size = 3,
+                                .store = store});
+    });
+    expect(error.find("the backend they ask for") != std::string::npos, error);
+    expect(error.find("has shm, rank 2") != std::string::npos, error);
+  });
+}
