@@ -8,7 +8,7 @@ find_package(fmt REQUIRED)
 find_package(cxxopts REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
-find_package(OpenBLAS REQUIRED)
+find_package(OpenBLAS QUIET)
 
 # ddp_resolve(VARIABLE found): turns AUTO/ON/OFF and what was found into a result.
 function(ddp_resolve option found out)

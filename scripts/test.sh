@@ -27,6 +27,7 @@ ctest --test-dir build --output-on-failure
 
 sanitized=(base_test store_test collectives_test engine_test process_test launcher_unit_test
   launcher_test)
+export TSAN_OPTIONS=atexit_sleep_ms=0  # it would sleep a second in every process that ends
 for preset in asan tsan; do
   step "$preset build"
   cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF "${launcher[@]}" >/dev/null

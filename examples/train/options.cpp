@@ -16,9 +16,10 @@ cxxopts::Options make_parser() {
   const auto text = [](const char* value) {
     return cxxopts::value<std::string>()->default_value(value);
   };
-  add("model", "mlp", text("mlp"));
-  add("dataset", "fashion-mnist", text("fashion-mnist"));
-  add("data-dir", "directory of the dataset's four files", text(""), "DIR");
+  parser.set_width(100);
+  add("model", "mlp", text("mlp"), "NAME");
+  add("dataset", "fashion-mnist", text("fashion-mnist"), "NAME");
+  add("data-dir", "directory of the dataset's four files", cxxopts::value<std::string>(), "DIR");
   add("epochs", "epochs", cxxopts::value<int>()->default_value("1"), "N");
   add("max-steps", "stop after this many steps; 0: no limit",
       cxxopts::value<std::int64_t>()->default_value("0"), "N");
@@ -26,24 +27,25 @@ cxxopts::Options make_parser() {
   add("global-batch-size", "samples per step, of all ranks together",
       cxxopts::value<std::int64_t>(), "N");
   add("lr", "learning rate", cxxopts::value<double>()->default_value("0.05"), "F");
-  add("lr-schedule", "constant, step or cosine, by epoch", text("constant"));
+  add("lr-schedule", "constant, step or cosine, by epoch", text("constant"), "NAME");
   add("warmup", "epochs of linear warm-up", cxxopts::value<int>()->default_value("0"), "N");
-  add("optimizer", "sgd", text("sgd"));
+  add("optimizer", "sgd", text("sgd"), "NAME");
   add("momentum", "momentum", cxxopts::value<double>()->default_value("0.9"), "F");
   add("weight-decay", "weight decay", cxxopts::value<double>()->default_value("0"), "F");
-  add("dtype", "float32 or float64", text("float32"));
+  add("dtype", "float32 or float64", text("float32"), "NAME");
   add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
-      text("exact"));
+      text("exact"), "NAME");
   add("seed", "of initial weights and data order",
       cxxopts::value<std::uint64_t>()->default_value("0"), "N");
-  add("device", "auto, cpu or cuda", text("auto"));
-  add("backend", "auto, nccl, shm or gloo", text("auto"));
+  add("device", "auto, cpu or cuda", text("auto"), "NAME");
+  add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
   add("bucket-cap-mb", "size of a gradient bucket in MiB",
       cxxopts::value<double>()->default_value("25"), "F");
   add("log-every", "steps between progress lines",
       cxxopts::value<std::int64_t>()->default_value("100"), "N");
-  add("metrics", "write JSON lines to this file", text(""), "FILE");
-  add("save", "write the trained parameters to this file", text(""), "FILE.safetensors");
+  add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
+  add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
+      "FILE.safetensors");
   add("help", "show this text");
   return parser;
 }
@@ -79,11 +81,12 @@ void check(const Options& options) {
 
 Options read(const cxxopts::ParseResult& parsed) {
   const auto text = [&](const char* flag) { return parsed[flag].as<std::string>(); };
+  const auto path = [&](const char* flag) { return parsed.count(flag) > 0 ? text(flag) : ""; };
   Options options;
   options.model = text("model");
   choose<int>("dataset", text("dataset"), {{"fashion-mnist", 0}});
   choose<int>("optimizer", text("optimizer"), {{"sgd", 0}});
-  options.data_dir = text("data-dir");
+  options.data_dir = path("data-dir");
   options.epochs = parsed["epochs"].as<int>();
   options.max_steps = parsed["max-steps"].as<std::int64_t>();
   if (parsed.count("batch-size") > 0) options.batch_size = parsed["batch-size"].as<std::int64_t>();
@@ -108,8 +111,8 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.backend = ddp::parse_backend(text("backend"));
   options.bucket_cap_mb = parsed["bucket-cap-mb"].as<double>();
   options.log_every = parsed["log-every"].as<std::int64_t>();
-  options.metrics = text("metrics");
-  options.save = text("save");
+  options.metrics = path("metrics");
+  options.save = path("save");
   return options;
 }
 

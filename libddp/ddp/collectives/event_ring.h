@@ -34,6 +34,8 @@ class EventRing {
   [[nodiscard]] bool done(std::uint64_t sequence);
   // Orders `consumer` behind a recorded operation.
   void make_wait(std::uint64_t sequence, Stream consumer);
+  // All that was recorded is done.
+  [[nodiscard]] bool idle() { return done(recorded_.load()); }
   // Announced but not done; 0 if there is none.
   [[nodiscard]] std::uint64_t oldest_unfinished();
   // What an operation among the last kCapacity is.

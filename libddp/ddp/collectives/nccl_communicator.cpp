@@ -4,12 +4,11 @@
 #include <fmt/core.h>
 
 #include <cstring>
-#include <functional>
-#include <future>
-#include <thread>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/collectives/run_until.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -19,21 +18,6 @@ constexpr const char* kIdKey = "nccl_id";
 constexpr Timeout kEndTimeout = std::chrono::seconds(10);
 // A call that takes longer hangs, connecting to a rank that has gone, and is aborted while it runs.
 constexpr Timeout kCallGrace = std::chrono::seconds(1);
-
-// Runs `action` on a thread of its own; false if it is not done by the deadline. Then the thread
-// goes on alone, so `action` must own what it uses. Rethrows what `action` throws.
-bool run_until(Deadline deadline, std::function<void()> action) {
-  std::packaged_task<void()> task(std::move(action));
-  std::future<void> result = task.get_future();
-  std::thread thread(std::move(task));
-  if (result.wait_until(deadline.time_point()) != std::future_status::ready) {
-    thread.detach();
-    return false;
-  }
-  thread.join();
-  result.get();
-  return true;
-}
 
 std::string describe_group(const GroupConfig& config) {
   return fmt::format("group \"{}\" on rank {} of {} ({})", config.name, config.rank,
@@ -100,7 +84,8 @@ void NcclCommunicator::end(End how) noexcept {
   const ncclComm_t handle = std::exchange(handle_, nullptr);
   handle_lock.unlock();
   if (handle == nullptr) return;
-  const std::unique_lock call_lock(calls_, kCallGrace);
+  // By the system clock: ThreadSanitizer does not know the other kind of wait.
+  const std::unique_lock call_lock(calls_, std::chrono::system_clock::now() + kCallGrace);
   try {
     const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {
       const cu::DeviceGuard guard(device);

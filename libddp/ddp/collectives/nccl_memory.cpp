@@ -6,10 +6,14 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/run_until.h"
+#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
+
+constexpr Timeout kDeviceTimeout = std::chrono::seconds(1);
 
 // Null if NCCL cannot: operations then go through NCCL's own buffers.
 void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
@@ -35,10 +39,21 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
   }
 }
 
+// cudaFree waits for the device, ncclMemFree does not, and kernels may still use the memory.
+// Bounded, since another group's collective may be waiting for its peers.
+void wait_for_device(Device device) {
+  const bool idle = run_until(Deadline::after(kDeviceTimeout), [device] {
+    const cu::DeviceGuard guard(device);
+    DDP_CUDA_CHECK(cudaDeviceSynchronize());
+  });
+  if (!idle) log::info("[nccl] memory is freed while kernels run on " + to_string(device));
+}
+
 // Deregisters first: NCCL must not know an address that is gone.
 void release_memory(NcclCommunicator& communicator, void* data, void* registration,
                     Device device) noexcept {
   try {
+    wait_for_device(device);
     const cu::DeviceGuard guard(device);
     deregister_memory(communicator, registration);
     DDP_NCCL_CHECK(communicator.api(), mem_free(data));
@@ -56,13 +71,15 @@ void zero(const Allocation& allocation, Device device) {
 }  // namespace
 
 Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
-                               std::size_t size_bytes, Device device) {
+                               std::size_t size_bytes, Device device,
+                               std::function<void()> before_release) {
   if (size_bytes == 0) return {};
   const cu::DeviceGuard guard(device);
   void* data = nullptr;
   DDP_NCCL_CHECK(communicator->api(), mem_alloc(&data, size_bytes));
   void* registration = register_memory(*communicator, data, size_bytes);
   Allocation allocation(data, size_bytes, [=](void* memory) {
+    before_release();
     release_memory(*communicator, memory, registration, device);
   });
   zero(allocation, device);

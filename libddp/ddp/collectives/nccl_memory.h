@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "ddp/base/allocation.h"
@@ -13,8 +14,9 @@
 namespace ddp {
 
 // Zeroed memory from ncclMemAlloc, registered with the communicator where NCCL can, which spares
-// its kernels a copy. Free it while no operation uses it.
+// its kernels a copy. `before_release` must not throw.
 [[nodiscard]] Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
-                                             std::size_t size_bytes, Device device);
+                                             std::size_t size_bytes, Device device,
+                                             std::function<void()> before_release);
 
 }  // namespace ddp

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/event_ring.h"
 #include "ddp/collectives/first_error.h"
@@ -29,6 +28,7 @@ namespace {
 // How long a group that is destroyed waits for its own work: hosts run ahead of their device, and
 // the last collective of a job must not be torn down under a rank that is still in it.
 constexpr Timeout kLeaveTimeout = std::chrono::seconds(1);
+constexpr Timeout kAbortTimeout = std::chrono::seconds(5);
 constexpr auto kPollInterval = std::chrono::microseconds(20);
 
 GroupConfig checked(GroupConfig config) {
@@ -37,7 +37,8 @@ GroupConfig checked(GroupConfig config) {
                               to_string(config.device));
 }
 
-class NcclProcessGroup final : public ProcessGroup {
+class NcclProcessGroup final : public ProcessGroup,
+                               public std::enable_shared_from_this<NcclProcessGroup> {
  public:
   explicit NcclProcessGroup(GroupConfig config);
   ~NcclProcessGroup() override;
@@ -45,9 +46,7 @@ class NcclProcessGroup final : public ProcessGroup {
   std::string_view backend() const override { return "nccl"; }
   void group_begin() override;
   Work group_end() override;
-  Allocation allocate(std::size_t size_bytes) override {
-    return allocate_registered(communicator_, size_bytes, device());
-  }
+  Allocation allocate(std::size_t size_bytes) override;
   void abort(std::string_view reason) override;
 
  protected:
@@ -65,7 +64,8 @@ class NcclProcessGroup final : public ProcessGroup {
   void finish();
   void enqueue(const Collective& collective, Stream producer);
   void check_started(std::uint64_t sequence) const;
-  void leave();
+  void settle() noexcept;
+  PeerError left_early();
 
   const NcclApi& nccl() const { return communicator_->api(); }
   // What a barrier is made of: an all_reduce of one element that nobody reads.
@@ -104,28 +104,36 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
-  bool is_idle = false;
-  try {
-    leave();
-    is_idle = !first_error_.is_set();
-  } catch (const std::exception& error) {
-    log::info(describe(error));
-  }
+  settle();
   watchdog_.reset();
-  is_idle ? communicator_->destroy() : communicator_->abort();
+  first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
 }
 
-// Tells the peers if this rank leaves in the middle of something.
-void NcclProcessGroup::leave() {
-  const Deadline deadline = Deadline::after(kLeaveTimeout);
-  std::uint64_t oldest = 0;
-  while (!first_error_.is_set() && (oldest = operations_.oldest_unfinished()) != 0) {
-    if (deadline.passed()) {
-      first_error_.set(PeerError(fmt::format("[nccl] rank {} left group \"{}\" during {}", rank(),
-                                             name(), to_string(operations_.signature(oldest)))));
+Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
+  return allocate_registered(communicator_, size_bytes, device(), [self = weak_from_this()] {
+    if (const auto group = self.lock()) group->settle();
+  });
+}
+
+// Waits until no operation of this group runs any more. One that does not end by itself breaks the
+// group, and the watchdog ends it: so a rank that leaves in the middle of something says so.
+void NcclProcessGroup::settle() noexcept {
+  const Deadline by_itself = Deadline::after(kLeaveTimeout);
+  const Deadline by_abort = Deadline::after(kLeaveTimeout + kAbortTimeout);
+  try {
+    while (!operations_.idle() && !by_abort.passed()) {
+      if (by_itself.passed() && !first_error_.is_set()) first_error_.set(left_early());
+      std::this_thread::sleep_for(kPollInterval);
     }
-    std::this_thread::sleep_for(kPollInterval);
+  } catch (const CudaError& error) {
+    first_error_.set(error);
   }
+}
+
+PeerError NcclProcessGroup::left_early() {
+  const std::uint64_t oldest = operations_.oldest_unfinished();
+  return PeerError(fmt::format("[nccl] rank {} left group \"{}\" during {}", rank(), name(),
+                               to_string(operations_.signature(oldest))));
 }
 
 // Runs f; an error of CUDA or NCCL in it breaks the group.

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+// For calls that may hang: runs `action` on a thread of its own. False if it is not done by the
+// deadline; then the thread goes on alone, so `action` must own what it uses. Rethrows what
+// `action` throws.
+[[nodiscard]] bool run_until(Deadline deadline, std::function<void()> action);
+
+}  // namespace ddp
