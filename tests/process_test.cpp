@@ -4,50 +4,20 @@
 #include <signal.h>
 #include <catch2/catch.hpp>
 
-#include <memory>
 #include <vector>
 
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
+#include "support/job.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
 using test::ChildProcess;
+using test::Job;
 
 namespace {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
-
-// Workers under a store that the test hosts, as an agent would.
-class Job {
- public:
-  Job(int world_size, const std::string& mode) : server_({"127.0.0.1", 0}) {
-    for (int rank = 0; rank < world_size; ++rank) {
-      const std::string r = std::to_string(rank);
-      const std::string n = std::to_string(world_size);
-      const Environment environment = {{"RANK", r},
-                                       {"LOCAL_RANK", r},
-                                       {"WORLD_SIZE", n},
-                                       {"LOCAL_WORLD_SIZE", n},
-                                       {"MASTER_ADDR", "127.0.0.1"},
-                                       {"MASTER_PORT", std::to_string(server_.endpoint().port)},
-                                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-      workers_.push_back(
-          std::make_unique<ChildProcess>(std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode},
-                                         ChildProcess::Options{.environment = environment}));
-    }
-  }
-
-  ChildProcess& operator[](int rank) { return *workers_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] int size() const { return static_cast<int>(workers_.size()); }
-  void wait_until_ready() {
-    for (const auto& worker : workers_) worker->wait_for_output("ready");
-  }
-
- private:
-  TcpServer server_;
-  std::vector<std::unique_ptr<ChildProcess>> workers_;
-};
 
 constexpr Timeout kFiveSeconds = 5s;  // five times the promise
 

@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Measures the promises of time, where the tests only assert five times their bound:
+#   scripts/soak.sh [ROUNDS]    (default 100; needs a build with tests in build/)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+rounds=${1:-100}
+[ -x build/bin/soak ] || cmake --build build --target soak ddp-launch collective_worker >/dev/null
+exec build/bin/soak "$rounds"
