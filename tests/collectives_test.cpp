@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "support/groups.h"
 
@@ -21,29 +22,26 @@ namespace {
 // A vector in any dtype, read and written as double.
 class Values {
  public:
-  Values(DType dtype, std::size_t count) : dtype_(dtype), bytes_(count * size_of(dtype) + 1) {
-    count_ = count;
-  }
+  Values(DType dtype, std::size_t count)
+      : dtype_(dtype), count_(count), bytes_(count * size_of(dtype) + 1) {}
 
   [[nodiscard]] Buffer buffer() { return {bytes_.data(), count_, dtype_, kCpuDevice}; }
 
-  void set(std::size_t i, double value) {
+  template <class ValueAt>
+  void fill(const ValueAt& value_at) {
     dispatch(dtype_, [&](auto zero) {
       using T = decltype(zero);
-      buffer().template as<T>()[i] = static_cast<T>(static_cast<float>(value));
+      T* elements = buffer().as<T>().data();
+      for (std::size_t i = 0; i < count_; ++i) {
+        elements[i] = static_cast<T>(static_cast<float>(value_at(i)));
+      }
     });
   }
 
-  [[nodiscard]] double at(std::size_t i) {
-    return dispatch(dtype_, [&](auto zero) {
-      using T = decltype(zero);
-      const T value = buffer().template as<T>()[i];
-      if constexpr (sizeof(T) == 2) {
-        return static_cast<double>(static_cast<float>(value));
-      } else {
-        return static_cast<double>(value);
-      }
-    });
+  [[nodiscard]] std::vector<double> read() {
+    std::vector<double> values(count_);
+    cpu::cast(buffer(), buffer_of(values));
+    return values;
   }
 
  private:
@@ -59,7 +57,7 @@ double element(int rank, std::size_t i) {
 
 Values filled(DType dtype, std::size_t count, int rank, std::size_t offset = 0) {
   Values values(dtype, count);
-  for (std::size_t i = 0; i < count; ++i) values.set(i, element(rank, offset + i));
+  values.fill([&](std::size_t i) { return element(rank, offset + i); });
   return values;
 }
 
@@ -83,14 +81,19 @@ double reduced(ReduceOp op, int world_size, std::size_t i) {
 // The average of a 16-bit type is rounded; sums of small integers are not.
 double rounded(DType dtype, double value) {
   Values one(dtype, 1);
-  one.set(0, value);
-  return one.at(0);
+  one.fill([&](std::size_t) { return value; });
+  return one.read()[0];
 }
 
-void expect_equal(Values& values, std::size_t i, double wanted, const char* what) {
-  if (values.at(i) == wanted) return;
-  throw std::runtime_error(std::string(what) + "[" + std::to_string(i) + "] is " +
-                           std::to_string(values.at(i)) + ", not " + std::to_string(wanted));
+// values[i] == wanted(i) for all i.
+template <class Wanted>
+void expect_all(Values& values, const char* what, const Wanted& wanted) {
+  const std::vector<double> all = values.read();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i] == wanted(i)) continue;
+    throw std::runtime_error(std::string(what) + "[" + std::to_string(i) + "] is " +
+                             std::to_string(all[i]) + ", not " + std::to_string(wanted(i)));
+  }
 }
 
 bool applies(ReduceOp op, DType dtype) {
@@ -107,15 +110,17 @@ void check_reductions(ProcessGroup& group, DType dtype, std::size_t count, Reduc
   Values input = filled(dtype, count * ranks, group.rank());
   Values share(dtype, count);
   group.reduce_scatter(input.buffer(), share.buffer(), op).wait();
-  for (std::size_t i = 0; i < count; ++i) {
-    const double wanted = rounded(dtype, reduced(op, world, i));
-    expect_equal(all, i, wanted, "all_reduce");
-    expect_equal(rooted, i,
-                 group.rank() == world - 1 ? wanted : rounded(dtype, element(group.rank(), i)),
-                 "reduce");
-    const std::size_t place = static_cast<std::size_t>(group.rank()) * count + i;
-    expect_equal(share, i, rounded(dtype, reduced(op, world, place)), "reduce_scatter");
-  }
+  const bool is_exact = op != ReduceOp::kAverage;
+  const auto result = [&](std::size_t i) {
+    const double value = reduced(op, world, i);
+    return is_exact ? value : rounded(dtype, value);
+  };
+  const bool is_root = group.rank() == world - 1;
+  expect_all(all, "all_reduce", result);
+  expect_all(rooted, "reduce",
+             [&](std::size_t i) { return is_root ? result(i) : element(group.rank(), i); });
+  const std::size_t offset = static_cast<std::size_t>(group.rank()) * count;
+  expect_all(share, "reduce_scatter", [&](std::size_t i) { return result(offset + i); });
 }
 
 void check_exchanges(ProcessGroup& group, DType dtype, std::size_t count) {
@@ -135,17 +140,15 @@ void check_exchanges(ProcessGroup& group, DType dtype, std::size_t count) {
   group.scatter(whole.buffer(), scattered.buffer(), root).wait();
   Values exchanged(dtype, count * ranks);
   group.all_to_all(whole.buffer(), exchanged.buffer()).wait();
-  for (std::size_t i = 0; i < count; ++i) {
-    expect_equal(sent, i, element(root, i), "broadcast");
-    expect_equal(scattered, i, element(root, rank * count + i), "scatter");
-    for (std::size_t other = 0; other < ranks; ++other) {
-      const int source = static_cast<int>(other);
-      const double theirs = element(source, i);
-      expect_equal(gathered, other * count + i, theirs, "all_gather");
-      expect_equal(at_root, other * count + i, group.rank() == root ? theirs : 0, "gather");
-      expect_equal(exchanged, other * count + i, element(source, rank * count + i), "all_to_all");
-    }
-  }
+  const auto source = [&](std::size_t i) { return static_cast<int>(i / count); };
+  expect_all(sent, "broadcast", [&](std::size_t i) { return element(root, i); });
+  expect_all(scattered, "scatter", [&](std::size_t i) { return element(root, rank * count + i); });
+  expect_all(gathered, "all_gather", [&](std::size_t i) { return element(source(i), i % count); });
+  expect_all(at_root, "gather", [&](std::size_t i) {
+    return group.rank() == root ? element(source(i), i % count) : 0;
+  });
+  expect_all(exchanged, "all_to_all",
+             [&](std::size_t i) { return element(source(i), rank * count + i % count); });
 }
 
 // Everybody sends to the next rank and receives from the one before, all at once.
@@ -159,7 +162,7 @@ void check_ring(ProcessGroup& group, DType dtype, std::size_t count) {
   group.send(outgoing.buffer(), (group.rank() + 1) % world);
   group.recv(incoming.buffer(), before);
   group.group_end().wait();
-  for (std::size_t i = 0; i < count; ++i) expect_equal(incoming, i, element(before, i), "recv");
+  expect_all(incoming, "recv", [&](std::size_t i) { return element(before, i); });
 }
 
 std::vector<Backend> backends() {
