@@ -68,6 +68,13 @@ TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[pr
   }
 }
 
+TEST_CASE("a thread may log while its process exits", "[process]") {
+  for (int round = 0; round < 100; ++round) {
+    ChildProcess worker({DDP_COLLECTIVE_WORKER, "log"});
+    REQUIRE(worker.wait(kFiveSeconds) == 0);
+  }
+}
+
 TEST_CASE("a wrong environment is one line that names variable and value", "[process]") {
   check_one_line_failure(
       {{"RANK", "5"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}},
