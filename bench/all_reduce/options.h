@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+#include "ddp/base/dtype.h"
+#include "ddp/base/reduce_op.h"
+#include "ddp/collectives/init.h"
+
+namespace ddp::bench {
+
+// The flags that nccl-tests shares, and ours.
+struct AllReduceOptions {
+  std::size_t begin_bytes;
+  std::size_t end_bytes;
+  std::size_t factor;
+  int iterations;
+  int samples;
+  Backend backend;
+  DType dtype;
+  ReduceOp op;
+};
+
+// "8", "64K", "1.5M", "2G": powers of 1024. Throws std::invalid_argument.
+[[nodiscard]] std::size_t parse_bytes(std::string_view text);
+
+// Nothing if --help was asked for, which prints it. Throws std::invalid_argument for bad values.
+[[nodiscard]] std::optional<AllReduceOptions> parse_all_reduce_options(int argc, char** argv);
+
+}  // namespace ddp::bench

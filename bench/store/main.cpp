@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+//
+// How many operations a second the store serves, beside a raw blocking TCP ping-pong of the same
+// message sizes measured in the same rounds.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cxxopts.hpp>
+#include <memory>
+#include <optional>
+
+#include "ddp/base/error.h"
+#include "ddp/store/tcp_server.h"
+#include "store/operations.h"
+#include "store/throughput.h"
+#include "support/pinning.h"
+#include "support/report.h"
+#include "support/statistics.h"
+
+namespace {
+
+using namespace ddp;
+using namespace ddp::bench;
+
+struct Options {
+  std::vector<std::size_t> clients;
+  int rounds;
+  std::chrono::milliseconds slice;
+};
+
+std::optional<Options> parse(int argc, char** argv) {
+  cxxopts::Options parser("bench_store", "Operations a second of the TCP store");
+  auto add = parser.add_options();
+  add("clients", "how many clients at once, each with its own connection",
+      cxxopts::value<std::vector<std::size_t>>()->default_value("1,8,64"));
+  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("11"));
+  add("slice-ms", "length of one repeat", cxxopts::value<int>()->default_value("30"));
+  add("h,help", "print this help");
+  const auto parsed = parser.parse(argc, argv);
+  if (parsed.count("help") > 0) {
+    std::puts(parser.help().c_str());
+    return std::nullopt;
+  }
+  return Options{.clients = parsed["clients"].as<std::vector<std::size_t>>(),
+                 .rounds = parsed["rounds"].as<int>(),
+                 .slice = std::chrono::milliseconds(parsed["slice-ms"].as<int>())};
+}
+
+// One client and its server share a CPU or have one each: the raw ping-pong differs several times
+// between the two, and left alone the scheduler changes its mind in the middle of a run.
+enum class Placement { kFree, kOneCpu, kTwoCpus };
+
+std::string_view to_string(Placement placement) {
+  switch (placement) {
+    case Placement::kFree:
+      return "free";
+    case Placement::kOneCpu:
+      return "1 CPU";
+    case Placement::kTwoCpus:
+      return "2 CPUs";
+  }
+  return "unknown";
+}
+
+std::vector<Placement> placements(std::size_t clients) {
+  if (clients > 1) return {Placement::kFree};
+  if (usable_cpus().size() < 2) return {Placement::kOneCpu};
+  return {Placement::kTwoCpus, Placement::kOneCpu};
+}
+
+// Runs f with the calling thread, and those that it starts, where a server or a client belongs.
+template <class F>
+auto run_as_server(Placement placement, F&& f) {
+  if (placement == Placement::kFree) return f();
+  const Pinned pinned(usable_cpus().front());
+  return f();
+}
+
+template <class F>
+auto run_as_client(Placement placement, F&& f) {
+  if (placement == Placement::kFree) return f();
+  const std::vector<int> cpus = usable_cpus();
+  const Pinned pinned(placement == Placement::kOneCpu ? cpus.front() : cpus.back());
+  return f();
+}
+
+Table make_table() {
+  return Table({{"clients", 7},
+                {"on", 6},
+                {"operation", 9},
+                {"ping-pong/s", 11},
+                {"+-", 4},
+                {"no spin/s", 9},
+                {"+-", 4},
+                {"ratio", 5},
+                {"+-", 4},
+                {"spin/s", 7},
+                {"+-", 4},
+                {"ratio", 5},
+                {"+-", 4}});
+}
+
+std::string percent(const Summary& summary) {
+  return fmt::format("{:.0f}%", summary.spread_percent());
+}
+
+std::vector<std::string> row(const std::vector<Variant>& variants) {
+  std::vector<std::string> cells;
+  for (const Variant& variant : variants) {
+    const Summary rate = summarize(variant.samples);
+    cells.insert(cells.end(), {fmt::format("{:.0f}", rate.median), percent(rate)});
+    if (&variant == &variants.front()) continue;
+    const Summary to_raw = ratio(variant.samples, variants.front().samples);
+    cells.insert(cells.end(), {fmt::format("{:.2f}", to_raw.median), percent(to_raw)});
+  }
+  return cells;
+}
+
+void measure(const Operation& operation, std::size_t count, Placement placement,
+             const Options& options, const Table& table) {
+  using namespace std::chrono_literals;
+  const auto serve = [&](std::chrono::microseconds spin) {
+    return run_as_server(placement, [&] {
+      return std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0}, spin);
+    });
+  };
+  const auto sleeping = serve(0us);
+  const auto spinning = serve(kDefaultStoreSpin);
+  const auto variant = [&](const char* name, Clients clients) {
+    return Variant{name, [&options, placement, clients = std::move(clients)] {
+                     return run_as_client(
+                         placement, [&] { return operations_per_second(clients, options.slice); });
+                   }};
+  };
+  std::vector<Variant> variants{
+      variant("ping-pong",
+              run_as_server(placement, [&] { return ping_pong_clients(operation, count); })),
+      variant("no spin", store_clients(operation, count, *sleeping, 0us)),
+      variant("spin", store_clients(operation, count, *spinning, kDefaultStoreSpin))};
+  interleave(variants, options.rounds);
+  std::vector<std::string> cells{std::to_string(count), std::string(to_string(placement)),
+                                 operation.name};
+  const std::vector<std::string> figures = row(variants);
+  cells.insert(cells.end(), figures.begin(), figures.end());
+  table.print_row(cells);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const std::optional<Options> options = parse(argc, argv);
+    if (!options) return 0;
+    std::puts(header_line("bench_store").c_str());
+    std::puts(
+        "# Operations a second of all clients together, medians; +- is half the interquartile "
+        "range. Ratios are to the ping-pong of the same round.");
+    const Table table = make_table();
+    table.print_titles();
+    for (const std::size_t count : options->clients) {
+      for (const Placement placement : placements(count)) {
+        for (const Operation& operation : operations()) {
+          measure(operation, count, placement, *options, table);
+        }
+      }
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_store: %s\n", describe(error).c_str());
+    return 1;
+  }
+}

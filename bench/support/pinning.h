@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sched.h>
+
+#include <vector>
+
+namespace ddp::bench {
+
+// The CPUs that this process may use.
+[[nodiscard]] std::vector<int> usable_cpus();
+
+// Keeps the calling thread, and every thread that it starts meanwhile, on one CPU.
+class Pinned {
+ public:
+  explicit Pinned(int cpu);
+  ~Pinned();
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+ private:
+  cpu_set_t previous_;
+};
+
+}  // namespace ddp::bench

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddp::bench {
+
+// "# bench_store · AMD EPYC, 2 CPUs · Linux 6.1 · load 0.3 · 2026-11-21 12:00 UTC · Release": what
+// a figure needs beside it.
+[[nodiscard]] std::string header_line(const std::string& name);
+
+// A table on standard output: a line of titles, then a row at a time, each cell right-aligned under
+// its title and flushed at once, so that a long run shows how far it is.
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    int width;
+  };
+
+  explicit Table(std::vector<Column> columns);
+
+  void print_titles() const;
+  void print_row(const std::vector<std::string>& cells) const;
+
+ private:
+  std::vector<Column> columns_;
+};
+
+}  // namespace ddp::bench

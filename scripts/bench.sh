@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Builds in release and prints the tables of all benchmarks with their default sizes, in less than a
+# minute after building. docs/benchmarks.md says how to read them. Leave the machine alone meanwhile.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/install_packages.sh
+
+install_packages "${build_packages[@]}"
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
+  -DDDP_BUILD_EXAMPLES=ON >/dev/null
+cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce
+
+run() {
+  printf '\n$ %s\n' "$*"
+  "$@"
+}
+
+run build/bin/bench_launch
+run build/bin/bench_store
+
+gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
+if [ "$gpus" -ge 2 ]; then
+  run build/bin/ddp-launch --nproc_per_node=gpu build/bin/bench_all_reduce --backend nccl -e 256M
+else
+  echo
+  echo "all_reduce over NCCL: left out, it needs two GPUs and here are $gpus."
+fi
+run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend shm
+if grep -q '^Gloo_DIR:PATH=/' build/CMakeCache.txt &&
+  ! grep -q '^DDP_GLOO:.*=OFF' build/CMakeCache.txt; then
+  run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend gloo
+else
+  echo "all_reduce over Gloo: left out of this build."
+fi
