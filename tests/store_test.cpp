@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -82,6 +83,10 @@ void check_common_behaviour(Store& store) {
   CHECK(store.add("counter", 5) == 5);
   CHECK(store.add("counter", -7) == -2);
   CHECK(store.get("counter") == "-2");
+  store.set("highest", "9223372036854775807");
+  CHECK(store.add("highest", 1) == std::numeric_limits<std::int64_t>::min());  // as PyTorch
+  store.set("sloppy", " 12abc");
+  CHECK(store.add("sloppy", 1) == 13);
   CHECK(store.compare_set("c", "x", "y") == "x");  // missing, expected something: PyTorch's answer
   CHECK(store.compare_set("c", "", "y") == "y");
   CHECK(store.compare_set("c", "wrong", "z") == "y");
@@ -95,6 +100,9 @@ void check_common_behaviour(Store& store) {
   CHECK(error.find("never\"") != std::string::npos);
   CHECK(error.find("timed out after 20 ms") != std::string::npos);
   CHECK(store.get("k") == "v");  // still usable after a timeout
+  CHECK(store.get("k", Timeout(0)) == "v");
+  store.set("text", "");
+  CHECK_THROWS_AS(store.add("text", 1), NetworkError);
 }
 
 }  // namespace
@@ -191,6 +199,7 @@ TEST_CASE("bad input costs a client its connection and nobody else's", "[store]"
   CHECK(drops("GET / HTTP/1.1\r\n\r\n"));
   CHECK(drops(hex("0000000000")));
   CHECK(drops(ping(1)));                                              // not validated first
+  CHECK(drops(hex("01")));                                            // nor will be
   CHECK(drops(valid + valid));                                        // validated twice
   CHECK(drops(valid + hex("7f")));                                    // unknown opcode
   CHECK(drops(valid + hex("03ffffffffffffffff")));                    // absurd key length
@@ -231,10 +240,99 @@ TEST_CASE("large values survive, too large ones are refused", "[store]") {
   const std::string large(20 << 20, 'x');
   store.set("large", large);
   CHECK(store.get("large") == large);
-  CHECK_FALSE(error_of([&] {
-                store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x'));
-                (void)store.get("huge", 5s);
-              }).empty());
+  std::string huge;
+  wire::Writer(huge).opcode(wire::Opcode::kSet).user_key("huge");
+  wire::Writer(huge).integer(wire::kMaxValueBytes + 1);
+  CHECK(RawClient(server.endpoint()).validate().send(huge).is_dropped());
+}
+
+TEST_CASE("a client that asks but does not read its replies is dropped", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore bystander(server.endpoint());
+  bystander.set("large", std::string(60 << 20, 'x'));
+  REQUIRE(bystander.has("large"));  // set() alone is not acknowledged
+  std::string get;
+  wire::Writer(get).opcode(wire::Opcode::kGet).user_key("large");
+  RawClient greedy(server.endpoint());
+  greedy.validate();
+  const std::string gone = error_of([&] {
+    for (int i = 0; i < 6; ++i) {
+      greedy.send(get);
+      // The pong comes after the server has taken in what was sent before it.
+      RawClient(server.endpoint()).validate().send(ping(1)).receive(4);
+    }
+    throw NetworkError(greedy.is_dropped() ? "dropped" : "still served");
+  });
+  CHECK(gone != "still served");
+  CHECK(bystander.has("large"));
+}
+
+TEST_CASE("a reply too long to be held is refused", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint());
+  store.set("large", std::string(60 << 20, 'x'));
+  const std::vector<std::string> keys(50, "large");  // 3 GB
+  CHECK_FALSE(error_of([&] { (void)store.multi_get(keys, 10s); }).empty());
+  CHECK(TcpStore(server.endpoint()).has("large"));
+}
+
+TEST_CASE("a client takes no value that a server would refuse", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint());
+  CHECK_THROWS_AS(store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x')),
+                  std::invalid_argument);
+  store.set("k", "v");
+  CHECK(store.get("k") == "v");  // the connection is still in step
+}
+
+TEST_CASE("a wait that ends just as it is taken back leaves the connection in step", "[store]") {
+  Socket listener = Socket::listen(kLoopback);
+  bool patient = false;
+  std::thread server([&] {
+    while (!listener.wait_readable(Deadline::after(5s))) continue;
+    Socket client = std::move(*listener.accept());
+    const auto take = [&](std::size_t count) {
+      std::string bytes(count, '\0');
+      client.receive_all(std::as_writable_bytes(std::span(bytes)), Deadline::after(5s));
+      return bytes;
+    };
+    const auto send = [&](const std::string& bytes) {
+      client.send_all(std::as_bytes(std::span(bytes)), Deadline::after(5s));
+    };
+    take(5);                  // VALIDATE
+    send(take(5).substr(1));  // PING
+    take(1 + 8 + 8 + 2);      // WAIT for "/k"
+    take(1);                  // CANCEL_WAIT, since we did not answer in time …
+    send(hex("0001"));        // … but now: STOP_WAITING, and WAIT_CANCELED
+    take(1 + 8 + 2);          // GET "/k"
+    patient = !client.wait_readable(Deadline::after(50ms));  // though its 20 ms are over
+    if (!patient) return;
+    send(hex("010000000000000076"));
+    take(1);  // GETNUMKEYS
+    send(hex("0700000000000000"));
+  });
+  TcpStore store(listener.local_endpoint(), 5s);
+  std::string value;
+  const std::string error = error_of([&] { value = store.get("k", 20ms); });
+  const std::string later_error = error_of([&] { CHECK(store.num_keys() == 7); });
+  server.join();
+  CHECK(patient);
+  CHECK(error.empty());
+  CHECK(value == "v");
+  CHECK(later_error.empty());
+}
+
+TEST_CASE("an unfinished request is not parsed again before it can be complete", "[store]") {
+  std::string bytes;
+  wire::Writer writer(bytes);
+  writer.opcode(wire::Opcode::kWait).integer(std::uint64_t{1000});
+  wire::Request request;
+  const auto parse = [&] { return wire::parse_request(std::as_bytes(std::span(bytes)), request); };
+  CHECK(parse().status == wire::ParseStatus::kIncomplete);
+  CHECK(parse().size_bytes == 1 + 8 + 1000 * 8);  // a thousand lengths at least
+  for (int i = 0; i < 1000; ++i) writer.bytes("abc");
+  CHECK(parse().status == wire::ParseStatus::kComplete);
+  CHECK(request.keys.size() == 1000);
 }
 
 TEST_CASE("a thousand connections work at once", "[store]") {
@@ -327,6 +425,7 @@ TEST_CASE("clients of a server that goes away get an error, not a hang", "[store
   auto server = std::make_unique<TcpServer>(kLoopback);
   TcpStore store(server->endpoint());
   store.set("k", "v");
+  CHECK(store.has("k"));  // nothing is under way any more: the server closes, it does not reset
   server.reset();
   CHECK(error_of([&] { (void)store.get("k"); }).find("the peer closed") != std::string::npos);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/store/counter.h"
 
 namespace ddp {
 
@@ -42,9 +43,8 @@ std::string HashStore::get(std::string_view key, Timeout timeout) {
 
 std::int64_t HashStore::add(std::string_view key, std::int64_t delta) {
   const std::lock_guard lock(data_->mutex);
-  std::string& value = data_->values[std::string(key)];
-  const std::int64_t sum = (value.empty() ? 0 : std::stoll(value)) + delta;
-  value = std::to_string(sum);
+  const auto entry = data_->values.try_emplace(std::string(key), "0").first;
+  const std::int64_t sum = add_to_text(entry->second, delta);
   data_->changed.notify_all();
   return sum;
 }

@@ -5,24 +5,9 @@
 #include <cstdlib>
 
 #include "ddp/base/error.h"
+#include "ddp/store/counter.h"
 
 namespace ddp {
-namespace {
-
-// As std::stoll: leading blanks and trailing characters are accepted, as PyTorch's server does.
-std::int64_t parse_counter(const std::string& text) {
-  try {
-    return std::stoll(text);
-  } catch (const std::exception&) {
-    throw NetworkError("add to a value that is not a number");
-  }
-}
-
-std::int64_t wrapping_sum(std::int64_t a, std::int64_t b) {
-  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-}
-
-}  // namespace
 
 void StoreState::handle(ClientId client, const wire::Request& request) {
   using wire::Opcode;
@@ -52,8 +37,7 @@ void StoreState::handle(ClientId client, const wire::Request& request) {
     case Opcode::kAppend:
       return append(key(), request.values[0]);
     case Opcode::kMultiGet:
-      for (const std::string_view each : request.keys) reply_bytes(client, value_or_empty(each));
-      return;
+      return multi_get(client, request.keys);
     case Opcode::kMultiSet:
       for (std::size_t i = 0; i < request.keys.size(); ++i) set(request.keys[i], request.values[i]);
       return;
@@ -82,6 +66,7 @@ void StoreState::forget(ClientId client) {
   }
   std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [key, clients] : barriers_) std::erase(clients, client);
+  std::erase_if(barriers_, [](const auto& entry) { return entry.second.empty(); });
 }
 
 void StoreState::set(std::string_view key, std::string_view value) {
@@ -102,9 +87,7 @@ void StoreState::add(ClientId client, std::string_view key, std::int64_t delta) 
 std::int64_t StoreState::add_to_counter(std::string_view key, std::int64_t delta) {
   auto found = values_.find(key);
   if (found == values_.end()) found = values_.emplace(key, "0").first;
-  const std::int64_t sum = wrapping_sum(parse_counter(found->second), delta);
-  found->second = std::to_string(sum);
-  return sum;
+  return add_to_text(found->second, delta);
 }
 
 void StoreState::compare_set(ClientId client, const wire::Request& request) {
@@ -129,6 +112,14 @@ void StoreState::wait(ClientId client, const wire::Request& request) {
   }
   if (missing == 0) return reply_integer(client, wire::kStopWaiting);
   waits_.emplace(id, Wait{client, missing});
+}
+
+// A small request can name a large value many times, so the sum is taken first.
+void StoreState::multi_get(ClientId client, std::span<const std::string_view> keys) {
+  std::uint64_t total_bytes = 0;
+  for (const std::string_view key : keys) total_bytes += value_or_empty(key).size();
+  if (total_bytes > wire::kMaxReplyBytes) throw NetworkError("multi_get of too long values");
+  for (const std::string_view key : keys) reply_bytes(client, value_or_empty(key));
 }
 
 void StoreState::append(std::string_view key, std::string_view value) {

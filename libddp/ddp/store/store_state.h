@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -40,6 +41,7 @@ class StoreState {
   void add(ClientId client, std::string_view key, std::int64_t delta);
   void compare_set(ClientId client, const wire::Request& request);
   void wait(ClientId client, const wire::Request& request);
+  void multi_get(ClientId client, std::span<const std::string_view> keys);
   void append(std::string_view key, std::string_view value);
   void queue_push(std::string_view key, std::string_view value);
   void queue_pop(ClientId client, std::string_view key);

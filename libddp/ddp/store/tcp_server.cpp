@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -29,18 +30,28 @@ constexpr ClientId kListener = 0;
 constexpr ClientId kWakeUp = 1;
 constexpr ClientId kFirstClient = 2;
 
-// A client that asks but does not read is dropped when this much waits for it.
-constexpr std::size_t kMaxBacklogBytes = std::size_t{256} << 20;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+constexpr const char* kStranger = "not a store client (no VALIDATE with the right magic)";
 
 struct Connection {
   Socket socket;
+  Endpoint peer;                 // asked at once: a connection that was reset does not know it
   std::vector<std::byte> input;  // an unfinished request; empty most of the time
   std::size_t needed_bytes = 1;  // parsing cannot succeed before input holds this much
   std::string output;
   std::size_t sent_bytes = 0;  // of output
   bool validated = false;
   bool waits_for_writable = false;
+
+  [[nodiscard]] std::size_t backlog_bytes() const { return output.size() - sent_bytes; }
+
+  // Keeps the memory in proportion to what is still to be sent.
+  void forget_sent() {
+    if (sent_bytes <= output.size() / 2) return;
+    output.erase(0, sent_bytes);
+    sent_bytes = 0;
+    if (output.capacity() > kReadBytes) output.shrink_to_fit();
+  }
 };
 
 void check_system(int result, const char* action) {
@@ -51,12 +62,13 @@ void check_system(int result, const char* action) {
 
 class TcpServer::Impl {
  public:
-  explicit Impl(const Endpoint& endpoint)
+  Impl(const Endpoint& endpoint, std::chrono::microseconds spin)
       : listener_(Socket::listen(endpoint)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         wake_up_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         state_([this](ClientId client, std::string_view bytes) { reply(client, bytes); }),
-        endpoint_(listener_.local_endpoint()) {
+        endpoint_(listener_.local_endpoint()),
+        spin_(spin) {
     check_system(epoll_.get(), "cannot create an epoll instance");
     check_system(wake_up_.get(), "cannot create an eventfd");
     watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
@@ -75,14 +87,24 @@ class TcpServer::Impl {
 
  private:
   void serve() {
-    std::array<epoll_event, 64> events;
     while (!stopping_.load()) {
-      const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
-                                     accepting_ ? -1 : kRetryAcceptMilliseconds);
+      const std::span<const epoll_event> events = wait_for_events();
       if (!accepting_) set_accepting(true);
-      for (int i = 0; i < count; ++i) handle_event(events[static_cast<std::size_t>(i)]);
+      for (const epoll_event& event : events) handle_event(event);
       flush_replies();
     }
+  }
+
+  // Right after a request the next one is likely, so it looks a while before it sleeps.
+  std::span<const epoll_event> wait_for_events() {
+    int count = 0;
+    const auto poll = [&](int milliseconds) {
+      count = ::epoll_wait(epoll_.get(), events_.data(), static_cast<int>(events_.size()),
+                           milliseconds);
+      return count > 0;
+    };
+    if (!spin_.until([&] { return poll(0); })) poll(accepting_ ? -1 : kRetryAcceptMilliseconds);
+    return {events_.data(), static_cast<std::size_t>(std::max(count, 0))};
   }
 
   void handle_event(const epoll_event& event) {
@@ -94,7 +116,7 @@ class TcpServer::Impl {
     try {
       if ((event.events & EPOLLOUT) != 0) flush(id, found->second);
       if ((event.events & ~EPOLLOUT) != 0) receive(id, found->second);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // also: out of memory
       drop(id, error.what());
     }
   }
@@ -104,7 +126,9 @@ class TcpServer::Impl {
       while (std::optional<Socket> socket = listener_.accept()) {
         const ClientId id = next_client_++;
         watch(socket->fd(), id, EPOLLIN, EPOLL_CTL_ADD);
-        connections_[id].socket = std::move(*socket);
+        Connection& connection = connections_[id];
+        connection.peer = socket->peer_endpoint();
+        connection.socket = std::move(*socket);
       }
     } catch (const Error& error) {  // out of descriptors: the backlog waits in the kernel
       log::warning(std::string("[tcp_server] ") + error.what());
@@ -142,7 +166,9 @@ class TcpServer::Impl {
                               std::span<const std::byte> bytes) {
     std::size_t used = 0;
     for (;;) {
-      const wire::ParseResult parsed = wire::parse_request(bytes.subspan(used), request_);
+      const auto rest = bytes.subspan(used);
+      if (!connection.validated) require_validate(rest);
+      const wire::ParseResult parsed = wire::parse_request(rest, request_);
       if (parsed.status == wire::ParseStatus::kMalformed) throw NetworkError(parsed.reason);
       if (parsed.status == wire::ParseStatus::kIncomplete) {
         connection.needed_bytes = parsed.size_bytes;
@@ -151,16 +177,21 @@ class TcpServer::Impl {
       used += parsed.size_bytes;
       if (connection.validated) {
         state_.handle(id, request_);
+        bound_backlog(id, connection);
       } else {
         validate(connection);
       }
     }
   }
 
+  // Of somebody who may be no store client, nothing else is waited for or kept.
+  static void require_validate(std::span<const std::byte> bytes) {
+    const auto opcode = static_cast<std::byte>(wire::Opcode::kValidate);
+    if (!bytes.empty() && bytes[0] != opcode) throw NetworkError(kStranger);
+  }
+
   void validate(Connection& connection) const {
-    const bool is_magic = request_.opcode == wire::Opcode::kValidate &&
-                          request_.number == static_cast<std::int64_t>(wire::kMagic);
-    if (!is_magic) throw NetworkError("not a store client (no VALIDATE with the right magic)");
+    if (request_.number != static_cast<std::int64_t>(wire::kMagic)) throw NetworkError(kStranger);
     connection.validated = true;
   }
 
@@ -170,13 +201,21 @@ class TcpServer::Impl {
     connection.output.append(bytes);
   }
 
+  // A client that asks but does not read is dropped.
+  void bound_backlog(ClientId id, Connection& connection) {
+    if (connection.backlog_bytes() <= wire::kMaxReplyBytes) return;
+    flush(id, connection);
+    if (connection.backlog_bytes() <= wire::kMaxReplyBytes) return;
+    throw NetworkError("the client does not read its replies");
+  }
+
   void flush_replies() {
     for (const ClientId id : pending_) {
       const auto found = connections_.find(id);
       if (found == connections_.end()) continue;
       try {
         flush(id, found->second);
-      } catch (const Error& error) {
+      } catch (const std::exception& error) {
         drop(id, error.what());
       }
     }
@@ -184,21 +223,14 @@ class TcpServer::Impl {
   }
 
   void flush(ClientId id, Connection& connection) {
-    std::string& output = connection.output;
-    if (output.size() - connection.sent_bytes > kMaxBacklogBytes) {
-      throw NetworkError("the client does not read its replies");
-    }
-    while (connection.sent_bytes < output.size()) {
-      const auto rest = std::as_bytes(std::span(output)).subspan(connection.sent_bytes);
+    while (connection.backlog_bytes() > 0) {
+      const auto rest = std::as_bytes(std::span(connection.output)).subspan(connection.sent_bytes);
       const std::size_t sent = connection.socket.send_some(rest);
       if (sent == 0) break;
       connection.sent_bytes += sent;
     }
-    const bool blocked = connection.sent_bytes < output.size();
-    if (!blocked) {
-      output.clear();
-      connection.sent_bytes = 0;
-    }
+    connection.forget_sent();
+    const bool blocked = connection.backlog_bytes() > 0;
     if (blocked != connection.waits_for_writable) {
       connection.waits_for_writable = blocked;
       watch(connection.socket.fd(), id, blocked ? EPOLLIN | EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD);
@@ -210,8 +242,8 @@ class TcpServer::Impl {
     const auto found = connections_.find(id);
     const Connection& connection = found->second;
     const bool hung_up = connection.validated && connection.input.empty();
-    const std::string line = "[tcp_server] dropped the connection from " +
-                             to_string(connection.socket.peer_endpoint()) + ": " + reason;
+    const std::string line =
+        "[tcp_server] dropped the connection from " + to_string(connection.peer) + ": " + reason;
     if (hung_up && std::strstr(reason, "closed") != nullptr) {
       log::debug(line);
     } else {
@@ -233,8 +265,10 @@ class TcpServer::Impl {
   Socket listener_;
   FileDescriptor epoll_;
   FileDescriptor wake_up_;
+  std::array<epoll_event, 64> events_;
   StoreState state_;
   Endpoint endpoint_;
+  Spin spin_;
   std::unordered_map<ClientId, Connection> connections_;
   ClientId next_client_ = kFirstClient;
   bool accepting_ = true;
@@ -245,7 +279,8 @@ class TcpServer::Impl {
   std::thread thread_;
 };
 
-TcpServer::TcpServer(const Endpoint& endpoint) : impl_(std::make_unique<Impl>(endpoint)) {}
+TcpServer::TcpServer(const Endpoint& endpoint, std::chrono::microseconds spin)
+    : impl_(std::make_unique<Impl>(endpoint, spin)) {}
 TcpServer::~TcpServer() = default;
 
 Endpoint TcpServer::endpoint() const { return impl_->endpoint(); }

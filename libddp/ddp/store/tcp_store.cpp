@@ -12,31 +12,6 @@
 namespace ddp {
 namespace {
 
-// A reply on loopback comes within tens of microseconds, less than a sleeping thread needs to wake:
-// look for it a while before sleeping. When looking does not pay (the reply is far, or no CPU is
-// free for the server), stop for some calls.
-class SpinPolicy {
- public:
-  [[nodiscard]] bool should_spin() {
-    if (pause_ == 0) return true;
-    --pause_;
-    return false;
-  }
-  void report(bool paid) {
-    failures_ = paid ? 0 : failures_ + 1;
-    if (failures_ >= kPatience) pause_ = kPauseCalls;
-  }
-
-  static constexpr std::chrono::microseconds kLimit{50};
-
- private:
-  static constexpr int kPatience = 3;
-  static constexpr int kPauseCalls = 100;
-
-  int failures_ = 0;
-  int pause_ = 0;
-};
-
 std::string quoted_list(std::span<const std::string> keys) {
   constexpr std::size_t kShown = 3;
   std::string text;
@@ -47,13 +22,21 @@ std::string quoted_list(std::span<const std::string> keys) {
   return text;
 }
 
+// The server would answer with a closed connection, and only to the next call.
+void check_sendable(std::string_view value) {
+  if (value.size() <= wire::kMaxValueBytes) return;
+  throw std::invalid_argument("[tcp_store] a value of " + std::to_string(value.size()) +
+                              " bytes is over the limit of " +
+                              std::to_string(wire::kMaxValueBytes));
+}
+
 }  // namespace
 
 class TcpStore::Impl {
  public:
-  Impl(const Endpoint& endpoint, Timeout timeout, int rank)
-      : endpoint_(endpoint), timeout_(timeout), rank_(rank) {
-    explained("connect", {}, timeout, [this](Deadline deadline) {
+  Impl(const Endpoint& endpoint, const TcpStoreOptions& options)
+      : endpoint_(endpoint), options_(options), spin_(options.spin) {
+    explained("connect", {}, options.timeout, [this](Deadline deadline) {
       socket_ = Socket::connect(endpoint_, deadline);
       // PyTorch's libuv server wants these five bytes in one piece.
       request(wire::Opcode::kValidate).integer(wire::kMagic);
@@ -112,7 +95,7 @@ class TcpStore::Impl {
   void wait_for_stop(Deadline deadline) {
     send(deadline);
     if (!socket_readable(deadline)) {
-      const Deadline grace = Deadline::after(kCancelGrace);
+      const Deadline grace = Deadline::after(kReplyGrace);
       request(wire::Opcode::kCancelWait);
       send(grace);
       const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
@@ -129,6 +112,7 @@ class TcpStore::Impl {
                                          Deadline deadline) {
     request(wire::Opcode::kWait, keys);
     wait_for_stop(deadline);
+    deadline = for_reply(deadline);
     if (opcode == wire::Opcode::kGet) {
       request(opcode).user_key(keys[0]);
     } else {
@@ -140,13 +124,18 @@ class TcpStore::Impl {
     return values;
   }
 
+  // Once a wait is over, the server answers at once: a wait that ended in its last moment must not
+  // cost the connection.
+  [[nodiscard]] static Deadline for_reply(Deadline deadline) {
+    return Deadline::after(std::max(deadline.remaining(), kReplyGrace));
+  }
+
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
-  [[nodiscard]] Timeout timeout() const { return timeout_; }
-  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] const TcpStoreOptions& options() const { return options_; }
   [[nodiscard]] std::string local_address() const { return socket_.local_endpoint().host; }
 
  private:
-  static constexpr Timeout kCancelGrace = std::chrono::seconds(5);
+  static constexpr Timeout kReplyGrace = std::chrono::seconds(5);
 
   // A wait ran out of time and was taken back: the connection is still in step.
   struct WaitCancelled {};
@@ -171,26 +160,20 @@ class TcpStore::Impl {
       socket_.close();
       throw NetworkError(origin(operation, keys) + ": " + error.what() + " (" +
                          to_string(endpoint_) + ")");
+    } catch (...) {  // out of memory in the midst of a reply
+      socket_.close();
+      throw;
     }
   }
 
   [[nodiscard]] std::string origin(const char* operation, std::span<const std::string> keys) const {
     std::string text = "[tcp_store] " + std::string(operation) + "(" + quoted_list(keys) + ")";
-    return rank_ < 0 ? text : text + " on rank " + std::to_string(rank_);
+    return options_.rank < 0 ? text : text + " on rank " + std::to_string(options_.rank);
   }
 
   // True as soon as a byte can be read.
   bool socket_readable(Deadline deadline) {
-    if (spin_.should_spin()) {
-      const auto end = Clock::now() + SpinPolicy::kLimit;
-      do {
-        if (fill()) {
-          spin_.report(true);
-          return true;
-        }
-      } while (Clock::now() < end);
-      spin_.report(false);
-    }
+    if (spin_.until([this] { return fill(); })) return true;
     return socket_.wait_readable(deadline);
   }
 
@@ -221,31 +204,34 @@ class TcpStore::Impl {
   }
 
   Endpoint endpoint_;
-  Timeout timeout_;
-  int rank_;
+  TcpStoreOptions options_;
   std::mutex mutex_;
   Socket socket_;
-  SpinPolicy spin_;
+  Spin spin_;
   std::string out_;
   std::array<std::byte, 4096> in_;
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
 };
 
+TcpStore::TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options)
+    : impl_(std::make_unique<Impl>(endpoint, options)) {}
+
 TcpStore::TcpStore(const Endpoint& endpoint, Timeout timeout, int rank)
-    : impl_(std::make_unique<Impl>(endpoint, timeout, rank)) {}
+    : TcpStore(endpoint, TcpStoreOptions{.timeout = timeout, .rank = rank}) {}
 
 TcpStore::~TcpStore() = default;
 
-Timeout TcpStore::timeout() const { return impl_->timeout(); }
+Timeout TcpStore::timeout() const { return impl_->options().timeout; }
 
 std::string TcpStore::local_address() const { return impl_->local_address(); }
 
 std::shared_ptr<Store> TcpStore::clone() const {
-  return std::make_shared<TcpStore>(impl_->endpoint(), impl_->timeout(), impl_->rank());
+  return std::make_shared<TcpStore>(impl_->endpoint(), impl_->options());
 }
 
 void TcpStore::set(std::string_view key, std::string_view value) {
+  check_sendable(value);
   const std::string keys[] = {std::string(key)};
   impl_->call("set", keys, timeout(), [&](Deadline deadline) {
     impl_->request(wire::Opcode::kSet).user_key(key).bytes(value);
@@ -277,6 +263,7 @@ std::int64_t TcpStore::add(std::string_view key, std::int64_t delta) {
 
 std::string TcpStore::compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired) {
+  check_sendable(desired);
   const std::string keys[] = {std::string(key)};
   return impl_->call("compare_set", keys, timeout(), [&](Deadline deadline) {
     impl_->request(wire::Opcode::kCompareSet).user_key(key).bytes(expected).bytes(desired);
@@ -310,6 +297,7 @@ bool TcpStore::delete_key(std::string_view key) {
 }
 
 void TcpStore::append(std::string_view key, std::string_view value) {
+  check_sendable(value);
   const std::string keys[] = {std::string(key)};
   impl_->call("append", keys, timeout(), [&](Deadline deadline) {
     impl_->request(wire::Opcode::kAppend).user_key(key).bytes(value);
@@ -318,6 +306,7 @@ void TcpStore::append(std::string_view key, std::string_view value) {
 }
 
 void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> entries) {
+  for (const auto& entry : entries) check_sendable(entry.second);
   impl_->call("multi_set", {}, timeout(), [&](Deadline deadline) {
     wire::Writer writer = impl_->request(wire::Opcode::kMultiSet);
     writer.integer(static_cast<std::uint64_t>(entries.size()));
@@ -348,6 +337,7 @@ std::vector<std::string> TcpStore::list_keys() {
 }
 
 void TcpStore::queue_push(std::string_view key, std::string_view value) {
+  check_sendable(value);
   const std::string keys[] = {std::string(key)};
   impl_->call("queue_push", keys, timeout(), [&](Deadline deadline) {
     impl_->request(wire::Opcode::kQueuePush).user_key(key).bytes(value);
@@ -365,9 +355,10 @@ std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout tim
         impl_->request(wire::Opcode::kWait, keys);
         impl_->wait_for_stop(deadline);
       }
+      const Deadline reply = impl_->for_reply(deadline);
       impl_->request(wire::Opcode::kQueuePop).user_key(key);
-      impl_->send(deadline);
-      if (impl_->receive<std::int64_t>(deadline) > 0) return impl_->receive_bytes(deadline);
+      impl_->send(reply);
+      if (impl_->receive<std::int64_t>(reply) > 0) return impl_->receive_bytes(reply);
     } while (wait);
     return std::nullopt;
   };

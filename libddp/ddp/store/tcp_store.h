@@ -8,19 +8,26 @@
 #include <vector>
 
 #include "ddp/base/socket.h"
+#include "ddp/store/spin.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
+struct TcpStoreOptions {
+  Timeout timeout = kDefaultStoreTimeout;  // to connect, and the default of every operation
+  int rank = -1;                           // for error messages alone; -1 = unknown
+  std::chrono::microseconds spin = kDefaultStoreSpin;  // 0 = sleep at once
+};
+
 // A client of TcpServer or of PyTorch's TCPStore (any 2.x: c10d opcodes 0x00 to 0x0d; the queue,
 // list and barrier calls need a server that knows 0x0e to 0x12, as ours does). Keys travel with
-// PyTorch's leading "/". Thread-safe: one operation at a time, the others queue.
+// PyTorch's leading "/". Thread-safe: one operation at a time, the others queue. A value of more
+// than 64 MiB is std::invalid_argument.
 class TcpStore final : public Store {
  public:
-  // Connects, retrying while the server starts, within `timeout`, which is also the default of
-  // every later operation. `rank` appears in error messages alone; -1 = unknown.
-  explicit TcpStore(const Endpoint& endpoint, Timeout timeout = kDefaultStoreTimeout,
-                    int rank = -1);
+  // Connects, retrying while the server starts.
+  explicit TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options = {});
+  TcpStore(const Endpoint& endpoint, Timeout timeout, int rank = -1);
   ~TcpStore() override;
 
   void set(std::string_view key, std::string_view value) override;

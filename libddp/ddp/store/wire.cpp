@@ -43,6 +43,10 @@ class Cursor {
     return count <= kMaxKeys || fail("too many keys");
   }
 
+  // At least this much follows what is read next: lets an unfinished request name what it needs
+  // without being parsed again for each of its parts.
+  void expect_after_next(std::uint64_t size_bytes) { expected_after_ = size_bytes; }
+
   bool fail(const char* reason) {
     status_ = ParseStatus::kMalformed;
     reason_ = reason;
@@ -57,7 +61,7 @@ class Cursor {
 
  private:
   bool available(std::uint64_t size_bytes) {
-    needed_ = position_ + size_bytes;
+    needed_ = position_ + size_bytes + expected_after_;
     if (needed_ > kMaxRequestBytes) return fail("request too long");
     return needed_ <= input_.size();
   }
@@ -65,6 +69,7 @@ class Cursor {
   std::span<const std::byte> input_;
   std::size_t position_ = 0;
   std::size_t needed_ = 0;
+  std::size_t expected_after_ = 0;
   ParseStatus status_ = ParseStatus::kIncomplete;
   const char* reason_ = "";
 };
@@ -77,20 +82,26 @@ bool read_number(Cursor& cursor, Request& request) {
   return true;
 }
 
+constexpr std::uint64_t kLengthBytes = sizeof(std::uint64_t);
+
 bool read_keys(Cursor& cursor, Request& request) {
-  std::uint64_t count = 0;
-  if (!cursor.key_count(count)) return false;
-  for (std::uint64_t i = 0; i < count; ++i) {
+  std::uint64_t left = 0;
+  if (!cursor.key_count(left)) return false;
+  for (; left > 0; --left) {
+    cursor.expect_after_next((left - 1) * kLengthBytes);
     if (!cursor.key(request)) return false;
   }
   return true;
 }
 
 bool read_entries(Cursor& cursor, Request& request) {
-  std::uint64_t count = 0;
-  if (!cursor.key_count(count)) return false;
-  for (std::uint64_t i = 0; i < count; ++i) {
-    if (!cursor.key(request) || !cursor.value(request)) return false;
+  std::uint64_t left = 0;
+  if (!cursor.key_count(left)) return false;
+  for (; left > 0; --left) {
+    cursor.expect_after_next((2 * left - 1) * kLengthBytes);
+    if (!cursor.key(request)) return false;
+    cursor.expect_after_next((2 * left - 2) * kLengthBytes);
+    if (!cursor.value(request)) return false;
   }
   return true;
 }

@@ -71,6 +71,8 @@ inline constexpr std::uint64_t kMaxKeyBytes = 64 << 10;
 inline constexpr std::uint64_t kMaxValueBytes = 64 << 20;
 inline constexpr std::uint64_t kMaxKeys = 131072;
 inline constexpr std::uint64_t kMaxRequestBytes = 128 << 20;
+// A client for which more than this waits to be sent is dropped.
+inline constexpr std::uint64_t kMaxReplyBytes = 256 << 20;
 
 // One request. The views point into the bytes it was parsed from.
 struct Request {
