@@ -1,0 +1,286 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Runs our store, launcher and samplers against real PyTorch: its client on our server, our client
+# on its server, ranks of both kinds on one store, each launcher with the other's workers, and the
+# samplers' indices. See docs/interop.md.
+#
+#   scripts/test_torch_interop.sh [--cache DIR] [--pypi] [--build DIR]
+#
+#   --cache DIR   where PyTorch is kept between runs (default: $DDP_INTEROP_CACHE, else
+#                 ${XDG_CACHE_HOME:-$HOME/.cache}/ddp)
+#   --pypi        also test the newest torch of PyPI, in DIR/torch-pypi: 5.4 GB on disk
+#   --build DIR   the build directory (default: build)
+#
+# PyTorch 2.6 comes from the distribution: a small Debian trixie system in DIR/torch-2.6, made by
+# mmdebstrap (1.2 GB on disk) and entered with chroot, which needs root. Where that is impossible the
+# script says so and ends with 77. Prints a line a check and a summary;
+# ends with 1 if a check failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/install_packages.sh
+
+cache=${DDP_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ddp}
+build=build
+pypi=no
+usage() { sed -n '/^# Runs/,/^$/s/^# \{0,1\}//p' scripts/test_torch_interop.sh; }
+while [ $# -gt 0 ]; do
+  case $1 in
+    --cache) cache=$2; shift 2 ;;
+    --build) build=$2; shift 2 ;;
+    --pypi) pypi=yes; shift ;;
+    -h | --help) usage; exit ;;
+    *) echo "unknown option $1" >&2; usage >&2; exit 2 ;;
+  esac
+done
+
+interop=tests/interop
+root=$cache/torch-2.6
+venv=$cache/torch-pypi
+seconds_per_program=180
+python=()   # the command that runs PyTorch's Python
+scripts=    # $interop as that Python sees it
+prefix=     # what the lines of the present PyTorch begin with
+passed=0 failed=0 skipped=0
+mounted=() copies=
+work=$(mktemp -d)
+
+# ---- End: give back what was mounted and copied, and end what still runs.
+
+clean_up() {
+  local i
+  stop_server 2>/dev/null || true
+  for ((i = ${#mounted[@]} - 1; i >= 0; --i)); do
+    umount "${mounted[i]}" || umount --lazy "${mounted[i]}" ||
+      echo "could not unmount ${mounted[i]}: do so before removing $root" >&2
+  done
+  [ -z "$copies" ] || rm -rf "$copies"
+  rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM HUP
+
+skip() { echo "SKIPPED: $*" >&2; exit 77; }
+
+# ---- PyTorch.
+
+make_root() {
+  local part=$root.part
+  [ -x "$root/usr/bin/python3" ] && return
+  install_packages mmdebstrap || skip "mmdebstrap cannot be installed"
+  mkdir -p "$cache"
+  rm -rf --one-file-system "$part"
+  echo "Making $root, a Debian trixie with python3-torch"
+  mmdebstrap --quiet --variant=minbase --mode=root --include=python3-torch,python3-numpy \
+    trixie "$part" || skip "mmdebstrap made no trixie system (no network?)"
+  mv "$part" "$root"
+}
+
+use_root() {
+  local each
+  [ "$(id -u)" -eq 0 ] || skip "PyTorch 2.6 lives in a chroot, which needs root"
+  make_root
+  for each in proc dev; do
+    mount --bind "/$each" "$root/$each" || skip "cannot bind /$each into $root"
+    mounted+=("$root/$each")
+  done
+  copies=$(mktemp -d "$root/tmp/ddp-interop.XXXXXX")
+  cp "$interop"/*.py "$copies"
+  scripts=${copies#"$root"}
+  python=(chroot "$root" /usr/bin/env -u PYTHONPATH /usr/bin/python3 -B)
+}
+
+use_venv() {
+  if [ ! -x "$venv/bin/torchrun" ]; then
+    install_packages python3-venv
+    echo "Installing the newest torch of PyPI into $venv"
+    /usr/bin/python3 -m venv "$venv"
+    "$venv/bin/pip" install --quiet --no-cache-dir torch numpy || return 1
+  fi
+  scripts=$interop
+  python=("$venv/bin/python" -B)
+}
+
+# ---- Checks.
+
+count() {  # a line that a program printed
+  case $1 in
+    "ok "*) passed=$((passed + 1)) ;;
+    "FAILED "*) failed=$((failed + 1)) ;;
+    "skipped "*) skipped=$((skipped + 1)) ;;
+    *) return ;;
+  esac
+  echo "${1%% *} [$prefix] $where: ${1#* }"
+}
+
+# checks WHERE COMMAND…: runs a program that reports its checks itself. It fails also if it reports
+# none, or ends badly without one that failed.
+checks() {
+  local where=$1 status=0 before=$failed line
+  shift
+  timeout "$seconds_per_program" "$@" >"$work/out" 2>"$work/err" || status=$?
+  while IFS= read -r line; do count "$line"; done <"$work/out"
+  if [ "$status" -ne 0 ] && [ "$failed" -eq "$before" ] || ! grep -q '^ok\|^FAILED' "$work/out"; then
+    count "FAILED ran to its end: exit code $status: $(tail -n 2 "$work/err" | tr '\n' ' ')"
+  fi
+}
+
+# expect_line WHERE NAME LINE COMMAND…: the program must succeed and print that line.
+expect_line() {
+  local where=$1 name=$2 line=$3
+  shift 3
+  if timeout "$seconds_per_program" "$@" >"$work/out" 2>"$work/err" && grep -qx "$line" "$work/out"
+  then
+    count "ok $name"
+  else
+    count "FAILED $name: no '$line': $(tail -n 2 "$work/out" "$work/err" | tr '\n' ' ')"
+  fi
+}
+
+# start_server COMMAND…: a program that prints its port and ends with its stdin; sets $port.
+start_server() {
+  coproc SERVER { exec "$@" 2>"$work/server"; }
+  server_pid=$SERVER_PID
+  exec {server_in}>&"${SERVER[1]}" {server_out}<&"${SERVER[0]}"
+  exec {SERVER[1]}>&-
+  read -r -t 60 -u "$server_out" port && return
+  echo "no server: $(tail -n 2 "$work/server")" >&2
+  return 1
+}
+
+stop_server() {
+  [ -n "${server_pid:-}" ] || return 0
+  exec {server_in}>&- {server_out}<&-
+  timeout 20 tail --pid="$server_pid" -f /dev/null || kill "$server_pid"
+  wait "$server_pid" 2>/dev/null || true
+  server_pid=
+}
+
+our_server=("$build/bin/store_interop" server)
+
+torch_client_on_our_server() {
+  start_server "${our_server[@]}"
+  checks "PyTorch's client, our server" "${python[@]}" "$scripts/torch_client.py" "$port"
+  stop_server
+}
+
+our_client_on_torch_server() {  # [libuv]
+  start_server "${python[@]}" "$scripts/torch_host.py" "$@"
+  checks "our client, PyTorch's server${1:+ ($1)}" "$build/bin/store_interop" client "$port" \
+    "$@"
+  stop_server
+}
+
+# Two ranks of each kind.
+meet() {  # WHERE
+  local where=$1 pids=() pid rank
+  for rank in 0 2; do
+    timeout "$seconds_per_program" "$build/bin/store_interop" meet "$port" $rank 4 \
+      >"$work/meet$rank" 2>&1 &
+    pids+=($!)
+    timeout "$seconds_per_program" "${python[@]}" "$scripts/torch_meet.py" "$port" \
+      $((rank + 1)) 4 >"$work/meet$((rank + 1))" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || true; done
+  for rank in 0 1 2 3; do
+    checks "$where" grep '^ok\|^FAILED' "$work/meet$rank"
+  done
+}
+
+mixed_ranks() {
+  start_server "${our_server[@]}"
+  meet "both kinds of ranks, our server"
+  stop_server
+}
+
+mixed_ranks_on_torch_server() {  # [libuv]
+  start_server "${python[@]}" "$scripts/torch_host.py" "$@"
+  meet "both kinds of ranks, PyTorch's server${1:+ ($1)}"
+  stop_server
+}
+
+# The environment of a worker whose store somebody else hosts at $port, to be split into words.
+world_of_2() {  # RANK
+  echo "RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 \
+MASTER_PORT=$port TORCHELASTIC_RUN_ID=interop TORCHELASTIC_RESTART_COUNT=0 \
+TORCHELASTIC_USE_AGENT_STORE=True GLOO_SOCKET_IFNAME=lo USE_LIBUV=0"
+}
+
+torch_group_on_our_server() {
+  local other
+  start_server "${our_server[@]}"
+  env $(world_of_2 1) timeout "$seconds_per_program" "${python[@]}" "$scripts/torch_gloo.py" \
+    >"$work/rank1" 2>&1 &
+  other=$!
+  checks "init_process_group, our server" env $(world_of_2 0) "${python[@]}" \
+    "$scripts/torch_gloo.py"
+  wait "$other" || true
+  checks "init_process_group, our server" grep '^ok\|^FAILED' "$work/rank1"
+  stop_server
+}
+
+our_workers_on_torch_server() {  # [libuv]
+  local other
+  start_server "${python[@]}" "$scripts/torch_host.py" "$@"
+  env $(world_of_2 1) timeout "$seconds_per_program" "$build/bin/all_reduce" >"$work/rank1" 2>&1 &
+  other=$!
+  expect_line "our workers, PyTorch's server${1:+ ($1)}" "all_reduce" "2 ranks on cpu: the sum is 3" \
+    env $(world_of_2 0) "$build/bin/all_reduce"
+  wait "$other" || true
+  stop_server
+}
+
+torch_workers_of_our_launcher() {
+  checks "PyTorch's workers, ddp-launch" env GLOO_SOCKET_IFNAME=lo USE_LIBUV=0 \
+    "$build/bin/ddp-launch" --nproc_per_node=2 --show all "${python[@]}" "$scripts/torch_gloo.py"
+}
+
+our_workers_of_torchrun() {  # outside a chroot only: our binary is built for this system
+  expect_line "our workers, torchrun" "all_reduce" "2 ranks on cpu: the sum is 3" \
+    "$venv/bin/torchrun" --nproc-per-node=2 --local-addr=127.0.0.1 --no-python \
+    "$build/bin/all_reduce"
+}
+
+same_indices() {
+  local where="samplers" sets=400
+  "${python[@]}" "$scripts/torch_sampler.py" $sets 1 >"$work/theirs"
+  "$build/bin/sampler_indices" <"$work/theirs" >"$work/ours"
+  if [ "$(wc -l <"$work/theirs")" -eq $sets ] && cmp -s "$work/theirs" "$work/ours"; then
+    count "ok $sets random option sets give the same indices"
+  else
+    count "FAILED $sets random option sets: first difference in line $(cmp "$work/theirs" \
+      "$work/ours" | sed 's/.*line //')"
+  fi
+}
+
+run_all() {
+  prefix="torch $("${python[@]}" -c 'import torch; print(torch.__version__)' 2>/dev/null)"
+  torch_client_on_our_server
+  our_client_on_torch_server
+  mixed_ranks
+  mixed_ranks_on_torch_server
+  torch_group_on_our_server
+  our_workers_on_torch_server
+  torch_workers_of_our_launcher
+  same_indices
+}
+
+for program in store_interop sampler_indices all_reduce ddp-launch; do
+  [ -x "$build/bin/$program" ] || { echo "$build/bin/$program is missing: build first" >&2; exit 2; }
+done
+use_root
+run_all
+if [ $pypi = yes ] && use_venv; then
+  run_all
+  our_client_on_torch_server libuv
+  mixed_ranks_on_torch_server libuv
+  our_workers_on_torch_server libuv
+  our_workers_of_torchrun
+elif [ $pypi = yes ]; then
+  echo "SKIPPED: torch of PyPI cannot be installed" >&2
+else
+  echo "SKIPPED: the newest PyTorch, its libuv server, torchrun (give --pypi)" >&2
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]
