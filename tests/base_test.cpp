@@ -120,7 +120,7 @@ TEST_CASE("nested errors read as one sentence", "[base]") {
 }
 
 TEST_CASE("sockets carry bytes both ways over IPv4 and IPv6", "[base]") {
-  for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
+  for (const char* host : {"127.0.0.1", "::1"}) {
     Socket listener = Socket::listen({host, 0});
     Endpoint endpoint = listener.local_endpoint();
     const Deadline deadline = Deadline::after(5s);

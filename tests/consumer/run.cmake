@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# cmake -DBUILD_DIR=… -DSOURCE_DIR=… -DWORK_DIR=… -P run.cmake
+# cmake -DBUILD_DIR=… -DSOURCE_DIR=… -DWORK_DIR=… -DGENERATOR=… -P run.cmake
 # Installs the build, then configures, builds and runs the consumer on 2 ranks.
 
 function(run)
@@ -14,7 +14,7 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
-run(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
+run(${CMAKE_COMMAND} -G "${GENERATOR}" -S ${SOURCE_DIR} -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
   -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 run(${WORK_DIR}/prefix/bin/ddp-launch --nproc_per_node=2 ${WORK_DIR}/build/consumer)
