@@ -334,6 +334,30 @@ TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives
         }).empty());
 }
 
+TEST_CASE("after an error operands may be freed at once", "[collectives]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    auto values = std::make_unique<std::vector<float>>(4 << 20);
+    const Work work = group.all_reduce(buffer_of(*values));
+    if (group.rank() == 0) group.abort("on purpose");
+    const std::string error = error_of([&] { work.wait(); });
+    values.reset();
+    expect(error.empty() || error.find("on purpose") != std::string::npos, error);
+  });
+}
+
+TEST_CASE("waiting inside a group is an error, not a hang", "[collectives]") {
+  for (const Backend backend : backends()) {
+    run_groups(backend, 2, [](ProcessGroup& group) {
+      std::vector<float> values(8);
+      group.group_begin();
+      const Work work = group.all_reduce(buffer_of(values));
+      expect(error_of([&] { work.wait(); }).find("group_end") != std::string::npos, "logic_error");
+      group.group_end().wait();
+    });
+  }
+  CHECK_FALSE(error_of([] { Work().wait(); }).empty());
+}
+
 TEST_CASE("a timeout names who has not joined", "[collectives]") {
   run_groups(
       Backend::kShm, 2,

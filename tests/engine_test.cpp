@@ -174,6 +174,59 @@ TEST_CASE("gradients become the mean weighted by samples", "[engine]") {
   }
 }
 
+TEST_CASE("the summary is the last finished step's, also while the next one is open", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      expect(ddp.summary().samples == 0, "nothing before the first step");
+      (void)ddp.begin_step({.samples = 3});
+      ddp.record_metric(0, 5, 3);
+      ddp.record_metric(1, kNan, 0);  // the mean of nothing
+      mark_all(ddp);
+      ddp.wait();
+      (void)ddp.begin_step({.samples = 1});
+      const StepSummary summary = ddp.summary();
+      expect(summary.samples == 3 * group.world_size(), "the last step's samples");
+      expect(summary.metrics[0].mean() == 5, "the last step's metric");
+      expect(summary.metrics[1].mean() == 0, "no NaN from a weight of 0");
+      mark_all(ddp);
+      ddp.wait();
+    });
+  }
+}
+
+TEST_CASE("a metric may be one element of memory", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters);
+    (void)ddp.begin_step();
+    float loss = group.rank() == 0 ? 1.0F : 4.0F;
+    const Buffer value = buffer_of(std::span(&loss, 1));
+    ddp.record_metric(0, value, group.rank() == 0 ? 2 : 1);
+    expect(!error_of([&] { ddp.record_metric(0, value, 1); }).empty(), "one value a slot");
+    mark_all(ddp);
+    ddp.wait();
+    expect(ddp.summary().metrics[0].mean() == 2, "(2 * 1 + 1 * 4) / 3");
+  });
+}
+
+TEST_CASE("a step can be left by an exception while a bucket is being reduced", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    std::vector<float> value(200003);
+    const Parameter large = {"w", {200003}, buffer_of(value)};
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    {
+      DistributedDataParallel ddp(shared, {large});
+      (void)ddp.begin_step();
+      ddp.mark_ready(0);
+    }  // the bucket's memory is given back
+    group.barrier().wait();
+  });
+}
+
 TEST_CASE("nominal batches have the factor 1", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
@@ -259,6 +312,17 @@ TEST_CASE("a world of one submits nothing", "[engine]") {
   CHECK(group->submitted.empty());
 }
 
+TEST_CASE("a world of one without samples has zero gradients", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(1);
+  Model model(0);
+  DistributedDataParallel ddp(group, model.parameters);
+  (void)ddp.begin_step({.samples = 0});
+  for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, kNan);
+  mark_all(ddp);
+  ddp.wait();
+  expect_gradients(ddp, 0);
+}
+
 TEST_CASE("addresses never move, and gradients are born in the buckets", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
@@ -305,6 +369,19 @@ TEST_CASE("different models are an error on every rank that names the first diff
                "[ddp] models differ in parameter 1: rank 0 has 'fc1.bias' float64[7], rank 2 has "
                "'fc1.bis' float64[7]",
            error);
+  });
+}
+
+TEST_CASE("each comparison of models names its own difference", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    for (const std::string name : {"first", "second", "third"}) {
+      Model model(0);
+      if (group.rank() == 1) model.parameters[0].name = name;
+      const std::string error =
+          error_of([&] { DistributedDataParallel ddp(shared, model.parameters); });
+      expect(error.find("rank 1 has '" + name + "'") != std::string::npos, error);
+    }
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "ddp/store/tcp_server.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -88,5 +89,45 @@ TEST_CASE("all ranks get the same sentence when they cannot work together", "[re
     });
     expect(error.find("the backend they ask for") != std::string::npos, error);
     expect(error.find("has shm, rank 2") != std::string::npos, error);
+  });
+}
+
+TEST_CASE("a process may make its group again", "[rendezvous]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(3, [&](int rank) {
+    for (int round = 0; round < 3; ++round) {
+      const auto group = init_process_group(
+          {.device = DeviceChoice::kCpu, .rank = rank, .world_size = 3, .store = store});
+      double sum = rank;
+      group->all_reduce(buffer_of(std::span(&sum, 1))).wait();
+      expect(sum == 3, "0 + 1 + 2");
+    }
+  });
+}
+
+TEST_CASE("options without a way to the others are refused at once", "[rendezvous]") {
+  const auto begin = Clock::now();
+  const std::string error = error_of(
+      [] { (void)init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 2}); });
+  // The test's own environment may lack the variables, or the options do.
+  CHECK_THAT(error, Catch::Contains("MASTER_ADDR"));
+  CHECK(Clock::now() - begin < std::chrono::seconds(5));
+}
+
+TEST_CASE("a rank 0 that hosts the store lets everybody read the error", "[rendezvous]") {
+  Endpoint endpoint;
+  {
+    const TcpServer server({"127.0.0.1", 0});
+    endpoint = server.endpoint();
+  }
+  test::run_ranks(4, [&](int rank) {
+    const std::string error = error_of([&] {
+      (void)init_process_group({.backend = rank == 3 ? Backend::kGloo : Backend::kShm,
+                                .device = DeviceChoice::kCpu,
+                                .rank = rank,
+                                .world_size = 4,
+                                .master = endpoint});
+    });
+    expect(error.find("has shm, rank 3") != std::string::npos, error);
   });
 }

@@ -4,17 +4,33 @@
 //   ddp-launch --nproc_per_node=2 build/bin/train --model mlp --epochs 3
 #include <cstdio>
 #include <exception>
+#include <memory>
 
 #include "ddp/base/error.h"
 #include "options.h"
 #include "trainer.h"
 
+namespace {
+
+// An error on one rank reaches the others with its text.
+void run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>& group) {
+  try {
+    train::Trainer(options, group).run();
+  } catch (const std::exception& error) {
+    group->abort(ddp::describe(error));
+    throw;
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   try {
     const auto options = train::parse_options(argc, argv);
     if (!options) return 0;
-    auto group = ddp::init_process_group({.backend = options->backend, .device = options->device});
-    train::Trainer(*options, std::move(group)).run();
+    const auto group =
+        ddp::init_process_group({.backend = options->backend, .device = options->device});
+    run(*options, group);
     return 0;
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());

@@ -57,9 +57,12 @@ ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch
 }
 
 // The batch as nn sees it: rows of features, and labels.
-ddp::nn::Tensor inputs_of(const ddp::Batch& batch) {
+ddp::nn::Tensor inputs_of(const ddp::Batch& batch, const ddp::Dataset& dataset) {
   const auto rows = static_cast<std::size_t>(batch.count);
-  const std::size_t features = rows == 0 ? 784 : batch.inputs.count / rows;
+  std::size_t features = 1;
+  for (const std::int64_t extent : dataset.input_shape()) {
+    features *= static_cast<std::size_t>(extent);
+  }
   return ddp::nn::Tensor::view(batch.inputs, {rows, features});
 }
 
@@ -146,7 +149,7 @@ bool Trainer::train_epoch(int epoch) {
 
 void Trainer::train_step(const ddp::Batch& batch) {
   const auto n = static_cast<double>(batch.count);
-  const ddp::nn::Variable logits = module_->forward(tape_, inputs_of(batch));
+  const ddp::nn::Variable logits = module_->forward(tape_, inputs_of(batch, train_set_));
   const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape_, logits, labels_of(batch));
   const std::array<ddp::nn::StepMetric, 1> metrics = {{{loss.value(), n}}};
   model_.backward(tape_, loss, n, metrics);
@@ -191,7 +194,7 @@ Evaluation Trainer::evaluate() {
   while (const auto batch = loader.next(context_.stream())) {
     if (batch->count == 0) continue;
     const ddp::nn::Tensor labels = labels_of(*batch);
-    const ddp::nn::Variable logits = module_->forward(tape, inputs_of(*batch));
+    const ddp::nn::Variable logits = module_->forward(tape, inputs_of(*batch, test_set_));
     const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape, logits, labels);
     const ddp::nn::Tensor correct = ddp::nn::count_correct(context_, logits.value(), labels);
     sums[kLoss] += ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);

@@ -15,6 +15,9 @@ class AllSignalsBlocked {
   AllSignalsBlocked() {
     sigset_t all;
     sigfillset(&all);
+    for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) {
+      sigdelset(&all, crash);  // belong to the thread that crashes
+    }
     pthread_sigmask(SIG_SETMASK, &all, &previous_);
   }
   ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }

@@ -16,6 +16,7 @@
 #include "ddp/base/error.h"
 #include "ddp/collectives/abort_monitor.h"
 #include "ddp/collectives/gloo_algorithms.h"
+#include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
 
 namespace ddp {
@@ -114,7 +115,9 @@ class GlooProcessGroup final : public ProcessGroup {
   void group_begin() override { engine_->queue().begin_batch(); }
   Work group_end() override { return {this, engine_->queue().end_batch()}; }
 
-  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  Allocation allocate(std::size_t size_bytes) override {
+    return allocate_operand_memory(size_bytes, engine_->queue(), weak_from_this());
+  }
 
   void abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
 

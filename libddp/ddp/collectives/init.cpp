@@ -42,6 +42,12 @@ WorkerEnv merge(const InitOptions& options) {
     throw std::invalid_argument("rank " + std::to_string(env.rank) + " is not in a world of " +
                                 std::to_string(env.world_size));
   }
+  if (env.world_size > 1 && !options.store && env.master.host.empty()) {
+    throw EnvironmentError("rank " + std::to_string(env.rank) + " of " +
+                           std::to_string(env.world_size) +
+                           " knows no store: set MASTER_ADDR and MASTER_PORT, or give .master or "
+                           ".store to init_process_group");
+  }
   return env;
 }
 
@@ -121,7 +127,10 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   }
   if (options.store == nullptr) log::set_rank(env.rank);
   const std::string prefix = "ddp/" + env.run_id + "/attempt_" + std::to_string(env.restart_count);
-  const auto store = std::make_shared<PrefixStore>(prefix, connect_store(options, env));
+  const auto job = std::make_shared<PrefixStore>(prefix, connect_store(options, env));
+  // A process may do this more than once: what was said the last time must not be heard again.
+  const std::int64_t turn = job->add("init/" + std::to_string(env.rank), 1);
+  const auto store = std::make_shared<PrefixStore>("init_" + std::to_string(turn), job);
   const Hello self = describe_self(config.device, options.backend, env.shares_gpus);
   const Backend backend =
       agree_on_backend(*store, env.rank, env.world_size, self, options.start_timeout);

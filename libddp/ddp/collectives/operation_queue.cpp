@@ -77,13 +77,25 @@ void OperationQueue::publish_locked() {
 
 void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   std::unique_lock lock(mutex_);
+  if (sequence > published_) {
+    throw std::logic_error(origin_ + ": wait for an operation that starts at group_end()");
+  }
   const auto settled = [&] { return completed_ >= sequence || error_; };
   if (!work_done_.wait_until(lock, Deadline::after(timeout).time_point(), settled)) {
     const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
     throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
                        std::to_string(timeout.count()) + " ms");
   }
-  if (completed_ < sequence) std::rethrow_exception(error_);
+  if (completed_ >= sequence) return;
+  work_done_.wait_for(lock, kErrorGrace, [this] { return !executing_; });
+  std::rethrow_exception(error_);
+}
+
+bool OperationQueue::wait_idle(Timeout timeout) {
+  std::unique_lock lock(mutex_);
+  return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
+    return !executing_ && (error_ || stopping_ || completed_ == published_);
+  });
 }
 
 void OperationQueue::fail(std::exception_ptr error) {
@@ -114,6 +126,7 @@ bool OperationQueue::wait_for_batch() {
   work_arrived_.wait(lock, [this] { return stopping_ || error_ || published_ > completed_; });
   if (stopping_ || error_) return false;
   batch_.clear();
+  executing_ = true;
   const std::uint64_t last = entry(completed_ + 1).batch_end;
   for (std::uint64_t sequence = completed_ + 1; sequence <= last; ++sequence) {
     batch_.push_back(entry(sequence).collective);
@@ -122,9 +135,11 @@ bool OperationQueue::wait_for_batch() {
 }
 
 void OperationQueue::finish_batch(std::uint64_t last, std::exception_ptr error) {
-  if (error) return fail(std::move(error));
   const std::lock_guard lock(mutex_);
-  completed_ = last;
+  executing_ = false;
+  if (!error) completed_ = last;
+  if (error && !error_) error_ = std::move(error);
+  work_arrived_.notify_all();
   work_done_.notify_all();
 }
 

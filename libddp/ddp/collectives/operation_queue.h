@@ -40,8 +40,16 @@ class OperationQueue {
   void begin_batch();
   std::uint64_t end_batch();
 
-  // Returns when the operation is done. Throws TimeoutError if it is not in time.
+  // Returns when the operation is done. Throws TimeoutError if it is not in time, and
+  // std::logic_error if it belongs to a batch that has not ended. An error is thrown when nothing
+  // runs any more, so that operands may be freed; but if a running operation does not end within
+  // kErrorGrace, it may still touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
+
+  // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
+  [[nodiscard]] bool wait_idle(Timeout timeout);
+
+  static constexpr Timeout kErrorGrace{1000};
 
   // Breaks the queue from outside; a running operation is not touched.
   void fail(std::exception_ptr error);
@@ -72,6 +80,7 @@ class OperationQueue {
   std::uint64_t completed_ = 0;
   std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;
+  bool executing_ = false;
   bool stopping_ = false;
   bool stopped_ = false;  // the thread runs nothing any more
   std::exception_ptr error_;

@@ -2,6 +2,7 @@
 #include "ddp/collectives/peer_watch.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -9,23 +10,23 @@
 
 namespace ddp {
 
-PeerWatch::PeerWatch(const std::vector<pid_t>& pids) : processes_(pids.size()) {
-  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
-    if (pids[rank] == ::getpid()) continue;
-    const auto fd = static_cast<int>(::syscall(SYS_pidfd_open, pids[rank], 0));
-    if (fd >= 0) processes_[rank] = FileDescriptor(fd);
-    if (fd < 0 && errno == ESRCH) dead_at_start_ = static_cast<int>(rank);
+PeerWatch::PeerWatch(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) {
+    if (pid == ::getpid()) {
+      processes_.push_back({0, FileDescriptor()});
+    } else {
+      processes_.push_back(
+          {pid, FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)))});
+    }
   }
 }
 
-std::optional<int> PeerWatch::first_dead() const {
-  if (dead_at_start_) return dead_at_start_;
-  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-    if (!processes_[rank].is_open()) continue;
-    pollfd entry{processes_[rank].get(), POLLIN, 0};
-    if (::poll(&entry, 1, 0) > 0) return static_cast<int>(rank);
-  }
-  return std::nullopt;
+bool PeerWatch::is_dead(int rank) const {
+  const Process& process = processes_[static_cast<std::size_t>(rank)];
+  if (process.pid == 0) return false;
+  if (!process.fd.is_open()) return ::kill(process.pid, 0) != 0 && errno == ESRCH;
+  pollfd entry{process.fd.get(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) > 0;
 }
 
 }  // namespace ddp

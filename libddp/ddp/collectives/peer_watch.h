@@ -3,7 +3,6 @@
 
 #include <sys/types.h>
 
-#include <optional>
 #include <vector>
 
 #include "ddp/base/socket.h"
@@ -11,18 +10,23 @@
 namespace ddp {
 
 // Tells whether other processes of this host are alive, through pidfds: a zombie counts as dead
-// and a reused pid cannot be mistaken for the old one.
+// and a reused pid cannot be mistaken for the old one. Where the kernel gives no pidfd (too old, or
+// out of descriptors) the pid is asked, which sees neither.
 class PeerWatch {
  public:
   // pids[r] is rank r's process. Entries equal to our own process are not watched.
   explicit PeerWatch(const std::vector<pid_t>& pids);
 
-  // A rank whose process has ended, if any.
-  [[nodiscard]] std::optional<int> first_dead() const;
+  // True if the rank's process has ended.
+  [[nodiscard]] bool is_dead(int rank) const;
 
  private:
-  std::vector<FileDescriptor> processes_;  // by rank; closed = not watched
-  std::optional<int> dead_at_start_;
+  struct Process {
+    pid_t pid;          // 0: our own, not watched
+    FileDescriptor fd;  // closed where the kernel gave none: then the pid itself is asked
+  };
+
+  std::vector<Process> processes_;  // by rank
 };
 
 }  // namespace ddp

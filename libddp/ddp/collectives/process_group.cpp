@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ddp/collectives/single_process_group.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -21,11 +22,17 @@ void check_share(std::string_view name, const Buffer& whole, const Buffer& share
 
 }  // namespace
 
-void Work::wait(Stream consumer) const { group->wait(sequence, consumer); }
+void Work::wait(Stream consumer) const {
+  if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  group->wait(sequence, consumer);
+}
 
-void Work::wait_host(Timeout timeout) const { group->wait_host(sequence, timeout); }
+void Work::wait_host(Timeout timeout) const {
+  if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  group->wait_host(sequence, timeout);
+}
 
-void Work::wait_host() const { wait_host(group->timeout()); }
+void Work::wait_host() const { wait_host(Timeout::max()); }
 
 Work ProcessGroup::run(const Collective& collective, Stream producer) {
   return {this, submit(collective, producer)};
@@ -168,9 +175,11 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   if (color < 0) return nullptr;
   std::sort(members.begin(), members.end());
   const auto self = std::find(members.begin(), members.end(), std::pair(key, rank()));
-  return make_child(child_config(base + "/color" + std::to_string(color),
-                                 static_cast<int>(self - members.begin()),
-                                 static_cast<int>(members.size())));
+  GroupConfig child =
+      child_config(base + "/color" + std::to_string(color),
+                   static_cast<int>(self - members.begin()), static_cast<int>(members.size()));
+  if (child.world_size == 1) return make_single_process_group(std::move(child));
+  return make_child(std::move(child));
 }
 
 }  // namespace ddp

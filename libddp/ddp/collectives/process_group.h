@@ -25,7 +25,7 @@ struct GroupConfig {
   int rank = 0;
   int world_size = 1;
   Device device = kCpuDevice;
-  Timeout timeout = kDefaultTimeout;  // of every collective
+  Timeout timeout = kDefaultTimeout;  // of every wait for the other ranks
   std::string name = "default";
 };
 
@@ -37,7 +37,9 @@ struct Work {
   // Orders `consumer` behind the operation: on CUDA with an event and without blocking the host, on
   // the CPU by blocking until it is done. Throws the error that stopped the operation, if any.
   void wait(Stream consumer = {}) const;
-  // Blocks the host until the operation is done; TimeoutError after `timeout`.
+  // Blocks the host until the operation is done; TimeoutError after `timeout`, which leaves the
+  // operation running: its buffers must stay. Without a timeout, until it is done or the group's
+  // own timeout breaks the group.
   void wait_host(Timeout timeout) const;
   void wait_host() const;
 };
@@ -50,7 +52,7 @@ struct Work {
 // and every later call throws that first error. Destroying a group never blocks on its peers.
 //
 // Thread safety: operations from one thread at a time; abort() and the waits from any thread.
-class ProcessGroup {
+class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   virtual ~ProcessGroup() = default;
   ProcessGroup(const ProcessGroup&) = delete;

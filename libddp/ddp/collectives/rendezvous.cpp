@@ -144,24 +144,42 @@ Backend choose_backend(const std::vector<Hello>& hellos) {
   return same_host(hellos) ? Backend::kShm : Backend::kGloo;
 }
 
+namespace {
+
+constexpr Timeout kReadersGrace = std::chrono::seconds(2);
+
+// Rank 0's decision: "use shm", or the error that everybody is to throw.
+std::string make_plan(Store& store, int world_size, Timeout timeout) {
+  try {
+    std::vector<Hello> hellos;
+    for (int other = 0; other < world_size; ++other) {
+      hellos.push_back(parse_hello(store.get("hello/" + std::to_string(other), timeout)));
+    }
+    return "use " + std::string(to_string(choose_backend(hellos)));
+  } catch (const std::exception& error) {
+    return describe(error);
+  }
+}
+
+// Rank 0 may host the store: it must not take it away before the others have read why.
+void let_all_read(Store& store, int rank, int world_size) {
+  try {
+    const std::string all_read[] = {"plan_read_by_all"};
+    if (rank == 0) return store.wait(all_read, kReadersGrace);
+    if (store.add("plan_readers", 1) == world_size - 1) store.set(all_read[0], "");
+  } catch (const Error&) {  // they get an error either way
+  }
+}
+
+}  // namespace
+
 Backend agree_on_backend(Store& store, int rank, int world_size, const Hello& self,
                          Timeout timeout) {
   store.set("hello/" + std::to_string(rank), serialize(self));
-  if (rank == 0) {
-    std::string plan;
-    try {
-      std::vector<Hello> hellos;
-      for (int other = 0; other < world_size; ++other) {
-        hellos.push_back(parse_hello(store.get("hello/" + std::to_string(other), timeout)));
-      }
-      plan = "use " + std::string(to_string(choose_backend(hellos)));
-    } catch (const Error& error) {
-      plan = error.what();
-    }
-    store.set("plan", plan);
-  }
+  if (rank == 0) store.set("plan", make_plan(store, world_size, timeout));
   const std::string plan = store.get("plan", timeout);
   if (plan.starts_with("use ")) return parse_backend(plan.substr(4));
+  let_all_read(store, rank, world_size);
   throw EnvironmentError(plan);
 }
 

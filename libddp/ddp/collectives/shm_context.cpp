@@ -116,9 +116,7 @@ void Context::create_segment(const GroupConfig& config) {
   for (int other = 1; other < world_size_; ++other) keys.push_back("shm/ready/" + number(other));
   config.store->wait(keys, timeout_);
   config.store->set("shm/complete", "");
-  std::vector<pid_t> pids;
-  for (int other = 0; other < world_size_; ++other) pids.push_back(control(other).pid);
-  watch_.emplace(pids);
+  start_watch();
 }
 
 void Context::open_segment(const GroupConfig& config) {
@@ -133,6 +131,10 @@ void Context::open_segment(const GroupConfig& config) {
   control(rank_).pid = ::getpid();
   config.store->set("shm/ready/" + number(rank_), "");
   (void)config.store->get("shm/complete", timeout_);
+  start_watch();
+}
+
+void Context::start_watch() {
   std::vector<pid_t> pids;
   for (int other = 0; other < world_size_; ++other) pids.push_back(control(other).pid);
   watch_.emplace(pids);
@@ -211,7 +213,7 @@ void Context::sleep_until(const std::function<bool()>& ready) {
     self.sleeping.store(1, std::memory_order_seq_cst);
     const std::uint32_t seen = self.doorbell.load(std::memory_order_seq_cst);
     if (ready()) break;
-    check_peers();
+    check_peers(ready);
     if (deadline.passed()) {
       const std::string text = "[shm] rank " + number(rank_) + ": timed out after " +
                                number(timeout_.count()) + " ms in " + operation() + late_ranks();
@@ -222,24 +224,32 @@ void Context::sleep_until(const std::function<bool()>& ready) {
   self.sleeping.store(0, std::memory_order_relaxed);
 }
 
-void Context::check_peers() {
+void Context::check_peers(const std::function<bool()>& ready) {
   if (leaving_.load()) throw PeerError("[shm] the process group was destroyed");
   if (const std::exception_ptr error = recorded_error()) std::rethrow_exception(error);
   for (int other = 0; other < world_size_; ++other) {
-    const bool needed = current_peer_ < 0 || current_peer_ == other;
-    const bool late =
-        current_peer_ >= 0 || static_cast<std::int32_t>(control(other).phase.load() - phase_) < 0;
-    if (!needed || !late || control(other).left.load() == 0) continue;
-    std::rethrow_exception(fail(Cause::kPeer, "[shm] rank " + number(other) + " (pid " +
-                                                  number(control(other).pid) +
-                                                  ") left the group, while rank " + number(rank_) +
-                                                  " is in " + operation()));
+    if (other != rank_) check_peer(other, ready);
   }
-  if (const std::optional<int> dead = watch_->first_dead()) {
-    std::rethrow_exception(
-        fail(Cause::kPeer, "[shm] rank " + number(*dead) + " (pid " + number(control(*dead).pid) +
-                               ") died, while rank " + number(rank_) + " is in " + operation()));
-  }
+  if (Clock::now() >= next_look_) next_look_ = Clock::now() + kLivenessPeriod;
+}
+
+// A rank may go once it has done its part, and then even exit. So a death is read before `left`,
+// which then shows all that came before the death, and `ready` after both.
+void Context::check_peer(int other, const std::function<bool()>& ready) {
+  const bool is_dead = Clock::now() >= next_look_ && watch_->is_dead(other);
+  const bool has_left = control(other).left.load() != 0;
+  if (!(has_left ? is_awaited(other) : is_dead) || ready()) return;
+  const std::string who =
+      "[shm] rank " + number(other) + " (pid " + number(control(other).pid) + ")";
+  const std::string during = ", while rank " + number(rank_) + " is in " + operation();
+  std::rethrow_exception(
+      fail(Cause::kPeer, who + (has_left ? " left the group" : " died") + during));
+}
+
+// True if the running operation needs something more from that rank.
+bool Context::is_awaited(int other) const {
+  if (current_peer_ >= 0) return current_peer_ == other;
+  return static_cast<std::int32_t>(control(other).phase.load() - phase_) < 0;
 }
 
 std::exception_ptr Context::recorded_error() const {
@@ -272,7 +282,7 @@ std::string Context::late_ranks() const {
   if (current_peer_ >= 0) return ": waiting for rank " + number(current_peer_);
   std::string names;
   for (int other = 0; other < world_size_; ++other) {
-    if (static_cast<std::int32_t>(control(other).phase.load() - phase_) >= 0) continue;
+    if (!is_awaited(other)) continue;
     names += (names.empty() ? ": not joined by rank " : ", ") + number(other);
   }
   return names;

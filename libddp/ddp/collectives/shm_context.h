@@ -10,9 +10,9 @@
 //              slot[world_size][2]
 //
 // Waiting: each rank has a doorbell, a counter that peers raise after every change that it may be
-// waiting for. A waiter looks at its condition, then at the doorbell, spins a little, then sleeps
-// on the doorbell (futex). At most every kLivenessPeriod it also looks whether somebody aborted,
-// left or died.
+// waiting for. A waiter spins a little on its condition, then sleeps on the doorbell (futex),
+// looking again after each ring and at least every kLivenessPeriod. Each time it also looks whether
+// somebody aborted or left, and once a period whether a process died.
 #pragma once
 
 #include <atomic>
@@ -90,10 +90,12 @@ class Context {
   void agree(const CollectiveSignature& signature);
   // All ranks meet: what a rank wrote before is seen by all after.
   void meet();
-  // Blocks until `ready` returns true. `ready` may only look at the segment.
+  // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
+  // only look at the segment.
   template <class Ready>
   void wait_until(const Ready& ready) {
     if (!spin_until(ready)) sleep_until(ready);
+    if (const std::exception_ptr error = recorded_error()) std::rethrow_exception(error);
   }
   // Tells a rank that something it may be waiting for has changed.
   void ring(int rank) const;
@@ -113,7 +115,10 @@ class Context {
   template <class Ready>
   bool spin_until(const Ready& ready) const;
   void sleep_until(const std::function<bool()>& ready);
-  void check_peers();
+  void check_peers(const std::function<bool()>& ready);
+  void check_peer(int other, const std::function<bool()>& ready);
+  [[nodiscard]] bool is_awaited(int other) const;
+  void start_watch();
   [[nodiscard]] std::exception_ptr recorded_error() const;
   [[nodiscard]] std::string late_ranks() const;
   [[nodiscard]] std::string operation() const;
@@ -126,6 +131,7 @@ class Context {
   std::uint32_t phase_ = 0;
   int spins_;
   std::optional<PeerWatch> watch_;
+  Clock::time_point next_look_;  // at the processes
   CollectiveSignature current_;
   int current_peer_ = -1;  // of a send or recv; -1: all ranks take part
   std::atomic<bool> leaving_{false};

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/shm_algorithms.h"
 #include "ddp/collectives/shm_context.h"
@@ -38,7 +39,9 @@ class ShmProcessGroup final : public ProcessGroup {
   void group_begin() override { queue_.begin_batch(); }
   Work group_end() override { return {this, queue_.end_batch()}; }
 
-  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  Allocation allocate(std::size_t size_bytes) override {
+    return allocate_operand_memory(size_bytes, queue_, weak_from_this());
+  }
 
   void abort(std::string_view reason) override {
     const std::string text =

@@ -11,13 +11,17 @@ namespace ddp {
 
 ControlVector::ControlVector(ProcessGroup& group)
     : group_(group), memory_(group.allocate(kCount * sizeof(double))) {
-  if (group.device().is_cuda()) {
-    staging_ = cu::allocate_pinned(kCount * sizeof(double));
-    copied_ = cu::Event(group.device());
-    host_ = static_cast<double*>(staging_.data());
-  } else {
+  if (!group.device().is_cuda()) {
     host_ = static_cast<double*>(memory_.data());
+    arrived_ = allocate_host(kCount * sizeof(double));
+    return;
   }
+  for (Outgoing& each : outgoing_) {
+    each = {cu::allocate_pinned(kCount * sizeof(double)), cu::Event(group.device())};
+  }
+  host_ = static_cast<double*>(outgoing_[0].memory.data());
+  arrived_ = cu::allocate_pinned(kCount * sizeof(double));
+  copied_ = cu::Event(group.device());
 }
 
 Buffer ControlVector::buffer() const {
@@ -25,6 +29,11 @@ Buffer ControlVector::buffer() const {
 }
 
 void ControlVector::reset(double samples, double nominal_samples) {
+  if (group_.device().is_cuda()) {
+    turn_ ^= 1U;
+    outgoing_[turn_].sent.synchronize();  // of the step before the last: done long ago
+    host_ = static_cast<double*>(outgoing_[turn_].memory.data());
+  }
   std::fill_n(host_, kCount, 0.0);
   device_values_ = {};
   has_device_values_ = false;
@@ -40,18 +49,20 @@ void ControlVector::check_slot(std::size_t slot) const {
 
 void ControlVector::add_metric(std::size_t slot, double value, double weight) {
   check_slot(slot);
+  if (weight == 0) return;  // an empty batch may have a NaN for its mean
   host_[sum_index(slot)] += value * weight;
   host_[weight_index(slot)] += weight;
 }
 
 void ControlVector::add_metric(std::size_t slot, const Buffer& value, double weight) {
   check_slot(slot);
-  if (value.count != 1 || value.device != group_.device() || device_values_[slot].count != 0) {
+  const bool is_taken = host_[weight_index(slot)] != 0;
+  if (value.count != 1 || value.device != group_.device() || is_taken) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": " + to_string(value) +
                                 " is not the step's only value, one element on " +
                                 to_string(group_.device()));
   }
-  if (weight == 0) return;  // an empty batch may have a NaN for its mean
+  if (weight == 0) return;
   device_values_[slot] = value;
   has_device_values_ = true;
   host_[weight_index(slot)] = weight;
@@ -61,6 +72,7 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
 void ControlVector::collect(Stream stream) {
   if (group_.device().is_cuda()) {
     cu::copy_async(memory_.data(), host_, buffer().size_bytes(), stream);
+    outgoing_[turn_].sent.record(stream);
   }
   for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
     if (device_values_[slot].count == 0) continue;
@@ -72,8 +84,11 @@ void ControlVector::collect(Stream stream) {
 }
 
 void ControlVector::copy_to_host(Stream stream) {
-  if (!group_.device().is_cuda()) return;
-  cu::copy_async(host_, memory_.data(), buffer().size_bytes(), stream);
+  if (!group_.device().is_cuda()) {
+    std::copy_n(host_, kCount, static_cast<double*>(arrived_.data()));
+    return;
+  }
+  cu::copy_async(arrived_.data(), memory_.data(), buffer().size_bytes(), stream);
   copied_.record(stream);
 }
 
@@ -89,17 +104,21 @@ void ControlVector::wait(Stream consumer) {
 }
 
 void ControlVector::settle(Stream stream) {
-  if (!has_device_values_) return;
-  collect(stream);
-  copy_to_host(stream);
+  if (has_device_values_) {
+    collect(stream);
+    return copy_to_host(stream);
+  }
+  if (group_.device().is_cuda()) copied_.synchronize();
+  std::copy_n(host_, kCount, static_cast<double*>(arrived_.data()));
 }
 
 StepSummary ControlVector::read() {
   if (group_.device().is_cuda()) copied_.synchronize();
+  const auto* sums = static_cast<const double*>(arrived_.data());
   StepSummary summary;
-  summary.samples = host_[1];
+  summary.samples = sums[1];
   for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
-    summary.metrics[slot] = {host_[sum_index(slot)], host_[weight_index(slot)]};
+    summary.metrics[slot] = {sums[sum_index(slot)], sums[weight_index(slot)]};
   }
   return summary;
 }

@@ -54,7 +54,7 @@ class ControlVector {
   [[nodiscard]] const double* gradient_scale() const {
     return static_cast<const double*>(memory_.data());
   }
-  // Blocks the host until the sum is there.
+  // The last sum that wait() or settle() was called for; blocks the host until it is there.
   [[nodiscard]] StepSummary read();
 
  private:
@@ -63,19 +63,28 @@ class ControlVector {
   static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
   static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
 
+  // What goes to the device, pinned. The host runs ahead: the copy of one step may still be under
+  // way when it begins the next.
+  struct Outgoing {
+    Allocation memory;
+    cu::Event sent;
+  };
+
   [[nodiscard]] Buffer buffer() const;
   void check_slot(std::size_t slot) const;
   void collect(Stream stream);
   void copy_to_host(Stream stream);
 
   ProcessGroup& group_;
-  Allocation memory_;   // kCount float64 of the group's kind
-  Allocation staging_;  // the same on the host: `memory_` itself on the CPU, pinned for CUDA
-  double* host_;
+  Allocation memory_;                 // kCount float64 of the group's kind
+  std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
+  std::size_t turn_ = 0;
+  double* host_;        // this rank's numbers before the sum: `memory_` itself on the CPU
+  Allocation arrived_;  // the last sum, on the host
   std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
   bool has_device_values_ = false;
   Work work_;
-  cu::Event copied_;  // CUDA: the sum has reached the host
+  cu::Event copied_;  // CUDA: the sum has reached `arrived_`
 };
 
 }  // namespace ddp

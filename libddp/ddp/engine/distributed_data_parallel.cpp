@@ -109,6 +109,7 @@ class DistributedDataParallel::Impl {
     if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
     check_all_ready();
     reducer_.wait(stream);
+    if (alone_ && samples_ == 0) zero_gradients(stream);
     alone_ ? control_.settle(stream) : control_.wait(stream);
     if (!alone_ && !options_.fold_scale) average(stream);
     copy_back(stream);
@@ -143,14 +144,22 @@ class DistributedDataParallel::Impl {
       if (!reducer_.is_ready(i)) names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
     }
     if (names.empty()) return;
-    throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
-                           ": backward gave no gradient for " + names);
+    const std::string text =
+        "[ddp] rank " + std::to_string(group_->rank()) + ": backward gave no gradient for " + names;
+    group_->abort(text);  // the others wait for this rank's buckets
+    throw std::logic_error(text);
   }
 
   // The sum of n_r / n_ref * g_r becomes the mean of g over all samples.
   void average(Stream stream) {
     for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
       scale(reducer_.bucket(b), control_.gradient_scale(), stream);
+    }
+  }
+
+  void zero_gradients(Stream stream) {
+    for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
+      fill(reducer_.bucket(b), 0, stream);
     }
   }
 

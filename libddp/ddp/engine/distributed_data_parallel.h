@@ -59,6 +59,9 @@ struct StepOptions {
 //
 // A rank with n = 0 contributes zeros whatever its gradients hold, and may skip mark_ready.
 //
+// Parameters' values must be there at construction (on CUDA: synchronise what writes them). After
+// an exception in the middle of a step the object can only be destroyed.
+//
 // All ranks construct it together, with equal models: otherwise MismatchError on all of them, which
 // names the first parameter that differs. Not thread-safe; mark_ready may come from any thread, one
 // call at a time.
@@ -97,8 +100,8 @@ class DistributedDataParallel {
   // behind wait(). Null if there is nothing to do: without fold_scale, or in a world of one.
   [[nodiscard]] const double* gradient_scale() const;
 
-  // The step that wait() ended last, summed over ranks. On CUDA this blocks the host until that
-  // step's control vector has arrived.
+  // The step that wait() ended last, summed over ranks; zeros before the first. On CUDA this blocks
+  // the host until that step's control vector has arrived.
   [[nodiscard]] StepSummary summary();
 
   struct Statistics {

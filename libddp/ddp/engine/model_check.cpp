@@ -90,12 +90,13 @@ void check_equal_models(ProcessGroup& group, std::span<const Parameter> paramete
                                 [&](std::int64_t hash) { return hash != hashes[0]; });
   if (odd == hashes.end()) return;
   // Only now is the whole description worth sending: the two that differ publish theirs.
+  // The keys tell models apart, since a group may check several.
   const int other = static_cast<int>(odd - hashes.begin());
-  if (group.rank() == 0 || group.rank() == other) {
-    group.store().set("model/" + std::to_string(group.rank()), join(own));
-  }
-  const Lines first = split(group.store().get("model/0"));
-  const Lines second = split(group.store().get("model/" + std::to_string(other)));
+  const auto key = [&](std::int64_t hash) { return "model/" + std::to_string(hash); };
+  const std::int64_t own_hash = hashes[static_cast<std::size_t>(group.rank())];
+  if (group.rank() == 0 || group.rank() == other) group.store().set(key(own_hash), join(own));
+  const Lines first = split(group.store().get(key(hashes[0])));
+  const Lines second = split(group.store().get(key(*odd)));
   throw MismatchError(first_difference(first, second, other, parameters.size()));
 }
 

@@ -42,6 +42,7 @@ void Reducer::begin() {
   std::fill(ready_.begin(), ready_.end(), std::uint8_t{0});
   for (std::size_t b = 0; b < states_.size(); ++b) {
     states_[b].missing = layout_.buckets[b].parameters.size();
+    states_[b].has_producer = false;
     states_[b].producer = {};
   }
 }
@@ -61,8 +62,9 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
 // all of them. With one stream, the usual case, nothing is recorded.
 void Reducer::join_producer(BucketState& state, Stream stream) const {
   const Stream before = state.producer;
+  const bool is_first = !std::exchange(state.has_producer, true);
   state.producer = stream;
-  if (before.native == nullptr || before.native == stream.native) return;
+  if (is_first || before.native == stream.native) return;
   state.joined.record(before);
   state.joined.make_wait(stream);
 }

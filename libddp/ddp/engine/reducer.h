@@ -54,8 +54,9 @@ class Reducer {
  private:
   struct BucketState {
     std::size_t missing = 0;  // gradients not ready
-    Stream producer;          // holds every gradient that is ready
-    cu::Event joined;         // CUDA: orders one producer behind another
+    bool has_producer = false;
+    Stream producer;   // holds every gradient that is ready
+    cu::Event joined;  // CUDA: orders one producer behind another
     Work work;
   };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/parallel/distributed_module.h"
 
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,12 @@ std::vector<ddp::Parameter> describe_parameters(const Module& module) {
   return parameters;
 }
 
+// Rank 0's values are about to be sent: they must have been written.
+std::shared_ptr<ProcessGroup> after(const Context& context, std::shared_ptr<ProcessGroup> group) {
+  context.synchronize();
+  return group;
+}
+
 // The caller's optimizer takes the scale, so no pass over the gradients is spent on it.
 DdpOptions with_module(const Module& module, DdpOptions options) {
   options.fold_scale = true;
@@ -34,7 +42,7 @@ DdpOptions with_module(const Module& module, DdpOptions options) {
 DistributedModule::DistributedModule(Module& module, Context& context,
                                      std::shared_ptr<ProcessGroup> group, DdpOptions options)
     : context_(context),
-      engine_(std::move(group), describe_parameters(module),
+      engine_(after(context, std::move(group)), describe_parameters(module),
               with_module(module, std::move(options))) {
   const std::span<Parameter* const> parameters = module.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -45,6 +53,13 @@ DistributedModule::DistributedModule(Module& module, Context& context,
 
 void DistributedModule::backward(Tape& tape, const Variable& loss, double samples,
                                  std::span<const StepMetric> metrics) {
+  for (const auto& [parameter, index] : index_of_) {
+    if (parameter->has_grad()) {
+      throw std::logic_error("[ddp] parameter '" + parameter->name() +
+                             "' still has the gradient of the last step: step the optimizer after "
+                             "each backward");
+    }
+  }
   const double factor = engine_.begin_step({.samples = samples});
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);

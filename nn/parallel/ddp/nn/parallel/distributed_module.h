@@ -27,7 +27,7 @@ struct StepMetric {
 //   model.backward(tape, loss, n, {{loss.value(), n}});
 //   model.step(optimizer);
 //
-// The module and the context outlive it.
+// The module and the context outlive it; the module's gradients do not outlive this object.
 class DistributedModule {
  public:
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
@@ -35,7 +35,8 @@ class DistributedModule {
 
   // One step's backward, with the reductions running beside it. `loss` is the mean over this rank's
   // samples; with none the step is taken with zeros. Metric i can be read as
-  // engine().summary().metrics[i]. On return the context's stream is ordered behind the sums.
+  // engine().summary().metrics[i]. std::logic_error if a gradient was not taken by step(). On
+  // return the context's stream is ordered behind the sums.
   void backward(Tape& tape, const Variable& loss, double samples,
                 std::span<const StepMetric> metrics = {});
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/operand_memory.h"
+
+#include <utility>
+
+#include "ddp/base/log.h"
+
+namespace ddp {
+namespace {
+
+// False if an operation may still be running.
+bool come_to_rest(OperationQueue& queue, ProcessGroup& group) {
+  if (queue.wait_idle(OperationQueue::kErrorGrace)) return true;
+  group.abort("memory was given back while it was in a collective");
+  return queue.wait_idle(OperationQueue::kErrorGrace);
+}
+
+}  // namespace
+
+Allocation allocate_operand_memory(std::size_t size_bytes, OperationQueue& queue,
+                                   std::weak_ptr<ProcessGroup> group) {
+  auto owner = std::make_shared<Allocation>(allocate_host(size_bytes));
+  void* data = owner->data();
+  return {data, size_bytes, [owner, &queue, group = std::move(group)](void*) {
+            const std::shared_ptr<ProcessGroup> alive = group.lock();
+            if (!alive || come_to_rest(queue, *alive)) return;
+            log::warning("[ddp] memory that a hanging collective may still touch is not freed");
+            new std::shared_ptr<Allocation>(owner);  // leaked on purpose
+          }};
+}
+
+}  // namespace ddp

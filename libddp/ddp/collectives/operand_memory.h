@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "ddp/base/allocation.h"
+#include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// Host memory for a group's operands. Giving it back waits until the queue is idle, since an
+// exception may free a bucket while it is being reduced; a queue that does not come to rest within
+// OperationQueue::kErrorGrace breaks its group. `queue` is a part of the group.
+[[nodiscard]] Allocation allocate_operand_memory(std::size_t size_bytes, OperationQueue& queue,
+                                                 std::weak_ptr<ProcessGroup> group);
+
+}  // namespace ddp
