@@ -297,6 +297,24 @@ TEST_CASE("different collectives are an error on every rank that quotes both", "
   }
 }
 
+TEST_CASE("a collective against a send or recv is an error that quotes both", "[collectives]") {
+  for (const bool receives : {false, true}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      std::vector<float> values(1 << 20);
+      const Buffer buffer = buffer_of(values);
+      group.all_reduce(buffer).wait();
+      const std::string error = error_of([&] {
+        if (group.rank() == 0) group.all_reduce(buffer).wait();
+        if (group.rank() == 1) (receives ? group.recv(buffer, 0) : group.send(buffer, 0)).wait();
+      });
+      expect(error.find("rank 0 called #2 all_reduce(float32[1048576], sum), rank 1 called #1 ") !=
+                 std::string::npos,
+             error);
+      expect(error.find(receives ? "recv" : "send") != std::string::npos, error);
+    });
+  }
+}
+
 TEST_CASE("abort wakes every rank with the reason", "[collectives]") {
   for (const Backend backend : backends()) {
     run_groups(backend, 3, [](ProcessGroup& group) {

@@ -5,8 +5,10 @@
 
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/data/fashion_mnist.h"
@@ -56,6 +58,14 @@ ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch
   return result;
 }
 
+// Hours of training should not end at a directory that is not there.
+void check_can_save(const std::filesystem::path& file) {
+  const std::filesystem::path directory = std::filesystem::absolute(file).parent_path();
+  if (std::filesystem::is_directory(directory)) return;
+  throw ddp::FileError(
+      fmt::format("--save {}: {} is not a directory", file.string(), directory.string()));
+}
+
 // The batch as nn sees it: rows of features, and labels.
 ddp::nn::Tensor inputs_of(const ddp::Batch& batch, const ddp::Dataset& dataset) {
   const auto rows = static_cast<std::size_t>(batch.count);
@@ -90,6 +100,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
                   .weight_decay = options.weight_decay}),
       tape_(context_) {
   if (!is_main()) return;
+  if (!options.save.empty()) check_can_save(options.save);
   if (!options.metrics.empty()) metrics_.emplace(options.metrics);
   progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
                                          .log_every = options.log_every},

@@ -89,7 +89,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work barrier(Stream producer = {});
 
   // Between begin and end, operations are collected; they start together at group_end(), whose Work
-  // covers them all. Sends and receives of one group make progress concurrently.
+  // covers them all. Sends and receives of one group make progress concurrently; on the CPU they
+  // run before the group's collectives, so keep to one kind where their order matters.
   virtual void group_begin() = 0;
   virtual Work group_end() = 0;
 

@@ -5,6 +5,7 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,6 +47,11 @@ constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
 }
 
 constexpr std::size_t kPage = 4096;
+
+// Differs between builds whose segments differ, and from what a reused descriptor may lead to.
+constexpr std::uint64_t kLayout =
+    (std::uint64_t{0x6464702d73686d31} * 31 + sizeof(RankControl)) * 31 + sizeof(Channel) * 31 +
+    kSlotBytes;
 
 struct Layout {
   explicit Layout(int world_size)
@@ -110,6 +116,7 @@ void Context::create_segment(const GroupConfig& config) {
         errno);
   }
   map_segment(file.get());
+  reinterpret_cast<Header*>(memory_)->layout = kLayout;
   control(0).pid = ::getpid();
   config.store->set("shm/segment", "/proc/" + number(::getpid()) + "/fd/" + number(file.get()));
   std::vector<std::string> keys;
@@ -127,7 +134,13 @@ void Context::open_segment(const GroupConfig& config) {
                           path + " (ranks in different containers or of different users?)",
                       errno);
   }
-  map_segment(file.get());
+  struct stat status {};
+  const bool fits =
+      ::fstat(file.get(), &status) == 0 && static_cast<std::size_t>(status.st_size) == size_bytes_;
+  if (fits) map_segment(file.get());
+  if (!fits || reinterpret_cast<const Header*>(memory_)->layout != kLayout) {
+    throw MismatchError("[shm] " + path + " is not the shared memory of this build of libddp");
+  }
   control(rank_).pid = ::getpid();
   config.store->set("shm/ready/" + number(rank_), "");
   (void)config.store->get("shm/complete", timeout_);
@@ -163,14 +176,18 @@ Channel& Context::channel(int src, int dst) const {
   return channels[src * world_size_ + dst];
 }
 
-void Context::begin_operation(const CollectiveSignature& signature, int peer) {
+void Context::begin_transfer(const CollectiveSignature& signature, int peer) {
   current_ = signature;
   current_peer_ = peer;
 }
 
-void Context::agree(const CollectiveSignature& signature) {
+void Context::begin_collective(const CollectiveSignature& signature) {
+  current_ = signature;
+  current_peer_ = -1;
+  last_collective_ = signature.sequence;
   const std::size_t parity = signature.sequence % 2;
   control(rank_).signatures[parity] = signature;
+  control(rank_).collective.store(signature.sequence, std::memory_order_release);
   meet();
   const CollectiveSignature& first = control(0).signatures[parity];
   for (int other = 1; other < world_size_; ++other) {
@@ -180,6 +197,8 @@ void Context::agree(const CollectiveSignature& signature) {
         fail(Cause::kMismatch, "[shm] " + mismatch_message(0, first, other, theirs)));
   }
 }
+
+void Context::end_collective() { control(rank_).collective.store(0, std::memory_order_relaxed); }
 
 // A rank rings everybody, since everybody may be waiting for the last one to arrive.
 void Context::meet() {
@@ -236,6 +255,7 @@ void Context::check_peers(const std::function<bool()>& ready) {
 // A rank may go once it has done its part, and then even exit. So a death is read before `left`,
 // which then shows all that came before the death, and `ready` after both.
 void Context::check_peer(int other, const std::function<bool()>& ready) {
+  check_peer_call(other, ready);
   const bool is_dead = Clock::now() >= next_look_ && watch_->is_dead(other);
   const bool has_left = control(other).left.load() != 0;
   if (!(has_left ? is_awaited(other) : is_dead) || ready()) return;
@@ -244,6 +264,17 @@ void Context::check_peer(int other, const std::function<bool()>& ready) {
   const std::string during = ", while rank " + number(rank_) + " is in " + operation();
   std::rethrow_exception(
       fail(Cause::kPeer, who + (has_left ? " left the group" : " died") + during));
+}
+
+// If the peer of our send or recv is in a collective that we have not begun, each waits for the
+// other for ever.
+void Context::check_peer_call(int other, const std::function<bool()>& ready) {
+  const std::uint64_t theirs = control(other).collective.load(std::memory_order_acquire);
+  if (current_peer_ != other || theirs <= last_collective_ || ready()) return;
+  std::rethrow_exception(
+      fail(Cause::kMismatch, "[shm] ranks called different collectives: rank " + number(other) +
+                                 " called " + to_string(control(other).signatures[theirs % 2]) +
+                                 ", rank " + number(rank_) + " called " + operation()));
 }
 
 // True if the running operation needs something more from that rank.

@@ -56,6 +56,7 @@ struct alignas(128) RankControl {
   std::atomic<std::uint32_t> phase;  // how many times this rank has arrived
   std::atomic<std::uint32_t> left;   // its group was destroyed
   std::int32_t pid;
+  std::atomic<std::uint64_t> collective;  // sequence of the one that this rank is in; 0: in none
   // Of the running collective, at [sequence % 2]: a rank that is one ahead cannot overwrite what a
   // slower one still compares.
   CollectiveSignature signatures[2];
@@ -65,6 +66,7 @@ enum class Cause : std::uint32_t { kPeer, kTimeout, kMismatch };
 
 // The first cause of the group's end, written by one rank, read by all.
 struct Header {
+  std::uint64_t layout;                    // equal builds have equal ones
   std::atomic<std::uint32_t> cause_state;  // 0 none, 1 being written, 2 complete
   Cause cause;
   char text[500];
@@ -83,11 +85,13 @@ class Context {
   [[nodiscard]] std::byte* slot(int rank, std::uint32_t half) const;
   [[nodiscard]] Channel& channel(int src, int dst) const;
 
-  // What an error message says is going on.
-  void begin_operation(const CollectiveSignature& signature, int peer);
+  // A send or recv is about to wait for `peer`.
+  void begin_transfer(const CollectiveSignature& signature, int peer);
 
-  // Publishes this rank's signature, meets all ranks, and compares: MismatchError on every rank.
-  void agree(const CollectiveSignature& signature);
+  // Begins a collective: publishes this rank's signature, meets all ranks, and compares:
+  // MismatchError on every rank.
+  void begin_collective(const CollectiveSignature& signature);
+  void end_collective();
   // All ranks meet: what a rank wrote before is seen by all after.
   void meet();
   // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
@@ -117,6 +121,7 @@ class Context {
   void sleep_until(const std::function<bool()>& ready);
   void check_peers(const std::function<bool()>& ready);
   void check_peer(int other, const std::function<bool()>& ready);
+  void check_peer_call(int other, const std::function<bool()>& ready);
   [[nodiscard]] bool is_awaited(int other) const;
   void start_watch();
   [[nodiscard]] std::exception_ptr recorded_error() const;
@@ -131,9 +136,10 @@ class Context {
   std::uint32_t phase_ = 0;
   int spins_;
   std::optional<PeerWatch> watch_;
-  Clock::time_point next_look_;  // at the processes
-  CollectiveSignature current_;
-  int current_peer_ = -1;  // of a send or recv; -1: all ranks take part
+  Clock::time_point next_look_;        // at the processes
+  std::uint64_t last_collective_ = 0;  // that this rank has begun
+  CollectiveSignature current_;        // what an error message says is going on
+  int current_peer_ = -1;              // of a send or recv; -1: all ranks take part
   std::atomic<bool> leaving_{false};
 };
 

@@ -67,10 +67,9 @@ class ShmProcessGroup final : public ProcessGroup {
     run_transfers(batch);
     for (const Collective& operation : batch) {
       if (is_transfer(operation)) continue;
-      const CollectiveSignature signature = signature_of(operation, ++collectives_);
-      context_.begin_operation(signature, -1);
-      context_.agree(signature);
+      context_.begin_collective(signature_of(operation, ++collectives_));
       shm::run_collective(context_, operation);
+      context_.end_collective();
     }
   }
 
@@ -87,7 +86,7 @@ class ShmProcessGroup final : public ProcessGroup {
     while (!transfers_.empty()) {
       advance_transfers();
       if (transfers_.empty()) return;
-      context_.begin_operation(transfers_.front().signature(), transfers_.front().peer());
+      context_.begin_transfer(transfers_.front().signature(), transfers_.front().peer());
       context_.wait_until([this] {
         return std::any_of(transfers_.begin(), transfers_.end(),
                            [](const shm::Transfer& each) { return each.can_advance(); });
