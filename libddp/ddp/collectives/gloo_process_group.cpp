@@ -52,7 +52,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
     auto device = gloo::transport::tcp::CreateDevice(attributes);
     auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
     context->setTimeout(config.timeout);
-    RendezvousStore store(*config.store, config.timeout);
+    RendezvousStore store(*config.store, config.start_timeout);
     context->connectFullMesh(store, device);
     return context;
   } catch (const gloo::Exception& error) {

@@ -121,6 +121,7 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   config.world_size = env.world_size;
   config.device = choose_device(options, env);
   config.timeout = options.timeout;
+  config.start_timeout = options.start_timeout;
   if (env.world_size == 1) {
     config.store = options.store ? options.store : std::make_shared<HashStore>();
     return make_single_process_group(std::move(config));

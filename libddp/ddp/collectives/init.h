@@ -33,8 +33,8 @@ struct InitOptions {
   std::optional<int> local_rank = std::nullopt;
   std::optional<Endpoint> master = std::nullopt;  // where the store is, or will be hosted by rank 0
   std::shared_ptr<Store> store = nullptr;         // instead of a connection to `master`
-  Timeout start_timeout = std::chrono::minutes(5);  // for all ranks to meet
-  Timeout timeout = kDefaultTimeout;                // of each collective
+  Timeout start_timeout = kDefaultStartTimeout;   // for all ranks to meet
+  Timeout timeout = kDefaultTimeout;              // of each collective
 };
 
 // Meets the other ranks and makes the default group. Collective over all ranks of the job; all of

@@ -41,7 +41,7 @@ ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadlin
 }
 
 ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
-  const Deadline deadline = Deadline::after(config.timeout);
+  const Deadline deadline = Deadline::after(config.start_timeout);
   const ncclUniqueId id = exchange_id(nccl, config, deadline);
   const auto handle = std::make_shared<ncclComm_t>(nullptr);
   const auto init = [=, device = config.device, rank = config.rank, world_size = config.world_size,
@@ -54,7 +54,7 @@ ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
   };
   if (run_until(deadline, init)) return *handle;
   throw TimeoutError(fmt::format("[nccl] connect {}: the ranks did not come together in {} ms",
-                                 describe_group(config), config.timeout.count()));
+                                 describe_group(config), config.start_timeout.count()));
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace ddp {
 class NcclCommunicator {
  public:
   // Collective. NCCL's id travels through config.store under "nccl_id". Throws TimeoutError after
-  // config.timeout.
+  // config.start_timeout.
   explicit NcclCommunicator(const GroupConfig& config);
   ~NcclCommunicator() { abort(); }
   NcclCommunicator(const NcclCommunicator&) = delete;

@@ -37,8 +37,7 @@ GroupConfig checked(GroupConfig config) {
                               to_string(config.device));
 }
 
-class NcclProcessGroup final : public ProcessGroup,
-                               public std::enable_shared_from_this<NcclProcessGroup> {
+class NcclProcessGroup final : public ProcessGroup {
  public:
   explicit NcclProcessGroup(GroupConfig config);
   ~NcclProcessGroup() override;
@@ -110,8 +109,8 @@ NcclProcessGroup::~NcclProcessGroup() {
 }
 
 Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
-  return allocate_registered(communicator_, size_bytes, device(), [self = weak_from_this()] {
-    if (const auto group = self.lock()) group->settle();
+  return allocate_registered(communicator_, size_bytes, device(), [this, self = weak_from_this()] {
+    if (const auto alive = self.lock()) settle();
   });
 }
 

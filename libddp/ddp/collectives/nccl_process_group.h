@@ -10,7 +10,7 @@ namespace ddp {
 
 // A group of CUDA devices over NCCL, which is opened at the first use. All ranks of the group call
 // it with a store of their own. Throws TimeoutError if they do not come together within
-// config.timeout, CudaError if NCCL is missing (or not built in) or fails.
+// config.start_timeout, CudaError if NCCL is missing (or not built in) or fails.
 //
 // Averages are sums that a kernel of ours divides afterwards: NCCL's own average rounds
 // 1 / world_size to the dtype and forgoes its fastest paths. A float16 sum can overflow where the

@@ -18,6 +18,7 @@ namespace ddp {
 class ProcessGroup;
 
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
+inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
 
 // What makes a group, apart from the backend. Rank 0 .. world_size-1 build it together.
 struct GroupConfig {
@@ -25,7 +26,8 @@ struct GroupConfig {
   int rank = 0;
   int world_size = 1;
   Device device = kCpuDevice;
-  Timeout timeout = kDefaultTimeout;  // of every wait for the other ranks
+  Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
+  Timeout start_timeout = kDefaultStartTimeout;  // for the ranks to come together
   std::string name = "default";
 };
 

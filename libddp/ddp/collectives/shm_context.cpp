@@ -121,13 +121,13 @@ void Context::create_segment(const GroupConfig& config) {
   config.store->set("shm/segment", "/proc/" + number(::getpid()) + "/fd/" + number(file.get()));
   std::vector<std::string> keys;
   for (int other = 1; other < world_size_; ++other) keys.push_back("shm/ready/" + number(other));
-  config.store->wait(keys, timeout_);
+  config.store->wait(keys, config.start_timeout);
   config.store->set("shm/complete", "");
   start_watch();
 }
 
 void Context::open_segment(const GroupConfig& config) {
-  const std::string path = config.store->get("shm/segment", timeout_);
+  const std::string path = config.store->get("shm/segment", config.start_timeout);
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file.is_open()) {
     throw SystemError("[shm] rank " + number(rank_) + " cannot open rank 0's shared memory " +
@@ -143,7 +143,7 @@ void Context::open_segment(const GroupConfig& config) {
   }
   control(rank_).pid = ::getpid();
   config.store->set("shm/ready/" + number(rank_), "");
-  (void)config.store->get("shm/complete", timeout_);
+  (void)config.store->get("shm/complete", config.start_timeout);
   start_watch();
 }
 
