@@ -51,6 +51,9 @@ class Runner {
   }
   [[nodiscard]] bool is_root() const { return rank_ == operation_.peer; }
   void next_half() { half_ ^= 1U; }
+  // Elements [begin, begin + n) of each rank's share of the input, one behind the other in our
+  // slot.
+  void stage_shares(std::size_t share, std::size_t begin, std::size_t n) const;
 
   // target = op over all ranks of slot(rank)[offset ...]; target may be one of those places.
   void reduce_slots(std::size_t slot_count, std::size_t offset, const Buffer& target) const;
@@ -65,6 +68,13 @@ class Runner {
   std::size_t chunk_;  // elements that a slot holds
   std::uint32_t half_ = 0;
 };
+
+void Runner::stage_shares(std::size_t share, std::size_t begin, std::size_t n) const {
+  for (std::size_t target = 0; target < ranks_; ++target) {
+    cpu::copy(operation_.input.slice(target * share + begin, n),
+              slot(rank_, chunk_).slice(target * n, n));
+  }
+}
 
 void Runner::broadcast() {
   const Buffer& data = operation_.input;
@@ -96,10 +106,7 @@ void Runner::scatter() {
   const std::size_t chunk = chunk_ / ranks_;
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
-    for (std::size_t target = 0; is_root() && target < ranks_; ++target) {
-      cpu::copy(operation_.input.slice(target * count + begin, n),
-                slot(rank_, chunk_).slice(target * n, n));
-    }
+    if (is_root()) stage_shares(count, begin, n);
     context_.meet();
     cpu::copy(slot(operation_.peer, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
               operation_.output.slice(begin, n));
@@ -112,10 +119,7 @@ void Runner::all_to_all() {
   const std::size_t chunk = chunk_ / ranks_;
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
-    for (std::size_t target = 0; target < ranks_; ++target) {
-      cpu::copy(operation_.input.slice(target * count + begin, n),
-                slot(rank_, chunk_).slice(target * n, n));
-    }
+    stage_shares(count, begin, n);
     context_.meet();
     for (int source = 0; source < world_size_; ++source) {
       cpu::copy(slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
@@ -148,10 +152,7 @@ void Runner::reduce_scatter() {
   const std::size_t chunk = chunk_ / ranks_;
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
-    for (std::size_t target = 0; target < ranks_; ++target) {
-      cpu::copy(operation_.input.slice(target * count + begin, n),
-                slot(rank_, chunk_).slice(target * n, n));
-    }
+    stage_shares(count, begin, n);
     context_.meet();
     reduce_slots(chunk_, static_cast<std::size_t>(rank_) * n, operation_.output.slice(begin, n));
     next_half();
