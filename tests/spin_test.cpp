@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/store/spin.h"
+
+#include <catch2/catch.hpp>
+
+using namespace ddp;
+
+TEST_CASE("a spin finds what arrives while it looks", "[store]") {
+  Spin spin(std::chrono::seconds(10));
+  int looks = 0;
+  CHECK(spin.until([&] { return ++looks == 3; }));
+  CHECK(looks == 3);
+}
+
+TEST_CASE("a limit of zero never looks", "[store]") {
+  Spin spin(std::chrono::microseconds(0));
+  bool looked = false;
+  CHECK_FALSE(spin.until([&] { return looked = true; }));
+  CHECK_FALSE(looked);
+}
+
+TEST_CASE("a spin that finds nothing for long stops looking for a while", "[store]") {
+  Spin spin(std::chrono::milliseconds(2));
+  int rounds = 0;
+  bool looked = true;
+  while (looked && rounds < 100) {  // it has credit for a few
+    looked = false;
+    CHECK_FALSE(spin.until([&] {
+      looked = true;
+      return false;
+    }));
+    ++rounds;
+  }
+  CHECK_FALSE(looked);
+  CHECK(rounds > 1);
+}
