@@ -2,12 +2,15 @@
 #include <catch2/catch.hpp>
 
 #include <array>
+#include <future>
 #include <map>
+#include <memory>
 #include <thread>
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/error.h"
+#include "ddp/base/run_until.h"
 #include "ddp/base/socket.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
@@ -151,9 +154,32 @@ TEST_CASE("a socket's waits end at their deadline", "[base]") {
 
 TEST_CASE("an unknown host is an error that names it", "[base]") {
   CHECK_THAT(error_of([] {
-               Socket::connect({"no such host", 1}, Deadline::after(1s));
+               Socket::connect({"no such host", 1}, Deadline::after(50ms));
              }),
              Catch::StartsWith("cannot resolve host 'no such host'"));
+}
+
+TEST_CASE("a host may be given by name", "[base]") {
+  const Socket listener = Socket::listen({"localhost", 0});
+  const Socket client =
+      Socket::connect({"localhost", listener.local_endpoint().port}, Deadline::after(5s));
+  CHECK(client.peer_endpoint().port == listener.local_endpoint().port);
+}
+
+TEST_CASE("a call that hangs is left behind at its deadline", "[base]") {
+  const auto release = std::make_shared<std::promise<void>>();
+  const auto released = std::make_shared<std::promise<void>>();
+  CHECK_FALSE(run_until(Deadline::after(10ms), [=] {
+    release->get_future().wait();
+    released->set_value();
+  }));
+  release->set_value();
+  CHECK(released->get_future().wait_for(5s) == std::future_status::ready);
+  CHECK(run_until(Deadline::after(5s), [] {}));
+  CHECK(error_of([] {
+          static_cast<void>(
+              run_until(Deadline::after(5s), [] { throw std::runtime_error("from the call"); }));
+        }) == "from the call");
 }
 
 TEST_CASE("host allocations are aligned and zeroed, and empty ones are fine", "[base]") {

@@ -388,6 +388,22 @@ TEST_CASE("a clone waits while the original works", "[store]") {
   CHECK(seen == "2");
 }
 
+TEST_CASE("queueing behind another thread's wait has a deadline, and harms neither", "[store]") {
+  const TcpServer server({"127.0.0.1", 0});
+  TcpStore store(server.endpoint(), 20ms);
+  const std::vector<std::string> keys{"late"};
+  std::thread waiter([&] { store.wait(keys, 20s); });
+  std::string error;
+  for (const Deadline deadline = Deadline::after(10s); error.empty() && !deadline.passed();) {
+    error = error_of([&] { store.add("counter", 1); });  // works until the waiter is there
+  }
+  store.clone()->set("late", "");
+  waiter.join();
+  CHECK_THAT(error, Catch::StartsWith("[tcp_store] add(\"counter\"): timed out after 20 ms behind "
+                                      "another operation of this store"));
+  CHECK(store.add("counter", 1) >= 1);
+}
+
 TEST_CASE("an error names key, rank, endpoint and milliseconds", "[store]") {
   TcpServer server(kLoopback);
   TcpStore store(server.endpoint(), 5s, 2);

@@ -94,7 +94,11 @@ Table make_table() {
                 {"+-", 4},
                 {"ratio", 5},
                 {"+-", 4},
-                {"spin/s", 7},
+                {"client spins/s", 14},
+                {"+-", 4},
+                {"ratio", 5},
+                {"+-", 4},
+                {"both spin/s", 11},
                 {"+-", 4},
                 {"ratio", 5},
                 {"+-", 4}});
@@ -136,7 +140,8 @@ void measure(const Operation& operation, std::size_t count, Placement placement,
       variant("ping-pong",
               run_as_server(placement, [&] { return ping_pong_clients(operation, count); })),
       variant("no spin", store_clients(operation, count, *sleeping, 0us)),
-      variant("spin", store_clients(operation, count, *spinning, kDefaultStoreSpin))};
+      variant("client spins", store_clients(operation, count, *sleeping, kDefaultStoreSpin)),
+      variant("both spin", store_clients(operation, count, *spinning, kDefaultStoreSpin))};
   interleave(variants, options.rounds);
   std::vector<std::string> cells{std::to_string(count), std::string(to_string(placement)),
                                  operation.name};

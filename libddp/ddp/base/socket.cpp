@@ -15,27 +15,13 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/resolve.h"
 
 namespace ddp {
 namespace {
 
-using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-AddressList resolve(const Endpoint& endpoint, int flags) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const std::string port = std::to_string(endpoint.port);
-  const char* host = endpoint.host.empty() ? nullptr : endpoint.host.c_str();
-  const int status = ::getaddrinfo(host, port.c_str(), &hints, &found);
-  if (status != 0) {
-    const char* reason = status == EAI_SYSTEM ? "system error" : ::gai_strerror(status);
-    throw NetworkError("cannot resolve host '" + endpoint.host + "': " + reason);
-  }
-  return {found, &::freeaddrinfo};
-}
+constexpr Timeout kReceiveTimeout{100};
+constexpr Timeout kListenTimeout = std::chrono::seconds(10);  // to resolve the own name
 
 FileDescriptor open_socket(int family) {
   const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -74,6 +60,26 @@ bool wait_for(int fd, short events, Deadline deadline) {
     if (ready > 0) return true;
     if (ready == 0 && deadline.passed()) return false;
     if (ready < 0 && errno != EINTR) throw SystemError("poll failed", errno);
+  }
+}
+
+std::optional<std::size_t> receive(int fd, std::span<std::byte> bytes, int flags) {
+  for (;;) {
+    const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), flags);
+    if (received > 0) return static_cast<std::size_t>(received);
+    if (received == 0) throw NetworkError("the peer closed the connection");
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
+    if (errno != EINTR) throw NetworkError("cannot receive: " + error_text(errno));
+  }
+}
+
+// Lets recv wait, for kReceiveTimeout at most. All other calls ask for MSG_DONTWAIT.
+void make_blocking(int fd) {
+  const auto microseconds = std::chrono::microseconds(kReceiveTimeout).count();
+  const timeval timeout{0, static_cast<suseconds_t>(microseconds)};
+  if (::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) != 0 ||
+      ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) & ~O_NONBLOCK) != 0) {
+    throw SystemError("cannot set a socket option", errno);
   }
 }
 
@@ -124,7 +130,7 @@ Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
 }
 
 Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
-  const AddressList addresses = resolve(endpoint, 0);
+  const AddressList addresses = resolve(endpoint, 0, deadline);
   Timeout pause(1);
   for (;;) {
     std::string reasons;
@@ -133,7 +139,10 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
       auto [fd, error] = try_connect(*address, deadline);
       if (error == 0) {
         Socket connected(std::move(fd));
-        if (!connected_to_itself(connected)) return connected;
+        if (!connected_to_itself(connected)) {
+          make_blocking(connected.fd());
+          return connected;
+        }
         error = ECONNREFUSED;
       }
       if (!reasons.empty()) reasons += ", ";
@@ -148,7 +157,7 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
 }
 
 Socket Socket::listen(const Endpoint& endpoint) {
-  const AddressList addresses = resolve(endpoint, AI_PASSIVE);
+  const AddressList addresses = resolve(endpoint, AI_PASSIVE, Deadline::after(kListenTimeout));
   const addrinfo* chosen = addresses.get();
   if (endpoint.host.empty()) {  // every interface: prefer IPv6, which takes IPv4 as well
     for (const addrinfo* a = chosen; a != nullptr; a = a->ai_next) {
@@ -187,13 +196,18 @@ std::size_t Socket::send_some(std::span<const std::byte> bytes) {
 }
 
 std::optional<std::size_t> Socket::receive_some(std::span<std::byte> bytes) {
-  for (;;) {
-    const ssize_t received = ::recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
-    if (received > 0) return static_cast<std::size_t>(received);
-    if (received == 0) throw NetworkError("the peer closed the connection");
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
-    if (errno != EINTR) throw NetworkError("cannot receive: " + error_text(errno));
+  return receive(fd_.get(), bytes, MSG_DONTWAIT);
+}
+
+// The kernel's own timeout serves the usual short wait; what lasts longer is left to poll.
+std::optional<std::size_t> Socket::receive_until(std::span<std::byte> bytes, Deadline deadline) {
+  if (deadline.remaining() > kReceiveTimeout) {
+    if (const auto received = receive(fd_.get(), bytes, 0)) return received;
   }
+  while (wait_readable(deadline)) {
+    if (const auto received = receive_some(bytes)) return received;
+  }
+  return std::nullopt;
 }
 
 void Socket::send_all(std::span<const std::byte> bytes, Deadline deadline) {
@@ -208,8 +222,9 @@ void Socket::send_all(std::span<const std::byte> bytes, Deadline deadline) {
 
 void Socket::receive_all(std::span<std::byte> bytes, Deadline deadline) {
   while (!bytes.empty()) {
-    if (!wait_readable(deadline)) throw TimeoutError("timed out while receiving");
-    if (const auto received = receive_some(bytes)) bytes = bytes.subspan(*received);
+    const auto received = receive_until(bytes, deadline);
+    if (!received) throw TimeoutError("timed out while receiving");
+    bytes = bytes.subspan(*received);
   }
 }
 

@@ -65,6 +65,10 @@ class Socket {
   std::optional<std::size_t> receive_some(std::span<std::byte> bytes);
   std::size_t send_some(std::span<const std::byte> bytes);
 
+  // As receive_some, but waits for a byte; nothing when the deadline passed. On a socket from
+  // connect() one system call, while wait_readable and receive_some make two.
+  std::optional<std::size_t> receive_until(std::span<std::byte> bytes, Deadline deadline);
+
   // Waits until a byte (or the end of the stream) can be read; false when the deadline passed.
   [[nodiscard]] bool wait_readable(Deadline deadline) const;
 

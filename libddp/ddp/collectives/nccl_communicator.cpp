@@ -8,7 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/collectives/run_until.h"
+#include "ddp/base/run_until.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {

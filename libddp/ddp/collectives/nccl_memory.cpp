@@ -5,8 +5,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/run_until.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/run_until.h"
 #include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 

@@ -36,7 +36,8 @@ class TcpStore::Impl {
  public:
   Impl(const Endpoint& endpoint, const TcpStoreOptions& options)
       : endpoint_(endpoint), options_(options), spin_(options.spin) {
-    explained("connect", {}, options.timeout, [this](Deadline deadline) {
+    const Deadline deadline = Deadline::after(options.timeout);
+    explained({"connect", {}, options.timeout}, [&] {
       socket_ = Socket::connect(endpoint_, deadline);
       // PyTorch's libuv server wants these five bytes in one piece.
       request(wire::Opcode::kValidate).integer(wire::kMagic);
@@ -52,8 +53,12 @@ class TcpStore::Impl {
   template <class F>
   auto call(const char* operation, std::span<const std::string> keys, Timeout timeout,
             F&& exchange) {
-    const std::lock_guard lock(mutex_);
-    return explained(operation, keys, timeout, [&](Deadline deadline) {
+    const Call call{operation, keys, timeout};
+    const Deadline deadline = Deadline::after(timeout);
+    // By the system clock: ThreadSanitizer does not know the other kind of wait.
+    const std::unique_lock lock(mutex_, std::chrono::system_clock::now() + deadline.remaining());
+    if (!lock.owns_lock()) throw timed_out(call, " behind another operation of this store");
+    return explained(call, [&] {
       if (!socket_.is_open()) throw NetworkError("the connection is closed");
       return exchange(deadline);
     });
@@ -94,7 +99,7 @@ class TcpStore::Impl {
   // if the answer crosses with that, it counts.
   void wait_for_stop(Deadline deadline) {
     send(deadline);
-    if (!socket_readable(deadline)) {
+    if (!fill(deadline)) {
       const Deadline grace = Deadline::after(kReplyGrace);
       request(wire::Opcode::kCancelWait);
       send(grace);
@@ -140,47 +145,51 @@ class TcpStore::Impl {
   // A wait ran out of time and was taken back: the connection is still in step.
   struct WaitCancelled {};
 
+  // What error messages say about an operation.
+  struct Call {
+    const char* operation;
+    std::span<const std::string> keys;
+    Timeout timeout;
+  };
+
   // Gives every failure its origin, and closes the connection if it may be out of step.
   template <class F>
-  std::invoke_result_t<F, Deadline> explained(const char* operation,
-                                              std::span<const std::string> keys, Timeout timeout,
-                                              F&& exchange) {
-    const auto timed_out = [&] {
-      return TimeoutError(origin(operation, keys) + ": timed out after " +
-                          std::to_string(timeout.count()) + " ms (" + to_string(endpoint_) + ")");
-    };
+  std::invoke_result_t<F> explained(const Call& call, F&& exchange) {
     try {
-      return exchange(Deadline::after(timeout));
+      return exchange();
     } catch (const WaitCancelled&) {
-      throw timed_out();
+      throw timed_out(call);
     } catch (const TimeoutError&) {
       socket_.close();
-      throw timed_out();
+      throw timed_out(call);
     } catch (const Error& error) {
       socket_.close();
-      throw NetworkError(origin(operation, keys) + ": " + error.what() + " (" +
-                         to_string(endpoint_) + ")");
+      throw NetworkError(origin(call) + ": " + error.what() + " (" + to_string(endpoint_) + ")");
     } catch (...) {  // out of memory in the midst of a reply
       socket_.close();
       throw;
     }
   }
 
-  [[nodiscard]] std::string origin(const char* operation, std::span<const std::string> keys) const {
-    std::string text = "[tcp_store] " + std::string(operation) + "(" + quoted_list(keys) + ")";
+  [[nodiscard]] TimeoutError timed_out(const Call& call, const char* where = "") const {
+    return TimeoutError(origin(call) + ": timed out after " + std::to_string(call.timeout.count()) +
+                        " ms" + where + " (" + to_string(endpoint_) + ")");
+  }
+
+  [[nodiscard]] std::string origin(const Call& call) const {
+    const std::string text =
+        "[tcp_store] " + std::string(call.operation) + "(" + quoted_list(call.keys) + ")";
     return options_.rank < 0 ? text : text + " on rank " + std::to_string(options_.rank);
   }
 
-  // True as soon as a byte can be read.
-  bool socket_readable(Deadline deadline) {
-    if (spin_.until([this] { return fill(); })) return true;
-    return socket_.wait_readable(deadline);
+  // Waits until in_ holds something; false if nothing came in time.
+  bool fill(Deadline deadline) {
+    if (in_begin_ < in_end_) return true;
+    return spin_.until([this] { return took(socket_.receive_some(in_)); }) ||
+           took(socket_.receive_until(in_, deadline));
   }
 
-  // Moves what has arrived into in_; false if nothing has.
-  bool fill() {
-    if (in_begin_ < in_end_) return true;
-    const auto received = socket_.receive_some(in_);
+  bool took(std::optional<std::size_t> received) {
     in_begin_ = 0;
     in_end_ = received.value_or(0);
     return received.has_value();
@@ -188,7 +197,7 @@ class TcpStore::Impl {
 
   void receive_into(std::span<std::byte> target, Deadline deadline) {
     while (!target.empty()) {
-      if (in_begin_ == in_end_ && !fill_or_wait(deadline)) throw TimeoutError("");
+      if (!fill(deadline)) throw TimeoutError("");
       const std::size_t count = std::min(target.size(), in_end_ - in_begin_);
       std::copy_n(in_.begin() + static_cast<std::ptrdiff_t>(in_begin_), count, target.begin());
       in_begin_ += count;
@@ -196,16 +205,9 @@ class TcpStore::Impl {
     }
   }
 
-  bool fill_or_wait(Deadline deadline) {
-    while (socket_readable(deadline)) {
-      if (fill()) return true;
-    }
-    return false;
-  }
-
   Endpoint endpoint_;
   TcpStoreOptions options_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
   Socket socket_;
   Spin spin_;
   std::string out_;

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/resolve.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/base/run_until.h"
+
+namespace ddp {
+namespace {
+
+struct Answer {
+  int status = EAI_AGAIN;
+  AddressList addresses{nullptr, &::freeaddrinfo};
+};
+
+Answer ask(const Endpoint& endpoint, int flags) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  const std::string port = std::to_string(endpoint.port);
+  const char* host = endpoint.host.empty() ? nullptr : endpoint.host.c_str();
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(host, port.c_str(), &hints, &found);
+  return {status, {found, &::freeaddrinfo}};
+}
+
+NetworkError cannot_resolve(const Endpoint& endpoint, const std::string& reason) {
+  return NetworkError("cannot resolve host '" + endpoint.host + "': " + reason);
+}
+
+std::string reason_of(int status) {
+  return status == EAI_SYSTEM ? "system error" : ::gai_strerror(status);
+}
+
+// getaddrinfo knows no timeout: what may ask a name server runs on a thread that can be left
+// behind.
+Answer ask_name_server(const Endpoint& endpoint, int flags, Deadline deadline) {
+  const auto answer = std::make_shared<Answer>();
+  const bool answered =
+      run_until(deadline, [answer, endpoint, flags] { *answer = ask(endpoint, flags); });
+  if (!answered) throw cannot_resolve(endpoint, "the name server did not answer in time");
+  return std::move(*answer);
+}
+
+bool may_appear_late(int status) { return status == EAI_AGAIN || status == EAI_NONAME; }
+
+}  // namespace
+
+AddressList resolve(const Endpoint& endpoint, int flags, Deadline deadline) {
+  Answer answer = ask(endpoint, flags | AI_NUMERICHOST);  // an address needs no name server
+  if (answer.status == 0) return std::move(answer.addresses);
+  const Deadline patience = Deadline::after(std::min(deadline.remaining(), kLateName));
+  Timeout pause = std::chrono::milliseconds(100);
+  for (bool first = true;; first = false) {
+    answer = ask_name_server(endpoint, flags, deadline);
+    if (answer.status == 0) return std::move(answer.addresses);
+    const NetworkError error = cannot_resolve(endpoint, reason_of(answer.status));
+    if (!may_appear_late(answer.status)) throw error;
+    if (first) log::warning(std::string(error.what()) + "; it may appear yet: asking again");
+    std::this_thread::sleep_for(std::min(pause, patience.remaining()));
+    if (patience.passed()) throw error;
+    pause = std::min<Timeout>(pause * 2, std::chrono::seconds(2));
+  }
+}
+
+}  // namespace ddp

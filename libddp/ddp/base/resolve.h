@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <netdb.h>
+
+#include <memory>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+inline constexpr Timeout kLateName = std::chrono::seconds(30);
+
+// The addresses of a TCP endpoint: never empty. `flags` are getaddrinfo's. A name that is not known
+// is asked for again during kLateName, since that of a host which just starts appears late. Throws
+// NetworkError that names the host.
+[[nodiscard]] AddressList resolve(const Endpoint& endpoint, int flags, Deadline deadline);
+
+}  // namespace ddp
