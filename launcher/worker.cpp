@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,10 +13,13 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/time.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
 namespace {
+
+constexpr std::chrono::seconds kExecTimeout{60};
 
 struct Pipe {
   FileDescriptor read_end;
@@ -125,6 +129,18 @@ Worker::~Worker() {
 }
 
 void Worker::wait_for_exec(const Command& command) {
+  pollfd entry{exec_status_.get(), POLLIN, 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&entry, 1, static_cast<int>(Timeout(kExecTimeout).count()));
+  } while (ready < 0 && errno == EINTR);
+  if (ready == 0) {
+    throw LaunchError(
+        fmt::format("cannot run '{}': rank {} (pid {}) was not loaded in {} s; does its "
+                    "file system hang?",
+                    command.path, rank_, pid_, kExecTimeout.count()),
+        kNotExecutableExitCode);
+  }
   int error = 0;
   const ssize_t size = ::read(exec_status_.get(), &error, sizeof(error));
   exec_status_.reset();

@@ -395,6 +395,20 @@ TEST_CASE("a timeout names who has not joined", "[collectives]") {
       200ms);
 }
 
+TEST_CASE("a Gloo group whose peers do not come gives up in time and says so", "[collectives]") {
+  if (!gloo_is_compiled_in()) return;
+  const Deadline promised = Deadline::after(5 * 1s);
+  const std::string error = error_of([] {
+    (void)make_gloo_process_group({.store = std::make_shared<HashStore>(),
+                                   .rank = 0,
+                                   .world_size = 2,
+                                   .start_timeout = 200ms},
+                                  "127.0.0.1");
+  });
+  CHECK_THAT(error, Catch::StartsWith("[gloo] rank 0 (127.0.0.1) cannot connect to its peers"));
+  CHECK_FALSE(promised.passed());
+}
+
 TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     std::vector<float> four(4);

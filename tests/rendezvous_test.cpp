@@ -3,10 +3,15 @@
 
 #include <catch2/catch.hpp>
 
+#include <chrono>
+
+#include "ddp/base/error.h"
 #include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
 #include "support/groups.h"
 
 using namespace ddp;
+using namespace std::chrono_literals;
 using test::error_of;
 using test::expect;
 
@@ -44,6 +49,20 @@ TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvo
   CHECK_THAT(error, Catch::Contains("--device cpu"));
 }
 
+// Here at the latest, which is before anything of NCCL's is called.
+TEST_CASE("all ranks learn at once that two of them are on one GPU", "[rendezvous]") {
+  const TcpServer server({"127.0.0.1", 0});
+  const Deadline promised = Deadline::after(5 * 1s);
+  test::run_ranks(3, [&](int rank) {
+    TcpStore store(server.endpoint(), 20s, rank);
+    const Hello self = on_gpu("a", rank == 2 ? "1" : std::to_string(rank));
+    const std::string error = error_of([&] { (void)agree_on_backend(store, rank, 3, self, 20s); });
+    expect(error.find("are on the same GPU 1") != std::string::npos, error);
+    expect(error.find("--oversubscribe") != std::string::npos, error);
+  });
+  CHECK_FALSE(promised.passed());
+}
+
 TEST_CASE("sharing a GPU on purpose is allowed", "[rendezvous]") {
   Hello hello = on_gpu("a", "1");
   hello.shares_gpu = true;
@@ -54,6 +73,7 @@ TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvo
   Hello other = on_cpu("a");
   other.build = "2";
   CHECK_THAT(refusal({on_cpu("a"), other}), Catch::Contains("has 1") && Catch::Contains("has 2"));
+  CHECK_THROWS_AS(choose_backend({on_cpu("a"), other}), MismatchError);
   CHECK_THAT(refusal({on_cpu("a"), on_gpu("a", "1")}), Catch::Contains("kind of device"));
   Hello older = on_gpu("b", "1");
   older.nccl = "2.20.3";
@@ -89,6 +109,21 @@ TEST_CASE("all ranks get the same sentence when they cannot work together", "[re
     });
     expect(error.find("the backend they ask for") != std::string::npos, error);
     expect(error.find("has shm, rank 2") != std::string::npos, error);
+  });
+}
+
+TEST_CASE("a refusal keeps its class on every rank", "[rendezvous]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    Hello self = on_cpu("a");
+    self.build = std::to_string(rank);
+    bool mismatch = false;
+    try {
+      (void)agree_on_backend(*store, rank, 2, self, 20s);
+    } catch (const MismatchError&) {
+      mismatch = true;
+    }
+    expect(mismatch, "no MismatchError on rank " + std::to_string(rank));
   });
 }
 

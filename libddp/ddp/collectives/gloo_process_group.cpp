@@ -10,10 +10,12 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/run_until.h"
 #include "ddp/collectives/abort_monitor.h"
 #include "ddp/collectives/gloo_algorithms.h"
 #include "ddp/collectives/operand_memory.h"
@@ -22,43 +24,55 @@
 namespace ddp {
 namespace {
 
+// For Gloo to say itself what is missing.
+constexpr Timeout kConnectGrace{500};
+
 // Gloo's ranks find each other through our store.
 class RendezvousStore final : public gloo::rendezvous::Store {
  public:
-  RendezvousStore(ddp::Store& store, Timeout timeout) : store_(store), timeout_(timeout) {}
+  RendezvousStore(std::shared_ptr<ddp::Store> store, Timeout timeout)
+      : store_(std::move(store)), timeout_(timeout) {}
 
   void set(const std::string& key, const std::vector<char>& data) override {
-    store_.set("gloo/" + key, {data.data(), data.size()});
+    store_->set("gloo/" + key, {data.data(), data.size()});
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = store_.get("gloo/" + key, timeout_);
+    const std::string value = store_->get("gloo/" + key, timeout_);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
   void wait(const std::vector<std::string>& keys, const Timeout& timeout) override {
     std::vector<std::string> prefixed;
     for (const std::string& key : keys) prefixed.push_back("gloo/" + key);
-    store_.wait(prefixed, timeout);
+    store_->wait(prefixed, std::min(timeout, timeout_));  // Gloo passes that of its collectives
   }
 
  private:
-  ddp::Store& store_;
+  std::shared_ptr<ddp::Store> store_;
   Timeout timeout_;
 };
 
+// Gloo gives up on a peer that it cannot reach, but by its own rules and not always: it runs on a
+// thread that is left behind, with a store connection of its own, if it takes too long.
 std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::string& address) {
-  try {
+  const std::string origin = "[gloo] rank " + std::to_string(config.rank) + " (" + address +
+                             ") cannot connect to its peers";
+  const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
+  const auto store = std::make_shared<RendezvousStore>(config.store->clone(), config.start_timeout);
+  context->setTimeout(config.timeout);
+  const auto action = [=] {
     gloo::transport::tcp::attr attributes(address.c_str());
     auto device = gloo::transport::tcp::CreateDevice(attributes);
-    auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
-    context->setTimeout(config.timeout);
-    RendezvousStore store(*config.store, config.start_timeout);
-    context->connectFullMesh(store, device);
-    return context;
+    context->connectFullMesh(*store, device);
+  };
+  try {
+    if (run_until(Deadline::after(config.start_timeout + kConnectGrace), action)) return context;
   } catch (const gloo::Exception& error) {
-    throw NetworkError("[gloo] rank " + std::to_string(config.rank) + " (" + address +
-                       ") cannot connect to its peers: " + error.what());
+    throw NetworkError(origin + ": " + error.what());
+  } catch (const Error& error) {
+    throw NetworkError(origin + ": " + error.what());
   }
+  throw TimeoutError(origin + " in " + std::to_string(config.start_timeout.count()) + " ms");
 }
 
 // All that the queue's thread touches: it may have to outlive the group.

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/build_id.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/nccl_process_group.h"
 #include "ddp/cuda/cuda.h"
@@ -112,7 +113,7 @@ Hello parse_hello(const std::string& text) {
 
 Hello describe_self(Device device, Backend backend, bool shares_gpu) {
   Hello self;
-  self.build = kVersion;
+  self.build = std::string(kVersion) + " of build " + std::string(build_id());
   self.host = host_identity();
   self.host_name = host_name();
   if (device.is_cuda()) {
@@ -148,14 +149,20 @@ namespace {
 
 constexpr Timeout kReadersGrace = std::chrono::seconds(2);
 
-// Rank 0's decision: "use shm", or the error that everybody is to throw.
+constexpr std::string_view kUse = "use ";
+constexpr std::string_view kMismatch = "mismatch: ";
+
+// Rank 0's decision: "use shm", or what everybody is to throw: "mismatch: " and the text of a
+// MismatchError, or that of an EnvironmentError.
 std::string make_plan(Store& store, int world_size, Timeout timeout) {
   try {
     std::vector<Hello> hellos;
     for (int other = 0; other < world_size; ++other) {
       hellos.push_back(parse_hello(store.get("hello/" + std::to_string(other), timeout)));
     }
-    return "use " + std::string(to_string(choose_backend(hellos)));
+    return std::string(kUse) + std::string(to_string(choose_backend(hellos)));
+  } catch (const MismatchError& error) {
+    return std::string(kMismatch) + describe(error);
   } catch (const std::exception& error) {
     return describe(error);
   }
@@ -178,8 +185,9 @@ Backend agree_on_backend(Store& store, int rank, int world_size, const Hello& se
   store.set("hello/" + std::to_string(rank), serialize(self));
   if (rank == 0) store.set("plan", make_plan(store, world_size, timeout));
   const std::string plan = store.get("plan", timeout);
-  if (plan.starts_with("use ")) return parse_backend(plan.substr(4));
+  if (plan.starts_with(kUse)) return parse_backend(plan.substr(kUse.size()));
   let_all_read(store, rank, world_size);
+  if (plan.starts_with(kMismatch)) throw MismatchError(plan.substr(kMismatch.size()));
   throw EnvironmentError(plan);
 }
 

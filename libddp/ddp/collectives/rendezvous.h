@@ -14,7 +14,7 @@ namespace ddp {
 
 // What a rank says of itself.
 struct Hello {
-  std::string build = {};            // version of libddp
+  std::string build = {};            // of libddp
   std::string host = {};             // equal for ranks that can share memory
   std::string host_name = {};        // for messages
   std::string gpu = {};              // bus id of its CUDA device; empty on the CPU
