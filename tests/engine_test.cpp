@@ -219,6 +219,29 @@ TEST_CASE("the summary is the last finished step's, also while the next one is o
   }
 }
 
+TEST_CASE("totals add up the steps since they were taken last", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      for (const int steps : {3, 40}) {  // more than are held at once
+        for (int step = 1; step <= steps; ++step) {
+          (void)ddp.begin_step({.samples = 2});
+          ddp.record_metric(0, step, 2);
+          mark_all(ddp);
+          ddp.wait();
+        }
+        const StepSummary totals = ddp.take_totals();
+        expect(totals.samples == 2 * steps * group.world_size(), "all samples");
+        expect(totals.metrics[0].mean() == (1 + steps) / 2.0, "the mean over steps");
+        expect(ddp.summary().metrics[0].mean() == steps, "the last step is still known");
+        expect(ddp.take_totals().samples == 0, "they are taken");
+      }
+    });
+  }
+}
+
 TEST_CASE("a metric may be one element of memory", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);

@@ -129,6 +129,7 @@ class DistributedDataParallel::Impl {
   }
 
   StepSummary summary() { return control_.read(); }
+  StepSummary take_totals() { return control_.take_totals(); }
 
   StepTimes times() const {
     if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
@@ -261,6 +262,8 @@ void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
 const double* DistributedDataParallel::gradient_scale() const { return impl_->gradient_scale(); }
 
 StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
+
+StepSummary DistributedDataParallel::take_totals() { return impl_->take_totals(); }
 
 StepTimes DistributedDataParallel::times() const { return impl_->times(); }
 

@@ -119,6 +119,10 @@ class DistributedDataParallel {
   // the host until that step's control vector has arrived.
   [[nodiscard]] StepSummary summary();
 
+  // All steps since the last call of this, or since construction, together: the mean loss of an
+  // epoch, say. Blocks as summary() does.
+  [[nodiscard]] StepSummary take_totals();
+
   // When things happened in the step that wait() ended last; call it before the next begin_step().
   // On CUDA this blocks the host until that step is reduced. std::logic_error without record_times.
   [[nodiscard]] StepTimes times() const;
