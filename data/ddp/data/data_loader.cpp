@@ -1,83 +1,80 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/data/batch_loader.h"
+#include "ddp/data/data_loader.h"
 
-#include <functional>
-#include <numeric>
-#include <span>
+#include <chrono>
 #include <stdexcept>
+#include <string>
 #include <utility>
+
+#include "ddp/base/time.h"
 
 namespace ddp {
 namespace {
 
-std::size_t elements(std::span<const std::int64_t> shape) {
-  return static_cast<std::size_t>(
-      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+constexpr int kPrefetchPerWorker = 2;
+
+void check(const DataLoaderOptions& options) {
+  if (options.num_workers >= 0 && options.prefetch >= 0) return;
+  throw std::invalid_argument("[data_loader] num_workers is " +
+                              std::to_string(options.num_workers) + " and prefetch " +
+                              std::to_string(options.prefetch) + "; neither may be below 0");
+}
+
+// The batch in the consumer's hands and those gathered ahead. Without workers a second slot lets
+// the next batch be gathered while the device still reads the last one's staging memory.
+std::size_t slots_for(const DataLoaderOptions& options) {
+  check(options);
+  if (options.num_workers == 0) return options.device.is_cuda() ? 2 : 1;
+  const int ahead =
+      options.prefetch > 0 ? options.prefetch : kPrefetchPerWorker * options.num_workers;
+  return 1 + static_cast<std::size_t>(ahead);
 }
 
 }  // namespace
 
-BatchLoader::BatchLoader(const Dataset& dataset, const BatchLoaderOptions& options)
-    : dataset_(dataset), options_(options) {
-  if (options_.device.is_cuda()) copied_ = cu::Event(options_.device);
-}
+DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
+    : slots_(slots_for(options)),
+      ring_(dataset, options.dtype, options.device, slots_),
+      prefetcher_({.num_threads = options.num_workers, .window = static_cast<std::int64_t>(slots_)},
+                  [this](std::int64_t step) { ring_.fill(slot(step), *plan_, step); }) {}
 
-void BatchLoader::start(EpochPlan plan) {
+void DataLoader::start(EpochPlan plan) {
+  prefetcher_.cancel();
+  give_back();
+  plan_.reset();
+  statistics_ = {};
   // No later batch is larger than the first.
-  if (plan.steps() > 0) reserve(static_cast<std::size_t>(plan.count(0)));
+  if (plan.steps() > 0) ring_.reserve(static_cast<std::size_t>(plan.count(0)));
   plan_ = std::move(plan);
   step_ = 0;
+  prefetcher_.start(plan_->steps());
 }
 
-std::optional<Batch> BatchLoader::next(Stream stream) {
+std::optional<Batch> DataLoader::next(Stream stream) {
+  give_back();
   if (step_ == plan().steps()) return std::nullopt;
-  const auto indices = plan_->batch(step_);
-  if (options_.device.is_cuda()) copied_.synchronize();
-  Batch batch = view(host_, kCpuDevice, indices.size());
-  dataset_.gather(indices, batch.inputs, batch.labels);
-  if (options_.device.is_cuda()) batch = copy_to_device(batch, stream);
-  batch.global_count = plan_->global_count(step_);
-  batch.step = step_++;
-  return batch;
+  const auto begin = Clock::now();
+  prefetcher_.wait(step_);
+  statistics_.wait_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  ++statistics_.batches;
+  user_ = stream;
+  return ring_.acquire(slot(step_++), stream);
 }
 
-const EpochPlan& BatchLoader::plan() const {
-  if (!plan_) throw std::logic_error("[batch_loader] start() has not been called");
+const EpochPlan& DataLoader::plan() const {
+  if (!plan_) throw std::logic_error("[data_loader] start() has not been called");
   return *plan_;
 }
 
-void BatchLoader::reserve(std::size_t samples) {
-  if (samples <= capacity_) return;
-  const bool cuda = options_.device.is_cuda();
-  if (cuda) copied_.synchronize();
-  const auto allocate = [&](std::size_t size_bytes) {
-    return cuda ? cu::allocate_pinned(size_bytes) : allocate_host(size_bytes);
-  };
-  const Batch sizes = view({}, options_.device, samples);
-  host_ = {allocate(sizes.inputs.size_bytes()), allocate(sizes.labels.size_bytes())};
-  if (cuda) {
-    device_ = {cu::allocate_device(sizes.inputs.size_bytes(), options_.device),
-               cu::allocate_device(sizes.labels.size_bytes(), options_.device)};
-  }
-  capacity_ = samples;
+void DataLoader::give_back() {
+  if (!user_) return;
+  ring_.release(slot(step_ - 1), *user_);
+  prefetcher_.release(step_ - 1);
+  user_.reset();
 }
 
-Batch BatchLoader::view(const Storage& storage, Device device, std::size_t samples) const {
-  const std::size_t inputs = samples * elements(dataset_.input_shape());
-  const std::size_t labels = samples * elements(dataset_.label_shape());
-  return {.inputs = {storage.inputs.data(), inputs, options_.dtype, device},
-          .labels = {storage.labels.data(), labels, DType::kInt64, device},
-          .count = static_cast<std::int64_t>(samples)};
-}
-
-// The host does not wait: the consumer's work on `stream` comes behind the copies, and its work on
-// the previous batch before them.
-Batch BatchLoader::copy_to_device(const Batch& host, Stream stream) {
-  const Batch batch = view(device_, options_.device, static_cast<std::size_t>(host.count));
-  cu::copy_async(batch.inputs.data, host.inputs.data, host.inputs.size_bytes(), stream);
-  cu::copy_async(batch.labels.data, host.labels.data, host.labels.size_bytes(), stream);
-  copied_.record(stream);
-  return batch;
+std::size_t DataLoader::slot(std::int64_t step) const {
+  return static_cast<std::size_t>(step) % slots_;
 }
 
 }  // namespace ddp
