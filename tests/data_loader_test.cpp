@@ -77,7 +77,7 @@ std::vector<double> content(const Batch& batch) {
   for (const std::int64_t label : batch.labels.as<std::int64_t>()) {
     values.push_back(static_cast<double>(label));
   }
-  for (const double input : batch.inputs.as<double>()) values.push_back(input);
+  for (const float input : batch.inputs.as<float>()) values.push_back(input);
   return values;
 }
 
@@ -133,16 +133,14 @@ TEST_CASE("the loader delivers every rank's batches, empty ones too", "[data][lo
 TEST_CASE("batches do not depend on workers, prefetch or epochs broken off", "[data][loader]") {
   const ddp::ImageDataset dataset = numbered_images(203);
   for (int rank = 0; rank < 3; ++rank) {
-    DataLoader plain(dataset, {.dtype = ddp::DType::kFloat64});
+    DataLoader plain(dataset, {});
     plain.start(shuffled(203, 3, rank, 5));
     const auto expected = deliver(plain);
     REQUIRE(expected.size() == 26);
     for (const int num_workers : {0, 1, 2, 4}) {
       for (const int prefetch : {0, 1, 2, 7, 40}) {
         CAPTURE(rank, num_workers, prefetch);
-        DataLoader loader(
-            dataset,
-            {.dtype = ddp::DType::kFloat64, .num_workers = num_workers, .prefetch = prefetch});
+        DataLoader loader(dataset, {.num_workers = num_workers, .prefetch = prefetch});
         loader.start(shuffled(203, 3, rank, 4));
         REQUIRE(deliver(loader, 9).size() == 9);
         loader.start(shuffled(203, 3, rank, 5));
@@ -185,7 +183,7 @@ TEST_CASE("workers gather ahead while a batch is in use, which they leave alone"
     if (gathers.count() > delivered + 3) too_far = true;
     gathers.raise();
   });
-  DataLoader loader(dataset, {.dtype = ddp::DType::kFloat64, .num_workers = 2, .prefetch = 3});
+  DataLoader loader(dataset, {.num_workers = 2, .prefetch = 3});
   loader.start(in_order(80));
   for (int step = 0; step < 20; ++step) {
     const auto batch = loader.next();

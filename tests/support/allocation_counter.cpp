@@ -17,12 +17,17 @@ std::int64_t allocations() { return count; }
 
 }  // namespace ddp::test
 
-// The other forms of operator new end here or in its aligned twin, which nobody counts.
-void* operator new(std::size_t size) {
+// The array forms end in these; the aligned ones are left alone, and not counted.
+void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++count;
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
+  return std::malloc(size == 0 ? 1 : size);
+}
+
+void* operator new(std::size_t size) {
+  if (void* memory = operator new(size, std::nothrow)) return memory;
   throw std::bad_alloc();
 }
 
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
