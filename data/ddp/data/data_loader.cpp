@@ -11,7 +11,7 @@
 namespace ddp {
 namespace {
 
-constexpr int kPrefetchPerWorker = 2;
+constexpr std::size_t kPrefetchPerWorker = 2;
 
 void check(const DataLoaderOptions& options) {
   if (options.num_workers >= 0 && options.prefetch >= 0) return;
@@ -25,9 +25,8 @@ void check(const DataLoaderOptions& options) {
 std::size_t slots_for(const DataLoaderOptions& options) {
   check(options);
   if (options.num_workers == 0) return options.device.is_cuda() ? 2 : 1;
-  const int ahead =
-      options.prefetch > 0 ? options.prefetch : kPrefetchPerWorker * options.num_workers;
-  return 1 + static_cast<std::size_t>(ahead);
+  if (options.prefetch > 0) return 1 + static_cast<std::size_t>(options.prefetch);
+  return 1 + kPrefetchPerWorker * static_cast<std::size_t>(options.num_workers);
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ struct DataLoaderStatistics {
 // start() inside an epoch, waits for the gathers that run now.
 class DataLoader {
  public:
-  // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative.
+  // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,
+  // SystemError if a worker cannot start.
   DataLoader(const Dataset& dataset, const DataLoaderOptions& options);
 
   // Begins an epoch, or what is left of one; what remains of the last plan is forgotten.

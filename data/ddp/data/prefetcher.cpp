@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
 
 namespace ddp {
 
@@ -18,13 +20,23 @@ Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task
   }
   slots_.resize(static_cast<std::size_t>(options.window));
   try {
-    for (int i = 0; i < options.num_threads; ++i) {
-      threads_.push_back(
-          start_background_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
-    }
+    start_threads(options.num_threads);
   } catch (...) {
     stop();
     throw;
+  }
+}
+
+void Prefetcher::start_threads(int count) {
+  for (int i = 0; i < count; ++i) {
+    try {
+      threads_.push_back(
+          start_background_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
+    } catch (const std::system_error& error) {
+      throw SystemError("[prefetcher] cannot start thread " + std::to_string(i + 1) + " of " +
+                            std::to_string(count),
+                        error.code().value());
+    }
   }
 }
 

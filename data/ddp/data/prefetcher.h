@@ -26,7 +26,7 @@ class Prefetcher {
     std::int64_t window = 1;
   };
 
-  // Throws std::invalid_argument if an option makes no sense.
+  // Throws std::invalid_argument if an option makes no sense, SystemError if a thread cannot start.
   Prefetcher(const Options& options, Task task);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
@@ -53,6 +53,7 @@ class Prefetcher {
     std::exception_ptr error;
   };
 
+  void start_threads(int count);
   void work();
   [[nodiscard]] bool can_begin() const;
   void run_next(std::unique_lock<std::mutex>& lock);
