@@ -28,6 +28,7 @@ Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task
 }
 
 void Prefetcher::start_threads(int count) {
+  threads_.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     try {
       threads_.push_back(
