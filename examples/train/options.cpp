@@ -37,6 +37,8 @@ cxxopts::Options make_parser() {
       text("exact"), "NAME");
   add("seed", "of initial weights and data order",
       cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+  add("num-workers", "threads of a rank that gather batches ahead; 0: none",
+      cxxopts::value<int>()->default_value("1"), "N");
   add("device", "auto, cpu or cuda", text("auto"), "NAME");
   add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
   add("bucket-cap-mb", "size of a gradient bucket in MiB",
@@ -76,6 +78,7 @@ void check(const Options& options) {
   require(options.learning_rate >= 0, "--lr must not be negative");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
+  require(options.num_workers >= 0, "--num-workers must not be negative");
   require(options.bucket_cap_mb > 0, "--bucket-cap-mb must be positive");
 }
 
@@ -104,6 +107,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.sampler = choose<SamplerKind>(
       "sampler", text("sampler"), {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
   options.seed = parsed["seed"].as<std::uint64_t>();
+  options.num_workers = parsed["num-workers"].as<int>();
   options.device = choose<ddp::DeviceChoice>("device", text("device"),
                                              {{"auto", ddp::DeviceChoice::kAuto},
                                               {"cpu", ddp::DeviceChoice::kCpu},

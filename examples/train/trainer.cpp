@@ -90,7 +90,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       train_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTrain, options.data_dir)),
       test_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTest, options.data_dir)),
       sampler_(make_sampler(options, *group_, train_set_.size(), global_batch_)),
-      loader_(train_set_, {.dtype = options.dtype, .device = group_->device()}),
+      loader_(train_set_, loader_options()),
       module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed})),
       model_(*module_, context_, group_,
              engine_options(options, global_batch_, group_->world_size())),
@@ -143,6 +143,7 @@ bool Trainer::train_epoch(int epoch) {
   loader_.start(sampler_->next_epoch());
   epoch_begin_ = interval_begin_ = ddp::Clock::now();
   interval_samples_ = interval_steps_ = 0;
+  interval_wait_ = 0;
   while (const auto batch = loader_.next(context_.stream())) {
     train_step(*batch);
     ++steps_done_;
@@ -174,7 +175,11 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   const double seconds = Seconds(now - interval_begin_).count();
   const double samples_per_second = static_cast<double>(interval_samples_) / seconds;
   const double step_ms = 1000 * seconds / static_cast<double>(interval_steps_);
+  const double waited = loader_.statistics().wait_seconds;
+  const double data_wait_ms =
+      1000 * (waited - interval_wait_) / static_cast<double>(interval_steps_);
   interval_begin_ = now;
+  interval_wait_ = waited;
   interval_samples_ = interval_steps_ = 0;
   if (!is_main()) return;
   progress_->update({.epoch = epoch,
@@ -189,7 +194,8 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
                            {"step", steps_done_},
                            {"loss", loss},
                            {"samples_per_second", samples_per_second},
-                           {"step_ms", step_ms}});
+                           {"step_ms", step_ms},
+                           {"data_wait_ms", data_wait_ms}});
 }
 
 Evaluation Trainer::evaluate() {
@@ -198,7 +204,7 @@ Evaluation Trainer::evaluate() {
                                    .rank = group_->rank(),
                                    .global_batch_size = kEvaluationBatch,
                                    .shuffle = false});
-  ddp::BatchLoader loader(test_set_, {.dtype = options_.dtype, .device = group_->device()});
+  ddp::DataLoader loader(test_set_, loader_options());
   loader.start(sampler.plan({}));
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff);
   std::array<double, 2> sums{};  // loss, correct
@@ -227,6 +233,10 @@ void Trainer::finish(const Evaluation& result) {
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, parameters);
   fmt::print("saved {}\n", options_.save.string());
+}
+
+ddp::DataLoaderOptions Trainer::loader_options() const {
+  return {.dtype = options_.dtype, .device = group_->device(), .num_workers = options_.num_workers};
 }
 
 std::vector<ddp::NamedBuffer> Trainer::host_parameters(
