@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
+#include "support/allocation_counter.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -456,6 +457,28 @@ TEST_CASE("addresses never move, and gradients are born in the buckets", "[engin
     expect(ddp.statistics().gradient_copies == 0, "no copies");
     expect(ddp.statistics().steps == 3, "three steps");
     expect(ddp.statistics().bucket_launches == 3 * ddp.layout().buckets.size(), "launches");
+  });
+}
+
+TEST_CASE("a step asks for no memory, on no thread", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 2});
+    const auto step = [&](double samples) {
+      (void)ddp.begin_step({.samples = samples});
+      ddp.record_metric(0, 1.0, samples);
+      mark_all(ddp);
+      ddp.wait();
+    };
+    step(2);
+    group.barrier().wait();
+    const std::int64_t before = test::allocations();
+    for (int i = 0; i < 20; ++i) step(1 + i % 3);
+    group.barrier().wait();
+    const std::int64_t asked = test::allocations() - before;
+    group.barrier().wait();  // until the other rank has counted, too
+    expect(asked == 0, std::to_string(asked) + " allocations in 20 steps of both ranks");
   });
 }
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "reducer/allocations.h"
+#include "support/allocation_counter.h"
 
 namespace ddp::bench {
 namespace {
@@ -39,7 +39,7 @@ void SimulatedModel::backward_of_layer(BackwardKind kind) const {
 
 StepCost SimulatedModel::run(BackwardKind kind, int steps) {
   Clock::duration in_mark_ready{0};
-  const std::uint64_t allocations = allocation_count();
+  const std::int64_t allocations = test::allocations();
   const Clock::time_point begin = Clock::now();
   for (int step = 0; step < steps; ++step) {
     (void)ddp_.begin_step();
@@ -54,7 +54,7 @@ StepCost SimulatedModel::run(BackwardKind kind, int steps) {
   const std::chrono::duration<double, std::micro> marking = in_mark_ready;
   return {.milliseconds = milliseconds_since(begin) / steps,
           .mark_ready_us = marking.count() / (steps * static_cast<double>(shape_.layers)),
-          .allocations = static_cast<double>(allocation_count() - allocations) / steps};
+          .allocations = static_cast<double>(test::allocations() - allocations) / steps};
 }
 
 double SimulatedModel::run_backward(BackwardKind kind, int steps) const {
