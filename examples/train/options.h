@@ -35,6 +35,7 @@ struct Options {
   double bucket_cap_mb = 25;
   std::int64_t log_every = 100;
   std::filesystem::path metrics;  // empty: none
+  std::filesystem::path trace;    // empty: none
   std::filesystem::path save;     // empty: nowhere
 
   // The samples of one step on all ranks together.

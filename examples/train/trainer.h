@@ -14,6 +14,7 @@
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
 #include "options.h"
+#include "step_trace.h"
 
 namespace train {
 
@@ -32,7 +33,8 @@ class Trainer {
  private:
   // Returns false when --max-steps is reached.
   bool train_epoch(int epoch);
-  void train_step(const ddp::Batch& batch);
+  // `waited_since` is when the wait for the batch began.
+  void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   void log_step(int epoch, const ddp::Batch& batch);
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
@@ -57,6 +59,7 @@ class Trainer {
   ddp::nn::Tape tape_;
   std::optional<ddp::MetricsWriter> metrics_;
   std::optional<ddp::Progress> progress_;
+  std::optional<StepTrace> trace_;
   std::int64_t steps_done_ = 0;
   // Since the last logged step.
   ddp::Clock::time_point interval_begin_;
