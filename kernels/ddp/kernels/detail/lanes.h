@@ -43,13 +43,29 @@ struct IndicesBelow<0, kValues...> {
   using Type = Indices<kValues...>;
 };
 
-// a0 b0 a1 b1 ...: the first half, and the second.
 template <class L, std::size_t... i>
 void interleave(typename L::Vector& a, typename L::Vector& b, Indices<i...>) {
   constexpr std::size_t n = L::kCount;
   const typename L::Vector low = __builtin_shufflevector(a, b, (i % 2 * n + i / 2)...);
   b = __builtin_shufflevector(a, b, (i % 2 * n + i / 2 + n / 2)...);
   a = low;
+}
+// a = a0 b0 a1 b1 ..., b = what follows.
+template <class L>
+void interleave(typename L::Vector& a, typename L::Vector& b) {
+  interleave<L>(a, b, typename IndicesBelow<L::kCount>::Type{});
+}
+
+template <class L, std::size_t... i>
+void deinterleave(typename L::Vector& a, typename L::Vector& b, Indices<i...>) {
+  const typename L::Vector even = __builtin_shufflevector(a, b, (2 * i)...);
+  b = __builtin_shufflevector(a, b, (2 * i + 1)...);
+  a = even;
+}
+// The other way round.
+template <class L>
+void deinterleave(typename L::Vector& a, typename L::Vector& b) {
+  deinterleave<L>(a, b, typename IndicesBelow<L::kCount>::Type{});
 }
 
 // Transposes a square: log2(n) times, rows i and i + n/2 are interleaved to rows 2i and 2i + 1.
@@ -63,7 +79,7 @@ void transpose(typename L::Vector (&rows)[L::kCount]) {
     for (std::size_t i = 0; i < n / 2; ++i) {
       next[2 * i] = rows[i];
       next[2 * i + 1] = rows[i + n / 2];
-      interleave<L>(next[2 * i], next[2 * i + 1], typename IndicesBelow<n>::Type{});
+      interleave<L>(next[2 * i], next[2 * i + 1]);
     }
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < n; ++i) rows[i] = next[i];
