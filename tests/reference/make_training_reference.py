@@ -9,7 +9,7 @@ named after the parameter, under seed 11. Step s trains on 8 images drawn from s
 indices from s * 8 * 784, and labels drawn from stream "label" at indices from s * 8. SGD with
 learning rate 0.05, momentum 0.9 and weight decay 1e-4. Lines, with M for the model:
     M loss STEP VALUE                  the loss before the step is taken
-    M grad STEP NAME N V0 V1 ...       a parameter's gradient in the step, 24 significant bits
+    M grad STEP NAME N V0 V1 ...       a parameter's gradient in the step
     M value STEP NAME N V0 V1 ...      the parameter after it
 Vi is element i * N of the flattened tensor, at most 17 of them; the last two numbers are the
 tensor's sum and Euclidean norm, in float64.
