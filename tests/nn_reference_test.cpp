@@ -25,7 +25,7 @@ using namespace ddp::nn;
 constexpr std::uint64_t kSeed = 11;
 constexpr std::size_t kRows = 8;
 constexpr std::size_t kPixels = 784;
-constexpr double kTolerance = 1e-5;
+constexpr double kTolerance = 3e-6;  // the largest difference seen is 6e-7
 
 // The numbers of each line, by what comes before them: "lenet5 grad 3 fc1.bias".
 using Reference = std::map<std::string, std::vector<double>>;
@@ -97,7 +97,7 @@ void check_close(const std::string& key, std::span<const float> elements,
 
 }  // namespace
 
-TEST_CASE("ten float32 steps of mlp and lenet5 equal PyTorch's to 1e-5", "[nn][torch]") {
+TEST_CASE("ten float32 steps of mlp and lenet5 equal PyTorch's to 3e-6", "[nn][torch]") {
   const Reference reference = read_reference();
   const std::string name = GENERATE("mlp", "lenet5");
   Context context;
