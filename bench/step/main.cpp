@@ -3,6 +3,7 @@
 // What a training step of a model costs alone, in a world of one: forward, loss, backward and SGD
 // on data that is already there.
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -32,6 +34,7 @@ constexpr std::size_t kPixels = 784;
 constexpr std::size_t kClasses = 10;
 
 struct Options {
+  std::vector<std::string> models;
   int rounds;
   int steps;  // timed together
   std::size_t batch;
@@ -39,10 +42,13 @@ struct Options {
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_step", "Milliseconds of a training step of mlp and lenet5, CPU");
+  cxxopts::Options parser("bench_step",
+                          "Milliseconds of a training step on the CPU, for images of 28 x 28");
   auto add = parser.add_options();
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("30"));
-  add("steps", "steps timed together", cxxopts::value<int>()->default_value("20"));
+  add("models", "models of the factory",
+      cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
+  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("300"));
+  add("steps", "steps timed together", cxxopts::value<int>()->default_value("1"));
   add("batch-size", "samples a step", cxxopts::value<std::size_t>()->default_value("64"));
   add("dtype", "float32 or float64", cxxopts::value<std::string>()->default_value("float32"));
   add("h,help", "print this help");
@@ -51,7 +57,8 @@ std::optional<Options> parse(int argc, char** argv) {
     std::puts(parser.help().c_str());
     return std::nullopt;
   }
-  return Options{.rounds = parsed["rounds"].as<int>(),
+  return Options{.models = parsed["models"].as<std::vector<std::string>>(),
+                 .rounds = parsed["rounds"].as<int>(),
                  .steps = parsed["steps"].as<int>(),
                  .batch = parsed["batch-size"].as<std::size_t>(),
                  .dtype = parsed["dtype"].as<std::string>() == "float64" ? ddp::DType::kFloat64
@@ -108,14 +115,14 @@ double milliseconds_of_step(Training& training, int steps) {
 
 void run(const Options& options) {
   const Pinned pinned(usable_cpus().front());
-  Training mlp("mlp", options), lenet5("lenet5", options);
-  std::vector<Variant> variants{
-      {"mlp", [&] { return milliseconds_of_step(mlp, options.steps); }},
-      {"lenet5", [&] { return milliseconds_of_step(lenet5, options.steps); }},
-  };
+  std::vector<Variant> variants;
+  for (const std::string& model : options.models) {
+    const auto training = std::make_shared<Training>(model, options);
+    variants.push_back({model, [=] { return milliseconds_of_step(*training, options.steps); }});
+  }
   interleave(variants, options.rounds);
   std::puts(header_line("bench_step").c_str());
-  fmt::print("# Batch {}, {}, one thread; medians of {} interleaved samples of {} steps\n",
+  fmt::print("# Batch {}, {}, one thread; medians of {} interleaved samples of {} step(s)\n",
              options.batch, ddp::to_string(options.dtype), options.rounds, options.steps);
   const Table table({{"model", 8}, {"step(ms)", 9}, {"+-", 4}, {"samples/s", 10}});
   table.print_titles();
@@ -128,10 +135,18 @@ void run(const Options& options) {
   }
 }
 
+// OpenBLAS reads the variable when it is loaded, before main: the program starts itself again.
+void use_one_blas_thread(char** argv) {
+  const char* threads = std::getenv("OPENBLAS_NUM_THREADS");
+  if (threads != nullptr && std::string_view(threads) == "1") return;
+  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  ::execv("/proc/self/exe", argv);  // returns only if it fails: then OpenBLAS may use more threads
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  // OpenBLAS reads it when it is loaded, which is before main: so the program starts itself again.
+  use_one_blas_thread(argv);
   try {
     if (const auto options = parse(argc, argv)) run(*options);
     return 0;
