@@ -3,17 +3,14 @@
 // What a training step of a model costs alone, in a world of one: forward, loss, backward and SGD
 // on data that is already there.
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cxxopts.hpp>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -21,6 +18,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/random.h"
+#include "support/blas.h"
 #include "support/pinning.h"
 #include "support/report.h"
 #include "support/statistics.h"
@@ -135,19 +133,11 @@ void run(const Options& options) {
   }
 }
 
-// OpenBLAS reads the variable when it is loaded, before main: the program starts itself again.
-void use_one_blas_thread(char** argv) {
-  const char* threads = std::getenv("OPENBLAS_NUM_THREADS");
-  if (threads != nullptr && std::string_view(threads) == "1") return;
-  ::setenv("OPENBLAS_NUM_THREADS", "1", 1);
-  ::execv("/proc/self/exe", argv);  // returns only if it fails: then OpenBLAS may use more threads
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  use_one_blas_thread(argv);
   try {
+    use_one_blas_thread(argv);
     if (const auto options = parse(argc, argv)) run(*options);
     return 0;
   } catch (const std::exception& error) {
