@@ -9,11 +9,12 @@ ColumnConv2d::ColumnConv2d(const Conv2dShape& shape)
     : shape_(shape),
       output_(shape.output()),
       taps_(shape.in_channels * shape.kernel.count()),
-      columns_(taps_ * output_.count()) {}
+      columns_(taps_ * output_.count()),
+      grad_columns_(columns_.size()) {}
 
 template <class F>
-void ColumnConv2d::for_each_row(float* x, const F& f) {
-  float* row = columns_.data();
+void ColumnConv2d::for_each_row(float* x, std::vector<float>& columns, const F& f) {
+  float* row = columns.data();
   for (std::size_t tap = 0; tap < taps_; ++tap) {
     const std::size_t channel = tap / shape_.kernel.count();
     const std::size_t h = tap / shape_.kernel.width % shape_.kernel.height;
@@ -34,7 +35,7 @@ void ColumnConv2d::forward(std::vector<float>& x, std::vector<float>& weight,
                            const std::vector<float>& bias, std::vector<float>& y) {
   const std::size_t x_size = x.size() / shape_.batch, y_size = y.size() / shape_.batch;
   for (std::size_t n = 0; n < shape_.batch; ++n) {
-    for_each_row(&x[n * x_size], [](const float* from, float* to, std::size_t count) {
+    for_each_row(&x[n * x_size], columns_, [](const float* from, float* to, std::size_t count) {
       std::copy_n(from, count, to);
     });
     for (std::size_t o = 0; o < shape_.out_channels; ++o) {
@@ -50,11 +51,13 @@ void ColumnConv2d::grad_input(std::vector<float>& weight, std::vector<float>& gr
   const std::size_t x_size = grad_x.size() / shape_.batch, y_size = grad_y.size() / shape_.batch;
   std::ranges::fill(grad_x, 0.F);
   for (std::size_t n = 0; n < shape_.batch; ++n) {
-    cpu::gemm(buffer_of(weight), buffer_of(grad_y).slice(n * y_size, y_size), buffer_of(columns_),
-              {taps_, output_.count(), shape_.out_channels}, {.transpose_a = Transpose::kYes});
-    for_each_row(&grad_x[n * x_size], [](float* to, const float* from, std::size_t count) {
-      for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
-    });
+    cpu::gemm(buffer_of(weight), buffer_of(grad_y).slice(n * y_size, y_size),
+              buffer_of(grad_columns_), {taps_, output_.count(), shape_.out_channels},
+              {.transpose_a = Transpose::kYes});
+    for_each_row(&grad_x[n * x_size], grad_columns_,
+                 [](float* to, const float* from, std::size_t count) {
+                   for (std::size_t i = 0; i < count; ++i) to[i] += from[i];
+                 });
   }
 }
 
@@ -62,7 +65,7 @@ void ColumnConv2d::grad_weight(std::vector<float>& x, std::vector<float>& grad_y
                                std::vector<float>& grad_weight) {
   const std::size_t x_size = x.size() / shape_.batch, y_size = grad_y.size() / shape_.batch;
   for (std::size_t n = 0; n < shape_.batch; ++n) {
-    for_each_row(&x[n * x_size], [](const float* from, float* to, std::size_t count) {
+    for_each_row(&x[n * x_size], columns_, [](const float* from, float* to, std::size_t count) {
       std::copy_n(from, count, to);
     });
     cpu::gemm(buffer_of(grad_y).slice(n * y_size, y_size), buffer_of(columns_),

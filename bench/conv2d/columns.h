@@ -24,12 +24,14 @@ class ColumnConv2d {
  private:
   // Calls f(part of the row of x, the same part of the row of columns, its length) for every row.
   template <class F>
-  void for_each_row(float* x, const F& f);
+  void for_each_row(float* x, std::vector<float>& columns, const F& f);
 
   Conv2dShape shape_;
   Size2d output_;
   std::size_t taps_;
-  std::vector<float> columns_;  // of one sample: taps x pixels of y
+  // Of one sample: taps x pixels of y.
+  std::vector<float> columns_;  // zero where the kernel covers padding, and never written there
+  std::vector<float> grad_columns_;
 };
 
 }  // namespace ddp::bench
