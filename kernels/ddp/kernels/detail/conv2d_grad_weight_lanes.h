@@ -85,10 +85,9 @@ class Conv2dGradWeight : private Conv2dPass<L> {
       for (std::size_t c = 0; c < width; ++c) {
 #pragma GCC unroll 8
         for (std::size_t o = 0; o < kBlock; ++o) {
+          const V factor = loaded(grad[o * this->out_plane + c]);
 #pragma GCC unroll 2
-          for (std::size_t t = 0; t < kTaps; ++t) {
-            sums[o][t] += grad[o * this->out_plane + c] * x[t][c * step];
-          }
+          for (std::size_t t = 0; t < kTaps; ++t) sums[o][t] += factor * x[t][c * step];
         }
       }
     }

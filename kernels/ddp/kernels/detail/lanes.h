@@ -23,6 +23,17 @@ struct Lanes {
   typedef T Unaligned __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
 };
 
+// Loads the vector here, once. An x86 instruction can take an operand from memory, and gcc prefers
+// that to a register even if it loads the operand again for each of several uses.
+template <class V>
+V loaded(const V& from) {
+  V vector = from;
+#ifdef __x86_64__
+  asm("" : "+x"(vector));
+#endif
+  return vector;
+}
+
 // Up to Lanes::kCount consecutive samples of a batch.
 template <class T>
 struct Samples {
