@@ -10,7 +10,8 @@ source scripts/install_packages.sh
 install_packages "${build_packages[@]}"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
   -DDDP_BUILD_EXAMPLES=ON >/dev/null
-cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce bench_reducer
+cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce \
+  bench_reducer bench_step bench_conv2d
 
 run() {
   printf '\n$ %s\n' "$*"
@@ -19,6 +20,8 @@ run() {
 
 run build/bin/bench_launch
 run build/bin/bench_store
+run build/bin/bench_step
+run build/bin/bench_conv2d
 
 gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
 if [ "$gpus" -ge 2 ]; then
