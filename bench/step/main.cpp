@@ -10,6 +10,7 @@
 #include <cxxopts.hpp>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,12 @@ struct Options {
   ddp::DType dtype;
 };
 
+ddp::DType dtype_named(const std::string& name) {
+  if (name == "float32") return ddp::DType::kFloat32;
+  if (name == "float64") return ddp::DType::kFloat64;
+  throw std::invalid_argument("--dtype " + name + ": only float32 and float64 can be trained");
+}
+
 std::optional<Options> parse(int argc, char** argv) {
   cxxopts::Options parser("bench_step",
                           "Milliseconds of a training step on the CPU, for images of 28 x 28");
@@ -59,8 +66,7 @@ std::optional<Options> parse(int argc, char** argv) {
                  .rounds = parsed["rounds"].as<int>(),
                  .steps = parsed["steps"].as<int>(),
                  .batch = parsed["batch-size"].as<std::size_t>(),
-                 .dtype = parsed["dtype"].as<std::string>() == "float64" ? ddp::DType::kFloat64
-                                                                         : ddp::DType::kFloat32};
+                 .dtype = dtype_named(parsed["dtype"].as<std::string>())};
 }
 
 // A model in training on one batch, again and again.
