@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a training step of a model costs alone, in a world of one: forward, loss, backward and SGD
-// on data that is already there.
+// What a training step of a model costs: forward, loss, backward with its reductions and SGD on
+// data that is already there.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/ddp.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/random.h"
 #include "support/blas.h"
 #include "support/pinning.h"
@@ -34,6 +36,7 @@ constexpr std::size_t kClasses = 10;
 
 struct Options {
   std::vector<std::string> models;
+  std::vector<std::size_t> min_buckets;
   int rounds;
   int steps;  // timed together
   std::size_t batch;
@@ -47,11 +50,15 @@ ddp::DType dtype_named(const std::string& name) {
 }
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_step",
-                          "Milliseconds of a training step on the CPU, for images of 28 x 28");
+  cxxopts::Options parser(
+      "bench_step",
+      "Milliseconds of a training step on the CPU, for images of 28 x 28. Alone "
+      "or, under ddp-launch, with several ranks.");
   auto add = parser.add_options();
   add("models", "models of the factory",
       cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
+  add("min-buckets", "BucketOptions::min_buckets",
+      cxxopts::value<std::vector<std::size_t>>()->default_value("4"));
   add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("300"));
   add("steps", "steps timed together", cxxopts::value<int>()->default_value("1"));
   add("batch-size", "samples a step", cxxopts::value<std::size_t>()->default_value("64"));
@@ -63,6 +70,7 @@ std::optional<Options> parse(int argc, char** argv) {
     return std::nullopt;
   }
   return Options{.models = parsed["models"].as<std::vector<std::string>>(),
+                 .min_buckets = parsed["min-buckets"].as<std::vector<std::size_t>>(),
                  .rounds = parsed["rounds"].as<int>(),
                  .steps = parsed["steps"].as<int>(),
                  .batch = parsed["batch-size"].as<std::size_t>(),
@@ -72,17 +80,21 @@ std::optional<Options> parse(int argc, char** argv) {
 // A model in training on one batch, again and again.
 class Training {
  public:
-  Training(const std::string& name, const Options& options)
-      : model_(make_model(name, Scope(context_, options.dtype, 0))),
-        sgd_(context_, model_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
+  Training(const std::string& name, std::size_t min_buckets, const Options& options,
+           std::shared_ptr<ddp::ProcessGroup> group)
+      : module_(make_model(name, Scope(context_, options.dtype, 0))),
+        model_(*module_, context_, std::move(group), {.buckets = {.min_buckets = min_buckets}}),
+        sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
         images_(images(options)),
         labels_(labels(options.batch)) {}
 
   void step() {
-    const Variable loss = softmax_cross_entropy(tape_, model_->forward(tape_, images_), labels_);
-    tape_.backward(loss);
-    sgd_.step(nullptr);
+    const Variable loss = softmax_cross_entropy(tape_, module_->forward(tape_, images_), labels_);
+    model_.backward(tape_, loss, 1);
+    model_.step(sgd_);
   }
+
+  [[nodiscard]] std::size_t buckets() { return model_.engine().layout().buckets.size(); }
 
  private:
   Tensor images(const Options& options) {
@@ -103,7 +115,8 @@ class Training {
 
   Context context_;
   Tape tape_{context_};
-  std::unique_ptr<Module> model_;
+  std::unique_ptr<Module> module_;
+  DistributedModule model_;
   Sgd sgd_;
   Tensor images_;
   Tensor labels_;
@@ -117,26 +130,40 @@ double milliseconds_of_step(Training& training, int steps) {
   return elapsed.count() / steps;
 }
 
-void run(const Options& options) {
-  const Pinned pinned(usable_cpus().front());
-  std::vector<Variant> variants;
-  for (const std::string& model : options.models) {
-    const auto training = std::make_shared<Training>(model, options);
-    variants.push_back({model, [=] { return milliseconds_of_step(*training, options.steps); }});
-  }
-  interleave(variants, options.rounds);
+void print(const Options& options, int ranks, const std::vector<Variant>& variants) {
   std::puts(header_line("bench_step").c_str());
-  fmt::print("# Batch {}, {}, one thread; medians of {} interleaved samples of {} step(s)\n",
-             options.batch, ddp::to_string(options.dtype), options.rounds, options.steps);
-  const Table table({{"model", 8}, {"step(ms)", 9}, {"+-", 4}, {"samples/s", 10}});
+  fmt::print(
+      "# {} rank{}, batch {} each, {}, one thread; medians of {} interleaved samples of {} "
+      "step(s)\n",
+      ranks, ranks == 1 ? "" : "s", options.batch, ddp::to_string(options.dtype), options.rounds,
+      options.steps);
+  const Table table({{"model", 8}, {"buckets", 7}, {"step(ms)", 9}, {"+-", 4}, {"samples/s", 10}});
   table.print_titles();
   for (const Variant& variant : variants) {
     const Summary time = summarize(variant.samples);
-    table.print_row(
-        {variant.name, fmt::format("{:.3f}", time.median),
-         fmt::format("{:.0f}%", time.spread_percent()),
-         fmt::format("{:.0f}", 1000 * static_cast<double>(options.batch) / time.median)});
+    const double samples = static_cast<double>(options.batch) * ranks;
+    const std::size_t space = variant.name.find(' ');
+    table.print_row({variant.name.substr(0, space), variant.name.substr(space + 1),
+                     fmt::format("{:.3f}", time.median),
+                     fmt::format("{:.0f}%", time.spread_percent()),
+                     fmt::format("{:.0f}", 1000 * samples / time.median)});
   }
+}
+
+void run(const Options& options) {
+  const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCpu});
+  std::optional<Pinned> pinned;  // ranks side by side have a thread each for their reductions, too
+  if (group->world_size() == 1) pinned.emplace(usable_cpus().front());
+  std::vector<Variant> variants;
+  for (const std::string& model : options.models) {
+    for (const std::size_t min_buckets : options.min_buckets) {
+      const auto training = std::make_shared<Training>(model, min_buckets, options, group);
+      variants.push_back({fmt::format("{} {}", model, training->buckets()),
+                          [=] { return milliseconds_of_step(*training, options.steps); }});
+    }
+  }
+  interleave(variants, options.rounds);
+  if (group->rank() == 0) print(options, group->world_size(), variants);
 }
 
 }  // namespace
