@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # Runs our store, launcher and samplers against real PyTorch: its client on our server, our client
-# on its server, ranks of both kinds on one store, each launcher with the other's workers, and the
-# samplers' indices. See docs/interop.md.
+# on its server, ranks of both kinds on one store, each launcher with the other's workers, the
+# samplers' indices, and a model that train saved. See docs/interop.md.
 #
 #   scripts/test_torch_interop.sh [--cache DIR] [--pypi] [--build DIR]
 #
@@ -19,6 +19,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
+install_packages "${data_packages[@]}"
 
 cache=${DDP_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ddp}
 build=build
@@ -254,6 +255,17 @@ same_indices() {
   fi
 }
 
+# PyTorch's LeNet-5 with what our main job saved.
+same_model() {
+  local directory=${copies:-$work}/lenet seen=${copies:+$scripts}
+  mkdir -p "$directory"
+  cp /usr/share/datasets/fashion-mnist/t10k-*.gz "$directory"
+  "$build/bin/ddp-launch" --nproc_per_node=2 "$build/bin/train" --device cpu --model lenet5 \
+    --max-steps 200 --log-every 0 --save "$directory/model.safetensors" \
+    --metrics "$directory/metrics.jsonl" >"$work/out" 2>"$work/err" || true
+  checks "train --save" "${python[@]}" "$scripts/torch_lenet.py" "${seen:-$work}/lenet"
+}
+
 run_all() {
   prefix="torch $("${python[@]}" -c 'import torch; print(torch.__version__)' 2>/dev/null)"
   torch_client_on_our_server
@@ -264,9 +276,10 @@ run_all() {
   our_workers_on_torch_server
   torch_workers_of_our_launcher
   same_indices
+  same_model
 }
 
-for program in store_interop sampler_indices all_reduce ddp-launch; do
+for program in store_interop sampler_indices all_reduce train ddp-launch; do
   [ -x "$build/bin/$program" ] || { echo "$build/bin/$program is missing: build first" >&2; exit 2; }
 done
 use_root
