@@ -10,7 +10,7 @@
 //     optimizer.step();
 //   }
 //
-// Made with LibTorch 1.13 on the CPU. On CUDA it has not run yet.
+// Runs with LibTorch 1.13 on the CPU; compiles with 2.6. On CUDA it has not run yet.
 #pragma once
 
 #include <ddp/ddp.h>
@@ -20,7 +20,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -29,26 +28,25 @@
 namespace ddp_torch {
 
 // A tensor's memory, for whatever in libddp takes a Buffer: collectives, datasets, files. The
-// tensor must live as long. std::invalid_argument if libddp cannot read it like that.
+// tensor must live as long. std::invalid_argument, with `name`, if libddp cannot read it like that.
 [[nodiscard]] inline ddp::Buffer buffer_of(const torch::Tensor& tensor,
                                            const std::string& name = "a tensor") {
-  static const std::vector<std::pair<torch::ScalarType, ddp::DType>> types = {
+  constexpr std::pair<torch::ScalarType, ddp::DType> types[] = {
       {torch::kFloat32, ddp::DType::kFloat32}, {torch::kFloat64, ddp::DType::kFloat64},
       {torch::kFloat16, ddp::DType::kFloat16}, {torch::kBFloat16, ddp::DType::kBFloat16},
       {torch::kInt32, ddp::DType::kInt32},     {torch::kInt64, ddp::DType::kInt64},
       {torch::kUInt8, ddp::DType::kUInt8}};
-  const auto type = std::find_if(types.begin(), types.end(), [&](const auto& each) {
-    return each.first == tensor.scalar_type();
-  });
-  if (type == types.end() || !tensor.is_contiguous()) {
-    std::ostringstream text;
-    text << "[ddp_torch] " << name << " of " << tensor.toString() << tensor.sizes()
-         << " is not contiguous or of a type that libddp lacks";
-    throw std::invalid_argument(text.str());
+  const std::string who = "[ddp_torch] " + name + ", a " + tensor.toString() + ", ";
+  if (!tensor.is_contiguous()) {
+    throw std::invalid_argument(who + "is not contiguous: use contiguous() before");
   }
-  return {
-      tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), type->second,
-      tensor.is_cuda() ? ddp::cuda_device(static_cast<int>(tensor.get_device())) : ddp::kCpuDevice};
+  const auto device =
+      tensor.is_cuda() ? ddp::cuda_device(static_cast<int>(tensor.get_device())) : ddp::kCpuDevice;
+  for (const auto& [theirs, ours] : types) {
+    if (theirs != tensor.scalar_type()) continue;
+    return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), ours, device};
+  }
+  throw std::invalid_argument(who + "is of a type that libddp does not have");
 }
 
 // Keeps the replicas of a module equal; a ddp::DistributedDataParallel, whose contract holds: all
@@ -112,8 +110,8 @@ class DistributedDataParallel {
   // Gives every rank the batch-norm statistics of rank 0, which each rank gathers from its own
   // samples: before evaluating or saving.
   void broadcast_buffers() {
-    for (const ddp::Buffer& each : state_)
-      engine_.group().broadcast(each, 0, stream_).wait(stream_);
+    ddp::ProcessGroup& group = engine_.group();
+    for (const ddp::Buffer& each : state_) group.broadcast(each, 0, stream_).wait(stream_);
   }
 
   [[nodiscard]] ddp::DistributedDataParallel& engine() { return engine_; }
@@ -125,16 +123,15 @@ class DistributedDataParallel {
     std::string name;
     torch::Tensor value;
     torch::Tensor gradient = {};                              // the view
-    std::shared_ptr<torch::autograd::Node> accumulator = {};  // adds to .grad; held by us alone
+    std::shared_ptr<torch::autograd::Node> accumulator = {};  // what adds to .grad
     std::uintptr_t hook = 0;
   };
 
   static std::vector<Replica> collect_trainable(const torch::nn::Module& module) {
     std::vector<Replica> result;
     for (const auto& [name, value] : module.named_parameters().pairs()) {
-      const bool is_tied =
-          std::any_of(result.begin(), result.end(),
-                      [&v = value](const auto& each) { return each.value.is_same(v); });
+      const auto is_it = [&v = value](const Replica& each) { return each.value.is_same(v); };
+      const bool is_tied = std::any_of(result.begin(), result.end(), is_it);
       if (value.requires_grad() && !is_tied) result.push_back({name, value});
     }
     return result;
@@ -175,13 +172,12 @@ class DistributedDataParallel {
                                      each.value.options().requires_grad(false));
     each.value.mutable_grad() = each.gradient;
     each.accumulator = torch::autograd::impl::grad_accumulator(each.value);
-    using Tensors = torch::autograd::variable_list;
-    each.hook =
-        each.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-            [this, i](const Tensors& outputs, const Tensors&) {
-              on_gradient(i);
-              return outputs;
-            }));
+    const auto after = [this, i](const auto& outputs, const auto&) {
+      on_gradient(i);
+      return outputs;
+    };
+    each.hook = each.accumulator->add_post_hook(
+        std::make_unique<torch::autograd::utils::LambdaPostHook>(after));
   }
 
   void on_gradient(std::size_t i) {
