@@ -150,8 +150,7 @@ void backward(const Model& model, Batch& batch, ddp::DistributedDataParallel& dd
 
 void train_step(Model& model, Batch& batch, ddp::DistributedDataParallel& ddp) {
   const auto n = static_cast<double>(batch.labels.size());
-  const double factor =
-      ddp.begin_step({.samples = n});  // makes unequal batches count as they should
+  const double factor = ddp.begin_step({.samples = n});  // so that unequal batches weigh right
   forward(model, batch);
   const Score score = softmax_cross_entropy(batch, static_cast<float>(factor / n));
   ddp.record_metric(0, score.loss / n, n);
@@ -159,23 +158,24 @@ void train_step(Model& model, Batch& batch, ddp::DistributedDataParallel& ddp) {
   ddp.wait();  // from here on gradients are the mean over the global batch
   for (std::size_t i = 0; i < model.values.size(); ++i) {
     const auto gradient = ddp.gradient(i).as<float>();
-    for (std::size_t k = 0; k < gradient.size(); ++k)
-      model.values[i][k] -= kLearningRate * gradient[k];
+    std::vector<float>& value = model.values[i];
+    for (std::size_t k = 0; k < value.size(); ++k) value[k] -= kLearningRate * gradient[k];
   }
 }
 
-ddp::ExactSampler make_sampler(const ddp::Dataset& dataset, const ddp::ProcessGroup& group,
-                               bool shuffle) {
-  return ddp::ExactSampler({.dataset_size = dataset.size(),
-                            .world_size = group.world_size(),
-                            .rank = group.rank(),
-                            .global_batch_size = kGlobalBatch,
-                            .shuffle = shuffle});
+// One pass over the data, dealt out: every sample once, whatever the number of ranks.
+ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& group, bool shuffle) {
+  const ddp::ExactSampler sampler({.dataset_size = dataset.size(),
+                                   .world_size = group.world_size(),
+                                   .rank = group.rank(),
+                                   .global_batch_size = kGlobalBatch,
+                                   .shuffle = shuffle});
+  return sampler.plan({.epoch = 0});
 }
 
 // Every rank counts on its part of the test set; the sum is everybody's.
 double accuracy(const Model& model, const ddp::Dataset& dataset, ddp::ProcessGroup& group) {
-  const ddp::EpochPlan plan = make_sampler(dataset, group, false).plan({});
+  const ddp::EpochPlan plan = plan_of(dataset, group, false);
   std::array<double, 1> correct = {};
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
     Batch batch(dataset, plan.batch(step));
@@ -194,7 +194,7 @@ void run() {
   ddp::DistributedDataParallel ddp(
       group, model.parameters(),
       {.nominal_samples = static_cast<double>(kGlobalBatch) / group->world_size()});
-  const ddp::EpochPlan plan = make_sampler(train_set, *group, true).next_epoch();
+  const ddp::EpochPlan plan = plan_of(train_set, *group, true);
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
     Batch batch(train_set, plan.batch(step));
     train_step(model, batch, ddp);

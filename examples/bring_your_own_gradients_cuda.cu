@@ -256,13 +256,14 @@ double Trainer::count_correct(const ddp::Dataset& dataset,
   return score.correct;
 }
 
+// One pass over the data, dealt out: every sample once, whatever the number of ranks.
 ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& group, bool shuffle) {
-  return ddp::ExactSampler({.dataset_size = dataset.size(),
-                            .world_size = group.world_size(),
-                            .rank = group.rank(),
-                            .global_batch_size = kGlobalBatch,
-                            .shuffle = shuffle})
-      .plan({});
+  const ddp::ExactSampler sampler({.dataset_size = dataset.size(),
+                                   .world_size = group.world_size(),
+                                   .rank = group.rank(),
+                                   .global_batch_size = kGlobalBatch,
+                                   .shuffle = shuffle});
+  return sampler.plan({.epoch = 0});
 }
 
 void run() {
