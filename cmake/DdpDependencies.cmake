@@ -40,6 +40,9 @@ ddp_resolve(DDP_CUDA ${found} DDP_HAVE_CUDA)
 if(DDP_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${DDP_CUDA_ARCHITECTURES})
   enable_language(CUDA)
+  # Optional even so: without it, convolutions on CUDA are columns and cuBLAS.
+  find_path(DDP_CUDNN_INCLUDE_DIR cudnn.h
+    HINTS ${CUDNN_ROOT}/include ENV CUDNN_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
 endif()
 
 set(found FALSE)

@@ -10,7 +10,8 @@ source scripts/install_packages.sh
 install_packages "${build_packages[@]}"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
   -DDDP_BUILD_EXAMPLES=ON >/dev/null
-cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce
+cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce \
+  bench_reducer bench_step bench_conv2d
 
 run() {
   printf '\n$ %s\n' "$*"
@@ -19,6 +20,8 @@ run() {
 
 run build/bin/bench_launch
 run build/bin/bench_store
+run build/bin/bench_step
+run build/bin/bench_conv2d
 
 gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
 if [ "$gpus" -ge 2 ]; then
@@ -27,6 +30,7 @@ else
   echo
   echo "all_reduce over NCCL: left out, it needs two GPUs and here are $gpus."
 fi
+run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_reducer
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend shm
 if grep -q '^Gloo_DIR:PATH=/' build/CMakeCache.txt &&
   ! grep -q '^DDP_GLOO:.*=OFF' build/CMakeCache.txt; then

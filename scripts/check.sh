@@ -56,7 +56,7 @@ for file in "${sources[@]}"; do
 done
 
 # Public headers show no library of ours.
-internal='nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
+internal='cudnn_library|nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
 for file in "${sources[@]}"; do
   case $file in *.h) ;; *) continue ;; esac
   case $file in launcher/* | tests/* | bench/* | examples/*) continue ;; esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# From nothing to a trained model: installs what is missing, builds into build/, and trains an MLP
+# From nothing to a trained model: installs what is missing, builds into build/, and trains LeNet-5
 # on Fashion-MNIST: on two GPUs or more over NCCL, else with two ranks on the CPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -17,7 +17,8 @@ main_job() {
   echo "\$ build/bin/ddp-launch $*"
   build/bin/ddp-launch "$@"
 }
-train=(build/bin/train --model mlp --epochs 3 --batch-size 64 --lr 0.05 --lr-schedule cosine)
+train=(build/bin/train --model lenet5 --epochs 3 --batch-size 64 --lr 0.05 --momentum 0.9
+  --lr-schedule cosine)
 
 gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
 echo

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Installs what is missing, builds, and runs the tests: all of them in a release build, and those
-# of store, collectives, engine and launcher again under the address, undefined-behaviour and
+# of store, collectives, engine, data and launcher again under the address, undefined-behaviour and
 # thread sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,8 +27,8 @@ cmake --build build
 step "release tests"
 ctest --test-dir build --output-on-failure
 
-sanitized=(base_test store_test collectives_test engine_test process_test launcher_unit_test
-  launcher_test)
+sanitized=(base_test store_test collectives_test engine_test data_loader_test process_test
+  launcher_unit_test launcher_test)
 export TSAN_OPTIONS=atexit_sleep_ms=0  # it would sleep a second in every process that ends
 for preset in asan tsan; do
   step "$preset build"

@@ -7,10 +7,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/data/batch_loader.h"
 #include "ddp/data/fashion_mnist.h"
 #include "ddp/data/idx.h"
-#include "ddp/samplers/exact_sampler.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 
@@ -182,43 +180,6 @@ TEST_CASE("gather refuses what does not fit", "[data][images]") {
                                 .labels = {0},
                                 .normalization = {{.mean = 0, .stddev = 1}}}),
                   std::invalid_argument);
-}
-
-TEST_CASE("the loader delivers every rank's batches, empty ones too", "[data][loader]") {
-  const ImageDataset dataset = four_images();
-  for (int rank = 0; rank < 3; ++rank) {
-    CAPTURE(rank);
-    ddp::ExactSampler sampler({.dataset_size = dataset.size(),
-                               .world_size = 3,
-                               .rank = rank,
-                               .global_batch_size = 3,
-                               .shuffle = false});
-    ddp::BatchLoader loader(dataset, {.dtype = DType::kFloat64});
-    for (int epoch = 0; epoch < 2; ++epoch) {
-      loader.start(sampler.next_epoch());
-      const auto first = loader.next();
-      REQUIRE(first);
-      CHECK(first->count == 1);
-      CHECK(first->global_count == 3);
-      CHECK(first->inputs.as<double>()[3] == normalized(4 * rank + 3));
-      CHECK(first->labels.as<std::int64_t>()[0] == 3 - rank);
-      const auto second = loader.next();
-      REQUIRE(second);
-      CHECK(second->step == 1);
-      CHECK(second->count == (rank == 0 ? 1 : 0));
-      CHECK(second->inputs.count == (rank == 0 ? 4U : 0U));
-      CHECK(second->global_count == 1);
-      CHECK_FALSE(loader.next());
-      CHECK_FALSE(loader.next());
-    }
-    CHECK(loader.plan().epoch() == 1);
-  }
-}
-
-TEST_CASE("a loader that was not started says so", "[data][loader]") {
-  const ImageDataset dataset = four_images();
-  ddp::BatchLoader loader(dataset, {});
-  CHECK_THROWS_AS(loader.next(), std::logic_error);
 }
 
 TEST_CASE("Fashion-MNIST comes from any directory with its four files", "[data][fashion_mnist]") {

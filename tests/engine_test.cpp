@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
+#include "support/allocation_counter.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -62,6 +63,7 @@ class RecordingGroup final : public ProcessGroup {
   void group_begin() override {}
   Work group_end() override { return {this, 0}; }
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  void start_timing() override {}
   void abort(std::string_view) override {}
 
   std::vector<Collective> submitted;
@@ -78,6 +80,7 @@ class RecordingGroup final : public ProcessGroup {
   }
   void wait(std::uint64_t, Stream) override {}
   void wait_host(std::uint64_t, Timeout) override {}
+  std::optional<Interval> interval(std::uint64_t) override { return std::nullopt; }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig) override { return nullptr; }
 };
 
@@ -102,6 +105,23 @@ TEST_CASE("buckets follow the reverse order and close at their cap", "[engine]")
   CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{1, 0});
 }
 
+TEST_CASE("a gradient over the cap opens the next bucket", "[engine]") {
+  const BucketLayout layout =
+      lay_out_buckets(specs({5000, 400, 500, 600}), {.bucket_bytes_cap = 4000, .min_buckets = 1});
+  REQUIRE(layout.buckets.size() == 3);
+  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{3});
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2, 1});
+  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{0});
+}
+
+TEST_CASE("the last bucket is small, since no backward hides it", "[engine]") {
+  const auto gradients = specs({10, 20, 1000, 1000});
+  const BucketOptions options{.last_bucket_bytes_cap = 200, .min_buckets = 1};
+  const BucketLayout layout = lay_out_buckets(gradients, options);
+  REQUIRE(layout.buckets.size() == 2);
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{1, 0});
+}
+
 TEST_CASE("gradients and buckets are aligned and do not overlap", "[engine]") {
   const auto gradients = specs({1, 2, 63, 64, 65, 100000, 3});
   const BucketLayout layout = lay_out_buckets(gradients, {});
@@ -123,6 +143,9 @@ TEST_CASE("gradients and buckets are aligned and do not overlap", "[engine]") {
 }
 
 TEST_CASE("a small model is still cut into several buckets", "[engine]") {
+  CHECK(lay_out_buckets(specs({150, 6, 2400, 16, 48000, 120, 10080, 84, 840, 10}), {})
+            .buckets.size() >= 4);  // LeNet-5
+  CHECK(lay_out_buckets(specs({7, 8}), {}).buckets.size() == 2);
   CHECK(lay_out_buckets(specs({100, 100, 100, 100, 100, 100, 100, 100}), {}).buckets.size() >= 4);
 }
 
@@ -197,6 +220,29 @@ TEST_CASE("the summary is the last finished step's, also while the next one is o
   }
 }
 
+TEST_CASE("totals add up the steps since they were taken last", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      for (const int steps : {3, 40}) {  // more than are held at once
+        for (int step = 1; step <= steps; ++step) {
+          (void)ddp.begin_step({.samples = 2});
+          ddp.record_metric(0, step, 2);
+          mark_all(ddp);
+          ddp.wait();
+        }
+        const StepSummary totals = ddp.take_totals();
+        expect(totals.samples == 2 * steps * group.world_size(), "all samples");
+        expect(totals.metrics[0].mean() == (1 + steps) / 2.0, "the mean over steps");
+        expect(ddp.summary().metrics[0].mean() == steps, "the last step is still known");
+        expect(ddp.take_totals().samples == 0, "they are taken");
+      }
+    });
+  }
+}
+
 TEST_CASE("a metric may be one element of memory", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
@@ -225,6 +271,78 @@ TEST_CASE("a step can be left by an exception while a bucket is being reduced", 
     }  // the bucket's memory is given back
     group.barrier().wait();
   });
+}
+
+TEST_CASE("sums of gradients become the same means, without a factor", "[engine]") {
+  for (const int world_size : {1, 2, 3}) {
+    for (const bool fold_scale : {false, true}) {
+      run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+        Model model(0);
+        const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+        DistributedDataParallel ddp(
+            shared, model.parameters,
+            {.gradient_kind = GradientKind::kSum, .fold_scale = fold_scale});
+        double sum = 0;
+        double samples = 0;
+        for (int rank = 0; rank < group.world_size(); ++rank) {
+          sum += (rank + 3) * (10.0 + rank);
+          samples += rank + 3;
+        }
+        const double n = group.rank() + 3;
+        expect(ddp.begin_step({.samples = n}) == 1, "no factor");
+        for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, n * (10 + group.rank()));
+        mark_all(ddp);
+        ddp.wait();
+        expect((ddp.gradient_scale() != nullptr) == fold_scale, "a scale to fold");
+        expect_gradients(ddp, sum / (fold_scale ? samples * *ddp.gradient_scale() : samples));
+      });
+    }
+  }
+}
+
+TEST_CASE("the factor can be left to the engine", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters,
+                                {.nominal_samples = 2, .scale_at_ready = true});
+    for (const double own : {3.0, 0.0, 2.0}) {
+      const double n = group.rank() == 0 ? 1.0 : own;
+      expect(ddp.begin_step({.samples = n}) == 1, "no factor for the caller");
+      for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, 10 + group.rank());
+      mark_all(ddp);
+      ddp.wait();
+      expect_gradients(ddp, (10 + own * 11) / (1 + own));
+    }
+  });
+}
+
+TEST_CASE("a recorded step tells when its parts happened, in their order", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel silent(shared, model.parameters);
+      expect(!error_of([&] { (void)silent.times(); }).empty(), "not asked to record");
+      DistributedDataParallel ddp(shared, model.parameters, {.record_times = true});
+      for (int step = 0; step < 2; ++step) {
+        (void)ddp.begin_step();
+        mark_all(ddp);
+        ddp.wait();
+        const StepTimes times = ddp.times();
+        Clock::time_point last = times.begin;
+        for (const StepTimes::Bucket& bucket : times.buckets) {
+          expect(bucket.size_bytes > 0 && bucket.ready >= last, "buckets become ready in turn");
+          last = bucket.ready;
+          if (group.world_size() == 1) continue;
+          expect(bucket.reduction.begin >= bucket.ready, "reduced after it was ready");
+          expect(bucket.reduction.end > bucket.reduction.begin, "which takes time");
+          expect(bucket.reduction.end <= times.end, "and ends within the step");
+        }
+        expect(times.backward_end >= last && times.end >= times.backward_end, "the end");
+      }
+    });
+  }
 }
 
 TEST_CASE("nominal batches have the factor 1", "[engine]") {
@@ -269,7 +387,8 @@ TEST_CASE("a step in which nobody has samples gives zero gradients", "[engine]")
 TEST_CASE("a bucket is launched during backward, as soon as its turn has come", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
-  DistributedDataParallel ddp(group, model.parameters, {.buckets = {.bucket_bytes_cap = 40}});
+  DistributedDataParallel ddp(group, model.parameters,
+                              {.buckets = {.bucket_bytes_cap = 100, .min_buckets = 2}});
   REQUIRE(ddp.layout().buckets.size() == 2);  // {fc2.weight, fc1.bias}, {fc1.weight}
   group->submitted.clear();
   (void)ddp.begin_step();
@@ -338,6 +457,28 @@ TEST_CASE("addresses never move, and gradients are born in the buckets", "[engin
     expect(ddp.statistics().gradient_copies == 0, "no copies");
     expect(ddp.statistics().steps == 3, "three steps");
     expect(ddp.statistics().bucket_launches == 3 * ddp.layout().buckets.size(), "launches");
+  });
+}
+
+TEST_CASE("a step asks for no memory, on no thread", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 2});
+    const auto step = [&](double samples) {
+      (void)ddp.begin_step({.samples = samples});
+      ddp.record_metric(0, 1.0, samples);
+      mark_all(ddp);
+      ddp.wait();
+    };
+    step(2);
+    group.barrier().wait();
+    const std::int64_t before = test::allocations();
+    for (int i = 0; i < 20; ++i) step(1 + i % 3);
+    group.barrier().wait();
+    const std::int64_t asked = test::allocations() - before;
+    group.barrier().wait();  // until the other rank has counted, too
+    expect(asked == 0, std::to_string(asked) + " allocations in 20 steps of both ranks");
   });
 }
 

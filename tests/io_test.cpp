@@ -15,6 +15,7 @@
 #include "ddp/io/metrics_writer.h"
 #include "ddp/io/progress.h"
 #include "ddp/io/sha256.h"
+#include "ddp/io/trace_writer.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 
@@ -109,7 +110,7 @@ TEST_CASE("metrics can be read while they are written, and appended to", "[io][m
   ddp::MetricsWriter writer(path);
   writer.write("step", {{"step", 1}});
   CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n");
-  ddp::MetricsWriter(path, ddp::MetricsMode::kAppend).write("epoch", {});
+  ddp::MetricsWriter(path, ddp::TextFileMode::kAppend).write("epoch", {});
   CHECK(bytes_of(path) == "{\"event\":\"step\",\"step\":1}\n{\"event\":\"epoch\"}\n");
   const ddp::MetricsWriter truncated(path);
   CHECK(bytes_of(path).empty());
@@ -134,6 +135,10 @@ TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {
   state.elapsed = std::chrono::seconds(30);
   CHECK(format_progress_bar(state) ==
         "epoch 1/5 [=====>              ] 10/40 loss 2.3026 12345 samples/s ETA 1:30");
+  state.accuracy = 0.8512;
+  CHECK(format_progress_line(state) ==
+        "epoch 1/5 step 10/40 loss 2.3026 accuracy 85.1 % 12345 samples/s ETA 1:30");
+  state.accuracy = std::nullopt;
   state.elapsed = std::chrono::hours(1);
   CHECK(format_progress_line(state) ==
         "epoch 1/5 step 10/40 loss 2.3026 12345 samples/s ETA 3:00:00");
@@ -174,4 +179,43 @@ TEST_CASE("on a terminal progress is redrawn in place, not too often", "[io][pro
   CHECK(shown[0].front() == '\r');
   CHECK(shown[1].size() == shown[0].size());  // the shorter text wipes the longer one
   CHECK(shown[2].back() == '\n');
+}
+
+TEST_CASE("a trace is one JSON array of events in microseconds", "[io][trace]") {
+  using namespace std::chrono_literals;
+  const TemporaryDirectory directory;
+  const ddp::Clock::time_point before = ddp::Clock::now();
+  {
+    ddp::TraceWriter trace(directory / "trace.json", 3, "rank 3");
+    const int compute = trace.add_lane("compute");
+    const int communication = trace.add_lane("communication");
+    CHECK(compute != communication);
+    const ddp::Clock::time_point begin = ddp::Clock::now();
+    trace.span(communication, "bucket \"0\"", {begin, begin + 1500us},
+               {{"bytes", std::int64_t{7}}});
+  }
+  const auto events = nlohmann::json::parse(bytes_of(directory / "trace.json"));
+  const auto& span = events.back();
+  CHECK(span["name"] == "bucket \"0\"");
+  CHECK(span["ph"] == "X");
+  CHECK(span["dur"] == 1500.0);
+  CHECK(span["ts"].get<double>() >= 0);
+  const auto passed = std::chrono::duration<double, std::micro>(ddp::Clock::now() - before);
+  CHECK(span["ts"].get<double>() <= passed.count());
+  CHECK(span["pid"] == 3);
+  CHECK(span["args"]["bytes"] == 7);
+  const auto lane_name = std::ranges::find_if(events, [&](const auto& event) {
+    return event["name"] == "thread_name" && event["tid"] == span["tid"];
+  });
+  REQUIRE(lane_name != events.end());
+  CHECK((*lane_name)["args"]["name"] == "communication");
+  CHECK(events[0]["args"]["name"] == "rank 3");
+}
+
+TEST_CASE("a trace onto a full disk does not end the training", "[io][trace]") {
+  ddp::TraceWriter trace("/dev/full", 0, "rank 0");
+  const int lane = trace.add_lane("compute");
+  const ddp::Clock::time_point now = ddp::Clock::now();
+  for (int i = 0; i < 2000; ++i) trace.span(lane, "step", {now, now});
+  CHECK_FALSE(error_of([] { ddp::TraceWriter("/no/such/trace", 0, ""); }).empty());
 }

@@ -138,7 +138,7 @@ TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
 
 TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9"}),
-                "there is no model \"transformer9\", only: mlp");
+                "there is no model \"transformer9\", only: mlp, lenet5");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");
   check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");

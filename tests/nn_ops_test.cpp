@@ -1,69 +1,24 @@
 // SPDX-License-Identifier: MIT
-//
-// Gradients against central differences in float64: the error is about h^2 = 1e-10 plus rounding.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <vector>
 
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/ops.h"
-#include "ddp/nn/random.h"
 #include "ddp/nn/scope.h"
+#include "support/gradients.h"
 #include "support/run_ranks.h"
 
 namespace {
 
 using namespace ddp::nn;
 using ddp::DType;
+using ddp::test::check_gradients;
 using ddp::test::error_of;
-
-Tensor labels_for(Context& context, std::size_t rows, std::size_t classes) {
-  std::vector<std::int64_t> labels(rows);
-  for (std::size_t r = 0; r < rows; ++r)
-    labels[r] = static_cast<std::int64_t>((3 * r + 1) % classes);
-  return context.from_host<std::int64_t>(labels, {rows});
-}
-
-Tensor uniform_tensor(Context& context, const Shape& shape) {
-  std::vector<double> values(shape.count());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * random_unit(1, 2, i) - 1;
-  return context.from_host<double>(values, shape);
-}
-
-using Loss = std::function<Variable(Tape&)>;
-
-double value_of(Context& context, const Loss& loss) {
-  Tape tape(context, Recording::kOff);
-  return context.to_host<double>(loss(tape).value()).front();
-}
-
-double central_difference(Context& context, const Loss& loss, double& element) {
-  constexpr double kStep = 1e-5;
-  const double middle = element;
-  element = middle + kStep;
-  const double above = value_of(context, loss);
-  element = middle - kStep;
-  const double below = value_of(context, loss);
-  element = middle;
-  return (above - below) / (2 * kStep);
-}
-
-// Backward of `loss` against central differences, for every element of every parameter.
-void check_gradients(Context& context, const Loss& loss,
-                     const std::vector<Parameter*>& parameters) {
-  Tape tape(context);
-  REQUIRE(tape.backward(loss(tape)).size() == parameters.size());
-  for (Parameter* parameter : parameters) {
-    const auto values = parameter->value().buffer().as<double>();
-    const auto gradients = parameter->grad().buffer().as<double>();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      CAPTURE(parameter->name(), i);
-      CHECK(gradients[i] == Approx(central_difference(context, loss, values[i])).margin(1e-8));
-    }
-  }
-}
+using ddp::test::labels_for;
+using ddp::test::Loss;
+using ddp::test::uniform_tensor;
 
 }  // namespace
 

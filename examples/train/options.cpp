@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "options.h"
 
+#include <charconv>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <stdexcept>
+#include <type_traits>
 
 namespace train {
 namespace {
@@ -20,30 +22,29 @@ cxxopts::Options make_parser() {
   add("model", "mlp", text("mlp"), "NAME");
   add("dataset", "fashion-mnist", text("fashion-mnist"), "NAME");
   add("data-dir", "directory of the dataset's four files", cxxopts::value<std::string>(), "DIR");
-  add("epochs", "epochs", cxxopts::value<int>()->default_value("1"), "N");
-  add("max-steps", "stop after this many steps; 0: no limit",
-      cxxopts::value<std::int64_t>()->default_value("0"), "N");
-  add("batch-size", "samples per rank and step (default 64)", cxxopts::value<std::int64_t>(), "N");
-  add("global-batch-size", "samples per step, of all ranks together",
-      cxxopts::value<std::int64_t>(), "N");
-  add("lr", "learning rate", cxxopts::value<double>()->default_value("0.05"), "F");
+  add("epochs", "epochs", text("1"), "N");
+  add("max-steps", "stop after this many steps; 0: no limit", text("0"), "N");
+  add("batch-size", "samples per rank and step (default 64)", cxxopts::value<std::string>(), "N");
+  add("global-batch-size", "samples per step, of all ranks together", cxxopts::value<std::string>(),
+      "N");
+  add("lr", "learning rate", text("0.05"), "F");
   add("lr-schedule", "constant, step or cosine, by epoch", text("constant"), "NAME");
-  add("warmup", "epochs of linear warm-up", cxxopts::value<int>()->default_value("0"), "N");
+  add("warmup", "epochs of linear warm-up", text("0"), "N");
   add("optimizer", "sgd", text("sgd"), "NAME");
-  add("momentum", "momentum", cxxopts::value<double>()->default_value("0.9"), "F");
-  add("weight-decay", "weight decay", cxxopts::value<double>()->default_value("0"), "F");
+  add("momentum", "momentum", text("0.9"), "F");
+  add("weight-decay", "weight decay", text("0"), "F");
   add("dtype", "float32 or float64", text("float32"), "NAME");
   add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
       text("exact"), "NAME");
-  add("seed", "of initial weights and data order",
-      cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+  add("seed", "of initial weights and data order", text("0"), "N");
+  add("num-workers", "threads of a rank that gather batches ahead; 0: none", text("1"), "N");
   add("device", "auto, cpu or cuda", text("auto"), "NAME");
   add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
-  add("bucket-cap-mb", "size of a gradient bucket in MiB",
-      cxxopts::value<double>()->default_value("25"), "F");
-  add("log-every", "steps between progress lines",
-      cxxopts::value<std::int64_t>()->default_value("100"), "N");
+  add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
+  add("log-every", "steps between progress lines", text("100"), "N");
   add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
+  add("trace", "write rank 0's time line of every step (for ui.perfetto.dev)",
+      cxxopts::value<std::string>(), "FILE.json");
   add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
       "FILE.safetensors");
   add("help", "show this text");
@@ -62,6 +63,16 @@ T choose(const char* flag, const std::string& value,
   throw std::invalid_argument("--" + std::string(flag) + "=" + value + " is not one of " + known);
 }
 
+template <class T>
+T number(const cxxopts::ParseResult& parsed, const char* flag) {
+  const std::string text = parsed[flag].as<std::string>();
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size()) return value;
+  throw std::invalid_argument("--" + std::string(flag) + "=" + text + " is not " +
+                              (std::is_integral_v<T> ? "a whole number in range" : "a number"));
+}
+
 void require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
 }
@@ -76,6 +87,7 @@ void check(const Options& options) {
   require(options.learning_rate >= 0, "--lr must not be negative");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
+  require(options.num_workers >= 0, "--num-workers must not be negative");
   require(options.bucket_cap_mb > 0, "--bucket-cap-mb must be positive");
 }
 
@@ -87,31 +99,35 @@ Options read(const cxxopts::ParseResult& parsed) {
   choose<int>("dataset", text("dataset"), {{"fashion-mnist", 0}});
   choose<int>("optimizer", text("optimizer"), {{"sgd", 0}});
   options.data_dir = path("data-dir");
-  options.epochs = parsed["epochs"].as<int>();
-  options.max_steps = parsed["max-steps"].as<std::int64_t>();
-  if (parsed.count("batch-size") > 0) options.batch_size = parsed["batch-size"].as<std::int64_t>();
-  if (parsed.count("global-batch-size") > 0) {
-    options.global_batch_size = parsed["global-batch-size"].as<std::int64_t>();
+  options.epochs = number<int>(parsed, "epochs");
+  options.max_steps = number<std::int64_t>(parsed, "max-steps");
+  if (parsed.count("batch-size") > 0) {
+    options.batch_size = number<std::int64_t>(parsed, "batch-size");
   }
-  options.learning_rate = parsed["lr"].as<double>();
+  if (parsed.count("global-batch-size") > 0) {
+    options.global_batch_size = number<std::int64_t>(parsed, "global-batch-size");
+  }
+  options.learning_rate = number<double>(parsed, "lr");
   options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
-  options.warmup_epochs = parsed["warmup"].as<int>();
-  options.momentum = parsed["momentum"].as<double>();
-  options.weight_decay = parsed["weight-decay"].as<double>();
+  options.warmup_epochs = number<int>(parsed, "warmup");
+  options.momentum = number<double>(parsed, "momentum");
+  options.weight_decay = number<double>(parsed, "weight-decay");
   options.dtype =
       choose<ddp::DType>("dtype", text("dtype"),
                          {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
   options.sampler = choose<SamplerKind>(
       "sampler", text("sampler"), {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
-  options.seed = parsed["seed"].as<std::uint64_t>();
+  options.seed = number<std::uint64_t>(parsed, "seed");
+  options.num_workers = number<int>(parsed, "num-workers");
   options.device = choose<ddp::DeviceChoice>("device", text("device"),
                                              {{"auto", ddp::DeviceChoice::kAuto},
                                               {"cpu", ddp::DeviceChoice::kCpu},
                                               {"cuda", ddp::DeviceChoice::kCuda}});
   options.backend = ddp::parse_backend(text("backend"));
-  options.bucket_cap_mb = parsed["bucket-cap-mb"].as<double>();
-  options.log_every = parsed["log-every"].as<std::int64_t>();
+  options.bucket_cap_mb = number<double>(parsed, "bucket-cap-mb");
+  options.log_every = number<std::int64_t>(parsed, "log-every");
   options.metrics = path("metrics");
+  options.trace = path("trace");
   options.save = path("save");
   return options;
 }

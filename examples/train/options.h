@@ -29,11 +29,13 @@ struct Options {
   ddp::DType dtype = ddp::DType::kFloat32;
   SamplerKind sampler = SamplerKind::kExact;
   std::uint64_t seed = 0;
+  int num_workers = 1;  // threads of a rank that gather batches
   ddp::DeviceChoice device = ddp::DeviceChoice::kAuto;
   ddp::Backend backend = ddp::Backend::kAuto;
   double bucket_cap_mb = 25;
   std::int64_t log_every = 100;
   std::filesystem::path metrics;  // empty: none
+  std::filesystem::path trace;    // empty: none
   std::filesystem::path save;     // empty: nowhere
 
   // The samples of one step on all ranks together.

@@ -54,6 +54,7 @@ std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::Pr
 ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch, int world_size) {
   ddp::DdpOptions result;
   result.nominal_samples = static_cast<double>(global_batch) / world_size;
+  result.record_times = !options.trace.empty();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   return result;
 }
@@ -90,7 +91,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       train_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTrain, options.data_dir)),
       test_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTest, options.data_dir)),
       sampler_(make_sampler(options, *group_, train_set_.size(), global_batch_)),
-      loader_(train_set_, {.dtype = options.dtype, .device = group_->device()}),
+      loader_(train_set_, loader_options()),
       module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed})),
       model_(*module_, context_, group_,
              engine_options(options, global_batch_, group_->world_size())),
@@ -102,6 +103,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
   if (!options.metrics.empty()) metrics_.emplace(options.metrics);
+  if (!options.trace.empty()) trace_.emplace(options.trace, group_->rank());
   progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
                                          .log_every = options.log_every},
                     [](std::string_view text) {
@@ -143,8 +145,12 @@ bool Trainer::train_epoch(int epoch) {
   loader_.start(sampler_->next_epoch());
   epoch_begin_ = interval_begin_ = ddp::Clock::now();
   interval_samples_ = interval_steps_ = 0;
-  while (const auto batch = loader_.next(context_.stream())) {
-    train_step(*batch);
+  interval_wait_ = 0;
+  for (;;) {
+    const auto waited_since = ddp::Clock::now();
+    const auto batch = loader_.next(context_.stream());
+    if (!batch) return true;
+    train_step(*batch, waited_since);
     ++steps_done_;
     const bool last = options_.max_steps > 0 && steps_done_ >= options_.max_steps;
     interval_samples_ += batch->global_count;
@@ -155,26 +161,40 @@ bool Trainer::train_epoch(int epoch) {
     }
     if (last) return false;
   }
-  return true;
 }
 
-void Trainer::train_step(const ddp::Batch& batch) {
+void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
+  HostTimes times{.begin = waited_since, .data_end = ddp::Clock::now()};
   const auto n = static_cast<double>(batch.count);
+  const ddp::nn::Tensor labels = labels_of(batch);
   const ddp::nn::Variable logits = module_->forward(tape_, inputs_of(batch, train_set_));
-  const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape_, logits, labels_of(batch));
-  const std::array<ddp::nn::StepMetric, 1> metrics = {{{loss.value(), n}}};
+  const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape_, logits, labels);
+  const ddp::nn::Tensor correct = ddp::nn::count_correct(context_, logits.value(), labels);
+  const std::array<ddp::nn::StepMetric, 2> metrics = {
+      {{loss.value(), n}, {correct, 1}}};  // in the order of kLoss, kAccuracy
+  times.forward_end = ddp::Clock::now();
   model_.backward(tape_, loss, n, metrics);
+  times.backward_end = ddp::Clock::now();
   model_.step(optimizer_);
+  times.end = ddp::Clock::now();
+  if (trace_) trace_->add(steps_done_ + 1, times, model_.engine().times());
 }
 
-// All ranks come here: reading the summary is what waits for the device.
+// Means over the steps since the last line. All ranks come here: reading the totals is what waits
+// for the device.
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
-  const double loss = model_.engine().summary().metrics[kLoss].mean();
+  const ddp::StepSummary totals = model_.engine().take_totals();
+  const double loss = totals.metrics[kLoss].mean();
+  const double accuracy = totals.metrics[kAccuracy].sum / totals.samples;
   const auto now = ddp::Clock::now();
   const double seconds = Seconds(now - interval_begin_).count();
   const double samples_per_second = static_cast<double>(interval_samples_) / seconds;
   const double step_ms = 1000 * seconds / static_cast<double>(interval_steps_);
+  const double waited = loader_.statistics().wait_seconds;
+  const double data_wait_ms =
+      1000 * (waited - interval_wait_) / static_cast<double>(interval_steps_);
   interval_begin_ = now;
+  interval_wait_ = waited;
   interval_samples_ = interval_steps_ = 0;
   if (!is_main()) return;
   progress_->update({.epoch = epoch,
@@ -182,14 +202,17 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
                      .step = batch.step + 1,
                      .steps = loader_.plan().steps(),
                      .loss = loss,
+                     .accuracy = accuracy,
                      .samples_per_second = samples_per_second,
                      .elapsed = now - epoch_begin_});
   if (!metrics_) return;
   metrics_->write("step", {{"epoch", std::int64_t{epoch}},
                            {"step", steps_done_},
                            {"loss", loss},
+                           {"accuracy", accuracy},
                            {"samples_per_second", samples_per_second},
-                           {"step_ms", step_ms}});
+                           {"step_ms", step_ms},
+                           {"data_wait_ms", data_wait_ms}});
 }
 
 Evaluation Trainer::evaluate() {
@@ -198,7 +221,7 @@ Evaluation Trainer::evaluate() {
                                    .rank = group_->rank(),
                                    .global_batch_size = kEvaluationBatch,
                                    .shuffle = false});
-  ddp::BatchLoader loader(test_set_, {.dtype = options_.dtype, .device = group_->device()});
+  ddp::DataLoader loader(test_set_, loader_options());
   loader.start(sampler.plan({}));
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff);
   std::array<double, 2> sums{};  // loss, correct
@@ -227,6 +250,10 @@ void Trainer::finish(const Evaluation& result) {
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, parameters);
   fmt::print("saved {}\n", options_.save.string());
+}
+
+ddp::DataLoaderOptions Trainer::loader_options() const {
+  return {.dtype = options_.dtype, .device = group_->device(), .num_workers = options_.num_workers};
 }
 
 std::vector<ddp::NamedBuffer> Trainer::host_parameters(

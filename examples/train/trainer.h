@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "ddp/base/time.h"
-#include "ddp/data/batch_loader.h"
+#include "ddp/data/data_loader.h"
 #include "ddp/data/image_dataset.h"
 #include "ddp/io/metrics_writer.h"
 #include "ddp/io/named_buffer.h"
@@ -14,6 +14,7 @@
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
 #include "options.h"
+#include "step_trace.h"
 
 namespace train {
 
@@ -32,11 +33,13 @@ class Trainer {
  private:
   // Returns false when --max-steps is reached.
   bool train_epoch(int epoch);
-  void train_step(const ddp::Batch& batch);
+  // `waited_since` is when the wait for the batch began.
+  void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   void log_step(int epoch, const ddp::Batch& batch);
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
   void finish(const Evaluation& result);
+  [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   // The parameters in CPU memory; `storage` keeps them alive.
   [[nodiscard]] std::vector<ddp::NamedBuffer> host_parameters(
       std::vector<ddp::Allocation>& storage) const;
@@ -49,18 +52,20 @@ class Trainer {
   ddp::ImageDataset train_set_;
   ddp::ImageDataset test_set_;
   std::unique_ptr<ddp::Sampler> sampler_;
-  ddp::BatchLoader loader_;
+  ddp::DataLoader loader_;
   std::unique_ptr<ddp::nn::Module> module_;
   ddp::nn::DistributedModule model_;
   ddp::nn::Sgd optimizer_;
   ddp::nn::Tape tape_;
   std::optional<ddp::MetricsWriter> metrics_;
   std::optional<ddp::Progress> progress_;
+  std::optional<StepTrace> trace_;
   std::int64_t steps_done_ = 0;
   // Since the last logged step.
   ddp::Clock::time_point interval_begin_;
   std::int64_t interval_samples_ = 0;
   std::int64_t interval_steps_ = 0;
+  double interval_wait_ = 0;  // seconds of the epoch spent waiting for data when it began
   ddp::Clock::time_point epoch_begin_;
 };
 

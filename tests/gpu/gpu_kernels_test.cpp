@@ -2,14 +2,10 @@
 //
 // The CUDA twins against the CPU ones, which are the reference. Both get the same operands, poison
 // included; everything that either wrote is compared.
-#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <random>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -19,6 +15,7 @@
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
+#include "gpu/twin.h"
 
 namespace {
 
@@ -27,56 +24,9 @@ using ddp::GemmShape;
 using ddp::MatrixShape;
 using ddp::Transpose;
 using ddp::WriteMode;
-
-const ddp::Device kGpu = ddp::cuda_device(0);
-
-// One operand twice: in host memory and in device memory.
-template <class T>
-class Twin {
- public:
-  explicit Twin(std::vector<T> values)
-      : host_(std::move(values)),
-        device_(ddp::cu::allocate_device(host_.size() * sizeof(T), kGpu)) {
-    ddp::cu::copy_async(device_.data(), host_.data(), host_.size() * sizeof(T), {});
-    ddp::cu::synchronize({});
-  }
-  static Twin uniform(std::size_t count, unsigned seed) {
-    std::mt19937 engine(seed);
-    std::uniform_real_distribution<double> draw(-2, 2);
-    std::vector<T> values(count);
-    for (T& value : values) value = static_cast<T>(draw(engine));
-    return Twin(std::move(values));
-  }
-  static Twin poison(std::size_t count) {
-    return Twin(std::vector<T>(count, std::numeric_limits<T>::quiet_NaN()));
-  }
-  // What a gradient's memory holds before it is written in this mode.
-  static Twin gradient(std::size_t count, WriteMode mode) {
-    return mode == WriteMode::kOverwrite ? poison(count) : uniform(count, 99);
-  }
-
-  Buffer cpu() { return ddp::buffer_of(host_); }
-  Buffer cuda() const { return {device_.data(), host_.size(), ddp::dtype_of<T>, kGpu}; }
-
-  void check_equal(double tolerance) const {
-    std::vector<T> copy(host_.size());
-    ddp::cu::synchronize({});
-    ddp::cu::copy_async(copy.data(), device_.data(), copy.size() * sizeof(T), {});
-    ddp::cu::synchronize({});
-    const auto is_close = [tolerance](T value, T expected) {
-      return value == Approx(expected).epsilon(tolerance).margin(tolerance);
-    };
-    const auto differing = std::ranges::mismatch(copy, host_, is_close).in1 - copy.begin();
-    CHECK(differing == static_cast<std::ptrdiff_t>(copy.size()));  // the first that differs
-  }
-
- private:
-  std::vector<T> host_;
-  ddp::Allocation device_;
-};
-
-template <class T>
-constexpr double kTolerance = std::is_same_v<T, float> ? 2e-5 : 1e-13;
+using ddp::test::kGpu;
+using ddp::test::kTolerance;
+using ddp::test::Twin;
 
 Twin<std::int64_t> labels_below(std::size_t classes, std::size_t count) {
   std::vector<std::int64_t> labels(count);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "ddp/nn/models/lenet5.h"
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
@@ -12,23 +14,33 @@ namespace {
 
 using namespace ddp::nn;
 
+std::unique_ptr<Module> small_mlp(const Scope& scope) {
+  return std::make_unique<Mlp>(scope, MlpSizes{12, 8, 6, 4});
+}
+std::unique_ptr<Module> lenet5(const Scope& scope) { return std::make_unique<LeNet5>(scope); }
+
+struct Case {
+  std::unique_ptr<Module> (*make)(const Scope&);
+  std::size_t inputs;
+};
+
 // The values of all parameters after ten steps on `device`.
-std::vector<double> train(ddp::Device device) {
+std::vector<double> train(const Case& model_case, ddp::Device device) {
   Context context(device);
-  Mlp model(Scope(context, ddp::DType::kFloat64, 1), {12, 8, 6, 4});
-  Sgd sgd(context, model.parameters(), {0.1, 0.9, 0.01});
-  std::vector<double> inputs(60);
+  const auto model = model_case.make(Scope(context, ddp::DType::kFloat64, 1));
+  Sgd sgd(context, model->parameters(), {0.1, 0.9, 0.01});
+  std::vector<double> inputs(5 * model_case.inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2 * random_unit(1, 2, i) - 1;
-  const Tensor x = context.from_host<double>(inputs, {5, 12});
+  const Tensor x = context.from_host<double>(inputs, {5, model_case.inputs});
   const Tensor labels =
       context.from_host<std::int64_t>(std::vector<std::int64_t>{0, 1, 2, 3, 0}, {5});
   Tape tape(context);
   for (int step = 0; step < 10; ++step) {
-    tape.backward(softmax_cross_entropy(tape, model.forward(tape, x), labels));
+    tape.backward(softmax_cross_entropy(tape, model->forward(tape, x), labels));
     sgd.step(nullptr);
   }
   std::vector<double> values;
-  for (const Parameter* parameter : model.parameters()) {
+  for (const Parameter* parameter : model->parameters()) {
     const auto part = context.to_host<double>(parameter->value());
     values.insert(values.end(), part.begin(), part.end());
   }
@@ -38,7 +50,8 @@ std::vector<double> train(ddp::Device device) {
 }  // namespace
 
 TEST_CASE("ten steps on the GPU equal ten steps on the CPU in float64", "[gpu][nn]") {
-  const auto expected = train(ddp::kCpuDevice);
-  const auto values = train(ddp::cuda_device(0));
+  const Case model_case = GENERATE(Case{small_mlp, 12}, Case{lenet5, 784});
+  const auto expected = train(model_case, ddp::kCpuDevice);
+  const auto values = train(model_case, ddp::cuda_device(0));
   CHECK_THAT(values, Catch::Approx(expected).epsilon(1e-11).margin(1e-12));
 }

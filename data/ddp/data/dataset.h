@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ddp/base/buffer.h"
@@ -27,5 +29,13 @@ class Dataset {
   virtual void gather(std::span<const std::int64_t> indices, const Buffer& inputs,
                       const Buffer& labels) const = 0;
 };
+
+// The elements of one sample of that shape.
+[[nodiscard]] std::size_t elements_of(std::span<const std::int64_t> shape);
+
+// Throws std::invalid_argument, which begins with `origin`, if an index is not in [0, size). For
+// implementations of gather().
+void check_indices(std::string_view origin, std::span<const std::int64_t> indices,
+                   std::int64_t size);
 
 }  // namespace ddp

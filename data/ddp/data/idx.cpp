@@ -100,8 +100,9 @@ std::size_t checked_size(const InputFile& file, const std::vector<std::int64_t>&
   for (const std::int64_t dimension : shape) {
     const auto factor = static_cast<std::uint64_t>(dimension);
     if (factor != 0 && size > limit / factor) {
-      file.fail(fmt::format("is damaged: its header promises {} bytes, more than it can hold",
-                            fmt::join(shape, " x ")));
+      file.fail(fmt::format(
+          "is truncated or damaged: its header promises {} bytes, more than it can hold",
+          fmt::join(shape, " x ")));
     }
     size *= factor;
   }

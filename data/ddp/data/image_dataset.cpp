@@ -9,8 +9,12 @@
 namespace ddp {
 namespace {
 
+[[noreturn]] void fail(const std::string& complaint) {
+  throw std::invalid_argument("[image_dataset] " + complaint);
+}
+
 void require(bool condition, const std::string& complaint) {
-  if (!condition) throw std::invalid_argument("[image_dataset] " + complaint);
+  if (!condition) fail(complaint);
 }
 
 std::array<double, 256> normalized_pixels(const Normalization& normalization) {
@@ -79,20 +83,22 @@ void ImageDataset::gather_inputs(std::span<const std::int64_t> indices, std::spa
   }
 }
 
+// Comes with every batch, so that a complaint is only written when there is one.
 void ImageDataset::check(std::span<const std::int64_t> indices, const Buffer& inputs,
                          const Buffer& labels) const {
-  for (const std::int64_t index : indices) {
-    require(index >= 0 && index < size(), fmt::format("index {} is not in [0, {})", index, size()));
+  check_indices("[image_dataset]", indices, size());
+  if (inputs.dtype != DType::kFloat32 && inputs.dtype != DType::kFloat64) {
+    fail(fmt::format("inputs are {}, neither float32 nor float64", to_string(inputs)));
   }
-  require(inputs.dtype == DType::kFloat32 || inputs.dtype == DType::kFloat64,
-          fmt::format("inputs are {}, neither float32 nor float64", to_string(inputs)));
-  require(inputs.count == indices.size() * pixels_per_image() && inputs.device == kCpuDevice,
-          fmt::format("inputs are {}, but {} images of {} pixels go to the CPU", to_string(inputs),
-                      indices.size(), pixels_per_image()));
-  require(
-      labels.count == indices.size() && labels.dtype == DType::kInt64 &&
-          labels.device == kCpuDevice,
-      fmt::format("labels are {} instead of int64[{}] on cpu", to_string(labels), indices.size()));
+  if (inputs.count != indices.size() * pixels_per_image() || inputs.device != kCpuDevice) {
+    fail(fmt::format("inputs are {}, but {} images of {} pixels go to the CPU", to_string(inputs),
+                     indices.size(), pixels_per_image()));
+  }
+  if (labels.count != indices.size() || labels.dtype != DType::kInt64 ||
+      labels.device != kCpuDevice) {
+    fail(fmt::format("labels are {} instead of int64[{}] on cpu", to_string(labels),
+                     indices.size()));
+  }
 }
 
 }  // namespace ddp

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <variant>
 
-#include "ddp/base/socket.h"
+#include "ddp/io/text_file.h"
 
 namespace ddp {
 
@@ -25,26 +25,19 @@ struct Metric {
 [[nodiscard]] std::string format_metrics(std::string_view event,
                                          std::initializer_list<Metric> metrics);
 
-enum class MetricsMode { kTruncate, kAppend };
-
 // Writes each line at once and whole, so that a reader may follow the file. Not thread-safe.
 class MetricsWriter {
  public:
   // Throws FileError that names the file and the reason.
-  explicit MetricsWriter(std::filesystem::path path, MetricsMode mode = MetricsMode::kTruncate);
+  explicit MetricsWriter(std::filesystem::path path, TextFileMode mode = TextFileMode::kTruncate);
 
-  // A failure (a full disk) does not end the training: the first one is logged, later lines are
-  // dropped without a word.
+  // A failure (a full disk) does not end the training: see TextFile.
   void write(std::string_view event, std::initializer_list<Metric> metrics);
 
-  [[nodiscard]] bool failed() const { return failed_; }
+  [[nodiscard]] bool failed() const { return file_.failed(); }
 
  private:
-  void write_all(std::string_view text);
-
-  std::filesystem::path path_;
-  FileDescriptor fd_;
-  bool failed_ = false;
+  TextFile file_;
 };
 
 }  // namespace ddp

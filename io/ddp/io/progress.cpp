@@ -33,8 +33,10 @@ std::string clock_time(std::optional<std::chrono::seconds> time) {
 }
 
 std::string tail(const ProgressState& state) {
-  return fmt::format("{}/{} loss {:.4f} {:.0f} samples/s ETA {}", state.step, state.steps,
-                     state.loss, state.samples_per_second, clock_time(state.time_left()));
+  const std::string accuracy =
+      state.accuracy ? fmt::format(" accuracy {:.1f} %", 100 * *state.accuracy) : "";
+  return fmt::format("{}/{} loss {:.4f}{} {:.0f} samples/s ETA {}", state.step, state.steps,
+                     state.loss, accuracy, state.samples_per_second, clock_time(state.time_left()));
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ struct ProgressState {
   std::int64_t step = 0;  // steps done in this epoch
   std::int64_t steps = 1;
   double loss = 0;
+  std::optional<double> accuracy = {};  // 0 to 1; left out of the text if there is none
   double samples_per_second = 0;
   std::chrono::duration<double> elapsed{};  // since the epoch began
 
@@ -26,9 +27,9 @@ struct ProgressState {
   [[nodiscard]] std::optional<std::chrono::seconds> time_left() const;
 };
 
-// "epoch 1/5 [=====>    ] 120/938 loss 0.4321 12345 samples/s ETA 0:12".
+// "epoch 1/5 [=====>    ] 120/938 loss 0.4321 accuracy 85.1 % 12345 samples/s ETA 0:12".
 [[nodiscard]] std::string format_progress_bar(const ProgressState& state);
-// "epoch 1/5 step 120/938 loss 0.4321 12345 samples/s ETA 0:12".
+// "epoch 1/5 step 120/938 loss 0.4321 accuracy 85.1 % 12345 samples/s ETA 0:12".
 [[nodiscard]] std::string format_progress_line(const ProgressState& state);
 
 enum class ProgressStyle { kBar, kLines };

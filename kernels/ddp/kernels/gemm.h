@@ -66,4 +66,9 @@ class Blas {
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream);
 
+// Several products of one shape: c holds their results one after the other, as many as fit. a and b
+// hold an operand for each likewise, or one that all of them share.
+void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+                  const GemmOptions& options, Blas& blas, Stream stream);
+
 }  // namespace ddp::cu

@@ -47,6 +47,8 @@ struct Blas::Library {
   decltype(&cublasGetStatusString) status_string = nullptr;
   decltype(&cublasSgemm_v2) sgemm = nullptr;
   decltype(&cublasDgemm_v2) dgemm = nullptr;
+  decltype(&cublasSgemmStridedBatched) sgemm_batched = nullptr;
+  decltype(&cublasDgemmStridedBatched) dgemm_batched = nullptr;
   cublasHandle_t handle = nullptr;
 
   Library() {
@@ -57,6 +59,8 @@ struct Blas::Library {
     load(library, "cublasGetStatusString", status_string);
     load(library, "cublasSgemm_v2", sgemm);
     load(library, "cublasDgemm_v2", dgemm);
+    load(library, "cublasSgemmStridedBatched", sgemm_batched);
+    load(library, "cublasDgemmStridedBatched", dgemm_batched);
   }
   ~Library() {
     if (handle != nullptr) destroy(handle);
@@ -83,13 +87,14 @@ Blas::~Blas() = default;
 
 namespace {
 
+cublasOperation_t to_cublas(Transpose transpose) {
+  return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
 // cuBLAS is column-major, and a row-major matrix read so is its transpose: C' = op(B)' op(A)'.
 template <class T, class BlasGemm>
 void multiply(const Blas::Library& library, BlasGemm blas_gemm, const Buffer& a, const Buffer& b,
               const Buffer& c, const GemmShape& shape, const GemmOptions& options) {
-  const auto to_cublas = [](Transpose t) {
-    return t == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
-  };
   const auto [m, n, k] = shape;
   const T alpha = static_cast<T>(options.alpha);
   const T beta = static_cast<T>(options.beta);
@@ -100,6 +105,29 @@ void multiply(const Blas::Library& library, BlasGemm blas_gemm, const Buffer& a,
                 static_cast<const T*>(a.data), detail::leading_dimension(options.transpose_a, m, k),
                 &beta, static_cast<T*>(c.data), detail::blas_int(n)),
       "gemm");
+}
+
+// From one operand of a batch to the next: 0 if there is but one.
+long long stride_of(const Buffer& operand, std::size_t matrix) {
+  return operand.count == matrix ? 0 : static_cast<long long>(matrix);
+}
+
+template <class T, class BlasGemm>
+void multiply_batch(const Blas::Library& library, BlasGemm blas_gemm, const Buffer& a,
+                    const Buffer& b, const Buffer& c, const GemmShape& shape,
+                    const GemmOptions& options) {
+  const auto [m, n, k] = shape;
+  const T alpha = static_cast<T>(options.alpha);
+  const T beta = static_cast<T>(options.beta);
+  library.check(
+      blas_gemm(library.handle, to_cublas(options.transpose_b), to_cublas(options.transpose_a),
+                detail::blas_int(n), detail::blas_int(m), detail::blas_int(k), &alpha,
+                static_cast<const T*>(b.data), detail::leading_dimension(options.transpose_b, k, n),
+                stride_of(b, k * n), static_cast<const T*>(a.data),
+                detail::leading_dimension(options.transpose_a, m, k), stride_of(a, m * k), &beta,
+                static_cast<T*>(c.data), detail::blas_int(n), static_cast<long long>(m * n),
+                detail::blas_int(c.count / (m * n))),
+      "gemm_batched");
 }
 
 }  // namespace
@@ -119,6 +147,24 @@ void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& sh
       multiply<T>(library, library.sgemm, a, b, c, shape, options);
     } else {
       multiply<T>(library, library.dgemm, a, b, c, shape, options);
+    }
+  });
+}
+
+void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+                  const GemmOptions& options, Blas& blas, Stream stream) {
+  detail::check_gemm_batched(a, b, c, shape);
+  if (c.count == 0) return;
+  if (shape.k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
+  const DeviceGuard guard(c.device);
+  const Blas::Library& library = blas.library();
+  DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
+  detail::dispatch_float("gemm_batched", c.dtype, [&](auto element) {
+    using T = decltype(element);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      multiply_batch<T>(library, library.sgemm_batched, a, b, c, shape, options);
+    } else {
+      multiply_batch<T>(library, library.dgemm_batched, a, b, c, shape, options);
     }
   });
 }

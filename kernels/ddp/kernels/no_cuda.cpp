@@ -3,8 +3,10 @@
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/gemm.h"
+#include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
 
@@ -23,6 +25,35 @@ Blas::~Blas() = default;
 
 void gemm(const Buffer&, const Buffer&, const Buffer&, const GemmShape&, const GemmOptions&, Blas&,
           Stream) {
+  refuse();
+}
+void gemm_batched(const Buffer&, const Buffer&, const Buffer&, const GemmShape&, const GemmOptions&,
+                  Blas&, Stream) {
+  refuse();
+}
+std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device) { refuse(); }
+std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device, Blas&) { refuse(); }
+void conv2d_forward(const Buffer&, const Buffer&, const Buffer&, const Buffer&, const Conv2dShape&,
+                    Conv2dBackend&, Stream) {
+  refuse();
+}
+void conv2d_grad_input(const Buffer&, const Buffer&, const GradientTarget&, const Conv2dShape&,
+                       Conv2dBackend&, Stream) {
+  refuse();
+}
+void conv2d_grad_weight(const Buffer&, const Buffer&, const GradientTarget&, const Conv2dShape&,
+                        Conv2dBackend&, Stream) {
+  refuse();
+}
+void conv2d_grad_bias(const Buffer&, const GradientTarget&, const Conv2dShape&, Stream) {
+  refuse();
+}
+void max_pool2d_forward(const Buffer&, const Buffer&, const Buffer&, const MaxPool2dShape&,
+                        Stream) {
+  refuse();
+}
+void max_pool2d_backward(const Buffer&, const Buffer&, const GradientTarget&, const MaxPool2dShape&,
+                         Stream) {
   refuse();
 }
 void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }

@@ -3,6 +3,16 @@
 #include "ddp/kernels/relu.h"
 
 namespace ddp::cpu {
+namespace {
+
+// By value: a gradient that is read only where y is positive makes a branch, which cannot be
+// predicted, and no vectors.
+template <class T>
+T gated(T y, T grad_y) {
+  return y <= T{0} ? T{0} : grad_y;
+}
+
+}  // namespace
 
 void relu_forward(const Buffer& x, const Buffer& y) {
   detail::require("relu_forward", "y", y, x);
@@ -23,9 +33,9 @@ void relu_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& 
     const T* incoming = static_cast<const T*>(grad_y.data);
     T* target = static_cast<T*>(grad_x.buffer.data);
     if (grad_x.mode == WriteMode::kAccumulate) {
-      for (std::size_t i = 0; i < y.count; ++i) target[i] += out[i] <= T{0} ? T{0} : incoming[i];
+      for (std::size_t i = 0; i < y.count; ++i) target[i] += gated(out[i], incoming[i]);
     } else {
-      for (std::size_t i = 0; i < y.count; ++i) target[i] = out[i] <= T{0} ? T{0} : incoming[i];
+      for (std::size_t i = 0; i < y.count; ++i) target[i] = gated(out[i], incoming[i]);
     }
   });
 }

@@ -16,6 +16,20 @@ struct MatrixShape {
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 };
 
+// Of an image, a kernel, a stride.
+struct Size2d {
+  std::size_t height = 1;
+  std::size_t width = 1;
+
+  [[nodiscard]] constexpr std::size_t count() const { return height * width; }
+  friend constexpr bool operator==(const Size2d&, const Size2d&) = default;
+};
+
+// How often a kernel fits into an (already padded) input. Throws std::invalid_argument that names
+// `kernel_name` if it does not fit once, or if a stride is 0.
+[[nodiscard]] Size2d windows(const char* kernel_name, const Size2d& input, const Size2d& kernel,
+                             const Size2d& stride);
+
 enum class WriteMode : std::uint8_t { kOverwrite, kAccumulate };
 
 // Where a backward kernel puts its result. kOverwrite never reads the memory, which may hold NaN.

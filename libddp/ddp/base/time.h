@@ -12,6 +12,12 @@ namespace ddp {
 using Clock = std::chrono::steady_clock;
 using Timeout = std::chrono::milliseconds;
 
+// When something ran.
+struct Interval {
+  Clock::time_point begin;
+  Clock::time_point end;
+};
+
 class Deadline {
  public:
   // Far timeouts are clamped, so that milliseconds::max() means "practically never".

@@ -129,6 +129,8 @@ class GlooProcessGroup final : public ProcessGroup {
   void group_begin() override { engine_->queue().begin_batch(); }
   Work group_end() override { return {this, engine_->queue().end_batch()}; }
 
+  void start_timing() override {}  // the queue always does
+
   Allocation allocate(std::size_t size_bytes) override {
     return allocate_operand_memory(size_bytes, engine_->queue(), weak_from_this());
   }
@@ -145,6 +147,9 @@ class GlooProcessGroup final : public ProcessGroup {
   }
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     engine_->queue().wait(sequence, timeout);
+  }
+  std::optional<Interval> interval(std::uint64_t sequence) override {
+    return engine_->queue().interval(sequence);
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_gloo_process_group(std::move(child), address_);

@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "ddp/collectives/nccl_communicator.h"
 #include "ddp/collectives/nccl_memory.h"
 #include "ddp/collectives/nccl_watchdog.h"
+#include "ddp/collectives/operation_timer.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -45,6 +47,7 @@ class NcclProcessGroup final : public ProcessGroup {
   std::string_view backend() const override { return "nccl"; }
   void group_begin() override;
   Work group_end() override;
+  void start_timing() override;
   Allocation allocate(std::size_t size_bytes) override;
   void abort(std::string_view reason) override;
 
@@ -52,6 +55,7 @@ class NcclProcessGroup final : public ProcessGroup {
   std::uint64_t submit(const Collective& collective, Stream producer) override;
   void wait(std::uint64_t sequence, Stream consumer) override;
   void wait_host(std::uint64_t sequence, Timeout timeout) override;
+  std::optional<Interval> interval(std::uint64_t sequence) override;
   std::shared_ptr<ProcessGroup> make_child(GroupConfig config) override {
     return std::make_shared<NcclProcessGroup>(std::move(config));
   }
@@ -82,6 +86,7 @@ class NcclProcessGroup final : public ProcessGroup {
   bool in_group_ = false;
   CollectiveSignature group_signature_;  // of the first operation in the open group
   EventRing operations_;
+  std::optional<OperationTimer> timer_;
   FirstError first_error_;
   std::unique_ptr<NcclWatchdog> watchdog_;  // last: it uses the others
 };
@@ -112,6 +117,15 @@ Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
   return allocate_registered(communicator_, size_bytes, device(), [this, self = weak_from_this()] {
     if (const auto alive = self.lock()) settle();
   });
+}
+
+void NcclProcessGroup::start_timing() {
+  const cu::DeviceGuard guard(device());
+  if (!timer_) timer_.emplace(device(), side_.view(), kTimedOperations);
+}
+
+std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
+  return timer_ ? timer_->interval(sequence) : std::nullopt;
 }
 
 // Waits until no operation of this group runs any more. One that does not end by itself breaks the
@@ -181,6 +195,7 @@ Work NcclProcessGroup::group_end() {
   group_signature_.sequence = sequence;
   begin(group_signature_);
   attempt(group_signature_, [&] {
+    if (timer_) timer_->begin(sequence);
     communicator_->call([&](ncclComm_t) { DDP_NCCL_CHECK(nccl(), group_end()); });
     finish();
   });
@@ -201,6 +216,7 @@ void NcclProcessGroup::finish() {
     cu::scale(sum, static_cast<const double*>(inverse_world_size_.data()), side_.view());
   }
   averages_.clear();
+  if (timer_) timer_->end(operations_.next() - 1);
   operations_.record(side_.view());
 }
 
@@ -209,6 +225,7 @@ void NcclProcessGroup::finish() {
 void NcclProcessGroup::enqueue(const Collective& collective, Stream producer) {
   handover_.record(producer);
   handover_.make_wait(side_.view());
+  if (timer_ && !in_group_) timer_->begin(operations_.next() - 1);
   if (signature_of(collective, 0).count == 0) return;
   communicator_->call([&](ncclComm_t comm) {
     enqueue_on_nccl(collective, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),

@@ -6,6 +6,7 @@
 
 #include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
+#include "ddp/collectives/process_group.h"
 
 namespace ddp {
 
@@ -91,6 +92,13 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   std::rethrow_exception(error_);
 }
 
+std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  const bool is_known = sequence > 0 && sequence <= completed_ &&
+                        submitted_ - sequence < ProcessGroup::kTimedOperations;
+  return is_known ? std::optional(entry(sequence).ran) : std::nullopt;
+}
+
 bool OperationQueue::wait_idle(Timeout timeout) {
   std::unique_lock lock(mutex_);
   return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
@@ -108,12 +116,13 @@ void OperationQueue::fail(std::exception_ptr error) {
 void OperationQueue::run() {
   while (wait_for_batch()) {
     std::exception_ptr error;
+    const Clock::time_point begin = Clock::now();
     try {
       execute_(batch_);
     } catch (...) {
       error = std::current_exception();
     }
-    finish_batch(completed_ + batch_.size(), std::move(error));
+    finish_batch(begin, std::move(error));
   }
   const std::lock_guard lock(mutex_);
   stopped_ = true;
@@ -134,10 +143,11 @@ bool OperationQueue::wait_for_batch() {
   return true;
 }
 
-void OperationQueue::finish_batch(std::uint64_t last, std::exception_ptr error) {
+void OperationQueue::finish_batch(Clock::time_point begin, std::exception_ptr error) {
+  const Interval ran{begin, Clock::now()};
   const std::lock_guard lock(mutex_);
   executing_ = false;
-  if (!error) completed_ = last;
+  for (std::size_t i = 0; !error && i < batch_.size(); ++i) entry(++completed_).ran = ran;
   if (error && !error_) error_ = std::move(error);
   work_arrived_.notify_all();
   work_done_.notify_all();

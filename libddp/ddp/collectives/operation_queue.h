@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -46,6 +47,9 @@ class OperationQueue {
   // kErrorGrace, it may still touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
+  // When a finished operation among the last kTimedOperations ran: that of its whole batch.
+  [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
+
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
@@ -60,11 +64,12 @@ class OperationQueue {
   struct Entry {
     Collective collective;
     std::uint64_t batch_end = 0;  // sequence of the batch's last operation
+    Interval ran;                 // once it is completed
   };
 
   void run();
   bool wait_for_batch();
-  void finish_batch(std::uint64_t last, std::exception_ptr error);
+  void finish_batch(Clock::time_point begin, std::exception_ptr error);
   void publish_locked();
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
 

@@ -34,6 +34,11 @@ void Work::wait_host(Timeout timeout) const {
 
 void Work::wait_host() const { wait_host(Timeout::max()); }
 
+std::optional<Interval> Work::interval() const {
+  if (group == nullptr) throw std::logic_error("interval of a Work that belongs to no group");
+  return group->interval(sequence);
+}
+
 Work ProcessGroup::run(const Collective& collective, Stream producer) {
   return {this, submit(collective, producer)};
 }

@@ -39,6 +39,8 @@ class ShmProcessGroup final : public ProcessGroup {
   void group_begin() override { queue_.begin_batch(); }
   Work group_end() override { return {this, queue_.end_batch()}; }
 
+  void start_timing() override {}  // the queue always does
+
   Allocation allocate(std::size_t size_bytes) override {
     return allocate_operand_memory(size_bytes, queue_, weak_from_this());
   }
@@ -57,6 +59,9 @@ class ShmProcessGroup final : public ProcessGroup {
   void wait(std::uint64_t sequence, Stream) override { queue_.wait(sequence, Timeout::max()); }
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     queue_.wait(sequence, timeout);
+  }
+  std::optional<Interval> interval(std::uint64_t sequence) override {
+    return queue_.interval(sequence);
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_shm_process_group(std::move(child));

@@ -122,12 +122,14 @@ void OwnedStream::synchronize() const {
   DDP_CUDA_CHECK(cudaStreamSynchronize(stream_of(handle_)));
 }
 
-Event::Event(Device device, EventTiming timing) : device_(device) {
+Event::Event(Device device, EventTiming timing, HostWait wait) : device_(device) {
   require_cuda("create an event", device);
   const DeviceGuard guard(device);
+  const unsigned timing_flag =
+      timing == EventTiming::kEnabled ? cudaEventDefault : cudaEventDisableTiming;
+  const unsigned wait_flag = wait == HostWait::kSleeps ? cudaEventBlockingSync : cudaEventDefault;
   cudaEvent_t event = nullptr;
-  DDP_CUDA_CHECK(cudaEventCreateWithFlags(
-      &event, timing == EventTiming::kEnabled ? cudaEventDefault : cudaEventDisableTiming));
+  DDP_CUDA_CHECK(cudaEventCreateWithFlags(&event, timing_flag | wait_flag));
   handle_ = event;
 }
 

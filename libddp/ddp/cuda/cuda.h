@@ -60,12 +60,16 @@ class OwnedStream {
 
 enum class EventTiming { kDisabled, kEnabled };
 
+// What Event::synchronize() does with its core: spinning sees the event a few microseconds earlier.
+enum class HostWait { kSpins, kSleeps };
+
 // Owns an event on a device; usable whichever device is current. A null Stream stands for the
 // default stream of the event's device.
 class Event {
  public:
   Event() = default;
-  explicit Event(Device device, EventTiming timing = EventTiming::kDisabled);
+  explicit Event(Device device, EventTiming timing = EventTiming::kDisabled,
+                 HostWait wait = HostWait::kSpins);
   Event(Event&& other) noexcept
       : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
   Event& operator=(Event&& other) noexcept;

@@ -25,7 +25,7 @@ OwnedStream& OwnedStream::operator=(OwnedStream&&) noexcept = default;
 OwnedStream::~OwnedStream() = default;
 void OwnedStream::synchronize() const { refuse(); }
 
-Event::Event(Device, EventTiming) { refuse(); }
+Event::Event(Device, EventTiming, HostWait) { refuse(); }
 Event& Event::operator=(Event&&) noexcept = default;
 Event::~Event() = default;
 void Event::record(Stream) { refuse(); }

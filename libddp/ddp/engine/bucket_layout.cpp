@@ -2,6 +2,7 @@
 #include "ddp/engine/bucket_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ddp {
 namespace {
@@ -18,32 +19,94 @@ std::size_t total_bytes(std::span<const GradientSpec> gradients) {
   return total;
 }
 
+using Group = std::vector<std::size_t>;  // gradients of one bucket, by index
+
+class Partition {
+ public:
+  explicit Partition(std::span<const GradientSpec> gradients) : gradients_(gradients) {}
+
+  // Nothing is closed below this share of the cap.
+  static constexpr std::size_t kNearlyEmpty = 8;
+
+  [[nodiscard]] std::vector<Group> cut(std::size_t cap, std::size_t first_cap) const {
+    std::vector<Group> groups;
+    std::size_t held_bytes = 0;
+    for (std::size_t i = gradients_.size(); i-- > 0;) {
+      const std::size_t limit = groups.size() <= 1 ? first_cap : cap;
+      const bool fits = held_bytes + bytes(i) <= limit || held_bytes <= limit / kNearlyEmpty;
+      const bool joins = !groups.empty() && fits && dtype(groups.back()[0]) == dtype(i);
+      if (!joins) groups.emplace_back();
+      held_bytes = joins ? held_bytes + bytes(i) : bytes(i);
+      groups.back().push_back(i);
+    }
+    return groups;
+  }
+
+  // Divides the last group so that what is left last is within the cap, or a single gradient,
+  // unless the rest would be nearly empty.
+  void cut_tail(std::vector<Group>& groups, std::size_t last_cap) const {
+    if (groups.empty()) return;
+    Group& last = groups.back();
+    std::size_t rest_bytes = 0;
+    for (const std::size_t i : last) rest_bytes += bytes(i);
+    std::size_t tail_bytes = 0;
+    auto middle = last.end();
+    while (middle != last.begin() &&
+           (tail_bytes == 0 || tail_bytes + bytes(*(middle - 1)) <= last_cap)) {
+      tail_bytes += bytes(*--middle);
+      rest_bytes -= bytes(*middle);
+    }
+    if (rest_bytes <= last_cap / kNearlyEmpty) return;
+    Group tail(middle, last.end());
+    last.erase(middle, last.end());
+    groups.push_back(std::move(tail));
+  }
+
+ private:
+  [[nodiscard]] std::size_t bytes(std::size_t i) const {
+    return gradients_[i].count * size_of(gradients_[i].dtype);
+  }
+  [[nodiscard]] DType dtype(std::size_t i) const { return gradients_[i].dtype; }
+
+  std::span<const GradientSpec> gradients_;
+};
+
+std::vector<Group> partition(std::span<const GradientSpec> gradients,
+                             const BucketOptions& options) {
+  const Partition partition(gradients);
+  const std::size_t wanted = std::min(options.min_buckets, gradients.size());
+  std::size_t cap = options.bucket_bytes_cap;
+  if (wanted > 0) cap = std::min(cap, total_bytes(gradients) / wanted);
+  for (;; cap /= 2) {
+    std::vector<Group> groups = partition.cut(cap, std::min(cap, options.first_bucket_bytes_cap));
+    partition.cut_tail(groups, std::min(cap, options.last_bucket_bytes_cap));
+    if (groups.size() >= wanted || cap == 0) return groups;
+  }
+}
+
+// The gradients of a bucket behind each other.
+BucketSpec place(const Group& group, std::size_t bucket, std::span<const GradientSpec> gradients,
+                 std::vector<GradientSlot>& slots) {
+  BucketSpec spec{gradients[group[0]].dtype, 0, 0, group};
+  const std::size_t unit = kGradientAlignment / size_of(spec.dtype);
+  for (const std::size_t i : group) {
+    slots[i] = {bucket, round_up(spec.count, unit)};
+    spec.count = slots[i].offset + gradients[i].count;
+  }
+  return spec;
+}
+
 }  // namespace
 
 BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
                              const BucketOptions& options) {
-  const std::size_t min_buckets = std::max<std::size_t>(options.min_buckets, 1);
-  const std::size_t fair_share = total_bytes(gradients) / min_buckets;
-  const std::size_t cap = std::min(options.bucket_bytes_cap, fair_share);
-  const std::size_t first_cap = std::min(options.first_bucket_bytes_cap, cap);
   BucketLayout layout;
   layout.slots.resize(gradients.size());
-  bool open = false;
-  for (std::size_t i = gradients.size(); i-- > 0;) {
-    const GradientSpec& gradient = gradients[i];
-    if (open && layout.buckets.back().dtype != gradient.dtype) open = false;
-    if (!open) layout.buckets.push_back({gradient.dtype, 0, 0, {}});
-    BucketSpec& bucket = layout.buckets.back();
-    const std::size_t element_bytes = size_of(gradient.dtype);
-    const std::size_t offset = round_up(bucket.count, kGradientAlignment / element_bytes);
-    layout.slots[i] = {layout.buckets.size() - 1, offset};
-    bucket.parameters.push_back(i);
-    bucket.count = offset + gradient.count;
-    open = bucket.count * element_bytes < (layout.buckets.size() == 1 ? first_cap : cap);
-  }
-  for (BucketSpec& bucket : layout.buckets) {
+  for (const Group& group : partition(gradients, options)) {
+    BucketSpec bucket = place(group, layout.buckets.size(), gradients, layout.slots);
     bucket.offset_bytes = layout.size_bytes;
     layout.size_bytes += round_up(bucket.count * size_of(bucket.dtype), kBucketAlignment);
+    layout.buckets.push_back(std::move(bucket));
   }
   return layout;
 }

@@ -14,9 +14,11 @@ namespace ddp {
 
 struct BucketOptions {
   std::size_t bucket_bytes_cap = std::size_t{25} << 20;
-  // The first bucket to be reduced is small, so that communication starts early.
+  // The first bucket to be reduced is small, so that communication starts early; the last one too,
+  // because no backward is left to hide it.
   std::size_t first_bucket_bytes_cap = std::size_t{1} << 20;
-  // A model below min_buckets * cap is cut finer, so that there is something to overlap.
+  std::size_t last_bucket_bytes_cap = std::size_t{1} << 20;
+  // A model of fewer buckets is cut finer if it can be, so that there is something to overlap.
   std::size_t min_buckets = 4;
   // Off: no bucket is launched before wait(). For comparisons.
   bool overlap = true;
@@ -50,8 +52,9 @@ inline constexpr std::size_t kGradientAlignment = 256;  // bytes; vector loads, 
 inline constexpr std::size_t kBucketAlignment = 4096;   // bytes; NCCL's registration
 
 // Buckets follow the reverse order of registration, which is about the order in which backward
-// finishes gradients. A bucket is closed as soon as it holds its cap (the gradient that crosses it
-// stays inside, as in PyTorch) or when the dtype changes.
+// finishes gradients. A gradient that would take a bucket over its cap opens the next one, unless
+// the bucket is nearly empty (below an eighth of the cap); so does a change of dtype. Gradients are
+// never divided.
 [[nodiscard]] BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
                                            const BucketOptions& options);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 
@@ -11,17 +12,19 @@ namespace ddp {
 
 ControlVector::ControlVector(ProcessGroup& group)
     : group_(group), memory_(group.allocate(kCount * sizeof(double))) {
-  if (!group.device().is_cuda()) {
-    host_ = static_cast<double*>(memory_.data());
-    arrived_ = allocate_host(kCount * sizeof(double));
-    return;
+  const bool cuda = group.device().is_cuda();
+  constexpr std::size_t kArrivedBytes = kArrivals * kCount * sizeof(double);
+  arrived_ = cuda ? cu::allocate_pinned(kArrivedBytes) : allocate_host(kArrivedBytes);
+  for (std::size_t i = 0; i < kArrivals; ++i) {
+    arrivals_[i].sums = static_cast<double*>(arrived_.data()) + i * kCount;
+    if (cuda) arrivals_[i].copied = cu::Event(group.device());
   }
+  host_ = static_cast<double*>(memory_.data());
+  if (!cuda) return;
   for (Outgoing& each : outgoing_) {
     each = {cu::allocate_pinned(kCount * sizeof(double)), cu::Event(group.device())};
   }
   host_ = static_cast<double*>(outgoing_[0].memory.data());
-  arrived_ = cu::allocate_pinned(kCount * sizeof(double));
-  copied_ = cu::Event(group.device());
 }
 
 Buffer ControlVector::buffer() const {
@@ -83,13 +86,38 @@ void ControlVector::collect(Stream stream) {
   }
 }
 
+// Waits only for a device that is kArrivals steps behind.
+ControlVector::Arrival& ControlVector::next_arrival() {
+  count_arrived(arrived_steps_ - counted_steps_ == kArrivals ? Wait::kYes : Wait::kNo);
+  return arrivals_[arrived_steps_++ % kArrivals];
+}
+
 void ControlVector::copy_to_host(Stream stream) {
-  if (!group_.device().is_cuda()) {
-    std::copy_n(host_, kCount, static_cast<double*>(arrived_.data()));
+  Arrival& arrival = next_arrival();
+  arrival.is_copied_by_device = group_.device().is_cuda();
+  if (!arrival.is_copied_by_device) {
+    std::copy_n(host_, kCount, arrival.sums);
     return;
   }
-  cu::copy_async(arrived_.data(), memory_.data(), buffer().size_bytes(), stream);
-  copied_.record(stream);
+  cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
+  arrival.copied.record(stream);
+}
+
+void ControlVector::count_arrived(Wait wait) {
+  for (; counted_steps_ < arrived_steps_; ++counted_steps_) {
+    const Arrival& arrival = arrivals_[counted_steps_ % kArrivals];
+    if (arrival.is_copied_by_device) {
+      if (wait == Wait::kNo && !arrival.copied.done()) return;
+      arrival.copied.synchronize();
+    }
+    last_ = {.samples = arrival.sums[1]};
+    totals_.samples += last_.samples;
+    for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
+      last_.metrics[slot] = {arrival.sums[sum_index(slot)], arrival.sums[weight_index(slot)]};
+      totals_.metrics[slot].sum += last_.metrics[slot].sum;
+      totals_.metrics[slot].weight += last_.metrics[slot].weight;
+    }
+  }
 }
 
 void ControlVector::launch(Stream producer) {
@@ -108,19 +136,19 @@ void ControlVector::settle(Stream stream) {
     collect(stream);
     return copy_to_host(stream);
   }
-  if (group_.device().is_cuda()) copied_.synchronize();
-  std::copy_n(host_, kCount, static_cast<double*>(arrived_.data()));
+  Arrival& arrival = next_arrival();
+  arrival.is_copied_by_device = false;
+  std::copy_n(host_, kCount, arrival.sums);
 }
 
 StepSummary ControlVector::read() {
-  if (group_.device().is_cuda()) copied_.synchronize();
-  const auto* sums = static_cast<const double*>(arrived_.data());
-  StepSummary summary;
-  summary.samples = sums[1];
-  for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
-    summary.metrics[slot] = {sums[sum_index(slot)], sums[weight_index(slot)]};
-  }
-  return summary;
+  count_arrived(Wait::kYes);
+  return last_;
+}
+
+StepSummary ControlVector::take_totals() {
+  count_arrived(Wait::kYes);
+  return std::exchange(totals_, {});
 }
 
 }  // namespace ddp

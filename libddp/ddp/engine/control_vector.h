@@ -12,7 +12,7 @@ namespace ddp {
 
 inline constexpr std::size_t kMaxMetrics = 8;
 
-// A step as all ranks saw it.
+// A step, or several together, as all ranks saw it.
 struct StepSummary {
   struct Metric {
     double sum = 0;     // of value * weight
@@ -56,9 +56,12 @@ class ControlVector {
   }
   // The last sum that wait() or settle() was called for; blocks the host until it is there.
   [[nodiscard]] StepSummary read();
+  // All sums since the last call of this together; blocks as read() does.
+  [[nodiscard]] StepSummary take_totals();
 
  private:
   static constexpr std::size_t kCount = 2 + 2 * kMaxMetrics;
+  static constexpr std::size_t kArrivals = 16;
 
   static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
   static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
@@ -70,21 +73,35 @@ class ControlVector {
     cu::Event sent;
   };
 
+  // Where a step's sum gets to on the host. The host runs ahead, and counts it when it is there.
+  struct Arrival {
+    double* sums = nullptr;
+    cu::Event copied;  // CUDA
+    bool is_copied_by_device = false;
+  };
+  enum class Wait { kNo, kYes };
+
   [[nodiscard]] Buffer buffer() const;
   void check_slot(std::size_t slot) const;
   void collect(Stream stream);
   void copy_to_host(Stream stream);
+  Arrival& next_arrival();
+  void count_arrived(Wait wait);
 
   ProcessGroup& group_;
   Allocation memory_;                 // kCount float64 of the group's kind
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
   std::size_t turn_ = 0;
   double* host_;        // this rank's numbers before the sum: `memory_` itself on the CPU
-  Allocation arrived_;  // the last sum, on the host
+  Allocation arrived_;  // memory of the arrivals, used in turn
+  std::array<Arrival, kArrivals> arrivals_;
+  std::size_t arrived_steps_ = 0;  // handed out by next_arrival()
+  std::size_t counted_steps_ = 0;
+  StepSummary last_;
+  StepSummary totals_;
   std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
   bool has_device_values_ = false;
   Work work_;
-  cu::Event copied_;  // CUDA: the sum has reached `arrived_`
 };
 
 }  // namespace ddp

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
 #include "ddp/engine/model_check.h"
 #include "ddp/engine/reducer.h"
 
@@ -57,13 +58,16 @@ class DistributedDataParallel::Impl {
         parameters_(checked(*group_, std::move(parameters))),
         options_(std::move(options)),
         alone_(group_->world_size() == 1),
+        divides_(!alone_ || options_.gradient_kind == GradientKind::kSum),
         control_(*group_),
         reducer_(*group_, gradient_specs(parameters_), options_.buckets,
                  [this](Stream stream) { control_.launch(stream); }) {
     if (!(options_.nominal_samples > 0)) {
       throw std::invalid_argument("[ddp] nominal_samples must be positive");
     }
+    if (options_.record_times) reducer_.start_recording();
     if (alone_) return;
+    factors_ = allocate_factors(group_->device());
     check_equal_models(*group_, parameters_, options_);
     broadcast_model(*group_, parameters_, options_.buffers);
   }
@@ -76,10 +80,13 @@ class DistributedDataParallel::Impl {
     state_ = State::kOpen;
     samples_ = samples;
     reducer_.begin();
-    control_.reset(samples, options_.nominal_samples);
-    if (alone_) return 1;
+    const bool sums = options_.gradient_kind == GradientKind::kSum;
+    control_.reset(samples, sums ? 1 : options_.nominal_samples);
     if (samples == 0) reducer_.contribute_zeros();
-    return samples / options_.nominal_samples;
+    const double factor = alone_ || sums ? 1 : samples / options_.nominal_samples;
+    if (!options_.scale_at_ready) return factor;
+    if (factor != 1) reducer_.contribute_scaled(keep(factor));
+    return 1;
   }
 
   template <class Value>
@@ -110,18 +117,24 @@ class DistributedDataParallel::Impl {
     check_all_ready();
     reducer_.wait(stream);
     if (alone_ && samples_ == 0) zero_gradients(stream);
-    alone_ ? control_.settle(stream) : control_.wait(stream);
-    if (!alone_ && !options_.fold_scale) average(stream);
+    finish_control(stream);
+    if (divides_ && !options_.fold_scale) average(stream);
     copy_back(stream);
     state_ = State::kIdle;
     ++statistics_.steps;
   }
 
   const double* gradient_scale() const {
-    return !alone_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
+    return divides_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
 
   StepSummary summary() { return control_.read(); }
+  StepSummary take_totals() { return control_.take_totals(); }
+
+  StepTimes times() const {
+    if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
+    throw std::logic_error("[ddp] times: not recorded (DdpOptions::record_times)");
+  }
 
   Statistics statistics() const {
     Statistics result = statistics_;
@@ -135,6 +148,30 @@ class DistributedDataParallel::Impl {
 
  private:
   enum class State { kIdle, kOpen, kReducing };
+
+  // On CUDA kernels read it from pinned memory. The control vector keeps the host from beginning a
+  // step before the first bucket of the step before the last is on its way, so with three places
+  // none is written that is still to be read.
+  static constexpr std::size_t kFactors = 3;
+
+  static Allocation allocate_factors(Device device) {
+    constexpr std::size_t kBytes = kFactors * sizeof(double);
+    if (!device.is_cuda()) return allocate_host(kBytes);
+    const cu::DeviceGuard guard(device);
+    return cu::allocate_pinned(kBytes);
+  }
+  const double* keep(double factor) {
+    double* place = static_cast<double*>(factors_.data()) + statistics_.steps % kFactors;
+    *place = factor;
+    return place;
+  }
+
+  // Alone there is nobody to add up with, but what divides reads the result where that would be.
+  void finish_control(Stream stream) {
+    if (alone_ && !divides_) return control_.settle(stream);
+    if (alone_) control_.launch(stream);
+    control_.wait(stream);
+  }
 
   // A rank without samples may have run no backward at all.
   void check_all_ready() const {
@@ -150,7 +187,8 @@ class DistributedDataParallel::Impl {
     throw std::logic_error(text);
   }
 
-  // The sum of n_r / n_ref * g_r becomes the mean of g over all samples.
+  // What was summed over ranks (n_r / n_ref times a mean, or a sum) becomes the mean over all
+  // samples.
   void average(Stream stream) {
     for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
       scale(reducer_.bucket(b), control_.gradient_scale(), stream);
@@ -176,8 +214,10 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
+  bool divides_;  // gradients must be multiplied by the control vector's scale
   ControlVector control_;
   Reducer reducer_;
+  Allocation factors_;  // for scale_at_ready, with peers only
   State state_ = State::kIdle;
   double samples_ = 0;
   Statistics statistics_;
@@ -222,6 +262,10 @@ void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
 const double* DistributedDataParallel::gradient_scale() const { return impl_->gradient_scale(); }
 
 StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
+
+StepSummary DistributedDataParallel::take_totals() { return impl_->take_totals(); }
+
+StepTimes DistributedDataParallel::times() const { return impl_->times(); }
 
 DistributedDataParallel::Statistics DistributedDataParallel::statistics() const {
   return impl_->statistics();

@@ -12,6 +12,7 @@
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/control_vector.h"
+#include "ddp/engine/step_times.h"
 
 namespace ddp {
 
@@ -25,15 +26,27 @@ struct Parameter {
   Buffer grad = {};
 };
 
+// What the caller's backward gives for its n samples.
+enum class GradientKind : std::uint8_t {
+  kMean,  // the gradient of the mean loss, times what begin_step() returned
+  kSum,   // the gradient of the sum of the losses
+};
+
 struct DdpOptions {
   BucketOptions buckets = {};
   // n_ref: the samples that a rank usually has in a step; equal on all ranks.
   double nominal_samples = 1;
+  GradientKind gradient_kind = GradientKind::kMean;
+  // For callers who cannot scale their loss: begin_step() returns 1, and buckets are multiplied by
+  // the factor instead, which costs a pass over them in steps where it is not 1.
+  bool scale_at_ready = false;
   // On: wait() leaves the gradients as sums; whoever reads them multiplies by *gradient_scale(),
   // as optimizer kernels do without a pass of their own.
   bool fold_scale = false;
   // State that is no parameter (batch-norm statistics): broadcast from rank 0 at construction.
   std::vector<Buffer> buffers = {};
+  // On: the times of each step are taken, for times().
+  bool record_times = false;
 };
 
 struct StepOptions {
@@ -55,7 +68,8 @@ struct StepOptions {
 //
 // Why the factor: a rank does not know the others' counts when its backward starts. With n samples
 // it scales its mean gradient by n / n_ref; wait() divides the sum by (sum of n) / n_ref. With
-// nominal batches the factor is 1. In a world of one it always is, and nothing runs at all.
+// nominal batches the factor is 1. In a world of one it always is, and nothing runs at all (but for
+// sums, which are divided by n).
 //
 // A rank with n = 0 contributes zeros whatever its gradients hold, and may skip mark_ready.
 //
@@ -97,12 +111,21 @@ class DistributedDataParallel {
   void wait(Stream stream = {});
 
   // What sums must be multiplied by to be means, with fold_scale: on the group's device, valid
-  // behind wait(). Null if there is nothing to do: without fold_scale, or in a world of one.
+  // behind wait(). Null if there is nothing to do: without fold_scale, or for means in a world of
+  // one.
   [[nodiscard]] const double* gradient_scale() const;
 
   // The step that wait() ended last, summed over ranks; zeros before the first. On CUDA this blocks
   // the host until that step's control vector has arrived.
   [[nodiscard]] StepSummary summary();
+
+  // All steps since the last call of this, or since construction, together: the mean loss of an
+  // epoch, say. Blocks as summary() does.
+  [[nodiscard]] StepSummary take_totals();
+
+  // When things happened in the step that wait() ended last; call it before the next begin_step().
+  // On CUDA this blocks the host until that step is reduced. std::logic_error without record_times.
+  [[nodiscard]] StepTimes times() const;
 
   struct Statistics {
     std::uint64_t steps = 0;

@@ -30,10 +30,11 @@ Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& op
   Lines lines;
   for (const Parameter& parameter : parameters) lines.push_back(describe_parameter(parameter));
   std::ostringstream text;
-  text << "nominal_samples " << options.nominal_samples << ", bucket caps "
-       << options.buckets.first_bucket_bytes_cap << " and " << options.buckets.bucket_bytes_cap
-       << " bytes, at least " << options.buckets.min_buckets << " buckets, "
-       << options.buffers.size() << " buffers";
+  text << (options.gradient_kind == GradientKind::kSum ? "sums" : "means") << ", nominal_samples "
+       << options.nominal_samples << ", bucket caps " << options.buckets.first_bucket_bytes_cap
+       << ", " << options.buckets.bucket_bytes_cap << " and "
+       << options.buckets.last_bucket_bytes_cap << " bytes, at least "
+       << options.buckets.min_buckets << " buckets, " << options.buffers.size() << " buffers";
   lines.push_back(text.str());
   for (const Buffer& buffer : options.buffers) lines.push_back("buffer " + to_string(buffer));
   return lines;

@@ -39,6 +39,8 @@ Buffer Reducer::gradient(std::size_t i) const {
 void Reducer::begin() {
   next_ = 0;
   zeros_ = false;
+  factor_ = nullptr;
+  if (recorder_) recorder_->begin();
   std::fill(ready_.begin(), ready_.end(), std::uint8_t{0});
   for (std::size_t b = 0; b < states_.size(); ++b) {
     states_[b].missing = layout_.buckets[b].parameters.size();
@@ -52,10 +54,11 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
     throw std::logic_error("gradient " + std::to_string(i) + " was marked ready twice in a step");
   }
   ready_[i] = 1;
-  BucketState& state = states_[layout_.slots[i].bucket];
-  join_producer(state, stream);
-  --state.missing;
-  if (communicates_ && overlap_ && state.missing == 0) launch_ready();
+  const std::size_t b = layout_.slots[i].bucket;
+  join_producer(states_[b], stream);
+  if (--states_[b].missing > 0) return;
+  if (recorder_) recorder_->ready(b, stream);
+  if (communicates_ && overlap_) launch_ready();
 }
 
 // Gradients of one bucket may come from several streams: chain them, so that the last one holds
@@ -76,18 +79,29 @@ void Reducer::launch_ready() {
 void Reducer::launch(std::size_t b) {
   BucketState& state = states_[b];
   if (b == 0) before_first_(state.producer);
-  if (zeros_) fill(bucket(b), 0, state.producer);
+  if (zeros_) {
+    fill(bucket(b), 0, state.producer);
+  } else if (factor_ != nullptr) {
+    scale(bucket(b), factor_, state.producer);
+  }
   state.work = group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
+  if (recorder_) recorder_->launched(b, state.work);
   ++launches_;
 }
 
 void Reducer::wait(Stream consumer) {
-  if (!communicates_) return;
+  if (recorder_) recorder_->backward_ended(consumer);
+  if (communicates_) finish(consumer);
+  if (recorder_) recorder_->ended(consumer);
+}
+
+void Reducer::finish(Stream consumer) {
   for (; next_ < states_.size(); ++next_) {
     BucketState& state = states_[next_];
     if (state.missing > 0) {
       join_producer(state, consumer);
       zero_missing(next_, consumer);
+      if (recorder_) recorder_->ready(next_, consumer);
     }
     launch(next_);
   }

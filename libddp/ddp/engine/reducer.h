@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "ddp/collectives/process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/step_recorder.h"
 
 namespace ddp {
 
@@ -20,7 +22,8 @@ namespace ddp {
 //
 // In a world of one it only keeps account: nothing is launched.
 //
-// mark_ready and wait touch no heap and take no lock; they may come from any thread, one at a time.
+// mark_ready and wait touch no heap and take no lock of ours; they may come from any thread, one at
+// a time.
 class Reducer {
  public:
   // Runs in each step just before its first bucket is launched, with that bucket's stream.
@@ -28,6 +31,11 @@ class Reducer {
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
           const BucketOptions& options, BeforeFirst before_first);
+
+  // Takes the times of each step from now on.
+  void start_recording() { recorder_.emplace(group_, layout_); }
+  // Null without recording.
+  [[nodiscard]] const StepRecorder* recorder() const { return recorder_ ? &*recorder_ : nullptr; }
 
   [[nodiscard]] std::size_t gradient_count() const { return layout_.slots.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
@@ -48,6 +56,8 @@ class Reducer {
 
   // Zeroes a bucket before its launch: this rank has nothing to add in this step.
   void contribute_zeros() { zeros_ = true; }
+  // Multiplies buckets by *factor, in the group's kind of memory, before their launch.
+  void contribute_scaled(const double* factor) { factor_ = factor; }
 
   [[nodiscard]] std::uint64_t launches() const { return launches_; }
 
@@ -63,6 +73,7 @@ class Reducer {
   void join_producer(BucketState& state, Stream stream) const;
   void launch_ready();
   void launch(std::size_t b);
+  void finish(Stream consumer);
   void zero_missing(std::size_t b, Stream stream) const;
 
   ProcessGroup& group_;
@@ -76,6 +87,8 @@ class Reducer {
   std::vector<std::uint8_t> ready_;  // by parameter
   std::size_t next_ = 0;             // the bucket to launch next
   bool zeros_ = false;
+  const double* factor_ = nullptr;
+  std::optional<StepRecorder> recorder_;
   std::uint64_t launches_ = 0;
 };
 

@@ -34,6 +34,12 @@ void Context::gemm(const Buffer& a, const Buffer& b, const Buffer& c, const Gemm
   }
 }
 
+cu::Conv2dBackend& Context::conv2d_backend() {
+  if (!conv2d_backend_) conv2d_backend_ = cu::make_cudnn_conv2d(device_);
+  if (!conv2d_backend_) conv2d_backend_ = cu::make_gemm_conv2d(device_, *blas_);
+  return *conv2d_backend_;
+}
+
 void Context::synchronize() const {
   const cu::DeviceGuard guard(device_);
   if (device_.is_cuda()) cu::synchronize(stream_);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <utility>
@@ -8,6 +9,7 @@
 
 #include "ddp/base/stream.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/nn/memory_pool.h"
 #include "ddp/nn/tensor.h"
@@ -41,6 +43,15 @@ class Context {
       cpu_kernel(arguments...);
     }
   }
+  // The same for kernels whose CUDA twin also takes what convolutions run with.
+  template <class Cpu, class Cuda, class... Arguments>
+  void run_conv2d(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
+    if (device_.is_cuda()) {
+      cuda_kernel(arguments..., conv2d_backend(), stream_);
+    } else {
+      cpu_kernel(arguments...);
+    }
+  }
   void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
             const GemmOptions& options);
 
@@ -62,6 +73,7 @@ class Context {
   void synchronize() const;
 
  private:
+  cu::Conv2dBackend& conv2d_backend();
   void copy_from_host(const void* source, std::size_t size_bytes, const Buffer& target) const;
   void copy_to_host(const Buffer& source, DType dtype, void* target) const;
   void copy_and_wait(const void* source, void* target, std::size_t size_bytes) const;
@@ -70,6 +82,7 @@ class Context {
   std::optional<cu::OwnedStream> owned_stream_;
   Stream stream_;
   std::optional<cu::Blas> blas_;
+  std::unique_ptr<cu::Conv2dBackend> conv2d_backend_;  // made by the first convolution on CUDA
   MemoryPool pool_;
 };
 

@@ -11,6 +11,24 @@ namespace ddp::nn {
 [[nodiscard]] Variable linear(Tape& tape, const Variable& x, const Variable& weight,
                               const Variable& bias);
 
+struct Conv2dOptions {
+  Size2d stride{1, 1};
+  Size2d padding{0, 0};  // zeros on either side
+};
+
+// x: n x in x height x width, weight: out x in x kernel, bias: out. The cross-correlation of
+// torch.nn.functional.conv2d: n x out x what the strides leave.
+[[nodiscard]] Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
+                              const Variable& bias, const Conv2dOptions& options = {});
+
+// The largest element of each window of each channel of x (n x channels x height x width). A
+// gradient goes to the first of equals.
+[[nodiscard]] Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel,
+                                  const Size2d& stride);
+
+// n x the elements of a sample. Nothing is copied.
+[[nodiscard]] Variable flatten(const Variable& x);
+
 // max(x, 0), element-wise.
 [[nodiscard]] Variable relu(Tape& tape, const Variable& x);
 

@@ -37,19 +37,29 @@ std::int64_t EpochPlan::count(std::int64_t step, int rank) const {
 
 std::vector<std::int64_t> EpochPlan::batch(std::int64_t step) const {
   std::vector<std::int64_t> samples(static_cast<std::size_t>(count(step)));
+  copy_batch(step, samples);
+  return samples;
+}
+
+void EpochPlan::copy_batch(std::int64_t step, std::span<std::int64_t> samples) const {
+  if (static_cast<std::int64_t>(samples.size()) != count(step)) {
+    throw std::invalid_argument("[epoch_plan] room for " + std::to_string(samples.size()) +
+                                " samples, but step " + std::to_string(step) + " has " +
+                                std::to_string(count(step)));
+  }
   std::int64_t position = layout_.first + step * layout_.global_batch_size + layout_.rank;
   for (std::int64_t& sample : samples) {
     sample = sample_at(position);
     position += layout_.world_size;
   }
-  return samples;
 }
 
 std::vector<std::int64_t> EpochPlan::indices() const {
   std::vector<std::int64_t> all;
   for (std::int64_t step = 0; step < steps(); ++step) {
-    const std::vector<std::int64_t> samples = batch(step);
-    all.insert(all.end(), samples.begin(), samples.end());
+    const std::size_t done = all.size();
+    all.resize(done + static_cast<std::size_t>(count(step)));
+    copy_batch(step, std::span(all).subspan(done));
   }
   return all;
 }

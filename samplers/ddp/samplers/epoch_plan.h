@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace ddp {
@@ -48,8 +49,10 @@ class EpochPlan {
   [[nodiscard]] std::int64_t count(std::int64_t step, int rank) const;
   [[nodiscard]] std::int64_t count(std::int64_t step) const { return count(step, layout_.rank); }
 
-  // This rank's samples in a step, as indices into the dataset.
+  // This rank's samples in a step, as indices into the dataset; copy_batch writes them to where the
+  // caller has room for exactly count(step) of them (else std::invalid_argument).
   [[nodiscard]] std::vector<std::int64_t> batch(std::int64_t step) const;
+  void copy_batch(std::int64_t step, std::span<std::int64_t> samples) const;
 
   // This rank's samples in all steps, one after the other.
   [[nodiscard]] std::vector<std::int64_t> indices() const;

@@ -17,6 +17,17 @@ inline void check_gemm(const Buffer& a, const Buffer& b, const Buffer& c, const 
   require("gemm", "b", b, like(c, shape.k * shape.n));
 }
 
+inline void check_gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c,
+                               const GemmShape& shape) {
+  const std::size_t products = c.count / std::max<std::size_t>(1, shape.m * shape.n);
+  const auto expected = [&](const Buffer& operand, std::size_t matrix) {
+    return like(c, operand.count == matrix ? matrix : products * matrix);
+  };
+  require("gemm_batched", "c", c, like(c, products * shape.m * shape.n));
+  require("gemm_batched", "a", a, expected(a, shape.m * shape.k));
+  require("gemm_batched", "b", b, expected(b, shape.k * shape.n));
+}
+
 // BLAS libraries count in int.
 inline int blas_int(std::size_t size) {
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max())) {

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddp/nn/models/lenet5.h"
 #include "ddp/nn/models/mlp.h"
 
 namespace ddp::nn {
@@ -19,7 +20,7 @@ std::unique_ptr<Module> make(const Scope& scope) {
   return std::make_unique<Model>(scope);
 }
 
-constexpr KnownModel kModels[] = {{"mlp", make<Mlp>}};
+constexpr KnownModel kModels[] = {{"mlp", make<Mlp>}, {"lenet5", make<LeNet5>}};
 
 }  // namespace
 

@@ -9,7 +9,8 @@
 
 namespace ddp::nn {
 
-// "mlp". Throws std::invalid_argument that lists the known names.
+// "mlp" or "lenet5", in their default sizes. Throws std::invalid_argument that lists the known
+// names.
 [[nodiscard]] std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope);
 
 }  // namespace ddp::nn

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+//
+// What the reducer costs and hides: the time of a step with and without overlap for several bucket
+// sizes, host time for each mark_ready, allocations. Run it under ddp-launch.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cxxopts.hpp>
+#include <memory>
+#include <optional>
+
+#include "ddp/base/error.h"
+#include "ddp/ddp.h"
+#include "reducer/simulated_model.h"
+#include "support/report.h"
+#include "support/statistics.h"
+
+namespace {
+
+using namespace ddp;
+using namespace ddp::bench;
+
+constexpr std::size_t kBucketCaps[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20};
+
+struct Options {
+  ModelShape shape;
+  int rounds;
+  int steps;
+};
+
+std::optional<Options> parse(int argc, char** argv) {
+  cxxopts::Options parser("bench_reducer", "Step time with overlap on and off, by bucket size");
+  auto add = parser.add_options();
+  add("layers", "layers of the model", cxxopts::value<std::size_t>()->default_value("32"));
+  add("layer-kib", "gradient of a layer, KiB", cxxopts::value<std::size_t>()->default_value("128"));
+  add("layer-us", "backward of a layer, us", cxxopts::value<int>()->default_value("100"));
+  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("11"));
+  add("steps", "steps of one repeat", cxxopts::value<int>()->default_value("5"));
+  add("h,help", "print this help");
+  const auto parsed = parser.parse(argc, argv);
+  if (parsed.count("help") > 0) {
+    std::puts(parser.help().c_str());
+    return std::nullopt;
+  }
+  return Options{.shape = {.layers = parsed["layers"].as<std::size_t>(),
+                           .layer_bytes = parsed["layer-kib"].as<std::size_t>() << 10,
+                           .layer_time = std::chrono::microseconds(parsed["layer-us"].as<int>())},
+                 .rounds = parsed["rounds"].as<int>(),
+                 .steps = parsed["steps"].as<int>()};
+}
+
+// One bucket size: the model with overlap and without, and its backward alone.
+struct Row {
+  SimulatedModel overlapping;
+  SimulatedModel waiting;
+  std::vector<double> mark_ready_us = {};
+  std::vector<double> allocations = {};
+};
+
+BucketOptions buckets(std::size_t cap, bool overlap) {
+  return {.bucket_bytes_cap = cap,
+          .first_bucket_bytes_cap = cap,
+          .last_bucket_bytes_cap = cap,
+          .min_buckets = 1,
+          .overlap = overlap};
+}
+
+std::string with_spread(const Summary& summary, int digits) {
+  return fmt::format("{:.{}f} {:3.0f}%", summary.median, digits, summary.spread_percent());
+}
+
+void measure(const std::shared_ptr<ProcessGroup>& group, std::size_t cap, BackwardKind kind,
+             const Options& options, const Table& table) {
+  Row row{.overlapping = {group, options.shape, buckets(cap, true)},
+          .waiting = {group, options.shape, buckets(cap, false)}};
+  const auto run = [&](SimulatedModel& model) {
+    const StepCost cost = model.run(kind, options.steps);
+    row.mark_ready_us.push_back(cost.mark_ready_us);
+    row.allocations.push_back(cost.allocations);
+    return cost.milliseconds;
+  };
+  std::vector<Variant> variants{
+      {"backward", [&] { return row.overlapping.run_backward(kind, options.steps); }},
+      {"off", [&] { return run(row.waiting); }},
+      {"on", [&] { return run(row.overlapping); }}};
+  interleave(variants, options.rounds);
+  if (group->rank() != 0) return;
+  table.print_row({kind == BackwardKind::kOnCpu ? "CPU" : "elsewhere", fmt::format("{}", cap >> 10),
+                   std::to_string(row.overlapping.bucket_count()),
+                   with_spread(summarize(variants[0].samples), 2),
+                   with_spread(summarize(variants[1].samples), 2),
+                   with_spread(summarize(variants[2].samples), 2),
+                   with_spread(ratio(variants[2].samples, variants[1].samples), 2),
+                   with_spread(summarize(row.mark_ready_us), 2),
+                   fmt::format("{:.1f}", summarize(row.allocations).upper_quartile)});
+}
+
+void run(const Options& options) {
+  const auto group = init_process_group({.device = DeviceChoice::kCpu});
+  const Table table({{"backward on", 11},
+                     {"cap, KiB", 8},
+                     {"buckets", 7},
+                     {"backward, ms", 12},
+                     {"off, ms", 12},
+                     {"on, ms", 12},
+                     {"on / off", 9},
+                     {"mark_ready, us", 14},
+                     {"allocations", 11}});
+  if (group->rank() == 0) {
+    std::puts(header_line("bench_reducer").c_str());
+    fmt::print(
+        "# {} ranks over {}; {} layers of {} KiB and {} us; a step, medians of {} samples of {} "
+        "steps; % is half the interquartile range\n",
+        group->world_size(), group->backend(), options.shape.layers,
+        options.shape.layer_bytes >> 10, options.shape.layer_time.count(), options.rounds,
+        options.steps);
+    table.print_titles();
+  }
+  for (const BackwardKind kind : {BackwardKind::kElsewhere, BackwardKind::kOnCpu}) {
+    for (const std::size_t cap : kBucketCaps) measure(group, cap, kind, options, table);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (const std::optional<Options> options = parse(argc, argv)) run(*options);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_reducer: %s\n", describe(error).c_str());
+    return 1;
+  }
+}

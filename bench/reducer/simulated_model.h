@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+
+namespace ddp::bench {
+
+// Where the backward of a layer runs: on this rank's CPU, or elsewhere, as on an accelerator.
+enum class BackwardKind { kOnCpu, kElsewhere };
+
+struct ModelShape {
+  std::size_t layers = 32;
+  std::size_t layer_bytes = std::size_t{128} << 10;
+  std::chrono::microseconds layer_time{100};
+};
+
+struct StepCost {
+  double milliseconds = 0;   // a step
+  double mark_ready_us = 0;  // a call
+  double allocations = 0;    // a step, of all threads
+};
+
+// Equal layers whose backward takes a given time and whose gradients are float32.
+class SimulatedModel {
+ public:
+  SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape,
+                 const BucketOptions& buckets);
+
+  // The mean of so many steps.
+  [[nodiscard]] StepCost run(BackwardKind kind, int steps);
+  // The same without reductions, in milliseconds a step.
+  [[nodiscard]] double run_backward(BackwardKind kind, int steps) const;
+
+  [[nodiscard]] std::size_t bucket_count() const { return ddp_.layout().buckets.size(); }
+
+ private:
+  [[nodiscard]] std::vector<Parameter> parameters();
+  void backward_of_layer(BackwardKind kind) const;
+
+  ModelShape shape_;
+  std::vector<std::vector<float>> values_;
+  DistributedDataParallel ddp_;
+};
+
+}  // namespace ddp::bench

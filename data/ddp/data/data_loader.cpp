@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/data_loader.h"
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+namespace {
+
+constexpr std::size_t kPrefetchPerWorker = 2;
+
+void check(const DataLoaderOptions& options) {
+  if (options.num_workers >= 0 && options.prefetch >= 0) return;
+  throw std::invalid_argument("[data_loader] num_workers is " +
+                              std::to_string(options.num_workers) + " and prefetch " +
+                              std::to_string(options.prefetch) + "; neither may be below 0");
+}
+
+// The batch in the consumer's hands and those gathered ahead. Without workers a second slot lets
+// the next batch be gathered while the device still reads the last one's staging memory.
+std::size_t slots_for(const DataLoaderOptions& options) {
+  check(options);
+  if (options.num_workers == 0) return options.device.is_cuda() ? 2 : 1;
+  if (options.prefetch > 0) return 1 + static_cast<std::size_t>(options.prefetch);
+  return 1 + kPrefetchPerWorker * static_cast<std::size_t>(options.num_workers);
+}
+
+}  // namespace
+
+DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
+    : slots_(slots_for(options)),
+      ring_(dataset, options.dtype, options.device, slots_),
+      prefetcher_({.num_threads = options.num_workers, .window = static_cast<std::int64_t>(slots_)},
+                  [this](std::int64_t step) { ring_.fill(slot(step), *plan_, step); }) {}
+
+void DataLoader::start(EpochPlan plan) {
+  prefetcher_.cancel();
+  give_back();
+  plan_.reset();
+  statistics_ = {};
+  // No later batch is larger than the first.
+  if (plan.steps() > 0) ring_.reserve(static_cast<std::size_t>(plan.count(0)));
+  plan_ = std::move(plan);
+  step_ = 0;
+  prefetcher_.start(plan_->steps());
+}
+
+std::optional<Batch> DataLoader::next(Stream stream) {
+  give_back();
+  if (step_ == plan().steps()) return std::nullopt;
+  const auto begin = Clock::now();
+  prefetcher_.wait(step_);
+  statistics_.wait_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
+  ++statistics_.batches;
+  user_ = stream;
+  return ring_.acquire(slot(step_++), stream);
+}
+
+const EpochPlan& DataLoader::plan() const {
+  if (!plan_) throw std::logic_error("[data_loader] start() has not been called");
+  return *plan_;
+}
+
+void DataLoader::give_back() {
+  if (!user_) return;
+  ring_.release(slot(step_ - 1), *user_);
+  prefetcher_.release(step_ - 1);
+  user_.reset();
+}
+
+std::size_t DataLoader::slot(std::int64_t step) const {
+  return static_cast<std::size_t>(step) % slots_;
+}
+
+}  // namespace ddp

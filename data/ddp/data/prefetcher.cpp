@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/prefetcher.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+
+namespace ddp {
+
+Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task)) {
+  if (options.num_threads < 0 || options.window < 1) {
+    throw std::invalid_argument("[prefetcher] " + std::to_string(options.num_threads) +
+                                " threads and a window of " + std::to_string(options.window) +
+                                " make no sense");
+  }
+  slots_.resize(static_cast<std::size_t>(options.window));
+  try {
+    start_threads(options.num_threads);
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+void Prefetcher::start_threads(int count) {
+  threads_.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) {
+    try {
+      threads_.push_back(
+          start_background_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
+    } catch (const std::system_error& error) {
+      throw SystemError("[prefetcher] cannot start thread " + std::to_string(i + 1) + " of " +
+                            std::to_string(count),
+                        error.code().value());
+    }
+  }
+}
+
+Prefetcher::~Prefetcher() { stop(); }
+
+void Prefetcher::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    may_begin_.notify_all();
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Prefetcher::start(std::int64_t steps) {
+  cancel();
+  const std::lock_guard lock(mutex_);
+  std::fill(slots_.begin(), slots_.end(), Slot{});
+  begun_ = released_ = 0;
+  steps_ = steps;
+  may_begin_.notify_all();
+}
+
+void Prefetcher::cancel() {
+  std::unique_lock lock(mutex_);
+  steps_ = begun_;
+  has_ended_.wait(lock, [this] { return running_ == 0; });
+}
+
+void Prefetcher::wait(std::int64_t step) {
+  std::unique_lock lock(mutex_);
+  if (step != released_ || step >= steps_) {
+    throw std::logic_error("[prefetcher] wait for task " + std::to_string(step) + " of " +
+                           std::to_string(steps_) + ", with " + std::to_string(released_) +
+                           " released");
+  }
+  const Slot& awaited = slot(step);
+  if (threads_.empty() && !awaited.done) run_next(lock);
+  has_ended_.wait(lock, [&] { return awaited.done; });
+  if (awaited.error) std::rethrow_exception(awaited.error);
+}
+
+void Prefetcher::release(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  slot(step) = {};
+  released_ = step + 1;
+  may_begin_.notify_one();
+}
+
+void Prefetcher::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    may_begin_.wait(lock, [this] { return stopping_ || can_begin(); });
+    if (stopping_) return;
+    run_next(lock);
+  }
+}
+
+bool Prefetcher::can_begin() const {
+  return begun_ < std::min(steps_, released_ + static_cast<std::int64_t>(slots_.size()));
+}
+
+void Prefetcher::run_next(std::unique_lock<std::mutex>& lock) {
+  const std::int64_t step = begun_++;
+  ++running_;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    task_(step);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  lock.lock();
+  slot(step) = {.done = true, .error = std::move(error)};
+  --running_;
+  has_ended_.notify_all();
+}
+
+Prefetcher::Slot& Prefetcher::slot(std::int64_t step) {
+  return slots_[static_cast<std::size_t>(step) % slots_.size()];
+}
+
+}  // namespace ddp

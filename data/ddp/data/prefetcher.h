@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace ddp {
+
+// Runs task(0), task(1), ... on its threads, while a consumer waits for them in that order. Tasks
+// are begun in order too, and at most `window` of them are begun and not yet released by the
+// consumer, so that task k may use what task k - window used. Without threads the consumer runs
+// each task when it waits for it.
+//
+// The public calls are the consumer's: one thread's. Tasks of different numbers run concurrently.
+class Prefetcher {
+ public:
+  using Task = std::function<void(std::int64_t step)>;
+
+  struct Options {
+    int num_threads = 0;
+    std::int64_t window = 1;
+  };
+
+  // Throws std::invalid_argument if an option makes no sense, SystemError if a thread cannot start.
+  Prefetcher(const Options& options, Task task);
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+  // As cancel(), and joins the threads.
+  ~Prefetcher();
+
+  // Cancels, then begins anew with task(0) .. task(steps - 1).
+  void start(std::int64_t steps);
+
+  // Begins no more tasks and returns when none is running: they end at their own pace, since nobody
+  // can interrupt them.
+  void cancel();
+
+  // Returns when task(step) has run and throws what it threw, each time it is called. `step` is the
+  // first that is not released.
+  void wait(std::int64_t step);
+
+  // What task(step) made is used up.
+  void release(std::int64_t step);
+
+ private:
+  struct Slot {
+    bool done = false;
+    std::exception_ptr error;
+  };
+
+  void start_threads(int count);
+  void work();
+  [[nodiscard]] bool can_begin() const;
+  void run_next(std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] Slot& slot(std::int64_t step);
+  void stop();
+
+  const Task task_;
+  std::mutex mutex_;
+  std::condition_variable may_begin_;
+  std::condition_variable has_ended_;
+  std::int64_t steps_ = 0;
+  std::int64_t begun_ = 0;     // tasks below it
+  std::int64_t released_ = 0;  // tasks below it
+  int running_ = 0;
+  bool stopping_ = false;
+  std::vector<Slot> slots_;  // task k's is k mod window
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/subset.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ddp/samplers/randperm.h"
+
+namespace ddp {
+namespace {
+
+constexpr double kRounding = 1e-9;   // of a sum of fractions; PyTorch allows the same
+constexpr std::size_t kChunk = 512;  // indices translated at a time, on the stack
+
+void require(bool condition, const std::string& complaint) {
+  if (!condition) throw std::invalid_argument(complaint);
+}
+
+void check_fractions(const std::vector<double>& fractions, double sum) {
+  for (const double fraction : fractions) {
+    require(fraction >= 0 && fraction <= 1,
+            fmt::format("[split] the fraction {} is not in [0, 1]", fraction));
+  }
+  require(sum <= 1 + kRounding, fmt::format("[split] the fractions {} are {} together, above 1",
+                                            fmt::join(fractions, " + "), sum));
+}
+
+// The samples that all subsets have together, which no rounding error makes fewer.
+std::int64_t dealt_out(std::int64_t size, double sum) {
+  if (sum >= 1 - kRounding) return size;
+  return static_cast<std::int64_t>(std::floor(static_cast<double>(size) * sum * (1 + 1e-12)));
+}
+
+}  // namespace
+
+Subset::Subset(const Dataset& dataset, std::vector<std::int64_t> indices)
+    : dataset_(&dataset), indices_(std::move(indices)) {
+  check_indices("[subset]", indices_, dataset.size());
+}
+
+std::int64_t Subset::size() const { return static_cast<std::int64_t>(indices_.size()); }
+
+std::span<const std::int64_t> Subset::input_shape() const { return dataset_->input_shape(); }
+
+std::span<const std::int64_t> Subset::label_shape() const { return dataset_->label_shape(); }
+
+void Subset::gather(std::span<const std::int64_t> indices, const Buffer& inputs,
+                    const Buffer& labels) const {
+  check(indices, inputs, labels);
+  const std::size_t input = elements_of(input_shape());
+  const std::size_t label = elements_of(label_shape());
+  std::array<std::int64_t, kChunk> chunk{};
+  for (std::size_t begin = 0; begin < indices.size(); begin += kChunk) {
+    const std::size_t count = std::min(kChunk, indices.size() - begin);
+    for (std::size_t i = 0; i < count; ++i) {
+      chunk[i] = indices_[static_cast<std::size_t>(indices[begin + i])];
+    }
+    dataset_->gather(std::span(chunk).first(count), inputs.slice(begin * input, count * input),
+                     labels.slice(begin * label, count * label));
+  }
+}
+
+// Types and devices are the dataset's to check.
+void Subset::check(std::span<const std::int64_t> indices, const Buffer& inputs,
+                   const Buffer& labels) const {
+  check_indices("[subset]", indices, size());
+  if (inputs.count == indices.size() * elements_of(input_shape()) &&
+      labels.count == indices.size() * elements_of(label_shape())) {
+    return;
+  }
+  throw std::invalid_argument(fmt::format("[subset] inputs {} and labels {} do not fit {} samples",
+                                          to_string(inputs), to_string(labels), indices.size()));
+}
+
+std::vector<std::int64_t> split_sizes(std::int64_t size, const std::vector<double>& fractions) {
+  const double sum = std::accumulate(fractions.begin(), fractions.end(), 0.0);
+  check_fractions(fractions, sum);
+  std::vector<std::int64_t> sizes;
+  std::int64_t left = size;
+  for (const double fraction : fractions) {
+    const auto wanted = static_cast<std::int64_t>(std::floor(static_cast<double>(size) * fraction));
+    sizes.push_back(std::min(wanted, left));  // a sum a hair above 1 must not deal out too many
+    left -= sizes.back();
+  }
+  std::int64_t extra = dealt_out(size, sum) - (size - left);
+  for (std::size_t i = 0; extra > 0; ++i, --extra) ++sizes[i % sizes.size()];
+  return sizes;
+}
+
+std::vector<Subset> split(const Dataset& dataset, const std::vector<double>& fractions,
+                          std::uint64_t seed) {
+  const std::vector<std::int64_t> sizes = split_sizes(dataset.size(), fractions);
+  const std::vector<std::int64_t> order = randperm(dataset.size(), seed);
+  std::vector<Subset> subsets;
+  auto next = order.begin();
+  for (const std::int64_t size : sizes) {
+    subsets.emplace_back(dataset, std::vector<std::int64_t>(next, next + size));
+    next += size;
+  }
+  return subsets;
+}
+
+}  // namespace ddp

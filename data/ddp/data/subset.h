@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "ddp/data/dataset.h"
+
+namespace ddp {
+
+// A dataset made of chosen samples of another one, which must outlive it. Sample i is the other's
+// sample indices[i]; an index may occur more than once.
+class Subset final : public Dataset {
+ public:
+  // Throws std::invalid_argument if an index is not in the dataset.
+  Subset(const Dataset& dataset, std::vector<std::int64_t> indices);
+
+  [[nodiscard]] const std::vector<std::int64_t>& indices() const { return indices_; }
+
+  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] std::span<const std::int64_t> input_shape() const override;
+  [[nodiscard]] std::span<const std::int64_t> label_shape() const override;
+  void gather(std::span<const std::int64_t> indices, const Buffer& inputs,
+              const Buffer& labels) const override;
+
+ private:
+  void check(std::span<const std::int64_t> indices, const Buffer& inputs,
+             const Buffer& labels) const;
+
+  const Dataset* dataset_;
+  std::vector<std::int64_t> indices_;
+};
+
+// Deals a dataset's samples out at random over disjoint subsets: what
+// torch.utils.data.random_split(dataset, fractions, generator seeded with `seed`) gives. It depends
+// on (size, fractions, seed) alone, so all ranks get the same.
+//
+// A subset has floor(size * fraction) samples; those that are left over go one each to the first
+// subsets. If the fractions' sum is below 1 (by more than rounding), floor(size * sum) samples are
+// dealt out and the others are in no subset. Throws std::invalid_argument if a fraction is not in
+// [0, 1] or the sum is above 1.
+[[nodiscard]] std::vector<Subset> split(const Dataset& dataset,
+                                        const std::vector<double>& fractions, std::uint64_t seed);
+
+// The sizes of those subsets.
+[[nodiscard]] std::vector<std::int64_t> split_sizes(std::int64_t size,
+                                                    const std::vector<double>& fractions);
+
+}  // namespace ddp

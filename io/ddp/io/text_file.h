@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+enum class TextFileMode : std::uint8_t { kTruncate, kAppend };
+
+// A file that a training writes as it goes along and can do without: a failure (a full disk) is
+// logged once, and what comes later is dropped. Unbuffered. Not thread-safe.
+class TextFile {
+ public:
+  // `origin` begins the messages: "metrics_writer". Throws FileError that names file and reason.
+  TextFile(std::string origin, std::filesystem::path path, TextFileMode mode);
+
+  void write(std::string_view text);
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  std::string origin_;
+  std::filesystem::path path_;
+  FileDescriptor fd_;
+  bool failed_ = false;
+};
+
+}  // namespace ddp

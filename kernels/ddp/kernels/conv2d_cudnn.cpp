@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/detail/cudnn_library.h"
+#include "ddp/kernels/detail/gemm_checks.h"
+
+namespace ddp::cu {
+namespace {
+
+#define DDP_CUDNN_CHECK(library, call, ...) (library).check((library).call(__VA_ARGS__), #call)
+
+constexpr std::size_t kScratchLimitBytes = std::size_t{256} << 20;
+
+// A handle or a descriptor, with cuDNN's function that destroys it.
+template <class Handle>
+using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cudnnStatus_t (*)(Handle)>;
+
+template <class Handle>
+Owned<Handle> make(const CudnnLibrary& library, cudnnStatus_t (*create)(Handle*),
+                   cudnnStatus_t (*destroy)(Handle)) {
+  Handle handle = nullptr;
+  library.check(create(&handle), "create");
+  return {handle, destroy};
+}
+
+int as_int(std::size_t size) { return detail::blas_int(size); }
+
+template <class Algorithm>
+struct Choice {
+  Algorithm algorithm;
+  std::size_t scratch_bytes;
+};
+
+// The descriptors of one convolution, and the algorithms chosen for it when it first ran.
+struct Plan {
+  Plan(const CudnnLibrary& library, const Conv2dShape& of, DType type)
+      : shape(of),
+        dtype(type),
+        x(make(library, library.create_tensor, library.destroy_tensor)),
+        y(make(library, library.create_tensor, library.destroy_tensor)),
+        weight(make(library, library.create_filter, library.destroy_filter)),
+        convolution(make(library, library.create_convolution, library.destroy_convolution)) {
+    const cudnnDataType_t data_type =
+        dtype == DType::kFloat32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
+    const int batch = as_int(shape.batch), in = as_int(shape.in_channels);
+    const int out = as_int(shape.out_channels);
+    const Size2d output = shape.output();
+    DDP_CUDNN_CHECK(library, set_tensor, x.get(), CUDNN_TENSOR_NCHW, data_type, batch, in,
+                    as_int(shape.input.height), as_int(shape.input.width));
+    DDP_CUDNN_CHECK(library, set_tensor, y.get(), CUDNN_TENSOR_NCHW, data_type, batch, out,
+                    as_int(output.height), as_int(output.width));
+    DDP_CUDNN_CHECK(library, set_filter, weight.get(), data_type, CUDNN_TENSOR_NCHW, out, in,
+                    as_int(shape.kernel.height), as_int(shape.kernel.width));
+    DDP_CUDNN_CHECK(library, set_convolution, convolution.get(), as_int(shape.padding.height),
+                    as_int(shape.padding.width), as_int(shape.stride.height),
+                    as_int(shape.stride.width), 1, 1, CUDNN_CROSS_CORRELATION, data_type);
+    // The default would round float32 operands to TF32.
+    DDP_CUDNN_CHECK(library, set_math_type, convolution.get(), CUDNN_FMA_MATH);
+  }
+
+  Conv2dShape shape;
+  DType dtype;
+  Owned<cudnnTensorDescriptor_t> x, y;
+  Owned<cudnnFilterDescriptor_t> weight;
+  Owned<cudnnConvolutionDescriptor_t> convolution;
+  std::optional<Choice<cudnnConvolutionFwdAlgo_t>> forward;
+  std::optional<Choice<cudnnConvolutionBwdDataAlgo_t>> grad_input;
+  std::optional<Choice<cudnnConvolutionBwdFilterAlgo_t>> grad_weight;
+};
+
+// The fastest algorithm, in cuDNN's opinion, that always gives the same bits. `find` is one of its
+// three functions with all arguments but the last three.
+template <class Performance, class Find>
+auto choose(const CudnnLibrary& library, const char* name, const Find& find) {
+  std::array<Performance, 16> found{};
+  int count = 0;
+  library.check(find(static_cast<int>(found.size()), &count, found.data()), name);
+  const auto end = found.begin() + count;
+  const auto* best = std::find_if(found.begin(), end, [](const Performance& each) {
+    return each.status == CUDNN_STATUS_SUCCESS && each.determinism == CUDNN_DETERMINISTIC &&
+           each.memory <= kScratchLimitBytes;
+  });
+  if (best == end) {
+    throw CudaError(std::string("[kernels] cuDNN: ") + name + ": none of " + std::to_string(count) +
+                    " algorithms is deterministic and fits");
+  }
+  return Choice<decltype(best->algo)>{best->algo, best->memory};
+}
+
+// One and beta in the type that cuDNN wants for the operands' dtype.
+struct Factors {
+  Factors(DType dtype, WriteMode mode) : is_single(dtype == DType::kFloat32) {
+    const double value = mode == WriteMode::kAccumulate ? 1 : 0;
+    beta_single = static_cast<float>(value);
+    beta_exact = value;
+  }
+  [[nodiscard]] const void* alpha() const { return pick(&one_single, &one_exact); }
+  [[nodiscard]] const void* beta() const { return pick(&beta_single, &beta_exact); }
+  [[nodiscard]] const void* pick(const float* single, const double* exact) const {
+    return is_single ? static_cast<const void*>(single) : exact;
+  }
+
+  bool is_single;
+  float one_single = 1, beta_single = 0;
+  double one_exact = 1, beta_exact = 0;
+};
+
+class CudnnConv2d final : public Conv2dBackend {
+ public:
+  CudnnConv2d(const CudnnLibrary& library, Device device)
+      : library_(library), device_(device), handle_(make_handle(library, device)) {}
+
+  void forward(const Buffer& x, const Buffer& weight, const Buffer& y, const Conv2dShape& shape,
+               Stream stream) override {
+    Plan& plan = plan_for(shape, x.dtype, stream);
+    if (!plan.forward) {
+      plan.forward =
+          choose<cudnnConvolutionFwdAlgoPerf_t>(library_, "find_forward", [&](auto... results) {
+            return library_.find_forward(handle_.get(), plan.x.get(), plan.weight.get(),
+                                         plan.convolution.get(), plan.y.get(), results...);
+          });
+    }
+    const Factors factors(x.dtype, WriteMode::kOverwrite);
+    DDP_CUDNN_CHECK(library_, forward, handle_.get(), factors.alpha(), plan.x.get(), x.data,
+                    plan.weight.get(), weight.data, plan.convolution.get(), plan.forward->algorithm,
+                    scratch(plan.forward->scratch_bytes), plan.forward->scratch_bytes,
+                    factors.beta(), plan.y.get(), y.data);
+  }
+
+  void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
+                  const Conv2dShape& shape, Stream stream) override {
+    Plan& plan = plan_for(shape, weight.dtype, stream);
+    if (!plan.grad_input) {
+      plan.grad_input = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
+          library_, "find_backward_data", [&](auto... results) {
+            return library_.find_backward_data(handle_.get(), plan.weight.get(), plan.y.get(),
+                                               plan.convolution.get(), plan.x.get(), results...);
+          });
+    }
+    const Factors factors(weight.dtype, grad_x.mode);
+    DDP_CUDNN_CHECK(library_, backward_data, handle_.get(), factors.alpha(), plan.weight.get(),
+                    weight.data, plan.y.get(), grad_y.data, plan.convolution.get(),
+                    plan.grad_input->algorithm, scratch(plan.grad_input->scratch_bytes),
+                    plan.grad_input->scratch_bytes, factors.beta(), plan.x.get(),
+                    grad_x.buffer.data);
+  }
+
+  void grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
+                   const Conv2dShape& shape, Stream stream) override {
+    Plan& plan = plan_for(shape, x.dtype, stream);
+    if (!plan.grad_weight) {
+      plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
+          library_, "find_backward_filter", [&](auto... results) {
+            return library_.find_backward_filter(handle_.get(), plan.x.get(), plan.y.get(),
+                                                 plan.convolution.get(), plan.weight.get(),
+                                                 results...);
+          });
+    }
+    const Factors factors(x.dtype, grad_weight.mode);
+    DDP_CUDNN_CHECK(library_, backward_filter, handle_.get(), factors.alpha(), plan.x.get(), x.data,
+                    plan.y.get(), grad_y.data, plan.convolution.get(), plan.grad_weight->algorithm,
+                    scratch(plan.grad_weight->scratch_bytes), plan.grad_weight->scratch_bytes,
+                    factors.beta(), plan.weight.get(), grad_weight.buffer.data);
+  }
+
+ private:
+  static Owned<cudnnHandle_t> make_handle(const CudnnLibrary& library, Device device) {
+    const DeviceGuard guard(device);
+    return make(library, library.create, library.destroy);
+  }
+
+  // A model has few convolutions, and two batch sizes: the last batch of an epoch may be smaller.
+  Plan& plan_for(const Conv2dShape& shape, DType dtype, Stream stream) {
+    DDP_CUDNN_CHECK(library_, set_stream, handle_.get(), static_cast<cudaStream_t>(stream.native));
+    const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const Plan& plan) {
+      return plan.shape == shape && plan.dtype == dtype;
+    });
+    return known != plans_.end() ? *known : plans_.emplace_back(library_, shape, dtype);
+  }
+
+  // Used by one stream, so what is enqueued later runs later; freeing waits for the device.
+  void* scratch(std::size_t size_bytes) {
+    if (scratch_.size_bytes() < size_bytes) scratch_ = allocate_device(size_bytes, device_);
+    return scratch_.data();
+  }
+
+  CudnnLibrary library_;
+  Device device_;
+  Owned<cudnnHandle_t> handle_;
+  std::vector<Plan> plans_;
+  Allocation scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device) {
+  CudnnLibrary library;
+  if (!library.open()) return nullptr;
+  return std::make_unique<CudnnConv2d>(library, device);
+}
+
+}  // namespace ddp::cu

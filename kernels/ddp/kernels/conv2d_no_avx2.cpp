@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+//
+// Stands in for conv2d_avx2.cpp where the compiler does not compile for x86.
+#include "ddp/kernels/detail/conv2d_loops.h"
+
+namespace ddp::detail {
+
+const Conv2dLoopsOfBoth* conv2d_avx2_loops() { return nullptr; }
+
+}  // namespace ddp::detail

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+//
+// What conv2d_cpu.cpp chooses from: the loops of conv2d_lanes.h, compiled for one instruction set.
+#pragma once
+
+#include <cstddef>
+
+#include "ddp/kernels/conv2d.h"
+
+namespace ddp::detail {
+
+// A checked call.
+struct Conv2dSizes {
+  Conv2dShape shape;
+  Size2d output;
+};
+
+// Memory for one group of samples, aligned to 64 bytes; `lanes` elements for each pixel.
+template <class T>
+struct Conv2dScratch {
+  T* input;                  // in_channels x the padded input
+  T* output;                 // out_channels x height x (width + 2)
+  T* weights;                // out_channels x in_channels x kernel, with lanes
+  std::size_t* tap_offsets;  // in_channels x kernel
+};
+
+template <class T>
+struct Conv2dLoops {
+  std::size_t lanes;
+  void (*forward)(const Conv2dSizes&, const T* x, const T* weight, const T* bias, T* y,
+                  const Conv2dScratch<T>&);
+  void (*grad_input)(const Conv2dSizes&, const T* weight, const T* grad_y, T* grad_x, WriteMode,
+                     const Conv2dScratch<T>&);
+  void (*grad_weight)(const Conv2dSizes&, const T* x, const T* grad_y, T* grad_weight, WriteMode,
+                      const Conv2dScratch<T>&);
+};
+
+struct Conv2dLoopsOfBoth {
+  Conv2dLoops<float> single;
+  Conv2dLoops<double> exact;
+};
+
+// For every processor of the architecture that is compiled for.
+[[nodiscard]] const Conv2dLoopsOfBoth& conv2d_baseline_loops();
+// For x86 processors with AVX2 and FMA; null on another processor.
+[[nodiscard]] const Conv2dLoopsOfBoth* conv2d_avx2_loops();
+
+}  // namespace ddp::detail

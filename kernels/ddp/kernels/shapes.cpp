@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/shapes.h"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+
+namespace ddp {
+
+Size2d windows(const char* kernel_name, const Size2d& input, const Size2d& kernel,
+               const Size2d& stride) {
+  if (stride.count() == 0 || kernel.count() == 0 || kernel.height > input.height ||
+      kernel.width > input.width) {
+    throw std::invalid_argument(fmt::format(
+        "[kernels] {}: a kernel of {} x {} with stride {} x {} does not fit an input of {} x {}",
+        kernel_name, kernel.height, kernel.width, stride.height, stride.width, input.height,
+        input.width));
+  }
+  return {(input.height - kernel.height) / stride.height + 1,
+          (input.width - kernel.width) / stride.width + 1};
+}
+
+}  // namespace ddp

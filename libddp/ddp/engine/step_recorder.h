@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "ddp/collectives/process_group.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/cuda/device_clock.h"
+#include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/step_times.h"
+
+namespace ddp {
+
+// Takes the times of one step after the other. On the CPU that is a look at the clock; on CUDA an
+// event on the stream, read when somebody asks. Touches no heap but in times().
+class StepRecorder {
+ public:
+  StepRecorder(ProcessGroup& group, const BucketLayout& layout);
+
+  void begin();
+  void ready(std::size_t bucket, Stream producer);
+  void launched(std::size_t bucket, Work work);
+  void backward_ended(Stream consumer);
+  void ended(Stream consumer);
+
+  // The step that ended last; on CUDA this waits for the device.
+  [[nodiscard]] StepTimes times() const;
+
+ private:
+  // A moment on a stream.
+  struct Mark {
+    cu::Event event;         // CUDA only
+    Clock::time_point time;  // CPU only
+    bool is_taken = false;   // in this step
+  };
+  struct BucketMarks {
+    std::size_t size_bytes = 0;
+    Mark ready;
+    Work work;  // of no group if nothing was launched
+  };
+
+  [[nodiscard]] Mark make_mark() const;
+  void take(Mark& mark, Stream stream) const;
+  // That of begin() for one that was not taken.
+  [[nodiscard]] Clock::time_point time_of(const Mark& mark) const;
+
+  ProcessGroup& group_;
+  std::optional<cu::OwnedStream> clock_stream_;  // CUDA only
+  std::optional<cu::DeviceClock> clock_;         // CUDA only
+  Clock::time_point begin_;
+  Mark backward_end_;
+  Mark end_;
+  std::vector<BucketMarks> buckets_;
+};
+
+}  // namespace ddp

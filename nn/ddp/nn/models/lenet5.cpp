@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/models/lenet5.h"
+
+#include "ddp/nn/ops.h"
+
+namespace ddp::nn {
+namespace {
+
+constexpr std::size_t kSide = 28;
+constexpr std::size_t kClasses = 10;
+
+// The maximum first: ReLU keeps order, so both orders give the same values and gradients, and this
+// one has a quarter of the elements left for ReLU.
+Variable pool_and_relu(Tape& tape, const Variable& x) {
+  return relu(tape, max_pool2d(tape, x, {2, 2}, {2, 2}));
+}
+
+}  // namespace
+
+LeNet5::LeNet5(const Scope& scope)
+    : conv1_(scope.child("conv1"), 1, 6, {5, 5}, {.padding = {2, 2}}),
+      conv2_(scope.child("conv2"), 6, 16, {5, 5}),
+      fc1_(scope.child("fc1"), std::size_t{16} * 5 * 5, 120),
+      fc2_(scope.child("fc2"), 120, 84),
+      fc3_(scope.child("fc3"), 84, kClasses) {
+  add(conv1_);
+  add(conv2_);
+  add(fc1_);
+  add(fc2_);
+  add(fc3_);
+}
+
+Variable LeNet5::forward(Tape& tape, const Variable& input) {
+  const std::size_t rows = as_matrix(input.shape()).rows;
+  const Variable image = input.reshaped({rows, 1, kSide, kSide});
+  const Variable map1 = pool_and_relu(tape, conv1_.forward(tape, image));
+  const Variable map2 = pool_and_relu(tape, conv2_.forward(tape, map1));
+  const Variable hidden1 = relu(tape, fc1_.forward(tape, flatten(map2)));
+  const Variable hidden2 = relu(tape, fc2_.forward(tape, hidden1));
+  return fc3_.forward(tape, hidden2);
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "ddp/nn/module.h"
+#include "ddp/nn/modules/conv2d.h"
+#include "ddp/nn/modules/linear.h"
+#include "ddp/nn/scope.h"
+
+namespace ddp::nn {
+
+// For 28 x 28 images of one channel and ten classes: conv1 (6 channels, 5 x 5, padding 2), pool,
+// conv2 (16 channels, 5 x 5), pool, fc1 (120), fc2 (84), fc3 (10); ReLU after all but the last, and
+// pools of 2 x 2 maxima. LeNet-5 of LeCun et al. 1998 with today's activation and pooling.
+class LeNet5 final : public Module {
+ public:
+  explicit LeNet5(const Scope& scope);
+
+  // input: n x anything of 784 elements, such as n x 1 x 28 x 28. Returns n x 10 logits.
+  Variable forward(Tape& tape, const Variable& input) override;
+
+ private:
+  Conv2d conv1_;
+  Conv2d conv2_;
+  Linear fc1_;
+  Linear fc2_;
+  Linear fc3_;
+};
+
+}  // namespace ddp::nn

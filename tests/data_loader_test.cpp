@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/data_loader.h"
+
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <functional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "ddp/data/subset.h"
+#include "ddp/samplers/exact_sampler.h"
+#include "support/allocation_counter.h"
+#include "support/gate.h"
+#include "support/images.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using Catch::Matchers::Contains;
+using ddp::Batch;
+using ddp::DataLoader;
+using ddp::DataLoaderOptions;
+using ddp::EpochPlan;
+using ddp::ExactSampler;
+using ddp::test::error_of;
+using ddp::test::Gate;
+using ddp::test::numbered_images;
+
+// Calls `hook` with the indices before it gathers them.
+class HookedDataset final : public ddp::Dataset {
+ public:
+  using Hook = std::function<void(std::span<const std::int64_t> indices)>;
+
+  HookedDataset(std::int64_t size, Hook hook)
+      : images_(numbered_images(size)), hook_(std::move(hook)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return images_.size(); }
+  [[nodiscard]] std::span<const std::int64_t> input_shape() const override {
+    return images_.input_shape();
+  }
+  [[nodiscard]] std::span<const std::int64_t> label_shape() const override {
+    return images_.label_shape();
+  }
+  void gather(std::span<const std::int64_t> indices, const ddp::Buffer& inputs,
+              const ddp::Buffer& labels) const override {
+    hook_(indices);
+    images_.gather(indices, inputs, labels);
+  }
+
+ private:
+  ddp::ImageDataset images_;
+  Hook hook_;
+};
+
+// Batches of 4 in the data's order, so that batch k begins with sample 4k.
+EpochPlan in_order(std::int64_t dataset_size) {
+  return ExactSampler({.dataset_size = dataset_size, .global_batch_size = 4, .shuffle = false})
+      .plan({});
+}
+
+EpochPlan shuffled(std::int64_t dataset_size, int world_size, int rank, std::int64_t epoch) {
+  return ExactSampler({.dataset_size = dataset_size,
+                       .world_size = world_size,
+                       .rank = rank,
+                       .global_batch_size = 8,
+                       .seed = 3})
+      .plan({.epoch = epoch});
+}
+
+// All that a batch says: counts, labels, inputs.
+std::vector<double> content(const Batch& batch) {
+  std::vector<double> values = {static_cast<double>(batch.step), static_cast<double>(batch.count),
+                                static_cast<double>(batch.global_count)};
+  for (const std::int64_t label : batch.labels.as<std::int64_t>()) {
+    values.push_back(static_cast<double>(label));
+  }
+  for (const float input : batch.inputs.as<float>()) values.push_back(input);
+  return values;
+}
+
+// What the loader delivers, at most `limit` batches.
+std::vector<std::vector<double>> deliver(DataLoader& loader, std::size_t limit = 1000) {
+  std::vector<std::vector<double>> batches;
+  while (batches.size() < limit) {
+    const auto batch = loader.next();
+    if (!batch) break;
+    batches.push_back(content(*batch));
+  }
+  return batches;
+}
+
+std::int64_t first_label(const Batch& batch) { return batch.labels.as<std::int64_t>()[0]; }
+
+}  // namespace
+
+TEST_CASE("the loader delivers every rank's batches, empty ones too", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(4);
+  for (const int num_workers : {0, 2}) {
+    for (int rank = 0; rank < 3; ++rank) {
+      CAPTURE(num_workers, rank);
+      ExactSampler sampler({.dataset_size = dataset.size(),
+                            .world_size = 3,
+                            .rank = rank,
+                            .global_batch_size = 3,
+                            .shuffle = false});
+      DataLoader loader(dataset, {.dtype = ddp::DType::kFloat64, .num_workers = num_workers});
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        loader.start(sampler.next_epoch());
+        const auto first = loader.next();
+        REQUIRE(first);
+        CHECK(first->count == 1);
+        CHECK(first->global_count == 3);
+        CHECK(first->inputs.as<double>()[3] == (rank / 255.0 - 0.5) / 0.25);
+        CHECK(first_label(*first) == rank);
+        const auto second = loader.next();
+        REQUIRE(second);
+        CHECK(second->step == 1);
+        CHECK(second->count == (rank == 0 ? 1 : 0));
+        CHECK(second->inputs.count == (rank == 0 ? 4U : 0U));
+        CHECK(second->global_count == 1);
+        CHECK_FALSE(loader.next());
+        CHECK_FALSE(loader.next());
+        CHECK(loader.statistics().batches == 2);
+      }
+      CHECK(loader.plan().epoch() == 1);
+    }
+  }
+}
+
+TEST_CASE("batches do not depend on workers, prefetch or epochs broken off", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(203);
+  for (int rank = 0; rank < 3; ++rank) {
+    DataLoader plain(dataset, {});
+    plain.start(shuffled(203, 3, rank, 5));
+    const auto expected = deliver(plain);
+    REQUIRE(expected.size() == 26);
+    for (const int num_workers : {0, 1, 2, 4}) {
+      for (const int prefetch : {0, 1, 2, 7, 40}) {
+        CAPTURE(rank, num_workers, prefetch);
+        DataLoader loader(dataset, {.num_workers = num_workers, .prefetch = prefetch});
+        loader.start(shuffled(203, 3, rank, 4));
+        REQUIRE(deliver(loader, 9).size() == 9);
+        loader.start(shuffled(203, 3, rank, 5));
+        REQUIRE(deliver(loader) == expected);
+      }
+    }
+  }
+}
+
+TEST_CASE("an evaluation with workers sees each sample once", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(101);
+  for (int world_size = 1; world_size <= 4; ++world_size) {
+    std::vector<std::int64_t> seen;
+    for (int rank = 0; rank < world_size; ++rank) {
+      const ExactSampler sampler({.dataset_size = 101,
+                                  .world_size = world_size,
+                                  .rank = rank,
+                                  .global_batch_size = 10,
+                                  .shuffle = false});
+      DataLoader loader(dataset, {.num_workers = 2});
+      loader.start(sampler.plan({}));
+      while (const auto batch = loader.next()) {
+        const auto labels = batch->labels.as<std::int64_t>();
+        seen.insert(seen.end(), labels.begin(), labels.end());
+      }
+    }
+    std::sort(seen.begin(), seen.end());
+    std::vector<std::int64_t> each_once(101);
+    for (std::size_t i = 0; i < each_once.size(); ++i) each_once[i] = static_cast<int>(i);
+    REQUIRE(seen == each_once);
+  }
+}
+
+TEST_CASE("workers gather ahead while a batch is in use, which they leave alone",
+          "[data][loader]") {
+  Gate gathers;
+  std::atomic<int> delivered{0};
+  std::atomic<bool> too_far{false};
+  const HookedDataset dataset(80, [&](auto) {
+    if (gathers.count() > delivered + 3) too_far = true;
+    gathers.raise();
+  });
+  DataLoader loader(dataset, {.num_workers = 2, .prefetch = 3});
+  loader.start(in_order(80));
+  for (int step = 0; step < 20; ++step) {
+    const auto batch = loader.next();
+    REQUIRE(batch);
+    const auto before = content(*batch);
+    // Three more are gathered although nobody has asked for them yet, into other memory.
+    REQUIRE(gathers.wait_for(std::min(step + 4, 20)));
+    REQUIRE(content(*batch) == before);
+    REQUIRE(first_label(*batch) == 4 * step);
+    ++delivered;
+  }
+  CHECK_FALSE(too_far);
+}
+
+TEST_CASE("batches are gathered concurrently", "[data][loader]") {
+  Gate inside;
+  std::atomic<bool> alone{false};
+  const HookedDataset dataset(8, [&](auto) {
+    inside.raise();
+    if (!inside.wait_for(2)) alone = true;  // each gather waits for the other's beginning
+  });
+  DataLoader loader(dataset, {.num_workers = 2});
+  loader.start(in_order(8));
+  CHECK(deliver(loader).size() == 2);
+  CHECK_FALSE(alone);
+}
+
+TEST_CASE("batches use a few buffers in turn", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(100);
+  const auto addresses = [&](const DataLoaderOptions& options) {
+    DataLoader loader(dataset, options);
+    std::set<const void*> seen;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      loader.start(shuffled(100, 1, 0, epoch));
+      while (const auto batch = loader.next()) seen.insert(batch->inputs.data);
+    }
+    return seen.size();
+  };
+  CHECK(addresses({}) == 1);
+  CHECK(addresses({.num_workers = 1}) == 3);
+  CHECK(addresses({.num_workers = 2}) == 5);
+  CHECK(addresses({.num_workers = 2, .prefetch = 1}) == 2);
+}
+
+TEST_CASE("a later plan may have larger batches", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(100);
+  DataLoader loader(dataset, {.num_workers = 1});
+  for (const std::int64_t size : {3, 50, 7}) {
+    loader.start(
+        ExactSampler({.dataset_size = 100, .global_batch_size = size, .shuffle = false}).plan({}));
+    const auto batch = loader.next();
+    REQUIRE(batch);
+    CHECK(batch->count == size);
+    CHECK(batch->labels.as<std::int64_t>().back() == size - 1);
+  }
+}
+
+TEST_CASE("a dataset's error arrives with its batch", "[data][loader]") {
+  std::atomic<std::int64_t> damaged{13};
+  const HookedDataset dataset(40, [&](std::span<const std::int64_t> indices) {
+    if (std::find(indices.begin(), indices.end(), damaged) != indices.end()) {
+      throw std::runtime_error("sample " + std::to_string(damaged) + " is damaged");
+    }
+  });
+  for (const int num_workers : {0, 1, 2, 4}) {
+    CAPTURE(num_workers);
+    damaged = 13;  // in batch 3
+    DataLoader loader(dataset, {.num_workers = num_workers});
+    loader.start(in_order(40));
+    REQUIRE(deliver(loader, 3).size() == 3);
+    CHECK(error_of([&] { (void)loader.next(); }) == "sample 13 is damaged");
+    CHECK(error_of([&] { (void)loader.next(); }) == "sample 13 is damaged");
+    CHECK(loader.statistics().batches == 3);
+    loader.start(in_order(0));  // no worker gathers any more
+    damaged = -1;
+    loader.start(in_order(40));
+    CHECK(deliver(loader).size() == 10);
+  }
+}
+
+TEST_CASE("a loader may end or start anew at any time", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(64);
+  for (const int num_workers : {0, 1, 2, 4}) {
+    CAPTURE(num_workers);
+    DataLoader loader(dataset, {.num_workers = num_workers});
+    for (std::size_t batches = 0; batches < 17; ++batches) {
+      DataLoader other(dataset, {.num_workers = num_workers});
+      if (batches % 4 != 3) other.start(in_order(64));
+      loader.start(in_order(64));
+      REQUIRE(deliver(loader, batches).size() == std::min<std::size_t>(batches, 16));
+    }
+  }
+}
+
+TEST_CASE("from the start of an epoch to its end nothing is allocated", "[data][loader]") {
+  const ddp::ImageDataset images = numbered_images(400);
+  const auto subsets = ddp::split(images, {0.5, 0.5}, 1);
+  for (const int num_workers : {0, 2}) {
+    CAPTURE(num_workers);
+    DataLoader loader(subsets[0], {.num_workers = num_workers});
+    loader.start(shuffled(200, 1, 0, 0));
+    const std::int64_t before = ddp::test::allocations();
+    std::int64_t samples = 0;
+    while (const auto batch = loader.next()) samples += batch->count;
+    CHECK(ddp::test::allocations() == before);
+    CHECK(samples == 200);
+  }
+  CHECK(ddp::test::allocations() > 0);
+}
+
+TEST_CASE("the time that next() needed is measured for each epoch", "[data][loader]") {
+  using namespace std::chrono_literals;
+  Gate gathers;
+  const HookedDataset dataset(20, [&](auto) {
+    std::this_thread::sleep_for(20ms);  // a slow disk
+    gathers.raise();
+  });
+  DataLoader alone(dataset, {});
+  CHECK(alone.statistics().batches == 0);
+  alone.start(in_order(20));
+  REQUIRE(deliver(alone).size() == 5);
+  CHECK(alone.statistics().batches == 5);
+  CHECK(alone.statistics().wait_seconds >= 0.1);
+  alone.start(in_order(20));
+  CHECK(alone.statistics().batches == 0);
+  CHECK(alone.statistics().wait_seconds == 0);
+
+  DataLoader ahead(dataset, {.num_workers = 1, .prefetch = 4});
+  ahead.start(in_order(20));
+  REQUIRE(gathers.wait_for(10));  // all five are ready before the first is asked for
+  REQUIRE(deliver(ahead).size() == 5);
+  CHECK(ahead.statistics().wait_seconds < 0.08);
+}
+
+TEST_CASE("a loader that was not started, or cannot be, says so", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(4);
+  DataLoader loader(dataset, {.num_workers = 1});
+  CHECK_THROWS_AS(loader.next(), std::logic_error);
+  CHECK_THROWS_AS(loader.plan(), std::logic_error);
+  CHECK_THAT(error_of([&] { const DataLoader bad(dataset, {.num_workers = -1}); }),
+             Contains("num_workers is -1 and prefetch 0; neither may be below 0"));
+  CHECK_THROWS_AS(DataLoader(dataset, {.prefetch = -2}), std::invalid_argument);
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT
+//
+// Convolution, with and without cuDNN, and pooling against their CPU twins.
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/max_pool2d.h"
+#include "gpu/twin.h"
+
+namespace {
+
+using ddp::Conv2dShape;
+using ddp::GemmShape;
+using ddp::MaxPool2dShape;
+using ddp::Transpose;
+using ddp::WriteMode;
+using ddp::cu::Conv2dBackend;
+using ddp::test::kGpu;
+using ddp::test::kTolerance;
+using ddp::test::Twin;
+
+const std::vector<Conv2dShape> kShapes{
+    {1, 1, 1, {1, 1}, {1, 1}},
+    {0, 2, 3, {5, 4}, {3, 3}},
+    {9, 2, 7, {8, 9}, {3, 3}, {2, 2}, {1, 1}},
+    {64, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}},
+    {64, 6, 16, {14, 14}, {5, 5}},
+    {17, 7, 5, {6, 11}, {4, 3}, {3, 2}, {2, 0}},
+    {70, 32, 8, {40, 40}, {3, 3}, {1, 1}, {1, 1}},  // its columns exceed the scratch memory
+};
+
+// A backend and what it needs; null where this machine has no cuDNN.
+struct Backend {
+  explicit Backend(bool is_cudnn)
+      : blas(kGpu),
+        conv2d(is_cudnn ? ddp::cu::make_cudnn_conv2d(kGpu)
+                        : ddp::cu::make_gemm_conv2d(kGpu, blas)) {
+    if (!conv2d) WARN("SKIPPED: no cuDNN");
+  }
+
+  ddp::cu::Blas blas;
+  std::unique_ptr<Conv2dBackend> conv2d;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("cu::conv2d_forward equals its CPU twin", "[gpu][conv2d]", float, double) {
+  using T = TestType;
+  Backend backend(GENERATE(false, true));
+  if (!backend.conv2d) return;
+  const Conv2dShape shape = GENERATE(from_range(kShapes));
+  CAPTURE(shape.batch, shape.in_channels, shape.out_channels);
+  auto x = Twin<T>::uniform(shape.x_count(), 1), weight = Twin<T>::uniform(shape.weight_count(), 2);
+  auto bias = Twin<T>::uniform(shape.out_channels, 3), y = Twin<T>::poison(shape.y_count());
+  ddp::cpu::conv2d_forward(x.cpu(), weight.cpu(), bias.cpu(), y.cpu(), shape);
+  ddp::cu::conv2d_forward(x.cuda(), weight.cuda(), bias.cuda(), y.cuda(), shape, *backend.conv2d,
+                          {});
+  y.check_equal(10 * kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("the gradients of cu::conv2d equal their CPU twins", "[gpu][conv2d]", float,
+                   double) {
+  using T = TestType;
+  Backend backend(GENERATE(false, true));
+  if (!backend.conv2d) return;
+  const Conv2dShape shape = GENERATE(from_range(kShapes));
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  CAPTURE(shape.batch, shape.in_channels, shape.out_channels);
+  auto x = Twin<T>::uniform(shape.x_count(), 1), weight = Twin<T>::uniform(shape.weight_count(), 2);
+  auto grad_y = Twin<T>::uniform(shape.y_count(), 3);
+  auto grad_x = Twin<T>::gradient(shape.x_count(), mode);
+  auto grad_weight = Twin<T>::gradient(shape.weight_count(), mode);
+  auto grad_bias = Twin<T>::gradient(shape.out_channels, mode);
+  ddp::cpu::conv2d_grad_input(weight.cpu(), grad_y.cpu(), {grad_x.cpu(), mode}, shape);
+  ddp::cpu::conv2d_grad_weight(x.cpu(), grad_y.cpu(), {grad_weight.cpu(), mode}, shape);
+  ddp::cpu::conv2d_grad_bias(grad_y.cpu(), {grad_bias.cpu(), mode}, shape);
+  ddp::cu::conv2d_grad_input(weight.cuda(), grad_y.cuda(), {grad_x.cuda(), mode}, shape,
+                             *backend.conv2d, {});
+  ddp::cu::conv2d_grad_weight(x.cuda(), grad_y.cuda(), {grad_weight.cuda(), mode}, shape,
+                              *backend.conv2d, {});
+  ddp::cu::conv2d_grad_bias(grad_y.cuda(), {grad_bias.cuda(), mode}, shape, {});
+  grad_x.check_equal(10 * kTolerance<T>);
+  grad_weight.check_equal(100 * kTolerance<T>);  // sums of up to 112000 products
+  grad_bias.check_equal(100 * kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("cu::gemm_batched equals products one by one", "[gpu][gemm]", float, double) {
+  using T = TestType;
+  const std::size_t batch = GENERATE(0U, 1U, 7U);
+  const bool is_shared = GENERATE(false, true);
+  const auto transpose = GENERATE(Transpose::kNo, Transpose::kYes);
+  const GemmShape shape{5, 9, 4};
+  auto a = Twin<T>::uniform(is_shared ? 20 : batch * 20, 1);
+  auto b = Twin<T>::uniform(batch * 36, 2), c = Twin<T>::poison(batch * 45);
+  for (std::size_t i = 0; i < batch; ++i) {
+    ddp::cpu::gemm(a.cpu().slice(is_shared ? 0 : i * 20, 20), b.cpu().slice(i * 36, 36),
+                   c.cpu().slice(i * 45, 45), shape, {transpose, transpose});
+  }
+  ddp::cu::Blas blas(kGpu);
+  ddp::cu::gemm_batched(a.cuda(), b.cuda(), c.cuda(), shape, {transpose, transpose}, blas, {});
+  c.check_equal(kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("cu::max_pool2d equals its CPU twin", "[gpu][max_pool2d]", float, double) {
+  using T = TestType;
+  const auto shape = GENERATE(
+      MaxPool2dShape{0, {4, 4}, {2, 2}, {2, 2}}, MaxPool2dShape{384, {28, 28}, {2, 2}, {2, 2}},
+      MaxPool2dShape{2, {7, 9}, {2, 2}, {2, 2}}, MaxPool2dShape{3, {8, 7}, {3, 2}, {1, 2}},
+      MaxPool2dShape{2, {5, 5}, {1, 1}, {3, 3}});
+  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  auto x = Twin<T>::uniform(shape.x_count(), 1), y = Twin<T>::poison(shape.y_count());
+  Twin<std::int32_t> indices(std::vector<std::int32_t>(shape.y_count(), -1));
+  ddp::cpu::max_pool2d_forward(x.cpu(), y.cpu(), indices.cpu(), shape);
+  ddp::cu::max_pool2d_forward(x.cuda(), y.cuda(), indices.cuda(), shape, {});
+  y.check_equal(0);
+  indices.check_equal(0);
+  auto grad_y = Twin<T>::uniform(shape.y_count(), 2);
+  auto grad_x = Twin<T>::gradient(shape.x_count(), mode);
+  ddp::cpu::max_pool2d_backward(grad_y.cpu(), indices.cpu(), {grad_x.cpu(), mode}, shape);
+  ddp::cu::max_pool2d_backward(grad_y.cuda(), indices.cuda(), {grad_x.cuda(), mode}, shape, {});
+  grad_x.check_equal(kTolerance<T>);
+}

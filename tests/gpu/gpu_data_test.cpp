@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//
+// The loader's batches on the device against those on the CPU, with a consumer that lags behind the
+// host: it copies each batch back on its own stream, and nobody waits before the epoch's end.
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "ddp/cuda/cuda.h"
+#include "ddp/data/data_loader.h"
+#include "ddp/samplers/exact_sampler.h"
+#include "support/images.h"
+
+namespace {
+
+using namespace ddp;
+
+constexpr std::int64_t kSamples = 1003;
+constexpr std::int64_t kBatch = 64;
+constexpr std::size_t kBatchPixels = kBatch * 4;
+
+EpochPlan plan(std::int64_t epoch) {
+  return ExactSampler({.dataset_size = kSamples, .global_batch_size = kBatch, .seed = 1})
+      .plan({.epoch = epoch});
+}
+
+// The inputs of all batches, one after the other.
+std::vector<float> on_cpu(const Dataset& dataset, std::int64_t epoch) {
+  std::vector<float> all;
+  DataLoader loader(dataset, {});
+  loader.start(plan(epoch));
+  while (const auto batch = loader.next()) {
+    const auto inputs = batch->inputs.as<float>();
+    all.insert(all.end(), inputs.begin(), inputs.end());
+  }
+  return all;
+}
+
+std::vector<float> on_gpu(DataLoader& loader, std::int64_t epoch, const cu::OwnedStream& stream) {
+  const auto steps = static_cast<std::size_t>(plan(epoch).steps());
+  const Allocation pinned = cu::allocate_pinned(steps * kBatchPixels * sizeof(float));
+  loader.start(plan(epoch));
+  std::size_t done = 0;
+  while (const auto batch = loader.next(stream.view())) {
+    cu::copy_async(static_cast<float*>(pinned.data()) + done, batch->inputs.data,
+                   batch->inputs.size_bytes(), stream.view());
+    done += batch->inputs.count;
+  }
+  stream.synchronize();
+  const auto* begin = static_cast<const float*>(pinned.data());
+  return {begin, begin + done};
+}
+
+}  // namespace
+
+TEST_CASE("batches on the GPU are those on the CPU", "[gpu][data]") {
+  const Device device = cuda_device(0);
+  const cu::DeviceGuard guard(device);
+  const cu::OwnedStream stream(device);
+  const ImageDataset dataset = test::numbered_images(kSamples);
+  for (const int num_workers : {0, 1, 2, 4}) {
+    for (const int prefetch : {1, 2, 8}) {
+      CAPTURE(num_workers, prefetch);
+      DataLoader loader(dataset,
+                        {.device = device, .num_workers = num_workers, .prefetch = prefetch});
+      for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
+        loader.start(plan(epoch));  // broken off after one batch
+        REQUIRE(loader.next(stream.view()));
+        REQUIRE(on_gpu(loader, epoch, stream) == on_cpu(dataset, epoch));
+      }
+    }
+  }
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// For tests of CUDA kernels against their CPU twins.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <limits>
+#include <random>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/shapes.h"
+
+namespace ddp::test {
+
+inline constexpr Device kGpu = cuda_device(0);
+
+// One operand twice: in host memory and in device memory.
+template <class T>
+class Twin {
+ public:
+  explicit Twin(std::vector<T> values)
+      : host_(std::move(values)), device_(cu::allocate_device(host_.size() * sizeof(T), kGpu)) {
+    cu::copy_async(device_.data(), host_.data(), host_.size() * sizeof(T), {});
+    cu::synchronize({});
+  }
+  static Twin uniform(std::size_t count, unsigned seed) {
+    std::mt19937 engine(seed);
+    std::uniform_real_distribution<double> draw(-2, 2);
+    std::vector<T> values(count);
+    for (T& value : values) value = static_cast<T>(draw(engine));
+    return Twin(std::move(values));
+  }
+  static Twin poison(std::size_t count) {
+    return Twin(std::vector<T>(count, std::numeric_limits<T>::quiet_NaN()));
+  }
+  // What a gradient's memory holds before it is written in this mode.
+  static Twin gradient(std::size_t count, WriteMode mode) {
+    return mode == WriteMode::kOverwrite ? poison(count) : uniform(count, 99);
+  }
+
+  Buffer cpu() { return buffer_of(host_); }
+  Buffer cuda() const { return {device_.data(), host_.size(), dtype_of<T>, kGpu}; }
+
+  void check_equal(double tolerance) const {
+    std::vector<T> copy(host_.size());
+    cu::synchronize({});
+    cu::copy_async(copy.data(), device_.data(), copy.size() * sizeof(T), {});
+    cu::synchronize({});
+    const auto is_close = [tolerance](T value, T expected) {
+      return value == Approx(expected).epsilon(tolerance).margin(tolerance);
+    };
+    const auto differing = std::ranges::mismatch(copy, host_, is_close).in1 - copy.begin();
+    CHECK(differing == static_cast<std::ptrdiff_t>(copy.size()));  // the first that differs
+  }
+
+ private:
+  std::vector<T> host_;
+  Allocation device_;
+};
+
+template <class T>
+constexpr double kTolerance = std::is_same_v<T, float> ? 2e-5 : 1e-13;
+
+}  // namespace ddp::test

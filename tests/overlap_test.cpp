@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+//
+// That reductions run while backward does: by the begin and end of each of them, and by the time a
+// step takes. The same checks must fail with overlap switched off.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Seconds = std::chrono::duration<double>;
+
+namespace {
+
+constexpr std::size_t kLayers = 8;
+constexpr std::size_t kElements = 1 << 20;  // of each layer, a bucket of its own
+constexpr int kSteps = 9;
+
+struct Step {
+  double backward = 0;       // seconds, as all that follow
+  double communication = 0;  // all reductions together
+  double last_bucket = 0;
+  double total = 0;
+  std::size_t hidden = 0;  // reductions that ended before backward did
+};
+
+double seconds(const Interval& interval) { return Seconds(interval.end - interval.begin).count(); }
+
+Step measured(const StepTimes& times) {
+  Step step;
+  step.backward = seconds({times.begin, times.backward_end});
+  step.total = seconds({times.begin, times.end});
+  for (const StepTimes::Bucket& bucket : times.buckets) {
+    step.communication += seconds(bucket.reduction);
+    step.hidden += bucket.reduction.end < times.backward_end ? 1 : 0;
+  }
+  step.last_bucket = seconds(times.buckets.back().reduction);
+  return step;
+}
+
+template <class Field>
+auto median(std::vector<Step> steps, Field field) {
+  std::ranges::sort(steps, {}, field);
+  return steps[steps.size() / 2].*field;
+}
+
+Step median(const std::vector<Step>& steps) {
+  return {median(steps, &Step::backward), median(steps, &Step::communication),
+          median(steps, &Step::last_bucket), median(steps, &Step::total),
+          median(steps, &Step::hidden)};
+}
+
+// Layers whose backward takes `layer_time` of somebody else's processor, as on a GPU.
+class Trainer {
+ public:
+  Trainer(ProcessGroup& group, bool overlap)
+      : values_(kLayers, std::vector<float>(kElements)),
+        ddp_(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), parameters(),
+             {.buckets = {.bucket_bytes_cap = kElements * sizeof(float), .overlap = overlap},
+              .record_times = true}) {}
+
+  Step step(Seconds layer_time) {
+    (void)ddp_.begin_step();
+    for (std::size_t i = kLayers; i-- > 0;) {
+      std::this_thread::sleep_for(layer_time);
+      ddp_.mark_ready(i);
+    }
+    ddp_.wait();
+    return measured(ddp_.times());
+  }
+
+ private:
+  std::vector<Parameter> parameters() {
+    std::vector<Parameter> result;
+    for (std::size_t i = 0; i < kLayers; ++i) {
+      result.push_back({"layer" + std::to_string(i), {kElements}, buffer_of(values_[i])});
+    }
+    return result;
+  }
+
+  std::vector<std::vector<float>> values_;
+  DistributedDataParallel ddp_;
+};
+
+// What is wrong with the claim that the step hid its communication; empty if nothing is.
+std::string refutation(const Step& step) {
+  const double longer = std::max(step.backward, step.communication);
+  const double shorter = std::min(step.backward, step.communication);
+  const double noise = (shorter - step.last_bucket) / 2;
+  if (step.hidden < kLayers / 2) {
+    return std::to_string(step.hidden) + " reductions ended before backward";
+  }
+  if (step.total > longer + step.last_bucket + noise) {
+    return "a step of " + std::to_string(1000 * step.total) +
+           " ms is not the longer of backward (" + std::to_string(1000 * step.backward) +
+           " ms) and communication (" + std::to_string(1000 * step.communication) +
+           " ms) with the last bucket";
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("reductions are hidden behind backward, and are not with overlap off", "[overlap]") {
+  Step with_overlap;
+  Step without;
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainer overlapping(group, true);
+    Trainer waiting(group, false);
+    // Backward a little longer than communication: where overlap matters most.
+    Seconds layer_time(2ms);
+    for (int i = 0; i < 3; ++i)
+      layer_time = Seconds(1.25 * waiting.step(layer_time).communication / kLayers);
+    layer_time = std::clamp(layer_time, Seconds(1ms), Seconds(20ms));
+    std::vector<Step> on;
+    std::vector<Step> off;
+    for (int i = 0; i < kSteps; ++i) {
+      on.push_back(overlapping.step(layer_time));
+      off.push_back(waiting.step(layer_time));
+    }
+    if (group.rank() != 0) return;
+    with_overlap = median(on);
+    without = median(off);
+  });
+  INFO("with overlap: " << 1000 * with_overlap.total << " ms a step, " << with_overlap.hidden
+                        << " hidden; without: " << 1000 * without.total << " ms, " << without.hidden
+                        << " hidden");
+  CHECK(refutation(with_overlap) == "");
+  CHECK(without.hidden == 0);
+  CHECK(refutation(without) != "");
+  Step only_late = without;  // the time alone tells, too
+  only_late.hidden = kLayers;
+  CHECK(refutation(only_late) != "");
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace ddp::test {
+
+// A count that threads raise and wait for. A wait ends after ten seconds, so that a test whose
+// expectation is wrong fails and does not hang.
+class Gate {
+ public:
+  void raise() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    raised_.notify_all();
+  }
+
+  // False if the count did not get there in time.
+  [[nodiscard]] bool wait_for(int count) {
+    std::unique_lock lock(mutex_);
+    return raised_.wait_for(lock, std::chrono::seconds(10), [&] { return count_ >= count; });
+  }
+
+  [[nodiscard]] int count() const {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable raised_;
+  int count_ = 0;
+};
+
+}  // namespace ddp::test
