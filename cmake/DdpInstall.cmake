@@ -10,6 +10,8 @@ install(TARGETS ddp-launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 list(REMOVE_DUPLICATES include_roots)
 install(DIRECTORY ${include_roots} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h")
+# Needs LibTorch to be used, not to be installed.
+install(FILES examples/libtorch/ddp_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)
 install(EXPORT ddpTargets NAMESPACE ddp:: DESTINATION ${config_dir})

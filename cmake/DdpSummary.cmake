@@ -22,6 +22,11 @@ ddp_summary_line("Gloo       " DDP_HAVE_GLOO
   "CPU ranks on several hosts" "CPU ranks on one host only")
 ddp_summary_line("OpenBLAS   " OpenBLAS_FOUND
   "CPU matrix products" "CPU matrix products by a plain loop, many times slower")
+if(TARGET train_lenet)
+  set(DDP_HAVE_LIBTORCH TRUE)
+endif()
+ddp_summary_line("LibTorch   " DDP_HAVE_LIBTORCH
+  "examples/libtorch" "examples/libtorch is left out; ddp_torch.h is installed all the same")
 ddp_summary_line("tests      " DDP_BUILD_TESTS "" "")
 ddp_summary_line("examples   " DDP_BUILD_EXAMPLES "" "")
 ddp_summary_line("benchmarks " DDP_BUILD_BENCH "" "")

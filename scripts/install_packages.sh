@@ -9,12 +9,24 @@ build_packages=(g++ cmake ninja-build libspdlog-dev libfmt-dev libcxxopts-dev nl
   zlib1g-dev libopenblas-dev libgloo-dev)
 data_packages=(dataset-fashion-mnist)
 test_packages=(catch2 ccache binutils python3)
+optional_packages=(libtorch-dev)  # where the distribution has them
 
 missing_packages() {
   local package
   for package in "$@"; do
     dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q '^install ok installed' ||
       echo "$package"
+  done
+}
+
+available_packages() {
+  local package
+  for package in "$@"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then
+      echo "$package"
+    else
+      echo "No package $package here: what needs it is left out" >&2
+    fi
   done
 }
 

@@ -9,6 +9,8 @@ cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
 
 install_packages "${build_packages[@]}" "${data_packages[@]}" "${test_packages[@]}" clang-format
+mapfile -t optional < <(available_packages "${optional_packages[@]}")
+install_packages "${optional[@]}"
 launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)

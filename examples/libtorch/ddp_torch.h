@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+//
+// DistributedDataParallel for LibTorch, in one header: link ddp::ddp and Torch, and include it.
+//
+//   const auto group = ddp::init_process_group();
+//   ddp_torch::DistributedDataParallel model(group, *net, {.nominal_samples = 64});
+//   for (...) {
+//     const torch::Tensor loss = torch::nll_loss(net->forward(inputs), labels);  // mean of n
+//     samples model.backward(loss, n);  // in place of optimizer.zero_grad(); loss.backward();
+//     optimizer.step();
+//   }
+//
+// Runs with LibTorch 1.13 on the CPU; compiles with 2.6. On CUDA it has not run yet.
+#pragma once
+
+#include <ddp/ddp.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ddp_torch {
+
+// A tensor's memory, for whatever in libddp takes a Buffer: collectives, datasets, files. The
+// tensor must live as long. std::invalid_argument, with `name`, if libddp cannot read it like that.
+[[nodiscard]] inline ddp::Buffer buffer_of(const torch::Tensor& tensor,
+                                           const std::string& name = "a tensor") {
+  constexpr std::pair<torch::ScalarType, ddp::DType> types[] = {
+      {torch::kFloat32, ddp::DType::kFloat32}, {torch::kFloat64, ddp::DType::kFloat64},
+      {torch::kFloat16, ddp::DType::kFloat16}, {torch::kBFloat16, ddp::DType::kBFloat16},
+      {torch::kInt32, ddp::DType::kInt32},     {torch::kInt64, ddp::DType::kInt64},
+      {torch::kUInt8, ddp::DType::kUInt8}};
+  const std::string who = "[ddp_torch] " + name + ", a " + tensor.toString() + ", ";
+  if (!tensor.is_contiguous()) {
+    throw std::invalid_argument(who + "is not contiguous: use contiguous() before");
+  }
+  const auto device =
+      tensor.is_cuda() ? ddp::cuda_device(static_cast<int>(tensor.get_device())) : ddp::kCpuDevice;
+  for (const auto& [theirs, ours] : types) {
+    if (theirs != tensor.scalar_type()) continue;
+    return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), ours, device};
+  }
+  throw std::invalid_argument(who + "is of a type that libddp does not have");
+}
+
+// Keeps the replicas of a module equal; a ddp::DistributedDataParallel, whose contract holds: all
+// ranks construct it together, rank 0's parameters and buffers become everybody's.
+//
+// The `.grad` of each trainable parameter becomes a view of a bucket. Autograd adds to it in place,
+// and a hook behind that reports the gradient while backward goes on. So a step begins with zeroed
+// gradients, never with undefined ones; begin_step() sees to that, zero_grad() is not needed. If
+// something else is found in a view's place (backward with create_graph, zero_grad(set_to_none) in
+// the middle of a step), it is copied into the view, and the view put back.
+//
+// A step is one backward pass that reaches each trainable parameter; what it does not reach must
+// be frozen by requires_grad_(false) before. The module outlives this object, keeps its parameters'
+// memory (no to(device) any more) and is left without gradients.
+class DistributedDataParallel {
+ public:
+  // On CUDA, name the stream that the module runs on (getCurrentCUDAStream().stream()); without,
+  // it is the default stream, LibTorch's current one unless you changed that.
+  DistributedDataParallel(std::shared_ptr<ddp::ProcessGroup> group, torch::nn::Module& module,
+                          ddp::DdpOptions options = {}, ddp::Stream stream = {})
+      : stream_(stream),
+        state_(collect_state(module)),
+        replicas_(collect_trainable(module)),
+        engine_(group, describe(*group), with_state(std::move(options))) {
+    for (std::size_t i = 0; i < replicas_.size(); ++i) hook_up(i);
+  }
+
+  ~DistributedDataParallel() {
+    for (Replica& each : replicas_) {
+      each.accumulator->del_post_hook(each.hook);
+      each.value.mutable_grad().reset();
+    }
+  }
+  DistributedDataParallel(const DistributedDataParallel&) = delete;
+  DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
+
+  // All of a step but the optimizer's. `loss` is the mean over this rank's samples; with 0 samples
+  // it is not looked at.
+  void backward(const torch::Tensor& loss, double samples) {
+    const double factor = begin_step(samples);
+    if (samples > 0) {
+      engine_.record_metric(kLoss, buffer_of(loss, "the loss"), samples);
+      loss.backward(torch::full_like(loss, factor));
+    }
+    wait();
+  }
+  // Of the last backward(), over the samples of all ranks.
+  [[nodiscard]] double mean_loss() { return engine_.summary().metrics[kLoss].mean(); }
+
+  // The same in parts: zeroes the gradients and returns the factor for the mean loss; then comes
+  // your backward pass; then wait(), which leaves the mean over the global batch in every .grad.
+  [[nodiscard]] double begin_step(double samples) {
+    for (Replica& each : replicas_) {
+      each.gradient.zero_();
+      each.value.mutable_grad() = each.gradient;
+    }
+    return engine_.begin_step({.samples = samples});
+  }
+  void wait() { engine_.wait(stream_); }
+
+  // Gives every rank the batch-norm statistics of rank 0, which each rank gathers from its own
+  // samples: before evaluating or saving.
+  void broadcast_buffers() {
+    ddp::ProcessGroup& group = engine_.group();
+    for (const ddp::Buffer& each : state_) group.broadcast(each, 0, stream_).wait(stream_);
+  }
+
+  [[nodiscard]] ddp::DistributedDataParallel& engine() { return engine_; }
+
+ private:
+  static constexpr std::size_t kLoss = 0;  // metric slot
+
+  struct Replica {
+    std::string name;
+    torch::Tensor value;
+    torch::Tensor gradient = {};                              // the view
+    std::shared_ptr<torch::autograd::Node> accumulator = {};  // what adds to .grad
+    std::uintptr_t hook = 0;
+  };
+
+  static std::vector<Replica> collect_trainable(const torch::nn::Module& module) {
+    std::vector<Replica> result;
+    for (const auto& [name, value] : module.named_parameters().pairs()) {
+      const auto is_it = [&v = value](const Replica& each) { return each.value.is_same(v); };
+      const bool is_tied = std::any_of(result.begin(), result.end(), is_it);
+      if (value.requires_grad() && !is_tied) result.push_back({name, value});
+    }
+    return result;
+  }
+
+  // Buffers, and parameters that are not trained.
+  static std::vector<ddp::Buffer> collect_state(const torch::nn::Module& module) {
+    std::vector<ddp::Buffer> result;
+    for (const auto& [name, value] : module.named_buffers().pairs()) {
+      result.push_back(buffer_of(value, name));
+    }
+    for (const auto& [name, value] : module.named_parameters().pairs()) {
+      if (!value.requires_grad()) result.push_back(buffer_of(value, name));
+    }
+    return result;
+  }
+
+  [[nodiscard]] std::vector<ddp::Parameter> describe(const ddp::ProcessGroup& group) const {
+    if (group.device().is_cuda()) torch::cuda::synchronize(group.device().index);
+    std::vector<ddp::Parameter> result;
+    for (const Replica& each : replicas_) {
+      result.push_back({each.name, each.value.sizes().vec(), buffer_of(each.value, each.name)});
+    }
+    return result;
+  }
+
+  [[nodiscard]] ddp::DdpOptions with_state(ddp::DdpOptions options) const {
+    if (options.fold_scale) {
+      throw std::invalid_argument("[ddp_torch] fold_scale: LibTorch's optimizers read no scale");
+    }
+    options.buffers.insert(options.buffers.end(), state_.begin(), state_.end());
+    return options;
+  }
+
+  void hook_up(std::size_t i) {
+    Replica& each = replicas_[i];
+    each.gradient = torch::from_blob(engine_.gradient(i).data, each.value.sizes(),
+                                     each.value.options().requires_grad(false));
+    each.value.mutable_grad() = each.gradient;
+    each.accumulator = torch::autograd::impl::grad_accumulator(each.value);
+    const auto after = [this, i](const auto& outputs, const auto&) {
+      on_gradient(i);
+      return outputs;
+    };
+    each.hook = each.accumulator->add_post_hook(
+        std::make_unique<torch::autograd::utils::LambdaPostHook>(after));
+  }
+
+  void on_gradient(std::size_t i) {
+    Replica& each = replicas_[i];
+    const torch::Tensor grad = each.value.grad();
+    if (!grad.is_same(each.gradient)) {
+      const torch::NoGradGuard no_graph;
+      if (grad.defined()) each.gradient.copy_(grad.is_sparse() ? grad.to_dense() : grad);
+      each.value.mutable_grad() = each.gradient;
+    }
+    engine_.mark_ready(i, stream_);
+  }
+
+  ddp::Stream stream_;
+  std::vector<ddp::Buffer> state_;
+  std::vector<Replica> replicas_;
+  ddp::DistributedDataParallel engine_;
+};
+
+}  // namespace ddp_torch

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+//
+// The examples as their users run them.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+
+#include "support/child_process.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::ChildProcess;
+
+namespace {
+
+// On the CPU, whatever the machine has.
+std::string run(int ranks, const std::string& program) {
+  ChildProcess job({DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks), program},
+                   {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+  const int code = job.wait(100s);
+  INFO(job.err());
+  REQUIRE(code == 0);
+  return job.out();
+}
+
+// The number behind the last `label` of an output.
+double last_number(const std::string& output, const std::string& label) {
+  INFO(output);
+  const std::size_t found = output.rfind(label);
+  REQUIRE(found != std::string::npos);
+  return std::stod(output.substr(found + label.size()));
+}
+
+}  // namespace
+
+TEST_CASE("ranks add up their numbers", "[examples]") {
+  CHECK(run(3, DDP_ALL_REDUCE_PATH) == "3 ranks on cpu: the sum is 6\n");
+}
+
+TEST_CASE("a trainer of raw arrays learns the same on 1, 2 and 3 ranks", "[examples]") {
+  const std::string alone = run(1, DDP_BRING_YOUR_OWN_GRADIENTS_PATH);
+  CHECK(last_number(alone, "test accuracy ") > 80);
+  for (const int ranks : {2, 3}) {  // three have 43, 43 and 42 samples of each global batch
+    INFO(ranks << " ranks");
+    const std::string together = run(ranks, DDP_BRING_YOUR_OWN_GRADIENTS_PATH);
+    const auto difference = [&](const std::string& label) {
+      return std::abs(last_number(alone, label) - last_number(together, label));
+    };
+    CHECK(difference("step 100 of 469: loss ") < 1e-5);
+    CHECK(difference("step 469 of 469: loss ") < 1e-4);  // rounding that ReLU has amplified
+    CHECK(difference("test accuracy ") < 0.1);
+  }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+//
+// ddp_torch.h against plain LibTorch, and the example that uses it. LibTorch has macros named CHECK
+// and so on, too.
+#define CATCH_CONFIG_PREFIX_ALL
+#include <catch2/catch.hpp>
+
+#include "ddp/io/safetensors.h"
+#include "ddp_torch.h"
+#include "support/child_process.h"
+#include "support/files.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+using test::run_groups;
+
+namespace {
+
+struct NetImpl : torch::nn::Module {
+  torch::nn::Linear fc1{6, 5}, fc2{5, 2};
+  torch::nn::BatchNorm1d norm{torch::nn::BatchNorm1dOptions(5).affine(false)};
+
+  explicit NetImpl(double value = 0.1) {
+    register_module("fc1", fc1);
+    register_module("fc2", fc2);
+    register_module("norm", norm);
+    to(torch::kFloat64);
+    const torch::NoGradGuard no_graph;
+    for (torch::Tensor& each : parameters()) each.copy_(ramp(each.numel(), value).view_as(each));
+    for (torch::Tensor& each : buffers()) each.fill_(10 * value);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) { return fc2(torch::tanh(fc1(x))); }
+
+  static torch::Tensor ramp(std::int64_t n, double value) {
+    return value * torch::sin(torch::arange(n, torch::kFloat64) + 1);
+  }
+};
+TORCH_MODULE(Net);
+
+torch::Tensor loss_of(Net& net, std::int64_t begin, std::int64_t end) {
+  const torch::Tensor x = NetImpl::ramp(7 * 6, 1).view({7, 6}).slice(0, begin, end);
+  return net(x).square().sum(1).mean();
+}
+
+void expect_equal(Net& a, Net& b) {
+  for (const auto& item : a->named_parameters()) {
+    expect(torch::allclose(item.value(), b->named_parameters()[item.key()], 0, 1e-12), item.key());
+  }
+}
+
+std::shared_ptr<ProcessGroup> world_of_one() {
+  return init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 1});
+}
+
+// The parameters after ten steps of the example.
+Safetensors train_lenet(int ranks) {
+  const test::TemporaryDirectory directory;
+  const std::string file = directory / "lenet.safetensors";
+  test::ChildProcess job({DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks),
+                          DDP_TRAIN_LENET_PATH, "--max-steps", "10", "--save", file},
+                         {.environment = {{"CUDA_VISIBLE_DEVICES", ""}, {"OMP_NUM_THREADS", "1"}}});
+  const int code = job.wait(100s);
+  CATCH_INFO(job.err());
+  CATCH_REQUIRE(code == 0);
+  return load_safetensors(file);
+}
+
+float largest_difference(const Safetensors& a, const Safetensors& b) {
+  float largest = 0;
+  CATCH_REQUIRE(a.tensors.size() == 10);
+  for (std::size_t t = 0; t < a.tensors.size(); ++t) {
+    const auto x = a.tensors[t].buffer.as<float>();
+    const auto y = b.tensors[t].buffer.as<float>();
+    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+  }
+  return largest;
+}
+
+}  // namespace
+
+CATCH_TEST_CASE("LeNet in LibTorch ends the same on 1, 2 and 3 ranks", "[libtorch]") {
+  const Safetensors alone = train_lenet(1);
+  for (const int ranks : {2, 3}) {  // three have 43, 43 and 42 samples
+    CATCH_INFO(ranks << " ranks");
+    CATCH_CHECK(largest_difference(alone, train_lenet(ranks)) < 1e-5F);
+  }
+}
+
+CATCH_TEST_CASE("unequal ranks train the model that plain LibTorch trains", "[libtorch]") {
+  Net plain;
+  torch::optim::SGD plain_optimizer(plain->parameters(), 0.1);
+  double plain_loss = 0;
+  for (int step = 0; step < 5; ++step) {
+    plain_optimizer.zero_grad();
+    const torch::Tensor loss = loss_of(plain, 0, 7);
+    plain_loss = loss.item<double>();
+    loss.backward();
+    plain_optimizer.step();
+  }
+  run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+    Net net(group.rank() == 0 ? 0.1 : 5.0);  // rank 0's values are everybody's
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net,
+                                             {.nominal_samples = 3});
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const std::int64_t begin = std::array{0, 4, 7}[static_cast<std::size_t>(group.rank())];
+    const std::int64_t end = std::array{4, 7, 7}[static_cast<std::size_t>(group.rank())];
+    for (int step = 0; step < 5; ++step) {
+      model.backward(loss_of(net, begin, end), static_cast<double>(end - begin));
+      optimizer.step();
+    }
+    expect_equal(net, plain);
+    expect(std::abs(model.mean_loss() - plain_loss) < 1e-12, "the mean loss");
+  });
+}
+
+CATCH_TEST_CASE("rank 0's buffers and frozen parameters are everybody's", "[libtorch]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Net net(group.rank() + 1);
+    net->fc1->weight.requires_grad_(false);
+    Net rank0(1);
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net);
+    expect_equal(net, rank0);
+    expect(net->norm->running_mean.eq(10).all().item<bool>(), "rank 0's running mean");
+    expect(net->norm->num_batches_tracked.item<std::int64_t>() == 10, "rank 0's count");
+    expect(model.engine().parameter_count() == 3, "three trained parameters");
+    net->norm->running_mean.fill_(group.rank() + 3);
+    model.broadcast_buffers();
+    expect(net->norm->running_mean.eq(3).all().item<bool>(), "rank 0's running mean, again");
+  });
+}
+
+CATCH_TEST_CASE("gradients are views of buckets, whatever replaces them", "[libtorch]") {
+  Net plain, net;
+  loss_of(plain, 0, 7).backward();
+  ddp_torch::DistributedDataParallel model(world_of_one(), *net);
+  const auto check = [&] {
+    for (std::size_t i = 0; i < 4; ++i) {
+      const torch::Tensor grad = net->parameters()[i].grad();
+      CATCH_CHECK(grad.data_ptr() == model.engine().gradient(i).data);
+      CATCH_CHECK(torch::allclose(grad, plain->parameters()[i].grad(), 0, 1e-12));
+    }
+  };
+  for (const bool create_graph : {false, true}) {
+    CATCH_INFO("create_graph " << create_graph);
+    CATCH_CHECK(model.begin_step(7) == 1);
+    loss_of(net, 0, 7).backward({}, create_graph, create_graph);
+    model.wait();
+    check();
+  }
+  CATCH_CHECK(model.begin_step(7) == 1);
+  net->zero_grad(/*set_to_none=*/true);
+  loss_of(net, 0, 7).backward();
+  model.wait();
+  check();
+}
+
+CATCH_TEST_CASE("wrong use of the adapter is told, not trained", "[libtorch]") {
+  Net net;
+  ddp_torch::DistributedDataParallel model(world_of_one(), *net);
+  CATCH_CHECK_THAT(error_of([&] { loss_of(net, 0, 7).backward(); }),
+                   Catch::Contains("mark_ready before begin_step"));
+  CATCH_CHECK_THAT(error_of([&] {
+                     model.backward(net->fc1(torch::ones({1, 6}, torch::kFloat64)).sum(), 1);
+                   }),
+                   Catch::Contains("backward gave no gradient for 'fc2.weight', 'fc2.bias'"));
+
+  Net strided;
+  strided->fc1->weight.set_data(strided->fc1->weight.detach().t().contiguous().t());
+  CATCH_CHECK_THAT(error_of([&] { ddp_torch::DistributedDataParallel(world_of_one(), *strided); }),
+                   Catch::Contains("[ddp_torch] fc1.weight") && Catch::Contains("not contiguous"));
+  CATCH_CHECK_THAT(error_of([&] {
+                     ddp_torch::DistributedDataParallel(world_of_one(), *strided,
+                                                        {.fold_scale = true});
+                   }),
+                   Catch::Contains("fold_scale"));
+}
+
+CATCH_TEST_CASE("a module is LibTorch's alone again afterwards", "[libtorch]") {
+  Net net;
+  { const ddp_torch::DistributedDataParallel model(world_of_one(), *net); }
+  CATCH_CHECK(!net->parameters()[0].grad().defined());
+  loss_of(net, 0, 7).backward();
+  CATCH_CHECK(net->parameters()[0].grad().defined());
+}
