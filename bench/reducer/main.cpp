@@ -73,16 +73,16 @@ void measure(const std::shared_ptr<ProcessGroup>& group, std::size_t cap, Backwa
              const Options& options, const Table& table) {
   Row row{.overlapping = {group, options.shape, buckets(cap, true)},
           .waiting = {group, options.shape, buckets(cap, false)}};
-  const auto run = [&](SimulatedModel& model) {
-    const StepCost cost = model.run(kind, options.steps);
+  const auto run_overlapping = [&] {
+    const StepCost cost = row.overlapping.run(kind, options.steps);
     row.mark_ready_us.push_back(cost.mark_ready_us);
     row.allocations.push_back(cost.allocations);
     return cost.milliseconds;
   };
   std::vector<Variant> variants{
       {"backward", [&] { return row.overlapping.run_backward(kind, options.steps); }},
-      {"off", [&] { return run(row.waiting); }},
-      {"on", [&] { return run(row.overlapping); }}};
+      {"off", [&] { return row.waiting.run(kind, options.steps).milliseconds; }},
+      {"on", run_overlapping}};
   interleave(variants, options.rounds);
   if (group->rank() != 0) return;
   table.print_row({kind == BackwardKind::kOnCpu ? "CPU" : "elsewhere", fmt::format("{}", cap >> 10),

@@ -5,8 +5,8 @@
 //   const auto group = ddp::init_process_group();
 //   ddp_torch::DistributedDataParallel model(group, *net, {.nominal_samples = 64});
 //   for (...) {
-//     const torch::Tensor loss = torch::nll_loss(net->forward(inputs), labels);  // mean of n
-//     samples model.backward(loss, n);  // in place of optimizer.zero_grad(); loss.backward();
+//     const torch::Tensor loss = torch::nll_loss(net->forward(inputs), labels);  // n samples
+//     model.backward(loss, n);  // in place of optimizer.zero_grad(); loss.backward();
 //     optimizer.step();
 //   }
 //
