@@ -19,7 +19,7 @@ cxxopts::Options make_parser() {
     return cxxopts::value<std::string>()->default_value(value);
   };
   parser.set_width(100);
-  add("model", "mlp", text("mlp"), "NAME");
+  add("model", "mlp or lenet5", text("mlp"), "NAME");
   add("dataset", "fashion-mnist", text("fashion-mnist"), "NAME");
   add("data-dir", "directory of the dataset's four files", cxxopts::value<std::string>(), "DIR");
   add("epochs", "epochs", text("1"), "N");
