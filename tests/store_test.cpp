@@ -397,7 +397,7 @@ TEST_CASE("queueing behind another thread's wait has a deadline, and harms neith
   for (const Deadline deadline = Deadline::after(10s); error.empty() && !deadline.passed();) {
     error = error_of([&] { store.add("counter", 1); });  // works until the waiter is there
   }
-  store.clone()->set("late", "");
+  store.clone(5s)->set("late", "");
   waiter.join();
   CHECK_THAT(error, Catch::StartsWith("[tcp_store] add(\"counter\"): timed out after 20 ms behind "
                                       "another operation of this store"));

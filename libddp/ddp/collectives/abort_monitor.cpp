@@ -9,11 +9,13 @@ namespace ddp {
 namespace {
 
 constexpr const char* kKey = "abort";
+// A store that cannot be reached any more must not hold up the end of a group.
+constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
 AbortMonitor::AbortMonitor(const Store& store, std::function<void(const std::string&)> on_abort)
-    : store_(store.clone()),
+    : store_(store.clone(kStoreTimeout)),
       thread_(start_background_thread(
           "ddp-abort", [this, on_abort = std::move(on_abort)] { watch(on_abort); })) {}
 

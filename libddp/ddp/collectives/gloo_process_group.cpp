@@ -58,7 +58,8 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
   const std::string origin = "[gloo] rank " + std::to_string(config.rank) + " (" + address +
                              ") cannot connect to its peers";
   const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
-  const auto store = std::make_shared<RendezvousStore>(config.store->clone(), config.start_timeout);
+  const auto store = std::make_shared<RendezvousStore>(config.store->clone(config.start_timeout),
+                                                       config.start_timeout);
   context->setTimeout(config.timeout);
   const auto action = [=] {
     gloo::transport::tcp::attr attributes(address.c_str());

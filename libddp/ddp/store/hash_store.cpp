@@ -79,8 +79,8 @@ bool HashStore::delete_key(std::string_view key) {
   return data_->values.erase(std::string(key)) > 0;
 }
 
-std::shared_ptr<Store> HashStore::clone() const {
-  return std::shared_ptr<Store>(new HashStore(data_, timeout_));
+std::shared_ptr<Store> HashStore::clone(Timeout timeout) const {
+  return std::shared_ptr<Store>(new HashStore(data_, timeout));
 }
 
 }  // namespace ddp

@@ -42,8 +42,9 @@ bool PrefixStore::check(std::span<const std::string> keys) {
 
 bool PrefixStore::delete_key(std::string_view key) { return store_->delete_key(joined(key)); }
 
-std::shared_ptr<Store> PrefixStore::clone() const {
-  return std::make_shared<PrefixStore>(prefix_.substr(0, prefix_.size() - 1), store_->clone());
+std::shared_ptr<Store> PrefixStore::clone(Timeout timeout) const {
+  return std::make_shared<PrefixStore>(prefix_.substr(0, prefix_.size() - 1),
+                                       store_->clone(timeout));
 }
 
 }  // namespace ddp

@@ -21,9 +21,10 @@ class PrefixStore final : public Store {
   void wait(std::span<const std::string> keys, Timeout timeout) override;
   bool check(std::span<const std::string> keys) override;
   bool delete_key(std::string_view key) override;
-  std::shared_ptr<Store> clone() const override;
+  std::shared_ptr<Store> clone(Timeout timeout) const override;
   Timeout timeout() const override { return store_->timeout(); }
 
+  using Store::clone;
   using Store::get;
   using Store::wait;
 

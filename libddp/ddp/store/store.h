@@ -45,12 +45,13 @@ class Store {
   // True if the key existed.
   virtual bool delete_key(std::string_view key) = 0;
 
-  // A second, independent connection to the same data.
-  [[nodiscard]] virtual std::shared_ptr<Store> clone() const = 0;
+  // A second, independent connection to the same data, with a default timeout of its own.
+  [[nodiscard]] virtual std::shared_ptr<Store> clone(Timeout timeout) const = 0;
 
   // The default for operations that take none.
   [[nodiscard]] virtual Timeout timeout() const = 0;
 
+  [[nodiscard]] std::shared_ptr<Store> clone() const { return clone(timeout()); }
   [[nodiscard]] std::string get(std::string_view key) { return get(key, timeout()); }
   void wait(std::span<const std::string> keys) { wait(keys, timeout()); }
   [[nodiscard]] bool has(std::string_view key) {

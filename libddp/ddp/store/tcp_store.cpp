@@ -228,8 +228,10 @@ Timeout TcpStore::timeout() const { return impl_->options().timeout; }
 
 std::string TcpStore::local_address() const { return impl_->local_address(); }
 
-std::shared_ptr<Store> TcpStore::clone() const {
-  return std::make_shared<TcpStore>(impl_->endpoint(), impl_->options());
+std::shared_ptr<Store> TcpStore::clone(Timeout timeout) const {
+  TcpStoreOptions options = impl_->options();
+  options.timeout = timeout;
+  return std::make_shared<TcpStore>(impl_->endpoint(), options);
 }
 
 void TcpStore::set(std::string_view key, std::string_view value) {
