@@ -101,6 +101,16 @@ TEST_CASE("the same for lenet5, in float64 and float32", "[main]") {
   }
 }
 
+TEST_CASE("accumulated batches equal one large batch", "[main]") {
+  const Safetensors large = train(1, {"--global-batch-size", "120", "--max-steps", "20"});
+  for (const int ranks : {1, 2}) {
+    INFO(ranks << " ranks");
+    const Safetensors small =
+        train(ranks, {"--global-batch-size", "30", "--accumulate", "4", "--max-steps", "20"});
+    CHECK(largest_relative_difference(large, small) < 1e-12);
+  }
+}
+
 TEST_CASE("ranks without samples in a step change nothing", "[main]") {
   // Global batches of 2 leave ranks 2 and 3 empty-handed.
   const Arguments flags = {"--global-batch-size", "2", "--max-steps", "50"};

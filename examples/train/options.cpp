@@ -27,6 +27,7 @@ cxxopts::Options make_parser() {
   add("batch-size", "samples per rank and step (default 64)", cxxopts::value<std::string>(), "N");
   add("global-batch-size", "samples per step, of all ranks together", cxxopts::value<std::string>(),
       "N");
+  add("accumulate", "batches that make a step of the optimizer", text("1"), "N");
   add("lr", "learning rate", text("0.05"), "F");
   add("lr-schedule", "constant, step or cosine, by epoch", text("constant"), "NAME");
   add("warmup", "epochs of linear warm-up", text("0"), "N");
@@ -83,6 +84,7 @@ void check(const Options& options) {
   require(options.batch_size.value_or(1) >= 1, "--batch-size must be at least 1");
   require(options.global_batch_size.value_or(1) >= 1, "--global-batch-size must be at least 1");
   require(options.epochs >= 1, "--epochs must be at least 1");
+  require(options.accumulate >= 1, "--accumulate must be at least 1");
   require(options.max_steps >= 0, "--max-steps must not be negative");
   require(options.learning_rate >= 0, "--lr must not be negative");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
@@ -107,6 +109,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   if (parsed.count("global-batch-size") > 0) {
     options.global_batch_size = number<std::int64_t>(parsed, "global-batch-size");
   }
+  options.accumulate = number<int>(parsed, "accumulate");
   options.learning_rate = number<double>(parsed, "lr");
   options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
   options.warmup_epochs = number<int>(parsed, "warmup");

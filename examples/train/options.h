@@ -19,6 +19,7 @@ struct Options {
   std::filesystem::path data_dir;
   int epochs = 1;
   std::int64_t max_steps = 0;                     // 0: no limit
+  int accumulate = 1;                             // batches that make a step
   std::optional<std::int64_t> batch_size;         // per rank
   std::optional<std::int64_t> global_batch_size;  // of all ranks together
   double learning_rate = 0.05;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -144,23 +145,33 @@ bool Trainer::train_epoch(int epoch) {
                                                       epoch));
   loader_.start(sampler_->next_epoch());
   epoch_begin_ = interval_begin_ = ddp::Clock::now();
-  interval_samples_ = interval_steps_ = 0;
+  interval_samples_ = interval_steps_ = interval_batches_ = 0;
   interval_wait_ = 0;
   for (;;) {
     const auto waited_since = ddp::Clock::now();
     const auto batch = loader_.next(context_.stream());
     if (!batch) return true;
+    begin_accumulation(*batch);
     train_step(*batch, waited_since);
-    ++steps_done_;
-    const bool last = options_.max_steps > 0 && steps_done_ >= options_.max_steps;
     interval_samples_ += batch->global_count;
+    ++interval_batches_;
+    if (!model_.engine().is_synchronized()) continue;
+    ++steps_done_;
     ++interval_steps_;
+    const bool last = options_.max_steps > 0 && steps_done_ >= options_.max_steps;
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
-    if (ends || (options_.log_every > 0 && (batch->step + 1) % options_.log_every == 0)) {
+    if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
       log_step(epoch, *batch);
     }
     if (last) return false;
   }
+}
+
+// At the end of an epoch a step may have fewer batches than others.
+void Trainer::begin_accumulation(const ddp::Batch& batch) {
+  if (batch.step % options_.accumulate != 0) return;
+  const std::int64_t left = loader_.plan().steps() - batch.step;
+  model_.engine().accumulate(static_cast<int>(std::min<std::int64_t>(options_.accumulate, left)));
 }
 
 void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
@@ -175,7 +186,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   times.forward_end = ddp::Clock::now();
   model_.backward(tape_, loss, n, metrics);
   times.backward_end = ddp::Clock::now();
-  model_.step(optimizer_);
+  if (model_.engine().is_synchronized()) model_.step(optimizer_);
   times.end = ddp::Clock::now();
   if (trace_) trace_->add(steps_done_ + 1, times, model_.engine().times());
 }
@@ -195,7 +206,7 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
       1000 * (waited - interval_wait_) / static_cast<double>(interval_steps_);
   interval_begin_ = now;
   interval_wait_ = waited;
-  interval_samples_ = interval_steps_ = 0;
+  interval_samples_ = interval_steps_ = interval_batches_ = 0;
   if (!is_main()) return;
   progress_->update({.epoch = epoch,
                      .epochs = options_.epochs,

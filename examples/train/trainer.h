@@ -33,6 +33,7 @@ class Trainer {
  private:
   // Returns false when --max-steps is reached.
   bool train_epoch(int epoch);
+  void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   void log_step(int epoch, const ddp::Batch& batch);
@@ -65,6 +66,7 @@ class Trainer {
   ddp::Clock::time_point interval_begin_;
   std::int64_t interval_samples_ = 0;
   std::int64_t interval_steps_ = 0;
+  std::int64_t interval_batches_ = 0;  // more than steps with --accumulate
   double interval_wait_ = 0;  // seconds of the epoch spent waiting for data when it began
   ddp::Clock::time_point epoch_begin_;
 };

@@ -63,6 +63,11 @@ void scale(const Buffer& target, const double* factor, Stream stream) {
   target.device.is_cuda() ? cu::scale(target, factor, stream) : cpu::scale(target, factor);
 }
 
+void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream) {
+  target.device.is_cuda() ? cu::reduce(source, target, op, stream)
+                          : cpu::reduce(source, target, op);
+}
+
 void reciprocal(const Buffer& target, Stream stream) {
   target.device.is_cuda() ? cu::reciprocal(target, stream) : cpu::reciprocal(target);
 }

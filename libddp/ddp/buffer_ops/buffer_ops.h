@@ -55,6 +55,7 @@ void fill(const Buffer& target, double value, Stream stream = {});
 void copy(const Buffer& source, const Buffer& target, Stream stream = {});
 void cast(const Buffer& source, const Buffer& target, Stream stream = {});
 void scale(const Buffer& target, const double* factor, Stream stream = {});
+void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream = {});
 void reciprocal(const Buffer& target, Stream stream = {});
 
 // The value of a buffer of one element, once `stream` has run: blocks the host.

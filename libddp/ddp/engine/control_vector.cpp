@@ -31,6 +31,10 @@ Buffer ControlVector::buffer() const {
   return {memory_.data(), kCount, DType::kFloat64, group_.device()};
 }
 
+Buffer ControlVector::carried() const {
+  return {carried_.data(), kCount, DType::kFloat64, group_.device()};
+}
+
 void ControlVector::reset(double samples, double nominal_samples) {
   if (group_.device().is_cuda()) {
     turn_ ^= 1U;
@@ -120,8 +124,21 @@ void ControlVector::count_arrived(Wait wait) {
   }
 }
 
+void ControlVector::carry(Stream stream) {
+  collect(stream);
+  if (carried_.data() == nullptr) carried_ = group_.allocate(kCount * sizeof(double));
+  if (has_carried_) {
+    reduce(buffer(), carried(), ReduceOp::kSum, stream);
+  } else {
+    copy(buffer(), carried(), stream);
+  }
+  has_carried_ = true;
+}
+
 void ControlVector::launch(Stream producer) {
   collect(producer);
+  if (has_carried_) reduce(carried(), buffer(), ReduceOp::kSum, producer);
+  has_carried_ = false;
   work_ = group_.all_reduce(buffer(), ReduceOp::kSum, producer);
 }
 

@@ -42,6 +42,8 @@ class ControlVector {
   // The same for a value that is on the group's device: one element, read at launch().
   void add_metric(std::size_t slot, const Buffer& value, double weight);
 
+  // Keeps what was recorded for the next launch(), which adds it to what comes after a reset().
+  void carry(Stream stream);
   // Sums the vectors of all ranks; asynchronous, behind `producer`.
   void launch(Stream producer);
   // Orders `consumer` behind the sum.
@@ -82,6 +84,7 @@ class ControlVector {
   enum class Wait { kNo, kYes };
 
   [[nodiscard]] Buffer buffer() const;
+  [[nodiscard]] Buffer carried() const;
   void check_slot(std::size_t slot) const;
   void collect(Stream stream);
   void copy_to_host(Stream stream);
@@ -89,7 +92,9 @@ class ControlVector {
   void count_arrived(Wait wait);
 
   ProcessGroup& group_;
-  Allocation memory_;                 // kCount float64 of the group's kind
+  Allocation memory_;   // kCount float64 of the group's kind
+  Allocation carried_;  // likewise, from the first carry() on
+  bool has_carried_ = false;
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
   std::size_t turn_ = 0;
   double* host_;        // this rank's numbers before the sum: `memory_` itself on the CPU

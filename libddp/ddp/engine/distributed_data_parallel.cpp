@@ -58,7 +58,6 @@ class DistributedDataParallel::Impl {
         parameters_(checked(*group_, std::move(parameters))),
         options_(std::move(options)),
         alone_(group_->world_size() == 1),
-        divides_(!alone_ || options_.gradient_kind == GradientKind::kSum),
         control_(*group_),
         reducer_(*group_, gradient_specs(parameters_), options_.buckets,
                  [this](Stream stream) { control_.launch(stream); }) {
@@ -79,15 +78,32 @@ class DistributedDataParallel::Impl {
     }
     state_ = State::kOpen;
     samples_ = samples;
-    reducer_.begin();
-    const bool sums = options_.gradient_kind == GradientKind::kSum;
-    control_.reset(samples, sums ? 1 : options_.nominal_samples);
-    if (samples == 0) reducer_.contribute_zeros();
-    const double factor = alone_ || sums ? 1 : samples / options_.nominal_samples;
-    if (!options_.scale_at_ready) return factor;
-    if (factor != 1) reducer_.contribute_scaled(keep(factor));
-    return 1;
+    const bool begins = synchronized_;
+    step_samples_ = begins ? samples : step_samples_ + samples;
+    synchronized_ = no_sync_guards_ == 0 && passes_left_ <= 1;
+    const bool accumulates = !begins || !synchronized_;
+    divides_ = !alone_ || accumulates || options_.gradient_kind == GradientKind::kSum;
+    if (accumulates && options_.scale_at_ready) {
+      throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
+    }
+    reducer_.begin(synchronized_ ? Reduction::kNow : Reduction::kLater);
+    if (step_samples_ == 0) reducer_.contribute_zeros();
+    return open_control(samples);
   }
+
+  void accumulate(int passes) {
+    if (passes < 1) {
+      throw std::invalid_argument("[ddp] accumulate(" + std::to_string(passes) + ")");
+    }
+    if (state_ != State::kIdle || !synchronized_) {
+      throw std::logic_error("[ddp] accumulate in the middle of a step");
+    }
+    passes_left_ = passes;
+  }
+
+  void add_no_sync_guard() { ++no_sync_guards_; }
+  void remove_no_sync_guard() { --no_sync_guards_; }
+  bool is_synchronized() const { return synchronized_; }
 
   template <class Value>
   void record_metric(std::size_t slot, const Value& value, double weight) {
@@ -104,27 +120,30 @@ class DistributedDataParallel::Impl {
                              "' was marked ready twice in this step");
     }
     state_ = State::kReducing;
-    const Buffer& own = parameters_[i].grad;
-    if (own.data != nullptr) {
-      copy(own, reducer_.gradient(i), stream);
-      ++statistics_.gradient_copies;
-    }
+    if (synchronized_) copy_in(i, stream);
     reducer_.mark_ready(i, stream);
   }
 
   void wait(Stream stream) {
     if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
     check_all_ready();
-    reducer_.wait(stream);
-    if (alone_ && samples_ == 0) zero_gradients(stream);
-    finish_control(stream);
-    if (divides_ && !options_.fold_scale) average(stream);
-    copy_back(stream);
+    if (synchronized_) {
+      reduce(stream);
+      ++statistics_.steps;
+    } else {
+      hold(stream);
+    }
+    if (passes_left_ > 0) --passes_left_;
+    ++statistics_.passes;
     state_ = State::kIdle;
-    ++statistics_.steps;
   }
 
   const double* gradient_scale() const {
+    if (!synchronized_) {
+      throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
+                             ": the gradients are not reduced; the last backward pass of a step "
+                             "must be outside no_sync()");
+    }
     return divides_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
 
@@ -164,6 +183,44 @@ class DistributedDataParallel::Impl {
     double* place = static_cast<double*>(factors_.data()) + statistics_.steps % kFactors;
     *place = factor;
     return place;
+  }
+
+  // Starts the pass's control vector; returns the factor for the caller's loss.
+  double open_control(double samples) {
+    const bool sums = options_.gradient_kind == GradientKind::kSum;
+    control_.reset(samples, sums ? 1 : options_.nominal_samples);
+    const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
+    if (!options_.scale_at_ready) return factor;
+    if (factor != 1) reducer_.contribute_scaled(keep(factor));
+    return 1;
+  }
+
+  void reduce(Stream stream) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (!reducer_.is_ready(i) && reducer_.is_held(i)) copy_in(i, stream);
+    }
+    reducer_.wait(stream);
+    if (alone_ && step_samples_ == 0) zero_gradients(stream);
+    finish_control(stream);
+    if (divides_ && !options_.fold_scale) average(stream);
+    copy_back(stream);
+  }
+
+  // Leaves the gradients for the next pass to add to.
+  void hold(Stream stream) {
+    reducer_.wait(stream);
+    control_.carry(stream);
+    if (step_samples_ > 0) return;
+    reducer_.hold_zeros(stream);
+    copy_back(stream);
+  }
+
+  // A gradient in the caller's memory.
+  void copy_in(std::size_t i, Stream stream) {
+    const Buffer& own = parameters_[i].grad;
+    if (own.data == nullptr) return;
+    copy(own, reducer_.gradient(i), stream);
+    ++statistics_.gradient_copies;
   }
 
   // Alone there is nobody to add up with, but what divides reads the result where that would be.
@@ -214,12 +271,16 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
-  bool divides_;  // gradients must be multiplied by the control vector's scale
   ControlVector control_;
   Reducer reducer_;
   Allocation factors_;  // for scale_at_ready, with peers only
   State state_ = State::kIdle;
-  double samples_ = 0;
+  double samples_ = 0;        // of this rank in this pass
+  double step_samples_ = 0;   // and in all passes of the step so far
+  bool synchronized_ = true;  // the pass reduces, or the last one did
+  bool divides_ = false;      // the step's gradients are multiplied by the control vector's scale
+  int no_sync_guards_ = 0;
+  int passes_left_ = 0;  // of what accumulate() announced
   Statistics statistics_;
 };
 
@@ -260,6 +321,19 @@ void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
 void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
 
 const double* DistributedDataParallel::gradient_scale() const { return impl_->gradient_scale(); }
+
+void DistributedDataParallel::accumulate(int passes) { impl_->accumulate(passes); }
+
+DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
+  impl_->add_no_sync_guard();
+  return NoSync(impl_.get());
+}
+
+DistributedDataParallel::NoSync::~NoSync() {
+  if (impl_ != nullptr) impl_->remove_no_sync_guard();
+}
+
+bool DistributedDataParallel::is_synchronized() const { return impl_->is_synchronized(); }
 
 StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/buffer.h"
@@ -38,7 +39,8 @@ struct DdpOptions {
   double nominal_samples = 1;
   GradientKind gradient_kind = GradientKind::kMean;
   // For callers who cannot scale their loss: begin_step() returns 1, and buckets are multiplied by
-  // the factor instead, which costs a pass over them in steps where it is not 1.
+  // the factor instead, which costs a pass over them in steps where it is not 1. Not together with
+  // accumulation.
   bool scale_at_ready = false;
   // On: wait() leaves the gradients as sums; whoever reads them multiplies by *gradient_scale(),
   // as optimizer kernels do without a pass of their own.
@@ -73,6 +75,11 @@ struct StepOptions {
 //
 // A rank with n = 0 contributes zeros whatever its gradients hold, and may skip mark_ready.
 //
+// A step may consist of several backward passes over micro-batches, of which the last one reduces
+// (see accumulate() and no_sync()). Each is a begin_step, backward, wait of its own with its own n;
+// all but the first add to gradient(i), and with n = 0 leave it alone. The mean is over the samples
+// of all of them.
+//
 // Parameters' values must be there at construction (on CUDA: synchronise what writes them). After
 // an exception in the middle of a step the object can only be destroyed.
 //
@@ -80,6 +87,8 @@ struct StepOptions {
 // names the first parameter that differs. Not thread-safe; mark_ready may come from any thread, one
 // call at a time.
 class DistributedDataParallel {
+  class Impl;
+
  public:
   DistributedDataParallel(std::shared_ptr<ProcessGroup> group, std::vector<Parameter> parameters,
                           DdpOptions options = {});
@@ -92,6 +101,27 @@ class DistributedDataParallel {
   // Where gradient i is to be written and is found after wait(). The address never changes.
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] const BucketLayout& layout() const;
+
+  // The next `passes` backward passes make one step: the last of them reduces. std::logic_error
+  // in the middle of a step.
+  void accumulate(int passes);
+
+  // While the guard lives, wait() reduces nothing. It is read by begin_step.
+  class [[nodiscard]] NoSync {
+   public:
+    NoSync(NoSync&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
+    NoSync& operator=(NoSync&&) = delete;
+    ~NoSync();
+
+   private:
+    friend class DistributedDataParallel;
+    explicit NoSync(DistributedDataParallel::Impl* impl) : impl_(impl) {}
+    DistributedDataParallel::Impl* impl_;
+  };
+  NoSync no_sync();
+
+  // False after a wait() that reduced nothing: it is not yet time for the optimizer.
+  [[nodiscard]] bool is_synchronized() const;
 
   // Opens a step; returns the factor for this rank's mean loss.
   [[nodiscard]] double begin_step(const StepOptions& options = {});
@@ -107,12 +137,15 @@ class DistributedDataParallel {
   void mark_ready(std::size_t i, Stream stream = {});
 
   // Orders `stream` behind the reduced gradients; does not block the host on CUDA. Throws
-  // std::logic_error, naming them, if gradients were not marked ready although samples > 0.
+  // std::logic_error, naming them, if gradients were not marked ready although samples > 0. In a
+  // pass that reduces later nothing happens to the gradients, but that without any samples so far
+  // they become 0.
   void wait(Stream stream = {});
 
   // What sums must be multiplied by to be means, with fold_scale: on the group's device, valid
-  // behind wait(). Null if there is nothing to do: without fold_scale, or for means in a world of
-  // one.
+  // behind wait(). Null if there is nothing to do: without fold_scale, or for the mean of one pass
+  // in a world of one. std::logic_error unless is_synchronized(): an optimizer must not step with
+  // gradients that differ between ranks.
   [[nodiscard]] const double* gradient_scale() const;
 
   // The step that wait() ended last, summed over ranks; zeros before the first. On CUDA this blocks
@@ -129,13 +162,13 @@ class DistributedDataParallel {
 
   struct Statistics {
     std::uint64_t steps = 0;
+    std::uint64_t passes = 0;  // backward passes: more than steps with accumulation
     std::uint64_t bucket_launches = 0;
     std::uint64_t gradient_copies = 0;  // into and out of buckets, for callers' own memory
   };
   [[nodiscard]] Statistics statistics() const;
 
  private:
-  class Impl;
   std::unique_ptr<Impl> impl_;
 };
 

@@ -19,7 +19,8 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       overlap_(options.overlap),
       memory_(group.allocate(layout_.size_bytes)),
       states_(layout_.buckets.size()),
-      ready_(gradients.size(), 0) {
+      ready_(gradients.size(), 0),
+      held_(gradients.size(), 0) {
   for (const GradientSpec& gradient : gradients) counts_.push_back(gradient.count);
   if (!group.device().is_cuda()) return;
   for (BucketState& state : states_) state.joined = cu::Event(group.device());
@@ -36,7 +37,8 @@ Buffer Reducer::gradient(std::size_t i) const {
   return bucket(slot.bucket).slice(slot.offset, counts_[i]);
 }
 
-void Reducer::begin() {
+void Reducer::begin(Reduction reduction) {
+  reduction_ = reduction;
   next_ = 0;
   zeros_ = false;
   factor_ = nullptr;
@@ -58,7 +60,7 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
   join_producer(states_[b], stream);
   if (--states_[b].missing > 0) return;
   if (recorder_) recorder_->ready(b, stream);
-  if (communicates_ && overlap_) launch_ready();
+  if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready();
 }
 
 // Gradients of one bucket may come from several streams: chain them, so that the last one holds
@@ -91,7 +93,12 @@ void Reducer::launch(std::size_t b) {
 
 void Reducer::wait(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
-  if (communicates_) finish(consumer);
+  if (reduction_ == Reduction::kLater) {
+    for (std::size_t i = 0; i < ready_.size(); ++i) held_[i] |= ready_[i];
+  } else {
+    if (communicates_) finish(consumer);
+    std::fill(held_.begin(), held_.end(), std::uint8_t{0});
+  }
   if (recorder_) recorder_->ended(consumer);
 }
 
@@ -108,9 +115,14 @@ void Reducer::finish(Stream consumer) {
   for (const BucketState& state : states_) state.work.wait(consumer);
 }
 
+void Reducer::hold_zeros(Stream stream) {
+  for (std::size_t b = 0; b < states_.size(); ++b) fill(bucket(b), 0, stream);
+  std::fill(held_.begin(), held_.end(), std::uint8_t{1});
+}
+
 void Reducer::zero_missing(std::size_t b, Stream stream) const {
   for (const std::size_t i : layout_.buckets[b].parameters) {
-    if (ready_[i] == 0) fill(gradient(i), 0, stream);
+    if (ready_[i] == 0 && held_[i] == 0) fill(gradient(i), 0, stream);
   }
 }
 

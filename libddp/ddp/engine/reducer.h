@@ -15,6 +15,10 @@
 
 namespace ddp {
 
+// Whether a backward pass ends with its gradients summed over ranks, or leaves them in the buckets
+// for the next pass to add to.
+enum class Reduction : std::uint8_t { kNow, kLater };
+
 // Owns the flat gradient buckets and sums them over ranks while backward goes on.
 //
 // A bucket is launched when all its gradients are ready and all buckets before it were launched:
@@ -43,16 +47,22 @@ class Reducer {
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] Buffer bucket(std::size_t b) const;
 
-  // Opens a step.
-  void begin();
+  // Opens a backward pass.
+  void begin(Reduction reduction = Reduction::kNow);
 
   // Gradient i is final once what `stream` holds now has run. std::logic_error if it was marked
   // in this step already.
   void mark_ready(std::size_t i, Stream stream);
   [[nodiscard]] bool is_ready(std::size_t i) const { return ready_.at(i) != 0; }
+  // Gradient i was ready in a pass since the last that reduced.
+  [[nodiscard]] bool is_held(std::size_t i) const { return held_.at(i) != 0; }
 
-  // Launches what is left, zeroed where no gradient came, then orders `consumer` behind all sums.
+  // Launches what is left, zeroed where no gradient came, then orders `consumer` behind all sums. A
+  // pass that reduces later ends here, too, but launches nothing.
   void wait(Stream consumer);
+
+  // Fills all buckets with zeros; later passes may add to them.
+  void hold_zeros(Stream stream);
 
   // Zeroes a bucket before its launch: this rank has nothing to add in this step.
   void contribute_zeros() { zeros_ = true; }
@@ -84,8 +94,10 @@ class Reducer {
   Allocation memory_;
   std::vector<BucketState> states_;
   std::vector<std::size_t> counts_;  // elements, by parameter
-  std::vector<std::uint8_t> ready_;  // by parameter
-  std::size_t next_ = 0;             // the bucket to launch next
+  std::vector<std::uint8_t> ready_;  // by parameter, in this pass
+  std::vector<std::uint8_t> held_;   // by parameter, in the passes before
+  Reduction reduction_ = Reduction::kNow;
+  std::size_t next_ = 0;  // the bucket to launch next
   bool zeros_ = false;
   const double* factor_ = nullptr;
   std::optional<StepRecorder> recorder_;

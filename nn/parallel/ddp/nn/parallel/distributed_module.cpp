@@ -54,7 +54,7 @@ DistributedModule::DistributedModule(Module& module, Context& context,
 void DistributedModule::backward(Tape& tape, const Variable& loss, double samples,
                                  std::span<const StepMetric> metrics) {
   for (const auto& [parameter, index] : index_of_) {
-    if (parameter->has_grad()) {
+    if (engine_.is_synchronized() && parameter->has_grad()) {
       throw std::logic_error("[ddp] parameter '" + parameter->name() +
                              "' still has the gradient of the last step: step the optimizer after "
                              "each backward");

@@ -33,14 +33,15 @@ class DistributedModule {
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
                     DdpOptions options);
 
-  // One step's backward, with the reductions running beside it. `loss` is the mean over this rank's
+  // One step's backward, with the reductions running beside it, or a part of it: see accumulate()
+  // and no_sync() of engine(). `loss` is the mean over this rank's
   // samples; with none the step is taken with zeros. Metric i can be read as
   // engine().summary().metrics[i]. std::logic_error if a gradient was not taken by step(). On
   // return the context's stream is ordered behind the sums.
   void backward(Tape& tape, const Variable& loss, double samples,
                 std::span<const StepMetric> metrics = {});
 
-  // Steps the optimizer with the mean gradients.
+  // Steps the optimizer with the mean gradients. std::logic_error if they have not been reduced.
   void step(Optimizer& optimizer) { optimizer.step(engine_.gradient_scale()); }
 
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
