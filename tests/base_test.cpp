@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <netdb.h>
+#include <signal.h>
+#include <sys/time.h>
 
 #include <catch2/catch.hpp>
 
@@ -152,6 +154,55 @@ TEST_CASE("a socket's waits end at their deadline", "[base]") {
   const std::vector<std::byte> flood(64 << 20);
   CHECK(error_of([&] { client.send_all(flood, Deadline::after(10ms)); }) ==
         "timed out while sending");
+}
+
+namespace {
+
+// Signals that interrupt system calls, for as long as it lives.
+class SignalStorm {
+ public:
+  explicit SignalStorm(std::chrono::microseconds period) {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    sigaction(SIGALRM, &action, &previous_);
+    const timeval interval{0, static_cast<suseconds_t>(period.count())};
+    const itimerval timer{interval, interval};
+    setitimer(ITIMER_REAL, &timer, nullptr);
+  }
+  ~SignalStorm() {
+    const itimerval off{};
+    setitimer(ITIMER_REAL, &off, nullptr);
+    sigaction(SIGALRM, &previous_, nullptr);
+  }
+  SignalStorm(const SignalStorm&) = delete;
+  SignalStorm& operator=(const SignalStorm&) = delete;
+
+ private:
+  struct sigaction previous_ {};
+};
+
+}  // namespace
+
+TEST_CASE("signals do not move a socket's deadline", "[base]") {
+  Socket listener = Socket::listen({"127.0.0.1", 0});
+  Socket client = Socket::connect(listener.local_endpoint(), Deadline::after(5s));
+  std::array<std::byte, 1> byte{};
+  const auto begin = Clock::now();
+  {
+    const SignalStorm storm(20ms);
+    CHECK_FALSE(client.receive_until(byte, Deadline::after(300ms)).has_value());
+  }
+  CHECK(Clock::now() - begin >= 300ms);
+  CHECK(Clock::now() - begin < 5 * 300ms);
+}
+
+TEST_CASE("a name to listen on is asked for once", "[base]") {
+  const auto begin = Clock::now();
+  CHECK_THAT(error_of([] {
+               Socket::listen({"no such host", 0});
+             }),
+             Catch::StartsWith("cannot resolve host 'no such host'"));
+  CHECK(Clock::now() - begin < 5s);
 }
 
 TEST_CASE("an unknown host is an error that names it", "[base]") {

@@ -63,7 +63,6 @@ class RecordingGroup final : public ProcessGroup {
   void group_begin() override {}
   Work group_end() override { return {this, 0}; }
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
-  void start_timing() override {}
   void abort(std::string_view) override {}
 
   std::vector<Collective> submitted;
@@ -80,6 +79,7 @@ class RecordingGroup final : public ProcessGroup {
   }
   void wait(std::uint64_t, Stream) override {}
   void wait_host(std::uint64_t, Timeout) override {}
+  void time_last(std::uint64_t) override {}
   std::optional<Interval> interval(std::uint64_t) override { return std::nullopt; }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig) override { return nullptr; }
 };
@@ -253,6 +253,7 @@ TEST_CASE("a metric may be one element of memory", "[engine]") {
     const Buffer value = buffer_of(std::span(&loss, 1));
     ddp.record_metric(0, value, group.rank() == 0 ? 2 : 1);
     expect(!error_of([&] { ddp.record_metric(0, value, 1); }).empty(), "one value a slot");
+    expect(!error_of([&] { ddp.record_metric(0, 1.0, 1); }).empty(), "of either kind");
     mark_all(ddp);
     ddp.wait();
     expect(ddp.summary().metrics[0].mean() == 2, "(2 * 1 + 1 * 4) / 3");
@@ -334,10 +335,11 @@ TEST_CASE("a recorded step tells when its parts happened, in their order", "[eng
         for (const StepTimes::Bucket& bucket : times.buckets) {
           expect(bucket.size_bytes > 0 && bucket.ready >= last, "buckets become ready in turn");
           last = bucket.ready;
-          if (group.world_size() == 1) continue;
-          expect(bucket.reduction.begin >= bucket.ready, "reduced after it was ready");
-          expect(bucket.reduction.end > bucket.reduction.begin, "which takes time");
-          expect(bucket.reduction.end <= times.end, "and ends within the step");
+          expect(bucket.reduction.has_value() == (group.world_size() > 1), "reduced with peers");
+          if (!bucket.reduction) continue;
+          expect(bucket.reduction->begin >= bucket.ready, "reduced after it was ready");
+          expect(bucket.reduction->end > bucket.reduction->begin, "which takes time");
+          expect(bucket.reduction->end <= times.end, "and ends within the step");
         }
         expect(times.backward_end >= last && times.end >= times.backward_end, "the end");
       }
@@ -419,6 +421,33 @@ TEST_CASE("an optimizer that comes before the last pass is stopped", "[engine]")
     pass(ddp, 1, 4);
     expect(ddp.gradient_scale() != nullptr, "now it may");
     expect_gradients(ddp, 3 / *ddp.gradient_scale());
+  });
+}
+
+TEST_CASE("every reduction of many buckets has its time", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto times_with = [&](std::size_t buckets) {
+      std::vector<float> values(buckets);
+      std::vector<Parameter> parameters;
+      for (float& value : values) {
+        parameters.push_back(
+            {"p" + std::to_string(parameters.size()), {1}, buffer_of(std::span(&value, 1))});
+      }
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, parameters,
+                                  {.buckets = {.min_buckets = buckets}, .record_times = true});
+      (void)ddp.begin_step();
+      mark_all(ddp);
+      ddp.wait();
+      return ddp.times();
+    };
+    const StepTimes times = times_with(600);
+    expect(times.buckets.size() == 600, "a bucket for each parameter");
+    for (const StepTimes::Bucket& bucket : times.buckets) {
+      expect(bucket.reduction.has_value(), "none has been forgotten");
+    }
+    expect(error_of([&] { (void)times_with(1200); }).find("1201 operations") != std::string::npos,
+           "what cannot be timed is refused");
   });
 }
 

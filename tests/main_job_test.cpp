@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -41,6 +42,7 @@ Safetensors train(int ranks, const Arguments& flags, const std::string& dtype = 
   return load_safetensors(file);
 }
 
+// Of a tensor's largest difference to its largest element.
 template <class T = double>
 double largest_relative_difference(const Safetensors& a, const Safetensors& b) {
   REQUIRE(a.tensors.size() == b.tensors.size());
@@ -49,10 +51,14 @@ double largest_relative_difference(const Safetensors& a, const Safetensors& b) {
     REQUIRE(a.tensors[t].name == b.tensors[t].name);
     const auto x = a.tensors[t].buffer.as<T>();
     const auto y = b.tensors[t].buffer.as<T>();
+    double difference = 0;
+    double magnitude = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-      const double difference = std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i]));
-      largest = std::max(largest, difference / std::max(1.0, std::abs(static_cast<double>(x[i]))));
+      magnitude = std::max(magnitude, std::abs(static_cast<double>(x[i])));
+      difference =
+          std::max(difference, std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i])));
     }
+    largest = std::max(largest, difference / magnitude);
   }
   return largest;
 }
@@ -147,6 +153,21 @@ TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
   CHECK(last["params_sha256"].get<std::string>().size() == 64);
 }
 
+TEST_CASE("a trace shows each step and its reductions", "[main]") {
+  const TemporaryDirectory directory;
+  const std::string trace = directory / "trace.json";
+  ChildProcess job(train_command(2, {"--model", "lenet5", "--max-steps", "20", "--trace", trace}));
+  REQUIRE(job.wait(100s) == 0);
+  std::map<std::string, int> spans;
+  for (const auto& event : nlohmann::json::parse(test::bytes_of(trace))) {
+    if (event["ph"] == "X") ++spans[event["name"].get<std::string>()];
+  }
+  for (const char* name : {"data", "forward", "backward", "optimizer", "bucket 0", "bucket 3"}) {
+    INFO(name);
+    CHECK(spans[name] == 20);
+  }
+}
+
 TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
   ChildProcess job(train_command(2, {"--epochs", "1000"}));
   job.wait_for_output("step 100/");
@@ -173,4 +194,9 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   // Before training, not after.
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/nonexistent/model.safetensors"}),
                 "/nonexistent/model.safetensors");
+  check_refused(train_command(2, {"--epochs", "1000", "--save", "/dev/full"}),
+                "/dev/full: is not a regular file");
+  check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
+  check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");
+  check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t kLayers = 8;
 constexpr std::size_t kElements = 1 << 20;  // of each layer, a bucket of its own
-constexpr int kSteps = 9;
+constexpr int kSteps = 15;
 
 struct Step {
   double backward = 0;       // seconds, as all that follow
@@ -37,23 +37,11 @@ Step measured(const StepTimes& times) {
   step.backward = seconds({times.begin, times.backward_end});
   step.total = seconds({times.begin, times.end});
   for (const StepTimes::Bucket& bucket : times.buckets) {
-    step.communication += seconds(bucket.reduction);
-    step.hidden += bucket.reduction.end < times.backward_end ? 1 : 0;
+    step.communication += seconds(bucket.reduction.value());
+    step.hidden += bucket.reduction->end < times.backward_end ? 1 : 0;
   }
-  step.last_bucket = seconds(times.buckets.back().reduction);
+  step.last_bucket = seconds(times.buckets.back().reduction.value());
   return step;
-}
-
-template <class Field>
-auto median(std::vector<Step> steps, Field field) {
-  std::ranges::sort(steps, {}, field);
-  return steps[steps.size() / 2].*field;
-}
-
-Step median(const std::vector<Step>& steps) {
-  return {median(steps, &Step::backward), median(steps, &Step::communication),
-          median(steps, &Step::last_bucket), median(steps, &Step::total),
-          median(steps, &Step::hidden)};
 }
 
 // Layers whose backward takes `layer_time` of somebody else's processor, as on a GPU.
@@ -105,36 +93,48 @@ std::string refutation(const Step& step) {
   return "";
 }
 
+// Steps that hid their communication; the reasons of the others go to `reasons`.
+int count_hiding(const std::vector<Step>& steps, std::string& reasons) {
+  int hiding = 0;
+  for (const Step& step : steps) {
+    const std::string why_not = refutation(step);
+    if (why_not.empty()) ++hiding;
+    reasons += why_not + "\n";
+  }
+  return hiding;
+}
+
 }  // namespace
 
 TEST_CASE("reductions are hidden behind backward, and are not with overlap off", "[overlap]") {
-  Step with_overlap;
-  Step without;
+  std::vector<Step> on;
+  std::vector<Step> off;
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     Trainer overlapping(group, true);
     Trainer waiting(group, false);
     // Backward a little longer than communication: where overlap matters most.
     Seconds layer_time(2ms);
-    for (int i = 0; i < 3; ++i)
+    for (int i = 0; i < 3; ++i) {
       layer_time = Seconds(1.25 * waiting.step(layer_time).communication / kLayers);
-    layer_time = std::clamp(layer_time, Seconds(1ms), Seconds(20ms));
-    std::vector<Step> on;
-    std::vector<Step> off;
-    for (int i = 0; i < kSteps; ++i) {
-      on.push_back(overlapping.step(layer_time));
-      off.push_back(waiting.step(layer_time));
     }
-    if (group.rank() != 0) return;
-    with_overlap = median(on);
-    without = median(off);
+    layer_time = std::clamp(layer_time, Seconds(1ms), Seconds(20ms));
+    for (int i = 0; i < kSteps; ++i) {
+      const Step with_overlap = overlapping.step(layer_time);
+      const Step without = waiting.step(layer_time);
+      if (group.rank() != 0) continue;
+      on.push_back(with_overlap);
+      off.push_back(without);
+    }
   });
-  INFO("with overlap: " << 1000 * with_overlap.total << " ms a step, " << with_overlap.hidden
-                        << " hidden; without: " << 1000 * without.total << " ms, " << without.hidden
-                        << " hidden");
-  CHECK(refutation(with_overlap) == "");
-  CHECK(without.hidden == 0);
-  CHECK(refutation(without) != "");
-  Step only_late = without;  // the time alone tells, too
-  only_late.hidden = kLayers;
-  CHECK(refutation(only_late) != "");
+  std::string reasons;
+  const int hiding = count_hiding(on, reasons);
+  INFO(reasons);
+  CHECK(2 * hiding > kSteps);  // a busy machine may spoil a few
+  std::string ignored;
+  CHECK(2 * count_hiding(off, ignored) < kSteps);
+  for (Step& step : off) {
+    CHECK(step.hidden == 0);
+    step.hidden = kLayers;
+  }
+  CHECK(2 * count_hiding(off, ignored) < kSteps);  // the time alone tells, too
 }

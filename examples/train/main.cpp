@@ -31,6 +31,9 @@ int main(int argc, char** argv) {
     const auto group =
         ddp::init_process_group({.backend = options->backend, .device = options->device});
     run(*options, group);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw ddp::FileError("cannot write to standard output");
+    }
     return 0;
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());

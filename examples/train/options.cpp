@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <stdexcept>
@@ -81,16 +82,24 @@ void require(bool condition, const std::string& message) {
 void check(const Options& options) {
   require(!options.batch_size || !options.global_batch_size,
           "--batch-size and --global-batch-size exclude each other");
-  require(options.batch_size.value_or(1) >= 1, "--batch-size must be at least 1");
-  require(options.global_batch_size.value_or(1) >= 1, "--global-batch-size must be at least 1");
+  constexpr std::int64_t kMaxBatch = std::int64_t{1} << 31;
+  const auto is_batch = [](std::int64_t size) { return size >= 1 && size <= kMaxBatch; };
+  require(is_batch(options.batch_size.value_or(1)), "--batch-size must be between 1 and 2^31");
+  require(is_batch(options.global_batch_size.value_or(1)),
+          "--global-batch-size must be between 1 and 2^31");
   require(options.epochs >= 1, "--epochs must be at least 1");
   require(options.accumulate >= 1, "--accumulate must be at least 1");
   require(options.max_steps >= 0, "--max-steps must not be negative");
-  require(options.learning_rate >= 0, "--lr must not be negative");
+  require(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
+          "--lr must be finite and not negative");
+  require(std::isfinite(options.momentum), "--momentum must be finite");
+  require(std::isfinite(options.weight_decay), "--weight-decay must be finite");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
-  require(options.num_workers >= 0, "--num-workers must not be negative");
-  require(options.bucket_cap_mb > 0, "--bucket-cap-mb must be positive");
+  require(options.num_workers >= 0 && options.num_workers <= 256,
+          "--num-workers must be between 0 and 256");
+  require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
+          "--bucket-cap-mb must be positive and at most 2^20");
 }
 
 Options read(const cxxopts::ParseResult& parsed) {

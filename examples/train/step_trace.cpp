@@ -22,11 +22,11 @@ void StepTrace::add(std::int64_t step, const HostTimes& host, const ddp::StepTim
   span("optimizer", host.backward_end, host.end);
   for (std::size_t b = 0; b < engine.buckets.size(); ++b) {
     const ddp::StepTimes::Bucket& bucket = engine.buckets[b];
-    if (bucket.reduction.end <= bucket.reduction.begin) continue;  // a world of one
-    writer_.span(reductions_, fmt::format("bucket {}", b), bucket.reduction,
+    if (!bucket.reduction) continue;  // a world of one
+    writer_.span(reductions_, fmt::format("bucket {}", b), *bucket.reduction,
                  {{"step", step},
                   {"bytes", static_cast<std::int64_t>(bucket.size_bytes)},
-                  {"hidden", bucket.reduction.end <= engine.backward_end}});
+                  {"hidden", bucket.reduction->end <= engine.backward_end}});
   }
 }
 

@@ -13,6 +13,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/data/fashion_mnist.h"
+#include "ddp/io/atomic_file.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
 #include "ddp/nn/models/factory.h"
@@ -60,12 +61,12 @@ ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch
   return result;
 }
 
-// Hours of training should not end at a directory that is not there.
+// Hours of training should not end at a place where nothing can be written.
 void check_can_save(const std::filesystem::path& file) {
-  const std::filesystem::path directory = std::filesystem::absolute(file).parent_path();
-  if (std::filesystem::is_directory(directory)) return;
-  throw ddp::FileError(
-      fmt::format("--save {}: {} is not a directory", file.string(), directory.string()));
+  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
+    throw ddp::FileError(fmt::format("--save {}: is not a regular file", file.string()));
+  }
+  const ddp::AtomicFile probe(file);  // gone again without having been there
 }
 
 // The batch as nn sees it: rows of features, and labels.

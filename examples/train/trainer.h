@@ -67,7 +67,7 @@ class Trainer {
   std::int64_t interval_samples_ = 0;
   std::int64_t interval_steps_ = 0;
   std::int64_t interval_batches_ = 0;  // more than steps with --accumulate
-  double interval_wait_ = 0;  // seconds of the epoch spent waiting for data when it began
+  double interval_wait_ = 0;           // seconds of the epoch spent waiting for data when it began
   ddp::Clock::time_point epoch_begin_;
 };
 

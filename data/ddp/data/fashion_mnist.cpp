@@ -26,6 +26,7 @@ fs::path find_file(const fs::path& directory, const std::string& name) {
 }
 
 void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t images) {
+  if (images == 0) throw FileError(fmt::format("{}: belongs to no image at all", path.string()));
   if (labels.shape[0] != images) {
     throw FileError(
         fmt::format("{}: holds {} labels for {} images", path.string(), labels.shape[0], images));

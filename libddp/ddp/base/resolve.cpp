@@ -47,17 +47,26 @@ Answer ask_name_server(const Endpoint& endpoint, int flags, Deadline deadline) {
   return std::move(*answer);
 }
 
+Answer look_up(const Endpoint& endpoint, int flags, Deadline deadline) {
+  Answer answer = ask(endpoint, flags | AI_NUMERICHOST);  // an address needs no name server
+  return answer.status == 0 ? std::move(answer) : ask_name_server(endpoint, flags, deadline);
+}
+
 bool may_appear_late(int status) { return status == EAI_AGAIN || status == EAI_NONAME; }
 
 }  // namespace
 
 AddressList resolve(const Endpoint& endpoint, int flags, Deadline deadline) {
-  Answer answer = ask(endpoint, flags | AI_NUMERICHOST);  // an address needs no name server
+  Answer answer = look_up(endpoint, flags, deadline);
   if (answer.status == 0) return std::move(answer.addresses);
+  throw cannot_resolve(endpoint, reason_of(answer.status));
+}
+
+AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
   const Deadline patience = Deadline::after(std::min(deadline.remaining(), kLateName));
   Timeout pause = std::chrono::milliseconds(100);
   for (bool first = true;; first = false) {
-    answer = ask_name_server(endpoint, flags, deadline);
+    Answer answer = look_up(endpoint, 0, deadline);
     if (answer.status == 0) return std::move(answer.addresses);
     const NetworkError error = cannot_resolve(endpoint, reason_of(answer.status));
     if (!may_appear_late(answer.status)) throw error;

@@ -13,9 +13,12 @@ using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
 inline constexpr Timeout kLateName = std::chrono::seconds(30);
 
-// The addresses of a TCP endpoint: never empty. `flags` are getaddrinfo's. A name that is not known
-// is asked for again during kLateName, since that of a host which just starts appears late. Throws
-// NetworkError that names the host.
+// The addresses of a TCP endpoint: never empty. `flags` are getaddrinfo's. Throws NetworkError that
+// names the host.
 [[nodiscard]] AddressList resolve(const Endpoint& endpoint, int flags, Deadline deadline);
+
+// The same for a peer: a name that is not known is asked for again during kLateName, since that of
+// a host which just starts appears late.
+[[nodiscard]] AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline);
 
 }  // namespace ddp

@@ -63,14 +63,14 @@ bool wait_for(int fd, short events, Deadline deadline) {
   }
 }
 
+// One call of recv; nothing if no byte came, or a signal did: frequent signals would start its
+// waiting anew for ever.
 std::optional<std::size_t> receive(int fd, std::span<std::byte> bytes, int flags) {
-  for (;;) {
-    const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), flags);
-    if (received > 0) return static_cast<std::size_t>(received);
-    if (received == 0) throw NetworkError("the peer closed the connection");
-    if (errno == EAGAIN || errno == EWOULDBLOCK) return std::nullopt;
-    if (errno != EINTR) throw NetworkError("cannot receive: " + error_text(errno));
-  }
+  const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), flags);
+  if (received > 0) return static_cast<std::size_t>(received);
+  if (received == 0) throw NetworkError("the peer closed the connection");
+  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
+  throw NetworkError("cannot receive: " + error_text(errno));
 }
 
 // Lets recv wait, for kReceiveTimeout at most. All other calls ask for MSG_DONTWAIT.
@@ -130,7 +130,7 @@ Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
 }
 
 Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
-  const AddressList addresses = resolve(endpoint, 0, deadline);
+  const AddressList addresses = resolve_patiently(endpoint, deadline);
   Timeout pause(1);
   for (;;) {
     std::string reasons;

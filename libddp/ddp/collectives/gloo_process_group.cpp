@@ -130,8 +130,6 @@ class GlooProcessGroup final : public ProcessGroup {
   void group_begin() override { engine_->queue().begin_batch(); }
   Work group_end() override { return {this, engine_->queue().end_batch()}; }
 
-  void start_timing() override {}  // the queue always does
-
   Allocation allocate(std::size_t size_bytes) override {
     return allocate_operand_memory(size_bytes, engine_->queue(), weak_from_this());
   }
@@ -149,6 +147,7 @@ class GlooProcessGroup final : public ProcessGroup {
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     engine_->queue().wait(sequence, timeout);
   }
+  void time_last(std::uint64_t) override {}  // the queue always does
   std::optional<Interval> interval(std::uint64_t sequence) override {
     return engine_->queue().interval(sequence);
   }

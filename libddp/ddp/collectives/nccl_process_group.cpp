@@ -47,7 +47,6 @@ class NcclProcessGroup final : public ProcessGroup {
   std::string_view backend() const override { return "nccl"; }
   void group_begin() override;
   Work group_end() override;
-  void start_timing() override;
   Allocation allocate(std::size_t size_bytes) override;
   void abort(std::string_view reason) override;
 
@@ -55,6 +54,7 @@ class NcclProcessGroup final : public ProcessGroup {
   std::uint64_t submit(const Collective& collective, Stream producer) override;
   void wait(std::uint64_t sequence, Stream consumer) override;
   void wait_host(std::uint64_t sequence, Timeout timeout) override;
+  void time_last(std::uint64_t operations) override;
   std::optional<Interval> interval(std::uint64_t sequence) override;
   std::shared_ptr<ProcessGroup> make_child(GroupConfig config) override {
     return std::make_shared<NcclProcessGroup>(std::move(config));
@@ -119,9 +119,11 @@ Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
   });
 }
 
-void NcclProcessGroup::start_timing() {
+void NcclProcessGroup::time_last(std::uint64_t operations) {
   const cu::DeviceGuard guard(device());
-  if (!timer_) timer_.emplace(device(), side_.view(), kTimedOperations);
+  if (!timer_ || timer_->capacity() < operations) {
+    timer_.emplace(device(), side_.view(), operations);
+  }
 }
 
 std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {

@@ -6,7 +6,6 @@
 
 #include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
-#include "ddp/collectives/process_group.h"
 
 namespace ddp {
 
@@ -94,8 +93,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
 
 std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  const bool is_known = sequence > 0 && sequence <= completed_ &&
-                        submitted_ - sequence < ProcessGroup::kTimedOperations;
+  const bool is_known = sequence > 0 && sequence <= completed_ && submitted_ - sequence < kCapacity;
   return is_known ? std::optional(entry(sequence).ran) : std::nullopt;
 }
 

@@ -25,6 +25,8 @@ namespace ddp {
 // Thread safety: submit and batches from one thread at a time; waits and fail from any thread.
 class OperationQueue {
  public:
+  static constexpr std::uint64_t kCapacity = 1024;
+
   // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
   using Execute = std::function<void(std::span<const Collective>)>;
 
@@ -47,7 +49,7 @@ class OperationQueue {
   // kErrorGrace, it may still touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
-  // When a finished operation among the last kTimedOperations ran: that of its whole batch.
+  // When a finished operation among the last kCapacity ran: that of its whole batch.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
@@ -59,8 +61,6 @@ class OperationQueue {
   void fail(std::exception_ptr error);
 
  private:
-  static constexpr std::uint64_t kCapacity = 1024;
-
   struct Entry {
     Collective collective;
     std::uint64_t batch_end = 0;  // sequence of the batch's last operation

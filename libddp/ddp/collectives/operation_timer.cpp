@@ -4,7 +4,7 @@
 namespace ddp {
 
 OperationTimer::OperationTimer(Device device, Stream stream, std::uint64_t capacity)
-    : stream_(stream), clock_(device, stream), slots_(capacity) {
+    : stream_(stream), clock_(device), slots_(capacity) {
   for (Slot& slot : slots_) {
     slot.begin = cu::Event(device, cu::EventTiming::kEnabled);
     slot.end = cu::Event(device, cu::EventTiming::kEnabled);
@@ -23,7 +23,7 @@ void OperationTimer::end(std::uint64_t sequence) {
   slot.sequence = sequence;
 }
 
-std::optional<Interval> OperationTimer::interval(std::uint64_t sequence) const {
+std::optional<Interval> OperationTimer::interval(std::uint64_t sequence) {
   const Slot& slot = slots_[sequence % slots_.size()];
   if (sequence == 0 || slot.sequence != sequence || !slot.end.done()) return std::nullopt;
   return Interval{clock_.time_of(slot.begin), clock_.time_of(slot.end)};

@@ -17,10 +17,11 @@ class OperationTimer {
  public:
   OperationTimer(Device device, Stream stream, std::uint64_t capacity);
 
+  [[nodiscard]] std::uint64_t capacity() const { return slots_.size(); }
   void begin(std::uint64_t sequence);
   void end(std::uint64_t sequence);
   // Nothing unless the operation is among the last `capacity`, timed and done.
-  [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence) const;
+  [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
  private:
   struct Slot {

@@ -39,6 +39,14 @@ std::optional<Interval> Work::interval() const {
   return group->interval(sequence);
 }
 
+void ProcessGroup::start_timing(std::uint64_t operations) {
+  if (operations > kMaxTimedOperations) {
+    refuse("cannot time the last " + std::to_string(operations) + " operations, only " +
+           std::to_string(kMaxTimedOperations));
+  }
+  time_last(operations);
+}
+
 Work ProcessGroup::run(const Collective& collective, Stream producer) {
   return {this, submit(collective, producer)};
 }

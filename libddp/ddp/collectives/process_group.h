@@ -99,11 +99,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual void group_begin() = 0;
   virtual Work group_end() = 0;
 
-  // From now on the group remembers when each of its last kTimedOperations operations ran, for
+  // From now on the group remembers when each of its last so many operations ran, for
   // Work::interval(), which says nothing of one that is older or not done yet. This costs two looks
-  // at a clock, on CUDA two events, for each operation.
-  static constexpr std::uint64_t kTimedOperations = 256;
-  virtual void start_timing() = 0;
+  // at a clock, on CUDA two events, for each operation. At most kMaxTimedOperations.
+  static constexpr std::uint64_t kMaxTimedOperations = 1024;
+  void start_timing(std::uint64_t operations);
 
   // Memory that suits this group's collectives, on device(); zeroed. Must not outlive the group.
   [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
@@ -123,6 +123,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   virtual std::uint64_t submit(const Collective& collective, Stream producer) = 0;
   virtual void wait(std::uint64_t sequence, Stream consumer) = 0;
   virtual void wait_host(std::uint64_t sequence, Timeout timeout) = 0;
+  virtual void time_last(std::uint64_t operations) = 0;
   [[nodiscard]] virtual std::optional<Interval> interval(std::uint64_t sequence) = 0;
   // The same backend for other ranks.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_child(GroupConfig config) = 0;

@@ -39,8 +39,6 @@ class ShmProcessGroup final : public ProcessGroup {
   void group_begin() override { queue_.begin_batch(); }
   Work group_end() override { return {this, queue_.end_batch()}; }
 
-  void start_timing() override {}  // the queue always does
-
   Allocation allocate(std::size_t size_bytes) override {
     return allocate_operand_memory(size_bytes, queue_, weak_from_this());
   }
@@ -60,6 +58,7 @@ class ShmProcessGroup final : public ProcessGroup {
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     queue_.wait(sequence, timeout);
   }
+  void time_last(std::uint64_t) override {}  // the queue always does
   std::optional<Interval> interval(std::uint64_t sequence) override {
     return queue_.interval(sequence);
   }

@@ -14,15 +14,13 @@ namespace {
 class SingleProcessGroup final : public ProcessGroup {
  public:
   explicit SingleProcessGroup(GroupConfig group_config) : ProcessGroup(std::move(group_config)) {
-    if (device().is_cuda()) copied_ = cu::Event(device());
+    if (device().is_cuda()) done_ = cu::Event(device());
   }
 
   std::string_view backend() const override { return "self"; }
 
   void group_begin() override {}
   Work group_end() override { return {this, sequence_}; }
-
-  void start_timing() override {}
 
   Allocation allocate(std::size_t size_bytes) override {
     return device().is_cuda() ? cu::allocate_device(size_bytes, device())
@@ -37,25 +35,27 @@ class SingleProcessGroup final : public ProcessGroup {
  protected:
   std::uint64_t submit(const Collective& collective, Stream producer) override {
     check_not_aborted();
+    const bool cuda = device().is_cuda();
+    if (cuda && sequence_ > 0) done_.make_wait(producer);  // one operation after the other
     if (collective.input.data != collective.output.data) {
       copy(collective.input, collective.output, producer);
-      if (device().is_cuda()) copied_.record(producer);
-      copied_anything_ = true;
     }
+    if (cuda) done_.record(producer);
     return ++sequence_;
   }
 
   void wait(std::uint64_t, Stream consumer) override {
     check_not_aborted();
-    if (device().is_cuda() && copied_anything_) copied_.make_wait(consumer);
+    if (device().is_cuda() && sequence_ > 0) done_.make_wait(consumer);
   }
 
   void wait_host(std::uint64_t, Timeout) override {
     check_not_aborted();
-    if (device().is_cuda() && copied_anything_) copied_.synchronize();
+    if (device().is_cuda() && sequence_ > 0) done_.synchronize();
   }
 
   // What takes no time leaves none behind.
+  void time_last(std::uint64_t) override {}
   std::optional<Interval> interval(std::uint64_t) override { return std::nullopt; }
 
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
@@ -69,8 +69,7 @@ class SingleProcessGroup final : public ProcessGroup {
   }
 
   std::uint64_t sequence_ = 0;
-  bool copied_anything_ = false;
-  cu::Event copied_;  // CUDA only
+  cu::Event done_;  // CUDA only: behind the last operation, which is behind all others
   std::mutex mutex_;
   std::string abort_reason_;
 };

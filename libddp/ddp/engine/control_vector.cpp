@@ -13,6 +13,7 @@ namespace ddp {
 ControlVector::ControlVector(ProcessGroup& group)
     : group_(group), memory_(group.allocate(kCount * sizeof(double))) {
   const bool cuda = group.device().is_cuda();
+  const cu::DeviceGuard guard(group.device());
   constexpr std::size_t kArrivedBytes = kArrivals * kCount * sizeof(double);
   arrived_ = cuda ? cu::allocate_pinned(kArrivedBytes) : allocate_host(kArrivedBytes);
   for (std::size_t i = 0; i < kArrivals; ++i) {
@@ -57,6 +58,10 @@ void ControlVector::check_slot(std::size_t slot) const {
 void ControlVector::add_metric(std::size_t slot, double value, double weight) {
   check_slot(slot);
   if (weight == 0) return;  // an empty batch may have a NaN for its mean
+  if (device_values_[slot].count != 0) {
+    throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
+                                " has a value on the device, which must be its only one");
+  }
   host_[sum_index(slot)] += value * weight;
   host_[weight_index(slot)] += weight;
 }

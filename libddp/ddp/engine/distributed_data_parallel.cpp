@@ -150,7 +150,7 @@ class DistributedDataParallel::Impl {
   StepSummary summary() { return control_.read(); }
   StepSummary take_totals() { return control_.take_totals(); }
 
-  StepTimes times() const {
+  StepTimes times() {
     if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
     throw std::logic_error("[ddp] times: not recorded (DdpOptions::record_times)");
   }
@@ -339,7 +339,7 @@ StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
 
 StepSummary DistributedDataParallel::take_totals() { return impl_->take_totals(); }
 
-StepTimes DistributedDataParallel::times() const { return impl_->times(); }
+StepTimes DistributedDataParallel::times() { return impl_->times(); }
 
 DistributedDataParallel::Statistics DistributedDataParallel::statistics() const {
   return impl_->statistics();

@@ -158,7 +158,7 @@ class DistributedDataParallel {
 
   // When things happened in the step that wait() ended last; call it before the next begin_step().
   // On CUDA this blocks the host until that step is reduced. std::logic_error without record_times.
-  [[nodiscard]] StepTimes times() const;
+  [[nodiscard]] StepTimes times();
 
   struct Statistics {
     std::uint64_t steps = 0;

@@ -95,11 +95,19 @@ void Reducer::wait(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   if (reduction_ == Reduction::kLater) {
     for (std::size_t i = 0; i < ready_.size(); ++i) held_[i] |= ready_[i];
+    join_all(consumer);
   } else {
-    if (communicates_) finish(consumer);
+    communicates_ ? finish(consumer) : join_all(consumer);
     std::fill(held_.begin(), held_.end(), std::uint8_t{0});
   }
   if (recorder_) recorder_->ended(consumer);
+}
+
+// Where no all_reduce orders the consumer behind the producers. Within one stream nothing is to do.
+void Reducer::join_all(Stream consumer) {
+  for (BucketState& state : states_) {
+    if (state.has_producer) join_producer(state, consumer);
+  }
 }
 
 void Reducer::finish(Stream consumer) {

@@ -39,7 +39,7 @@ class Reducer {
   // Takes the times of each step from now on.
   void start_recording() { recorder_.emplace(group_, layout_); }
   // Null without recording.
-  [[nodiscard]] const StepRecorder* recorder() const { return recorder_ ? &*recorder_ : nullptr; }
+  [[nodiscard]] StepRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
 
   [[nodiscard]] std::size_t gradient_count() const { return layout_.slots.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
@@ -84,6 +84,7 @@ class Reducer {
   void launch_ready();
   void launch(std::size_t b);
   void finish(Stream consumer);
+  void join_all(Stream consumer);
   void zero_missing(std::size_t b, Stream stream) const;
 
   ProcessGroup& group_;

@@ -4,11 +4,8 @@
 namespace ddp {
 
 StepRecorder::StepRecorder(ProcessGroup& group, const BucketLayout& layout) : group_(group) {
-  group.start_timing();
-  if (group.device().is_cuda()) {
-    clock_stream_.emplace(group.device());
-    clock_.emplace(group.device(), clock_stream_->view());
-  }
+  group.start_timing(layout.buckets.size() + 1);  // with the control vector
+  if (group.device().is_cuda()) clock_.emplace(group.device());
   backward_end_ = make_mark();
   end_ = make_mark();
   for (const BucketSpec& bucket : layout.buckets) {
@@ -31,7 +28,7 @@ void StepRecorder::take(Mark& mark, Stream stream) const {
   }
 }
 
-Clock::time_point StepRecorder::time_of(const Mark& mark) const {
+Clock::time_point StepRecorder::time_of(const Mark& mark) {
   if (!mark.is_taken) return begin_;
   return clock_ ? clock_->time_of(mark.event) : mark.time;
 }
@@ -55,15 +52,12 @@ void StepRecorder::backward_ended(Stream consumer) { take(backward_end_, consume
 
 void StepRecorder::ended(Stream consumer) { take(end_, consumer); }
 
-StepTimes StepRecorder::times() const {
+StepTimes StepRecorder::times() {
   if (clock_ && end_.is_taken) end_.event.synchronize();
   StepTimes times{begin_, time_of(backward_end_), time_of(end_), {}};
   for (const BucketMarks& bucket : buckets_) {
-    StepTimes::Bucket each{bucket.size_bytes, time_of(bucket.ready), {}};
-    if (bucket.work.group != nullptr) {
-      each.reduction = bucket.work.interval().value_or(Interval{each.ready, each.ready});
-    }
-    times.buckets.push_back(each);
+    times.buckets.push_back({bucket.size_bytes, time_of(bucket.ready), std::nullopt});
+    if (bucket.work.group != nullptr) times.buckets.back().reduction = bucket.work.interval();
   }
   return times;
 }

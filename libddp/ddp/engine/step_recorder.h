@@ -26,7 +26,7 @@ class StepRecorder {
   void ended(Stream consumer);
 
   // The step that ended last; on CUDA this waits for the device.
-  [[nodiscard]] StepTimes times() const;
+  [[nodiscard]] StepTimes times();
 
  private:
   // A moment on a stream.
@@ -44,11 +44,10 @@ class StepRecorder {
   [[nodiscard]] Mark make_mark() const;
   void take(Mark& mark, Stream stream) const;
   // That of begin() for one that was not taken.
-  [[nodiscard]] Clock::time_point time_of(const Mark& mark) const;
+  [[nodiscard]] Clock::time_point time_of(const Mark& mark);
 
   ProcessGroup& group_;
-  std::optional<cu::OwnedStream> clock_stream_;  // CUDA only
-  std::optional<cu::DeviceClock> clock_;         // CUDA only
+  std::optional<cu::DeviceClock> clock_;  // CUDA only
   Clock::time_point begin_;
   Mark backward_end_;
   Mark end_;

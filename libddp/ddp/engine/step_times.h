@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "ddp/base/time.h"
@@ -13,8 +14,8 @@ namespace ddp {
 struct StepTimes {
   struct Bucket {
     std::size_t size_bytes = 0;
-    Clock::time_point ready;  // its last gradient was final
-    Interval reduction;       // the all_reduce; empty if the group did not run one
+    Clock::time_point ready;            // its last gradient was final
+    std::optional<Interval> reduction;  // the all_reduce, if the group ran one
   };
 
   Clock::time_point begin;         // begin_step()
