@@ -25,7 +25,7 @@ cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DD
   "${launcher[@]}"
 cmake --build build
 step "release tests"
-ctest --test-dir build --output-on-failure
+ctest --test-dir build -j 2 --output-on-failure
 
 sanitized=(base_test store_test collectives_test engine_test data_loader_test process_test
   launcher_unit_test launcher_test)
@@ -35,7 +35,7 @@ for preset in asan tsan; do
   cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF "${launcher[@]}" >/dev/null
   cmake --build --preset "$preset" --target "${sanitized[@]}"
   step "$preset tests"
-  ctest --test-dir "build-$preset" --output-on-failure \
+  ctest --test-dir "build-$preset" -j 2 --output-on-failure \
     -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
 done
 step "done"
