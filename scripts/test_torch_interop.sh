@@ -257,13 +257,16 @@ same_indices() {
 
 # PyTorch's LeNet-5 with what our main job saved.
 same_model() {
-  local directory=${copies:-$work}/lenet seen=${copies:+$scripts}
+  local directory=$work/lenet seen=$work/lenet
+  if [ "$scripts" != "$interop" ]; then  # in a chroot
+    directory=$copies/lenet seen=$scripts/lenet
+  fi
   mkdir -p "$directory"
   cp /usr/share/datasets/fashion-mnist/t10k-*.gz "$directory"
   "$build/bin/ddp-launch" --nproc_per_node=2 "$build/bin/train" --device cpu --model lenet5 \
     --max-steps 200 --log-every 0 --save "$directory/model.safetensors" \
     --metrics "$directory/metrics.jsonl" >"$work/out" 2>"$work/err" || true
-  checks "train --save" "${python[@]}" "$scripts/torch_lenet.py" "${seen:-$work}/lenet"
+  checks "train --save" "${python[@]}" "$scripts/torch_lenet.py" "$seen"
 }
 
 run_all() {
