@@ -161,11 +161,19 @@ TEST_CASE("rank 0's values reach every rank at construction", "[engine]") {
     Model model(group.rank() + 5);
     std::vector<float> statistics(4, static_cast<float>(group.rank()));
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
-    DistributedDataParallel ddp(shared, model.parameters, {.buffers = {buffer_of(statistics)}});
+    DistributedDataParallel ddp(shared, model.parameters,
+                                {.buffers = {{"running_mean", buffer_of(statistics)}}});
     for (const auto& value : model.values) {
       for (const double element : value) expect(element == 5, "rank 0's value");
     }
     expect(statistics[3] == 0, "rank 0's buffer");
+    std::ranges::fill(statistics, static_cast<float>(group.rank() + 7));
+    ddp.broadcast_buffers();
+    expect(statistics[3] == 7, "rank 0's buffer again");
+    (void)ddp.begin_step();
+    expect(!error_of([&] { ddp.broadcast_buffers(); }).empty(), "not within a step");
+    mark_all(ddp);
+    ddp.wait();
   });
 }
 

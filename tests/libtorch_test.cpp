@@ -117,6 +117,31 @@ CATCH_TEST_CASE("unequal ranks train the model that plain LibTorch trains", "[li
   });
 }
 
+CATCH_TEST_CASE("a step of two passes is a step of one", "[libtorch]") {
+  Net plain;
+  torch::optim::SGD plain_optimizer(plain->parameters(), 0.1);
+  for (int step = 0; step < 3; ++step) {
+    plain_optimizer.zero_grad();
+    loss_of(plain, 0, 7).backward();
+    plain_optimizer.step();
+  }
+  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Net net;
+    ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net,
+                                             {.nominal_samples = 2});
+    torch::optim::SGD optimizer(net->parameters(), 0.1);
+    const auto cuts = group.rank() == 0 ? std::array{0, 1, 4} : std::array{4, 7, 7};
+    for (int step = 0; step < 3; ++step) {
+      model.engine().accumulate(2);
+      for (const std::size_t pass : {0, 1}) {
+        model.backward(loss_of(net, cuts[pass], cuts[pass + 1]), cuts[pass + 1] - cuts[pass]);
+      }
+      optimizer.step();
+    }
+    expect_equal(net, plain);
+  });
+}
+
 CATCH_TEST_CASE("rank 0's buffers and frozen parameters are everybody's", "[libtorch]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Net net(group.rank() + 1);

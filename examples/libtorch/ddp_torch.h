@@ -58,9 +58,10 @@ namespace ddp_torch {
 // something else is found in a view's place (backward with create_graph, zero_grad(set_to_none) in
 // the middle of a step), it is copied into the view, and the view put back.
 //
-// A step is one backward pass that reaches each trainable parameter; what it does not reach must
-// be frozen by requires_grad_(false) before. The module outlives this object, keeps its parameters'
-// memory (no to(device) any more) and is left without gradients.
+// A step is one backward pass, or as many as engine().accumulate(k) says, each of which reaches
+// each trainable parameter; freeze what is not reached by requires_grad_(false) before. The module
+// outlives this object, keeps its parameters' memory (no to(device) any more) and is left without
+// gradients.
 class DistributedDataParallel {
  public:
   // On CUDA, name the stream that the module runs on (getCurrentCUDAStream().stream()); without,
@@ -68,9 +69,8 @@ class DistributedDataParallel {
   DistributedDataParallel(std::shared_ptr<ddp::ProcessGroup> group, torch::nn::Module& module,
                           ddp::DdpOptions options = {}, ddp::Stream stream = {})
       : stream_(stream),
-        state_(collect_state(module)),
         replicas_(collect_trainable(module)),
-        engine_(group, describe(*group), with_state(std::move(options))) {
+        engine_(group, describe(*group), with_state(module, std::move(options))) {
     for (std::size_t i = 0; i < replicas_.size(); ++i) hook_up(i);
   }
 
@@ -100,7 +100,7 @@ class DistributedDataParallel {
   // your backward pass; then wait(), which leaves the mean over the global batch in every .grad.
   [[nodiscard]] double begin_step(double samples) {
     for (Replica& each : replicas_) {
-      each.gradient.zero_();
+      if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
       each.value.mutable_grad() = each.gradient;
     }
     return engine_.begin_step({.samples = samples});
@@ -109,10 +109,7 @@ class DistributedDataParallel {
 
   // Gives every rank the batch-norm statistics of rank 0, which each rank gathers from its own
   // samples: before evaluating or saving.
-  void broadcast_buffers() {
-    ddp::ProcessGroup& group = engine_.group();
-    for (const ddp::Buffer& each : state_) group.broadcast(each, 0, stream_).wait(stream_);
-  }
+  void broadcast_buffers() { engine_.broadcast_buffers(stream_); }
 
   [[nodiscard]] ddp::DistributedDataParallel& engine() { return engine_; }
 
@@ -138,13 +135,13 @@ class DistributedDataParallel {
   }
 
   // Buffers, and parameters that are not trained.
-  static std::vector<ddp::Buffer> collect_state(const torch::nn::Module& module) {
-    std::vector<ddp::Buffer> result;
+  static std::vector<ddp::ModelBuffer> collect_state(const torch::nn::Module& module) {
+    std::vector<ddp::ModelBuffer> result;
     for (const auto& [name, value] : module.named_buffers().pairs()) {
-      result.push_back(buffer_of(value, name));
+      result.push_back({name, buffer_of(value, name)});
     }
     for (const auto& [name, value] : module.named_parameters().pairs()) {
-      if (!value.requires_grad()) result.push_back(buffer_of(value, name));
+      if (!value.requires_grad()) result.push_back({name, buffer_of(value, name)});
     }
     return result;
   }
@@ -158,11 +155,12 @@ class DistributedDataParallel {
     return result;
   }
 
-  [[nodiscard]] ddp::DdpOptions with_state(ddp::DdpOptions options) const {
+  static ddp::DdpOptions with_state(const torch::nn::Module& module, ddp::DdpOptions options) {
     if (options.fold_scale) {
       throw std::invalid_argument("[ddp_torch] fold_scale: LibTorch's optimizers read no scale");
     }
-    options.buffers.insert(options.buffers.end(), state_.begin(), state_.end());
+    const std::vector<ddp::ModelBuffer> state = collect_state(module);
+    options.buffers.insert(options.buffers.end(), state.begin(), state.end());
     return options;
   }
 
@@ -192,7 +190,6 @@ class DistributedDataParallel {
   }
 
   ddp::Stream stream_;
-  std::vector<ddp::Buffer> state_;
   std::vector<Replica> replicas_;
   ddp::DistributedDataParallel engine_;
 };

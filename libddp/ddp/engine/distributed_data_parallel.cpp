@@ -147,6 +147,14 @@ class DistributedDataParallel::Impl {
     return divides_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }
 
+  void broadcast_buffers(Stream stream) {
+    if (state_ != State::kIdle) throw std::logic_error("[ddp] broadcast_buffers within a step");
+    if (alone_) return;
+    for (const ModelBuffer& buffer : options_.buffers) {
+      group_->broadcast(buffer.value, 0, stream).wait(stream);
+    }
+  }
+
   StepSummary summary() { return control_.read(); }
   StepSummary take_totals() { return control_.take_totals(); }
 
@@ -334,6 +342,8 @@ DistributedDataParallel::NoSync::~NoSync() {
 }
 
 bool DistributedDataParallel::is_synchronized() const { return impl_->is_synchronized(); }
+
+void DistributedDataParallel::broadcast_buffers(Stream stream) { impl_->broadcast_buffers(stream); }
 
 StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
 

@@ -27,6 +27,12 @@ struct Parameter {
   Buffer grad = {};
 };
 
+// State that is no parameter, such as batch-norm statistics: the caller's memory.
+struct ModelBuffer {
+  std::string name;
+  Buffer value;
+};
+
 // What the caller's backward gives for its n samples.
 enum class GradientKind : std::uint8_t {
   kMean,  // the gradient of the mean loss, times what begin_step() returned
@@ -45,8 +51,8 @@ struct DdpOptions {
   // On: wait() leaves the gradients as sums; whoever reads them multiplies by *gradient_scale(),
   // as optimizer kernels do without a pass of their own.
   bool fold_scale = false;
-  // State that is no parameter (batch-norm statistics): broadcast from rank 0 at construction.
-  std::vector<Buffer> buffers = {};
+  // Broadcast from rank 0 at construction and by broadcast_buffers().
+  std::vector<ModelBuffer> buffers = {};
   // On: the times of each step are taken, for times().
   bool record_times = false;
 };
@@ -141,6 +147,10 @@ class DistributedDataParallel {
   // pass that reduces later nothing happens to the gradients, but that without any samples so far
   // they become 0.
   void wait(Stream stream = {});
+
+  // Gives every rank the buffers of rank 0, which each rank gathers from its own samples: before
+  // evaluating or saving. Collective, between steps; orders `stream` behind it.
+  void broadcast_buffers(Stream stream = {});
 
   // What sums must be multiplied by to be means, with fold_scale: on the group's device, valid
   // behind wait(). Null if there is nothing to do: without fold_scale, or for the mean of one pass

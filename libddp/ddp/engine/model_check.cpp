@@ -36,7 +36,9 @@ Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& op
        << options.buckets.last_bucket_bytes_cap << " bytes, at least "
        << options.buckets.min_buckets << " buckets, " << options.buffers.size() << " buffers";
   lines.push_back(text.str());
-  for (const Buffer& buffer : options.buffers) lines.push_back("buffer " + to_string(buffer));
+  for (const ModelBuffer& buffer : options.buffers) {
+    lines.push_back("buffer '" + buffer.name + "' " + to_string(buffer.value));
+  }
   return lines;
 }
 
@@ -102,10 +104,10 @@ void check_equal_models(ProcessGroup& group, std::span<const Parameter> paramete
 }
 
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
-                     std::span<const Buffer> buffers) {
+                     std::span<const ModelBuffer> buffers) {
   Work last;
   for (const Parameter& parameter : parameters) last = group.broadcast(parameter.value, 0);
-  for (const Buffer& buffer : buffers) last = group.broadcast(buffer, 0);
+  for (const ModelBuffer& buffer : buffers) last = group.broadcast(buffer.value, 0);
   if (last.group != nullptr) last.wait_host();
 }
 

@@ -15,6 +15,6 @@ void check_equal_models(ProcessGroup& group, std::span<const Parameter> paramete
 
 // Gives every rank the values and buffers of rank 0. Collective; returns when done.
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
-                     std::span<const Buffer> buffers);
+                     std::span<const ModelBuffer> buffers);
 
 }  // namespace ddp

@@ -32,7 +32,7 @@ std::shared_ptr<ProcessGroup> after(const Context& context, std::shared_ptr<Proc
 DdpOptions with_module(const Module& module, DdpOptions options) {
   options.fold_scale = true;
   for (const NamedTensor& buffer : module.buffers()) {
-    options.buffers.push_back(buffer.value.buffer());
+    options.buffers.push_back({buffer.name, buffer.value.buffer()});
   }
   return options;
 }
