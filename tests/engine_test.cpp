@@ -1,58 +1,26 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/allocation_counter.h"
-#include "support/groups.h"
+#include "support/engine.h"
 
 using namespace ddp;
 using test::error_of;
 using test::expect;
+using test::expect_gradients;
+using test::mark_all;
+using test::Model;
 using test::run_groups;
+using test::write_gradient;
 
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-// Three parameters of one layer each, values owned by the test.
-struct Model {
-  explicit Model(int rank, DType dtype = DType::kFloat64) {
-    for (const std::size_t count : {std::size_t{300}, std::size_t{7}, std::size_t{2}}) {
-      values.emplace_back(count, static_cast<double>(rank));
-    }
-    parameters = {{"fc1.weight", {30, 10}, buffer_of(values[0])},
-                  {"fc1.bias", {7}, buffer_of(values[1])},
-                  {"fc2.weight", {1, 2}, buffer_of(values[2])}};
-    for (Parameter& parameter : parameters) parameter.value.dtype = dtype;
-  }
-
-  std::vector<std::vector<double>> values;
-  std::vector<Parameter> parameters;
-};
-
-void write_gradient(DistributedDataParallel& ddp, std::size_t i, double value) {
-  const std::span<double> gradient = ddp.gradient(i).as<double>();
-  std::fill(gradient.begin(), gradient.end(), value);
-}
-
-void expect_gradients(DistributedDataParallel& ddp, double wanted) {
-  for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
-    for (const double value : ddp.gradient(i).as<double>()) {
-      expect(std::abs(value - wanted) < 1e-12, std::to_string(wanted) + " in gradient " +
-                                                   std::to_string(i) + ", not " +
-                                                   std::to_string(value));
-    }
-  }
-}
-
-void mark_all(DistributedDataParallel& ddp) {
-  for (std::size_t i = ddp.parameter_count(); i-- > 0;) ddp.mark_ready(i);
-}
 
 // Remembers what was submitted; completes nothing and moves nothing.
 class RecordingGroup final : public ProcessGroup {
@@ -84,77 +52,7 @@ class RecordingGroup final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> make_child(GroupConfig) override { return nullptr; }
 };
 
-std::vector<GradientSpec> specs(std::initializer_list<std::size_t> counts) {
-  std::vector<GradientSpec> result;
-  for (const std::size_t count : counts) result.push_back({count, DType::kFloat32});
-  return result;
-}
-
 }  // namespace
-
-TEST_CASE("buckets follow the reverse order and close at their cap", "[engine]") {
-  const auto gradients = specs({1000, 10, 1000, 10});
-  BucketOptions options;
-  options.bucket_bytes_cap = 4000;
-  options.first_bucket_bytes_cap = 40;
-  options.min_buckets = 1;
-  const BucketLayout layout = lay_out_buckets(gradients, options);
-  REQUIRE(layout.buckets.size() == 3);
-  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{3});
-  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2});
-  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{1, 0});
-}
-
-TEST_CASE("a gradient over the cap opens the next bucket", "[engine]") {
-  const BucketLayout layout =
-      lay_out_buckets(specs({5000, 400, 500, 600}), {.bucket_bytes_cap = 4000, .min_buckets = 1});
-  REQUIRE(layout.buckets.size() == 3);
-  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{3});
-  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2, 1});
-  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{0});
-}
-
-TEST_CASE("the last bucket is small, since no backward hides it", "[engine]") {
-  const auto gradients = specs({10, 20, 1000, 1000});
-  const BucketOptions options{.last_bucket_bytes_cap = 200, .min_buckets = 1};
-  const BucketLayout layout = lay_out_buckets(gradients, options);
-  REQUIRE(layout.buckets.size() == 2);
-  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{1, 0});
-}
-
-TEST_CASE("gradients and buckets are aligned and do not overlap", "[engine]") {
-  const auto gradients = specs({1, 2, 63, 64, 65, 100000, 3});
-  const BucketLayout layout = lay_out_buckets(gradients, {});
-  std::size_t end_of_last = 0;
-  for (const BucketSpec& bucket : layout.buckets) {
-    CHECK(bucket.offset_bytes % kBucketAlignment == 0);
-    CHECK(bucket.offset_bytes >= end_of_last);
-    std::size_t end = 0;
-    for (const std::size_t i : bucket.parameters) {
-      const std::size_t offset = layout.slots[i].offset;
-      CHECK(offset * size_of(bucket.dtype) % kGradientAlignment == 0);
-      CHECK(offset >= end);
-      end = offset + gradients[i].count;
-    }
-    CHECK(bucket.count == end);
-    end_of_last = bucket.offset_bytes + end * size_of(bucket.dtype);
-  }
-  CHECK(layout.size_bytes >= end_of_last);
-}
-
-TEST_CASE("a small model is still cut into several buckets", "[engine]") {
-  CHECK(lay_out_buckets(specs({150, 6, 2400, 16, 48000, 120, 10080, 84, 840, 10}), {})
-            .buckets.size() >= 4);  // LeNet-5
-  CHECK(lay_out_buckets(specs({7, 8}), {}).buckets.size() == 2);
-  CHECK(lay_out_buckets(specs({100, 100, 100, 100, 100, 100, 100, 100}), {}).buckets.size() >= 4);
-}
-
-TEST_CASE("dtypes do not share a bucket", "[engine]") {
-  const GradientSpec gradients[] = {{8, DType::kFloat32}, {8, DType::kBFloat16}};
-  BucketOptions options;
-  options.min_buckets = 1;
-  CHECK(lay_out_buckets(gradients, options).buckets.size() == 2);
-}
 
 TEST_CASE("rank 0's values reach every rank at construction", "[engine]") {
   run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
@@ -323,139 +221,6 @@ TEST_CASE("the factor can be left to the engine", "[engine]") {
       ddp.wait();
       expect_gradients(ddp, (10 + own * 11) / (1 + own));
     }
-  });
-}
-
-TEST_CASE("a recorded step tells when its parts happened, in their order", "[engine]") {
-  for (const int world_size : {1, 2}) {
-    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
-      Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
-      DistributedDataParallel silent(shared, model.parameters);
-      expect(!error_of([&] { (void)silent.times(); }).empty(), "not asked to record");
-      DistributedDataParallel ddp(shared, model.parameters, {.record_times = true});
-      for (int step = 0; step < 2; ++step) {
-        (void)ddp.begin_step();
-        mark_all(ddp);
-        ddp.wait();
-        const StepTimes times = ddp.times();
-        Clock::time_point last = times.begin;
-        for (const StepTimes::Bucket& bucket : times.buckets) {
-          expect(bucket.size_bytes > 0 && bucket.ready >= last, "buckets become ready in turn");
-          last = bucket.ready;
-          expect(bucket.reduction.has_value() == (group.world_size() > 1), "reduced with peers");
-          if (!bucket.reduction) continue;
-          expect(bucket.reduction->begin >= bucket.ready, "reduced after it was ready");
-          expect(bucket.reduction->end > bucket.reduction->begin, "which takes time");
-          expect(bucket.reduction->end <= times.end, "and ends within the step");
-        }
-        expect(times.backward_end >= last && times.end >= times.backward_end, "the end");
-      }
-    });
-  }
-}
-
-namespace {
-
-// One backward pass as a caller makes it: the first of a step overwrites, later ones add.
-void pass(DistributedDataParallel& ddp, double samples, double mean_gradient) {
-  const bool is_first = ddp.is_synchronized();
-  const double factor = ddp.begin_step({.samples = samples});
-  ddp.record_metric(0, mean_gradient, samples);
-  for (std::size_t i = 0; samples > 0 && i < ddp.parameter_count(); ++i) {
-    for (double& value : ddp.gradient(i).as<double>()) {
-      value = (is_first ? 0 : value) + factor * mean_gradient;
-    }
-  }
-  if (samples > 0) mark_all(ddp);
-  ddp.wait();
-}
-
-}  // namespace
-
-TEST_CASE("several passes over unequal micro-batches make one step", "[engine]") {
-  for (const int world_size : {1, 2, 3}) {
-    for (const bool own_memory : {false, true}) {
-      run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
-        Model model(0);
-        std::vector<std::vector<double>> own = model.values;
-        for (std::size_t i = 0; own_memory && i < 3; ++i) {
-          model.parameters[i].grad = buffer_of(own[i]);
-        }
-        const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
-        DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 4});
-        const std::size_t buckets = ddp.layout().buckets.size();
-        for (const std::vector<double>& batches :
-             {std::vector<double>{3, 1, 4}, {0, 5}, {2, 0}, {0, 0}, {7}}) {
-          double sum = 0;
-          double samples = 0;
-          ddp.accumulate(static_cast<int>(batches.size()));
-          const std::uint64_t launches = ddp.statistics().bucket_launches;
-          for (std::size_t p = 0; p < batches.size(); ++p) {
-            for (int rank = 0; rank < world_size; ++rank) {
-              const double n = batches[p] == 0 ? 0 : batches[p] + rank;
-              sum += n * static_cast<double>(10 * rank) + n * static_cast<double>(p);
-              samples += n;
-            }
-            const double n = batches[p] == 0 ? 0 : batches[p] + group.rank();
-            pass(ddp, n, 10.0 * group.rank() + static_cast<double>(p));
-            expect(ddp.is_synchronized() == (p + 1 == batches.size()), "the last pass reduces");
-          }
-          expect_gradients(ddp, samples == 0 ? 0 : sum / samples);
-          expect(ddp.summary().samples == samples, "samples of all passes");
-          expect(std::abs(ddp.summary().metrics[0].sum - sum) < 1e-9, "metrics of all passes");
-          expect(ddp.statistics().bucket_launches - launches == (world_size > 1 ? buckets : 0),
-                 "one all_reduce for each bucket");
-        }
-        expect(ddp.statistics().steps == 5 && ddp.statistics().passes == 10, "counted");
-      });
-    }
-  }
-}
-
-TEST_CASE("an optimizer that comes before the last pass is stopped", "[engine]") {
-  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
-    Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
-    DistributedDataParallel ddp(shared, model.parameters, {.fold_scale = true});
-    expect(!error_of([&] { ddp.accumulate(0); }).empty(), "no pass at all");
-    {
-      const auto guard = ddp.no_sync();
-      pass(ddp, 1, 2);
-    }
-    expect(error_of([&] { (void)ddp.gradient_scale(); }).find("no_sync") != std::string::npos,
-           "the reason is named");
-    expect(!error_of([&] { ddp.accumulate(2); }).empty(), "in the middle of a step");
-    pass(ddp, 1, 4);
-    expect(ddp.gradient_scale() != nullptr, "now it may");
-    expect_gradients(ddp, 3 / *ddp.gradient_scale());
-  });
-}
-
-TEST_CASE("every reduction of many buckets has its time", "[engine]") {
-  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
-    const auto times_with = [&](std::size_t buckets) {
-      std::vector<float> values(buckets);
-      std::vector<Parameter> parameters;
-      for (float& value : values) {
-        parameters.push_back(
-            {"p" + std::to_string(parameters.size()), {1}, buffer_of(std::span(&value, 1))});
-      }
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
-      DistributedDataParallel ddp(shared, parameters,
-                                  {.buckets = {.min_buckets = buckets}, .record_times = true});
-      (void)ddp.begin_step();
-      mark_all(ddp);
-      ddp.wait();
-      return ddp.times();
-    };
-    const StepTimes times = times_with(600);
-    expect(times.buckets.size() == 600, "a bucket for each parameter");
-    for (const StepTimes::Bucket& bucket : times.buckets) {
-      expect(bucket.reduction.has_value(), "none has been forgotten");
-    }
-    expect(error_of([&] { (void)times_with(1200); }).find("1201 operations") != std::string::npos,
-           "what cannot be timed is refused");
   });
 }
 

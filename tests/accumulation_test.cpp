@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//
+// Steps of several backward passes.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "support/engine.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+using test::expect_gradients;
+using test::mark_all;
+using test::Model;
+using test::run_groups;
+
+namespace {
+
+// One backward pass as a caller makes it: the first of a step overwrites, later ones add.
+void pass(DistributedDataParallel& ddp, double samples, double mean_gradient) {
+  const bool is_first = ddp.is_synchronized();
+  const double factor = ddp.begin_step({.samples = samples});
+  ddp.record_metric(0, mean_gradient, samples);
+  for (std::size_t i = 0; samples > 0 && i < ddp.parameter_count(); ++i) {
+    for (double& value : ddp.gradient(i).as<double>()) {
+      value = (is_first ? 0 : value) + factor * mean_gradient;
+    }
+  }
+  if (samples > 0) mark_all(ddp);
+  ddp.wait();
+}
+
+}  // namespace
+
+TEST_CASE("several passes over unequal micro-batches make one step", "[engine][accumulation]") {
+  for (const int world_size : {1, 2, 3}) {
+    for (const bool own_memory : {false, true}) {
+      run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+        Model model(0);
+        std::vector<std::vector<double>> own = model.values;
+        for (std::size_t i = 0; own_memory && i < 3; ++i) {
+          model.parameters[i].grad = buffer_of(own[i]);
+        }
+        const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+        DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 4});
+        const std::size_t buckets = ddp.layout().buckets.size();
+        for (const std::vector<double>& batches :
+             {std::vector<double>{3, 1, 4}, {0, 5}, {2, 0}, {0, 0}, {7}}) {
+          double sum = 0;
+          double samples = 0;
+          ddp.accumulate(static_cast<int>(batches.size()));
+          const std::uint64_t launches = ddp.statistics().bucket_launches;
+          for (std::size_t p = 0; p < batches.size(); ++p) {
+            for (int rank = 0; rank < world_size; ++rank) {
+              const double n = batches[p] == 0 ? 0 : batches[p] + rank;
+              sum += n * static_cast<double>(10 * rank) + n * static_cast<double>(p);
+              samples += n;
+            }
+            const double n = batches[p] == 0 ? 0 : batches[p] + group.rank();
+            pass(ddp, n, 10.0 * group.rank() + static_cast<double>(p));
+            expect(ddp.is_synchronized() == (p + 1 == batches.size()), "the last pass reduces");
+          }
+          expect_gradients(ddp, samples == 0 ? 0 : sum / samples);
+          expect(ddp.summary().samples == samples, "samples of all passes");
+          expect(std::abs(ddp.summary().metrics[0].sum - sum) < 1e-9, "metrics of all passes");
+          expect(ddp.statistics().bucket_launches - launches == (world_size > 1 ? buckets : 0),
+                 "one all_reduce for each bucket");
+        }
+        expect(ddp.statistics().steps == 5 && ddp.statistics().passes == 10, "counted");
+      });
+    }
+  }
+}
+
+TEST_CASE("an optimizer that comes before the last pass is stopped", "[engine][accumulation]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters, {.fold_scale = true});
+    expect(!error_of([&] { ddp.accumulate(0); }).empty(), "no pass at all");
+    {
+      const auto guard = ddp.no_sync();
+      pass(ddp, 1, 2);
+    }
+    expect(error_of([&] { (void)ddp.gradient_scale(); }).find("no_sync") != std::string::npos,
+           "the reason is named");
+    expect(!error_of([&] { ddp.accumulate(2); }).empty(), "in the middle of a step");
+    pass(ddp, 1, 4);
+    expect(ddp.gradient_scale() != nullptr, "now it may");
+    expect_gradients(ddp, 3 / *ddp.gradient_scale());
+  });
+}

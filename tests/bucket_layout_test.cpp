@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/bucket_layout.h"
+
+#include <catch2/catch.hpp>
+
+#include <initializer_list>
+#include <vector>
+
+using namespace ddp;
+
+namespace {
+
+std::vector<GradientSpec> specs(std::initializer_list<std::size_t> counts) {
+  std::vector<GradientSpec> result;
+  for (const std::size_t count : counts) result.push_back({count, DType::kFloat32});
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("buckets follow the reverse order and close at their cap", "[engine][layout]") {
+  const auto gradients = specs({1000, 10, 1000, 10});
+  BucketOptions options;
+  options.bucket_bytes_cap = 4000;
+  options.first_bucket_bytes_cap = 40;
+  options.min_buckets = 1;
+  const BucketLayout layout = lay_out_buckets(gradients, options);
+  REQUIRE(layout.buckets.size() == 3);
+  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{3});
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2});
+  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{1, 0});
+}
+
+TEST_CASE("a gradient over the cap opens the next bucket", "[engine][layout]") {
+  const BucketLayout layout =
+      lay_out_buckets(specs({5000, 400, 500, 600}), {.bucket_bytes_cap = 4000, .min_buckets = 1});
+  REQUIRE(layout.buckets.size() == 3);
+  CHECK(layout.buckets[0].parameters == std::vector<std::size_t>{3});
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{2, 1});
+  CHECK(layout.buckets[2].parameters == std::vector<std::size_t>{0});
+}
+
+TEST_CASE("the last bucket is small, since no backward hides it", "[engine][layout]") {
+  const auto gradients = specs({10, 20, 1000, 1000});
+  const BucketOptions options{.last_bucket_bytes_cap = 200, .min_buckets = 1};
+  const BucketLayout layout = lay_out_buckets(gradients, options);
+  REQUIRE(layout.buckets.size() == 2);
+  CHECK(layout.buckets[1].parameters == std::vector<std::size_t>{1, 0});
+}
+
+TEST_CASE("gradients and buckets are aligned and do not overlap", "[engine][layout]") {
+  const auto gradients = specs({1, 2, 63, 64, 65, 100000, 3});
+  const BucketLayout layout = lay_out_buckets(gradients, {});
+  std::size_t end_of_last = 0;
+  for (const BucketSpec& bucket : layout.buckets) {
+    CHECK(bucket.offset_bytes % kBucketAlignment == 0);
+    CHECK(bucket.offset_bytes >= end_of_last);
+    std::size_t end = 0;
+    for (const std::size_t i : bucket.parameters) {
+      const std::size_t offset = layout.slots[i].offset;
+      CHECK(offset * size_of(bucket.dtype) % kGradientAlignment == 0);
+      CHECK(offset >= end);
+      end = offset + gradients[i].count;
+    }
+    CHECK(bucket.count == end);
+    end_of_last = bucket.offset_bytes + end * size_of(bucket.dtype);
+  }
+  CHECK(layout.size_bytes >= end_of_last);
+}
+
+TEST_CASE("a small model is still cut into several buckets", "[engine][layout]") {
+  CHECK(lay_out_buckets(specs({150, 6, 2400, 16, 48000, 120, 10080, 84, 840, 10}), {})
+            .buckets.size() >= 4);  // LeNet-5
+  CHECK(lay_out_buckets(specs({7, 8}), {}).buckets.size() == 2);
+  CHECK(lay_out_buckets(specs({100, 100, 100, 100, 100, 100, 100, 100}), {}).buckets.size() >= 4);
+}
+
+TEST_CASE("dtypes do not share a bucket", "[engine][layout]") {
+  const GradientSpec gradients[] = {{8, DType::kFloat32}, {8, DType::kBFloat16}};
+  BucketOptions options;
+  options.min_buckets = 1;
+  CHECK(lay_out_buckets(gradients, options).buckets.size() == 2);
+}

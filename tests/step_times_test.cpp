@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "support/engine.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+using test::expect_gradients;
+using test::mark_all;
+using test::Model;
+using test::run_groups;
+
+TEST_CASE("a recorded step tells when its parts happened, in their order", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel silent(shared, model.parameters);
+      expect(!error_of([&] { (void)silent.times(); }).empty(), "not asked to record");
+      DistributedDataParallel ddp(shared, model.parameters, {.record_times = true});
+      for (int step = 0; step < 2; ++step) {
+        (void)ddp.begin_step();
+        mark_all(ddp);
+        ddp.wait();
+        const StepTimes times = ddp.times();
+        Clock::time_point last = times.begin;
+        for (const StepTimes::Bucket& bucket : times.buckets) {
+          expect(bucket.size_bytes > 0 && bucket.ready >= last, "buckets become ready in turn");
+          last = bucket.ready;
+          expect(bucket.reduction.has_value() == (group.world_size() > 1), "reduced with peers");
+          if (!bucket.reduction) continue;
+          expect(bucket.reduction->begin >= bucket.ready, "reduced after it was ready");
+          expect(bucket.reduction->end > bucket.reduction->begin, "which takes time");
+          expect(bucket.reduction->end <= times.end, "and ends within the step");
+        }
+        expect(times.backward_end >= last && times.end >= times.backward_end, "the end");
+      }
+    });
+  }
+}
+
+TEST_CASE("every reduction of many buckets has its time", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto times_with = [&](std::size_t buckets) {
+      std::vector<float> values(buckets);
+      std::vector<Parameter> parameters;
+      for (float& value : values) {
+        parameters.push_back(
+            {"p" + std::to_string(parameters.size()), {1}, buffer_of(std::span(&value, 1))});
+      }
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, parameters,
+                                  {.buckets = {.min_buckets = buckets}, .record_times = true});
+      (void)ddp.begin_step();
+      mark_all(ddp);
+      ddp.wait();
+      return ddp.times();
+    };
+    const StepTimes times = times_with(600);
+    expect(times.buckets.size() == 600, "a bucket for each parameter");
+    for (const StepTimes::Bucket& bucket : times.buckets) {
+      expect(bucket.reduction.has_value(), "none has been forgotten");
+    }
+    expect(error_of([&] { (void)times_with(1200); }).find("1201 operations") != std::string::npos,
+           "what cannot be timed is refused");
+  });
+}
