@@ -93,3 +93,18 @@ TEST_CASE("an optimizer that comes before the last pass is stopped", "[engine][a
     expect_gradients(ddp, 3 / *ddp.gradient_scale());
   });
 }
+
+TEST_CASE("ranks that accumulate over different passes are told so", "[engine][accumulation]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters);
+    ddp.accumulate(group.rank() + 1);
+    const std::string error = error_of([&] {
+      for (int i = 0; i <= group.rank(); ++i) pass(ddp, 1, 1);
+    });
+    expect(error.find("made " + std::to_string(group.rank() + 1) + ", all 2 ranks together 3") !=
+               std::string::npos,
+           error);
+  });
+}

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp {
@@ -47,6 +48,8 @@ void ControlVector::reset(double samples, double nominal_samples) {
   has_device_values_ = false;
   host_[0] = samples / nominal_samples;
   host_[1] = samples;
+  host_[kPasses] = 1;
+  ++own_passes_;
 }
 
 void ControlVector::check_slot(std::size_t slot) const {
@@ -98,7 +101,9 @@ void ControlVector::collect(Stream stream) {
 // Waits only for a device that is kArrivals steps behind.
 ControlVector::Arrival& ControlVector::next_arrival() {
   count_arrived(arrived_steps_ - counted_steps_ == kArrivals ? Wait::kYes : Wait::kNo);
-  return arrivals_[arrived_steps_++ % kArrivals];
+  Arrival& arrival = arrivals_[arrived_steps_++ % kArrivals];
+  arrival.own_passes = std::exchange(own_passes_, 0);
+  return arrival;
 }
 
 void ControlVector::copy_to_host(Stream stream) {
@@ -106,7 +111,7 @@ void ControlVector::copy_to_host(Stream stream) {
   arrival.is_copied_by_device = group_.device().is_cuda();
   if (!arrival.is_copied_by_device) {
     std::copy_n(host_, kCount, arrival.sums);
-    return;
+    return count_arrived(Wait::kYes);
   }
   cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
   arrival.copied.record(stream);
@@ -119,6 +124,7 @@ void ControlVector::count_arrived(Wait wait) {
       if (wait == Wait::kNo && !arrival.copied.done()) return;
       arrival.copied.synchronize();
     }
+    check_passes(arrival);
     last_ = {.samples = arrival.sums[1]};
     totals_.samples += last_.samples;
     for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
@@ -138,6 +144,16 @@ void ControlVector::carry(Stream stream) {
     copy(buffer(), carried(), stream);
   }
   has_carried_ = true;
+}
+
+void ControlVector::check_passes(const Arrival& arrival) const {
+  const double expected = arrival.own_passes * group_.world_size();
+  if (arrival.sums[kPasses] == expected) return;
+  throw MismatchError("[ddp] ranks differ in the backward passes of a step: rank " +
+                      std::to_string(group_.rank()) + " made " +
+                      std::to_string(arrival.own_passes) + ", all " +
+                      std::to_string(group_.world_size()) + " ranks together " +
+                      std::to_string(static_cast<int>(arrival.sums[kPasses])));
 }
 
 void ControlVector::launch(Stream producer) {

@@ -28,10 +28,12 @@ struct StepSummary {
 // The few numbers that ranks add up in each step, reduced on their own beside the first bucket, in
 // float64, untouched by gradient dtypes. Layout, all float64:
 //
-//   samples / n_ref, samples, kMaxMetrics x (sum, weight)
+//   samples / n_ref, samples, backward passes, kMaxMetrics x (sum, weight)
 //
 // Summed gradients are divided by the sum of the first: gradient_scale() is its reciprocal, made in
-// place, on CUDA by the device, so that the host never has to know it.
+// place, on CUDA by the device, so that the host never has to know it. The number of passes tells
+// ranks that accumulate over different ones: MismatchError when the sum is counted, on the CPU in
+// wait().
 class ControlVector {
  public:
   explicit ControlVector(ProcessGroup& group);
@@ -62,11 +64,12 @@ class ControlVector {
   [[nodiscard]] StepSummary take_totals();
 
  private:
-  static constexpr std::size_t kCount = 2 + 2 * kMaxMetrics;
+  static constexpr std::size_t kPasses = 2;
+  static constexpr std::size_t kCount = 3 + 2 * kMaxMetrics;
   static constexpr std::size_t kArrivals = 16;
 
-  static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
-  static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
+  static constexpr std::size_t sum_index(std::size_t slot) { return 3 + 2 * slot; }
+  static constexpr std::size_t weight_index(std::size_t slot) { return 4 + 2 * slot; }
 
   // What goes to the device, pinned. The host runs ahead: the copy of one step may still be under
   // way when it begins the next.
@@ -80,6 +83,7 @@ class ControlVector {
     double* sums = nullptr;
     cu::Event copied;  // CUDA
     bool is_copied_by_device = false;
+    int own_passes = 0;  // of this rank
   };
   enum class Wait { kNo, kYes };
 
@@ -90,6 +94,7 @@ class ControlVector {
   void copy_to_host(Stream stream);
   Arrival& next_arrival();
   void count_arrived(Wait wait);
+  void check_passes(const Arrival& arrival) const;
 
   ProcessGroup& group_;
   Allocation memory_;   // kCount float64 of the group's kind
@@ -106,6 +111,7 @@ class ControlVector {
   StepSummary totals_;
   std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
   bool has_device_values_ = false;
+  int own_passes_ = 0;  // since the last launch
   Work work_;
 };
 
