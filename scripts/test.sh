@@ -35,7 +35,7 @@ for preset in asan tsan; do
   cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF "${launcher[@]}" >/dev/null
   cmake --build --preset "$preset" --target "${sanitized[@]}"
   step "$preset tests"
-  ctest --test-dir "build-$preset" -j 2 --output-on-failure \
+  ctest --test-dir "build-$preset" --output-on-failure \
     -R "^($(IFS='|'; echo "${sanitized[*]}"))\$"
 done
 step "done"
