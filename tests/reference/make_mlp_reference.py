@@ -4,9 +4,9 @@
 
     python3 tests/reference/make_mlp_reference.py > tests/reference/mlp_reference.txt
 
-Everything is float64. Initial values are those of ddp/nn/random.h, which this script repeats: draw
-`index` of the stream named after the parameter, under seed 7. Step s trains on rows drawn from
-stream "input" at indices from s * 60 and labels (s + row) % 4. Lines:
+Everything is float64. Initial values are those of ddp/nn/random.h: draw `index` of the stream named
+after the parameter, under seed 7. Step s trains on rows drawn from stream "input" at indices from
+s * 60 and labels (s + row) % 4. Lines:
     loss STEP VALUE                the loss before step STEP is taken
     value NAME INDEX VALUE         a parameter after ten steps
     cosine EPOCH RATE              CosineAnnealingLR(base 0.1, T_max 8, eta_min 0.001)
@@ -16,51 +16,27 @@ import math
 
 import torch
 
+from reference import Mlp, draws
+
 SEED, STEPS, ROWS, SIZES = 7, 10, 5, (12, 8, 6, 4)
-MASK = 2**64 - 1
-GOLDEN = 0x9E3779B97F4A7C15
-
-
-def mix(x):
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & MASK
-    return x ^ (x >> 31)
-
-
-def stream_of(name):
-    h = 0xCBF29CE484222325
-    for c in name.encode():
-        h = ((h ^ c) * 0x100000001B3) & MASK
-    return h
-
-
-def draws(name, first, shape):
-    start = mix(mix((SEED + GOLDEN) & MASK) ^ stream_of(name))
-    count = math.prod(shape)
-    bits = (mix((start + (first + i + 1) * GOLDEN) & MASK) for i in range(count))
-    unit = torch.tensor([(b >> 11) * 2.0**-53 for b in bits], dtype=torch.float64)
-    return (2 * unit - 1).reshape(shape)
 
 
 def make_model():
-    layers = torch.nn.ModuleDict()
-    for i, (fan_in, fan_out) in enumerate(zip(SIZES, SIZES[1:]), start=1):
-        layers[f"fc{i}"] = torch.nn.Linear(fan_in, fan_out, dtype=torch.float64)
+    model = Mlp(SIZES).double()
     with torch.no_grad():
-        for name, value in layers.named_parameters():
-            fan_in = layers[name.split(".")[0]].in_features
-            value.copy_(draws(name, 0, value.shape) / math.sqrt(fan_in))
-    return layers
+        for name, value in model.named_parameters():
+            fan_in = model.get_submodule(name.split(".")[0]).in_features
+            value.copy_(draws(SEED, name, 0, value.shape) / math.sqrt(fan_in))
+    return model
 
 
 def train():
     model = make_model()
     sgd = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
     for step in range(STEPS):
-        x = draws("input", step * ROWS * SIZES[0], (ROWS, SIZES[0]))
+        x = draws(SEED, "input", step * ROWS * SIZES[0], (ROWS, SIZES[0]))
         labels = torch.tensor([(step + row) % SIZES[-1] for row in range(ROWS)])
-        hidden = torch.relu(model["fc2"](torch.relu(model["fc1"](x))))
-        loss = torch.nn.functional.cross_entropy(model["fc3"](hidden), labels)
+        loss = torch.nn.functional.cross_entropy(model(x), labels)
         print(f"loss {step} {loss.item():.17g}")
         sgd.zero_grad()
         loss.backward()
