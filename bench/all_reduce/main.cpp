@@ -11,6 +11,7 @@
 #include "all_reduce/options.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/ddp.h"
+#include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
 
@@ -145,11 +146,9 @@ std::size_t run(const AllReduceOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const auto options = parse_all_reduce_options(argc, argv);
-    return options && run(*options) > 0 ? 1 : 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_all_reduce: %s\n", describe(error).c_str());
-    return 1;
-  }
+  std::size_t wrong = 0;
+  const int status = run_program("bench_all_reduce", [&] {
+    if (const auto options = parse_all_reduce_options(argc, argv)) wrong = run(*options);
+  });
+  return wrong > 0 ? 1 : status;
 }

@@ -2,10 +2,11 @@
 #include "all_reduce/options.h"
 
 #include <charconv>
-#include <cstdio>
 #include <cxxopts.hpp>
 #include <stdexcept>
 #include <string>
+
+#include "support/program.h"
 
 namespace ddp::bench {
 namespace {
@@ -52,7 +53,6 @@ cxxopts::Options make_parser() {
   add("backend", "auto, nccl, shm or gloo", text("auto"));
   add("dtype", "float32, float64, float16, bfloat16, int32, int64 or uint8", text("float32"));
   add("op", "sum, product, min, max or average", text("sum"));
-  add("h,help", "print this help");
   return parser;
 }
 
@@ -85,12 +85,9 @@ std::size_t parse_bytes(std::string_view text) {
 }
 
 std::optional<AllReduceOptions> parse_all_reduce_options(int argc, char** argv) {
-  cxxopts::Options parser = make_parser();
-  const auto parsed = parser.parse(argc, argv);
-  if (parsed.count("help") > 0) {
-    std::puts(parser.help().c_str());
-    return std::nullopt;
-  }
+  const auto given = parse_command_line(make_parser(), argc, argv);
+  if (!given) return std::nullopt;
+  const cxxopts::ParseResult& parsed = *given;
   const AllReduceOptions options{
       .begin_bytes = parse_bytes(parsed["begin"].as<std::string>()),
       .end_bytes = parse_bytes(parsed["end"].as<std::string>()),

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "conv2d/columns.h"
-#include "ddp/base/error.h"
 #include "support/blas.h"
 #include "support/pinning.h"
+#include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
 
@@ -34,23 +34,11 @@ std::optional<Options> parse(int argc, char** argv) {
   auto add = parser.add_options();
   add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("200"));
   add("batch-size", "samples", cxxopts::value<std::size_t>()->default_value("64"));
-  add("h,help", "print this help");
-  const auto parsed = parser.parse(argc, argv);
-  if (parsed.count("help") > 0) {
-    std::puts(parser.help().c_str());
-    return std::nullopt;
-  }
+  const auto given = parse_command_line(std::move(parser), argc, argv);
+  if (!given) return std::nullopt;
+  const cxxopts::ParseResult& parsed = *given;
   return Options{.rounds = parsed["rounds"].as<int>(),
                  .batch = parsed["batch-size"].as<std::size_t>()};
-}
-
-template <class F>
-double microseconds_of(const F& f) {
-  const auto start = std::chrono::steady_clock::now();
-  f();
-  const std::chrono::duration<double, std::micro> elapsed =
-      std::chrono::steady_clock::now() - start;
-  return elapsed.count();
 }
 
 struct Operands {
@@ -67,8 +55,9 @@ struct Operands {
 
 void compare(const Table& table, const std::string& name, int rounds,
              const std::function<void()>& ours, const std::function<void()>& columns) {
-  std::vector<Variant> variants{{"ours", [&] { return microseconds_of(ours); }},
-                                {"columns", [&] { return microseconds_of(columns); }}};
+  std::vector<Variant> variants{
+      {"ours", [&] { return duration_of<std::chrono::microseconds>(ours); }},
+      {"columns", [&] { return duration_of<std::chrono::microseconds>(columns); }}};
   interleave(variants, rounds);
   const Summary time = summarize(variants[0].samples), rival = summarize(variants[1].samples);
   const Summary factor = ratio(variants[1].samples, variants[0].samples);
@@ -112,12 +101,8 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return ddp::bench::run_program("bench_conv2d", [&] {
     use_one_blas_thread(argv);
     if (const auto options = parse(argc, argv)) run(*options);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_conv2d: %s\n", ddp::describe(error).c_str());
-    return 1;
-  }
+  });
 }

@@ -11,8 +11,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "ddp/base/error.h"
 #include "launch/command.h"
+#include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
 
@@ -40,12 +40,9 @@ std::optional<Options> parse(int argc, char** argv) {
   add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("30"));
   add("bin", "folder of ddp-launch and the examples (default: this program's)",
       cxxopts::value<std::string>(), "DIR");
-  add("h,help", "print this help");
-  const auto parsed = parser.parse(argc, argv);
-  if (parsed.count("help") > 0) {
-    std::puts(parser.help().c_str());
-    return std::nullopt;
-  }
+  const auto given = parse_command_line(std::move(parser), argc, argv);
+  if (!given) return std::nullopt;
+  const cxxopts::ParseResult& parsed = *given;
   return Options{.rounds = parsed["rounds"].as<int>(),
                  .bin = parsed.count("bin") > 0 ? parsed["bin"].as<std::string>() : own_folder()};
 }
@@ -122,11 +119,7 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return ddp::bench::run_program("bench_launch", [&] {
     if (const auto options = parse(argc, argv)) run(*options);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_launch: %s\n", ddp::describe(error).c_str());
-    return 1;
-  }
+  });
 }

@@ -9,10 +9,10 @@
 #include <memory>
 #include <optional>
 
-#include "ddp/base/error.h"
 #include "ddp/ddp.h"
-#include "reducer/simulated_model.h"
+#include "support/program.h"
 #include "support/report.h"
+#include "support/simulated_model.h"
 #include "support/statistics.h"
 
 namespace {
@@ -36,12 +36,9 @@ std::optional<Options> parse(int argc, char** argv) {
   add("layer-us", "backward of a layer, us", cxxopts::value<int>()->default_value("100"));
   add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("11"));
   add("steps", "steps of one repeat", cxxopts::value<int>()->default_value("5"));
-  add("h,help", "print this help");
-  const auto parsed = parser.parse(argc, argv);
-  if (parsed.count("help") > 0) {
-    std::puts(parser.help().c_str());
-    return std::nullopt;
-  }
+  const auto given = parse_command_line(std::move(parser), argc, argv);
+  if (!given) return std::nullopt;
+  const cxxopts::ParseResult& parsed = *given;
   return Options{.shape = {.layers = parsed["layers"].as<std::size_t>(),
                            .layer_bytes = parsed["layer-kib"].as<std::size_t>() << 10,
                            .layer_time = std::chrono::microseconds(parsed["layer-us"].as<int>())},
@@ -57,12 +54,12 @@ struct Row {
   std::vector<double> allocations = {};
 };
 
-BucketOptions buckets(std::size_t cap, bool overlap) {
-  return {.bucket_bytes_cap = cap,
-          .first_bucket_bytes_cap = cap,
-          .last_bucket_bytes_cap = cap,
-          .min_buckets = 1,
-          .overlap = overlap};
+DdpOptions buckets(std::size_t cap, bool overlap) {
+  return {.buckets = {.bucket_bytes_cap = cap,
+                      .first_bucket_bytes_cap = cap,
+                      .last_bucket_bytes_cap = cap,
+                      .min_buckets = 1,
+                      .overlap = overlap}};
 }
 
 std::string with_spread(const Summary& summary, int digits) {
@@ -124,11 +121,7 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    if (const std::optional<Options> options = parse(argc, argv)) run(*options);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_reducer: %s\n", describe(error).c_str());
-    return 1;
-  }
+  return ddp::bench::run_program("bench_reducer", [&] {
+    if (const auto options = parse(argc, argv)) run(*options);
+  });
 }

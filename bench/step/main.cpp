@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <memory>
@@ -14,25 +13,17 @@
 #include <string>
 #include <vector>
 
-#include "ddp/base/error.h"
 #include "ddp/ddp.h"
-#include "ddp/nn/models/factory.h"
-#include "ddp/nn/ops.h"
-#include "ddp/nn/optim/sgd.h"
-#include "ddp/nn/parallel/distributed_module.h"
-#include "ddp/nn/random.h"
 #include "support/blas.h"
 #include "support/pinning.h"
+#include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
+#include "support/training.h"
 
 namespace {
 
 using namespace ddp::bench;
-using namespace ddp::nn;
-
-constexpr std::size_t kPixels = 784;
-constexpr std::size_t kClasses = 10;
 
 struct Options {
   std::vector<std::string> models;
@@ -63,12 +54,9 @@ std::optional<Options> parse(int argc, char** argv) {
   add("steps", "steps timed together", cxxopts::value<int>()->default_value("1"));
   add("batch-size", "samples a step", cxxopts::value<std::size_t>()->default_value("64"));
   add("dtype", "float32 or float64", cxxopts::value<std::string>()->default_value("float32"));
-  add("h,help", "print this help");
-  const auto parsed = parser.parse(argc, argv);
-  if (parsed.count("help") > 0) {
-    std::puts(parser.help().c_str());
-    return std::nullopt;
-  }
+  const auto given = parse_command_line(std::move(parser), argc, argv);
+  if (!given) return std::nullopt;
+  const cxxopts::ParseResult& parsed = *given;
   return Options{.models = parsed["models"].as<std::vector<std::string>>(),
                  .min_buckets = parsed["min-buckets"].as<std::vector<std::size_t>>(),
                  .rounds = parsed["rounds"].as<int>(),
@@ -77,57 +65,11 @@ std::optional<Options> parse(int argc, char** argv) {
                  .dtype = dtype_named(parsed["dtype"].as<std::string>())};
 }
 
-// A model in training on one batch, again and again.
-class Training {
- public:
-  Training(const std::string& name, std::size_t min_buckets, const Options& options,
-           std::shared_ptr<ddp::ProcessGroup> group)
-      : module_(make_model(name, Scope(context_, options.dtype, 0))),
-        model_(*module_, context_, std::move(group), {.buckets = {.min_buckets = min_buckets}}),
-        sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
-        images_(images(options)),
-        labels_(labels(options.batch)) {}
-
-  void step() {
-    const Variable loss = softmax_cross_entropy(tape_, module_->forward(tape_, images_), labels_);
-    model_.backward(tape_, loss, 1);
-    model_.step(sgd_);
-  }
-
-  [[nodiscard]] std::size_t buckets() { return model_.engine().layout().buckets.size(); }
-
- private:
-  Tensor images(const Options& options) {
-    std::vector<double> values(options.batch * kPixels);
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * random_unit(0, 1, i) - 1;
-    if (options.dtype == ddp::DType::kFloat64) {
-      return context_.from_host<double>(values, {options.batch, kPixels});
-    }
-    return context_.from_host<float>(std::vector<float>(values.begin(), values.end()),
-                                     {options.batch, kPixels});
-  }
-
-  Tensor labels(std::size_t batch) {
-    std::vector<std::int64_t> values(batch);
-    for (std::size_t i = 0; i < batch; ++i) values[i] = static_cast<std::int64_t>(i % kClasses);
-    return context_.from_host<std::int64_t>(values, {batch});
-  }
-
-  Context context_;
-  Tape tape_{context_};
-  std::unique_ptr<Module> module_;
-  DistributedModule model_;
-  Sgd sgd_;
-  Tensor images_;
-  Tensor labels_;
-};
-
-double milliseconds_of_step(Training& training, int steps) {
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < steps; ++i) training.step();
-  const std::chrono::duration<double, std::milli> elapsed =
-      std::chrono::steady_clock::now() - start;
-  return elapsed.count() / steps;
+double milliseconds_of_step(DistributedTraining& training, int steps) {
+  return duration_of<std::chrono::milliseconds>([&] {
+           for (int i = 0; i < steps; ++i) training.step();
+         }) /
+         steps;
 }
 
 void print(const Options& options, int ranks, const std::vector<Variant>& variants) {
@@ -157,8 +99,10 @@ void run(const Options& options) {
   std::vector<Variant> variants;
   for (const std::string& model : options.models) {
     for (const std::size_t min_buckets : options.min_buckets) {
-      const auto training = std::make_shared<Training>(model, min_buckets, options, group);
-      variants.push_back({fmt::format("{} {}", model, training->buckets()),
+      const auto training = std::make_shared<DistributedTraining>(
+          Workload{model, options.batch, options.dtype}, group,
+          ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
+      variants.push_back({fmt::format("{} {}", model, training->engine().layout().buckets.size()),
                           [=] { return milliseconds_of_step(*training, options.steps); }});
     }
   }
@@ -169,12 +113,8 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
+  return ddp::bench::run_program("bench_step", [&] {
     use_one_blas_thread(argv);
     if (const auto options = parse(argc, argv)) run(*options);
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_step: %s\n", ddp::describe(error).c_str());
-    return 1;
-  }
+  });
 }

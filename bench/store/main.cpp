@@ -9,11 +9,11 @@
 #include <memory>
 #include <optional>
 
-#include "ddp/base/error.h"
 #include "ddp/store/tcp_server.h"
 #include "store/operations.h"
 #include "store/throughput.h"
 #include "support/pinning.h"
+#include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
 
@@ -35,12 +35,9 @@ std::optional<Options> parse(int argc, char** argv) {
       cxxopts::value<std::vector<std::size_t>>()->default_value("1,8,64"));
   add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("11"));
   add("slice-ms", "length of one repeat", cxxopts::value<int>()->default_value("30"));
-  add("h,help", "print this help");
-  const auto parsed = parser.parse(argc, argv);
-  if (parsed.count("help") > 0) {
-    std::puts(parser.help().c_str());
-    return std::nullopt;
-  }
+  const auto given = parse_command_line(std::move(parser), argc, argv);
+  if (!given) return std::nullopt;
+  const cxxopts::ParseResult& parsed = *given;
   return Options{.clients = parsed["clients"].as<std::vector<std::size_t>>(),
                  .rounds = parsed["rounds"].as<int>(),
                  .slice = std::chrono::milliseconds(parsed["slice-ms"].as<int>())};
@@ -150,28 +147,26 @@ void measure(const Operation& operation, std::size_t count, Placement placement,
   table.print_row(cells);
 }
 
+void run(const Options& options) {
+  std::puts(header_line("bench_store").c_str());
+  std::puts(
+      "# Operations a second of all clients together, medians; +- is half the interquartile "
+      "range. Ratios are to the ping-pong of the same round.");
+  const Table table = make_table();
+  table.print_titles();
+  for (const std::size_t count : options.clients) {
+    for (const Placement placement : placements(count)) {
+      for (const Operation& operation : operations()) {
+        measure(operation, count, placement, options, table);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    const std::optional<Options> options = parse(argc, argv);
-    if (!options) return 0;
-    std::puts(header_line("bench_store").c_str());
-    std::puts(
-        "# Operations a second of all clients together, medians; +- is half the interquartile "
-        "range. Ratios are to the ping-pong of the same round.");
-    const Table table = make_table();
-    table.print_titles();
-    for (const std::size_t count : options->clients) {
-      for (const Placement placement : placements(count)) {
-        for (const Operation& operation : operations()) {
-          measure(operation, count, placement, *options, table);
-        }
-      }
-    }
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_store: %s\n", describe(error).c_str());
-    return 1;
-  }
+  return ddp::bench::run_program("bench_store", [&] {
+    if (const auto options = parse(argc, argv)) run(*options);
+  });
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "reducer/simulated_model.h"
+#include "support/simulated_model.h"
 
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "support/allocation_counter.h"
+#include "support/precise_sleep.h"
 
 namespace ddp::bench {
 namespace {
@@ -17,10 +17,10 @@ double milliseconds_since(Clock::time_point begin) {
 }  // namespace
 
 SimulatedModel::SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape,
-                               const BucketOptions& buckets)
+                               DdpOptions options)
     : shape_(shape),
       values_(shape.layers, std::vector<float>(shape.layer_bytes / sizeof(float))),
-      ddp_(std::move(group), parameters(), {.buckets = buckets}) {}
+      ddp_(std::move(group), parameters(), std::move(options)) {}
 
 std::vector<Parameter> SimulatedModel::parameters() {
   std::vector<Parameter> result;
@@ -31,9 +31,13 @@ std::vector<Parameter> SimulatedModel::parameters() {
   return result;
 }
 
-void SimulatedModel::backward_of_layer(BackwardKind kind) const {
+void SimulatedModel::backward(BackwardKind kind, std::size_t layers,
+                              Clock::time_point begin) const {
+  const auto count = static_cast<std::int64_t>(layers);
+  if (kind == BackwardKind::kElsewhere) {
+    return sleep_precisely_until(begin + count * shape_.layer_time);
+  }
   const Clock::time_point end = Clock::now() + shape_.layer_time;
-  if (kind == BackwardKind::kElsewhere) return std::this_thread::sleep_until(end);
   while (Clock::now() < end) continue;
 }
 
@@ -42,9 +46,10 @@ StepCost SimulatedModel::run(BackwardKind kind, int steps) {
   const std::int64_t allocations = test::allocations();
   const Clock::time_point begin = Clock::now();
   for (int step = 0; step < steps; ++step) {
+    const Clock::time_point step_begin = Clock::now();
     (void)ddp_.begin_step();
     for (std::size_t i = shape_.layers; i-- > 0;) {
-      backward_of_layer(kind);
+      backward(kind, shape_.layers - i, step_begin);
       const Clock::time_point call = Clock::now();
       ddp_.mark_ready(i);
       in_mark_ready += Clock::now() - call;
@@ -60,7 +65,8 @@ StepCost SimulatedModel::run(BackwardKind kind, int steps) {
 double SimulatedModel::run_backward(BackwardKind kind, int steps) const {
   const Clock::time_point begin = Clock::now();
   for (int step = 0; step < steps; ++step) {
-    for (std::size_t i = 0; i < shape_.layers; ++i) backward_of_layer(kind);
+    const Clock::time_point step_begin = Clock::now();
+    for (std::size_t i = 0; i < shape_.layers; ++i) backward(kind, i + 1, step_begin);
   }
   return milliseconds_since(begin) / steps;
 }

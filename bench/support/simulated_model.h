@@ -9,13 +9,14 @@
 
 namespace ddp::bench {
 
-// Where the backward of a layer runs: on this rank's CPU, or elsewhere, as on an accelerator.
+// Where the backward of a layer runs: on this rank's CPU, or elsewhere, as on an accelerator. The
+// latter goes on while the host is busy with something else.
 enum class BackwardKind { kOnCpu, kElsewhere };
 
 struct ModelShape {
   std::size_t layers = 32;
   std::size_t layer_bytes = std::size_t{128} << 10;
-  std::chrono::microseconds layer_time{100};
+  std::chrono::nanoseconds layer_time = std::chrono::microseconds(100);
 };
 
 struct StepCost {
@@ -27,19 +28,20 @@ struct StepCost {
 // Equal layers whose backward takes a given time and whose gradients are float32.
 class SimulatedModel {
  public:
-  SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape,
-                 const BucketOptions& buckets);
+  SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape, DdpOptions options);
 
   // The mean of so many steps.
   [[nodiscard]] StepCost run(BackwardKind kind, int steps);
   // The same without reductions, in milliseconds a step.
   [[nodiscard]] double run_backward(BackwardKind kind, int steps) const;
 
+  [[nodiscard]] DistributedDataParallel& engine() { return ddp_; }
   [[nodiscard]] std::size_t bucket_count() const { return ddp_.layout().buckets.size(); }
 
  private:
   [[nodiscard]] std::vector<Parameter> parameters();
-  void backward_of_layer(BackwardKind kind) const;
+  // Until `layers` of them are done, the first of which began then.
+  void backward(BackwardKind kind, std::size_t layers, Clock::time_point begin) const;
 
   ModelShape shape_;
   std::vector<std::vector<float>> values_;

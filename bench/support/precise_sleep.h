@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/prctl.h>
+
+#include <thread>
+
+#include "ddp/base/time.h"
+
+namespace ddp::bench {
+
+// Without the 50 us by which Linux may let a thread sleep longer.
+inline void sleep_precisely_until(Clock::time_point time) {
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+  std::this_thread::sleep_until(time);
+}
+
+}  // namespace ddp::bench

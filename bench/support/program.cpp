@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#include "support/program.h"
+
+#include <cstdio>
+
+#include "ddp/base/error.h"
+
+namespace ddp::bench {
+
+std::optional<cxxopts::ParseResult> parse_command_line(cxxopts::Options parser, int argc,
+                                                       char** argv) {
+  parser.add_options()("h,help", "print this help");
+  cxxopts::ParseResult result = parser.parse(argc, argv);
+  if (result.count("help") == 0) return result;
+  std::puts(parser.help().c_str());
+  return std::nullopt;
+}
+
+int run_program(const char* name, const std::function<void()>& body) {
+  try {
+    body();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, describe(error).c_str());
+    return 1;
+  }
+}
+
+}  // namespace ddp::bench

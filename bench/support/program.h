@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cxxopts.hpp>
+#include <functional>
+#include <optional>
+
+namespace ddp::bench {
+
+// Reads the command line, with --help added; nothing after that was printed.
+[[nodiscard]] std::optional<cxxopts::ParseResult> parse_command_line(cxxopts::Options parser,
+                                                                     int argc, char** argv);
+
+// What main returns: 0 after `body`, 1 after an exception of it, which is told on standard error.
+[[nodiscard]] int run_program(const char* name, const std::function<void()>& body);
+
+// How long f() takes.
+template <class Unit, class F>
+[[nodiscard]] double duration_of(const F& f) {
+  const auto start = std::chrono::steady_clock::now();
+  f();
+  const std::chrono::duration<double, typename Unit::period> elapsed =
+      std::chrono::steady_clock::now() - start;
+  return elapsed.count();
+}
+
+}  // namespace ddp::bench

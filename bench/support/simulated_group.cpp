@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT
+#include "support/simulated_group.h"
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/operand_memory.h"
+#include "ddp/collectives/operation_queue.h"
+#include "ddp/store/hash_store.h"
+#include "support/precise_sleep.h"
+
+namespace ddp::bench {
+namespace {
+
+class SimulatedGroup final : public ProcessGroup {
+ public:
+  SimulatedGroup(GroupConfig group_config, const SimulatedLink& link)
+      : ProcessGroup(std::move(group_config)),
+        link_(link),
+        addend_(allocate_host(kSummedBytes)),
+        queue_("ddp-simulated", "[simulated]",
+               [this](std::span<const Collective> batch) { execute(batch); }) {}
+
+  std::string_view backend() const override { return "simulated"; }
+
+  void group_begin() override { queue_.begin_batch(); }
+  Work group_end() override { return {this, queue_.end_batch()}; }
+
+  Allocation allocate(std::size_t size_bytes) override {
+    return allocate_operand_memory(size_bytes, queue_, weak_from_this());
+  }
+
+  void abort(std::string_view reason) override {
+    queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
+  }
+
+ protected:
+  std::uint64_t submit(const Collective& collective, Stream) override {
+    check_known(collective.kind);
+    return queue_.submit(collective);
+  }
+  void wait(std::uint64_t sequence, Stream) override { queue_.wait(sequence, timeout()); }
+  void wait_host(std::uint64_t sequence, Timeout timeout) override {
+    queue_.wait(sequence, timeout);
+  }
+  void time_last(std::uint64_t) override {}  // the queue always does
+  std::optional<Interval> interval(std::uint64_t sequence) override {
+    return queue_.interval(sequence);
+  }
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
+    return std::make_shared<SimulatedGroup>(std::move(child), link_);
+  }
+
+ private:
+  static void check_known(CollectiveKind kind) {
+    switch (kind) {
+      case CollectiveKind::kAllReduce:
+      case CollectiveKind::kAllGather:
+      case CollectiveKind::kBroadcast:
+      case CollectiveKind::kBarrier:
+        return;
+      default:
+        throw std::invalid_argument("[simulated] there is no " + std::string(to_string(kind)));
+    }
+  }
+
+  void execute(std::span<const Collective> batch) const {
+    for (const Collective& operation : batch) {
+      if (operation.kind == CollectiveKind::kAllReduce) all_reduce(operation);
+      if (operation.kind == CollectiveKind::kAllGather) all_gather(operation);
+    }
+  }
+
+  void all_reduce(const Collective& operation) const {
+    const Clock::time_point begin = Clock::now();
+    const std::size_t size_bytes = operation.output.size_bytes();
+    if (size_bytes <= kSummedBytes) reduce_with_equals(operation);
+    sleep_precisely_until(begin + link_.time_of(size_bytes));
+  }
+
+  // Adds, multiplies, compares what every other rank has as well.
+  void reduce_with_equals(const Collective& operation) const {
+    if (operation.op == ReduceOp::kAverage) return;
+    Buffer addend = operation.output;
+    addend.data = addend_.data();
+    cpu::copy(operation.output, addend);
+    for (int rank = 1; rank < world_size(); ++rank) {
+      cpu::reduce(addend, operation.output, operation.op);
+    }
+  }
+
+  void all_gather(const Collective& operation) const {
+    for (int rank = 0; rank < world_size(); ++rank) {
+      const std::size_t count = operation.input.count;
+      const std::size_t offset = static_cast<std::size_t>(rank) * count;
+      cpu::copy(operation.input, operation.output.slice(offset, count));
+    }
+  }
+
+  SimulatedLink link_;
+  Allocation addend_;     // for the queue's thread
+  OperationQueue queue_;  // last: its thread uses all of the above
+};
+
+}  // namespace
+
+Clock::duration SimulatedLink::time_of(std::size_t size_bytes) const {
+  const std::chrono::duration<double> moving(static_cast<double>(size_bytes) / bytes_per_second);
+  return latency + std::chrono::duration_cast<Clock::duration>(moving);
+}
+
+std::shared_ptr<ProcessGroup> make_simulated_group(const SimulatedLink& link, int world_size) {
+  GroupConfig config;
+  config.store = std::make_shared<HashStore>();
+  config.world_size = world_size;
+  config.name = "simulated";
+  return std::make_shared<SimulatedGroup>(std::move(config), link);
+}
+
+}  // namespace ddp::bench
