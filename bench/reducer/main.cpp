@@ -19,6 +19,7 @@ namespace {
 
 using namespace ddp;
 using namespace ddp::bench;
+using namespace std::chrono_literals;
 
 constexpr std::size_t kBucketCaps[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 25 << 20};
 
@@ -109,7 +110,7 @@ void run(const Options& options) {
         "# {} ranks over {}; {} layers of {} KiB and {} us; a step, medians of {} samples of {} "
         "steps; % is half the interquartile range\n",
         group->world_size(), group->backend(), options.shape.layers,
-        options.shape.layer_bytes >> 10, options.shape.layer_time.count(), options.rounds,
+        options.shape.layer_bytes >> 10, options.shape.layer_time / 1us, options.rounds,
         options.steps);
     table.print_titles();
   }

@@ -65,7 +65,7 @@ std::optional<Options> parse(int argc, char** argv) {
                  .dtype = dtype_named(parsed["dtype"].as<std::string>())};
 }
 
-double milliseconds_of_step(DistributedTraining& training, int steps) {
+double milliseconds_of_step(Training& training, int steps) {
   return duration_of<std::chrono::milliseconds>([&] {
            for (int i = 0; i < steps; ++i) training.step();
          }) /
@@ -99,9 +99,9 @@ void run(const Options& options) {
   std::vector<Variant> variants;
   for (const std::string& model : options.models) {
     for (const std::size_t min_buckets : options.min_buckets) {
-      const auto training = std::make_shared<DistributedTraining>(
-          Workload{model, options.batch, options.dtype}, group,
-          ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
+      const auto training =
+          std::make_shared<Training>(Workload{model, options.batch, options.dtype}, group,
+                                     ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
       variants.push_back({fmt::format("{} {}", model, training->engine().layout().buckets.size()),
                           [=] { return milliseconds_of_step(*training, options.steps); }});
     }

@@ -30,8 +30,10 @@ nn::Tensor make_labels(nn::Context& context, std::size_t batch) {
 
 }  // namespace
 
-Training::Training(const Workload& workload)
+Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group,
+                   DdpOptions options)
     : module_(nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0))),
+      replica_(*module_, context_, std::move(group), std::move(options)),
       sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
       images_(make_images(context_, workload)),
       labels_(make_labels(context_, workload.batch)) {}
@@ -40,19 +42,15 @@ nn::Variable Training::loss() {
   return nn::softmax_cross_entropy(tape_, module_->forward(tape_, images_), labels_);
 }
 
-void Training::step() {
-  tape_.backward(loss());
-  sgd_.step(nullptr);
-}
-
-DistributedTraining::DistributedTraining(const Workload& workload,
-                                         std::shared_ptr<ProcessGroup> group, DdpOptions options)
-    : Training(workload), replica_(*module_, context_, std::move(group), std::move(options)) {}
-
-void DistributedTraining::step(int passes) {
-  if (passes > 1) replica_.engine().accumulate(passes);
+void Training::step(int passes) {
+  if (passes > 1) engine().accumulate(passes);
   for (int i = 0; i < passes; ++i) replica_.backward(tape_, loss(), 1);
   replica_.step(sgd_);
+}
+
+void Training::step_without_engine() {
+  tape_.backward(loss());
+  sgd_.step(nullptr);
 }
 
 }  // namespace ddp::bench

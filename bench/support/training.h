@@ -17,40 +17,29 @@ struct Workload {
   DType dtype = DType::kFloat32;
 };
 
-// A model on one batch of images of 28 x 28 on the CPU, again and again, without the engine.
+// A model of the factory that trains on one batch of images of 28 x 28 on the CPU, again and again:
+// forward, loss, backward and SGD.
 class Training {
  public:
-  explicit Training(const Workload& workload);
+  Training(const Workload& workload, std::shared_ptr<ProcessGroup> group, DdpOptions options = {});
 
-  // Forward, loss, backward and SGD.
-  void step();
+  // A step of so many passes, each over the batch.
+  void step(int passes = 1);
+  // As if there were no engine, on the same memory; the world must be one of one.
+  void step_without_engine();
 
- protected:
+  [[nodiscard]] DistributedDataParallel& engine() { return replica_.engine(); }
+
+ private:
   [[nodiscard]] nn::Variable loss();
 
   nn::Context context_;
   nn::Tape tape_{context_};
   std::unique_ptr<nn::Module> module_;
+  nn::DistributedModule replica_;
   nn::Sgd sgd_;
-
- private:
   nn::Tensor images_;
   nn::Tensor labels_;
-};
-
-// The same with it.
-class DistributedTraining : private Training {
- public:
-  DistributedTraining(const Workload& workload, std::shared_ptr<ProcessGroup> group,
-                      DdpOptions options);
-
-  // A step of so many passes, each over the batch.
-  void step(int passes = 1);
-
-  [[nodiscard]] DistributedDataParallel& engine() { return replica_.engine(); }
-
- private:
-  nn::DistributedModule replica_;
 };
 
 }  // namespace ddp::bench

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/core.h>
+
+#include <vector>
+
+#include "engine/parts.h"
+#include "support/report.h"
+#include "support/simulated_group.h"
+#include "support/simulated_model.h"
+#include "support/statistics.h"
+
+namespace ddp::bench {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ModelShape kShape{.layers = 128, .layer_bytes = 512 << 10, .layer_time = 250us};
+constexpr auto kLatency = 20us;
+
+double milliseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
+}
+
+double milliseconds(const Interval& interval) {
+  return milliseconds(interval.end - interval.begin);
+}
+
+// Of the steps; milliseconds but for `hidden`.
+struct Overlap {
+  std::vector<double> backward;
+  std::vector<double> communication;  // all reductions together
+  std::vector<double> hidden;         // of it, percent
+  std::vector<double> exposed;        // from the end of backward to the end of the step
+  std::vector<double> last_bucket;
+
+  void add(const StepTimes& times) {
+    double sum = 0;
+    for (const StepTimes::Bucket& bucket : times.buckets) {
+      sum += milliseconds(bucket.reduction.value());
+    }
+    backward.push_back(milliseconds({times.begin, times.backward_end}));
+    communication.push_back(sum);
+    exposed.push_back(milliseconds({times.backward_end, times.end}));
+    hidden.push_back(100 * (1 - exposed.back() / sum));
+    last_bucket.push_back(milliseconds(times.buckets.back().reduction.value()));
+  }
+};
+
+// A link on which the whole model takes so much of the time of its backward.
+SimulatedLink link_for(double share) {
+  const auto backward = kShape.layer_time * static_cast<std::int64_t>(kShape.layers);
+  const double seconds = share * std::chrono::duration<double>(backward).count();
+  const auto bytes = static_cast<double>(kShape.layers * kShape.layer_bytes);
+  return {.latency = kLatency, .bytes_per_second = bytes / seconds};
+}
+
+std::string with_spread(const std::vector<double>& samples) {
+  const Summary summary = summarize(samples);
+  return fmt::format("{:.2f} {:3.0f}%", summary.median, summary.spread_percent());
+}
+
+void measure(const Table& table, double share, int rounds) {
+  SimulatedModel model(make_simulated_group(link_for(share), 2), kShape,
+                       {.fold_scale = true, .record_times = true});
+  Overlap overlap;
+  for (int round = 0; round < rounds; ++round) {
+    (void)model.run(BackwardKind::kElsewhere, 1);
+    overlap.add(model.engine().times());
+  }
+  table.print_row({fmt::format("{:.0f}%", 100 * share), std::to_string(model.bucket_count()),
+                   with_spread(overlap.backward), with_spread(overlap.communication),
+                   fmt::format("{:.1f}%", summarize(overlap.hidden).median),
+                   with_spread(overlap.exposed), with_spread(overlap.last_bucket)});
+}
+
+}  // namespace
+
+void measure_overlap(int rounds) {
+  fmt::print(
+      "\n# Communication that takes a share of backward's time: {} layers of {} KiB and {} us, "
+      "latency {} us, default buckets; ms, medians of {} steps. Promised: 90 % hidden, the last "
+      "bucket alone exposed\n",
+      kShape.layers, kShape.layer_bytes >> 10, kShape.layer_time / 1us, kLatency / 1us, rounds);
+  const Table table({{"share", 5},
+                     {"buckets", 7},
+                     {"backward", 11},
+                     {"communication", 13},
+                     {"hidden", 6},
+                     {"exposed", 11},
+                     {"last bucket", 11}});
+  table.print_titles();
+  for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9}) measure(table, share, rounds);
+}
+
+}  // namespace ddp::bench
