@@ -93,8 +93,7 @@ void print_header(const Options& options, int all_passes) {
   std::puts(header_line("bench_accumulation").c_str());
   fmt::print(
       "# {}, batch {} a pass, float32, one thread; rank 0 of {} on a simulated link of {} us and "
-      "{} "
-      "GB/s; medians of {} interleaved samples of {} passes; alone is a world of one\n",
+      "{} GB/s; medians of {} interleaved samples of {} passes; alone, nothing is sent\n",
       options.workload.model, options.workload.batch, options.ranks, options.latency_us,
       options.link.bytes_per_second / 1e9, options.rounds, all_passes);
 }
