@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ddp/engine/distributed_data_parallel_impl.h"
+#include "ddp/engine/ready_order.h"
 
 namespace ddp {
 
@@ -83,6 +84,14 @@ StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
 StepSummary DistributedDataParallel::take_totals() { return impl_->take_totals(); }
 
 StepTimes DistributedDataParallel::times() { return impl_->times(); }
+
+std::span<const std::size_t> DistributedDataParallel::ready_order() const {
+  return impl_->reducer().ready_order();
+}
+
+std::string DistributedDataParallel::order_advice() const {
+  return ddp::order_advice(layout(), ready_order());
+}
 
 DistributedDataParallel::Statistics DistributedDataParallel::statistics() const {
   return impl_->statistics();
