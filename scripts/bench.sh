@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Builds in release and prints the tables of all benchmarks with their default sizes, in less than a
-# minute after building. docs/benchmarks.md says how to read them. Leave the machine alone meanwhile.
+# Builds in release and prints the tables of all benchmarks with their default sizes, in about two
+# minutes after building. docs/benchmarks.md says how to read them. Leave the machine alone meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
@@ -11,7 +11,7 @@ install_packages "${build_packages[@]}"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
   -DDDP_BUILD_EXAMPLES=ON >/dev/null
 cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce \
-  bench_reducer bench_step bench_conv2d
+  bench_reducer bench_step bench_conv2d bench_engine bench_accumulation
 
 run() {
   printf '\n$ %s\n' "$*"
@@ -22,6 +22,8 @@ run build/bin/bench_launch
 run build/bin/bench_store
 run build/bin/bench_step
 run build/bin/bench_conv2d
+run build/bin/bench_engine
+run build/bin/bench_accumulation
 
 gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
 if [ "$gpus" -ge 2 ]; then
