@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <initializer_list>
 #include <stdexcept>
 #include <vector>
@@ -138,4 +139,17 @@ TEST_CASE("an order that costs overlap is told, with the one to pass", "[engine]
                  Catch::EndsWith(".order = {2, 1, 3, 0}"));
   options.order = observed;
   CHECK(order_advice(lay_out_buckets(gradients, options), observed).empty());
+}
+
+TEST_CASE("buckets are small parts of the model, and of what is left", "[engine][layout]") {
+  const std::vector<GradientSpec> gradients(64, {(1 << 20) / sizeof(float), DType::kFloat32});
+  const BucketLayout layout = lay_out_buckets(gradients, {});
+  std::size_t left = gradients.size();
+  for (const BucketSpec& bucket : layout.buckets) {
+    CHECK(bucket.parameters.size() <= 4);
+    CHECK(bucket.parameters.size() <= std::max<std::size_t>(1, left / 4));
+    left -= bucket.parameters.size();
+  }
+  CHECK(layout.buckets.size() < 32);
+  CHECK(lay_out_buckets(gradients, {.parts = 1}).buckets.size() == 6);
 }

@@ -38,6 +38,7 @@ BucketOptions buckets_of(std::size_t cap) {
   return {.bucket_bytes_cap = cap,
           .first_bucket_bytes_cap = std::min(cap, defaults.first_bucket_bytes_cap),
           .last_bucket_bytes_cap = std::min(cap, defaults.last_bucket_bytes_cap),
+          .parts = 1,
           .min_buckets = 1};
 }
 

@@ -59,6 +59,7 @@ DdpOptions buckets(std::size_t cap, bool overlap) {
   return {.buckets = {.bucket_bytes_cap = cap,
                       .first_bucket_bytes_cap = cap,
                       .last_bucket_bytes_cap = cap,
+                      .parts = 1,
                       .min_buckets = 1,
                       .overlap = overlap}};
 }

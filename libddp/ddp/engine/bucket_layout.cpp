@@ -37,6 +37,25 @@ std::vector<std::size_t> ready_order(std::size_t count, const std::vector<std::s
   return given;
 }
 
+// Bytes that a bucket may hold.
+struct Caps {
+  std::size_t first;
+  std::size_t usual;
+  std::size_t last;
+  bool tapers;  // from the usual to the last
+
+  [[nodiscard]] std::size_t of(std::size_t bucket, std::size_t left_bytes) const {
+    constexpr std::size_t kTaper = 4;
+    if (bucket == 0) return first;
+    return tapers ? std::clamp(left_bytes / kTaper, last, usual) : usual;
+  }
+};
+
+Caps caps_within(std::size_t usual, const BucketOptions& options) {
+  return {std::min(usual, options.first_bucket_bytes_cap), usual,
+          std::min(usual, options.last_bucket_bytes_cap), options.parts > 1};
+}
+
 class Partition {
  public:
   Partition(std::span<const GradientSpec> gradients, const std::vector<std::size_t>& order)
@@ -45,19 +64,20 @@ class Partition {
   // Nothing is closed below this share of the cap.
   static constexpr std::size_t kNearlyEmpty = 8;
 
-  [[nodiscard]] std::vector<Group> cut(std::size_t cap, std::size_t first_cap) const {
+  [[nodiscard]] std::vector<Group> cut(const Caps& caps) const {
     std::vector<Group> groups;
     std::array<Open, kDTypes> open{};  // by dtype
+    std::size_t left_bytes = total_bytes(gradients_);
     for (const std::size_t i : order_) {
       Open& mine = open[static_cast<std::size_t>(gradients_[i].dtype)];
-      const std::size_t limit = mine.group == 0 ? first_cap : cap;
       const bool fits =
-          mine.size_bytes + bytes(i) <= limit || mine.size_bytes <= limit / kNearlyEmpty;
+          mine.size_bytes + bytes(i) <= mine.limit || mine.size_bytes <= mine.limit / kNearlyEmpty;
       if (!mine.is_open || !fits) {
-        mine = {true, groups.size(), 0};
+        mine = {true, groups.size(), 0, caps.of(groups.size(), left_bytes)};
         groups.emplace_back();
       }
       mine.size_bytes += bytes(i);
+      left_bytes -= bytes(i);
       groups[mine.group].push_back(i);
     }
     if (!order_.empty()) sort_by_completion(groups);
@@ -104,22 +124,31 @@ class Partition {
     bool is_open = false;
     std::size_t group = 0;
     std::size_t size_bytes = 0;
+    std::size_t limit = 0;  // of size_bytes
   };
 
   std::span<const GradientSpec> gradients_;
   const std::vector<std::size_t>& order_;
 };
 
+// The cap of buckets in the middle of the model.
+std::size_t usual_cap(std::size_t model_bytes, const BucketOptions& options) {
+  const std::size_t part = model_bytes / std::max<std::size_t>(options.parts, 1);
+  const std::size_t small = std::max(options.first_bucket_bytes_cap, options.last_bucket_bytes_cap);
+  return std::min(options.bucket_bytes_cap, std::max(part, small));
+}
+
 std::vector<Group> partition(std::span<const GradientSpec> gradients,
                              const BucketOptions& options) {
   const std::vector<std::size_t> order = ready_order(gradients.size(), options.order);
   const Partition partition(gradients, order);
   const std::size_t wanted = std::min(options.min_buckets, gradients.size());
-  std::size_t cap = options.bucket_bytes_cap;
+  std::size_t cap = usual_cap(total_bytes(gradients), options);
   if (wanted > 0) cap = std::min(cap, total_bytes(gradients) / wanted);
   for (;; cap /= 2) {
-    std::vector<Group> groups = partition.cut(cap, std::min(cap, options.first_bucket_bytes_cap));
-    partition.cut_tail(groups, std::min(cap, options.last_bucket_bytes_cap));
+    const Caps caps = caps_within(cap, options);
+    std::vector<Group> groups = partition.cut(caps);
+    partition.cut_tail(groups, caps.last);
     if (groups.size() >= wanted || cap == 0) return groups;
   }
 }

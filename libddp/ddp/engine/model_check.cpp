@@ -64,8 +64,8 @@ Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
   text << "gradient_kind " << (options.gradient_kind == GradientKind::kSum ? "sum" : "mean")
        << "\nnominal_samples " << options.nominal_samples << "\nbucket caps "
        << buckets.first_bucket_bytes_cap << ", " << buckets.bucket_bytes_cap << " and "
-       << buckets.last_bucket_bytes_cap << " bytes, at least " << buckets.min_buckets
-       << " buckets\nbucket order";
+       << buckets.last_bucket_bytes_cap << " bytes, 1/" << buckets.parts
+       << " of the model, at least " << buckets.min_buckets << " buckets\nbucket order";
   for (const std::size_t i : buckets.order) text << ' ' << i;
   text << "\nunused " << static_cast<int>(options.unused) << "\nbuffer_sync "
        << static_cast<int>(options.buffer_sync) << "\nhook " << (hook ? hook->name() : "none")
