@@ -3,7 +3,8 @@
 #
 # Runs our store, launcher and samplers against real PyTorch: its client on our server, our client
 # on its server, ranks of both kinds on one store, each launcher with the other's workers, the
-# samplers' indices, and a model that train saved. See docs/interop.md.
+# samplers' indices, what its DistributedDataParallel computes, and a model that train saved. See
+# docs/interop.md.
 #
 #   scripts/test_torch_interop.sh [--cache DIR] [--pypi] [--build DIR]
 #
@@ -36,11 +37,13 @@ while [ $# -gt 0 ]; do
 done
 
 interop=tests/interop
+reference=tests/reference
 root=$cache/torch-2.6
 venv=$cache/torch-pypi
 seconds_per_program=180
 python=()   # the command that runs PyTorch's Python
 scripts=    # $interop as that Python sees it
+references= # and $reference
 prefix=     # what the lines of the present PyTorch begin with
 passed=0 failed=0 skipped=0
 mounted=() copies=
@@ -86,8 +89,9 @@ use_root() {
     mounted+=("$root/$each")
   done
   copies=$(mktemp -d "$root/tmp/ddp-interop.XXXXXX")
-  cp "$interop"/*.py "$copies"
+  cp "$interop"/*.py "$reference"/*.py "$copies"
   scripts=${copies#"$root"}
+  references=$scripts
   python=(chroot "$root" /usr/bin/env -u PYTHONPATH /usr/bin/python3 -B)
 }
 
@@ -99,6 +103,7 @@ use_venv() {
     "$venv/bin/pip" install --quiet --no-cache-dir torch numpy || return 1
   fi
   scripts=$interop
+  references=$reference
   python=("$venv/bin/python" -B)
 }
 
@@ -255,6 +260,14 @@ same_indices() {
   fi
 }
 
+# What ddp_reference_test compares us with, from this PyTorch.
+same_training() {
+  env GLOO_SOCKET_IFNAME=lo timeout "$seconds_per_program" "${python[@]}" \
+    "$references/make_ddp_reference.py" >"$work/trained" 2>"$work/err" || true
+  checks "DistributedDataParallel, the reference" /usr/bin/python3 \
+    "$reference/compare_ddp_references.py" "$reference/ddp_reference.txt" "$work/trained"
+}
+
 # PyTorch's LeNet-5 with what our main job saved.
 same_model() {
   local directory=$work/lenet seen=$work/lenet
@@ -279,6 +292,7 @@ run_all() {
   our_workers_on_torch_server
   torch_workers_of_our_launcher
   same_indices
+  same_training
   same_model
 }
 

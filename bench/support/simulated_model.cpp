@@ -16,20 +16,20 @@ double milliseconds_since(Clock::time_point begin) {
 
 }  // namespace
 
-SimulatedModel::SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape,
-                               DdpOptions options)
-    : shape_(shape),
-      values_(shape.layers, std::vector<float>(shape.layer_bytes / sizeof(float))),
-      ddp_(std::move(group), parameters(), std::move(options)) {}
-
-std::vector<Parameter> SimulatedModel::parameters() {
+std::vector<Parameter> parameters_of(std::vector<std::vector<float>>& values) {
   std::vector<Parameter> result;
-  for (std::vector<float>& value : values_) {
+  for (std::vector<float>& value : values) {
     const auto count = static_cast<std::int64_t>(value.size());
     result.push_back({"layer" + std::to_string(result.size()), {count}, buffer_of(value)});
   }
   return result;
 }
+
+SimulatedModel::SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape,
+                               DdpOptions options)
+    : shape_(shape),
+      values_(shape.layers, std::vector<float>(shape.layer_bytes / sizeof(float))),
+      ddp_(std::move(group), parameters_of(values_), std::move(options)) {}
 
 void SimulatedModel::backward(BackwardKind kind, std::size_t layers,
                               Clock::time_point begin) const {

@@ -25,6 +25,9 @@ struct StepCost {
   double allocations = 0;    // a step, of all threads
 };
 
+// "layer0", "layer1", ... with these values.
+[[nodiscard]] std::vector<Parameter> parameters_of(std::vector<std::vector<float>>& values);
+
 // Equal layers whose backward takes a given time and whose gradients are float32.
 class SimulatedModel {
  public:
@@ -39,7 +42,6 @@ class SimulatedModel {
   [[nodiscard]] std::size_t bucket_count() const { return ddp_.layout().buckets.size(); }
 
  private:
-  [[nodiscard]] std::vector<Parameter> parameters();
   // Until `layers` of them are done, the first of which began then.
   void backward(BackwardKind kind, std::size_t layers, Clock::time_point begin) const;
 
