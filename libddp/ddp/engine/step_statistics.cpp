@@ -40,7 +40,7 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
   pending.is_open = false;
   if (step == 0) return;
   const double slowest = std::ranges::max(ranks, {}, &RankTimes::work_seconds).work_seconds;
-  if (is_pause(compute_of(std::ranges::max(ranks, {}, compute_of)))) {
+  if (is_pause(compute_of(std::ranges::min(ranks, {}, compute_of)))) {
     ++pauses_;
     sums_.pauses += std::max(pending.own.seconds, slowest);
     return;

@@ -33,8 +33,9 @@ struct OwnStep {
 // beside the length of the step. A reduction's time begins when this rank joins it; what it lasts
 // because another one is late is subtracted.
 //
-// Left out are step 0, which has no wait() before it and warms up, and pauses: steps whose compute
-// takes kPauseFactor times the usual or more, because somebody evaluated or saved in between.
+// Left out are step 0, which has no wait() before it and warms up, and pauses: steps in which even
+// the fastest rank computes for kPauseFactor times the usual or more, because all of them evaluated
+// in between, say.
 //
 // end_step() and add_ranks() touch no heap. Not thread-safe.
 class StepStatistics {
@@ -78,8 +79,8 @@ class StepStatistics {
     bool is_open = false;
   };
 
-  // The median of the last few steps' compute tells what is usual.
-  static constexpr std::size_t kUsual = 15;
+  // The median of the fastest ranks' compute in the last few steps tells what is usual.
+  static constexpr std::size_t kUsual = 15;  // steps
   static constexpr std::uint64_t kLeastUsual = 5;
 
   void check(std::span<const RankTimes> ranks) const;
