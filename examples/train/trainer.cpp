@@ -56,7 +56,7 @@ std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::Pr
 ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch, int world_size) {
   ddp::DdpOptions result;
   result.nominal_samples = static_cast<double>(global_batch) / world_size;
-  result.record_times = !options.trace.empty();
+  result.record_times = options.traces.any();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   return result;
 }
@@ -102,10 +102,12 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
                   .momentum = options.momentum,
                   .weight_decay = options.weight_decay}),
       tape_(context_) {
+  if (options.traces.any()) {
+    trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
+  }
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
   if (!options.metrics.empty()) metrics_.emplace(options.metrics);
-  if (!options.trace.empty()) trace_.emplace(options.trace, group_->rank());
   progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
                                          .log_every = options.log_every},
                     [](std::string_view text) {
@@ -116,9 +118,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
 
 void Trainer::run() {
   if (is_main()) {
-    fmt::print("{} on {} over {}: {} rank{}, global batch {}, {} training samples\n",
-               options_.model, to_string(group_->device()), group_->backend(), group_->world_size(),
-               group_->world_size() == 1 ? "" : "s", global_batch_, train_set_.size());
+    fmt::print("{}, {} training samples\n", job_name(), train_set_.size());
   }
   Evaluation result;
   bool more = true;
@@ -135,7 +135,15 @@ void Trainer::run() {
                                 {"test_loss", result.loss}});
     }
   }
+  if (trace_) trace_->finish();
   if (is_main()) finish(result);
+}
+
+std::string Trainer::job_name() const {
+  const int ranks = group_->world_size();
+  return fmt::format("{} on {} over {}: {} rank{}, global batch {}", options_.model,
+                     to_string(group_->device()), group_->backend(), ranks, ranks == 1 ? "" : "s",
+                     global_batch_);
 }
 
 bool Trainer::train_epoch(int epoch) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "ddp/base/time.h"
 #include "ddp/data/data_loader.h"
@@ -40,6 +41,8 @@ class Trainer {
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
   void finish(const Evaluation& result);
+  // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
+  [[nodiscard]] std::string job_name() const;
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   // The parameters in CPU memory; `storage` keeps them alive.
   [[nodiscard]] std::vector<ddp::NamedBuffer> host_parameters(
