@@ -13,7 +13,7 @@ namespace train {
 namespace {
 
 std::string clock_remark(ddp::Clock::duration error) {
-  if (error == ddp::Clock::duration::zero()) return "the same clock as rank 0";
+  if (error == ddp::Clock::duration::zero()) return "has the same clock as rank 0";
   const double ms = std::chrono::duration<double, std::milli>(error).count();
   return fmt::format("on rank 0's clock to within {:.3f} ms", ms);
 }
@@ -64,7 +64,7 @@ void StepTrace::add_lanes(std::span<const ddp::RankStep> ranks) {
   writer_->start_at(first_moment(ranks));
   for (const ddp::RankStep& rank : ranks) {
     writer_->add_process(rank.rank, fmt::format("rank {}", rank.rank),
-                         clock_remark(history_.clock_error(rank.rank)));
+                         rank.rank == 0 ? "" : clock_remark(history_.clock_error(rank.rank)));
     lanes_.push_back({.training = writer_->add_lane(rank.rank, "training"),
                       .reductions = writer_->add_lane(rank.rank, "all_reduce")});
   }

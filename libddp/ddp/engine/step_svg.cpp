@@ -212,7 +212,7 @@ class Drawing {
           fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>\n",
                       left, y, style.fill);
       text(left + 14, y + 9, style.name, " font-size=\"10\"");
-      left += 28 + 5.4 * static_cast<double>(style.name.size());
+      left += 32 + 5.1 * static_cast<double>(style.name.size());
     }
     svg_ += fmt::format("<path d=\"M{:.1f} {:.1f}l-3 -6h6z\"/>\n", left + 4, y + 8);
     text(left + 12, y + 9, "a bucket is ready", " font-size=\"10\"");
