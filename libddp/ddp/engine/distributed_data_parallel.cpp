@@ -6,6 +6,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/cuda/profiler_span.h"
 #include "ddp/engine/model_check.h"
 #include "ddp/engine/reducer.h"
 
@@ -79,6 +80,8 @@ class DistributedDataParallel::Impl {
     state_ = State::kOpen;
     samples_ = samples;
     const bool begins = synchronized_;
+    if (begins) step_span_ = cu::ProfilerSpan("ddp step");
+    backward_span_ = cu::ProfilerSpan("ddp backward");
     step_samples_ = begins ? samples : step_samples_ + samples;
     synchronized_ = no_sync_guards_ == 0 && passes_left_ <= 1;
     const bool accumulates = !begins || !synchronized_;
@@ -126,9 +129,11 @@ class DistributedDataParallel::Impl {
 
   void wait(Stream stream) {
     if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
+    backward_span_.end();
     check_all_ready();
     if (synchronized_) {
       reduce(stream);
+      step_span_.end();
       ++statistics_.steps;
     } else {
       hold(stream);
@@ -290,6 +295,8 @@ class DistributedDataParallel::Impl {
   int no_sync_guards_ = 0;
   int passes_left_ = 0;  // of what accumulate() announced
   Statistics statistics_;
+  cu::ProfilerSpan step_span_;
+  cu::ProfilerSpan backward_span_;
 };
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<ProcessGroup> group,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ddp/base/allocation.h"
@@ -78,6 +79,7 @@ class Reducer {
     Stream producer;   // holds every gradient that is ready
     cu::Event joined;  // CUDA: orders one producer behind another
     Work work;
+    std::string span_name;  // of its launch, in a profiler
   };
 
   void join_producer(BucketState& state, Stream stream) const;
