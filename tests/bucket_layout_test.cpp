@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <initializer_list>
+#include <stdexcept>
 #include <vector>
 
 using namespace ddp;
@@ -80,4 +81,43 @@ TEST_CASE("dtypes do not share a bucket", "[engine][layout]") {
   BucketOptions options;
   options.min_buckets = 1;
   CHECK(lay_out_buckets(gradients, options).buckets.size() == 2);
+}
+
+TEST_CASE("buckets follow the order that is given", "[engine][layout]") {
+  const auto gradients = specs({1000, 10, 1000, 10});
+  BucketOptions options;
+  options.bucket_bytes_cap = 4000;
+  options.min_buckets = 2;
+  options.order = {1, 0, 3, 2};
+  const BucketLayout layout = lay_out_buckets(gradients, options);
+  std::vector<std::size_t> placed;
+  for (const BucketSpec& bucket : layout.buckets) {
+    placed.insert(placed.end(), bucket.parameters.begin(), bucket.parameters.end());
+  }
+  CHECK(placed == options.order);
+  for (const std::vector<std::size_t>& wrong :
+       {std::vector<std::size_t>{0, 1, 2}, {0, 1, 2, 2}, {1, 2, 3, 4}}) {
+    options.order = wrong;
+    CHECK_THROWS_AS(lay_out_buckets(gradients, options), std::invalid_argument);
+  }
+}
+
+TEST_CASE("types that alternate share buckets among themselves, launched as they fill up",
+          "[engine][layout]") {
+  std::vector<GradientSpec> gradients;
+  for (int layer = 0; layer < 10; ++layer) {
+    gradients.push_back({1000, DType::kBFloat16});
+    gradients.push_back({10, DType::kFloat32});
+  }
+  const BucketLayout layout =
+      lay_out_buckets(gradients, {.bucket_bytes_cap = 4000, .min_buckets = 1});
+  std::size_t of_float32 = 0;
+  std::size_t last_completion = gradients.size();
+  for (const BucketSpec& bucket : layout.buckets) {
+    of_float32 += bucket.dtype == DType::kFloat32 ? 1 : 0;
+    CHECK(bucket.parameters.back() < last_completion);  // reverse order: the lowest is ready last
+    last_completion = bucket.parameters.back();
+  }
+  CHECK(of_float32 == 1);
+  CHECK(layout.buckets.size() == 6);
 }

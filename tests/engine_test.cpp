@@ -26,7 +26,7 @@ constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 class RecordingGroup final : public ProcessGroup {
  public:
   explicit RecordingGroup(int world_size)
-      : ProcessGroup({.store = nullptr, .rank = 1, .world_size = world_size}) {}
+      : ProcessGroup({.store = nullptr, .rank = world_size - 1, .world_size = world_size}) {}
   std::string_view backend() const override { return "recording"; }
   void group_begin() override {}
   Work group_end() override { return {this, 0}; }
@@ -303,7 +303,6 @@ TEST_CASE("without overlap nothing is launched before wait", "[engine]") {
 TEST_CASE("a world of one submits nothing", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(1);
   Model model(0);
-  // Rank 1 of 1 does not exist; the recording group does not care.
   DistributedDataParallel ddp(group, model.parameters);
   CHECK(ddp.begin_step({.samples = 17}) == 1);
   for (std::size_t i = 0; i < 3; ++i) write_gradient(ddp, i, 8);
@@ -421,7 +420,8 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
         "[ddp] parameter 'fc2.weight' was marked ready twice in this step");
   CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }).find("record_metric") != std::string::npos);
   ddp.mark_ready(0);
-  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] rank 1: backward gave no gradient for 'fc1.bias'");
+  CHECK(error_of([&] { ddp.wait(); }) ==
+        "[ddp] rank 1, step 0: backward gave no gradient for 'fc1.bias'");
 }
 
 TEST_CASE("parameters are checked before anything is sent", "[engine]") {

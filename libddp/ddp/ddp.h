@@ -12,4 +12,5 @@
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/signal_guard.h"
 #include "ddp/version.h"

@@ -40,14 +40,30 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-void become(char* const* argv, const ChildProcess::Options& options, const int (&fds)[3]) {
+std::string name_of(const std::string& assignment) {
+  return assignment.substr(0, assignment.find('='));
+}
+
+// "NAME=value" of this process, with `changes` on top.
+std::vector<std::string> environment_with(
+    const std::vector<std::pair<std::string, std::string>>& changes) {
+  std::vector<std::string> all;
+  for (char** entry = environ; *entry != nullptr; ++entry) all.emplace_back(*entry);
+  for (const auto& [name, value] : changes) {
+    std::erase_if(all, [&](const std::string& entry) { return name_of(entry) == name; });
+    all.push_back(name + "=" + value);
+  }
+  return all;
+}
+
+// Between fork and exec: another thread may have held the allocator's lock at the fork, so nothing
+// here allocates.
+void become(char* const* argv, char* const* envp, const ChildProcess::Options& options,
+            const int (&fds)[3]) {
   for (int fd = 0; fd < 3; ++fd) ::dup2(fds[fd], fd);
   if (options.close_stdout) ::close(STDOUT_FILENO);
-  for (const auto& [name, value] : options.environment) {
-    ::setenv(name.c_str(), value.c_str(), 1);
-  }
   for (const int signal_number : options.ignored_signals) std::signal(signal_number, SIG_IGN);
-  ::execv(argv[0], argv);
+  ::execve(argv[0], argv, envp);
   ::_exit(99);
 }
 
@@ -72,10 +88,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv, const Options& 
     out.write_end = FileDescriptor(::open(options.stdout_path.c_str(), O_WRONLY | O_CLOEXEC));
   }
   const std::vector<char*> arguments = c_strings(argv);
+  const std::vector<std::string> environment = environment_with(options.environment);
+  const std::vector<char*> assignments = c_strings(environment);
   pid_ = ::fork();
   if (pid_ < 0) throw SystemError("fork", errno);
   if (pid_ == 0) {
-    become(arguments.data(), options,
+    become(arguments.data(), assignments.data(), options,
            {in.read_end.get(), out.write_end.get(), err.write_end.get()});
   }
   stdin_ = std::move(in.write_end);

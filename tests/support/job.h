@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 
@@ -35,6 +36,20 @@ class Job {
   [[nodiscard]] int size() const { return static_cast<int>(workers_.size()); }
   void wait_until_ready() {
     for (const auto& worker : workers_) worker->wait_for_output("ready");
+  }
+  // How each rank ended: its exit code, or why there is none, and its output.
+  std::vector<std::string> wait_all(Timeout timeout) {
+    std::vector<std::string> ends;
+    for (const auto& worker : workers_) {
+      std::string end;
+      try {
+        end = std::to_string(worker->wait(timeout));
+      } catch (const TimeoutError&) {
+        end = "still running";
+      }
+      ends.push_back(end + ", stdout '" + worker->out() + "', stderr '" + worker->err() + "'");
+    }
+    return ends;
   }
 
  private:

@@ -46,6 +46,12 @@ class MismatchError : public Error {
   using Error::Error;
 };
 
+// Gradients became infinite or no numbers.
+class NonFiniteError : public Error {
+ public:
+  using Error::Error;
+};
+
 // CUDA or NCCL returned an error.
 class CudaError : public Error {
  public:

@@ -72,6 +72,16 @@ void reciprocal(const Buffer& target, Stream stream) {
   target.device.is_cuda() ? cu::reciprocal(target, stream) : cpu::reciprocal(target);
 }
 
+void is_finite(const Buffer& source, std::uint8_t* result, Stream stream) {
+  source.device.is_cuda() ? cu::is_finite(source, result, stream)
+                          : cpu::is_finite(source, result);
+}
+
+void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream) {
+  source.device.is_cuda() ? cu::fingerprint(source, result, stream)
+                          : cpu::fingerprint(source, result);
+}
+
 double item(const Buffer& source, Stream stream) {
   if (source.count != 1) {
     throw std::invalid_argument("[buffer_ops] item: " + to_string(source) + " is not one element");

@@ -57,6 +57,8 @@ void cast(const Buffer& source, const Buffer& target, Stream stream = {});
 void scale(const Buffer& target, const double* factor, Stream stream = {});
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream = {});
 void reciprocal(const Buffer& target, Stream stream = {});
+void is_finite(const Buffer& source, std::uint8_t* result, Stream stream = {});
+void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream = {});
 
 // The value of a buffer of one element, once `stream` has run: blocks the host.
 [[nodiscard]] double item(const Buffer& source, Stream stream = {});

@@ -2,6 +2,10 @@
 #include "ddp/engine/bucket_layout.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
+#include <numeric>
+#include <stdexcept>
 #include <utility>
 
 namespace ddp {
@@ -21,24 +25,42 @@ std::size_t total_bytes(std::span<const GradientSpec> gradients) {
 
 using Group = std::vector<std::size_t>;  // gradients of one bucket, by index
 
+// Indices in the order in which gradients become ready.
+std::vector<std::size_t> ready_order(std::size_t count, const std::vector<std::size_t>& given) {
+  std::vector<std::size_t> reverse(count);
+  std::iota(reverse.rbegin(), reverse.rend(), std::size_t{0});
+  if (given.empty()) return reverse;
+  if (!std::is_permutation(given.begin(), given.end(), reverse.begin(), reverse.end())) {
+    throw std::invalid_argument("[ddp] buckets.order must name each of " + std::to_string(count) +
+                                " parameters once");
+  }
+  return given;
+}
+
 class Partition {
  public:
-  explicit Partition(std::span<const GradientSpec> gradients) : gradients_(gradients) {}
+  Partition(std::span<const GradientSpec> gradients, const std::vector<std::size_t>& order)
+      : gradients_(gradients), order_(order) {}
 
   // Nothing is closed below this share of the cap.
   static constexpr std::size_t kNearlyEmpty = 8;
 
   [[nodiscard]] std::vector<Group> cut(std::size_t cap, std::size_t first_cap) const {
     std::vector<Group> groups;
-    std::size_t held_bytes = 0;
-    for (std::size_t i = gradients_.size(); i-- > 0;) {
-      const std::size_t limit = groups.size() <= 1 ? first_cap : cap;
-      const bool fits = held_bytes + bytes(i) <= limit || held_bytes <= limit / kNearlyEmpty;
-      const bool joins = !groups.empty() && fits && dtype(groups.back()[0]) == dtype(i);
-      if (!joins) groups.emplace_back();
-      held_bytes = joins ? held_bytes + bytes(i) : bytes(i);
-      groups.back().push_back(i);
+    std::array<Open, kDTypes> open{};  // by dtype
+    for (const std::size_t i : order_) {
+      Open& mine = open[static_cast<std::size_t>(gradients_[i].dtype)];
+      const std::size_t limit = mine.group == 0 ? first_cap : cap;
+      const bool fits =
+          mine.size_bytes + bytes(i) <= limit || mine.size_bytes <= limit / kNearlyEmpty;
+      if (!mine.is_open || !fits) {
+        mine = {true, groups.size(), 0};
+        groups.emplace_back();
+      }
+      mine.size_bytes += bytes(i);
+      groups[mine.group].push_back(i);
     }
+    if (!order_.empty()) sort_by_completion(groups);
     return groups;
   }
 
@@ -66,14 +88,32 @@ class Partition {
   [[nodiscard]] std::size_t bytes(std::size_t i) const {
     return gradients_[i].count * size_of(gradients_[i].dtype);
   }
-  [[nodiscard]] DType dtype(std::size_t i) const { return gradients_[i].dtype; }
+
+  // A bucket is launched after those before it, so the one that is full first goes first.
+  void sort_by_completion(std::vector<Group>& groups) const {
+    std::vector<std::size_t> position(order_.size());
+    for (std::size_t at = 0; at < order_.size(); ++at) position[order_[at]] = at;
+    std::sort(groups.begin(), groups.end(), [&](const Group& a, const Group& b) {
+      return position[a.back()] < position[b.back()];
+    });
+  }
+
+  static constexpr std::size_t kDTypes = std::size(kAllDTypes);
+  // The bucket that gradients of one dtype go to.
+  struct Open {
+    bool is_open = false;
+    std::size_t group = 0;
+    std::size_t size_bytes = 0;
+  };
 
   std::span<const GradientSpec> gradients_;
+  const std::vector<std::size_t>& order_;
 };
 
 std::vector<Group> partition(std::span<const GradientSpec> gradients,
                              const BucketOptions& options) {
-  const Partition partition(gradients);
+  const std::vector<std::size_t> order = ready_order(gradients.size(), options.order);
+  const Partition partition(gradients, order);
   const std::size_t wanted = std::min(options.min_buckets, gradients.size());
   std::size_t cap = options.bucket_bytes_cap;
   if (wanted > 0) cap = std::min(cap, total_bytes(gradients) / wanted);

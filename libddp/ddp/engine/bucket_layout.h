@@ -20,6 +20,9 @@ struct BucketOptions {
   std::size_t last_bucket_bytes_cap = std::size_t{1} << 20;
   // A model of fewer buckets is cut finer if it can be, so that there is something to overlap.
   std::size_t min_buckets = 4;
+  // Indices of all parameters in the order in which backward finishes their gradients; empty: the
+  // reverse of their registration. DistributedDataParallel::ready_order() tells it.
+  std::vector<std::size_t> order = {};
   // Off: no bucket is launched before wait(). For comparisons.
   bool overlap = true;
 };
@@ -51,10 +54,11 @@ struct BucketLayout {
 inline constexpr std::size_t kGradientAlignment = 256;  // bytes; vector loads, cache lines
 inline constexpr std::size_t kBucketAlignment = 4096;   // bytes; NCCL's registration
 
-// Buckets follow the reverse order of registration, which is about the order in which backward
-// finishes gradients. A gradient that would take a bucket over its cap opens the next one, unless
-// the bucket is nearly empty (below an eighth of the cap); so does a change of dtype. Gradients are
-// never divided.
+// Buckets follow the order in which backward finishes gradients: options.order, or the reverse of
+// registration, which comes close to it. A gradient that would take a bucket over its cap opens the
+// next one, unless the bucket is nearly empty (below an eighth of the cap). A bucket has one dtype;
+// in a model of several, each has a bucket open at a time. Gradients are never divided.
+// std::invalid_argument if the order is no permutation.
 [[nodiscard]] BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
                                            const BucketOptions& options);
 

@@ -12,29 +12,33 @@
 namespace ddp {
 
 ControlVector::ControlVector(ProcessGroup& group)
-    : group_(group), memory_(group.allocate(kCount * sizeof(double))) {
+    : group_(group),
+      count_(rank_index(group.world_size())),
+      memory_(group.allocate(count_ * sizeof(double))),
+      last_times_(static_cast<std::size_t>(group.world_size())),
+      last_active_(last_times_.size(), 1) {
   const bool cuda = group.device().is_cuda();
   const cu::DeviceGuard guard(group.device());
-  constexpr std::size_t kArrivedBytes = kArrivals * kCount * sizeof(double);
-  arrived_ = cuda ? cu::allocate_pinned(kArrivedBytes) : allocate_host(kArrivedBytes);
+  const std::size_t arrived_bytes = kArrivals * count_ * sizeof(double);
+  arrived_ = cuda ? cu::allocate_pinned(arrived_bytes) : allocate_host(arrived_bytes);
   for (std::size_t i = 0; i < kArrivals; ++i) {
-    arrivals_[i].sums = static_cast<double*>(arrived_.data()) + i * kCount;
+    arrivals_[i].sums = static_cast<double*>(arrived_.data()) + i * count_;
     if (cuda) arrivals_[i].copied = cu::Event(group.device());
   }
   host_ = static_cast<double*>(memory_.data());
   if (!cuda) return;
   for (Outgoing& each : outgoing_) {
-    each = {cu::allocate_pinned(kCount * sizeof(double)), cu::Event(group.device())};
+    each = {cu::allocate_pinned(count_ * sizeof(double)), cu::Event(group.device())};
   }
   host_ = static_cast<double*>(outgoing_[0].memory.data());
 }
 
 Buffer ControlVector::buffer() const {
-  return {memory_.data(), kCount, DType::kFloat64, group_.device()};
+  return {memory_.data(), count_, DType::kFloat64, group_.device()};
 }
 
 Buffer ControlVector::carried() const {
-  return {carried_.data(), kCount, DType::kFloat64, group_.device()};
+  return {carried_.data(), count_, DType::kFloat64, group_.device()};
 }
 
 void ControlVector::reset(double samples, double nominal_samples) {
@@ -43,7 +47,7 @@ void ControlVector::reset(double samples, double nominal_samples) {
     outgoing_[turn_].sent.synchronize();  // of the step before the last: done long ago
     host_ = static_cast<double*>(outgoing_[turn_].memory.data());
   }
-  std::fill_n(host_, kCount, 0.0);
+  std::fill_n(host_, count_, 0.0);
   device_values_ = {};
   has_device_values_ = false;
   host_[0] = samples / nominal_samples;
@@ -83,6 +87,25 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
   host_[weight_index(slot)] = weight;
 }
 
+void ControlVector::write(const RankState& own) {
+  host_[kState] = own.is_active ? 1 : 0;
+  host_[kState + 1] = own.asks_to_stop ? 1 : 0;
+  for (std::size_t slot = 0; slot < kMaxVotes; ++slot) host_[kVotes + slot] = own.votes[slot];
+  write_fingerprint(own.fingerprint);
+  double* rank = host_ + rank_index(group_.rank());
+  rank[0] = own.times.work_seconds;
+  rank[1] = own.times.data_seconds;
+  rank[2] = host_[kState];
+}
+
+void ControlVector::write_fingerprint(std::uint64_t fingerprint) {
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    const auto piece = static_cast<double>((fingerprint >> (16 * i)) & 0xffffU);
+    host_[kFingerprint + 2 * i] = piece;
+    host_[kFingerprint + 2 * i + 1] = piece * piece;
+  }
+}
+
 // What the host knows goes to the device; what the device knows joins it there.
 void ControlVector::collect(Stream stream) {
   if (group_.device().is_cuda()) {
@@ -110,7 +133,7 @@ void ControlVector::copy_to_host(Stream stream) {
   Arrival& arrival = next_arrival();
   arrival.is_copied_by_device = group_.device().is_cuda();
   if (!arrival.is_copied_by_device) {
-    std::copy_n(host_, kCount, arrival.sums);
+    std::copy_n(host_, count_, arrival.sums);
     return count_arrived(Wait::kYes);
   }
   cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
@@ -125,19 +148,46 @@ void ControlVector::count_arrived(Wait wait) {
       arrival.copied.synchronize();
     }
     check_passes(arrival);
-    last_ = {.samples = arrival.sums[1]};
-    totals_.samples += last_.samples;
-    for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
-      last_.metrics[slot] = {arrival.sums[sum_index(slot)], arrival.sums[weight_index(slot)]};
-      totals_.metrics[slot].sum += last_.metrics[slot].sum;
-      totals_.metrics[slot].weight += last_.metrics[slot].weight;
-    }
+    count(arrival.sums);
   }
+}
+
+void ControlVector::count(const double* sums) {
+  last_ = {.samples = sums[1],
+           .active_ranks = static_cast<int>(sums[kState]),
+           .stop_requests = static_cast<int>(sums[kState + 1])};
+  totals_.samples += last_.samples;
+  for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
+    last_.metrics[slot] = {sums[sum_index(slot)], sums[weight_index(slot)]};
+    totals_.metrics[slot].sum += last_.metrics[slot].sum;
+    totals_.metrics[slot].weight += last_.metrics[slot].weight;
+  }
+  for (std::size_t slot = 0; slot < kMaxVotes; ++slot) {
+    last_.votes[slot] = static_cast<int>(sums[kVotes + slot]);
+  }
+  for (int rank = 0; rank < group_.world_size(); ++rank) {
+    const double* fields = sums + rank_index(rank);
+    last_times_[static_cast<std::size_t>(rank)] = {fields[0], fields[1]};
+    last_active_[static_cast<std::size_t>(rank)] = fields[2] != 0;
+  }
+  last_agree_ = fingerprints_agree(sums);
+}
+
+// No variance: world_size * (sum of squares) == (sum) squared. Integers below 2^64 as long as there
+// are fewer than 2^16 ranks.
+bool ControlVector::fingerprints_agree(const double* sums) const {
+  const auto ranks = static_cast<std::uint64_t>(group_.world_size());
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    const auto sum = static_cast<std::uint64_t>(sums[kFingerprint + 2 * i]);
+    const auto squares = static_cast<std::uint64_t>(sums[kFingerprint + 2 * i + 1]);
+    if (ranks * squares != sum * sum) return false;
+  }
+  return true;
 }
 
 void ControlVector::carry(Stream stream) {
   collect(stream);
-  if (carried_.data() == nullptr) carried_ = group_.allocate(kCount * sizeof(double));
+  if (carried_.data() == nullptr) carried_ = group_.allocate(count_ * sizeof(double));
   if (has_carried_) {
     reduce(buffer(), carried(), ReduceOp::kSum, stream);
   } else {
@@ -156,7 +206,8 @@ void ControlVector::check_passes(const Arrival& arrival) const {
                       std::to_string(static_cast<int>(arrival.sums[kPasses])));
 }
 
-void ControlVector::launch(Stream producer) {
+void ControlVector::launch(const RankState& own, Stream producer) {
+  write(own);
   collect(producer);
   if (has_carried_) reduce(carried(), buffer(), ReduceOp::kSum, producer);
   has_carried_ = false;
@@ -169,19 +220,40 @@ void ControlVector::wait(Stream consumer) {
   copy_to_host(consumer);
 }
 
-void ControlVector::settle(Stream stream) {
+void ControlVector::settle(const RankState& own, Stream stream) {
+  write(own);
   if (has_device_values_) {
     collect(stream);
     return copy_to_host(stream);
   }
   Arrival& arrival = next_arrival();
   arrival.is_copied_by_device = false;
-  std::copy_n(host_, kCount, arrival.sums);
+  std::copy_n(host_, count_, arrival.sums);
 }
 
-StepSummary ControlVector::read() {
+const StepSummary& ControlVector::read() {
   count_arrived(Wait::kYes);
   return last_;
+}
+
+const StepSummary& ControlVector::latest() {
+  count_arrived(Wait::kNo);
+  return last_;
+}
+
+std::span<const RankTimes> ControlVector::rank_times() {
+  count_arrived(Wait::kYes);
+  return last_times_;
+}
+
+bool ControlVector::is_active(int rank) {
+  count_arrived(Wait::kYes);
+  return last_active_.at(static_cast<std::size_t>(rank)) != 0;
+}
+
+bool ControlVector::replicas_agree() {
+  count_arrived(Wait::kYes);
+  return last_agree_;
 }
 
 StepSummary ControlVector::take_totals() {

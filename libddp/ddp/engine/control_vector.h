@@ -3,42 +3,45 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
 
 #include "ddp/base/allocation.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/engine/step_summary.h"
 
 namespace ddp {
 
-inline constexpr std::size_t kMaxMetrics = 8;
-
-// A step, or several together, as all ranks saw it.
-struct StepSummary {
-  struct Metric {
-    double sum = 0;     // of value * weight
-    double weight = 0;  // of weight
-    // The weighted mean; 0 if nobody recorded anything.
-    [[nodiscard]] double mean() const { return weight == 0 ? 0 : sum / weight; }
-  };
-
-  double samples = 0;
-  std::array<Metric, kMaxMetrics> metrics = {};
+// What a rank says of itself once a step, however many backward passes that has.
+struct RankState {
+  bool is_active = true;
+  bool asks_to_stop = false;
+  std::array<bool, kMaxVotes> votes = {};
+  std::uint64_t fingerprint = 0;  // of its replica; equal on all ranks if all is well
+  RankTimes times = {};           // of the step before
 };
 
 // The few numbers that ranks add up in each step, reduced on their own beside the first bucket, in
-// float64, untouched by gradient dtypes. Layout, all float64:
+// float64, untouched by gradient dtypes and hooks. Layout, all float64:
 //
-//   samples / n_ref, samples, backward passes, kMaxMetrics x (sum, weight)
+//   vector      := pass, state
+//   pass        := samples / n_ref, samples, backward passes, kMaxMetrics x (sum, weight)
+//   state       := active ranks, stop requests, votes[kMaxVotes], fingerprint, rank[world_size]
+//   fingerprint := kPieces x (piece, piece squared)
+//   rank        := work seconds, data seconds, active     only that rank's are not 0
 //
 // Summed gradients are divided by the sum of the first: gradient_scale() is its reciprocal, made in
 // place, on CUDA by the device, so that the host never has to know it. The number of passes tells
 // ranks that accumulate over different ones: MismatchError when the sum is counted, on the CPU in
-// wait().
+// wait(). A fingerprint is cut into pieces of 16 bits, whose sums are exact: all ranks have the
+// same one if, and only if, the variance of each piece is 0.
 class ControlVector {
  public:
   explicit ControlVector(ProcessGroup& group);
 
-  // Starts a step: everything is 0 but this rank's samples.
+  // Starts a pass: everything is 0 but this rank's samples.
   void reset(double samples, double nominal_samples);
   void add_metric(std::size_t slot, double value, double weight);
   // The same for a value that is on the group's device: one element, read at launch().
@@ -47,29 +50,48 @@ class ControlVector {
   // Keeps what was recorded for the next launch(), which adds it to what comes after a reset().
   void carry(Stream stream);
   // Sums the vectors of all ranks; asynchronous, behind `producer`.
-  void launch(Stream producer);
+  void launch(const RankState& own, Stream producer);
   // Orders `consumer` behind the sum.
   void wait(Stream consumer);
   // In place of both, in a world of one: costs nothing unless a metric is on the device.
-  void settle(Stream stream);
+  void settle(const RankState& own, Stream stream);
 
   // n_ref / (sum of samples), in the group's memory; 0 if there were none. Valid after wait(), for
   // what runs on its consumer.
   [[nodiscard]] const double* gradient_scale() const {
     return static_cast<const double*>(memory_.data());
   }
-  // The last sum that wait() or settle() was called for; blocks the host until it is there.
-  [[nodiscard]] StepSummary read();
-  // All sums since the last call of this together; blocks as read() does.
+
+  // The last sum that wait() or settle() was called for. This and what follows block the host until
+  // it is there.
+  [[nodiscard]] const StepSummary& read();
+  // Of the same step, by rank.
+  [[nodiscard]] std::span<const RankTimes> rank_times();
+  [[nodiscard]] bool is_active(int rank);
+  // False if the ranks had different fingerprints in that step.
+  [[nodiscard]] bool replicas_agree();
+  // The newest sum that is there already, and how many have come.
+  [[nodiscard]] const StepSummary& latest();
+  [[nodiscard]] std::size_t steps_arrived() const { return counted_steps_; }
+  // All sums since the last call of this together.
   [[nodiscard]] StepSummary take_totals();
 
  private:
   static constexpr std::size_t kPasses = 2;
-  static constexpr std::size_t kCount = 3 + 2 * kMaxMetrics;
+  static constexpr std::size_t kMetrics = 3;
+  static constexpr std::size_t kState = kMetrics + 2 * kMaxMetrics;
+  static constexpr std::size_t kVotes = kState + 2;
+  static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
+  static constexpr std::size_t kPieces = 4;
+  static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
+  static constexpr std::size_t kRankFields = 3;
   static constexpr std::size_t kArrivals = 16;
 
-  static constexpr std::size_t sum_index(std::size_t slot) { return 3 + 2 * slot; }
-  static constexpr std::size_t weight_index(std::size_t slot) { return 4 + 2 * slot; }
+  static constexpr std::size_t sum_index(std::size_t slot) { return kMetrics + 2 * slot; }
+  static constexpr std::size_t weight_index(std::size_t slot) { return kMetrics + 2 * slot + 1; }
+  static constexpr std::size_t rank_index(int rank) {
+    return kRanks + kRankFields * static_cast<std::size_t>(rank);
+  }
 
   // What goes to the device, pinned. The host runs ahead: the copy of one step may still be under
   // way when it begins the next.
@@ -90,14 +112,19 @@ class ControlVector {
   [[nodiscard]] Buffer buffer() const;
   [[nodiscard]] Buffer carried() const;
   void check_slot(std::size_t slot) const;
+  void write(const RankState& own);
+  void write_fingerprint(std::uint64_t fingerprint);
   void collect(Stream stream);
   void copy_to_host(Stream stream);
   Arrival& next_arrival();
   void count_arrived(Wait wait);
+  void count(const double* sums);
   void check_passes(const Arrival& arrival) const;
+  [[nodiscard]] bool fingerprints_agree(const double* sums) const;
 
   ProcessGroup& group_;
-  Allocation memory_;   // kCount float64 of the group's kind
+  std::size_t count_;   // elements of the vector
+  Allocation memory_;   // of the group's kind
   Allocation carried_;  // likewise, from the first carry() on
   bool has_carried_ = false;
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
@@ -108,6 +135,9 @@ class ControlVector {
   std::size_t arrived_steps_ = 0;  // handed out by next_arrival()
   std::size_t counted_steps_ = 0;
   StepSummary last_;
+  std::vector<RankTimes> last_times_;
+  std::vector<std::uint8_t> last_active_;  // by rank
+  bool last_agree_ = true;
   StepSummary totals_;
   std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
   bool has_device_values_ = false;

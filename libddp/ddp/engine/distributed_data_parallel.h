@@ -12,54 +12,11 @@
 #include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/bucket_layout.h"
-#include "ddp/engine/control_vector.h"
+#include "ddp/engine/ddp_options.h"
+#include "ddp/engine/step_summary.h"
 #include "ddp/engine/step_times.h"
 
 namespace ddp {
-
-// A parameter of the caller's model. `value` is the caller's memory. `grad` may be left without
-// memory: the gradient then lives in a bucket and is written there, at gradient(i), without a copy.
-// With memory of the caller's, it is copied into the bucket and back in each step.
-struct Parameter {
-  std::string name;
-  std::vector<std::int64_t> shape;
-  Buffer value;
-  Buffer grad = {};
-};
-
-// State that is no parameter, such as batch-norm statistics: the caller's memory.
-struct ModelBuffer {
-  std::string name;
-  Buffer value;
-};
-
-// What the caller's backward gives for its n samples.
-enum class GradientKind : std::uint8_t {
-  kMean,  // the gradient of the mean loss, times what begin_step() returned
-  kSum,   // the gradient of the sum of the losses
-};
-
-struct DdpOptions {
-  BucketOptions buckets = {};
-  // n_ref: the samples that a rank usually has in a step; equal on all ranks.
-  double nominal_samples = 1;
-  GradientKind gradient_kind = GradientKind::kMean;
-  // For callers who cannot scale their loss: begin_step() returns 1, and buckets are multiplied by
-  // the factor instead, which costs a pass over them in steps where it is not 1. Not together with
-  // accumulation.
-  bool scale_at_ready = false;
-  // On: wait() leaves the gradients as sums; whoever reads them multiplies by *gradient_scale(),
-  // as optimizer kernels do without a pass of their own.
-  bool fold_scale = false;
-  // Broadcast from rank 0 at construction and by broadcast_buffers().
-  std::vector<ModelBuffer> buffers = {};
-  // On: the times of each step are taken, for times().
-  bool record_times = false;
-};
-
-struct StepOptions {
-  double samples = 1;  // of this rank in this step; 0 is allowed
-};
 
 // Keeps the replicas of a model equal: broadcasts rank 0's values at construction, and in each step
 // turns every gradient into the mean over the global batch, weighted by what each rank really
@@ -129,6 +86,32 @@ class DistributedDataParallel {
   // False after a wait() that reduced nothing: it is not yet time for the optimizer.
   [[nodiscard]] bool is_synchronized() const;
 
+  // What follows is the same on all ranks, of the step that wait() ended last. On CUDA it blocks
+  // the host until that step's control vector has arrived; asked for at the begin of the next step,
+  // that is no stall.
+
+  // It is time for the optimizer: the gradients are reduced, finite as far as that was looked at,
+  // and somebody's.
+  [[nodiscard]] bool should_step() const;
+  // All ranks' data had run out before this step, in which nothing was left to do. For loaders of
+  // unequal lengths:
+  //
+  //   for (;;) {
+  //     batch = loader.next();  // or an empty one, for forward and backward, too
+  //     ddp.begin_step({.samples = batch.size(), .is_active = !batch.empty()});
+  //     ... backward, wait ...
+  //     if (ddp.is_over()) break;
+  //     optimizer.step();
+  //   }
+  [[nodiscard]] bool is_over() const;
+  // Some rank asked to stop in StepOptions.
+  [[nodiscard]] bool stop_requested() const;
+  // The vote's result: some rank, or every rank, was in favour.
+  [[nodiscard]] bool agreed(std::size_t slot, Quorum quorum) const;
+  // Some rank's backward gave a gradient for the parameter. Always true unless unused parameters
+  // are allowed.
+  [[nodiscard]] bool is_used(std::size_t i) const;
+
   // Opens a step; returns the factor for this rank's mean loss.
   [[nodiscard]] double begin_step(const StepOptions& options = {});
 
@@ -139,18 +122,25 @@ class DistributedDataParallel {
   // bucket: no host waits for a loss. At most one a slot and step.
   void record_metric(std::size_t slot, const Buffer& value, double weight);
 
+  // Takes part in a vote of all ranks (slot < kMaxVotes; not voting is voting no), for decisions
+  // that would take them apart if each made its own. When record_metric may be called.
+  void vote(std::size_t slot, bool in_favour);
+
   // Gradient i is final once the work that `stream` holds now has run.
   void mark_ready(std::size_t i, Stream stream = {});
 
-  // Orders `stream` behind the reduced gradients; does not block the host on CUDA. Throws
-  // std::logic_error, naming them, if gradients were not marked ready although samples > 0. In a
-  // pass that reduces later nothing happens to the gradients, but that without any samples so far
-  // they become 0.
+  // Orders `stream` behind the reduced gradients; does not block the host on CUDA. If gradients
+  // were not marked ready although samples > 0, and DdpOptions::unused does not allow that, throws
+  // std::logic_error, naming them, and PeerError with the same text on the other ranks. In a pass
+  // that reduces later nothing happens to the gradients, but that those without any so far become
+  // 0.
   void wait(Stream stream = {});
 
   // Gives every rank the buffers of rank 0, which each rank gathers from its own samples: before
   // evaluating or saving. Collective, between steps; orders `stream` behind it.
   void broadcast_buffers(Stream stream = {});
+  // Before the forward pass of each training step: does so with BufferSync::kEveryForward.
+  void begin_forward(Stream stream = {});
 
   // What sums must be multiplied by to be means, with fold_scale: on the group's device, valid
   // behind wait(). Null if there is nothing to do: without fold_scale, or for the mean of one pass
@@ -174,6 +164,7 @@ class DistributedDataParallel {
     std::uint64_t steps = 0;
     std::uint64_t passes = 0;  // backward passes: more than steps with accumulation
     std::uint64_t bucket_launches = 0;
+    std::uint64_t skipped_steps = 0;    // whose gradients were not finite
     std::uint64_t gradient_copies = 0;  // into and out of buckets, for callers' own memory
   };
   [[nodiscard]] Statistics statistics() const;

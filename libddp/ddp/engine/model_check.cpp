@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -12,6 +14,29 @@
 
 namespace ddp {
 namespace {
+
+void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
+  const Buffer& value = parameter.value;
+  const Buffer& grad = parameter.grad;
+  const auto refuse = [&](const std::string& complaint) {
+    throw std::invalid_argument("[ddp] parameter '" + parameter.name + "': " + complaint);
+  };
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : parameter.shape) elements *= extent;
+  if (static_cast<std::size_t>(elements) != value.count) {
+    refuse("its shape has " + std::to_string(elements) + " elements, its value is " +
+           to_string(value));
+  }
+  if (value.device != group.device() || !is_floating_point(value.dtype)) {
+    refuse("its value is " + to_string(value) + ", but must be floating-point on " +
+           to_string(group.device()));
+  }
+  const bool alike =
+      grad.count == value.count && grad.dtype == value.dtype && grad.device == value.device;
+  if (grad.data != nullptr && !alike) {
+    refuse("its gradient is " + to_string(grad) + ", its value " + to_string(value));
+  }
+}
 
 using Lines = std::vector<std::string>;
 
@@ -25,17 +50,38 @@ std::string describe_parameter(const Parameter& parameter) {
   return text.str();
 }
 
+Lines split(const std::string& text) {
+  Lines lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+// What must be equal beside the parameters, one line each.
+Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
+  const BucketOptions& buckets = options.buckets;
+  std::ostringstream text;
+  text << "gradient_kind " << (options.gradient_kind == GradientKind::kSum ? "sum" : "mean")
+       << "\nnominal_samples " << options.nominal_samples << "\nbucket caps "
+       << buckets.first_bucket_bytes_cap << ", " << buckets.bucket_bytes_cap << " and "
+       << buckets.last_bucket_bytes_cap << " bytes, at least " << buckets.min_buckets
+       << " buckets\nbucket order";
+  for (const std::size_t i : buckets.order) text << ' ' << i;
+  text << "\nunused " << static_cast<int>(options.unused) << "\nbuffer_sync "
+       << static_cast<int>(options.buffer_sync) << "\nhook " << (hook ? hook->name() : "none")
+       << "\nfingerprint_every " << options.fingerprint_every << "\nnon_finite "
+       << static_cast<int>(options.non_finite) << ", scan_gradients " << options.scan_gradients
+       << '\n'
+       << options.buffers.size() << " buffers";
+  return split(text.str());
+}
+
 // One line a parameter, then what else must be equal.
-Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& options) {
+Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& options,
+                     const GradientHook* hook) {
   Lines lines;
   for (const Parameter& parameter : parameters) lines.push_back(describe_parameter(parameter));
-  std::ostringstream text;
-  text << (options.gradient_kind == GradientKind::kSum ? "sums" : "means") << ", nominal_samples "
-       << options.nominal_samples << ", bucket caps " << options.buckets.first_bucket_bytes_cap
-       << ", " << options.buckets.bucket_bytes_cap << " and "
-       << options.buckets.last_bucket_bytes_cap << " bytes, at least "
-       << options.buckets.min_buckets << " buckets, " << options.buffers.size() << " buffers";
-  lines.push_back(text.str());
+  for (std::string& line : describe_options(options, hook)) lines.push_back(std::move(line));
   for (const ModelBuffer& buffer : options.buffers) {
     lines.push_back("buffer '" + buffer.name + "' " + to_string(buffer.value));
   }
@@ -46,13 +92,6 @@ std::string join(const Lines& lines) {
   std::string text;
   for (const std::string& line : lines) text += line + '\n';
   return text;
-}
-
-Lines split(const std::string& text) {
-  Lines lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
 }
 
 std::uint64_t hash_of(std::string text) {
@@ -85,9 +124,15 @@ std::string first_difference(const Lines& first, const Lines& other, int other_r
 
 }  // namespace
 
+std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters) {
+  if (parameters.empty()) throw std::invalid_argument("[ddp] a model without parameters");
+  for (const Parameter& parameter : parameters) check_parameter(group, parameter);
+  return parameters;
+}
+
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
-                        const DdpOptions& options) {
-  const Lines own = describe_model(parameters, options);
+                        const DdpOptions& options, const GradientHook* hook) {
+  const Lines own = describe_model(parameters, options, hook);
   const std::vector<std::int64_t> hashes = gather_hashes(group, hash_of(join(own)));
   const auto odd = std::find_if(hashes.begin(), hashes.end(),
                                 [&](std::int64_t hash) { return hash != hashes[0]; });

@@ -2,16 +2,24 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <vector>
 
 #include "ddp/collectives/process_group.h"
-#include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/ddp_options.h"
 
 namespace ddp {
 
+// Throws std::invalid_argument unless values and gradients fit shapes and the group; returns the
+// parameters.
+[[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
+                                             std::vector<Parameter> parameters);
+
 // Throws MismatchError on every rank, naming the first parameter that differs, unless all ranks
-// pass equal names, shapes, dtypes and options. Collective; equal models cost one small all_gather.
+// pass equal names, shapes, dtypes, options and hooks. Collective; equal models cost one small
+// all_gather.
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
-                        const DdpOptions& options);
+                        const DdpOptions& options, const GradientHook* hook);
 
 // Gives every rank the values and buffers of rank 0. Collective; returns when done.
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,

@@ -12,7 +12,8 @@
 namespace ddp {
 
 Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
-                 const BucketOptions& options, BeforeFirst before_first)
+                 const BucketOptions& options, const GradientHookFactory& make_hook,
+                 BeforeFirst before_first)
     : group_(group),
       layout_(lay_out_buckets(gradients, options)),
       before_first_(std::move(before_first)),
@@ -20,12 +21,17 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       overlap_(options.overlap),
       memory_(group.allocate(layout_.size_bytes)),
       states_(layout_.buckets.size()),
-      ready_(gradients.size(), 0),
-      held_(gradients.size(), 0) {
+      marks_(gradients.size(), 0),
+      expected_(gradients.size(), 1),
+      held_(gradients.size(), 0),
+      used_(gradients.size(), 0) {
+  order_.reserve(gradients.size());
+  ready_order_.reserve(gradients.size());
   for (const GradientSpec& gradient : gradients) counts_.push_back(gradient.count);
   for (std::size_t b = 0; b < states_.size(); ++b) {
     states_[b].span_name = "ddp bucket " + std::to_string(b);
   }
+  if (communicates_ && make_hook) hook_ = make_hook(group, layout_);
   if (!group.device().is_cuda()) return;
   for (BucketState& state : states_) state.joined = cu::Event(group.device());
 }
@@ -41,30 +47,51 @@ Buffer Reducer::gradient(std::size_t i) const {
   return bucket(slot.bucket).slice(slot.offset, counts_[i]);
 }
 
+GradientBucket Reducer::describe(std::size_t b) const {
+  return {b, bucket(b), layout_.buckets[b].parameters, b + 1 == states_.size()};
+}
+
+void Reducer::learn_uses() {
+  uses_ = Uses::kLearning;
+  std::fill(expected_.begin(), expected_.end(), std::uint32_t{0});
+}
+
 void Reducer::begin(Reduction reduction) {
+  const bool begins_step = reduction_ == Reduction::kNow;
+  if (begins_step) std::fill(used_.begin(), used_.end(), std::uint8_t{0});
   reduction_ = reduction;
   next_ = 0;
   zeros_ = false;
   factor_ = nullptr;
+  order_.clear();
   if (recorder_) recorder_->begin();
-  std::fill(ready_.begin(), ready_.end(), std::uint8_t{0});
-  for (std::size_t b = 0; b < states_.size(); ++b) {
-    states_[b].missing = layout_.buckets[b].parameters.size();
-    states_[b].has_producer = false;
-    states_[b].producer = {};
+  std::fill(marks_.begin(), marks_.end(), std::uint32_t{0});
+  for (BucketState& state : states_) {
+    state.missing = 0;
+    state.has_producer = false;
+    state.producer = {};
+  }
+  for (std::size_t i = 0; i < expected_.size(); ++i) {
+    if (expected_[i] > 0) ++states_[layout_.slots[i].bucket].missing;
   }
 }
 
 void Reducer::mark_ready(std::size_t i, Stream stream) {
-  if (ready_.at(i) != 0) {
-    throw std::logic_error("gradient " + std::to_string(i) + " was marked ready twice in a step");
+  if (!accepts(i)) {
+    throw std::logic_error("gradient " + std::to_string(i) + " was marked ready too often");
   }
-  ready_[i] = 1;
+  ++marks_[i];
   const std::size_t b = layout_.slots[i].bucket;
   join_producer(states_[b], stream);
+  if (uses_ == Uses::kLearning) {
+    if (marks_[i] == 1) order_.push_back(i);
+    return;
+  }
+  if (marks_[i] < expected_[i]) return;
+  order_.push_back(i);
   if (--states_[b].missing > 0) return;
   if (recorder_) recorder_->ready(b, stream);
-  if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready();
+  if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready(stream);
 }
 
 // Gradients of one bucket may come from several streams: chain them, so that the last one holds
@@ -78,8 +105,12 @@ void Reducer::join_producer(BucketState& state, Stream stream) const {
   state.joined.make_wait(stream);
 }
 
-void Reducer::launch_ready() {
-  while (next_ < states_.size() && states_[next_].missing == 0) launch(next_++);
+// A bucket whose gradients are all unused goes with the stream that made the one before it ready.
+void Reducer::launch_ready(Stream stream) {
+  for (; next_ < states_.size() && states_[next_].missing == 0; ++next_) {
+    if (!states_[next_].has_producer) join_producer(states_[next_], stream);
+    launch(next_);
+  }
 }
 
 void Reducer::launch(std::size_t b) {
@@ -88,44 +119,60 @@ void Reducer::launch(std::size_t b) {
   if (b == 0) before_first_(state.producer);
   if (zeros_) {
     fill(bucket(b), 0, state.producer);
-  } else if (factor_ != nullptr) {
-    scale(bucket(b), factor_, state.producer);
+  } else {
+    zero_missing(b, state.producer);
+    if (factor_ != nullptr) scale(bucket(b), factor_, state.producer);
   }
-  state.work = group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
+  state.work = hook_ ? hook_->launch(describe(b), state.producer)
+                     : group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
   if (recorder_) recorder_->launched(b, state.work);
   ++launches_;
 }
 
 void Reducer::wait(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
-  if (reduction_ == Reduction::kLater) {
-    for (std::size_t i = 0; i < ready_.size(); ++i) held_[i] |= ready_[i];
-    join_all(consumer);
-  } else {
-    communicates_ ? finish(consumer) : join_all(consumer);
-    std::fill(held_.begin(), held_.end(), std::uint8_t{0});
+  if (uses_ == Uses::kLearning && !order_.empty()) remember_uses();
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    if (marks_[i] > 0) used_[i] = 1;
   }
+  const bool reduces = reduction_ == Reduction::kNow;
+  reduces&& communicates_ ? finish(consumer) : close_without_launch(consumer);
+  std::fill(held_.begin(), held_.end(), reduces ? std::uint8_t{0} : std::uint8_t{1});
+  ready_order_.swap(order_);
   if (recorder_) recorder_->ended(consumer);
 }
 
-// Where no all_reduce orders the consumer behind the producers. Within one stream nothing is to do.
-void Reducer::join_all(Stream consumer) {
-  for (BucketState& state : states_) {
-    if (state.has_producer) join_producer(state, consumer);
+void Reducer::remember_uses() {
+  expected_ = marks_;
+  uses_ = Uses::kLearned;
+}
+
+// No all_reduce orders the consumer behind the producers. Within one stream nothing is to do.
+void Reducer::close_without_launch(Stream consumer) {
+  for (std::size_t b = 0; b < states_.size(); ++b) {
+    zero_missing(b, consumer);
+    if (states_[b].has_producer) join_producer(states_[b], consumer);
   }
 }
 
 void Reducer::finish(Stream consumer) {
   for (; next_ < states_.size(); ++next_) {
     BucketState& state = states_[next_];
-    if (state.missing > 0) {
+    if (state.missing > 0 || !state.has_producer) {
       join_producer(state, consumer);
-      zero_missing(next_, consumer);
       if (recorder_) recorder_->ready(next_, consumer);
     }
     launch(next_);
   }
-  for (const BucketState& state : states_) state.work.wait(consumer);
+  for (std::size_t b = 0; b < states_.size(); ++b) finish_bucket(b, consumer);
+}
+
+void Reducer::finish_bucket(std::size_t b, Stream consumer) {
+  if (hook_) {
+    hook_->finish(describe(b), consumer);
+  } else {
+    states_[b].work.wait(consumer);
+  }
 }
 
 void Reducer::hold_zeros(Stream stream) {
@@ -135,7 +182,7 @@ void Reducer::hold_zeros(Stream stream) {
 
 void Reducer::zero_missing(std::size_t b, Stream stream) const {
   for (const std::size_t i : layout_.buckets[b].parameters) {
-    if (ready_[i] == 0 && held_[i] == 0) fill(gradient(i), 0, stream);
+    if (marks_[i] == 0 && held_[i] == 0) fill(gradient(i), 0, stream);
   }
 }
 

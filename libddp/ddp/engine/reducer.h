@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include "ddp/collectives/process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/gradient_hook.h"
 #include "ddp/engine/step_recorder.h"
 
 namespace ddp {
@@ -25,6 +27,11 @@ enum class Reduction : std::uint8_t { kNow, kLater };
 // A bucket is launched when all its gradients are ready and all buckets before it were launched:
 // one fixed order on every rank, whatever the order of mark_ready. Addresses never move.
 //
+// A gradient is ready at its first mark_ready of a pass, and a second one is an error; unless
+// learn_uses() was called: then a pass without overlap counts how often each gradient is marked,
+// and from then on it is ready at the last of so many. Those that were never marked are not waited
+// for; their places are zeroed.
+//
 // In a world of one it only keeps account: nothing is launched.
 //
 // mark_ready and wait touch no heap and take no lock of ours; they may come from any thread, one at
@@ -35,12 +42,15 @@ class Reducer {
   using BeforeFirst = std::function<void(Stream)>;
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
-          const BucketOptions& options, BeforeFirst before_first);
+          const BucketOptions& options, const GradientHookFactory& make_hook,
+          BeforeFirst before_first);
 
   // Takes the times of each step from now on.
   void start_recording() { recorder_.emplace(group_, layout_); }
   // Null without recording.
   [[nodiscard]] StepRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
+  // Null without one.
+  [[nodiscard]] const GradientHook* hook() const { return hook_.get(); }
 
   [[nodiscard]] std::size_t gradient_count() const { return layout_.slots.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
@@ -48,18 +58,37 @@ class Reducer {
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] Buffer bucket(std::size_t b) const;
 
+  // The next pass counts the uses of each gradient.
+  void learn_uses();
+  [[nodiscard]] bool is_learning() const { return uses_ == Uses::kLearning; }
+
   // Opens a backward pass.
   void begin(Reduction reduction = Reduction::kNow);
 
-  // Gradient i is final once what `stream` holds now has run. std::logic_error if it was marked
-  // in this step already.
+  // Whether gradient i may be marked once more in this pass.
+  [[nodiscard]] bool accepts(std::size_t i) const {
+    return uses_ == Uses::kLearning || marks_.at(i) < expected_[i];
+  }
+  // Gradient i is final, or used once more, once what `stream` holds now has run. std::logic_error
+  // unless accepts(i).
   void mark_ready(std::size_t i, Stream stream);
-  [[nodiscard]] bool is_ready(std::size_t i) const { return ready_.at(i) != 0; }
-  // Gradient i was ready in a pass since the last that reduced.
+  // All marks of this pass have come; in a pass that learns, at least one.
+  [[nodiscard]] bool is_ready(std::size_t i) const {
+    return marks_.at(i) > 0 && marks_[i] >= expected_[i];
+  }
+  // Gradient i was marked, perhaps less often than expected.
+  [[nodiscard]] bool is_marked(std::size_t i) const { return marks_.at(i) > 0; }
+  // It is to be marked in each pass.
+  [[nodiscard]] bool is_expected(std::size_t i) const { return expected_.at(i) > 0; }
+  // What lies at gradient(i) is of this step: earlier passes have written or zeroed it.
   [[nodiscard]] bool is_held(std::size_t i) const { return held_.at(i) != 0; }
+  // By parameter: 1 if it was marked in any pass of the step that was waited for last.
+  [[nodiscard]] std::span<const std::uint8_t> used() const { return used_; }
+  // Gradients in the order in which they became ready in the pass that was waited for last.
+  [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
-  // Launches what is left, zeroed where no gradient came, then orders `consumer` behind all sums. A
-  // pass that reduces later ends here, too, but launches nothing.
+  // Zeroes what no gradient came for, launches what is left, then orders `consumer` behind all
+  // sums. A pass that reduces later ends here, too, but launches nothing.
   void wait(Stream consumer);
 
   // Fills all buckets with zeros; later passes may add to them.
@@ -73,6 +102,8 @@ class Reducer {
   [[nodiscard]] std::uint64_t launches() const { return launches_; }
 
  private:
+  enum class Uses : std::uint8_t { kOnce, kLearning, kLearned };
+
   struct BucketState {
     std::size_t missing = 0;  // gradients not ready
     bool has_producer = false;
@@ -82,23 +113,32 @@ class Reducer {
     std::string span_name;  // of its launch, in a profiler
   };
 
+  [[nodiscard]] GradientBucket describe(std::size_t b) const;
   void join_producer(BucketState& state, Stream stream) const;
-  void launch_ready();
+  void launch_ready(Stream stream);
   void launch(std::size_t b);
   void finish(Stream consumer);
-  void join_all(Stream consumer);
+  void finish_bucket(std::size_t b, Stream consumer);
+  void close_without_launch(Stream consumer);
   void zero_missing(std::size_t b, Stream stream) const;
+  void remember_uses();
 
   ProcessGroup& group_;
   BucketLayout layout_;
+  std::unique_ptr<GradientHook> hook_;
   BeforeFirst before_first_;
   bool communicates_;
   bool overlap_;
   Allocation memory_;
   std::vector<BucketState> states_;
-  std::vector<std::size_t> counts_;  // elements, by parameter
-  std::vector<std::uint8_t> ready_;  // by parameter, in this pass
-  std::vector<std::uint8_t> held_;   // by parameter, in the passes before
+  std::vector<std::size_t> counts_;      // elements, by parameter
+  std::vector<std::uint32_t> marks_;     // by parameter, in this pass
+  std::vector<std::uint32_t> expected_;  // by parameter, in each pass
+  std::vector<std::uint8_t> held_;       // by parameter, by the passes before
+  std::vector<std::uint8_t> used_;       // by parameter, in the passes of this step
+  std::vector<std::size_t> order_;       // of this pass so far
+  std::vector<std::size_t> ready_order_;
+  Uses uses_ = Uses::kOnce;
   Reduction reduction_ = Reduction::kNow;
   std::size_t next_ = 0;  // the bucket to launch next
   bool zeros_ = false;

@@ -7,8 +7,8 @@
 #include <span>
 #include <string>
 
-#include "ddp/engine/rank_times.h"
 #include "ddp/engine/step_costs.h"
+#include "ddp/engine/step_summary.h"
 #include "ddp/engine/step_times.h"
 #include "ddp/engine/straggler_finder.h"
 

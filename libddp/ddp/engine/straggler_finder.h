@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "ddp/engine/rank_times.h"
+#include "ddp/engine/step_summary.h"
 
 namespace ddp {
 

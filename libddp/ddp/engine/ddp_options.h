@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddp/base/buffer.h"
+#include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/gradient_hook.h"
+
+namespace ddp {
+
+// A parameter of the caller's model. `value` is the caller's memory. `grad` may be left without
+// memory: the gradient then lives in a bucket and is written there, at gradient(i), without a copy.
+// With memory of the caller's, it is copied into the bucket and back in each step.
+struct Parameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Buffer value;
+  Buffer grad = {};
+};
+
+// State that is no parameter, such as batch-norm statistics: the caller's memory.
+struct ModelBuffer {
+  std::string name;
+  Buffer value;
+};
+
+// What the caller's backward gives for its n samples.
+enum class GradientKind : std::uint8_t {
+  kMean,  // the gradient of the mean loss, times what begin_step() returned
+  kSum,   // the gradient of the sum of the losses
+};
+
+// What becomes of a parameter for which this rank's backward gives no gradient.
+enum class UnusedParameters : std::uint8_t {
+  kError,  // an error in the same step, on all ranks, that names it
+  // This rank adds zeros; is_used() tells of parameters that no rank used, which an optimizer
+  // should leave alone. One more small all_reduce a step, behind the last bucket.
+  kZero,
+  // Every step uses the same parameters equally often, which the first backward pass finds out;
+  // shared ones are ready at their last use. That pass reduces without overlap. A later step that
+  // differs is an error that names the parameter.
+  kStatic,
+};
+
+// When all ranks get rank 0's buffers, besides at construction.
+enum class BufferSync : std::uint8_t {
+  kOnDemand,      // broadcast_buffers(): call it before evaluating or saving
+  kEveryForward,  // and begin_forward() as well
+  kNever,
+};
+
+// What is done about gradients that are infinite or no numbers, looked for in what was reduced: on
+// CUDA the host waits for that in each step.
+enum class NonFinite : std::uint8_t {
+  kIgnore,  // not looked for
+  kSkip,    // should_step() is false, on all ranks alike
+  kStop,    // wait() throws NonFiniteError, on all ranks alike
+};
+
+struct DdpOptions {
+  BucketOptions buckets = {};
+  // n_ref: the samples that a rank usually has in a step; equal on all ranks.
+  double nominal_samples = 1;
+  GradientKind gradient_kind = GradientKind::kMean;
+  // For callers who cannot scale their loss: begin_step() returns 1, and buckets are multiplied by
+  // the factor instead, which costs a pass over them in steps where it is not 1. Not together with
+  // accumulation.
+  bool scale_at_ready = false;
+  // On: wait() leaves the gradients as sums; whoever reads them multiplies by *gradient_scale(),
+  // as optimizer kernels do without a pass of their own.
+  bool fold_scale = false;
+  UnusedParameters unused = UnusedParameters::kError;
+  // Broadcast from rank 0 at construction and as buffer_sync says.
+  std::vector<ModelBuffer> buffers = {};
+  BufferSync buffer_sync = BufferSync::kOnDemand;
+  // What travels in place of the gradients, such as compress_to_bfloat16; the same on all ranks.
+  GradientHookFactory hook = {};
+  // Every so many steps the ranks compare fingerprints of their parameters: MismatchError on all of
+  // them, in begin_step's step, names the step, the parameter and the rank. 0: never.
+  int fingerprint_every = 100;
+  NonFinite non_finite = NonFinite::kIgnore;
+  // On: each gradient is looked at before it is reduced, so that an error or a warning names the
+  // rank. Otherwise that is done for the one step that follows a skipped one.
+  bool scan_gradients = false;
+  // On: the times of each step are taken, for times().
+  bool record_times = false;
+};
+
+struct StepOptions {
+  double samples = 1;  // of this rank in this step; 0 is allowed
+  // False: this rank's data have run out, and it goes on with empty batches until all ranks' have;
+  // see is_over().
+  bool is_active = true;
+  bool asks_to_stop = false;  // see stop_requested() and SignalGuard
+  double data_seconds = 0;    // that this rank waited for its batch; for the report
+};
+
+}  // namespace ddp

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/replica_check.h"
+
+#include <algorithm>
+#include <bit>
+#include <sstream>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/host_collectives.h"
+
+namespace ddp {
+namespace {
+
+// The value that most ranks have; of several, the lowest rank's.
+std::uint64_t most_common(std::span<const std::uint64_t> values) {
+  return *std::max_element(values.begin(), values.end(), [&](std::uint64_t a, std::uint64_t b) {
+    return std::count(values.begin(), values.end(), a) <
+           std::count(values.begin(), values.end(), b);
+  });
+}
+
+}  // namespace
+
+ReplicaCheck::ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
+                           std::span<const ModelBuffer> buffers)
+    : group_(group),
+      parameters_(parameters),
+      buffers_(buffers),
+      fingerprints_(group, parameters.size() + buffers.size(), DType::kInt64) {}
+
+void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
+  step_ = step;
+  is_taken_ = true;
+  auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
+  for (const Parameter& parameter : parameters_) fingerprint(parameter.value, results++, stream);
+  fingerprints_.download(stream);
+}
+
+void ReplicaCheck::take_buffers(Stream stream) {
+  auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data) + parameters_.size();
+  for (const ModelBuffer& buffer : buffers_) fingerprint(buffer.value, results++, stream);
+  fingerprints_.download(stream);
+}
+
+std::span<const std::uint64_t> ReplicaCheck::own() {
+  return {static_cast<const std::uint64_t*>(fingerprints_.arrived()), fingerprints_.buffer().count};
+}
+
+std::uint64_t ReplicaCheck::combined() {
+  if (!is_taken_) return 0;
+  std::uint64_t result = 0;
+  for (const std::uint64_t each : own()) {
+    result = (std::rotl(result, 23) ^ each) * 0x9e3779b97f4a7c15U;
+  }
+  return result;
+}
+
+std::string ReplicaCheck::name(std::size_t i) const {
+  if (i < parameters_.size()) return "parameter '" + parameters_[i].name + "'";
+  return "buffer '" + buffers_[i - parameters_.size()].name + "'";
+}
+
+std::string ReplicaCheck::difference() {
+  const std::size_t count = own().size();
+  std::vector<std::uint64_t> mine(own().begin(), own().end());
+  std::vector<std::uint64_t> all(count * static_cast<std::size_t>(group_.world_size()));
+  all_gather_on_host(group_, {mine.data(), count, DType::kInt64, kCpuDevice},
+                     {all.data(), all.size(), DType::kInt64, kCpuDevice});
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::uint64_t> by_rank;
+    for (std::size_t at = i; at < all.size(); at += count) by_rank.push_back(all[at]);
+    if (std::ranges::adjacent_find(by_rank, std::ranges::not_equal_to()) != by_rank.end()) {
+      return describe(i, by_rank);
+    }
+  }
+  return "step " + std::to_string(step_) + ": fingerprints differ";
+}
+
+std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
+  const std::uint64_t usual = most_common(by_rank);
+  std::ostringstream text;
+  text << "step " << step_ << ": " << name(i) << " of ";
+  const char* separator = "rank ";
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank] == usual) continue;
+    text << separator << rank << " (fingerprint " << std::hex << by_rank[rank] << std::dec << ')';
+    separator = ", rank ";
+  }
+  text << " differs from that of rank " << std::ranges::find(by_rank, usual) - by_rank.begin()
+       << " (" << std::hex << usual << ')';
+  return text.str();
+}
+
+}  // namespace ddp

@@ -1,0 +1,403 @@
+// SPDX-License-Identifier: MIT
+//
+// What the engine does about parameters without a gradient, ranks without data, gradients that are
+// no numbers, replicas that diverge, and what ranks decide together.
+#include <signal.h>
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/signal_guard.h"
+#include "support/engine.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+using test::expect_gradients;
+using test::mark_all;
+using test::Model;
+using test::write_gradient;
+
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Runs fn(group) on every rank; returns the error of each, "" if none.
+std::vector<std::string> errors_of_ranks(int world_size,
+                                         const std::function<void(ProcessGroup&)>& fn) {
+  std::vector<std::string> errors(static_cast<std::size_t>(world_size));
+  test::run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+    errors[static_cast<std::size_t>(group.rank())] = error_of([&] { fn(group); });
+  });
+  return errors;
+}
+
+void run_on(int world_size, const std::function<void(ProcessGroup&)>& fn) {
+  test::run_groups(Backend::kShm, world_size, fn);
+}
+
+// A model and its engine on one rank of a group that outlives them.
+struct Trainee {
+  Trainee(ProcessGroup& group, DdpOptions options)
+      : model(0), ddp({&group, [](ProcessGroup*) {}}, model.parameters, std::move(options)) {}
+
+  // One step in which all gradients are `value`.
+  void step(double value, const StepOptions& options = {}) {
+    const double factor = ddp.begin_step(options);
+    for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
+      write_gradient(ddp, i, factor * value);
+    }
+    mark_all(ddp);
+    ddp.wait();
+  }
+
+  Model model;
+  DistributedDataParallel ddp;
+};
+
+}  // namespace
+
+TEST_CASE("a gradient that is missing on one rank is an error on all, in the same step",
+          "[engine][unused]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.step(1);
+    (void)trainee.ddp.begin_step();
+    for (const std::size_t i : {2, 1, 0}) {
+      if (group.rank() == 1 && i == 1) continue;
+      trainee.ddp.mark_ready(i);
+    }
+    trainee.ddp.wait();
+    expect(false, "an error before this");
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error,
+               Catch::Contains("[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'"));
+  }
+}
+
+TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
+  for (const int world_size : {1, 2, 3, 4}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group, {.unused = UnusedParameters::kZero});
+      DistributedDataParallel& ddp = trainee.ddp;
+      trainee.step(7);  // leaves sevens in the buckets
+      const bool is_first = group.rank() == 0;
+      (void)ddp.begin_step();
+      write_gradient(ddp, 0, 6);
+      ddp.mark_ready(0);  // everybody uses 0, rank 0 uses 1, nobody uses 2
+      if (is_first) {
+        write_gradient(ddp, 1, 12);
+        ddp.mark_ready(1);
+      }
+      ddp.wait();
+      expect(ddp.gradient(0).as<double>()[0] == 6, "the mean of sixes");
+      const double share = 12.0 / group.world_size();
+      expect(std::abs(ddp.gradient(1).as<double>()[3] - share) < 1e-12, "others added zeros");
+      expect(ddp.gradient(2).as<double>()[1] == 0, "nothing is left over");
+      expect(ddp.is_used(0) && ddp.is_used(1) && !ddp.is_used(2), "the agreed use");
+      trainee.step(3);
+      expect_gradients(ddp, 3);
+      expect(ddp.is_used(2), "used again");
+    });
+  }
+}
+
+TEST_CASE("a parameter may be used in some passes of a step only", "[engine][unused]") {
+  for (const int world_size : {1, 2}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      std::vector<double> value(5, 1.0);
+      std::vector<double> own(5, 77.0);  // left over from before
+      std::vector<double> other(3, 1.0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(
+          shared,
+          {{"late", {5}, buffer_of(value), buffer_of(own)}, {"always", {3}, buffer_of(other)}},
+          {.unused = UnusedParameters::kZero});
+      for (const bool late_in_second : {true, false}) {
+        ddp.accumulate(2);
+        for (const bool is_second : {false, true}) {
+          const double factor = ddp.begin_step({.samples = 1});
+          std::ranges::fill(ddp.gradient(1).as<double>(), 1);
+          ddp.mark_ready(1);
+          if (is_second == late_in_second) {
+            for (double& element : own) element = (is_second ? element : 0) + factor * 4;
+            ddp.mark_ready(0);
+          }
+          ddp.wait();
+        }
+        expect(own[4] == 2, "the mean of 4 and nothing, not " + std::to_string(own[4]));
+        expect(ddp.is_used(0), "used in one of two passes");
+      }
+    });
+  }
+}
+
+TEST_CASE("a static graph learns which parameters are shared and unused", "[engine][unused]") {
+  for (const int world_size : {1, 2, 3}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group,
+                      {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
+      DistributedDataParallel& ddp = trainee.ddp;
+      for (int step = 0; step < 4; ++step) {
+        // The last rank has no data in the first step, and learns in the second.
+        const bool idle =
+            step == 0 && group.world_size() > 1 && group.rank() == group.world_size() - 1;
+        const double factor = ddp.begin_step({.samples = idle ? 0.0 : 1.0});
+        if (!idle) {
+          for (const int use : {1, 2}) {
+            write_gradient(ddp, 2, factor * use);
+            ddp.mark_ready(2);
+          }
+          write_gradient(ddp, 0, factor * 9);
+          ddp.mark_ready(0);
+        }
+        ddp.wait();
+        expect(ddp.gradient(2).as<double>()[0] == 2, "the value at the last use");
+        expect(ddp.gradient(0).as<double>()[0] == 9, "a plain one");
+        expect(ddp.gradient(1).as<double>()[0] == 0, "an unused one");
+        expect(ddp.is_used(2) && !ddp.is_used(1), "the agreed use");
+      }
+    });
+  }
+}
+
+TEST_CASE("a static graph that changes is an error that names the parameter", "[engine][unused]") {
+  const auto learn = [](DistributedDataParallel& ddp) {
+    (void)ddp.begin_step();
+    for (const std::size_t i : {2, 2, 1}) ddp.mark_ready(i);
+    ddp.wait();
+    (void)ddp.begin_step();
+  };
+  const DdpOptions options{.unused = UnusedParameters::kStatic};
+  const auto fewer = errors_of_ranks(2, [&](ProcessGroup& group) {
+    Trainee trainee(group, options);
+    learn(trainee.ddp);
+    trainee.ddp.mark_ready(1);
+    trainee.ddp.mark_ready(2);
+    if (group.rank() == 1) trainee.ddp.mark_ready(2);
+    trainee.ddp.wait();
+  });
+  for (const std::string& error : fewer) {
+    CHECK_THAT(error, Catch::Contains("rank 0, step 1: backward gave fewer gradients than in the "
+                                      "first step for 'fc2.weight'"));
+  }
+  run_on(1, [&](ProcessGroup& group) {
+    Trainee trainee(group, options);
+    learn(trainee.ddp);
+    expect(contains(error_of([&] { trainee.ddp.mark_ready(0); }), "'fc1.weight' was marked"),
+           "a parameter that was unused");
+    trainee.ddp.mark_ready(1);
+    expect(contains(error_of([&] { trainee.ddp.mark_ready(1); }), "more often than in the first"),
+           "a parameter that was used once");
+  });
+}
+
+TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]") {
+  for (const int world_size : {2, 3}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group, {});
+      const int batches = group.rank() == 0 ? 5 : 9;
+      int optimizer_steps = 0;
+      for (int step = 0;; ++step) {
+        const bool has_batch = step < batches;
+        trainee.step(has_batch ? group.rank() + step : kNan,
+                     {.samples = has_batch ? 1.0 : 0.0, .is_active = has_batch});
+        if (trainee.ddp.is_over()) {
+          expect(step == 9, "one round ends it");
+          expect(!trainee.ddp.should_step(), "nothing to step with");
+          break;
+        }
+        double sum = 0;
+        int active = 0;
+        for (int rank = 0; rank < group.world_size(); ++rank) {
+          if (step >= (rank == 0 ? 5 : 9)) continue;
+          sum += rank + step;
+          ++active;
+        }
+        expect(trainee.ddp.should_step(), "an optimizer step on every rank");
+        expect(trainee.ddp.summary().active_ranks == active, "the active ranks");
+        expect_gradients(trainee.ddp, sum / active);
+        ++optimizer_steps;
+      }
+      expect(optimizer_steps == 9, "as many as the longest has batches");
+    });
+  }
+}
+
+TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
+  for (const int world_size : {1, 2, 3, 4}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group, {});
+      DistributedDataParallel& ddp = trainee.ddp;
+      const int last = group.world_size() - 1;
+      for (int step = 0; step < 6; ++step) {
+        (void)ddp.begin_step({.asks_to_stop = group.rank() == last && step == 4});
+        ddp.vote(0, group.rank() == last && step == 2);
+        ddp.vote(7, step != 3 || group.rank() == 0);
+        mark_all(ddp);
+        expect(!error_of([&] { ddp.vote(0, true); }).empty(), "too late");
+        ddp.wait();
+        expect(ddp.agreed(0, Quorum::kAny) == (step == 2), "any");
+        expect(ddp.agreed(0, Quorum::kAll) == (step == 2 && last == 0), "all");
+        expect(ddp.agreed(7, Quorum::kAll) == (step != 3 || last == 0), "all but one step");
+        expect(ddp.stop_requested() == (step == 4), "somebody asked");
+      }
+    });
+  }
+}
+
+TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
+  run_on(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    DistributedDataParallel& ddp = trainee.ddp;
+    ddp.accumulate(3);
+    for (int pass = 0; pass < 3; ++pass) {
+      (void)ddp.begin_step({.asks_to_stop = pass == 0 && group.rank() == 1});
+      ddp.vote(1, group.rank() == 0);
+      mark_all(ddp);
+      ddp.wait();
+    }
+    expect(!ddp.agreed(1, Quorum::kAll) && ddp.agreed(1, Quorum::kAny), "one of two");
+    expect(ddp.stop_requested(), "asked for in the first pass");
+    expect(ddp.summary().active_ranks == 2, "ranks, not passes");
+  });
+}
+
+TEST_CASE("gradients that are not finite are skipped on all ranks alike", "[engine][finite]") {
+  for (const int world_size : {1, 2, 3}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group, {.non_finite = NonFinite::kSkip});
+      const bool is_culprit = group.rank() == group.world_size() - 1;
+      for (const double value : {1.0, kNan, std::numeric_limits<double>::infinity(), 2.0}) {
+        const bool is_good = std::isfinite(value);
+        trainee.step(is_culprit || is_good ? value : 1.0);
+        expect(trainee.ddp.should_step() == is_good, "a step only with finite gradients");
+      }
+      expect(trainee.ddp.statistics().skipped_steps == 2, "counted");
+    });
+  }
+}
+
+TEST_CASE("an error about gradients names step, parameter and rank", "[engine][finite]") {
+  for (const bool scan : {false, true}) {
+    const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
+      Trainee trainee(group, {.non_finite = NonFinite::kStop, .scan_gradients = scan});
+      trainee.step(1);
+      (void)trainee.ddp.begin_step({.samples = group.rank() == 0 ? 0.0 : 1.0});
+      for (std::size_t i = 0; i < 3; ++i) write_gradient(trainee.ddp, i, 1);
+      if (group.rank() == 2) trainee.ddp.gradient(1).as<double>()[6] = kNan;
+      mark_all(trainee.ddp);
+      trainee.ddp.wait();
+    });
+    for (const std::string& error : errors) {
+      CHECK_THAT(error,
+                 Catch::Contains("step 1: the reduced gradient of 'fc1.bias' is not finite"));
+      CHECK(contains(error, "it came from rank 2 ('fc1.bias')") == scan);
+    }
+  }
+}
+
+TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") {
+  for (const int world_size : {2, 3, 4}) {
+    int done[4] = {};
+    const auto errors = errors_of_ranks(world_size, [&](ProcessGroup& group) {
+      Trainee trainee(group, {.fingerprint_every = 4});
+      for (int step = 0; step < 20; ++step) {
+        if (step == 6 && group.rank() == 1) {  // one bit
+          trainee.model.values[1][3] = std::nextafter(trainee.model.values[1][3], 2.0);
+        }
+        trainee.step(1);
+        ++done[group.rank()];
+      }
+    });
+    for (int rank = 0; rank < world_size; ++rank) {
+      CHECK_THAT(errors[static_cast<std::size_t>(rank)],
+                 Catch::Contains("replicas have diverged: step 8: parameter 'fc1.bias' of rank 1"));
+      CHECK(done[rank] == 8);
+    }
+  }
+}
+
+TEST_CASE("replicas that stay equal are not complained about", "[engine][fingerprint]") {
+  for (const int world_size : {1, 3}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      std::vector<float> statistics(3, 1);
+      Trainee trainee(
+          group, {.buffers = {{"running_mean", buffer_of(statistics)}}, .fingerprint_every = 1});
+      for (int step = 0; step < 5; ++step) {
+        std::ranges::fill(statistics, static_cast<float>(group.rank() + step));  // each its own
+        trainee.step(1);
+        trainee.model.values[0][0] += trainee.ddp.gradient(0).as<double>()[0];
+        if (step == 2) trainee.ddp.broadcast_buffers();
+      }
+    });
+  }
+}
+
+TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][buffers]") {
+  for (const BufferSync sync :
+       {BufferSync::kOnDemand, BufferSync::kEveryForward, BufferSync::kNever}) {
+    run_on(2, [&](ProcessGroup& group) {
+      std::vector<float> statistics(3, static_cast<float>(group.rank()));
+      Trainee trainee(group,
+                      {.buffers = {{"running_mean", buffer_of(statistics)}}, .buffer_sync = sync});
+      expect(statistics[2] == 0, "rank 0's at construction");
+      const auto own = static_cast<float>(10 + group.rank());
+      const auto sent = [&](const std::function<void()>& call) {
+        std::ranges::fill(statistics, own);
+        call();
+        return statistics[0] == 10;
+      };
+      const bool is_root = group.rank() == 0;
+      expect(sent([&] { trainee.ddp.begin_forward(); }) ==
+                 (is_root || sync == BufferSync::kEveryForward),
+             "begin_forward");
+      expect(
+          sent([&] { trainee.ddp.broadcast_buffers(); }) == (is_root || sync != BufferSync::kNever),
+          "broadcast_buffers");
+    });
+  }
+}
+
+TEST_CASE("ranks with different policies are told so at construction", "[engine]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {.fingerprint_every = 100 + group.rank()});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("rank 0 has fingerprint_every 100, rank 1 has "
+                                      "fingerprint_every 101"));
+  }
+}
+
+TEST_CASE("a signal becomes a request while its guard lives", "[engine][signals]") {
+  struct sigaction before = {};
+  REQUIRE(::sigaction(SIGUSR1, nullptr, &before) == 0);
+  {
+    SignalGuard guard;
+    CHECK_FALSE(error_of([] { SignalGuard second; }).empty());
+    CHECK_FALSE(guard.stop_requested());
+    CHECK_FALSE(guard.take_report_request());
+    ::raise(SIGUSR2);
+    CHECK(guard.take_report_request());
+    CHECK_FALSE(guard.take_report_request());
+    CHECK_FALSE(guard.stop_requested());
+    ::raise(SIGUSR1);
+    CHECK(guard.stop_requested());
+  }
+  struct sigaction after = {};
+  REQUIRE(::sigaction(SIGUSR1, nullptr, &after) == 0);
+  CHECK(before.sa_handler == after.sa_handler);
+  SignalGuard again;
+  CHECK_FALSE(again.stop_requested());
+  ::raise(SIGTERM);
+  CHECK(again.stop_requested());
+}

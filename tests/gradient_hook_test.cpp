@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+//
+// What travels in place of gradients, and models whose gradients have several types.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ddp/base/half.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/engine/distributed_data_parallel.h"
+#include "support/engine.h"
+
+using namespace ddp;
+using test::error_of;
+using test::expect;
+using test::run_groups;
+
+namespace {
+
+constexpr std::size_t kElements = 131;
+
+// A parameter of each floating-point type, in turn and twice.
+struct MixedModel {
+  explicit MixedModel(std::initializer_list<DType> dtypes) {
+    for (const DType dtype : dtypes) {
+      memory.emplace_back(kElements);
+      const Buffer value{memory.back().data(), kElements, dtype, kCpuDevice};
+      parameters.push_back({"p" + std::to_string(parameters.size()), {kElements}, value});
+    }
+  }
+  std::vector<std::vector<double>> memory;
+  std::vector<Parameter> parameters;
+};
+
+double element(const Buffer& buffer, std::size_t i) { return item(buffer.slice(i, 1)); }
+
+// One step in which rank r's gradients are r + 1 everywhere; returns the largest error of the mean.
+double error_of_step(DistributedDataParallel& ddp, const ProcessGroup& group, double value = 1) {
+  const double factor = ddp.begin_step();
+  for (std::size_t i = ddp.parameter_count(); i-- > 0;) {
+    fill(ddp.gradient(i), factor * value * (group.rank() + 1));
+    ddp.mark_ready(i);
+  }
+  ddp.wait();
+  const double mean = value * (group.world_size() + 1) / 2;
+  double worst = 0;
+  for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
+    for (const std::size_t at : {std::size_t{0}, kElements - 1}) {
+      worst = std::max(worst, std::abs(element(ddp.gradient(i), at) - mean) / mean);
+    }
+  }
+  return worst;
+}
+
+std::shared_ptr<ProcessGroup> borrowed(ProcessGroup& group) {
+  return {&group, [](ProcessGroup*) {}};
+}
+
+// Doubles what it reduces, and counts.
+class DoublingHook final : public GradientHook {
+ public:
+  DoublingHook(ProcessGroup& group, int& finished) : group_(group), finished_(finished) {}
+  std::string name() const override { return "doubling"; }
+  Work launch(const GradientBucket& bucket, Stream producer) override {
+    return work_ = group_.all_reduce(bucket.gradients, ReduceOp::kSum, producer);
+  }
+  void finish(const GradientBucket& bucket, Stream consumer) override {
+    work_.wait(consumer);
+    const double two = 2;
+    scale(bucket.gradients, &two, consumer);
+    ++finished_;
+  }
+
+ private:
+  ProcessGroup& group_;
+  int& finished_;
+  Work work_;
+};
+
+}  // namespace
+
+TEST_CASE("gradients of several types are reduced, in buckets of one type", "[engine][dtypes]") {
+  const std::initializer_list<DType> dtypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat32,
+                                               DType::kFloat16, DType::kFloat64,  DType::kBFloat16,
+                                               DType::kFloat32};
+  for (const int world_size : {1, 2, 3, 4}) {
+    run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+      MixedModel model(dtypes);
+      DistributedDataParallel ddp(borrowed(group), model.parameters,
+                                  {.buckets = {.min_buckets = 1}});
+      for (int step = 0; step < 3; ++step) {
+        expect(error_of_step(ddp, group) < 0.004, "the mean, rounded to 8 bits");
+      }
+      expect(ddp.layout().buckets.size() == 4, "a bucket for each type");
+      for (const BucketSpec& bucket : ddp.layout().buckets) {
+        for (const std::size_t i : bucket.parameters) {
+          expect(model.parameters[i].value.dtype == bucket.dtype, "one type in a bucket");
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
+  for (const auto& [make_hook, precision] :
+       {std::pair(&compress_to_bfloat16, 0.008), std::pair(&compress_to_float16, 0.001)}) {
+    for (const int world_size : {1, 2, 3, 4}) {
+      run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+        MixedModel model({DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat32});
+        DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = make_hook});
+        for (int step = 0; step < 3; ++step) {
+          expect(error_of_step(ddp, group, 1.2345) < 0.01, "the mean, rounded");
+        }
+        // What is summed here is exact in either type.
+        expect(error_of_step(ddp, group, 2) < precision, "small integers");
+      });
+    }
+  }
+}
+
+TEST_CASE("sums of float16 overflow no earlier than gradients", "[engine][hook]") {
+  run_groups(Backend::kShm, 4, [&](ProcessGroup& group) {
+    MixedModel model({DType::kFloat32});
+    DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = compress_to_float16});
+    expect(error_of_step(ddp, group, 15000) < 0.001, "sums of 150000 exceed float16");
+  });
+}
+
+TEST_CASE("compression halves what travels, and leaves 16 bits alone", "[engine][hook]") {
+  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    MixedModel model({DType::kFloat32, DType::kBFloat16});
+    class Probe final : public GradientHook {
+     public:
+      explicit Probe(std::unique_ptr<GradientHook> inner) : inner_(std::move(inner)) {}
+      std::string name() const override { return inner_->name(); }
+      Work launch(const GradientBucket& bucket, Stream producer) override {
+        const Buffer& gradients = bucket.gradients;
+        const double before = element(gradients, 0);
+        const Work work = inner_->launch(bucket, producer);
+        work.wait_host();
+        const bool untouched = element(gradients, 0) == before;  // reduced elsewhere
+        expect(untouched == (gradients.dtype == DType::kFloat32), "float32 travels in a copy");
+        return work;
+      }
+      void finish(const GradientBucket& bucket, Stream consumer) override {
+        inner_->finish(bucket, consumer);
+      }
+
+     private:
+      std::unique_ptr<GradientHook> inner_;
+    };
+    DistributedDataParallel ddp(borrowed(group), model.parameters,
+                                {.hook = [](ProcessGroup& g, const BucketLayout& layout) {
+                                  return std::make_unique<Probe>(compress_to_bfloat16(g, layout));
+                                }});
+    expect(error_of_step(ddp, group) < 0.01, "the mean");
+  });
+}
+
+TEST_CASE("a hook of the user's takes the place of the sum", "[engine][hook]") {
+  run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+    MixedModel model({DType::kFloat64, DType::kFloat64});
+    int finished = 0;
+    DistributedDataParallel ddp(borrowed(group), model.parameters,
+                                {.buckets = {.bucket_bytes_cap = 8, .min_buckets = 2},
+                                 .hook = [&](ProcessGroup& g, const BucketLayout&) {
+                                   return std::make_unique<DoublingHook>(g, finished);
+                                 }});
+    expect(std::abs(error_of_step(ddp, group) - 1) < 1e-12, "twice the mean");
+    expect(finished == 2, "both buckets");
+  });
+}
+
+TEST_CASE("ranks with different hooks are told so at construction", "[engine][hook]") {
+  std::vector<std::string> errors(2);
+  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    MixedModel model({DType::kFloat32});
+    DdpOptions options;
+    if (group.rank() == 1) options.hook = compress_to_bfloat16;
+    errors[static_cast<std::size_t>(group.rank())] =
+        error_of([&] { DistributedDataParallel ddp(borrowed(group), model.parameters, options); });
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error,
+               Catch::Contains("rank 0 has hook none, rank 1 has hook compress_to_bfloat16"));
+  }
+}
