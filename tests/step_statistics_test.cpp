@@ -6,11 +6,13 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "ddp/engine/step_stopwatch.h"
 #include "support/allocation_counter.h"
 #include "support/run_ranks.h"
 
@@ -226,6 +228,29 @@ TEST_CASE("steps touch no heap", "[statistics]") {
     statistics.add_ranks(step, ranks);
   }
   CHECK(test::allocations() == before);
+}
+
+TEST_CASE("the stopwatch tells a step from the end of the one before", "[statistics]") {
+  using Seconds = std::chrono::duration<double>;
+  StepStopwatch watch(kCpuDevice);
+  CHECK_FALSE(watch.lap().has_value());
+  Interval last_end;  // somewhere in it
+  for (std::uint64_t step = 0; step < 20; ++step) {
+    watch.backward_ended({});
+    Interval end{Clock::now(), {}};
+    watch.ended({}, 0.25);
+    end.end = Clock::now();
+    const auto lap = watch.lap();
+    REQUIRE(lap.has_value() == (step > 0));
+    if (lap) {
+      CHECK(lap->step == step);
+      CHECK(lap->times.data_seconds == 0.25);
+      CHECK(lap->times.work_seconds <= Seconds(end.begin - last_end.begin).count());
+      CHECK(lap->seconds >= Seconds(end.begin - last_end.end).count());
+      CHECK(lap->seconds <= Seconds(end.end - last_end.begin).count());
+    }
+    last_end = end;
+  }
 }
 
 TEST_CASE("the report is short and says what a step costs", "[statistics]") {
