@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ddp/engine/ready_order.h"
+
 using namespace ddp;
 
 namespace {
@@ -120,4 +122,20 @@ TEST_CASE("types that alternate share buckets among themselves, launched as they
   }
   CHECK(of_float32 == 1);
   CHECK(layout.buckets.size() == 6);
+}
+
+TEST_CASE("an order that costs overlap is told, with the one to pass", "[engine][layout]") {
+  const auto gradients = specs({100, 100, 100, 100});
+  BucketOptions options{.bucket_bytes_cap = 400};
+  const BucketLayout layout = lay_out_buckets(gradients, options);
+  REQUIRE(layout.buckets.size() == 4);
+  CHECK(order_advice(layout, std::vector<std::size_t>{3, 2, 1, 0}).empty());
+  CHECK(order_advice(layout, std::vector<std::size_t>{3, 2}).empty());
+  const std::vector<std::size_t> observed = {2, 1, 3, 0};  // 3 fills the first bucket
+  CHECK(cost_of_order(layout, observed).buckets == 2);
+  CHECK_THAT(order_advice(layout, observed),
+             Catch::StartsWith("2 of 4 buckets were full but had to wait") &&
+                 Catch::EndsWith(".order = {2, 1, 3, 0}"));
+  options.order = observed;
+  CHECK(order_advice(lay_out_buckets(gradients, options), observed).empty());
 }

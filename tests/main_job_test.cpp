@@ -118,6 +118,16 @@ void check_one_clock(const std::vector<Span>& spans) {
   }
 }
 
+// The launcher's children are the ranks.
+pid_t first_rank_of(const ChildProcess& launcher) {
+  const std::string pid = std::to_string(launcher.pid());
+  std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
+  pid_t first = 0;
+  children >> first;
+  REQUIRE(first > 0);
+  return first;
+}
+
 }  // namespace
 
 TEST_CASE("1, 2, 3 and 4 ranks with one global batch end with the same parameters", "[main]") {
@@ -231,15 +241,21 @@ TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
 TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
   ChildProcess job(train_command(2, {"--epochs", "1000"}));
   job.wait_for_output("step 100/");
-  // The launcher's children are the ranks.
-  std::ifstream children("/proc/" + std::to_string(job.pid()) + "/task/" +
-                         std::to_string(job.pid()) + "/children");
-  pid_t first = 0;
-  children >> first;
-  REQUIRE(first > 0);
-  REQUIRE(kill(first, SIGKILL) == 0);
+  REQUIRE(kill(first_rank_of(job), SIGKILL) == 0);
   CHECK(job.wait(25s) == 128 + SIGKILL);
   CHECK_THAT(job.err(), Catch::Contains("SIGKILL"));
+}
+
+TEST_CASE("a signal to one rank stops all of them behind the same step, and the model is saved",
+          "[main]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "model.safetensors";
+  ChildProcess job(train_command(2, {"--epochs", "1000", "--save", file}));
+  job.wait_for_output("step 100/");
+  REQUIRE(kill(first_rank_of(job), SIGUSR1) == 0);
+  CHECK(job.wait(25s) == 0);
+  CHECK_THAT(job.out(), Catch::Contains("asked to stop: the last step is "));
+  CHECK(load_safetensors(file).tensors.size() == 6);
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {

@@ -167,7 +167,9 @@ bool Trainer::train_epoch(int epoch) {
     if (!model_.engine().is_synchronized()) continue;
     ++steps_done_;
     ++interval_steps_;
-    const bool last = options_.max_steps > 0 && steps_done_ >= options_.max_steps;
+    const bool stops = model_.engine().stop_requested();
+    if (stops && is_main()) fmt::print("asked to stop: the last step is {}\n", steps_done_);
+    const bool last = stops || (options_.max_steps > 0 && steps_done_ >= options_.max_steps);
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
     if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
       log_step(epoch, *batch);
@@ -187,13 +189,17 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   HostTimes times{.begin = waited_since, .data_end = ddp::Clock::now()};
   const auto n = static_cast<double>(batch.count);
   const ddp::nn::Tensor labels = labels_of(batch);
-  const ddp::nn::Variable logits = module_->forward(tape_, inputs_of(batch, train_set_));
+  const ddp::nn::Variable logits = model_.forward(tape_, inputs_of(batch, train_set_));
   const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape_, logits, labels);
   const ddp::nn::Tensor correct = ddp::nn::count_correct(context_, logits.value(), labels);
   const std::array<ddp::nn::StepMetric, 2> metrics = {
       {{loss.value(), n}, {correct, 1}}};  // in the order of kLoss, kAccuracy
   times.forward_end = ddp::Clock::now();
-  model_.backward(tape_, loss, n, metrics);
+  model_.backward(tape_, loss,
+                  {.samples = n,
+                   .asks_to_stop = signals_.stop_requested(),
+                   .data_seconds = Seconds(times.data_end - times.begin).count()},
+                  metrics);
   times.backward_end = ddp::Clock::now();
   if (model_.engine().is_synchronized()) model_.step(optimizer_);
   times.end = ddp::Clock::now();
@@ -236,6 +242,7 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
 }
 
 Evaluation Trainer::evaluate() {
+  model_.engine().broadcast_buffers(context_.stream());
   const ddp::ExactSampler sampler({.dataset_size = test_set_.size(),
                                    .world_size = group_->world_size(),
                                    .rank = group_->rank(),

@@ -8,6 +8,7 @@
 #include "ddp/base/time.h"
 #include "ddp/data/data_loader.h"
 #include "ddp/data/image_dataset.h"
+#include "ddp/engine/signal_guard.h"
 #include "ddp/io/metrics_writer.h"
 #include "ddp/io/named_buffer.h"
 #include "ddp/io/progress.h"
@@ -32,7 +33,7 @@ class Trainer {
   void run();
 
  private:
-  // Returns false when --max-steps is reached.
+  // Returns false when --max-steps is reached, or a signal has asked some rank to stop.
   bool train_epoch(int epoch);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
@@ -61,6 +62,7 @@ class Trainer {
   ddp::nn::DistributedModule model_;
   ddp::nn::Sgd optimizer_;
   ddp::nn::Tape tape_;
+  ddp::SignalGuard signals_;
   std::optional<ddp::MetricsWriter> metrics_;
   std::optional<ddp::Progress> progress_;
   std::optional<StepTrace> trace_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -159,6 +160,12 @@ class DistributedDataParallel {
   // When things happened in the step that wait() ended last; call it before the next begin_step().
   // On CUDA this blocks the host until that step is reduced. std::logic_error without record_times.
   [[nodiscard]] StepTimes times();
+
+  // The parameters in the order in which their gradients became ready in the last pass, as
+  // BucketOptions::order takes it; those that were not are missing.
+  [[nodiscard]] std::span<const std::size_t> ready_order() const;
+  // A sentence if that order costs overlap, with the one to pass instead; else empty.
+  [[nodiscard]] std::string order_advice() const;
 
   struct Statistics {
     std::uint64_t steps = 0;

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 
@@ -12,12 +15,14 @@ namespace {
 
 std::uint8_t* flags(HostMirror& mirror) { return static_cast<std::uint8_t*>(mirror.buffer().data); }
 
+// Of one rank.
 struct Bad {
   std::int64_t count = 0;
   std::int64_t first = 0;  // parameter
 };
 
-std::string describe(std::size_t rank, const Bad& bad, std::span<const std::string> names) {
+// "rank 5 ('wte' and 3 more)".
+std::string describe_bad(std::size_t rank, const Bad& bad, std::span<const std::string> names) {
   std::string text =
       "rank " + std::to_string(rank) + " ('" + names[static_cast<std::size_t>(bad.first)] + "'";
   if (bad.count > 1) text += " and " + std::to_string(bad.count - 1) + " more";
@@ -26,16 +31,46 @@ std::string describe(std::size_t rank, const Bad& bad, std::span<const std::stri
 
 }  // namespace
 
-FiniteCheck::FiniteCheck(ProcessGroup& group, std::size_t parameters)
+FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
+                         std::vector<std::string> names, NonFinite policy, bool always_scans)
     : group_(group),
-      parameters_(parameters),
-      scanned_(group, parameters, DType::kUInt8),
-      found_(group, parameters, DType::kUInt8) {}
+      names_(std::move(names)),
+      policy_(policy),
+      always_scans_(always_scans),
+      scanned_(group, names_.size(), DType::kUInt8),
+      found_(group, names_.size(), DType::kUInt8) {
+  for (std::size_t b = 0; b < reducer.layout().buckets.size(); ++b) {
+    buckets_.push_back(reducer.bucket(b));
+  }
+  for (std::size_t i = 0; i < names_.size(); ++i) gradients_.push_back(reducer.gradient(i));
+}
 
-void FiniteCheck::begin_scan(Stream stream) { fill(scanned_.buffer(), 1, stream); }
+void FiniteCheck::begin_step(Stream stream) {
+  scans_ = always_scans_ || !was_finite_;
+  if (scans_) fill(scanned_.buffer(), 1, stream);
+}
 
-void FiniteCheck::scan(std::size_t i, const Buffer& gradient, Stream stream) {
-  is_finite(gradient, flags(scanned_) + i, stream);
+void FiniteCheck::scan(std::size_t i, Stream stream) {
+  if (scans_) is_finite(gradients_[i], flags(scanned_) + i, stream);
+}
+
+bool FiniteCheck::check(std::uint64_t step, Stream stream) {
+  was_finite_ = !find(buckets_, stream);
+  if (was_finite_) return true;
+  const std::string text = describe(step, stream);
+  if (policy_ == NonFinite::kStop) throw NonFiniteError(text);
+  if (group_.rank() == 0) log::warning(text + "; the step is skipped");
+  return false;
+}
+
+std::string FiniteCheck::describe(std::uint64_t step, Stream stream) {
+  const std::size_t first = find(gradients_, stream).value_or(0);
+  const std::string text = "[ddp] step " + std::to_string(step) + ": the reduced gradient of '" +
+                           names_[first] + "' is not finite";
+  if (!scans_) return text + " (DdpOptions::scan_gradients names the rank)";
+  const std::string ranks = culprits(stream);
+  return text + (ranks.empty() ? "; every rank's was, before they were added up"
+                               : "; it came from " + ranks);
 }
 
 std::optional<std::size_t> FiniteCheck::find(std::span<const Buffer> buffers, Stream stream) {
@@ -48,10 +83,11 @@ std::optional<std::size_t> FiniteCheck::find(std::span<const Buffer> buffers, St
   return static_cast<std::size_t>(bad - arrived);
 }
 
-std::string FiniteCheck::culprits(std::span<const std::string> names, Stream stream) {
+// The ranks whose gradients were bad before the reduction.
+std::string FiniteCheck::culprits(Stream stream) {
   scanned_.download(stream);
   const auto* own = static_cast<const std::uint8_t*>(scanned_.arrived());
-  const auto* end = own + parameters_;
+  const auto* end = own + names_.size();
   std::vector<std::int64_t> mine = {std::count(own, end, 0), std::find(own, end, 0) - own};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group_.world_size()));
   all_gather_on_host(group_, buffer_of(mine), buffer_of(all));
@@ -59,7 +95,7 @@ std::string FiniteCheck::culprits(std::span<const std::string> names, Stream str
   for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
     const Bad bad{all[2 * rank], all[2 * rank + 1]};
     if (bad.count == 0) continue;
-    text += (text.empty() ? "" : ", ") + describe(rank, bad, names);
+    text += (text.empty() ? "" : ", ") + describe_bad(rank, bad, names_);
   }
   return text;
 }

@@ -2,39 +2,50 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
+#include "ddp/engine/ddp_options.h"
 #include "ddp/engine/host_mirror.h"
+#include "ddp/engine/reducer.h"
 
 namespace ddp {
 
 // Finds gradients that are infinite or no numbers. A NaN survives the sum over ranks, so all ranks
-// see the same in what was reduced and need not talk about it. Whose it was can only be seen before
-// the reduction: that takes a scan of its own, whose results ranks exchange after a hit.
+// see the same in what was reduced and decide alike without a word. Whose it was can only be seen
+// before the reduction: that takes a scan of its own, whose results ranks exchange after a hit.
 class FiniteCheck {
  public:
-  FiniteCheck(ProcessGroup& group, std::size_t parameters);
+  // `names` of the parameters; parameters and reducer outlive this.
+  FiniteCheck(ProcessGroup& group, const Reducer& reducer, std::vector<std::string> names,
+              NonFinite policy, bool always_scans);
 
-  // Forgets the scans of the last step; what is not scanned counts as finite.
-  void begin_scan(Stream stream);
-  // This rank's gradient i, not yet reduced.
-  void scan(std::size_t i, const Buffer& gradient, Stream stream);
-  // The index of the first buffer that is not finite. At most one buffer a parameter; blocks the
-  // host on CUDA.
-  [[nodiscard]] std::optional<std::size_t> find(std::span<const Buffer> buffers, Stream stream);
-
-  // Collective, after a hit in a step that was scanned: the ranks whose gradients were bad before
-  // the reduction, "rank 5 ('wte' and 3 more)"; empty if none was.
-  [[nodiscard]] std::string culprits(std::span<const std::string> names, Stream stream);
+  // A step begins: it is scanned if asked for, or if the last one was bad.
+  void begin_step(Stream stream);
+  // This rank's gradient i is there, not yet reduced.
+  void scan(std::size_t i, Stream stream);
+  // Collective, at the end of a step: false, and a warning on rank 0, if what was reduced is not
+  // finite; with NonFinite::kStop throws NonFiniteError. Blocks the host on CUDA.
+  [[nodiscard]] bool check(std::uint64_t step, Stream stream);
 
  private:
+  [[nodiscard]] std::optional<std::size_t> find(std::span<const Buffer> buffers, Stream stream);
+  [[nodiscard]] std::string describe(std::uint64_t step, Stream stream);
+  [[nodiscard]] std::string culprits(Stream stream);
+
   ProcessGroup& group_;
-  std::size_t parameters_;
-  HostMirror scanned_;  // by parameter: 1 if finite
+  std::vector<std::string> names_;
+  NonFinite policy_;
+  bool always_scans_;
+  bool scans_ = false;      // this step
+  bool was_finite_ = true;  // the last one
+  std::vector<Buffer> buckets_;
+  std::vector<Buffer> gradients_;
+  HostMirror scanned_;  // by parameter: 1 if finite, or not scanned
   HostMirror found_;    // by buffer: 1 if finite
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <sstream>
 
+#include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 
@@ -22,15 +23,33 @@ std::uint64_t most_common(std::span<const std::uint64_t> values) {
 }  // namespace
 
 ReplicaCheck::ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
-                           std::span<const ModelBuffer> buffers)
+                           std::span<const ModelBuffer> buffers, int every)
     : group_(group),
       parameters_(parameters),
       buffers_(buffers),
-      fingerprints_(group, parameters.size() + buffers.size(), DType::kInt64) {}
+      fingerprints_(group, parameters.size() + buffers.size(), DType::kInt64),
+      every_(static_cast<std::uint64_t>(every)) {}
+
+std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
+  const bool is_cuda = group_.device().is_cuda();
+  if (is_cuda && step > 0 && (step - 1) % every_ == 0) combined_ = combined();
+  if (step % every_ != 0) return combined_;
+  take_parameters(step, stream);
+  if (!is_cuda) combined_ = combined();
+  return combined_;
+}
+
+bool ReplicaCheck::is_due_before(std::uint64_t step) const {
+  return group_.device().is_cuda() && step >= 2 && (step - 2) % every_ == 0;
+}
+
+void ReplicaCheck::check(ControlVector& control) {
+  if (control.replicas_agree()) return;
+  throw MismatchError("[ddp] replicas have diverged: " + difference());
+}
 
 void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
-  step_ = step;
-  is_taken_ = true;
+  taken_in_ = step;
   auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
   for (const Parameter& parameter : parameters_) fingerprint(parameter.value, results++, stream);
   fingerprints_.download(stream);
@@ -47,7 +66,6 @@ std::span<const std::uint64_t> ReplicaCheck::own() {
 }
 
 std::uint64_t ReplicaCheck::combined() {
-  if (!is_taken_) return 0;
   std::uint64_t result = 0;
   for (const std::uint64_t each : own()) {
     result = (std::rotl(result, 23) ^ each) * 0x9e3779b97f4a7c15U;
@@ -73,13 +91,13 @@ std::string ReplicaCheck::difference() {
       return describe(i, by_rank);
     }
   }
-  return "step " + std::to_string(step_) + ": fingerprints differ";
+  return "step " + std::to_string(taken_in_) + ": fingerprints differ";
 }
 
 std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
   const std::uint64_t usual = most_common(by_rank);
   std::ostringstream text;
-  text << "step " << step_ << ": " << name(i) << " of ";
+  text << "step " << taken_in_ << ": " << name(i) << " of ";
   const char* separator = "rank ";
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (by_rank[rank] == usual) continue;

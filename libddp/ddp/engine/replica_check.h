@@ -8,31 +8,40 @@
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
+#include "ddp/engine/control_vector.h"
 #include "ddp/engine/ddp_options.h"
 #include "ddp/engine/host_mirror.h"
 
 namespace ddp {
 
 // Fingerprints of a replica: of each parameter, and of each model buffer when it was broadcast
-// last. Ranks compare one number (in the control vector); only if that differs do they exchange all
-// of them, to name what has diverged.
+// last. They are taken every so many steps, and ranks compare one number, which rides in the
+// control vector; only if that differs do they exchange all of them, to name what has diverged.
+//
+// On CUDA the fingerprints of one step ride in the next one's vector, when the device has them
+// ready, and are compared in the step after that, when the vector has arrived: the host need not
+// wait.
 class ReplicaCheck {
  public:
   ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
-               std::span<const ModelBuffer> buffers);
+               std::span<const ModelBuffer> buffers, int every);
 
-  // Takes the values as they are behind `stream`.
-  void take_parameters(std::uint64_t step, Stream stream);
+  // Takes the buffers as they are behind `stream`.
   void take_buffers(Stream stream);
+  // A step begins with the values as they are behind `stream`: returns the number to compare in it.
+  [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
 
-  // All of them in one number. On CUDA this waits for the device.
-  [[nodiscard]] std::uint64_t combined();
-
-  // Collective, after ranks had different combined() numbers: "step 300: parameter 'w' of rank 2
-  // differs from that of the other ranks (...)".
-  [[nodiscard]] std::string difference();
+  // Collective, behind a step. Throws MismatchError if the ranks' numbers differed in it: "step
+  // 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)". Blocks the host until
+  // the step's control vector is there.
+  void check(ControlVector& control);
+  // Whether check() is due before step `step` begins, rather than at the end of each step.
+  [[nodiscard]] bool is_due_before(std::uint64_t step) const;
 
  private:
+  void take_parameters(std::uint64_t step, Stream stream);
+  [[nodiscard]] std::uint64_t combined();
+  [[nodiscard]] std::string difference();
   [[nodiscard]] std::string name(std::size_t i) const;
   [[nodiscard]] std::span<const std::uint64_t> own();
   [[nodiscard]] std::string describe(std::size_t i, std::span<const std::uint64_t> by_rank) const;
@@ -41,8 +50,9 @@ class ReplicaCheck {
   std::span<const Parameter> parameters_;
   std::span<const ModelBuffer> buffers_;
   HostMirror fingerprints_;  // uint64, parameters first
-  std::uint64_t step_ = 0;
-  bool is_taken_ = false;
+  std::uint64_t every_;
+  std::uint64_t taken_in_ = 0;  // step
+  std::uint64_t combined_ = 0;  // what begin_step() returned last
 };
 
 }  // namespace ddp

@@ -41,7 +41,9 @@ DdpOptions with_module(const Module& module, DdpOptions options) {
 
 DistributedModule::DistributedModule(Module& module, Context& context,
                                      std::shared_ptr<ProcessGroup> group, DdpOptions options)
-    : context_(context),
+    : module_(module),
+      context_(context),
+      may_be_unused_(options.unused != UnusedParameters::kError),
       engine_(after(context, std::move(group)), describe_parameters(module),
               with_module(module, std::move(options))) {
   const std::span<Parameter* const> parameters = module.parameters();
@@ -51,7 +53,12 @@ DistributedModule::DistributedModule(Module& module, Context& context,
   }
 }
 
-void DistributedModule::backward(Tape& tape, const Variable& loss, double samples,
+Variable DistributedModule::forward(Tape& tape, const Variable& input) {
+  engine_.begin_forward(context_.stream());
+  return module_.forward(tape, input);
+}
+
+void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOptions& step,
                                  std::span<const StepMetric> metrics) {
   for (const auto& [parameter, index] : index_of_) {
     if (engine_.is_synchronized() && parameter->has_grad()) {
@@ -60,7 +67,7 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, double sample
                              "each backward");
     }
   }
-  const double factor = engine_.begin_step({.samples = samples});
+  const double factor = engine_.begin_step(step);
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
   }
@@ -68,6 +75,20 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, double sample
                          engine_.mark_ready(index_of_.at(&parameter), context_.stream());
                        }});
   engine_.wait(context_.stream());
+  if (may_be_unused_ && engine_.is_synchronized()) take_use_from_engine();
+}
+
+// Whether there is a gradient depends on all ranks, not on this one's backward.
+void DistributedModule::take_use_from_engine() {
+  for (const auto& [parameter, index] : index_of_) {
+    engine_.is_used(index) ? parameter->mark_grad_written() : parameter->clear_grad();
+  }
+}
+
+void DistributedModule::step(Optimizer& optimizer) {
+  const double* scale = engine_.gradient_scale();
+  if (engine_.should_step()) return optimizer.step(scale);
+  for (const auto& [parameter, index] : index_of_) parameter->clear_grad();
 }
 
 }  // namespace ddp::nn

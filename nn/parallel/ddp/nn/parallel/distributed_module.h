@@ -23,7 +23,7 @@ struct StepMetric {
 // backward has finished it.
 //
 //   DistributedModule model(module, context, group, {.nominal_samples = 64});
-//   const Variable loss = ...;  // mean over n samples of module.forward(...)
+//   const Variable loss = ...;  // mean over n samples of model.forward(...)
 //   model.backward(tape, loss, n, {{loss.value(), n}});
 //   model.step(optimizer);
 //
@@ -33,23 +33,36 @@ class DistributedModule {
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
                     DdpOptions options);
 
-  // One step's backward, with the reductions running beside it, or a part of it: see accumulate()
-  // and no_sync() of engine(). `loss` is the mean over this rank's
-  // samples; with none the step is taken with zeros. Metric i can be read as
-  // engine().summary().metrics[i]. std::logic_error if a gradient was not taken by step(). On
-  // return the context's stream is ordered behind the sums.
-  void backward(Tape& tape, const Variable& loss, double samples,
-                std::span<const StepMetric> metrics = {});
+  // The module's, for training: with BufferSync::kEveryForward all ranks get rank 0's buffers
+  // first.
+  [[nodiscard]] Variable forward(Tape& tape, const Variable& input);
 
-  // Steps the optimizer with the mean gradients. std::logic_error if they have not been reduced.
-  void step(Optimizer& optimizer) { optimizer.step(engine_.gradient_scale()); }
+  // One step's backward, with the reductions running beside it, or a part of it: see accumulate()
+  // and no_sync() of engine(). `loss` is the mean over this rank's samples; with none the step is
+  // taken with zeros. Metric i can be read as engine().summary().metrics[i]. std::logic_error if a
+  // gradient was not taken by step(). On return the context's stream is ordered behind the sums. A
+  // parameter that no rank used (DdpOptions::unused) has no gradient then.
+  void backward(Tape& tape, const Variable& loss, const StepOptions& step,
+                std::span<const StepMetric> metrics = {});
+  void backward(Tape& tape, const Variable& loss, double samples,
+                std::span<const StepMetric> metrics = {}) {
+    backward(tape, loss, StepOptions{.samples = samples}, metrics);
+  }
+
+  // Steps the optimizer with the mean gradients, or drops them if engine().should_step() is false.
+  // std::logic_error if they have not been reduced.
+  void step(Optimizer& optimizer);
 
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
 
  private:
+  void take_use_from_engine();
+
+  Module& module_;
   Context& context_;
+  bool may_be_unused_;
   DistributedDataParallel engine_;
-  std::unordered_map<const Parameter*, std::size_t> index_of_;
+  std::unordered_map<Parameter*, std::size_t> index_of_;
 };
 
 }  // namespace ddp::nn

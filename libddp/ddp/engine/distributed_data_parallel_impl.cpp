@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/distributed_data_parallel_impl.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/engine/model_check.h"
+
+namespace ddp {
+namespace {
+
+std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
+  std::vector<GradientSpec> specs;
+  for (const Parameter& parameter : parameters) {
+    specs.push_back({parameter.value.count, parameter.value.dtype});
+  }
+  return specs;
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+Allocation allocate_factors(Device device, std::size_t count) {
+  const std::size_t size_bytes = count * sizeof(double);
+  if (!device.is_cuda()) return allocate_host(size_bytes);
+  const cu::DeviceGuard guard(device);
+  return cu::allocate_pinned(size_bytes);
+}
+
+}  // namespace
+
+DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
+                                    std::vector<Parameter> parameters, DdpOptions options)
+    : group_(std::move(group)),
+      parameters_(checked(*group_, std::move(parameters))),
+      options_(std::move(options)),
+      alone_(group_->world_size() == 1),
+      control_(*group_),
+      reducer_(*group_, gradient_specs(parameters_), options_.buckets, options_.hook,
+               [this](Stream stream) { control_.launch(own_, stream); }) {
+  if (!(options_.nominal_samples > 0)) {
+    throw std::invalid_argument("[ddp] nominal_samples must be positive");
+  }
+  if (options_.record_times) reducer_.start_recording();
+  make_checks();
+  if (alone_) return;
+  factors_ = allocate_factors(group_->device(), kFactors);
+  check_equal_models(*group_, parameters_, options_, reducer_.hook());
+  broadcast_model(*group_, parameters_, options_.buffers);
+  if (options_.fingerprint_every > 0) {
+    replicas_.emplace(*group_, parameters_, options_.buffers, options_.fingerprint_every);
+    replicas_->take_buffers({});
+  }
+}
+
+double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
+  if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
+  if (!(step.samples >= 0)) {
+    throw std::invalid_argument("[ddp] begin_step with " + std::to_string(step.samples) +
+                                " samples");
+  }
+  const bool begins = synchronized_;
+  if (begins) {
+    step_span_ = cu::ProfilerSpan("ddp step");
+    open_step();
+  }
+  backward_span_ = cu::ProfilerSpan("ddp backward");
+  state_ = State::kOpen;
+  samples_ = step.samples;
+  step_samples_ += step.samples;
+  own_.is_active = own_.is_active || step.is_active;
+  own_.asks_to_stop = own_.asks_to_stop || step.asks_to_stop;
+  data_seconds_ += step.data_seconds;
+  synchronized_ = no_sync_guards_ == 0 && passes_left_ <= 1;
+  const bool accumulates = !begins || !synchronized_;
+  divides_ = !alone_ || accumulates || options_.gradient_kind == GradientKind::kSum;
+  if (accumulates && options_.scale_at_ready) {
+    throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
+  }
+  reducer_.begin(synchronized_ ? Reduction::kNow : Reduction::kLater);
+  if (step_samples_ == 0) reducer_.contribute_zeros();
+  return open_control(step.samples);
+}
+
+void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
+  check_open("vote");
+  own_.votes.at(slot) = in_favour;
+}
+
+void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
+  if (state_ == State::kIdle) throw std::logic_error("[ddp] mark_ready before begin_step");
+  if (!reducer_.accepts(i)) refuse_mark(i);
+  state_ = State::kReducing;
+  if (synchronized_) copy_in(i, stream);
+  if (finite_ && samples_ > 0) finite_->scan(i, stream);
+  reducer_.mark_ready(i, stream);
+}
+
+void DistributedDataParallel::Impl::wait(Stream stream) {
+  if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
+  backward_span_.end();
+  check_all_ready();
+  own_times_.work_seconds = seconds_since(last_end_);
+  own_times_.data_seconds = data_seconds_;
+  stream_ = stream;
+  if (synchronized_) {
+    reduce(stream);
+    step_span_.end();
+    ++statistics_.steps;
+    last_end_ = Clock::now();
+  } else {
+    hold(stream);
+  }
+  if (passes_left_ > 0) --passes_left_;
+  ++statistics_.passes;
+  state_ = State::kIdle;
+}
+
+void DistributedDataParallel::Impl::accumulate(int passes) {
+  if (passes < 1) {
+    throw std::invalid_argument("[ddp] accumulate(" + std::to_string(passes) + ")");
+  }
+  if (state_ != State::kIdle || !synchronized_) {
+    throw std::logic_error("[ddp] accumulate in the middle of a step");
+  }
+  passes_left_ = passes;
+}
+
+const double* DistributedDataParallel::Impl::gradient_scale() const {
+  if (!synchronized_) {
+    throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
+                           ": the gradients are not reduced; the last backward pass of a step "
+                           "must be outside no_sync()");
+  }
+  return divides_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
+}
+
+// A rank that was active itself need not ask the others.
+bool DistributedDataParallel::Impl::is_over() {
+  return statistics_.steps > 0 && !own_.is_active && control_.read().active_ranks == 0;
+}
+
+bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
+  const int wanted = quorum == Quorum::kAny ? 1 : group_->world_size();
+  return control_.read().votes.at(slot) >= wanted;
+}
+
+void DistributedDataParallel::Impl::begin_forward(Stream stream) {
+  if (options_.buffer_sync == BufferSync::kEveryForward) broadcast_buffers(stream);
+}
+
+void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
+  if (state_ != State::kIdle) throw std::logic_error("[ddp] broadcast_buffers within a step");
+  if (alone_ || options_.buffer_sync == BufferSync::kNever) return;
+  for (const ModelBuffer& buffer : options_.buffers) {
+    group_->broadcast(buffer.value, 0, stream).wait(stream);
+  }
+  if (replicas_) replicas_->take_buffers(stream);
+}
+
+StepTimes DistributedDataParallel::Impl::times() {
+  if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
+  throw std::logic_error("[ddp] times: not recorded (DdpOptions::record_times)");
+}
+
+DistributedDataParallel::Statistics DistributedDataParallel::Impl::statistics() const {
+  Statistics result = statistics_;
+  result.bucket_launches = reducer_.launches();
+  return result;
+}
+
+void DistributedDataParallel::Impl::make_checks() {
+  if (options_.unused == UnusedParameters::kStatic) reducer_.learn_uses();
+  if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, parameters_.size());
+  if (options_.non_finite == NonFinite::kIgnore) return;
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
+  finite_.emplace(*group_, reducer_, std::move(names), options_.non_finite,
+                  options_.scan_gradients);
+}
+
+void DistributedDataParallel::Impl::check_open(const char* call) const {
+  if (state_ == State::kOpen) return;
+  throw std::logic_error("[ddp] " + std::string(call) +
+                         " outside begin_step and the first mark_ready");
+}
+
+void DistributedDataParallel::Impl::open_step() {
+  log_who_ran_out();
+  const std::uint64_t step = statistics_.steps;
+  if (replicas_ && replicas_->is_due_before(step)) replicas_->check(control_);
+  if (finite_) finite_->begin_step(stream_);
+  own_ = {.is_active = false, .times = own_times_};
+  if (replicas_) own_.fingerprint = replicas_->begin_step(step, stream_);
+  step_samples_ = 0;
+  data_seconds_ = 0;
+}
+
+// Starts the pass's control vector; returns the factor for the caller's loss.
+double DistributedDataParallel::Impl::open_control(double samples) {
+  const bool sums = options_.gradient_kind == GradientKind::kSum;
+  control_.reset(samples, sums ? 1 : options_.nominal_samples);
+  const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
+  if (!options_.scale_at_ready) return factor;
+  if (factor != 1) reducer_.contribute_scaled(keep(factor));
+  return 1;
+}
+
+const double* DistributedDataParallel::Impl::keep(double factor) {
+  double* place = static_cast<double*>(factors_.data()) + statistics_.steps % kFactors;
+  *place = factor;
+  return place;
+}
+
+void DistributedDataParallel::Impl::log_who_ran_out() {
+  if (alone_ || group_->rank() != 0 || has_logged_who_ran_out_) return;
+  const int active = control_.latest().active_ranks;
+  if (control_.steps_arrived() == 0 || active == 0 || active == group_->world_size()) return;
+  std::string ranks;
+  for (int rank = 0; rank < group_->world_size(); ++rank) {
+    if (!control_.is_active(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+  }
+  log::warning("[ddp] rank " + ranks + " ran out of data at step " +
+               std::to_string(control_.steps_arrived() - 1) +
+               " and goes on with empty batches until all ranks have");
+  has_logged_who_ran_out_ = true;
+}
+
+void DistributedDataParallel::Impl::refuse_mark(std::size_t i) const {
+  const bool is_static = options_.unused == UnusedParameters::kStatic;
+  throw std::logic_error("[ddp] parameter '" + parameters_[i].name +
+                         (is_static ? "' was marked ready more often than in the first step"
+                                    : "' was marked ready twice in this step"));
+}
+
+// A rank without samples may have run no backward at all.
+void DistributedDataParallel::Impl::check_all_ready() const {
+  const bool may_miss = options_.unused == UnusedParameters::kZero || reducer_.is_learning();
+  if (samples_ == 0 || may_miss) return;
+  std::string names;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (reducer_.is_ready(i) || !reducer_.is_expected(i)) continue;
+    names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
+  }
+  if (names.empty()) return;
+  const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
+                           std::to_string(statistics_.steps) +
+                           (options_.unused == UnusedParameters::kStatic
+                                ? ": backward gave fewer gradients than in the first step for "
+                                : ": backward gave no gradient for ") +
+                           names;
+  group_->abort(text);  // the others wait for this rank's buckets
+  throw std::logic_error(text);
+}
+
+// A gradient in the caller's memory.
+void DistributedDataParallel::Impl::copy_in(std::size_t i, Stream stream) {
+  const Buffer& own = parameters_[i].grad;
+  if (own.data == nullptr) return;
+  copy(own, reducer_.gradient(i), stream);
+  ++statistics_.gradient_copies;
+}
+
+void DistributedDataParallel::Impl::copy_back(Stream stream) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Buffer& own = parameters_[i].grad;
+    if (own.data == nullptr) continue;
+    copy(reducer_.gradient(i), own, stream);
+    ++statistics_.gradient_copies;
+  }
+}
+
+void DistributedDataParallel::Impl::reduce(Stream stream) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!reducer_.is_marked(i) && reducer_.is_held(i)) copy_in(i, stream);
+  }
+  reducer_.wait(stream);
+  agree_on_use(stream);
+  if (alone_ && step_samples_ == 0) zero_gradients(stream);
+  finish_control(stream);
+  if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_);
+  if (divides_ && !options_.fold_scale) average(stream);
+  is_finite_ = !finite_ || finite_->check(statistics_.steps, stream);
+  if (!is_finite_) ++statistics_.skipped_steps;
+  copy_back(stream);
+}
+
+// Leaves the gradients for the next pass to add to.
+void DistributedDataParallel::Impl::hold(Stream stream) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Buffer& own = parameters_[i].grad;
+    const bool has_content = reducer_.is_marked(i) || reducer_.is_held(i);
+    if (own.data != nullptr && !has_content) fill(own, 0, stream);
+  }
+  reducer_.wait(stream);
+  control_.carry(stream);
+  if (step_samples_ > 0) return;
+  reducer_.hold_zeros(stream);
+  copy_back(stream);
+}
+
+// With static use only until every rank has seen its own.
+void DistributedDataParallel::Impl::agree_on_use(Stream stream) {
+  if (!use_ || is_use_settled_) return;
+  use_->agree(reducer_.used(), reducer_.is_learning(), stream);
+  is_use_settled_ = options_.unused == UnusedParameters::kStatic && !use_->is_unsettled();
+}
+
+// Alone there is nobody to add up with, but what divides reads the result where that would be.
+void DistributedDataParallel::Impl::finish_control(Stream stream) {
+  if (alone_ && !divides_) return control_.settle(own_, stream);
+  if (alone_) control_.launch(own_, stream);
+  control_.wait(stream);
+}
+
+// What was summed over ranks (n_r / n_ref times a mean, or a sum) becomes the mean over all
+// samples.
+void DistributedDataParallel::Impl::average(Stream stream) {
+  for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
+    scale(reducer_.bucket(b), control_.gradient_scale(), stream);
+  }
+}
+
+void DistributedDataParallel::Impl::zero_gradients(Stream stream) {
+  for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
+    fill(reducer_.bucket(b), 0, stream);
+  }
+}
+
+}  // namespace ddp

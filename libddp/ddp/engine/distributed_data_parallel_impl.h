@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+//
+// What is behind DistributedDataParallel, whose contracts it keeps. Private to the engine.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ddp/base/time.h"
+#include "ddp/cuda/profiler_span.h"
+#include "ddp/engine/control_vector.h"
+#include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/finite_check.h"
+#include "ddp/engine/parameter_use.h"
+#include "ddp/engine/reducer.h"
+#include "ddp/engine/replica_check.h"
+
+namespace ddp {
+
+// The order of things within a step, and of passes within one: what is done with gradients is the
+// Reducer's, what ranks tell each other the ControlVector's, and each check has a class of its own
+// that exists only if it was asked for.
+class DistributedDataParallel::Impl {
+ public:
+  Impl(std::shared_ptr<ProcessGroup> group, std::vector<Parameter> parameters, DdpOptions options);
+
+  const std::shared_ptr<ProcessGroup>& group() const { return group_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Reducer& reducer() const { return reducer_; }
+
+  double begin_step(const StepOptions& step);
+  template <class Value>
+  void record_metric(std::size_t slot, const Value& value, double weight) {
+    check_open("record_metric");
+    control_.add_metric(slot, value, weight);
+  }
+  void vote(std::size_t slot, bool in_favour);
+  void mark_ready(std::size_t i, Stream stream);
+  void wait(Stream stream);
+
+  void accumulate(int passes);
+  void add_no_sync_guard() { ++no_sync_guards_; }
+  void remove_no_sync_guard() { --no_sync_guards_; }
+  bool is_synchronized() const { return synchronized_; }
+
+  const double* gradient_scale() const;
+  bool should_step() { return synchronized_ && is_finite_ && !is_over(); }
+  bool is_used(std::size_t i) { return !use_ || use_->is_used(i); }
+  bool is_over();
+  bool stop_requested() { return control_.read().stop_requests > 0; }
+  bool agreed(std::size_t slot, Quorum quorum);
+
+  void begin_forward(Stream stream);
+  void broadcast_buffers(Stream stream);
+
+  StepSummary summary() { return control_.read(); }
+  StepSummary take_totals() { return control_.take_totals(); }
+  StepTimes times();
+  Statistics statistics() const;
+
+ private:
+  enum class State { kIdle, kOpen, kReducing };
+
+  // On CUDA kernels read it from pinned memory. The control vector keeps the host from beginning a
+  // step before the first bucket of the step before the last is on its way, so with three places
+  // none is written that is still to be read.
+  static constexpr std::size_t kFactors = 3;
+
+  void make_checks();
+  void check_open(const char* call) const;
+  void open_step();
+  double open_control(double samples);
+  const double* keep(double factor);
+  void log_who_ran_out();
+  void refuse_mark(std::size_t i) const;
+  void check_all_ready() const;
+  void copy_in(std::size_t i, Stream stream);
+  void copy_back(Stream stream);
+  void reduce(Stream stream);
+  void hold(Stream stream);
+  void agree_on_use(Stream stream);
+  void finish_control(Stream stream);
+  void average(Stream stream);
+  void zero_gradients(Stream stream);
+
+  std::shared_ptr<ProcessGroup> group_;
+  std::vector<Parameter> parameters_;
+  DdpOptions options_;
+  bool alone_;
+  ControlVector control_;
+  Reducer reducer_;
+  Allocation factors_;  // for scale_at_ready, with peers only
+  std::optional<ParameterUse> use_;
+  std::optional<FiniteCheck> finite_;
+  std::optional<ReplicaCheck> replicas_;
+  State state_ = State::kIdle;
+  double samples_ = 0;        // of this rank in this pass
+  double step_samples_ = 0;   // and in all passes of the step so far
+  bool synchronized_ = true;  // the pass reduces, or the last one did
+  bool divides_ = false;      // the step's gradients are multiplied by the control vector's scale
+  bool is_finite_ = true;     // what the last step reduced, as far as that is checked
+  bool is_use_settled_ = false;
+  bool has_logged_who_ran_out_ = false;
+  int no_sync_guards_ = 0;
+  int passes_left_ = 0;                        // of what accumulate() announced
+  RankState own_;                              // in this step
+  RankTimes own_times_;                        // of the last one
+  double data_seconds_ = 0;                    // in this step
+  Clock::time_point last_end_ = Clock::now();  // of the last step
+  Stream stream_;                              // of the last wait()
+  Statistics statistics_;
+  cu::ProfilerSpan step_span_;
+  cu::ProfilerSpan backward_span_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/ready_order.h"
+
+#include <algorithm>
+#include <sstream>
+#include <vector>
+
+namespace ddp {
+namespace {
+
+std::size_t size_bytes(const BucketSpec& bucket) { return bucket.count * size_of(bucket.dtype); }
+
+bool is_worth_telling(const BucketLayout& layout, const OrderCost& cost) {
+  std::size_t total_bytes = 0;
+  for (const BucketSpec& bucket : layout.buckets) total_bytes += size_bytes(bucket);
+  return cost.bytes * 10 > total_bytes;
+}
+
+}  // namespace
+
+OrderCost cost_of_order(const BucketLayout& layout, std::span<const std::size_t> observed) {
+  std::vector<std::size_t> filled_at(layout.buckets.size(), 0);
+  for (std::size_t at = 0; at < observed.size(); ++at) {
+    filled_at[layout.slots[observed[at]].bucket] = at;  // the last one counts
+  }
+  OrderCost cost;
+  std::size_t launched_at = 0;
+  for (std::size_t b = 0; b < filled_at.size(); ++b) {
+    launched_at = std::max(launched_at, filled_at[b]);
+    if (filled_at[b] == launched_at) continue;
+    ++cost.buckets;
+    cost.bytes += size_bytes(layout.buckets[b]);
+  }
+  return cost;
+}
+
+std::string order_advice(const BucketLayout& layout, std::span<const std::size_t> observed) {
+  if (observed.size() != layout.slots.size()) return "";
+  const OrderCost cost = cost_of_order(layout, observed);
+  if (!is_worth_telling(layout, cost)) return "";
+  std::ostringstream text;
+  text
+      << cost.buckets << " of " << layout.buckets.size()
+      << " buckets were full but had to wait for an earlier one; pass the order in which gradients "
+         "became ready: .order = {";
+  for (std::size_t at = 0; at < observed.size(); ++at) {
+    text << (at == 0 ? "" : ", ") << observed[at];
+  }
+  text << '}';
+  return text.str();
+}
+
+}  // namespace ddp

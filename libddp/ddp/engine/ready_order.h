@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "ddp/engine/bucket_layout.h"
+
+namespace ddp {
+
+// What it costs that buckets are launched in one order while backward may finish their gradients in
+// another: full buckets that had to wait for one before them.
+struct OrderCost {
+  std::size_t buckets = 0;
+  std::size_t bytes = 0;  // of those buckets
+};
+
+// `observed`: all parameters, in the order in which their gradients became ready.
+[[nodiscard]] OrderCost cost_of_order(const BucketLayout& layout,
+                                      std::span<const std::size_t> observed);
+
+// A sentence with the order to pass as BucketOptions::order; empty if not even a tenth of the bytes
+// had to wait, or `observed` is not complete.
+[[nodiscard]] std::string order_advice(const BucketLayout& layout,
+                                       std::span<const std::size_t> observed);
+
+}  // namespace ddp
