@@ -2,8 +2,8 @@
 #include "ddp/engine/step_statistics.h"
 
 #include <algorithm>
-#include <chrono>
 #include <stdexcept>
+#include <string>
 
 namespace ddp {
 namespace {
@@ -13,14 +13,6 @@ double data_of(const RankTimes& times) { return std::min(times.data_seconds, tim
 double compute_of(const RankTimes& times) { return times.work_seconds - data_of(times); }
 
 }  // namespace
-
-double reduction_seconds(const StepTimes& times) {
-  std::chrono::duration<double> sum{};
-  for (const StepTimes::Bucket& bucket : times.buckets) {
-    if (bucket.reduction) sum += bucket.reduction->end - bucket.reduction->begin;
-  }
-  return sum.count();
-}
 
 StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_step)
     : rank_(rank), world_size_(world_size), bytes_(bytes_per_step), stragglers_(world_size) {

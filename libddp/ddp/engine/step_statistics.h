@@ -9,7 +9,6 @@
 
 #include "ddp/engine/step_costs.h"
 #include "ddp/engine/step_summary.h"
-#include "ddp/engine/step_times.h"
 #include "ddp/engine/straggler_finder.h"
 
 namespace ddp {
@@ -19,9 +18,6 @@ struct OwnStep {
   double seconds = 0;            // from the end of the last wait() to the end of this one
   double reduction_seconds = 0;  // of all buckets together; 0 if they were not timed
 };
-
-// For OwnStep.
-[[nodiscard]] double reduction_seconds(const StepTimes& times);
 
 // Adds up what steps cost. A wait() ends on all ranks at about the same moment, when the last
 // bucket is reduced, so a step of any rank consists of
