@@ -53,10 +53,12 @@ std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::Pr
                                      .seed = options.seed});
 }
 
-ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch, int world_size) {
+ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch,
+                               const ddp::ProcessGroup& group) {
   ddp::DdpOptions result;
-  result.nominal_samples = static_cast<double>(global_batch) / world_size;
-  result.record_times = options.traces.any();
+  result.nominal_samples = static_cast<double>(global_batch) / group.world_size();
+  // On the CPU it costs next to nothing, and the report then tells the bandwidth.
+  result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   return result;
 }
@@ -95,8 +97,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       sampler_(make_sampler(options, *group_, train_set_.size(), global_batch_)),
       loader_(train_set_, loader_options()),
       module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed})),
-      model_(*module_, context_, group_,
-             engine_options(options, global_batch_, group_->world_size())),
+      model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
       optimizer_(context_, module_->parameters(),
                  {.learning_rate = options.learning_rate,
                   .momentum = options.momentum,
@@ -136,7 +137,14 @@ void Trainer::run() {
     }
   }
   if (trace_) trace_->finish();
-  if (is_main()) finish(result);
+  if (!is_main()) return;
+  report();
+  finish(result);
+}
+
+void Trainer::report() {
+  fmt::print("{}", model_.engine().step_statistics().report());
+  std::fflush(stdout);
 }
 
 std::string Trainer::job_name() const {
@@ -174,6 +182,7 @@ bool Trainer::train_epoch(int epoch) {
     if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
       log_step(epoch, *batch);
     }
+    if (signals_.take_report_request() && is_main()) report();
     if (last) return false;
   }
 }

@@ -41,6 +41,8 @@ class Trainer {
   void log_step(int epoch, const ddp::Batch& batch);
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
+  // What the steps so far have cost.
+  void report();
   void finish(const Evaluation& result);
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;

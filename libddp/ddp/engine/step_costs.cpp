@@ -31,8 +31,8 @@ std::string headline(const StepCosts& costs) {
   const std::string steps = fmt::format("{} step{} of {}", costs.steps, costs.steps == 1 ? "" : "s",
                                         milliseconds(costs.step_seconds()));
   if (costs.world_size == 1) return steps + " on 1 rank\n";
-  return fmt::format("{} on {} ranks, about {:.2f} times as fast as one rank\n", steps,
-                     costs.world_size, costs.speed_up);
+  return fmt::format("{} on {} ranks; one rank at their pace would need {:.2f} times as long\n",
+                     steps, costs.world_size, costs.speed_up);
 }
 
 std::string table(const StepCosts& costs) {
@@ -63,9 +63,8 @@ std::string communication(const StepCosts& costs) {
 
 std::string pauses(const StepCosts& costs) {
   if (costs.pauses == 0) return "";
-  return fmt::format(
-      "left out: {} far longer step{}, {:.1f} s in all (evaluation, saving, or a stall)\n",
-      costs.pauses, costs.pauses == 1 ? "" : "s", costs.pause_seconds);
+  return fmt::format("left out: {} far longer step{}, {} in all (evaluation, saving, or a stall)\n",
+                     costs.pauses, costs.pauses == 1 ? "" : "s", milliseconds(costs.pause_seconds));
 }
 
 // Whether the costliest straggler explains most of the waiting.
@@ -100,17 +99,15 @@ std::string advice_on_straggler(const StepCosts& costs) {
 }
 
 std::string advice_on_communication(const StepCosts& costs) {
-  constexpr std::string_view kFewerBytes =
-      "take more samples between reductions (larger batches, accumulate), or send fewer bytes "
-      "(bf16 compression)";
-  const double work = costs.compute_seconds;
-  if (!costs.overlap || costs.exposed_seconds > work || *costs.overlap > 0.5) {
-    return fmt::format("communication is exposed: {}", kFewerBytes);
+  constexpr std::string_view kRemedies =
+      "larger batches or accumulate() make it rarer, bf16 compression smaller";
+  const bool could_hide = costs.exposed_seconds < costs.compute_seconds;
+  if (!could_hide || !costs.overlap || *costs.overlap > 0.5) {
+    return fmt::format("communication is exposed: {}", kRemedies);
   }
   return fmt::format(
-      "only {:.0f} % of the communication is hidden: smaller buckets, or parameters registered in "
-      "the order of forward, let it start earlier; or {}",
-      100 * *costs.overlap, kFewerBytes);
+      "only {:.0f} % of the communication is hidden: smaller buckets let it start earlier; {}",
+      100 * *costs.overlap, kRemedies);
 }
 
 }  // namespace
