@@ -8,7 +8,6 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/gloo_process_group.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -165,19 +164,13 @@ void check_ring(ProcessGroup& group, DType dtype, std::size_t count) {
   expect_all(incoming, "recv", [&](std::size_t i) { return element(before, i); });
 }
 
-std::vector<Backend> backends() {
-  std::vector<Backend> all = {Backend::kShm};
-  if (gloo_is_compiled_in()) all.push_back(Backend::kGloo);
-  return all;
-}
-
 constexpr std::size_t kPrime = 10007;
 constexpr std::size_t kLarge = 200003;  // several chunks of the shm backend
 
 }  // namespace
 
 TEST_CASE("every collective is exact in every dtype", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     for (const int world_size : {1, 2, 3, 4}) {
       INFO(to_string(backend) << ", " << world_size << " ranks");
       run_groups(backend, world_size, [](ProcessGroup& group) {
@@ -198,7 +191,7 @@ TEST_CASE("every collective is exact in every dtype", "[collectives]") {
 }
 
 TEST_CASE("large operands are exact", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     for (const int world_size : {1, 2, 3, 4}) {
       INFO(to_string(backend) << ", " << world_size << " ranks");
       run_groups(backend, world_size, [](ProcessGroup& group) {
@@ -215,7 +208,7 @@ TEST_CASE("large operands are exact", "[collectives]") {
 }
 
 TEST_CASE("operations run in order without being waited for", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     run_groups(backend, 3, [](ProcessGroup& group) {
       std::vector<double> values(1000, 1.0);
       Work last;
@@ -236,7 +229,7 @@ TEST_CASE("more operations than the queue holds only make the caller wait", "[co
 }
 
 TEST_CASE("a duplicate does not queue behind its original", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     run_groups(backend, 2, [](ProcessGroup& group) {
       const auto other = group.duplicate();
       std::vector<float> a(100, 1.0F);
@@ -253,7 +246,7 @@ TEST_CASE("a duplicate does not queue behind its original", "[collectives]") {
 }
 
 TEST_CASE("split makes one group a color, ranked by key", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     run_groups(backend, 4, [](ProcessGroup& group) {
       const int color = group.rank() == 3 ? -1 : group.rank() % 2;
       const auto part = group.split(color, -group.rank());
@@ -271,7 +264,7 @@ TEST_CASE("split makes one group a color, ranked by key", "[collectives]") {
 }
 
 TEST_CASE("different collectives are an error on every rank that quotes both", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     const std::string errors[] = {
         error_of([&] {
           run_groups(backend, 2, [](ProcessGroup& group) {
@@ -316,7 +309,7 @@ TEST_CASE("a collective against a send or recv is an error that quotes both", "[
 }
 
 TEST_CASE("abort wakes every rank with the reason", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     run_groups(backend, 3, [](ProcessGroup& group) {
       std::vector<float> values(8);
       if (group.rank() == 2) {
@@ -364,7 +357,7 @@ TEST_CASE("after an error operands may be freed at once", "[collectives]") {
 }
 
 TEST_CASE("waiting inside a group is an error, not a hang", "[collectives]") {
-  for (const Backend backend : backends()) {
+  for (const Backend backend : test::backends()) {
     run_groups(backend, 2, [](ProcessGroup& group) {
       std::vector<float> values(8);
       group.group_begin();

@@ -30,18 +30,23 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Runs fn(group) on every rank; returns the error of each, "" if none.
-std::vector<std::string> errors_of_ranks(int world_size,
-                                         const std::function<void(ProcessGroup&)>& fn) {
-  std::vector<std::string> errors(static_cast<std::size_t>(world_size));
-  test::run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
-    errors[static_cast<std::size_t>(group.rank())] = error_of([&] { fn(group); });
-  });
-  return errors;
+// Runs fn(group) on every rank, over each backend.
+void run_on(int world_size, const std::function<void(ProcessGroup&)>& fn) {
+  for (const Backend backend : test::backends()) test::run_groups(backend, world_size, fn);
 }
 
-void run_on(int world_size, const std::function<void(ProcessGroup&)>& fn) {
-  test::run_groups(Backend::kShm, world_size, fn);
+// The same; returns the error of each rank over each backend, "" if none.
+std::vector<std::string> errors_of_ranks(int world_size,
+                                         const std::function<void(ProcessGroup&)>& fn) {
+  std::vector<std::string> errors;
+  for (const Backend backend : test::backends()) {
+    std::vector<std::string> own(static_cast<std::size_t>(world_size));
+    test::run_groups(backend, world_size, [&](ProcessGroup& group) {
+      own[static_cast<std::size_t>(group.rank())] = error_of([&] { fn(group); });
+    });
+    errors.insert(errors.end(), own.begin(), own.end());
+  }
+  return errors;
 }
 
 // A model and its engine on one rank of a group that outlives them.
@@ -308,7 +313,7 @@ TEST_CASE("an error about gradients names step, parameter and rank", "[engine][f
 
 TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") {
   for (const int world_size : {2, 3, 4}) {
-    int done[4] = {};
+    std::vector<int> steps(static_cast<std::size_t>(world_size), 0);
     const auto errors = errors_of_ranks(world_size, [&](ProcessGroup& group) {
       Trainee trainee(group, {.fingerprint_every = 4});
       for (int step = 0; step < 20; ++step) {
@@ -316,14 +321,14 @@ TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") 
           trainee.model.values[1][3] = std::nextafter(trainee.model.values[1][3], 2.0);
         }
         trainee.step(1);
-        ++done[group.rank()];
+        ++steps[static_cast<std::size_t>(group.rank())];
       }
     });
-    for (int rank = 0; rank < world_size; ++rank) {
-      CHECK_THAT(errors[static_cast<std::size_t>(rank)],
-                 Catch::Contains("replicas have diverged: step 8: parameter 'fc1.bias' of rank 1"));
-      CHECK(done[rank] == 8);
+    for (const std::string& error : errors) {
+      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 8: parameter 'fc1.bias' of "
+                                        "rank 1"));
     }
+    for (const int each : steps) CHECK(each == 8 * static_cast<int>(test::backends().size()));
   }
 }
 

@@ -204,6 +204,27 @@ CATCH_TEST_CASE("wrong use of the adapter is told, not trained", "[libtorch]") {
                    Catch::Contains("fold_scale"));
 }
 
+CATCH_TEST_CASE("a layer that no rank reaches keeps its values, also with momentum", "[libtorch]") {
+  for (const auto unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Net net;
+      ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net, {.unused = unused});
+      torch::optim::SGD optimizer(net->parameters(),
+                                  torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
+      const torch::Tensor before = net->fc2->weight.detach().clone();
+      for (int step = 0; step < 3; ++step) {
+        model.backward(net->fc1(torch::ones({1, 6}, torch::kFloat64)).sum(), 1);
+        expect(!net->fc2->weight.grad().defined(), "no gradient");
+        optimizer.step();
+      }
+      expect(net->fc2->weight.equal(before), "left alone");
+      if (unused == UnusedParameters::kStatic) return;
+      model.backward(loss_of(net, 0, 7), 7);
+      expect(net->fc2->weight.grad().defined(), "used again");
+    });
+  }
+}
+
 CATCH_TEST_CASE("a module is LibTorch's alone again afterwards", "[libtorch]") {
   Net net;
   { const ddp_torch::DistributedDataParallel model(world_of_one(), *net); }

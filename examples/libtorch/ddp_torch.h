@@ -59,9 +59,10 @@ namespace ddp_torch {
 // the middle of a step), it is copied into the view, and the view put back.
 //
 // A step is one backward pass, or as many as engine().accumulate(k) says, each of which reaches
-// each trainable parameter; freeze what is not reached by requires_grad_(false) before. The module
-// outlives this object, keeps its parameters' memory (no to(device) any more) and is left without
-// gradients.
+// each trainable parameter; freeze what is not reached by requires_grad_(false) before, or allow it
+// by DdpOptions::unused: then what no rank reaches has an undefined .grad, which optimizers leave
+// alone. The module outlives this object, keeps its parameters' memory (no to(device) any more) and
+// is left without gradients.
 class DistributedDataParallel {
  public:
   // On CUDA, name the stream that the module runs on (getCurrentCUDAStream().stream()); without,
@@ -98,14 +99,20 @@ class DistributedDataParallel {
 
   // The same in parts: zeroes the gradients and returns the factor for the mean loss; then comes
   // your backward pass; then wait(), which leaves the mean over the global batch in every .grad.
-  [[nodiscard]] double begin_step(double samples) {
+  [[nodiscard]] double begin_step(double samples) { return begin_step({.samples = samples}); }
+  [[nodiscard]] double begin_step(const ddp::StepOptions& step) {
     for (Replica& each : replicas_) {
       if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
       each.value.mutable_grad() = each.gradient;
     }
-    return engine_.begin_step({.samples = samples});
+    return engine_.begin_step(step);
   }
-  void wait() { engine_.wait(stream_); }
+  void wait() {
+    engine_.wait(stream_);
+    for (std::size_t i = 0; engine_.is_synchronized() && i < replicas_.size(); ++i) {
+      if (!engine_.is_used(i)) replicas_[i].value.mutable_grad().reset();
+    }
+  }
 
   // Gives every rank the batch-norm statistics of rank 0, which each rank gathers from its own
   // samples: before evaluating or saving.

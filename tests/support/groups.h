@@ -3,12 +3,21 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
+#include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/init.h"
 #include "ddp/store/hash_store.h"
 #include "support/run_ranks.h"
 
 namespace ddp::test {
+
+// Those for CPU ranks that this build has.
+inline std::vector<Backend> backends() {
+  std::vector<Backend> all = {Backend::kShm};
+  if (gloo_is_compiled_in()) all.push_back(Backend::kGloo);
+  return all;
+}
 
 // Runs fn(group) on world_size ranks, each a thread with its own group over one in-process store.
 inline void run_groups(Backend backend, int world_size,

@@ -27,6 +27,7 @@ ControlVector::ControlVector(ProcessGroup& group)
   }
   host_ = static_cast<double*>(memory_.data());
   if (!cuda) return;
+  to_host_ = cu::OwnedStream(group.device());
   for (Outgoing& each : outgoing_) {
     each = {cu::allocate_pinned(count_ * sizeof(double)), cu::Event(group.device())};
   }
@@ -121,23 +122,11 @@ void ControlVector::collect(Stream stream) {
   }
 }
 
-// Waits only for a device that is kArrivals steps behind.
+// The place that the step's sum goes to, which counts from wait() on. Waits only for a device that
+// is kArrivals steps behind.
 ControlVector::Arrival& ControlVector::next_arrival() {
   count_arrived(arrived_steps_ - counted_steps_ == kArrivals ? Wait::kYes : Wait::kNo);
-  Arrival& arrival = arrivals_[arrived_steps_++ % kArrivals];
-  arrival.own_passes = std::exchange(own_passes_, 0);
-  return arrival;
-}
-
-void ControlVector::copy_to_host(Stream stream) {
-  Arrival& arrival = next_arrival();
-  arrival.is_copied_by_device = group_.device().is_cuda();
-  if (!arrival.is_copied_by_device) {
-    std::copy_n(host_, count_, arrival.sums);
-    return count_arrived(Wait::kYes);
-  }
-  cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
-  arrival.copied.record(stream);
+  return arrivals_[arrived_steps_ % kArrivals];
 }
 
 void ControlVector::count_arrived(Wait wait) {
@@ -212,23 +201,50 @@ void ControlVector::launch(const RankState& own, Stream producer) {
   if (has_carried_) reduce(carried(), buffer(), ReduceOp::kSum, producer);
   has_carried_ = false;
   work_ = group_.all_reduce(buffer(), ReduceOp::kSum, producer);
+  if (group_.device().is_cuda()) send_to_host();
+}
+
+// On a stream of its own: the host has it long before backward ends. The first element, which
+// wait() changes, is not read.
+void ControlVector::send_to_host() {
+  Arrival& arrival = next_arrival();
+  work_.wait(to_host_.view());
+  cu::copy_async(arrival.sums + 1, static_cast<const double*>(memory_.data()) + 1,
+                 (count_ - 1) * sizeof(double), to_host_.view());
+  arrival.copied.record(to_host_.view());
 }
 
 void ControlVector::wait(Stream consumer) {
   work_.wait(consumer);
+  Arrival& arrival = next_arrival();
+  if (group_.device().is_cuda()) {
+    arrival.copied.make_wait(consumer);  // before the next step writes to the vector
+  } else {
+    std::copy_n(host_, count_, arrival.sums);
+  }
+  arrive(group_.device().is_cuda());
   reciprocal(buffer().slice(0, 1), consumer);
-  copy_to_host(consumer);
+}
+
+void ControlVector::arrive(bool is_copied_by_device) {
+  Arrival& arrival = arrivals_[arrived_steps_++ % kArrivals];
+  arrival.own_passes = std::exchange(own_passes_, 0);
+  arrival.is_copied_by_device = is_copied_by_device;
+  if (!is_copied_by_device) count_arrived(Wait::kYes);
 }
 
 void ControlVector::settle(const RankState& own, Stream stream) {
   write(own);
-  if (has_device_values_) {
-    collect(stream);
-    return copy_to_host(stream);
-  }
   Arrival& arrival = next_arrival();
-  arrival.is_copied_by_device = false;
-  std::copy_n(host_, count_, arrival.sums);
+  const bool device_knows = has_device_values_ && group_.device().is_cuda();
+  if (has_device_values_) collect(stream);
+  if (device_knows) {
+    cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
+    arrival.copied.record(stream);
+  } else {
+    std::copy_n(host_, count_, arrival.sums);
+  }
+  arrive(device_knows);
 }
 
 const StepSummary& ControlVector::read() {

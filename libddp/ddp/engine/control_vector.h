@@ -116,8 +116,9 @@ class ControlVector {
   void write(const RankState& own);
   void write_fingerprint(std::uint64_t fingerprint);
   void collect(Stream stream);
-  void copy_to_host(Stream stream);
+  void send_to_host();
   Arrival& next_arrival();
+  void arrive(bool is_copied_by_device);
   void count_arrived(Wait wait);
   void count(const double* sums);
   void check_passes(const Arrival& arrival) const;
@@ -130,10 +131,11 @@ class ControlVector {
   bool has_carried_ = false;
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
   std::size_t turn_ = 0;
-  double* host_;        // this rank's numbers before the sum: `memory_` itself on the CPU
-  Allocation arrived_;  // memory of the arrivals, used in turn
+  cu::OwnedStream to_host_;  // CUDA
+  double* host_;             // this rank's numbers before the sum: `memory_` itself on the CPU
+  Allocation arrived_;       // memory of the arrivals, used in turn
   std::array<Arrival, kArrivals> arrivals_;
-  std::size_t arrived_steps_ = 0;  // handed out by next_arrival()
+  std::size_t arrived_steps_ = 0;
   std::size_t counted_steps_ = 0;
   StepSummary last_;
   std::vector<RankTimes> last_times_;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+//
+// Modules whose ranks do not all do the same: layers that are not reached, data that run out,
+// gradients that are no numbers.
+#include <catch2/catch.hpp>
+
+#include <limits>
+#include <vector>
+
+#include "ddp/nn/modules/linear.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/distributed_module.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using nn::Tensor;
+using test::expect;
+
+namespace {
+
+constexpr std::size_t kFeatures = 3;
+constexpr std::size_t kClasses = 2;
+
+// Two layers side by side; forward takes one of them.
+class Branches final : public nn::Module {
+ public:
+  explicit Branches(const nn::Scope& scope)
+      : left(scope.child("left"), kFeatures, kClasses),
+        right(scope.child("right"), kFeatures, kClasses) {
+    add(left);
+    add(right);
+  }
+  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
+    return (takes_left ? left : right).forward(tape, input);
+  }
+
+  nn::Linear left;
+  nn::Linear right;
+  bool takes_left = true;
+};
+
+// One rank's training.
+struct Trainee {
+  Trainee(const std::shared_ptr<ProcessGroup>& group, DdpOptions options)
+      : branches({context, DType::kFloat64, 0}),
+        model(branches, context, group, std::move(options)),
+        optimizer(context, branches.parameters(),
+                  {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
+        tape(context) {}
+
+  // Backward on the samples first .. first + n - 1; the first one's features are scaled.
+  void backward(std::size_t first, std::size_t n, bool is_active = true, double scale = 1) {
+    std::vector<double> features;
+    std::vector<std::int64_t> labels;
+    for (std::size_t sample = first; sample < first + n; ++sample) {
+      for (std::size_t i = 0; i < kFeatures; ++i) {
+        features.push_back((sample == first ? scale : 1) * static_cast<double>(sample * 5 + i));
+      }
+      labels.push_back(static_cast<std::int64_t>(sample % kClasses));
+    }
+    const Tensor input = context.from_host<double>(features, {n, kFeatures});
+    const Tensor label = context.from_host<std::int64_t>(labels, {n});
+    const nn::Variable loss = nn::softmax_cross_entropy(tape, model.forward(tape, input), label);
+    model.backward(tape, loss, {.samples = static_cast<double>(n), .is_active = is_active});
+  }
+
+  [[nodiscard]] std::vector<double> values() {
+    std::vector<double> all;
+    for (const nn::Parameter* parameter : branches.parameters()) {
+      const std::vector<double> own = context.to_host<double>(parameter->value());
+      all.insert(all.end(), own.begin(), own.end());
+    }
+    return all;
+  }
+
+  nn::Context context;
+  Branches branches;
+  nn::DistributedModule model;
+  nn::Sgd optimizer;
+  nn::Tape tape;
+};
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b.at(i)));
+  return largest;
+}
+
+}  // namespace
+
+TEST_CASE("a layer that no rank reaches is left alone, also by weight decay", "[module]") {
+  for (const UnusedParameters unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
+    test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Trainee trainee(group.shared_from_this(), {.unused = unused});
+      const std::vector<double> before = trainee.values();
+      for (int step = 0; step < 3; ++step) {
+        trainee.backward(2 * static_cast<std::size_t>(group.rank()), 2);
+        trainee.model.step(trainee.optimizer);
+      }
+      const std::vector<double> after = trainee.values();
+      const auto half = static_cast<std::ptrdiff_t>(before.size() / 2);
+      expect(!std::equal(before.begin(), before.begin() + half, after.begin()), "left is trained");
+      expect(std::equal(before.begin() + half, before.end(), after.begin() + half),
+             "right is as it was");
+    });
+  }
+}
+
+TEST_CASE("a layer that one rank reaches is trained on all", "[module]") {
+  test::run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(),
+                    {.unused = UnusedParameters::kZero, .fingerprint_every = 1});
+    for (int step = 0; step < 4; ++step) {
+      trainee.branches.takes_left = group.rank() != step % 3;
+      trainee.backward(static_cast<std::size_t>(group.rank()), 1);
+      trainee.model.step(trainee.optimizer);
+    }
+    std::vector<double> first = trainee.values();
+    group.broadcast(buffer_of(first), 0).wait();
+    expect(first == trainee.values(), "equal on all ranks, to the last bit");
+  });
+}
+
+TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of them", "[module]") {
+  constexpr std::size_t kBatches[] = {5, 9};
+  std::vector<double> alone;
+  test::run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    for (std::size_t step = 0; step < 9; ++step) {  // rank 0's sample, then rank 1's two
+      const std::size_t first = 3 * step + (step < kBatches[0] ? 0 : 1);
+      trainee.backward(first, 3 * step + 3 - first);
+      trainee.model.step(trainee.optimizer);
+    }
+    alone = trainee.values();
+  });
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    const auto rank = static_cast<std::size_t>(group.rank());
+    for (std::size_t step = 0;; ++step) {
+      const bool has_batch = step < kBatches[rank];
+      trainee.backward(3 * step + rank, has_batch ? 1 + rank : 0, has_batch);
+      trainee.model.step(trainee.optimizer);  // nothing in the round that ends it
+      if (trainee.model.engine().is_over()) break;
+    }
+    expect(largest_difference(trainee.values(), alone) < 1e-12, "the same model");
+  });
+}
+
+TEST_CASE("a step with gradients that are no numbers changes no rank's model", "[module]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(),
+                    {.unused = UnusedParameters::kStatic, .non_finite = NonFinite::kSkip});
+    for (const bool is_bad : {false, true, false}) {
+      const std::vector<double> before = trainee.values();
+      const double scale =
+          is_bad && group.rank() == 1 ? std::numeric_limits<double>::quiet_NaN() : 1;
+      trainee.backward(2 * static_cast<std::size_t>(group.rank()), 2, true, scale);
+      trainee.model.step(trainee.optimizer);
+      expect((trainee.values() == before) == is_bad, "only good steps change the model");
+    }
+  });
+}
