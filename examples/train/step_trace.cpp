@@ -51,7 +51,8 @@ void StepTrace::finish() {
   history_.collect([&](std::span<const ddp::RankStep> ranks) {
     if (writer_) write(ranks);
     if (until_typical-- != 0 || !svg_) return;
-    svg_->write(ddp::draw_step(ranks, fmt::format("step {} of {}", ranks[0].step, caption_)));
+    svg_->write(ddp::draw_step(
+        ranks, fmt::format("a typical step ({}) of a run of {}", ranks[0].step, caption_)));
   });
 }
 

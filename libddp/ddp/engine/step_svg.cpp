@@ -200,7 +200,7 @@ class Drawing {
       const std::string label = fmt::format("{}", b);
       if (middle < label_end) continue;
       text(middle, bars + kBar + 11, label, " text-anchor=\"middle\" font-size=\"10\"");
-      label_end = middle + kCharacter * static_cast<double>(label.size()) + 3;
+      label_end = middle + kCharacter * static_cast<double>(label.size()) + 1;
     }
   }
 
