@@ -202,6 +202,9 @@ TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
     if (line.find("test accuracy") != std::string::npos) ++epochs;
   }
   CHECK(epochs == 3);  // once each, not once a rank
+  const std::string report = job.out().substr(job.out().rfind("test loss"));
+  CHECK_THAT(report, Catch::Contains(" ms on 2 ranks; ") && Catch::Contains("straggler wait") &&
+                         Catch::Contains("bus bandwidth") && Catch::Contains("\nadvice: "));
   nlohmann::json last;
   std::istringstream lines(test::bytes_of(metrics));
   for (std::string line; std::getline(lines, line);) last = nlohmann::json::parse(line);
