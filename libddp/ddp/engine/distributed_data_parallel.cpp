@@ -97,4 +97,8 @@ DistributedDataParallel::Statistics DistributedDataParallel::statistics() const 
   return impl_->statistics();
 }
 
+const StepStatistics& DistributedDataParallel::step_statistics() const {
+  return impl_->step_statistics();
+}
+
 }  // namespace ddp
