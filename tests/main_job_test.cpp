@@ -261,6 +261,17 @@ TEST_CASE("a signal to one rank stops all of them behind the same step, and the 
   CHECK(load_safetensors(file).tensors.size() == 6);
 }
 
+TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") {
+  ChildProcess job(train_command(2, {"--epochs", "1000"}));
+  job.wait_for_output("step 100/");
+  const pid_t rank = first_rank_of(job);
+  REQUIRE(kill(rank, SIGUSR2) == 0);
+  job.wait_for_output("straggler wait");
+  CHECK_THAT(job.err(), Catch::Contains("exposed communication"));
+  REQUIRE(kill(rank, SIGTERM) == 0);
+  CHECK(job.wait(25s) == 0);
+}
+
 TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9"}),
                 "there is no model \"transformer9\", only: mlp, lenet5");

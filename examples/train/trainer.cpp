@@ -138,13 +138,13 @@ void Trainer::run() {
   }
   if (trace_) trace_->finish();
   if (!is_main()) return;
-  report();
+  report(stdout);
   finish(result);
 }
 
-void Trainer::report() {
-  fmt::print("{}", model_.engine().step_statistics().report());
-  std::fflush(stdout);
+void Trainer::report(std::FILE* stream) {
+  fmt::print(stream, "{}", model_.engine().report());
+  std::fflush(stream);
 }
 
 std::string Trainer::job_name() const {
@@ -182,7 +182,7 @@ bool Trainer::train_epoch(int epoch) {
     if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
       log_step(epoch, *batch);
     }
-    if (signals_.take_report_request() && is_main()) report();
+    if (signals_.take_report_request()) report(stderr);
     if (last) return false;
   }
 }
