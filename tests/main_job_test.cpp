@@ -71,6 +71,53 @@ void check_refused(const Arguments& command, const std::string& expected) {
   CHECK_THAT(job.err(), Catch::Contains(expected));
 }
 
+// A complete event of a trace; microseconds.
+struct Span {
+  int rank = 0;
+  int step = 0;
+  std::string name;
+  double begin = 0;
+  double end = 0;
+};
+
+std::vector<Span> spans_of(const nlohmann::json& events) {
+  std::vector<Span> spans;
+  for (const auto& event : events) {
+    if (event["ph"] != "X") continue;
+    const double begin = event["ts"];
+    spans.push_back({event["pid"], event["args"]["step"], event["name"], begin,
+                     begin + event["dur"].get<double>()});
+  }
+  return spans;
+}
+
+bool is_bucket(const Span& span) { return span.name.starts_with("bucket"); }
+
+// What the trainer does on a rank, one after the other.
+void check_in_order(const std::vector<Span>& spans, int rank) {
+  double last = 0;
+  for (const Span& span : spans) {
+    if (span.rank != rank || is_bucket(span)) continue;
+    INFO(span.name << " of step " << span.step);
+    CHECK(span.begin >= last - 0.01);  // rounding
+    last = span.end;
+  }
+}
+
+// No rank has a bucket's sum before all ranks have begun with it.
+void check_one_clock(const std::vector<Span>& spans) {
+  std::map<std::pair<int, std::string>, double> last_begin;
+  for (const Span& span : spans) {
+    double& last = last_begin[{span.step, span.name}];
+    last = std::max(last, span.begin);
+  }
+  for (const Span& span : spans) {
+    if (!is_bucket(span)) continue;
+    INFO(span.name << " of step " << span.step << " on rank " << span.rank);
+    CHECK(span.end >= last_begin[{span.step, span.name}]);
+  }
+}
+
 // The launcher's children are the ranks.
 pid_t first_rank_of(const ChildProcess& launcher) {
   const std::string pid = std::to_string(launcher.pid());
@@ -155,6 +202,9 @@ TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
     if (line.find("test accuracy") != std::string::npos) ++epochs;
   }
   CHECK(epochs == 3);  // once each, not once a rank
+  const std::string report = job.out().substr(job.out().rfind("test loss"));
+  CHECK_THAT(report, Catch::Contains(" ms on 2 ranks; ") && Catch::Contains("straggler wait") &&
+                         Catch::Contains("bus bandwidth") && Catch::Contains("\nadvice: "));
   nlohmann::json last;
   std::istringstream lines(test::bytes_of(metrics));
   for (std::string line; std::getline(lines, line);) last = nlohmann::json::parse(line);
@@ -163,19 +213,32 @@ TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
   CHECK(last["params_sha256"].get<std::string>().size() == 64);
 }
 
-TEST_CASE("a trace shows each step and its reductions", "[main]") {
+TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
   const TemporaryDirectory directory;
   const std::string trace = directory / "trace.json";
-  ChildProcess job(train_command(2, {"--model", "lenet5", "--max-steps", "20", "--trace", trace}));
+  const std::string svg = directory / "step.svg";
+  const auto begin = Clock::now();
+  ChildProcess job(train_command(
+      3, {"--model", "lenet5", "--max-steps", "20", "--trace", trace, "--step-svg", svg}));
   REQUIRE(job.wait(100s) == 0);
-  std::map<std::string, int> spans;
-  for (const auto& event : nlohmann::json::parse(test::bytes_of(trace))) {
-    if (event["ph"] == "X") ++spans[event["name"].get<std::string>()];
+  const double run = std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+  const std::vector<Span> spans = spans_of(nlohmann::json::parse(test::bytes_of(trace)));
+  std::map<std::pair<int, std::string>, int> counts;
+  for (const Span& span : spans) {
+    ++counts[{span.rank, span.name}];
+    CHECK(span.begin >= 0);
+    CHECK(span.end >= span.begin);
+    CHECK(span.end <= run);
   }
-  for (const char* name : {"data", "forward", "backward", "optimizer", "bucket 0", "bucket 3"}) {
-    INFO(name);
-    CHECK(spans[name] == 20);
+  for (const int rank : {0, 1, 2}) {
+    for (const char* name : {"data", "forward", "backward", "optimizer", "bucket 0", "bucket 3"}) {
+      INFO(name << " of rank " << rank);
+      CHECK(counts[{rank, name}] == 20);
+    }
+    check_in_order(spans, rank);
   }
+  check_one_clock(spans);
+  CHECK_THAT(test::bytes_of(svg), Catch::StartsWith("<svg ") && Catch::Contains("rank 2"));
 }
 
 TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
@@ -196,6 +259,17 @@ TEST_CASE("a signal to one rank stops all of them behind the same step, and the 
   CHECK(job.wait(25s) == 0);
   CHECK_THAT(job.out(), Catch::Contains("asked to stop: the last step is "));
   CHECK(load_safetensors(file).tensors.size() == 6);
+}
+
+TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") {
+  ChildProcess job(train_command(2, {"--epochs", "1000"}));
+  job.wait_for_output("step 100/");
+  const pid_t rank = first_rank_of(job);
+  REQUIRE(kill(rank, SIGUSR2) == 0);
+  job.wait_for_output("straggler wait");
+  CHECK_THAT(job.err(), Catch::Contains("exposed communication"));
+  REQUIRE(kill(rank, SIGTERM) == 0);
+  CHECK(job.wait(25s) == 0);
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {

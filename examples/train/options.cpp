@@ -45,8 +45,9 @@ cxxopts::Options make_parser() {
   add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
   add("log-every", "steps between progress lines", text("100"), "N");
   add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
-  add("trace", "write rank 0's time line of every step (for ui.perfetto.dev)",
+  add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)",
       cxxopts::value<std::string>(), "FILE.json");
+  add("step-svg", "draw a typical step of all ranks", cxxopts::value<std::string>(), "FILE.svg");
   add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
       "FILE.safetensors");
   add("help", "show this text");
@@ -139,7 +140,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.bucket_cap_mb = number<double>(parsed, "bucket-cap-mb");
   options.log_every = number<std::int64_t>(parsed, "log-every");
   options.metrics = path("metrics");
-  options.trace = path("trace");
+  options.traces = {.trace = path("trace"), .step_svg = path("step-svg")};
   options.save = path("save");
   return options;
 }

@@ -9,6 +9,7 @@
 #include "ddp/base/dtype.h"
 #include "ddp/collectives/init.h"
 #include "ddp/nn/optim/lr_schedule.h"
+#include "step_trace.h"
 
 namespace train {
 
@@ -36,8 +37,8 @@ struct Options {
   double bucket_cap_mb = 25;
   std::int64_t log_every = 100;
   std::filesystem::path metrics;  // empty: none
-  std::filesystem::path trace;    // empty: none
-  std::filesystem::path save;     // empty: nowhere
+  TraceFiles traces;
+  std::filesystem::path save;  // empty: nowhere
 
   // The samples of one step on all ranks together.
   [[nodiscard]] std::int64_t global_batch(int world_size) const;

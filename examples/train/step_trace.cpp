@@ -3,30 +3,91 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "ddp/engine/step_svg.h"
+
 namespace train {
+namespace {
 
-StepTrace::StepTrace(const std::filesystem::path& path, int rank)
-    : writer_(path, rank, fmt::format("rank {}", rank)),
-      training_(writer_.add_lane("training")),
-      reductions_(writer_.add_lane("all_reduce")) {}
+std::string clock_remark(ddp::Clock::duration error) {
+  if (error == ddp::Clock::duration::zero()) return "has the same clock as rank 0";
+  const double ms = std::chrono::duration<double, std::milli>(error).count();
+  return fmt::format("on rank 0's clock to within {:.3f} ms", ms);
+}
 
-void StepTrace::add(std::int64_t step, const HostTimes& host, const ddp::StepTimes& engine) {
-  const auto span = [&](const char* name, ddp::Clock::time_point begin,
-                        ddp::Clock::time_point end) {
-    writer_.span(training_, name, {begin, end}, {{"step", step}});
+ddp::Clock::time_point first_moment(std::span<const ddp::RankStep> ranks) {
+  ddp::Clock::time_point first = ranks[0].engine.begin;
+  for (const ddp::RankStep& rank : ranks) {
+    first = std::min({first, rank.engine.begin, rank.data ? rank.data->begin : first});
+  }
+  return first;
+}
+
+}  // namespace
+
+StepTrace::StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout,
+                     const TraceFiles& files, std::string caption)
+    : caption_(std::move(caption)), history_(group, layout) {
+  if (group.rank() != 0) return;
+  if (!files.trace.empty()) writer_.emplace(files.trace);
+  if (!files.step_svg.empty()) {
+    svg_.emplace("step_svg", files.step_svg, ddp::TextFileMode::kTruncate);
+  }
+}
+
+void StepTrace::add(std::int64_t step, const HostTimes& host, ddp::StepTimes engine) {
+  history_.add({.step = step,
+                .engine = std::move(engine),
+                .data = ddp::Interval{host.begin, host.data_end},
+                .forward = ddp::Interval{host.data_end, host.forward_end},
+                .optimizer = ddp::Interval{host.backward_end, host.end}});
+}
+
+void StepTrace::finish() {
+  std::size_t until_typical = history_.typical();
+  history_.collect([&](std::span<const ddp::RankStep> ranks) {
+    if (writer_) write(ranks);
+    if (until_typical-- != 0 || !svg_) return;
+    svg_->write(ddp::draw_step(
+        ranks, fmt::format("a typical step ({}) of a run of {}", ranks[0].step, caption_)));
+  });
+}
+
+void StepTrace::write(std::span<const ddp::RankStep> ranks) {
+  if (lanes_.empty()) add_lanes(ranks);
+  for (std::size_t i = 0; i < ranks.size(); ++i) write(lanes_[i], ranks[i]);
+}
+
+void StepTrace::add_lanes(std::span<const ddp::RankStep> ranks) {
+  writer_->start_at(first_moment(ranks));
+  for (const ddp::RankStep& rank : ranks) {
+    writer_->add_process(rank.rank, fmt::format("rank {}", rank.rank),
+                         rank.rank == 0 ? "" : clock_remark(history_.clock_error(rank.rank)));
+    lanes_.push_back({.training = writer_->add_lane(rank.rank, "training"),
+                      .reductions = writer_->add_lane(rank.rank, "all_reduce")});
+  }
+}
+
+void StepTrace::write(const Lanes& lanes, const ddp::RankStep& step) {
+  const ddp::StepTimes& engine = step.engine;
+  const auto span = [&](const char* name, const std::optional<ddp::Interval>& interval) {
+    if (interval) writer_->span(lanes.training, name, *interval, {{"step", step.step}});
   };
-  span("data", host.begin, host.data_end);
-  span("forward", host.data_end, host.forward_end);
-  span("backward", engine.begin, engine.backward_end);
-  span("wait for reductions", engine.backward_end, engine.end);
-  span("optimizer", host.backward_end, host.end);
+  span("data", step.data);
+  span("forward", step.forward);
+  span("backward", ddp::Interval{engine.begin, engine.backward_end});
+  span("wait for reductions", ddp::Interval{engine.backward_end, engine.end});
+  span("optimizer", step.optimizer);
   for (std::size_t b = 0; b < engine.buckets.size(); ++b) {
     const ddp::StepTimes::Bucket& bucket = engine.buckets[b];
     if (!bucket.reduction) continue;  // a world of one
-    writer_.span(reductions_, fmt::format("bucket {}", b), *bucket.reduction,
-                 {{"step", step},
-                  {"bytes", static_cast<std::int64_t>(bucket.size_bytes)},
-                  {"hidden", bucket.reduction->end <= engine.backward_end}});
+    writer_->span(lanes.reductions, fmt::format("bucket {}", b), *bucket.reduction,
+                  {{"step", step.step},
+                   {"bytes", static_cast<std::int64_t>(bucket.size_bytes)},
+                   {"hidden", bucket.reduction->end <= engine.backward_end}});
   }
 }
 

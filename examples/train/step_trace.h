@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "ddp/engine/step_times.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/rank_step.h"
+#include "ddp/engine/step_history.h"
+#include "ddp/io/text_file.h"
 #include "ddp/io/trace_writer.h"
 
 namespace train {
@@ -18,18 +27,42 @@ struct HostTimes {
   ddp::Clock::time_point end = {};           // with the optimizer
 };
 
-// --trace: every step as two lanes, what the trainer does and the reductions of the buckets, so
-// that one sees how much of them is hidden.
+struct TraceFiles {
+  std::filesystem::path trace = {};     // empty: none
+  std::filesystem::path step_svg = {};  // empty: none
+
+  [[nodiscard]] bool any() const { return !trace.empty() || !step_svg.empty(); }
+};
+
+// --trace and --step-svg: the last steps of all ranks, each as two lanes, what the trainer does and
+// the reductions of the buckets, so that one sees how much of them is hidden; and a picture of one.
+// Rank 0 writes them at the end. All ranks make it, add their steps, and finish it.
 class StepTrace {
  public:
-  StepTrace(const std::filesystem::path& path, int rank);
+  // Throws FileError on rank 0 if a file cannot be written.
+  StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout, const TraceFiles& files,
+            std::string caption);
 
-  void add(std::int64_t step, const HostTimes& host, const ddp::StepTimes& engine);
+  // A backward pass.
+  void add(std::int64_t step, const HostTimes& host, ddp::StepTimes engine);
+  void finish();
 
  private:
-  ddp::TraceWriter writer_;
-  int training_;
-  int reductions_;
+  struct Lanes {
+    ddp::TraceWriter::Lane training;
+    ddp::TraceWriter::Lane reductions;
+  };
+
+  void write(std::span<const ddp::RankStep> ranks);
+  void add_lanes(std::span<const ddp::RankStep> ranks);
+  void write(const Lanes& lanes, const ddp::RankStep& step);
+
+  std::string caption_;
+  ddp::StepHistory history_;
+  // On rank 0.
+  std::optional<ddp::TraceWriter> writer_;
+  std::optional<ddp::TextFile> svg_;
+  std::vector<Lanes> lanes_;  // by rank
 };
 
 }  // namespace train

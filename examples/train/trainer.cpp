@@ -53,10 +53,12 @@ std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::Pr
                                      .seed = options.seed});
 }
 
-ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch, int world_size) {
+ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch,
+                               const ddp::ProcessGroup& group) {
   ddp::DdpOptions result;
-  result.nominal_samples = static_cast<double>(global_batch) / world_size;
-  result.record_times = !options.trace.empty();
+  result.nominal_samples = static_cast<double>(global_batch) / group.world_size();
+  // On the CPU it costs next to nothing, and the report then tells the bandwidth.
+  result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   return result;
 }
@@ -95,17 +97,18 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       sampler_(make_sampler(options, *group_, train_set_.size(), global_batch_)),
       loader_(train_set_, loader_options()),
       module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed})),
-      model_(*module_, context_, group_,
-             engine_options(options, global_batch_, group_->world_size())),
+      model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
       optimizer_(context_, module_->parameters(),
                  {.learning_rate = options.learning_rate,
                   .momentum = options.momentum,
                   .weight_decay = options.weight_decay}),
       tape_(context_) {
+  if (options.traces.any()) {
+    trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
+  }
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
   if (!options.metrics.empty()) metrics_.emplace(options.metrics);
-  if (!options.trace.empty()) trace_.emplace(options.trace, group_->rank());
   progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
                                          .log_every = options.log_every},
                     [](std::string_view text) {
@@ -116,9 +119,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
 
 void Trainer::run() {
   if (is_main()) {
-    fmt::print("{} on {} over {}: {} rank{}, global batch {}, {} training samples\n",
-               options_.model, to_string(group_->device()), group_->backend(), group_->world_size(),
-               group_->world_size() == 1 ? "" : "s", global_batch_, train_set_.size());
+    fmt::print("{}, {} training samples\n", job_name(), train_set_.size());
   }
   Evaluation result;
   bool more = true;
@@ -135,7 +136,22 @@ void Trainer::run() {
                                 {"test_loss", result.loss}});
     }
   }
-  if (is_main()) finish(result);
+  if (trace_) trace_->finish();
+  if (!is_main()) return;
+  report(stdout);
+  finish(result);
+}
+
+void Trainer::report(std::FILE* stream) {
+  fmt::print(stream, "{}", model_.engine().report());
+  std::fflush(stream);
+}
+
+std::string Trainer::job_name() const {
+  const int ranks = group_->world_size();
+  return fmt::format("{} on {} over {}: {} rank{}, global batch {}", options_.model,
+                     to_string(group_->device()), group_->backend(), ranks, ranks == 1 ? "" : "s",
+                     global_batch_);
 }
 
 bool Trainer::train_epoch(int epoch) {
@@ -166,6 +182,7 @@ bool Trainer::train_epoch(int epoch) {
     if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
       log_step(epoch, *batch);
     }
+    if (signals_.take_report_request()) report(stderr);
     if (last) return false;
   }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "ddp/base/time.h"
 #include "ddp/data/data_loader.h"
@@ -40,7 +42,11 @@ class Trainer {
   void log_step(int epoch, const ddp::Batch& batch);
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
+  // What the steps so far have cost.
+  void report(std::FILE* stream);
   void finish(const Evaluation& result);
+  // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
+  [[nodiscard]] std::string job_name() const;
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   // The parameters in CPU memory; `storage` keeps them alive.
   [[nodiscard]] std::vector<ddp::NamedBuffer> host_parameters(

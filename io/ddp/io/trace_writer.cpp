@@ -22,43 +22,45 @@ double microseconds(Clock::duration duration) {
 
 }  // namespace
 
-TraceWriter::TraceWriter(std::filesystem::path path, int process, std::string_view process_name)
-    : file_("trace_writer", std::move(path), TextFileMode::kTruncate),
-      process_(process),
-      origin_(Clock::now()) {
-  pending_ = "[\n" + dump({{"name", "process_name"},
-                           {"ph", "M"},
-                           {"pid", process_},
-                           {"args", {{"name", process_name}}}});
-}
+TraceWriter::TraceWriter(std::filesystem::path path)
+    : file_("trace_writer", std::move(path), TextFileMode::kTruncate), origin_(Clock::now()) {}
 
 TraceWriter::~TraceWriter() {
   pending_ += "\n]\n";
   file_.write(pending_);
 }
 
-int TraceWriter::add_lane(std::string_view name) {
-  put(dump({{"name", "thread_name"},
-            {"ph", "M"},
-            {"pid", process_},
-            {"tid", lanes_},
-            {"args", {{"name", name}}}}));
-  put(dump({{"name", "thread_sort_index"},
-            {"ph", "M"},
-            {"pid", process_},
-            {"tid", lanes_},
-            {"args", {{"sort_index", lanes_}}}}));
-  return lanes_++;
+void TraceWriter::add_process(int process, std::string_view name, std::string_view label) {
+  const auto describe = [&](const char* what, const Json& arguments) {
+    put(dump({{"name", what}, {"ph", "M"}, {"pid", process}, {"args", arguments}}));
+  };
+  describe("process_name", {{"name", name}});
+  describe("process_sort_index", {{"sort_index", process}});
+  if (!label.empty()) describe("process_labels", {{"labels", label}});
 }
 
-void TraceWriter::span(int lane, std::string_view name, const Interval& interval,
+TraceWriter::Lane TraceWriter::add_lane(int process, std::string_view name) {
+  const Lane lane{.process = process, .number = lanes_++};
+  const auto describe = [&](const char* what, const Json& arguments) {
+    put(dump({{"name", what},
+              {"ph", "M"},
+              {"pid", process},
+              {"tid", lane.number},
+              {"args", arguments}}));
+  };
+  describe("thread_name", {{"name", name}});
+  describe("thread_sort_index", {{"sort_index", lane.number}});
+  return lane;
+}
+
+void TraceWriter::span(Lane lane, std::string_view name, const Interval& interval,
                        std::initializer_list<Metric> arguments) {
   Json event = {{"name", name},
                 {"ph", "X"},
                 {"ts", microseconds(interval.begin - origin_)},
                 {"dur", microseconds(interval.end - interval.begin)},
-                {"pid", process_},
-                {"tid", lane}};
+                {"pid", lane.process},
+                {"tid", lane.number}};
   for (const Metric& argument : arguments) {
     std::visit([&](const auto& value) { event["args"][std::string(argument.name)] = value; },
                argument.value);
@@ -67,7 +69,8 @@ void TraceWriter::span(int lane, std::string_view name, const Interval& interval
 }
 
 void TraceWriter::put(std::string_view event) {
-  pending_.append(",\n").append(event);
+  pending_.append(is_empty_ ? "\n" : ",\n").append(event);
+  is_empty_ = false;
   if (pending_.size() < kPendingBytes) return;
   file_.write(pending_);
   pending_.clear();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Time lines in the Trace Event Format's array form, which chrome://tracing and ui.perfetto.dev
-// show: one complete event ("ph": "X") a line, times in microseconds since the writer was made.
+// show: one complete event ("ph": "X") a line, times in microseconds.
 //
 //   [
 //   {"name": NAME, "ph": "X", "ts": BEGIN, "dur": LENGTH, "pid": PROCESS, "tid": LANE, "args":
@@ -24,23 +24,36 @@ namespace ddp {
 // Not thread-safe. A trace that breaks off (a killed process) can still be looked at.
 class TraceWriter {
  public:
-  // `process` is a number that the viewer groups by, such as the rank. Throws FileError.
-  TraceWriter(std::filesystem::path path, int process, std::string_view process_name);
+  // A line of the picture.
+  struct Lane {
+    int process = 0;
+    int number = 0;
+  };
+
+  // Throws FileError.
+  explicit TraceWriter(std::filesystem::path path);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // A line of the picture; lanes appear in this order.
-  [[nodiscard]] int add_lane(std::string_view name);
-  void span(int lane, std::string_view name, const Interval& interval,
+  // Times are shown from here, unless told otherwise from the making of the writer; before the
+  // first span.
+  void start_at(Clock::time_point origin) { origin_ = origin; }
+
+  // A group of lanes. `process` is a number of its own, such as the rank; `label` is a remark
+  // beside the name.
+  void add_process(int process, std::string_view name, std::string_view label = "");
+  // The lanes of a process appear in this order.
+  [[nodiscard]] Lane add_lane(int process, std::string_view name);
+  void span(Lane lane, std::string_view name, const Interval& interval,
             std::initializer_list<Metric> arguments = {});
 
  private:
   void put(std::string_view event);
 
   TextFile file_;
-  std::string pending_;
-  int process_;
+  std::string pending_ = "[";
+  bool is_empty_ = true;
   int lanes_ = 0;
   Clock::time_point origin_;
 };

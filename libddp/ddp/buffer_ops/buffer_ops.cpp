@@ -73,8 +73,7 @@ void reciprocal(const Buffer& target, Stream stream) {
 }
 
 void is_finite(const Buffer& source, std::uint8_t* result, Stream stream) {
-  source.device.is_cuda() ? cu::is_finite(source, result, stream)
-                          : cpu::is_finite(source, result);
+  source.device.is_cuda() ? cu::is_finite(source, result, stream) : cpu::is_finite(source, result);
 }
 
 void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream) {

@@ -257,6 +257,11 @@ const StepSummary& ControlVector::latest() {
   return last_;
 }
 
+std::span<const RankTimes> ControlVector::latest_times() {
+  count_arrived(Wait::kNo);
+  return last_times_;
+}
+
 std::span<const RankTimes> ControlVector::rank_times() {
   count_arrived(Wait::kYes);
   return last_times_;

@@ -72,6 +72,7 @@ class ControlVector {
   [[nodiscard]] bool replicas_agree();
   // The newest sum that is there already, and how many have come.
   [[nodiscard]] const StepSummary& latest();
+  [[nodiscard]] std::span<const RankTimes> latest_times();
   [[nodiscard]] std::size_t steps_arrived() const { return counted_steps_; }
   // All sums since the last call of this together.
   [[nodiscard]] StepSummary take_totals();

@@ -93,8 +93,17 @@ std::string DistributedDataParallel::order_advice() const {
   return ddp::order_advice(layout(), ready_order());
 }
 
+std::string DistributedDataParallel::report() const {
+  const std::string order = order_advice();
+  return step_statistics().report() + (order.empty() ? "" : "order: " + order + "\n");
+}
+
 DistributedDataParallel::Statistics DistributedDataParallel::statistics() const {
   return impl_->statistics();
+}
+
+const StepStatistics& DistributedDataParallel::step_statistics() const {
+  return impl_->step_statistics();
 }
 
 }  // namespace ddp

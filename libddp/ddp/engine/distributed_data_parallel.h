@@ -14,6 +14,7 @@
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/ddp_options.h"
+#include "ddp/engine/step_statistics.h"
 #include "ddp/engine/step_summary.h"
 #include "ddp/engine/step_times.h"
 
@@ -175,6 +176,12 @@ class DistributedDataParallel {
     std::uint64_t gradient_copies = 0;  // into and out of buckets, for callers' own memory
   };
   [[nodiscard]] Statistics statistics() const;
+
+  // What steps have cost so far, and which ranks are late; all ranks see about the same. Bandwidth
+  // and overlap need record_times, and are told on the CPU only.
+  [[nodiscard]] const StepStatistics& step_statistics() const;
+  // A few lines on what steps cost and what to do about it, to be printed at the end.
+  [[nodiscard]] std::string report() const;
 
  private:
   std::unique_ptr<Impl> impl_;

@@ -21,8 +21,10 @@ std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameter
   return specs;
 }
 
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+std::size_t size_bytes(const BucketLayout& layout) {
+  std::size_t sum = 0;
+  for (const BucketSpec& bucket : layout.buckets) sum += bucket.count * size_of(bucket.dtype);
+  return sum;
 }
 
 Allocation allocate_factors(Device device, std::size_t count) {
@@ -42,7 +44,9 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       alone_(group_->world_size() == 1),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_), options_.buckets, options_.hook,
-               [this](Stream stream) { control_.launch(own_, stream); }) {
+               [this](Stream stream) { control_.launch(own_, stream); }),
+      stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
+      step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout())) {
   if (!(options_.nominal_samples > 0)) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive");
   }
@@ -65,7 +69,11 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
                                 " samples");
   }
   const bool begins = synchronized_;
-  if (begins) open_step();
+  if (begins) {
+    step_span_ = cu::ProfilerSpan("ddp step");
+    open_step();
+  }
+  backward_span_ = cu::ProfilerSpan("ddp backward");
   state_ = State::kOpen;
   samples_ = step.samples;
   step_samples_ += step.samples;
@@ -99,14 +107,15 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
 
 void DistributedDataParallel::Impl::wait(Stream stream) {
   if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
+  backward_span_.end();
   check_all_ready();
-  own_times_.work_seconds = seconds_since(last_end_);
-  own_times_.data_seconds = data_seconds_;
   stream_ = stream;
   if (synchronized_) {
+    stopwatch_.backward_ended(stream);
     reduce(stream);
+    stopwatch_.ended(stream, data_seconds_);
+    step_span_.end();
     ++statistics_.steps;
-    last_end_ = Clock::now();
   } else {
     hold(stream);
   }
@@ -189,10 +198,28 @@ void DistributedDataParallel::Impl::open_step() {
   const std::uint64_t step = statistics_.steps;
   if (replicas_ && replicas_->is_due_before(step)) replicas_->check(control_);
   if (finite_) finite_->begin_step(stream_);
-  own_ = {.is_active = false, .times = own_times_};
+  own_ = {.is_active = false};
+  count_times();
   if (replicas_) own_.fingerprint = replicas_->begin_step(step, stream_);
   step_samples_ = 0;
   data_seconds_ = 0;
+}
+
+// What ranks tell each other of a step is in the control vector that is launched lag() + 1 steps
+// after it.
+void DistributedDataParallel::Impl::count_times() {
+  const std::uint64_t delay = stopwatch_.lag() + 1;
+  if (const auto lap = stopwatch_.lap()) {
+    own_.times = lap->times;
+    // The recorder knows of the last step only.
+    const bool is_timed = reducer_.recorder() != nullptr && stopwatch_.lag() == 0;
+    step_statistics_.end_step(
+        lap->step, {.seconds = lap->seconds,
+                    .reduction_seconds = is_timed ? reducer_.recorder()->reduction_seconds() : 0});
+  }
+  const std::span<const RankTimes> times = control_.latest_times();
+  const std::uint64_t arrived = control_.steps_arrived();
+  if (arrived > delay) step_statistics_.add_ranks(arrived - 1 - delay, times);
 }
 
 // Starts the pass's control vector; returns the factor for the caller's loss.

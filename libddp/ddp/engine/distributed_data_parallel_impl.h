@@ -8,12 +8,15 @@
 #include <vector>
 
 #include "ddp/base/time.h"
+#include "ddp/cuda/profiler_span.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/finite_check.h"
 #include "ddp/engine/parameter_use.h"
 #include "ddp/engine/reducer.h"
 #include "ddp/engine/replica_check.h"
+#include "ddp/engine/step_statistics.h"
+#include "ddp/engine/step_stopwatch.h"
 
 namespace ddp {
 
@@ -57,6 +60,7 @@ class DistributedDataParallel::Impl {
   StepSummary take_totals() { return control_.take_totals(); }
   StepTimes times();
   Statistics statistics() const;
+  const StepStatistics& step_statistics() const { return step_statistics_; }
 
  private:
   enum class State { kIdle, kOpen, kReducing };
@@ -69,6 +73,7 @@ class DistributedDataParallel::Impl {
   void make_checks();
   void check_open(const char* call) const;
   void open_step();
+  void count_times();
   double open_control(double samples);
   const double* keep(double factor);
   void log_who_ran_out();
@@ -102,13 +107,15 @@ class DistributedDataParallel::Impl {
   bool is_use_settled_ = false;
   bool has_logged_who_ran_out_ = false;
   int no_sync_guards_ = 0;
-  int passes_left_ = 0;                        // of what accumulate() announced
-  RankState own_;                              // in this step
-  RankTimes own_times_;                        // of the last one
-  double data_seconds_ = 0;                    // in this step
-  Clock::time_point last_end_ = Clock::now();  // of the last step
-  Stream stream_;                              // of the last wait()
+  int passes_left_ = 0;      // of what accumulate() announced
+  RankState own_;            // in this step
+  double data_seconds_ = 0;  // in this step
+  Stream stream_;            // of the last wait()
   Statistics statistics_;
+  StepStopwatch stopwatch_;
+  StepStatistics step_statistics_;
+  cu::ProfilerSpan step_span_;
+  cu::ProfilerSpan backward_span_;
 };
 
 }  // namespace ddp

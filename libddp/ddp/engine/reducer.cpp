@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/profiler_span.h"
 
 namespace ddp {
 
@@ -27,6 +28,9 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
   order_.reserve(gradients.size());
   ready_order_.reserve(gradients.size());
   for (const GradientSpec& gradient : gradients) counts_.push_back(gradient.count);
+  for (std::size_t b = 0; b < states_.size(); ++b) {
+    states_[b].span_name = "ddp bucket " + std::to_string(b);
+  }
   if (communicates_ && make_hook) hook_ = make_hook(group, layout_);
   if (!group.device().is_cuda()) return;
   for (BucketState& state : states_) state.joined = cu::Event(group.device());
@@ -111,6 +115,7 @@ void Reducer::launch_ready(Stream stream) {
 
 void Reducer::launch(std::size_t b) {
   BucketState& state = states_[b];
+  const cu::ProfilerSpan span(state.span_name.c_str());
   if (b == 0) before_first_(state.producer);
   if (zeros_) {
     fill(bucket(b), 0, state.producer);

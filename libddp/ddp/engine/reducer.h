@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "ddp/base/allocation.h"
@@ -109,6 +110,7 @@ class Reducer {
     Stream producer;   // holds every gradient that is ready
     cu::Event joined;  // CUDA: orders one producer behind another
     Work work;
+    std::string span_name;  // of its launch, in a profiler
   };
 
   [[nodiscard]] GradientBucket describe(std::size_t b) const;

@@ -52,6 +52,16 @@ void StepRecorder::backward_ended(Stream consumer) { take(backward_end_, consume
 
 void StepRecorder::ended(Stream consumer) { take(end_, consumer); }
 
+double StepRecorder::reduction_seconds() const {
+  std::chrono::duration<double> sum{};
+  for (const BucketMarks& bucket : buckets_) {
+    if (bucket.work.group == nullptr) continue;
+    const std::optional<Interval> ran = bucket.work.interval();
+    if (ran) sum += ran->end - ran->begin;
+  }
+  return sum.count();
+}
+
 StepTimes StepRecorder::times() {
   if (clock_ && end_.is_taken) end_.event.synchronize();
   StepTimes times{begin_, time_of(backward_end_), time_of(end_), {}};

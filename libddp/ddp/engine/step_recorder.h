@@ -25,6 +25,8 @@ class StepRecorder {
   void backward_ended(Stream consumer);
   void ended(Stream consumer);
 
+  // How long the reductions of the step that ended last took together, those that are done.
+  [[nodiscard]] double reduction_seconds() const;
   // The step that ended last; on CUDA this waits for the device.
   [[nodiscard]] StepTimes times();
 

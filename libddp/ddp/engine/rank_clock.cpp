@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/rank_clock.h"
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cstddef>
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "ddp/collectives/host_collectives.h"
+
+namespace ddp {
+namespace {
+
+using Rounds = std::array<std::int64_t, kClockRounds>;  // nanoseconds of somebody's clock
+
+std::int64_t nanoseconds(Clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
+Clock::time_point time_at(std::int64_t ns) {
+  return Clock::time_point(std::chrono::nanoseconds(ns));
+}
+
+// Equal for processes with the same steady clock.
+std::int64_t clock_identity() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  struct stat status {};
+  const bool known = ::stat("/proc/self/ns/time", &status) == 0;  // since Linux 5.6
+  const std::string identity = boot + "/" + (known ? std::to_string(status.st_ino) : "");
+  return static_cast<std::int64_t>(std::hash<std::string>{}(identity));
+}
+
+// Everybody's `own`, one after the other.
+std::vector<std::int64_t> gather(ProcessGroup& group, std::span<std::int64_t> own) {
+  std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
+  all_gather_on_host(group, buffer_of(own), buffer_of(all));
+  return all;
+}
+
+// Messages between two ranks, of one byte that nobody reads.
+class Messages {
+ public:
+  Messages(ProcessGroup& group, int peer)
+      : group_(group), peer_(peer), memory_(group.allocate(1)) {}
+
+  void send() { group_.send(buffer(), peer_).wait_host(); }
+  void receive() { group_.recv(buffer(), peer_).wait_host(); }
+
+ private:
+  [[nodiscard]] Buffer buffer() const {
+    return {memory_.data(), 1, DType::kUInt8, group_.device()};
+  }
+
+  ProcessGroup& group_;
+  int peer_;
+  Allocation memory_;
+};
+
+struct Exchange {
+  Rounds begin{};
+  Rounds end{};
+};
+
+Exchange ask(ProcessGroup& group, int peer) {
+  Messages messages(group, peer);
+  Exchange exchange;
+  for (std::size_t i = 0; i < exchange.begin.size(); ++i) {
+    exchange.begin[i] = nanoseconds(Clock::now());
+    messages.send();
+    messages.receive();
+    exchange.end[i] = nanoseconds(Clock::now());
+  }
+  return exchange;
+}
+
+Rounds answer(ProcessGroup& group) {
+  Messages messages(group, 0);
+  Rounds answered{};
+  for (std::int64_t& time : answered) {
+    messages.receive();
+    time = nanoseconds(Clock::now());
+    messages.send();
+  }
+  return answered;
+}
+
+ClockReading reading_of(const Exchange& asked, const std::int64_t* answered) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < asked.begin.size(); ++i) {
+    if (asked.end[i] - asked.begin[i] < asked.end[best] - asked.begin[best]) best = i;
+  }
+  const std::int64_t half = (asked.end[best] - asked.begin[best] + 1) / 2;
+  return {.when = time_at(answered[best]),
+          .offset = std::chrono::nanoseconds(asked.begin[best] + half - answered[best]),
+          .error = std::chrono::nanoseconds(half)};
+}
+
+}  // namespace
+
+std::vector<ClockReading> read_clocks(ProcessGroup& group, SharedClocks shared) {
+  std::int64_t own = clock_identity();
+  const std::vector<std::int64_t> identities = gather(group, std::span(&own, 1));
+  const auto is_asked = [&](std::size_t rank) {
+    return rank != 0 && (shared == SharedClocks::kMeasure || identities[rank] != identities[0]);
+  };
+  std::vector<Exchange> asked(identities.size());
+  Rounds answered{};
+  for (std::size_t rank = 1; rank < identities.size(); ++rank) {
+    if (!is_asked(rank)) continue;
+    if (group.rank() == 0) asked[rank] = ask(group, static_cast<int>(rank));
+    if (group.rank() == static_cast<int>(rank)) answered = answer(group);
+  }
+  const std::vector<std::int64_t> answers = gather(group, answered);
+  std::vector<ClockReading> readings;
+  if (group.rank() != 0) return readings;
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    readings.push_back(is_asked(rank) ? reading_of(asked[rank], &answers[rank * answered.size()])
+                                      : ClockReading{.when = Clock::now()});
+  }
+  return readings;
+}
+
+Clock::time_point on_first_clock(Clock::time_point time, const ClockReading& early,
+                                 const ClockReading& late) {
+  using Seconds = std::chrono::duration<double>;
+  if (late.when <= early.when) return time + early.offset;
+  const double part = Seconds(time - early.when) / Seconds(late.when - early.when);
+  const Seconds drift = part * Seconds(late.offset - early.offset);
+  return time + early.offset + std::chrono::duration_cast<Clock::duration>(drift);
+}
+
+}  // namespace ddp

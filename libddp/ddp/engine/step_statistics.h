@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "ddp/engine/step_costs.h"
+#include "ddp/engine/step_summary.h"
+#include "ddp/engine/straggler_finder.h"
+
+namespace ddp {
+
+// What a rank alone knows of its step.
+struct OwnStep {
+  double seconds = 0;            // from the end of the last wait() to the end of this one
+  double reduction_seconds = 0;  // of all buckets together; 0 if they were not timed
+};
+
+// Adds up what steps cost. A wait() ends on all ranks at about the same moment, when the last
+// bucket is reduced, so a step of any rank consists of
+//
+//   its own work (compute, data wait) | the wait until the slowest rank has done its own |
+//   reductions that are exposed even for the slowest rank
+//
+// and each rank's work, which ranks tell each other a step or more late, is all that must be known
+// beside the length of the step. A reduction's time begins when this rank joins it; what it lasts
+// because another one is late is subtracted.
+//
+// Left out are step 0, which has no wait() before it and warms up, and pauses: steps in which even
+// the fastest rank computes for kPauseFactor times the usual or more, because all of them evaluated
+// in between, say.
+//
+// end_step() and add_ranks() touch no heap. Not thread-safe.
+class StepStatistics {
+ public:
+  static constexpr std::uint64_t kMaxDelay = 32;  // steps
+  static constexpr double kPauseFactor = 10;
+
+  // `bytes_per_step` is what is reduced: the sum of the buckets.
+  StepStatistics(int rank, int world_size, std::size_t bytes_per_step);
+
+  // Step 0, 1, ... ended on this rank.
+  void end_step(std::uint64_t step, const OwnStep& own);
+
+  // What the ranks tell of a step that has ended here. Steps may be missing; one that ended
+  // kMaxDelay steps ago or more is forgotten.
+  void add_ranks(std::uint64_t step, std::span<const RankTimes> ranks);
+
+  [[nodiscard]] StepCosts costs() const;
+  [[nodiscard]] std::vector<Straggler> stragglers() const { return stragglers_.found(); }
+  [[nodiscard]] std::string report() const { return format_report(costs()); }
+  [[nodiscard]] std::string advice() const { return advice_on(costs()); }
+
+ private:
+  // Of all counted steps together.
+  struct Sums {
+    double work = 0;  // mean over ranks
+    double data = 0;  // likewise, within work
+    double straggler = 0;
+    double exposed = 0;
+    double pauses = 0;
+  };
+  // Of those whose reductions were timed.
+  struct Reductions {
+    std::uint64_t steps = 0;
+    double seconds = 0;
+    double exposed = 0;
+  };
+  struct Pending {
+    std::uint64_t step = 0;
+    OwnStep own;
+    bool is_open = false;
+  };
+
+  // The median of the fastest ranks' compute in the last few steps tells what is usual.
+  static constexpr std::size_t kUsual = 15;  // steps
+  static constexpr std::uint64_t kLeastUsual = 5;
+
+  void check(std::span<const RankTimes> ranks) const;
+  [[nodiscard]] bool is_pause(double compute_seconds);
+  void count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest);
+  void count_reductions(const OwnStep& own, double straggler_wait, double exposed);
+
+  int rank_;
+  int world_size_;
+  std::size_t bytes_;
+  std::array<Pending, kMaxDelay> pending_;
+  std::array<double, kUsual> recent_compute_ = {};
+  std::uint64_t seen_ = 0;  // steps in recent_compute_, and before
+  std::uint64_t steps_ = 0;
+  std::uint64_t pauses_ = 0;
+  Sums sums_;
+  Reductions reductions_;
+  StragglerFinder stragglers_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "ddp/base/device.h"
+#include "ddp/base/stream.h"
+#include "ddp/base/time.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/engine/step_summary.h"
+
+namespace ddp {
+
+// Takes the times of every step that StepStatistics needs: on the CPU by the clock, on CUDA by two
+// events a step on the caller's stream. There a step's times are known when the device has run it,
+// and the host, which runs ahead, must not wait for that: so laps are told lag() steps late, which
+// is also the same on all ranks. Touches no heap, and never blocks unless the host is further ahead
+// than that.
+//
+// On CUDA the wait for data is still the host's: what of it the device spent on earlier work is
+// counted, too.
+class StepStopwatch {
+ public:
+  struct Lap {
+    std::uint64_t step = 0;
+    RankTimes times = {};
+    double seconds = 0;  // from the end of the step before to the end of this one
+  };
+
+  explicit StepStopwatch(Device device);
+
+  // How many steps must have ended after a step before its lap is told.
+  [[nodiscard]] std::uint64_t lag() const { return device_.is_cuda() ? 3 : 0; }
+
+  // `stream` holds all of the step's backward passes.
+  void backward_ended(Stream stream);
+  // `stream` is behind all reductions.
+  void ended(Stream stream, double data_seconds);
+
+  // Of step (number of those that ended) - 1 - lag(). None of step 0, before which none ended.
+  [[nodiscard]] std::optional<Lap> lap();
+
+ private:
+  struct Moment {
+    cu::Event event;         // CUDA
+    Clock::time_point time;  // CPU
+  };
+  struct Step {
+    Moment backward_end;
+    Moment end;
+    double data_seconds = 0;
+  };
+  static constexpr std::size_t kSteps = 8;  // more than the lag
+
+  void take(Moment& moment, Stream stream) const;
+  [[nodiscard]] double seconds_between(const Moment& from, const Moment& to) const;
+  [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
+
+  Device device_;
+  std::array<Step, kSteps> steps_;
+  std::uint64_t ended_ = 0;
+};
+
+}  // namespace ddp

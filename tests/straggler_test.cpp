@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+//
+// That the engine itself finds a rank that is late, whichever rank asks.
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/engine.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::expect;
+using test::mark_all;
+using test::Model;
+
+namespace {
+
+constexpr int kSteps = 20;
+constexpr Clock::duration kLate = 50ms;
+
+// What a rank says of stragglers after kSteps, of which rank `slow` was late in each.
+std::vector<Straggler> found_by(ProcessGroup& group, int slow, Lateness cause) {
+  Model model(0);
+  const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+  DistributedDataParallel ddp(shared, model.parameters);
+  for (int step = 0; step < kSteps; ++step) {
+    StepOptions options;
+    if (group.rank() == slow && cause == Lateness::kData) {
+      std::this_thread::sleep_for(kLate);
+      options.data_seconds = std::chrono::duration<double>(kLate).count();
+    }
+    (void)ddp.begin_step(options);
+    if (group.rank() == slow && cause == Lateness::kCompute) std::this_thread::sleep_for(kLate);
+    mark_all(ddp);
+    ddp.wait();
+  }
+  return ddp.step_statistics().stragglers();
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is late in each step is named on all ranks, with the cause", "[straggler]") {
+  for (const Lateness cause : {Lateness::kCompute, Lateness::kData}) {
+    for (const int world_size : {2, 4}) {
+      test::run_groups(Backend::kShm, world_size, [cause](ProcessGroup& group) {
+        const int slow = group.world_size() - 1;
+        const std::vector<Straggler> found = found_by(group, slow, cause);
+        expect(found.size() == 1 && found[0].rank == slow, "the slow rank is named, alone");
+        expect(found[0].cause == cause, "and why");
+        const double seconds = std::chrono::duration<double>(kLate).count();
+        expect(found[0].late_now_seconds > 0.9 * seconds, "and by how much");
+      });
+    }
+  }
+}
+
+TEST_CASE("ranks that accumulate or are alone have their steps counted, too", "[straggler]") {
+  for (const int world_size : {1, 2}) {
+    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters, {.record_times = true});
+      for (int step = 0; step < 30; ++step) {
+        ddp.accumulate(3);
+        for (int pass = 0; pass < 3; ++pass) {
+          (void)ddp.begin_step({.data_seconds = 1e-9});
+          mark_all(ddp);
+          ddp.wait();
+        }
+      }
+      const StepCosts costs = ddp.step_statistics().costs();
+      // All but the first, and the last two, whose times are not exchanged yet.
+      expect(costs.steps + costs.pauses == 27, std::to_string(costs.steps) + " steps");
+      expect(costs.compute_seconds > 0 && costs.data_seconds > 2e-9, "in all passes");
+      expect(costs.bus_bandwidth.has_value() == (group.world_size() > 1), "with peers only");
+    });
+  }
+}
