@@ -79,10 +79,13 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
 // All that the queue's thread touches: it may have to outlive the group.
 class Engine {
  public:
-  Engine(const GroupConfig& config, const std::string& address)
+  Engine(const GroupConfig& config, const std::string& address,
+         std::shared_ptr<FlightRecorder> recorder)
       : origin_("[gloo] rank " + std::to_string(config.rank)),
+        recorder_(std::move(recorder)),
         algorithms_(connect(config, address)),
-        queue_("ddp-gloo", origin_, [this](std::span<const Collective> batch) { execute(batch); }),
+        queue_("ddp-gloo", origin_, recorder_,
+               [this](std::span<const Collective> batch) { execute(batch); }),
         monitor_(*config.store, [this](const std::string& text) {
           queue_.fail(std::make_exception_ptr(PeerError(text)));
         }) {}
@@ -99,6 +102,7 @@ class Engine {
     try {
       algorithms_.run(batch);
     } catch (const gloo::Exception& error) {
+      if (algorithms_.has_timed_out()) throw TimeoutError(monitor_.post(timeout_text()));
       const std::string text = monitor_.post(
           origin_ + ": lost a peer in " + to_string(algorithms_.current()) + ": " + error.what());
       throw PeerError(text);
@@ -107,7 +111,16 @@ class Engine {
     }
   }
 
+  [[nodiscard]] std::string timeout_text() const {
+    const std::string diagnosis = recorder_->diagnosis();
+    const std::string text =
+        origin_ + ": timed out after " + std::to_string(algorithms_.timeout().count()) + " ms";
+    return diagnosis.empty() ? text + " in " + to_string(algorithms_.current())
+                             : text + ": " + diagnosis;
+  }
+
   std::string origin_;
+  std::shared_ptr<FlightRecorder> recorder_;
   GlooAlgorithms algorithms_;
   OperationQueue queue_;
   AbortMonitor monitor_;
@@ -118,7 +131,7 @@ class GlooProcessGroup final : public ProcessGroup {
   GlooProcessGroup(GroupConfig group_config, std::string address)
       : ProcessGroup(std::move(group_config)),
         address_(std::move(address)),
-        engine_(std::make_unique<Engine>(config(), address_)) {}
+        engine_(std::make_unique<Engine>(config(), address_, shared_recorder())) {}
 
   ~GlooProcessGroup() override {
     const bool stopped = engine_->queue().stop([] {}, kStopGrace);
