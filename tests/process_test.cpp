@@ -55,8 +55,8 @@ TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
 }
 
 TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[process]") {
-  for (const std::string mode : {"exit", "return", "throw"}) {
-    const int rounds = mode == "exit" ? 200 : 20;
+  for (const std::string mode : {"exit", "return", "throw", "children"}) {
+    const int rounds = mode == "exit" || mode == "children" ? 200 : 20;
     for (int round = 0; round < rounds; ++round) {
       Job job(2, mode);
       for (int rank = 0; rank < job.size(); ++rank) {
@@ -64,6 +64,29 @@ TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[pr
         INFO(mode << ", round " << round << ", rank " << rank << ": " << job[rank].err());
         REQUIRE((code == 0 || code == 3));
       }
+    }
+  }
+}
+
+TEST_CASE("an exception that nobody catches ends the process at once", "[process]") {
+  for (int round = 0; round < 20; ++round) {
+    Job job(2, "uncaught");
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const int code = job[rank].wait(kFiveSeconds);
+      INFO("round " << round << ", rank " << rank << ": " << job[rank].err());
+      REQUIRE((code == 128 + SIGABRT || code == 3));
+    }
+  }
+}
+
+TEST_CASE("a rank that leaves while others still communicate is named", "[process]") {
+  for (int round = 0; round < 20; ++round) {
+    Job job(3, "early");
+    CHECK(job[0].wait(kFiveSeconds) == 0);
+    for (const int rank : {1, 2}) {
+      CHECK(job[rank].wait(kFiveSeconds) == 3);
+      CHECK_THAT(job[rank].err(), Catch::Contains("rank 0 (pid " + std::to_string(job[0].pid()) +
+                                                  ") left the group"));
     }
   }
 }

@@ -13,7 +13,8 @@ namespace ddp::test {
 // Workers under a store that the test hosts, as an agent would.
 class Job {
  public:
-  Job(int world_size, const std::string& mode) : server_({"127.0.0.1", 0}) {
+  Job(int world_size, const std::string& mode, const std::string& backend = "auto")
+      : server_({"127.0.0.1", 0}) {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
       const std::string n = std::to_string(world_size);
@@ -25,9 +26,9 @@ class Job {
           {"MASTER_ADDR", "127.0.0.1"},
           {"MASTER_PORT", std::to_string(server_.endpoint().port)},
           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-      workers_.push_back(
-          std::make_unique<ChildProcess>(std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode},
-                                         ChildProcess::Options{.environment = environment}));
+      workers_.push_back(std::make_unique<ChildProcess>(
+          std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode, backend},
+          ChildProcess::Options{.environment = environment}));
     }
   }
 

@@ -2,6 +2,7 @@
 #include "ddp/collectives/process_group.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -47,8 +48,9 @@ ProcessGroup::ProcessGroup(GroupConfig config)
       recorder_(
           std::make_shared<FlightRecorder>(config_.world_size > 1 ? FlightRecorder::kCapacity : 0)),
       operation_timeout_(config_.timeout) {
-  for (int r = 0; config_.job_ranks.empty() && r < config_.world_size; ++r) {
-    config_.job_ranks.push_back(r);
+  if (config_.job_ranks.empty()) {
+    config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
+    std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
   if (config_.monitor) config_.monitor->watch(config_.name, config_.job_ranks, recorder_);
 }

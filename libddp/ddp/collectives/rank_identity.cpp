@@ -51,7 +51,8 @@ std::string serialize(const RankIdentity& who) {
 }
 
 std::istream& operator>>(std::istream& lines, RankIdentity& who) {
-  lines >> who.rank >> who.pid >> std::ws;
+  lines >> who.rank >> who.pid;
+  lines.ignore();
   std::getline(lines, who.host);
   std::getline(lines, who.host_name);
   std::getline(lines, who.device);
