@@ -126,18 +126,20 @@ class FlightRecorder {
 
   void note(Event event);
 
+  // By cache lines: what all threads read, what all of them write, what the caller writes, what the
+  // backend writes.
   std::vector<Slot> slots_;
-  alignas(64) std::atomic<std::uint64_t> next_ = 0;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> is_in_step_ = false;
   std::atomic<bool> is_broken_ = false;
-  std::atomic<int> inside_ = 0;
+  alignas(64) std::atomic<std::uint64_t> next_ = 0;
+  alignas(64) std::atomic<int> inside_ = 0;
   std::atomic<std::uint64_t> collectives_ = 0;
   std::atomic<std::uint64_t> submitted_ = 0;
-  std::atomic<std::uint64_t> done_ = 0;
+  Label current_label_ = 0;
+  std::uint64_t transfers_ = 0;
+  alignas(64) std::atomic<std::uint64_t> done_ = 0;
   std::atomic<Clock::rep> done_time_ = 0;
-  Label current_label_ = 0;      // the submitting thread's
-  std::uint64_t transfers_ = 0;  // the submitting thread's
   mutable std::mutex mutex_;
   std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
   std::string diagnosis_;            // under mutex_

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 
 #include "ddp/base/time.h"
 
@@ -18,8 +17,9 @@ class LifeSign {
   // For how long the counter has not moved; to be called about every period.
   Timeout silence(std::uint64_t heartbeat) {
     const Clock::time_point now = Clock::now();
-    const Timeout elapsed = std::chrono::duration_cast<Timeout>(now - last_look_);
-    const bool moved = heartbeat_ != heartbeat;
+    const auto elapsed = std::chrono::duration_cast<Timeout>(now - last_look_);
+    const bool is_first = last_look_ == Clock::time_point();
+    const bool moved = is_first || heartbeat_ != heartbeat;
     silence_ = moved ? Timeout(0) : silence_ + std::min<Timeout>(elapsed, 2 * period_);
     heartbeat_ = heartbeat;
     last_look_ = now;
@@ -28,7 +28,7 @@ class LifeSign {
 
  private:
   Timeout period_;
-  std::optional<std::uint64_t> heartbeat_;
+  std::uint64_t heartbeat_ = 0;
   Clock::time_point last_look_;
   Timeout silence_{};
 };
