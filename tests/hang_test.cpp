@@ -15,7 +15,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/hang_diagnosis.h"
-#include "ddp/collectives/progress_monitor.h"
+#include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/report_window.h"
 #include "ddp/store/hash_store.h"
 #include "support/gate.h"
@@ -56,7 +56,7 @@ std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
   std::vector<Witness> members;
   for (const std::uint64_t collectives : submitted) {
     const int rank = static_cast<int>(members.size());
-    Progress progress{
+    RankProgress progress{
         .who = {.rank = rank, .host_name = "node", .pid = 100 + rank, .device = "cpu"},
         .step = 50,
         .is_in_step = true,
@@ -124,15 +124,15 @@ TEST_CASE("a send waits for its peer alone", "[hang]") {
 }
 
 TEST_CASE("progress comes back as it was told", "[hang]") {
-  const Progress progress = *witnesses({7})[0].progress;
-  const Progress back = parse_progress(serialize(progress));
+  const RankProgress progress = *witnesses({7})[0].progress;
+  const RankProgress back = parse_rank_progress(serialize(progress));
   CHECK(to_string(back.who) == "rank 0 (node, pid 100, cpu)");
   CHECK(back.step == 50);
   CHECK(back.is_in_step);
   REQUIRE(back.find("default") != nullptr);
   CHECK(back.find("default")->collectives == 7);
   CHECK(back.find("another") == nullptr);
-  CHECK_THROWS_AS(parse_progress("nonsense"), NetworkError);
+  CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
 }
 
 TEST_CASE("one rank reports at a time, and not twice in a window", "[hang]") {
@@ -170,7 +170,7 @@ TEST_CASE("a reporter that has gone is replaced after a window, and notices", "[
 }
 
 TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[hang]") {
-  constexpr ProgressOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
+  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
   HashStore store;
   test::Gate reports;
   std::mutex mutex;
@@ -181,12 +181,12 @@ TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[han
     reports.raise();
   };
   std::vector<std::shared_ptr<FlightRecorder>> recorders;
-  std::vector<std::unique_ptr<ProgressMonitor>> monitors;
+  std::vector<std::unique_ptr<HangWatch>> watches;
   for (int rank = 0; rank < 3; ++rank) {
     recorders.push_back(std::make_shared<FlightRecorder>());
-    monitors.push_back(std::make_unique<ProgressMonitor>(store, identify_self(rank, kCpuDevice),
-                                                         kOptions, report));
-    monitors.back()->watch("default", {0, 1, 2}, recorders.back());
+    watches.push_back(
+        std::make_unique<HangWatch>(store, identify_self(rank, kCpuDevice), kOptions, report));
+    watches.back()->add("default", {0, 1, 2}, recorders.back());
     recorders.back()->begin_step(3);
     if (rank != 1) recorders.back()->submitted(1, all_reduce());
   }
@@ -199,14 +199,14 @@ TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[han
   recorders[1]->submitted(1, all_reduce());
   for (const auto& recorder : recorders) recorder->done(1, Clock::now());
   CHECK(becomes_true([&] { return !knows(*recorders[0]) && !knows(*recorders[2]); }));
-  monitors.clear();
+  watches.clear();
   CHECK(reports.count() == 1);
   CHECK_THAT(line, Catch::StartsWith("rank 1 (") &&
                        Catch::Contains("has not joined all_reduce #1 (float32[1], sum); last seen "
                                        "in step 3, outside the library; 2 ranks waiting 0."));
 }
 
-TEST_CASE("a store that is lost ends a monitor without a word", "[hang]") {
+TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
   // A store of which the clone fails at once.
   class LostStore final : public Store {
    public:
@@ -229,10 +229,10 @@ TEST_CASE("a store that is lost ends a monitor without a word", "[hang]") {
   const auto recorder = std::make_shared<FlightRecorder>();
   recorder->submitted(1, all_reduce());
   {
-    ProgressMonitor monitor(LostStore(), identify_self(0, kCpuDevice),
-                            {.period = 1ms, .patience = 2ms, .window = 1ms},
-                            [&](std::string_view) { reports.raise(); });
-    monitor.watch("default", {0}, recorder);
+    HangWatch watch(LostStore(), identify_self(0, kCpuDevice),
+                    {.period = 1ms, .patience = 2ms, .window = 1ms},
+                    [&](std::string_view) { reports.raise(); });
+    watch.add("default", {0}, recorder);
   }
   CHECK(reports.count() == 0);
 }

@@ -30,7 +30,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr ddp::ProgressOptions kQuick = {.period = 100ms, .patience = 800ms, .window = 1s};
+constexpr ddp::HangWatchOptions kQuick = {.period = 100ms, .patience = 800ms, .window = 1s};
 
 void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
   for (int i = 0; i < 20; ++i) group.all_reduce(ddp::buffer_of(values));
@@ -94,7 +94,7 @@ int run(const std::string& mode, const std::string& backend) {
   auto group = ddp::init_process_group({.backend = ddp::parse_backend(backend),
                                         .device = ddp::DeviceChoice::kCpu,
                                         .timeout = 3s,
-                                        .progress = kQuick});
+                                        .hang_watch = kQuick});
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
   if (mode == "sum") {

@@ -118,7 +118,7 @@ std::optional<FlightRecorder::Pending> FlightRecorder::oldest_pending() const {
   return Pending{*oldest, std::max(oldest->time, last_done)};
 }
 
-// A line break would not survive the store; see Progress.
+// A line break would not survive the store; see RankProgress.
 FlightRecorder::Label FlightRecorder::add_label(const std::string& text) {
   std::string line = text;
   std::replace(line.begin(), line.end(), '\n', ' ');

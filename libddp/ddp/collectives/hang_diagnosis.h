@@ -10,7 +10,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/progress.h"
+#include "ddp/collectives/rank_progress.h"
 
 namespace ddp {
 
@@ -24,8 +24,8 @@ struct Hang {
 
 // What a rank knows of another one.
 struct Witness {
-  int rank = 0;                           // in the job
-  std::optional<Progress> progress = {};  // none: it was never heard of
+  int rank = 0;                               // in the job
+  std::optional<RankProgress> progress = {};  // none: it was never heard of
   ProcessState state = ProcessState::kUnknown;
   Timeout silence{};  // since its heartbeat moved, if it should have by now; else 0
 };

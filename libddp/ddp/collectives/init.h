@@ -8,8 +8,8 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/worker_env.h"
+#include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/process_group.h"
-#include "ddp/collectives/progress_monitor.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
@@ -36,7 +36,7 @@ struct InitOptions {
   std::shared_ptr<Store> store = nullptr;         // instead of a connection to `master`
   Timeout start_timeout = kDefaultStartTimeout;   // for all ranks to meet
   Timeout timeout = kDefaultTimeout;              // of each collective
-  ProgressOptions progress = {};                  // how a hang is watched for
+  HangWatchOptions hang_watch = {};               // how a hang is watched for
 };
 
 // Meets the other ranks and makes the default group. Collective over all ranks of the job; all of

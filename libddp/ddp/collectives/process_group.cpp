@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "ddp/collectives/progress_monitor.h"
+#include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/store/prefix_store.h"
 
@@ -52,7 +52,7 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
-  if (config_.monitor) config_.monitor->watch(config_.name, config_.job_ranks, recorder_);
+  if (config_.hang_watch) config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
 }
 
 void ProcessGroup::start_timing(std::uint64_t operations) {

@@ -20,7 +20,7 @@
 namespace ddp {
 
 class ProcessGroup;
-class ProgressMonitor;
+class HangWatch;
 
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
@@ -34,8 +34,8 @@ struct GroupConfig {
   Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
   Timeout start_timeout = kDefaultStartTimeout;  // for the ranks to come together
   std::string name = "default";
-  std::vector<int> job_ranks = {};                     // by rank of the group; empty: the same
-  std::shared_ptr<ProgressMonitor> monitor = nullptr;  // the job's, if there is one
+  std::vector<int> job_ranks = {};                  // by rank of the group; empty: the same
+  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
 };
 
 // The handle of one asynchronous operation; a value, valid while its group lives.

@@ -20,7 +20,7 @@ struct GroupProgress {
   std::string waits_for;          // an operation that has been pending for long; empty: none
 };
 
-struct Progress {
+struct RankProgress {
   RankIdentity who;
   std::uint64_t heartbeat = 0;
   std::uint64_t step = 0;  // 0: none has begun
@@ -32,11 +32,11 @@ struct Progress {
   [[nodiscard]] const GroupProgress* find(const std::string& group) const;
 };
 
-[[nodiscard]] std::string serialize(const Progress& progress);
+[[nodiscard]] std::string serialize(const RankProgress& progress);
 // Throws NetworkError for anything else.
-[[nodiscard]] Progress parse_progress(const std::string& text);
+[[nodiscard]] RankProgress parse_rank_progress(const std::string& text);
 
 // "last seen in step 50, outside the library".
-[[nodiscard]] std::string last_seen(const Progress& progress);
+[[nodiscard]] std::string last_seen(const RankProgress& progress);
 
 }  // namespace ddp

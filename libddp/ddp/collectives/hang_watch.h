@@ -15,14 +15,14 @@
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_diagnosis.h"
 #include "ddp/collectives/life_sign.h"
-#include "ddp/collectives/progress.h"
+#include "ddp/collectives/rank_progress.h"
 #include "ddp/collectives/report_window.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
 // How a hang is watched for.
-struct ProgressOptions {
+struct HangWatchOptions {
   Timeout period = std::chrono::seconds(1);    // between two looks; 0: no watch at all
   Timeout patience = std::chrono::seconds(8);  // with a pending operation, before a line says so
   Timeout window = std::chrono::seconds(10);   // between two such lines of the job
@@ -37,19 +37,19 @@ struct ProgressOptions {
 // have the same sentence in their recorders when the operation times out; and once the patience is
 // over, that one rank reports it, as a warning, once in a window.
 //
-// If the store is lost, the monitor ends in silence; destroying it waits for one store operation.
-class ProgressMonitor {
+// If the store is lost, the watch ends in silence; destroying it waits for one store operation.
+class HangWatch {
  public:
   using Report = std::function<void(std::string_view)>;
 
   // `store` is the job's, `self` this rank of it.
-  ProgressMonitor(const Store& store, RankIdentity self, const ProgressOptions& options,
-                  Report report = log::warning);
+  HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
+            Report report = log::warning);
 
   // From now on the group is watched, as long as its recorder lives. `job_ranks` are its members,
   // by rank of the group.
-  void watch(const std::string& group, std::vector<int> job_ranks,
-             const std::shared_ptr<FlightRecorder>& recorder);
+  void add(const std::string& group, std::vector<int> job_ranks,
+           const std::shared_ptr<FlightRecorder>& recorder);
 
  private:
   struct Watched {
@@ -76,9 +76,9 @@ class ProgressMonitor {
   [[nodiscard]] Witness question(int rank);
 
   std::shared_ptr<Store> store_;
-  ProgressOptions options_;
+  HangWatchOptions options_;
   Report report_;
-  Progress progress_;  // of this rank
+  RankProgress progress_;  // of this rank
   ReportWindow window_;
   std::map<int, LifeSign> life_signs_;  // by rank of the job
   std::mutex mutex_;

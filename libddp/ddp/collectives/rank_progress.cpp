@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/progress.h"
+#include "ddp/collectives/rank_progress.h"
 
 #include <algorithm>
 #include <sstream>
@@ -8,13 +8,13 @@
 
 namespace ddp {
 
-const GroupProgress* Progress::find(const std::string& group) const {
+const GroupProgress* RankProgress::find(const std::string& group) const {
   const auto found = std::find_if(groups.begin(), groups.end(),
                                   [&](const GroupProgress& each) { return each.name == group; });
   return found == groups.end() ? nullptr : &*found;
 }
 
-std::string serialize(const Progress& progress) {
+std::string serialize(const RankProgress& progress) {
   std::ostringstream text;
   text << serialize(progress.who) << progress.heartbeat << ' ' << progress.step << ' '
        << progress.is_in_step << ' ' << progress.is_inside << '\n';
@@ -24,9 +24,9 @@ std::string serialize(const Progress& progress) {
   return text.str();
 }
 
-Progress parse_progress(const std::string& text) {
+RankProgress parse_rank_progress(const std::string& text) {
   std::istringstream lines(text);
-  Progress progress;
+  RankProgress progress;
   lines >> progress.who >> progress.heartbeat >> progress.step >> progress.is_in_step >>
       progress.is_inside;
   if (!lines) throw NetworkError("[progress] not a rank's progress: \"" + text + "\"");
@@ -40,7 +40,7 @@ Progress parse_progress(const std::string& text) {
   return progress;
 }
 
-std::string last_seen(const Progress& progress) {
+std::string last_seen(const RankProgress& progress) {
   std::string text = "last seen ";
   if (progress.step > 0) {
     text += (progress.is_in_step ? "in step " : "after step ") + std::to_string(progress.step);

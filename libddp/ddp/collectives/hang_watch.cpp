@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/progress_monitor.h"
+#include "ddp/collectives/hang_watch.h"
 
 #include <algorithm>
 #include <utility>
@@ -18,22 +18,22 @@ std::string subject(const Hang& hang) {
 
 }  // namespace
 
-ProgressMonitor::ProgressMonitor(const Store& store, RankIdentity self,
-                                 const ProgressOptions& options, Report report)
+HangWatch::HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
+                     Report report)
     : store_(store.clone(kBackgroundStoreTimeout)),
       options_(options),
       report_(std::move(report)),
       progress_{.who = std::move(self)},
       window_(store_, progress_.who.rank, options.window),
-      thread_("ddp-progress", options.period, [this] { return look(); }) {}
+      thread_("ddp-hang", options.period, [this] { return look(); }) {}
 
-void ProgressMonitor::watch(const std::string& group, std::vector<int> job_ranks,
-                            const std::shared_ptr<FlightRecorder>& recorder) {
+void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
+                    const std::shared_ptr<FlightRecorder>& recorder) {
   const std::lock_guard lock(mutex_);
   watched_.push_back({group, std::move(job_ranks), recorder});
 }
 
-bool ProgressMonitor::look() {
+bool HangWatch::look() {
   const std::vector<Group> groups = look_at_groups();
   publish(groups);
   window_.look();
@@ -51,7 +51,7 @@ bool ProgressMonitor::look() {
   return true;
 }
 
-std::vector<ProgressMonitor::Group> ProgressMonitor::look_at_groups() {
+std::vector<HangWatch::Group> HangWatch::look_at_groups() {
   const std::lock_guard lock(mutex_);
   std::erase_if(watched_, [](const Watched& each) { return each.recorder.expired(); });
   std::vector<Group> groups;
@@ -67,7 +67,7 @@ std::vector<ProgressMonitor::Group> ProgressMonitor::look_at_groups() {
 }
 
 // Asks the ring only if nothing was done since the last look.
-std::optional<Hang> ProgressMonitor::find_hang(Watched& watched, const Group& group) const {
+std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) const {
   const bool moved = std::exchange(watched.done, group.position.done) != group.position.done;
   if (moved || group.position.submitted <= group.position.done) return std::nullopt;
   const auto pending = group.recorder->oldest_pending();
@@ -82,7 +82,7 @@ std::optional<Hang> ProgressMonitor::find_hang(Watched& watched, const Group& gr
               .age = age};
 }
 
-void ProgressMonitor::publish(const std::vector<Group>& groups) {
+void HangWatch::publish(const std::vector<Group>& groups) {
   ++progress_.heartbeat;
   progress_.is_inside = false;
   progress_.groups.clear();
@@ -97,7 +97,7 @@ void ProgressMonitor::publish(const std::vector<Group>& groups) {
   store_->set(progress_key(progress_.who.rank), serialize(progress_));
 }
 
-void ProgressMonitor::investigate(const Group& group) {
+void HangWatch::investigate(const Group& group) {
   std::vector<Witness> members;
   for (const int rank : group.job_ranks) members.push_back(question(rank));
   const std::string diagnosis = diagnose(*group.hang, members);
@@ -106,7 +106,7 @@ void ProgressMonitor::investigate(const Group& group) {
   if (group.hang->age >= options_.patience && window_.may_report()) report_(diagnosis);
 }
 
-void ProgressMonitor::adopt_diagnosis(const Group& group) {
+void HangWatch::adopt_diagnosis(const Group& group) {
   if (!store_->has(kDiagnosis)) return;
   const std::string published = store_->get(kDiagnosis);
   const std::string expected = subject(*group.hang);
@@ -114,11 +114,11 @@ void ProgressMonitor::adopt_diagnosis(const Group& group) {
   group.recorder->set_diagnosis(published.substr(expected.size()));
 }
 
-Witness ProgressMonitor::question(int rank) {
+Witness HangWatch::question(int rank) {
   Witness witness{.rank = rank};
   const std::string key = progress_key(rank);
   if (!store_->has(key)) return witness;
-  witness.progress = parse_progress(store_->get(key));
+  witness.progress = parse_rank_progress(store_->get(key));
   witness.state = state_of(witness.progress->who);
   LifeSign& life = life_signs_.try_emplace(rank, options_.period).first->second;
   const Timeout silence = life.silence(witness.progress->heartbeat);
