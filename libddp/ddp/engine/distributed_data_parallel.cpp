@@ -6,6 +6,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
 #include "ddp/engine/reducer.h"
 
@@ -49,6 +50,18 @@ std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameter
   return specs;
 }
 
+std::vector<FlightRecorder::Label> bucket_labels(FlightRecorder& recorder,
+                                                 const BucketLayout& layout,
+                                                 const std::vector<Parameter>& parameters) {
+  std::vector<FlightRecorder::Label> labels;
+  for (const BucketSpec& bucket : layout.buckets) {
+    std::vector<std::string> names;
+    for (const std::size_t i : bucket.parameters) names.push_back(parameters[i].name);
+    labels.push_back(recorder.add_label(bucket_label(labels.size(), names)));
+  }
+  return labels;
+}
+
 }  // namespace
 
 class DistributedDataParallel::Impl {
@@ -58,13 +71,17 @@ class DistributedDataParallel::Impl {
         parameters_(checked(*group_, std::move(parameters))),
         options_(std::move(options)),
         alone_(group_->world_size() == 1),
+        control_label_(group_->recorder().add_label("control vector")),
         control_(*group_),
-        reducer_(*group_, gradient_specs(parameters_), options_.buckets,
-                 [this](Stream stream) { control_.launch(stream); }) {
+        reducer_(*group_, gradient_specs(parameters_), options_.buckets, [this](Stream stream) {
+          const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
+          control_.launch(stream);
+        }) {
     if (!(options_.nominal_samples > 0)) {
       throw std::invalid_argument("[ddp] nominal_samples must be positive");
     }
     if (options_.record_times) reducer_.start_recording();
+    reducer_.set_labels(bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
     if (alone_) return;
     factors_ = allocate_factors(group_->device());
     check_equal_models(*group_, parameters_, options_);
@@ -77,6 +94,7 @@ class DistributedDataParallel::Impl {
       throw std::invalid_argument("[ddp] begin_step with " + std::to_string(samples) + " samples");
     }
     state_ = State::kOpen;
+    group_->recorder().begin_step(statistics_.steps + 1);
     samples_ = samples;
     const bool begins = synchronized_;
     step_samples_ = begins ? samples : step_samples_ + samples;
@@ -133,6 +151,7 @@ class DistributedDataParallel::Impl {
     } else {
       hold(stream);
     }
+    group_->recorder().end_step();
     if (passes_left_ > 0) --passes_left_;
     ++statistics_.passes;
     state_ = State::kIdle;
@@ -279,6 +298,7 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
+  FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
   Allocation factors_;  // for scale_at_ready, with peers only

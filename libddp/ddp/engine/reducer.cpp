@@ -19,6 +19,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       overlap_(options.overlap),
       memory_(group.allocate(layout_.size_bytes)),
       states_(layout_.buckets.size()),
+      labels_(layout_.buckets.size(), 0),
       ready_(gradients.size(), 0),
       held_(gradients.size(), 0) {
   for (const GradientSpec& gradient : gradients) counts_.push_back(gradient.count);
@@ -86,6 +87,7 @@ void Reducer::launch(std::size_t b) {
   } else if (factor_ != nullptr) {
     scale(bucket(b), factor_, state.producer);
   }
+  const FlightRecorder::Labelled labelled(group_.recorder(), labels_[b]);
   state.work = group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
   if (recorder_) recorder_->launched(b, state.work);
   ++launches_;

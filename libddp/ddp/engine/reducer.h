@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/allocation.h"
@@ -35,6 +36,9 @@ class Reducer {
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
           const BucketOptions& options, BeforeFirst before_first);
+
+  // What the buckets' operations are for, in the group's recorder.
+  void set_labels(std::vector<FlightRecorder::Label> labels) { labels_ = std::move(labels); }
 
   // Takes the times of each step from now on.
   void start_recording() { recorder_.emplace(group_, layout_); }
@@ -94,9 +98,10 @@ class Reducer {
   bool overlap_;
   Allocation memory_;
   std::vector<BucketState> states_;
-  std::vector<std::size_t> counts_;  // elements, by parameter
-  std::vector<std::uint8_t> ready_;  // by parameter, in this pass
-  std::vector<std::uint8_t> held_;   // by parameter, in the passes before
+  std::vector<FlightRecorder::Label> labels_;  // by bucket; 0 unless they are set
+  std::vector<std::size_t> counts_;            // elements, by parameter
+  std::vector<std::uint8_t> ready_;            // by parameter, in this pass
+  std::vector<std::uint8_t> held_;             // by parameter, in the passes before
   Reduction reduction_ = Reduction::kNow;
   std::size_t next_ = 0;  // the bucket to launch next
   bool zeros_ = false;
