@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo_process_group.h"
 #include "support/child_process.h"
 #include "support/job.h"
 
@@ -18,12 +17,6 @@ using test::Job;
 namespace {
 
 constexpr Timeout kBound = 5s;  // the worker's promise is one second
-
-std::vector<std::string> backends() {
-  std::vector<std::string> names = {"shm"};
-  if (gloo_is_compiled_in()) names.emplace_back("gloo");
-  return names;
-}
 
 std::vector<std::string> warnings_of(Job& job) {
   std::vector<std::string> warnings;
@@ -44,7 +37,7 @@ std::string sentence_of(const std::string& line) { return line.substr(line.find(
 
 TEST_CASE("a rank that does not come is named, once in a window, and again at the timeout",
           "[process][hang]") {
-  for (const std::string& backend : backends()) {
+  for (const std::string& backend : test::cpu_backends()) {
     INFO(backend);
     Job job(3, "absent", backend);
     const std::string culprit = "pid " + std::to_string(job[2].pid()) + ", cpu)";
@@ -69,7 +62,7 @@ TEST_CASE("a rank that does not come is named, once in a window, and again at th
 }
 
 TEST_CASE("a stopped rank is told from a dead one", "[process][hang]") {
-  for (const std::string& backend : backends()) {
+  for (const std::string& backend : test::cpu_backends()) {
     INFO(backend);
     Job job(3, "loop", backend);
     job.wait_until_ready();

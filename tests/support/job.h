@@ -5,10 +5,18 @@
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/gloo_process_group.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 
 namespace ddp::test {
+
+// Those that work between processes on one host.
+inline std::vector<std::string> cpu_backends() {
+  std::vector<std::string> names = {"shm"};
+  if (gloo_is_compiled_in()) names.emplace_back("gloo");
+  return names;
+}
 
 // Workers under a store that the test hosts, as an agent would.
 class Job {

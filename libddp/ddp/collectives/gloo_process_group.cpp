@@ -20,6 +20,7 @@
 #include "ddp/collectives/gloo_algorithms.h"
 #include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/peer_roll.h"
 
 namespace ddp {
 namespace {
@@ -81,9 +82,11 @@ class Engine {
  public:
   Engine(const GroupConfig& config, const std::string& address,
          std::shared_ptr<FlightRecorder> recorder)
-      : origin_("[gloo] rank " + std::to_string(config.rank)),
+      : rank_(config.rank),
+        origin_("[gloo] rank " + std::to_string(config.rank)),
         recorder_(std::move(recorder)),
         algorithms_(connect(config, address)),
+        roll_(config),
         queue_("ddp-gloo", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
         monitor_(*config.store, [this](const std::string& text) {
@@ -91,6 +94,7 @@ class Engine {
         }) {}
 
   OperationQueue& queue() { return queue_; }
+  void leave() noexcept { roll_.leave(); }
 
   void abort(const std::string& reason) {
     const std::string text = monitor_.post(origin_ + " aborted: " + reason);
@@ -103,9 +107,7 @@ class Engine {
       algorithms_.run(batch);
     } catch (const gloo::Exception& error) {
       if (algorithms_.has_timed_out()) throw TimeoutError(monitor_.post(timeout_text()));
-      const std::string text = monitor_.post(
-          origin_ + ": lost a peer in " + to_string(algorithms_.current()) + ": " + error.what());
-      throw PeerError(text);
+      throw PeerError(monitor_.post(loss_text(error)));
     } catch (const MismatchError& error) {
       throw MismatchError(monitor_.post(origin_ + ": " + error.what()));
     }
@@ -119,9 +121,19 @@ class Engine {
                              : text + ": " + diagnosis;
   }
 
+  // Gloo knows no more than that a connection broke.
+  [[nodiscard]] std::string loss_text(const gloo::Exception& error) const {
+    const std::string during = to_string(algorithms_.current());
+    const std::string missing = roll_.missing();
+    if (missing.empty()) return origin_ + ": lost a peer in " + during + ": " + error.what();
+    return "[gloo] " + missing + ", while rank " + std::to_string(rank_) + " is in " + during;
+  }
+
+  int rank_;
   std::string origin_;
   std::shared_ptr<FlightRecorder> recorder_;
   GlooAlgorithms algorithms_;
+  PeerRoll roll_;
   OperationQueue queue_;
   AbortMonitor monitor_;
 };
@@ -134,6 +146,7 @@ class GlooProcessGroup final : public ProcessGroup {
         engine_(std::make_unique<Engine>(config(), address_, shared_recorder())) {}
 
   ~GlooProcessGroup() override {
+    engine_->leave();
     const bool stopped = engine_->queue().stop([] {}, kStopGrace);
     if (!stopped) static_cast<void>(engine_.release());  // its thread hangs in Gloo
   }
