@@ -75,11 +75,15 @@ void wait_on_rank0(ddp::ProcessGroup& group) {
 }
 
 // The order depends on the process.
-void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group, std::vector<float>& values) {
+void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
+  std::array<std::vector<float>, 3> values;
   std::array<std::shared_ptr<ddp::ProcessGroup>, 3> groups = {group, group->duplicate(),
                                                               group->split(0, -group->rank())};
   group.reset();
-  for (const auto& each : groups) all_reduce_in_flight(*each, values);
+  for (std::size_t i = 0; i < 3; ++i) {
+    values[i].resize(10007);
+    all_reduce_in_flight(*groups[i], values[i]);
+  }
   const auto first = static_cast<std::size_t>(::getpid()) % 3;
   const std::size_t step = ::getpid() % 2 == 0 ? 1 : 2;
   for (std::size_t i = 0; i < 3; ++i) groups[(first + i * step) % 3].reset();
@@ -106,7 +110,7 @@ int run(const std::string& mode, const std::string& backend) {
   if (mode == "early" && group->rank() == 0) return 0;
   while (mode == "loop" || mode == "early") group->all_reduce(ddp::buffer_of(values)).wait();
   if (mode == "children") {
-    destroy_in_some_order(std::move(group), values);
+    destroy_in_some_order(std::move(group));
     return 0;
   }
   all_reduce_in_flight(*group, values);
