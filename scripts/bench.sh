@@ -11,7 +11,7 @@ install_packages "${build_packages[@]}"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
   -DDDP_BUILD_EXAMPLES=ON >/dev/null
 cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce \
-  bench_reducer bench_step bench_conv2d bench_engine bench_accumulation
+  bench_reducer bench_recorder bench_step bench_conv2d bench_engine bench_accumulation
 
 run() {
   printf '\n$ %s\n' "$*"
@@ -20,6 +20,7 @@ run() {
 
 run build/bin/bench_launch
 run build/bin/bench_store
+run build/bin/bench_recorder
 run build/bin/bench_step
 run build/bin/bench_conv2d
 run build/bin/bench_engine

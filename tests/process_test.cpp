@@ -39,29 +39,61 @@ TEST_CASE("processes meet and reduce", "[process]") {
 }
 
 TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
-  for (const int victim : {0, 1, 2}) {
-    Job job(3, "loop");
-    job.wait_until_ready();
-    const pid_t pid = job[victim].pid();
-    job[victim].send_signal(SIGKILL);
-    for (int rank = 0; rank < job.size(); ++rank) {
-      const int code = job[rank].wait(kFiveSeconds);
-      if (rank == victim) continue;
-      CHECK(code == 3);
-      CHECK_THAT(job[rank].err(), Catch::Contains("rank " + std::to_string(victim) + " (pid " +
-                                                  std::to_string(pid) + ") died"));
+  for (const std::string& backend : test::cpu_backends()) {
+    for (const int victim : {0, 1, 2}) {
+      Job job(3, "loop", backend);
+      job.wait_until_ready();
+      const std::string pid = "pid " + std::to_string(job[victim].pid());
+      const std::string name = "[" + backend + "] rank " + std::to_string(victim) + " (";
+      job[victim].send_signal(SIGKILL);
+      for (int rank = 0; rank < job.size(); ++rank) {
+        const int code = job[rank].wait(kFiveSeconds);
+        if (rank == victim) continue;
+        CHECK(code == 3);
+        CHECK_THAT(job[rank].err(), Catch::Contains(name) && Catch::Contains(pid) &&
+                                        Catch::Contains("died, while rank"));
+      }
     }
   }
 }
 
 TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[process]") {
-  for (const std::string mode : {"exit", "return", "throw"}) {
-    const int rounds = mode == "exit" ? 200 : 20;
-    for (int round = 0; round < rounds; ++round) {
-      Job job(2, mode);
-      const std::vector<std::string> ends = job.wait_all(kFiveSeconds);
-      INFO(mode << ", round " << round << ": " << ends[0] << "; " << ends[1]);
-      for (const std::string& end : ends) REQUIRE((end[0] == '0' || end[0] == '3'));
+  for (const std::string& backend : test::cpu_backends()) {
+    for (const std::string mode : {"exit", "return", "throw", "children"}) {
+      const bool often = backend == "shm" && (mode == "exit" || mode == "children");
+      const int rounds = often ? 200 : 20;
+      for (int round = 0; round < rounds; ++round) {
+        Job job(2, mode, backend);
+        const std::vector<std::string> ends = job.wait_all(kFiveSeconds);
+        INFO(backend << ", " << mode << ", round " << round << ": " << ends[0] << "; " << ends[1]);
+        for (const std::string& end : ends) REQUIRE((end[0] == '0' || end[0] == '3'));
+      }
+    }
+  }
+}
+
+TEST_CASE("an exception that nobody catches ends the process at once", "[process]") {
+  for (int round = 0; round < 20; ++round) {
+    Job job(2, "uncaught");
+    for (int rank = 0; rank < job.size(); ++rank) {
+      const int code = job[rank].wait(kFiveSeconds);
+      INFO("round " << round << ", rank " << rank << ": " << job[rank].err());
+      REQUIRE((code == 128 + SIGABRT || code == 3));
+    }
+  }
+}
+
+TEST_CASE("a rank that leaves while others still communicate is named", "[process]") {
+  for (int round = 0; round < 20; ++round) {
+    const std::string backend = test::cpu_backends()[round % test::cpu_backends().size()];
+    Job job(3, "early", backend);
+    CHECK(job[0].wait(kFiveSeconds) == 0);
+    const std::string pid = "pid " + std::to_string(job[0].pid());
+    for (const int rank : {1, 2}) {
+      INFO(backend << ", round " << round << ", rank " << rank);
+      CHECK(job[rank].wait(kFiveSeconds) == 3);
+      CHECK_THAT(job[rank].err(), Catch::Contains("[" + backend + "] rank 0 (") &&
+                                      Catch::Contains(pid) && Catch::Contains("left the group"));
     }
   }
 }

@@ -22,7 +22,7 @@ class SimulatedGroup final : public ProcessGroup {
       : ProcessGroup(std::move(group_config)),
         link_(link),
         addend_(allocate_host(kSummedBytes)),
-        queue_("ddp-simulated", "[simulated]",
+        queue_("ddp-simulated", "[simulated]", shared_recorder(),
                [this](std::span<const Collective> batch) { execute(batch); }) {}
 
   std::string_view backend() const override { return "simulated"; }

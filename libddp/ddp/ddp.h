@@ -10,6 +10,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/init.h"
+#include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/signal_guard.h"

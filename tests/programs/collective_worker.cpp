@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
 //
-// A worker for tests of ends, good and bad: collective_worker MODE
-//   loop     all_reduces for ever
-//   exit     calls exit(0) while collectives are in flight
-//   return   returns from main while collectives are in flight
-//   throw    lets an exception out of a frame that owns the group
-//   log      returns from main while another thread is logging
-//   sum      one all_reduce; prints the sum on rank 0
-// It prints "rank R ready" once it communicates; on an error it prints the text and returns 3.
+// A worker for tests of ends, good and bad, and of hangs: collective_worker MODE [BACKEND]
+//   loop      all_reduces for ever
+//   exit      calls exit(0) while collectives are in flight
+//   return    returns from main while collectives are in flight
+//   throw     lets an exception out of a frame that owns the group
+//   uncaught  throws what nobody catches while collectives are in flight
+//   children  destroys a group and its children, collectives in flight in each, in one of all
+//   orders early     rank 0 leaves, the others all_reduce for ever log       returns from main
+//   while another thread is logging sum       one all_reduce; prints the sum on rank 0 absent five
+//   steps of an all_reduce; in the fifth the last rank waits for its stdin instead on_rank0  rank 0
+//   waits for its stdin in on_rank0
+// It prints "rank R ready" once it communicates; on an error it prints the text and returns 3. What
+// watches for hangs is ten times as quick as usual, and the timeout is three seconds.
+#include <unistd.h>
+
+#include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -18,6 +27,10 @@
 #include "ddp/ddp.h"
 
 namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ddp::HangWatchOptions kQuick = {.period = 100ms, .patience = 800ms, .window = 1s};
 
 void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
   for (int i = 0; i < 20; ++i) group.all_reduce(ddp::buffer_of(values));
@@ -30,24 +43,80 @@ void log_in_background() {
   }).detach();
 }
 
-int run(const std::string& mode) {
+void ready(const ddp::ProcessGroup& group) {
+  std::printf("rank %d ready\n", group.rank());
+  std::fflush(stdout);
+}
+
+void wait_for_stdin() {
+  char byte = 0;
+  while (::read(STDIN_FILENO, &byte, 1) > 0) {
+  }
+}
+
+void miss_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values) {
+  ddp::FlightRecorder& recorder = group.recorder();
+  const ddp::FlightRecorder::Labelled labelled(recorder, recorder.add_label("bucket 0: layer3.*"));
+  for (std::uint64_t step = 1; step <= 5; ++step) {
+    recorder.begin_step(step);
+    if (step == 5 && group.rank() == group.world_size() - 1) wait_for_stdin();
+    group.all_reduce(ddp::buffer_of(values)).wait();
+    recorder.end_step();
+  }
+}
+
+void wait_on_rank0(ddp::ProcessGroup& group) {
+  const auto wait = [&] {
+    std::puts("waiting");
+    std::fflush(stdout);
+    wait_for_stdin();
+  };
+  ddp::on_rank0(group, wait, {.period = 100ms, .silence = 1s});
+}
+
+// The order depends on the process.
+void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
+  std::array<std::vector<float>, 3> values;
+  std::array<std::shared_ptr<ddp::ProcessGroup>, 3> groups = {group, group->duplicate(),
+                                                              group->split(0, -group->rank())};
+  group.reset();
+  for (std::size_t i = 0; i < 3; ++i) {
+    values[i].resize(10007);
+    all_reduce_in_flight(*groups[i], values[i]);
+  }
+  const auto first = static_cast<std::size_t>(::getpid()) % 3;
+  const std::size_t step = ::getpid() % 2 == 0 ? 1 : 2;
+  for (std::size_t i = 0; i < 3; ++i) groups[(first + i * step) % 3].reset();
+}
+
+int run(const std::string& mode, const std::string& backend) {
   if (mode == "log") {
     log_in_background();
     return 0;
   }
   std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
-  const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCpu});
+  auto group = ddp::init_process_group({.backend = ddp::parse_backend(backend),
+                                        .device = ddp::DeviceChoice::kCpu,
+                                        .timeout = 3s,
+                                        .hang_watch = kQuick});
   group->all_reduce(ddp::buffer_of(values)).wait();
-  std::printf("rank %d ready\n", group->rank());
-  std::fflush(stdout);
+  ready(*group);
   if (mode == "sum") {
     if (group->rank() == 0) std::printf("sum %g\n", static_cast<double>(values[0]));
     return 0;
   }
-  while (mode == "loop") group->all_reduce(ddp::buffer_of(values)).wait();
+  if (mode == "absent") miss_fifth_step(*group, values);
+  if (mode == "on_rank0") wait_on_rank0(*group);
+  if (mode == "early" && group->rank() == 0) return 0;
+  while (mode == "loop" || mode == "early") group->all_reduce(ddp::buffer_of(values)).wait();
+  if (mode == "children") {
+    destroy_in_some_order(std::move(group));
+    return 0;
+  }
   all_reduce_in_flight(*group, values);
   if (mode == "exit") std::exit(0);
   if (mode == "throw") throw std::runtime_error("thrown on purpose");
+  if (mode == "uncaught") throw 1;
   return 0;
 }
 
@@ -55,7 +124,7 @@ int run(const std::string& mode) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? argv[1] : "sum");
+    return run(argc > 1 ? argv[1] : "sum", argc > 2 ? argv[2] : "auto");
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", ddp::describe(error).c_str());
     return 3;

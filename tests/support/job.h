@@ -6,15 +6,24 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/gloo_process_group.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 
 namespace ddp::test {
 
+// Those that work between processes on one host.
+inline std::vector<std::string> cpu_backends() {
+  std::vector<std::string> names = {"shm"};
+  if (gloo_is_compiled_in()) names.emplace_back("gloo");
+  return names;
+}
+
 // Workers under a store that the test hosts, as an agent would.
 class Job {
  public:
-  Job(int world_size, const std::string& mode) : server_({"127.0.0.1", 0}) {
+  Job(int world_size, const std::string& mode, const std::string& backend = "auto")
+      : server_({"127.0.0.1", 0}) {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
       const std::string n = std::to_string(world_size);
@@ -26,9 +35,9 @@ class Job {
           {"MASTER_ADDR", "127.0.0.1"},
           {"MASTER_PORT", std::to_string(server_.endpoint().port)},
           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-      workers_.push_back(
-          std::make_unique<ChildProcess>(std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode},
-                                         ChildProcess::Options{.environment = environment}));
+      workers_.push_back(std::make_unique<ChildProcess>(
+          std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode, backend},
+          ChildProcess::Options{.environment = environment}));
     }
   }
 

@@ -63,12 +63,17 @@ bool wait_for(int fd, short events, Deadline deadline) {
   }
 }
 
+// A process that ends with bytes unread resets its connections.
+bool is_hang_up(int error_number) { return error_number == ECONNRESET || error_number == EPIPE; }
+
+constexpr const char* kHungUp = "the peer closed the connection";
+
 // One call of recv; nothing if no byte came, or a signal did: frequent signals would start its
 // waiting anew for ever.
 std::optional<std::size_t> receive(int fd, std::span<std::byte> bytes, int flags) {
   const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), flags);
   if (received > 0) return static_cast<std::size_t>(received);
-  if (received == 0) throw NetworkError("the peer closed the connection");
+  if (received == 0 || is_hang_up(errno)) throw NetworkError(kHungUp);
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return std::nullopt;
   throw NetworkError("cannot receive: " + error_text(errno));
 }
@@ -191,6 +196,7 @@ std::size_t Socket::send_some(std::span<const std::byte> bytes) {
     const ssize_t sent = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0) return static_cast<std::size_t>(sent);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
+    if (is_hang_up(errno)) throw NetworkError(kHungUp);
     if (errno != EINTR) throw NetworkError("cannot send: " + error_text(errno));
   }
 }

@@ -1,41 +1,37 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <thread>
 
+#include "ddp/base/periodic_thread.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
 // Carries the first cause of a group's end between ranks that share nothing but the store: the key
 // "abort" under the group's prefix. Each rank looks at it every kPeriod on a connection of its own.
+//
+// Losing the store is no reason to stop: where an agent hosts it, losing the agent ends this
+// process anyway; where rank 0 hosts it, rank 0 may simply have finished.
 class AbortMonitor {
  public:
   static constexpr Timeout kPeriod{250};
 
   // `on_abort` gets the text, at most once, on the monitor's thread.
   AbortMonitor(const Store& store, std::function<void(const std::string&)> on_abort);
-  ~AbortMonitor();
-  AbortMonitor(const AbortMonitor&) = delete;
-  AbortMonitor& operator=(const AbortMonitor&) = delete;
 
   // Publishes the cause unless another rank was first; returns the text that counts. Never throws:
   // if the store is gone, so is everybody who could read it.
   std::string post(const std::string& text) noexcept;
 
  private:
-  void watch(const std::function<void(const std::string&)>& on_abort);
+  bool look();
 
   std::shared_ptr<Store> store_;
-  std::mutex mutex_;
-  std::condition_variable stopped_;
-  bool stopping_ = false;
-  std::thread thread_;
+  std::function<void(const std::string&)> on_abort_;
+  PeriodicThread thread_;  // last: it uses the others
 };
 
 }  // namespace ddp

@@ -59,15 +59,20 @@ CollectiveSignature signature_of(const Collective& collective, std::uint64_t seq
   return signature;
 }
 
-std::string to_string(const CollectiveSignature& signature) {
+std::string describe_operands(const CollectiveSignature& signature) {
+  if (signature.kind == CollectiveKind::kBarrier) return "";
   std::string text =
-      "#" + std::to_string(signature.sequence) + " " + std::string(to_string(signature.kind));
-  if (signature.kind == CollectiveKind::kBarrier) return text;
-  text +=
-      "(" + std::string(to_string(signature.dtype)) + "[" + std::to_string(signature.count) + "]";
+      std::string(to_string(signature.dtype)) + "[" + std::to_string(signature.count) + "]";
   if (is_reduction(signature.kind)) text += ", " + std::string(to_string(signature.op));
   if (is_rooted(signature.kind)) text += ", root " + std::to_string(signature.root);
-  return text + ")";
+  return text;
+}
+
+std::string to_string(const CollectiveSignature& signature) {
+  const std::string text =
+      "#" + std::to_string(signature.sequence) + " " + std::string(to_string(signature.kind));
+  const std::string operands = describe_operands(signature);
+  return operands.empty() ? text : text + "(" + operands + ")";
 }
 
 std::string mismatch_message(int first_rank, const CollectiveSignature& first, int second_rank,

@@ -7,6 +7,7 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/reduce_op.h"
+#include "ddp/base/time.h"
 
 namespace ddp {
 
@@ -27,6 +28,11 @@ enum class CollectiveKind : std::uint8_t {
 // "all_reduce", "send", ...
 [[nodiscard]] std::string_view to_string(CollectiveKind kind);
 
+// True for send and recv, which are between two ranks.
+[[nodiscard]] constexpr bool is_transfer(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv;
+}
+
 // One call, as the caller made it and after it was checked. Collectives that work in place have
 // input == output. `peer` is the root, the source or the destination.
 struct Collective {
@@ -35,6 +41,7 @@ struct Collective {
   Buffer output;
   ReduceOp op = ReduceOp::kSum;
   int peer = 0;
+  Timeout timeout{};  // of the wait for the other ranks
 };
 
 // What all ranks must agree on, small enough to travel with every message.
@@ -53,6 +60,8 @@ struct CollectiveSignature {
 [[nodiscard]] CollectiveSignature signature_of(const Collective& collective,
                                                std::uint64_t sequence);
 
+// "float32[1024], sum"; empty for a barrier.
+[[nodiscard]] std::string describe_operands(const CollectiveSignature& signature);
 // "#7 all_reduce(float32[1024], sum)".
 [[nodiscard]] std::string to_string(const CollectiveSignature& signature);
 

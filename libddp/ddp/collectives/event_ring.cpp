@@ -7,10 +7,11 @@ EventRing::EventRing(Device device) {
   for (Slot& slot : slots_) slot.event = cu::Event(device);
 }
 
-void EventRing::begin(const CollectiveSignature& signature) {
+void EventRing::begin(const CollectiveSignature& signature, Timeout timeout) {
   {
     const std::lock_guard lock(mutex_);
     slot(next()).signature = signature;
+    slot(next()).timeout = timeout;
   }
   begun_.fetch_add(1);
 }
@@ -46,6 +47,11 @@ std::uint64_t EventRing::oldest_unfinished() {
 CollectiveSignature EventRing::signature(std::uint64_t sequence) const {
   const std::lock_guard lock(mutex_);
   return slots_[sequence % kCapacity].signature;
+}
+
+Timeout EventRing::timeout(std::uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  return slots_[sequence % kCapacity].timeout;
 }
 
 }  // namespace ddp

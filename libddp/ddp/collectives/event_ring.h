@@ -8,6 +8,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/stream.h"
+#include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/cuda/cuda.h"
 
@@ -26,7 +27,7 @@ class EventRing {
   // The number of the operation that begin() will announce.
   [[nodiscard]] std::uint64_t next() const { return begun_.load() + 1; }
   // Announces operation next(). The one kCapacity before it must be done.
-  void begin(const CollectiveSignature& signature);
+  void begin(const CollectiveSignature& signature, Timeout timeout);
   // All of the announced operation is on `stream` now.
   void record(Stream stream);
 
@@ -38,13 +39,17 @@ class EventRing {
   [[nodiscard]] bool idle() { return done(recorded_.load()); }
   // Announced but not done; 0 if there is none.
   [[nodiscard]] std::uint64_t oldest_unfinished();
-  // What an operation among the last kCapacity is.
+  // All up to this one are known to be done.
+  [[nodiscard]] std::uint64_t completed() const { return completed_.load(); }
+  // What an operation among the last kCapacity is, and how long it may take.
   [[nodiscard]] CollectiveSignature signature(std::uint64_t sequence) const;
+  [[nodiscard]] Timeout timeout(std::uint64_t sequence) const;
 
  private:
   struct Slot {
     cu::Event event;
     CollectiveSignature signature;  // under mutex_
+    Timeout timeout{};              // under mutex_
   };
 
   Slot& slot(std::uint64_t sequence) { return slots_[sequence % kCapacity]; }
@@ -53,7 +58,7 @@ class EventRing {
   mutable std::mutex mutex_;
   std::atomic<std::uint64_t> begun_ = 0;
   std::atomic<std::uint64_t> recorded_ = 0;
-  std::atomic<std::uint64_t> completed_ = 0;  // all up to here are known to be done
+  std::atomic<std::uint64_t> completed_ = 0;
 };
 
 }  // namespace ddp

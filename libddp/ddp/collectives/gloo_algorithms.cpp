@@ -24,10 +24,6 @@ constexpr std::uint8_t kMessagePrefix = 0x20;
 
 char* bytes_of(const Buffer& buffer) { return static_cast<char*>(buffer.data); }
 
-bool is_transfer(const Collective& operation) {
-  return operation.kind == CollectiveKind::kSend || operation.kind == CollectiveKind::kRecv;
-}
-
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 }  // namespace
@@ -41,6 +37,7 @@ class GlooAlgorithms::Message {
         peer_(operation.peer),
         sends_(operation.kind == CollectiveKind::kSend),
         has_payload_(operation.input.count > 0),
+        timeout_(operation.timeout),
         signature_(signature_of(operation, sequence)),
         wire_signature_(signature_),
         head_(context.createUnboundBuffer(&wire_signature_, sizeof(wire_signature_))),
@@ -56,7 +53,7 @@ class GlooAlgorithms::Message {
 
   void accept() {
     if (sends_) return;
-    head_->waitRecv();
+    head_->waitRecv(timeout_);
     CollectiveSignature expected = signature_;
     expected.kind = CollectiveKind::kSend;
     if (!(wire_signature_ == expected)) {
@@ -68,12 +65,12 @@ class GlooAlgorithms::Message {
   }
 
   void finish() {
-    if (sends_) head_->waitSend();
+    if (sends_) head_->waitSend(timeout_);
     if (!has_payload_) return;
     if (sends_) {
-      payload_->waitSend();
+      payload_->waitSend(timeout_);
     } else {
-      payload_->waitRecv();
+      payload_->waitRecv(timeout_);
     }
   }
 
@@ -86,6 +83,7 @@ class GlooAlgorithms::Message {
   int peer_;
   bool sends_;
   bool has_payload_;
+  Timeout timeout_;
   CollectiveSignature signature_;
   CollectiveSignature wire_signature_;
   std::unique_ptr<gloo::transport::UnboundBuffer> head_;
@@ -102,8 +100,9 @@ GlooAlgorithms::GlooAlgorithms(std::shared_ptr<gloo::Context> context)
 void GlooAlgorithms::run(std::span<const Collective> batch) {
   run_transfers(batch);
   for (const Collective& operation : batch) {
-    if (is_transfer(operation)) continue;
-    agree(signature_of(operation, ++collectives_));
+    if (is_transfer(operation.kind)) continue;
+    begin(signature_of(operation, ++collectives_), operation.timeout);
+    agree();
     if (current_.count > 0) run_collective(operation);
   }
 }
@@ -111,10 +110,10 @@ void GlooAlgorithms::run(std::span<const Collective> batch) {
 void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
   std::vector<std::unique_ptr<Message>> messages;
   for (const Collective& operation : batch) {
-    if (!is_transfer(operation)) continue;
+    if (!is_transfer(operation.kind)) continue;
     auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
     const std::uint64_t sequence = ++counts[index(operation.peer)];
-    current_ = signature_of(operation, sequence);
+    begin(signature_of(operation, sequence), operation.timeout);
     messages.push_back(std::make_unique<Message>(*context_, operation, sequence));
   }
   for (const auto& message : messages) message->start();
@@ -122,10 +121,20 @@ void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
   for (const auto& message : messages) message->finish();
 }
 
-void GlooAlgorithms::agree(const CollectiveSignature& signature) {
+// Gloo's collectives take the context's timeout.
+void GlooAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
   current_ = signature;
+  begin_ = Clock::now();
+  context_->setTimeout(timeout);
+}
+
+bool GlooAlgorithms::has_timed_out() const {
+  return Clock::now() - begin_ >= context_->getTimeout() * 9 / 10;
+}
+
+void GlooAlgorithms::agree() {
   std::vector<CollectiveSignature> all(index(context_->size));
-  CollectiveSignature own = signature;
+  CollectiveSignature own = current_;
   gloo::AllgatherOptions options(context_);
   options.setInput(reinterpret_cast<char*>(&own), sizeof(own));
   options.setOutput(reinterpret_cast<char*>(all.data()), all.size() * sizeof(own));

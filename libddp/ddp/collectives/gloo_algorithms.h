@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 
 namespace ddp {
@@ -25,6 +26,10 @@ class GlooAlgorithms {
   // MismatchError on every rank if the ranks' operations differ, gloo::Exception if Gloo fails.
   void run(std::span<const Collective> batch);
 
+  // Whether what runs, or ran last, took as long as it may; then Gloo's errors are consequences. A
+  // little less, since the first rank to give up takes its connections with it.
+  [[nodiscard]] bool has_timed_out() const;
+  [[nodiscard]] Timeout timeout() const { return context_->getTimeout(); }
   // What runs, or ran last.
   [[nodiscard]] const CollectiveSignature& current() const { return current_; }
 
@@ -32,7 +37,8 @@ class GlooAlgorithms {
   class Message;
 
   void run_transfers(std::span<const Collective> batch);
-  void agree(const CollectiveSignature& signature);
+  void agree();
+  void begin(const CollectiveSignature& signature, Timeout timeout);
   void run_collective(const Collective& operation);
 
   void all_reduce(const Buffer& data, ReduceOp op);
@@ -46,6 +52,7 @@ class GlooAlgorithms {
 
   std::shared_ptr<gloo::Context> context_;
   CollectiveSignature current_;
+  Clock::time_point begin_;  // of what runs
   std::uint64_t collectives_ = 0;
   std::uint32_t tag_ = 0;
   std::vector<std::uint64_t> sent_;      // messages to each rank

@@ -20,6 +20,7 @@
 #include "ddp/collectives/gloo_algorithms.h"
 #include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/peer_roll.h"
 
 namespace ddp {
 namespace {
@@ -79,15 +80,21 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
 // All that the queue's thread touches: it may have to outlive the group.
 class Engine {
  public:
-  Engine(const GroupConfig& config, const std::string& address)
-      : origin_("[gloo] rank " + std::to_string(config.rank)),
+  Engine(const GroupConfig& config, const std::string& address,
+         std::shared_ptr<FlightRecorder> recorder)
+      : rank_(config.rank),
+        origin_("[gloo] rank " + std::to_string(config.rank)),
+        recorder_(std::move(recorder)),
         algorithms_(connect(config, address)),
-        queue_("ddp-gloo", origin_, [this](std::span<const Collective> batch) { execute(batch); }),
+        roll_(config),
+        queue_("ddp-gloo", origin_, recorder_,
+               [this](std::span<const Collective> batch) { execute(batch); }),
         monitor_(*config.store, [this](const std::string& text) {
           queue_.fail(std::make_exception_ptr(PeerError(text)));
         }) {}
 
   OperationQueue& queue() { return queue_; }
+  void leave() noexcept { roll_.leave(); }
 
   void abort(const std::string& reason) {
     const std::string text = monitor_.post(origin_ + " aborted: " + reason);
@@ -99,16 +106,34 @@ class Engine {
     try {
       algorithms_.run(batch);
     } catch (const gloo::Exception& error) {
-      const std::string text = monitor_.post(
-          origin_ + ": lost a peer in " + to_string(algorithms_.current()) + ": " + error.what());
-      throw PeerError(text);
+      if (algorithms_.has_timed_out()) throw TimeoutError(monitor_.post(timeout_text()));
+      throw PeerError(monitor_.post(loss_text(error)));
     } catch (const MismatchError& error) {
       throw MismatchError(monitor_.post(origin_ + ": " + error.what()));
     }
   }
 
+  [[nodiscard]] std::string timeout_text() const {
+    const std::string diagnosis = recorder_->diagnosis();
+    const std::string text =
+        origin_ + ": timed out after " + std::to_string(algorithms_.timeout().count()) + " ms";
+    return diagnosis.empty() ? text + " in " + to_string(algorithms_.current())
+                             : text + ": " + diagnosis;
+  }
+
+  // Gloo knows no more than that a connection broke.
+  [[nodiscard]] std::string loss_text(const gloo::Exception& error) const {
+    const std::string during = to_string(algorithms_.current());
+    const std::string missing = roll_.missing();
+    if (missing.empty()) return origin_ + ": lost a peer in " + during + ": " + error.what();
+    return "[gloo] " + missing + ", while rank " + std::to_string(rank_) + " is in " + during;
+  }
+
+  int rank_;
   std::string origin_;
+  std::shared_ptr<FlightRecorder> recorder_;
   GlooAlgorithms algorithms_;
+  PeerRoll roll_;
   OperationQueue queue_;
   AbortMonitor monitor_;
 };
@@ -118,9 +143,10 @@ class GlooProcessGroup final : public ProcessGroup {
   GlooProcessGroup(GroupConfig group_config, std::string address)
       : ProcessGroup(std::move(group_config)),
         address_(std::move(address)),
-        engine_(std::make_unique<Engine>(config(), address_)) {}
+        engine_(std::make_unique<Engine>(config(), address_, shared_recorder())) {}
 
   ~GlooProcessGroup() override {
+    engine_->leave();
     const bool stopped = engine_->queue().stop([] {}, kStopGrace);
     if (!stopped) static_cast<void>(engine_.release());  // its thread hangs in Gloo
   }

@@ -136,6 +136,10 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   const Backend backend =
       agree_on_backend(*store, env.rank, env.world_size, self, options.start_timeout);
   config.store = std::make_shared<PrefixStore>("default", store);
+  if (options.hang_watch.period > Timeout(0)) {
+    config.hang_watch = std::make_shared<HangWatch>(
+        *config.store, identify_self(env.rank, config.device), options.hang_watch);
+  }
   log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
              std::string(to_string(backend)) + " on " + to_string(config.device));
   if (backend == Backend::kNccl) return make_nccl_process_group(std::move(config));

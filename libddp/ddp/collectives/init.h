@@ -8,6 +8,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/worker_env.h"
+#include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/store/store.h"
 
@@ -35,6 +36,7 @@ struct InitOptions {
   std::shared_ptr<Store> store = nullptr;         // instead of a connection to `master`
   Timeout start_timeout = kDefaultStartTimeout;   // for all ranks to meet
   Timeout timeout = kDefaultTimeout;              // of each collective
+  HangWatchOptions hang_watch = {};               // how a hang is watched for
 };
 
 // Meets the other ranks and makes the default group. Collective over all ranks of the job; all of

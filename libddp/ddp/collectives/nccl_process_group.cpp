@@ -15,6 +15,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/call_check.h"
 #include "ddp/collectives/event_ring.h"
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/nccl_calls.h"
@@ -63,7 +64,7 @@ class NcclProcessGroup final : public ProcessGroup {
  private:
   template <class F>
   void attempt(const CollectiveSignature& what, F&& f);
-  void begin(const CollectiveSignature& signature);
+  void begin(const CollectiveSignature& signature, Timeout timeout);
   void finish();
   void enqueue(const Collective& collective, Stream producer);
   void check_started(std::uint64_t sequence) const;
@@ -85,9 +86,11 @@ class NcclProcessGroup final : public ProcessGroup {
   std::vector<Buffer> averages_;  // to be divided when their sums have been enqueued
   bool in_group_ = false;
   CollectiveSignature group_signature_;  // of the first operation in the open group
+  Timeout group_timeout_{};              // of the last one
   EventRing operations_;
   std::optional<OperationTimer> timer_;
   FirstError first_error_;
+  std::unique_ptr<CallCheck> check_;
   std::unique_ptr<NcclWatchdog> watchdog_;  // last: it uses the others
 };
 
@@ -103,8 +106,11 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
   averages_.reserve(64);
   cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
            side_.view());
+  check_ = std::make_unique<CallCheck>(
+      *config().store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
+      [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
   watchdog_ = std::make_unique<NcclWatchdog>(
-      NcclWatchdog::Watched{*communicator_, operations_, first_error_, config()});
+      NcclWatchdog::Watched{*communicator_, operations_, first_error_, recorder(), config()});
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
@@ -167,15 +173,17 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
 
 std::uint64_t NcclProcessGroup::submit(const Collective& requested, Stream producer) {
   const std::uint64_t sequence = operations_.next();
+  recorder().submitted(sequence, requested);
   const CollectiveSignature signature = signature_of(requested, sequence);
   const bool is_barrier = requested.kind == CollectiveKind::kBarrier;
   const Collective collective = is_barrier ? barrier_call() : requested;
   if (in_group_) {
     if (group_signature_.sequence == 0) group_signature_ = signature;
+    group_timeout_ = requested.timeout;
     attempt(signature, [&] { enqueue(collective, producer); });
     return sequence;
   }
-  begin(signature);
+  begin(signature, requested.timeout);
   attempt(signature, [&] {
     enqueue(collective, producer);
     finish();
@@ -187,6 +195,7 @@ void NcclProcessGroup::group_begin() {
   if (in_group_) throw std::logic_error("[nccl] group_begin: the last one has not ended");
   attempt({}, [&] { DDP_NCCL_CHECK(nccl(), group_start()); });
   group_signature_ = {};
+  group_timeout_ = timeout();
   in_group_ = true;
 }
 
@@ -195,7 +204,7 @@ Work NcclProcessGroup::group_end() {
   in_group_ = false;
   const std::uint64_t sequence = operations_.next();
   group_signature_.sequence = sequence;
-  begin(group_signature_);
+  begin(group_signature_, group_timeout_);
   attempt(group_signature_, [&] {
     if (timer_) timer_->begin(sequence);
     communicator_->call([&](ncclComm_t) { DDP_NCCL_CHECK(nccl(), group_end()); });
@@ -205,12 +214,12 @@ Work NcclProcessGroup::group_end() {
 }
 
 // Waits only for a host that is EventRing::kCapacity operations ahead of its device.
-void NcclProcessGroup::begin(const CollectiveSignature& signature) {
+void NcclProcessGroup::begin(const CollectiveSignature& signature, Timeout timeout) {
   first_error_.rethrow_if_set();
   if (signature.sequence > EventRing::kCapacity) {
-    wait_host(signature.sequence - EventRing::kCapacity, timeout());
+    wait_host(signature.sequence - EventRing::kCapacity, timeout);
   }
-  operations_.begin(signature);
+  operations_.begin(signature, timeout);
 }
 
 void NcclProcessGroup::finish() {

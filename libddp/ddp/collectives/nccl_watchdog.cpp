@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "ddp/base/error.h"
 #include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
@@ -17,25 +19,25 @@ constexpr Timeout kInterval{100};
 NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
       who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
-      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+      thread_("ddp-nccl", kInterval, [this] { return look(); }) {}
 
-void NcclWatchdog::run(const std::stop_token& stop) {
+bool NcclWatchdog::look() {
   FirstError& first_error = watched_.first_error;
   try {
     const cu::DeviceGuard guard(watched_.config.device);
     // Or a query from this thread would end a graph capture that runs in another one.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
-    std::unique_lock lock(mutex_);
-    while (!stop.stop_requested() && !first_error.is_set()) {
-      look_at_nccl();
-      look_at_oldest_operation();
-      sleeping_.wait_for(lock, stop, kInterval, [] { return false; });
-    }
+    look_at_nccl();
+    look_at_oldest_operation();
+    note_done();
   } catch (const std::exception& error) {
     first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
   }
-  if (first_error.is_set()) watched_.communicator.abort();
+  if (!first_error.is_set()) return true;
+  watched_.recorder.broken();
+  watched_.communicator.abort();
+  return false;
 }
 
 void NcclWatchdog::look_at_nccl() {
@@ -55,11 +57,25 @@ void NcclWatchdog::look_at_oldest_operation() {
   if (oldest == 0 || oldest != oldest_) {
     oldest_ = oldest;
     oldest_since_ = Clock::now();
-  } else if (Clock::now() - oldest_since_ > watched_.config.timeout) {
-    watched_.first_error.set(TimeoutError(fmt::format(
-        "[nccl] {} of {}: not finished after {} ms",
-        to_string(watched_.operations.signature(oldest)), who_, watched_.config.timeout.count())));
+  } else if (Clock::now() - oldest_since_ > watched_.operations.timeout(oldest)) {
+    watched_.first_error.set(TimeoutError(timeout_text()));
   }
+}
+
+void NcclWatchdog::note_done() {
+  const std::uint64_t completed = watched_.operations.completed();
+  if (std::exchange(done_, completed) != completed) {
+    watched_.recorder.done(completed, Clock::now());
+  }
+}
+
+std::string NcclWatchdog::timeout_text() const {
+  const auto timeout = watched_.operations.timeout(oldest_).count();
+  const std::string diagnosis = watched_.recorder.diagnosis();
+  if (!diagnosis.empty())
+    return fmt::format("[nccl] timed out after {} ms: {}", timeout, diagnosis);
+  return fmt::format("[nccl] {} of {}: not finished after {} ms",
+                     to_string(watched_.operations.signature(oldest_)), who_, timeout);
 }
 
 }  // namespace ddp

@@ -9,8 +9,9 @@
 
 namespace ddp {
 
-OperationQueue::OperationQueue(const std::string& name, std::string origin, Execute execute)
-    : origin_(std::move(origin)), execute_(std::move(execute)) {
+OperationQueue::OperationQueue(const std::string& name, std::string origin,
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute)
+    : origin_(std::move(origin)), recorder_(std::move(recorder)), execute_(std::move(execute)) {
   batch_.reserve(kCapacity);
   thread_ = start_background_thread(name, [this] { run(); });
 }
@@ -48,6 +49,7 @@ std::uint64_t OperationQueue::submit(const Collective& collective) {
   work_done_.wait(lock, [this] { return error_ || submitted_ - completed_ < kCapacity; });
   if (error_) std::rethrow_exception(error_);
   entry(++submitted_).collective = collective;
+  recorder_->submitted(submitted_, collective);
   if (!in_batch_) publish_locked();
   return submitted_;
 }
@@ -107,6 +109,7 @@ bool OperationQueue::wait_idle(Timeout timeout) {
 void OperationQueue::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
+  recorder_->broken();
   work_arrived_.notify_all();
   work_done_.notify_all();
 }
@@ -114,7 +117,7 @@ void OperationQueue::fail(std::exception_ptr error) {
 void OperationQueue::run() {
   while (wait_for_batch()) {
     std::exception_ptr error;
-    const Clock::time_point begin = Clock::now();
+    const Clock::time_point begin = note_started();
     try {
       execute_(batch_);
     } catch (...) {
@@ -141,11 +144,22 @@ bool OperationQueue::wait_for_batch() {
   return true;
 }
 
+// Of the batch that runs; nobody else touches completed_ now.
+Clock::time_point OperationQueue::note_started() const {
+  const Clock::time_point now = Clock::now();
+  for (std::size_t i = 0; i < batch_.size(); ++i) recorder_->started(completed_ + 1 + i, now);
+  return now;
+}
+
 void OperationQueue::finish_batch(Clock::time_point begin, std::exception_ptr error) {
   const Interval ran{begin, Clock::now()};
   const std::lock_guard lock(mutex_);
   executing_ = false;
-  for (std::size_t i = 0; !error && i < batch_.size(); ++i) entry(++completed_).ran = ran;
+  for (std::size_t i = 0; !error && i < batch_.size(); ++i) {
+    entry(++completed_).ran = ran;
+    recorder_->done(completed_, ran.end);
+  }
+  if (error) recorder_->broken();
   if (error && !error_) error_ = std::move(error);
   work_arrived_.notify_all();
   work_done_.notify_all();

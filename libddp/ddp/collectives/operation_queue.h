@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -14,6 +15,7 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/flight_recorder.h"
 
 namespace ddp {
 
@@ -30,8 +32,10 @@ class OperationQueue {
   // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
   using Execute = std::function<void(std::span<const Collective>)>;
 
-  // `name` is the thread's, `origin` starts this queue's own error messages.
-  OperationQueue(const std::string& name, std::string origin, Execute execute);
+  // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
+  // in `recorder`.
+  OperationQueue(const std::string& name, std::string origin,
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute);
   ~OperationQueue();
 
   // Ends the thread after the running operation; `interrupt` is called to make that return or throw
@@ -69,11 +73,13 @@ class OperationQueue {
 
   void run();
   bool wait_for_batch();
+  [[nodiscard]] Clock::time_point note_started() const;
   void finish_batch(Clock::time_point begin, std::exception_ptr error);
   void publish_locked();
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
 
   std::string origin_;
+  std::shared_ptr<FlightRecorder> recorder_;
   Execute execute_;
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // what runs now

@@ -2,9 +2,11 @@
 #include "ddp/collectives/process_group.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
+#include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/store/prefix_store.h"
 
@@ -24,11 +26,13 @@ void check_share(std::string_view name, const Buffer& whole, const Buffer& share
 
 void Work::wait(Stream consumer) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  const FlightRecorder::Inside inside(group->recorder());
   group->wait(sequence, consumer);
 }
 
 void Work::wait_host(Timeout timeout) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  const FlightRecorder::Inside inside(group->recorder());
   group->wait_host(sequence, timeout);
 }
 
@@ -39,6 +43,18 @@ std::optional<Interval> Work::interval() const {
   return group->interval(sequence);
 }
 
+ProcessGroup::ProcessGroup(GroupConfig config)
+    : config_(std::move(config)),
+      recorder_(
+          std::make_shared<FlightRecorder>(config_.world_size > 1 ? FlightRecorder::kCapacity : 0)),
+      operation_timeout_(config_.timeout) {
+  if (config_.job_ranks.empty()) {
+    config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
+    std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
+  }
+  if (config_.hang_watch) config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
+}
+
 void ProcessGroup::start_timing(std::uint64_t operations) {
   if (operations > kMaxTimedOperations) {
     refuse("cannot time the last " + std::to_string(operations) + " operations, only " +
@@ -47,7 +63,9 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
   time_last(operations);
 }
 
-Work ProcessGroup::run(const Collective& collective, Stream producer) {
+Work ProcessGroup::run(Collective collective, Stream producer) {
+  const FlightRecorder::Inside inside(*recorder_);
+  collective.timeout = operation_timeout_;
   return {this, submit(collective, producer)};
 }
 
@@ -168,13 +186,17 @@ GroupConfig ProcessGroup::child_config(const std::string& suffix, int rank, int 
   return child;
 }
 
+std::string ProcessGroup::fresh_name(const std::string& purpose) {
+  return purpose + std::to_string(names_++);
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
-  return make_child(child_config("duplicate" + std::to_string(children_++), rank(), world_size()));
+  return make_child(child_config(fresh_name("duplicate"), rank(), world_size()));
 }
 
 // Every rank tells its color and key through the store and reads everybody's.
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
-  const std::string base = "split" + std::to_string(children_++);
+  const std::string base = fresh_name("split");
   PrefixStore table(base, config_.store);
   table.set(std::to_string(rank()), std::to_string(color) + " " + std::to_string(key));
   std::vector<std::pair<int, int>> members;  // (key, rank)
@@ -191,6 +213,10 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   GroupConfig child =
       child_config(base + "/color" + std::to_string(color),
                    static_cast<int>(self - members.begin()), static_cast<int>(members.size()));
+  child.job_ranks.clear();
+  for (const auto& [their_key, other] : members) {
+    child.job_ranks.push_back(config_.job_ranks[static_cast<std::size_t>(other)]);
+  }
   if (child.world_size == 1) return make_single_process_group(std::move(child));
   return make_child(std::move(child));
 }

@@ -6,17 +6,21 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
 class ProcessGroup;
+class HangWatch;
 
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
@@ -30,6 +34,8 @@ struct GroupConfig {
   Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
   Timeout start_timeout = kDefaultStartTimeout;  // for the ranks to come together
   std::string name = "default";
+  std::vector<int> job_ranks = {};                  // by rank of the group; empty: the same
+  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
 };
 
 // The handle of one asynchronous operation; a value, valid while its group lives.
@@ -66,9 +72,12 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] int rank() const { return config_.rank; }
   [[nodiscard]] int world_size() const { return config_.world_size; }
   [[nodiscard]] Device device() const { return config_.device; }
+  // Of every wait for the other ranks, unless a ScopedTimeout says otherwise.
   [[nodiscard]] Timeout timeout() const { return config_.timeout; }
   [[nodiscard]] const std::string& name() const { return config_.name; }
   [[nodiscard]] Store& store() const { return *config_.store; }
+  // What this group did last.
+  [[nodiscard]] FlightRecorder& recorder() const { return *recorder_; }
   // "shm", "nccl", "gloo", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
 
@@ -113,11 +122,15 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // One new group per color, ranked by (key, rank); null for a negative color. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color, int key);
 
+  // A name that all ranks get if they ask for names in the same order, and never twice: for keys in
+  // store().
+  [[nodiscard]] std::string fresh_name(const std::string& purpose);
+
   // Breaks the group on all ranks: whoever waits throws PeerError with this rank and reason.
   virtual void abort(std::string_view reason) = 0;
 
  protected:
-  explicit ProcessGroup(GroupConfig config) : config_(std::move(config)) {}
+  explicit ProcessGroup(GroupConfig config);
 
   // Runs a checked operation; returns its sequence number (1, 2, ...). `producer` as above.
   virtual std::uint64_t submit(const Collective& collective, Stream producer) = 0;
@@ -129,18 +142,38 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_child(GroupConfig config) = 0;
 
   [[nodiscard]] const GroupConfig& config() const { return config_; }
+  // For threads that may outlive the group.
+  [[nodiscard]] const std::shared_ptr<FlightRecorder>& shared_recorder() const { return recorder_; }
 
  private:
   friend struct Work;
+  friend class ScopedTimeout;
 
-  Work run(const Collective& collective, Stream producer);
+  Work run(Collective collective, Stream producer);
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
   void check_op(std::string_view name, DType dtype, ReduceOp op) const;
   [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
 
   GroupConfig config_;
-  int children_ = 0;
+  std::shared_ptr<FlightRecorder> recorder_;
+  Timeout operation_timeout_;  // of what is submitted now
+  int names_ = 0;
+};
+
+// What is submitted to the group while it lives waits this long for the other ranks, in place of
+// the group's timeout. For the thread that submits.
+class [[nodiscard]] ScopedTimeout {
+ public:
+  ScopedTimeout(ProcessGroup& group, Timeout timeout)
+      : group_(group), before_(std::exchange(group.operation_timeout_, timeout)) {}
+  ~ScopedTimeout() { group_.operation_timeout_ = before_; }
+  ScopedTimeout(const ScopedTimeout&) = delete;
+  ScopedTimeout& operator=(const ScopedTimeout&) = delete;
+
+ private:
+  ProcessGroup& group_;
+  Timeout before_;
 };
 
 }  // namespace ddp

@@ -1,43 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/rendezvous.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
-#include <fstream>
 #include <sstream>
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/build_id.h"
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/let_all_read.h"
 #include "ddp/collectives/nccl_process_group.h"
+#include "ddp/collectives/rank_identity.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/version.h"
 
 namespace ddp {
 namespace {
-
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
-// Processes that can open each other's memory files: same kernel, same pid namespace.
-std::string host_identity() {
-  struct stat status {};
-  const bool known = ::stat("/proc/self/ns/pid", &status) == 0;
-  return first_line("/proc/sys/kernel/random/boot_id") + "/" +
-         (known ? std::to_string(status.st_ino) : "unknown");
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 std::string rank_on(const std::vector<Hello>& hellos, std::size_t rank) {
   return "rank " + std::to_string(rank) + " (" + hellos[rank].host_name + ", pid " +
@@ -147,8 +125,6 @@ Backend choose_backend(const std::vector<Hello>& hellos) {
 
 namespace {
 
-constexpr Timeout kReadersGrace = std::chrono::seconds(2);
-
 constexpr std::string_view kUse = "use ";
 constexpr std::string_view kMismatch = "mismatch: ";
 
@@ -165,16 +141,6 @@ std::string make_plan(Store& store, int world_size, Timeout timeout) {
     return std::string(kMismatch) + describe(error);
   } catch (const std::exception& error) {
     return describe(error);
-  }
-}
-
-// Rank 0 may host the store: it must not take it away before the others have read why.
-void let_all_read(Store& store, int rank, int world_size) {
-  try {
-    const std::string all_read[] = {"plan_read_by_all"};
-    if (rank == 0) return store.wait(all_read, kReadersGrace);
-    if (store.add("plan_readers", 1) == world_size - 1) store.set(all_read[0], "");
-  } catch (const Error&) {  // they get an error either way
   }
 }
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -89,10 +90,11 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 
 }  // namespace
 
-Context::Context(const GroupConfig& config)
+Context::Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder)
     : rank_(config.rank),
       world_size_(config.world_size),
       timeout_(config.timeout),
+      recorder_(std::move(recorder)),
       size_bytes_(Layout(config.world_size).size_bytes),
       spins_(config.world_size <= usable_cpus() ? kSpins : 0) {
   if (rank_ == 0) {
@@ -233,14 +235,19 @@ void Context::sleep_until(const std::function<bool()>& ready) {
     const std::uint32_t seen = self.doorbell.load(std::memory_order_seq_cst);
     if (ready()) break;
     check_peers(ready);
-    if (deadline.passed()) {
-      const std::string text = "[shm] rank " + number(rank_) + ": timed out after " +
-                               number(timeout_.count()) + " ms in " + operation() + late_ranks();
-      std::rethrow_exception(fail(Cause::kTimeout, text));
-    }
+    if (deadline.passed()) time_out();
     sleep_while(self.doorbell, seen, std::min(kLivenessPeriod, deadline.remaining()));
   }
   self.sleeping.store(0, std::memory_order_relaxed);
+}
+
+// The diagnosis says more than we can: who is missing, and where it is.
+void Context::time_out() {
+  const std::string diagnosis = recorder_->diagnosis();
+  const std::string text =
+      "[shm] rank " + number(rank_) + ": timed out after " + number(timeout_.count()) + " ms" +
+      (diagnosis.empty() ? " in " + operation() + late_ranks() : ": " + diagnosis);
+  std::rethrow_exception(fail(Cause::kTimeout, text));
 }
 
 void Context::check_peers(const std::function<bool()>& ready) {

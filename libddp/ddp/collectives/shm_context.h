@@ -19,11 +19,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/peer_watch.h"
 #include "ddp/collectives/process_group.h"
 
@@ -69,13 +71,13 @@ struct Header {
   std::uint64_t layout;                    // equal builds have equal ones
   std::atomic<std::uint32_t> cause_state;  // 0 none, 1 being written, 2 complete
   Cause cause;
-  char text[500];
+  char text[1000];
 };
 
 // One rank's view of the segment. Used by one thread, but for leave() and fail().
 class Context {
  public:
-  explicit Context(const GroupConfig& config);
+  Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -84,6 +86,9 @@ class Context {
   [[nodiscard]] int world_size() const { return world_size_; }
   [[nodiscard]] std::byte* slot(int rank, std::uint32_t half) const;
   [[nodiscard]] Channel& channel(int src, int dst) const;
+
+  // Of each wait from now on.
+  void set_timeout(Timeout timeout) { timeout_ = timeout; }
 
   // A send or recv is about to wait for `peer`.
   void begin_transfer(const CollectiveSignature& signature, int peer);
@@ -125,12 +130,14 @@ class Context {
   [[nodiscard]] bool is_awaited(int other) const;
   void start_watch();
   [[nodiscard]] std::exception_ptr recorded_error() const;
+  [[noreturn]] void time_out();
   [[nodiscard]] std::string late_ranks() const;
   [[nodiscard]] std::string operation() const;
 
   int rank_;
   int world_size_;
   Timeout timeout_;
+  std::shared_ptr<FlightRecorder> recorder_;
   std::byte* memory_ = nullptr;
   std::size_t size_bytes_;
   std::uint32_t phase_ = 0;

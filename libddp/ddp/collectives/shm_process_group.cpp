@@ -15,19 +15,15 @@
 namespace ddp {
 namespace {
 
-bool is_transfer(const Collective& operation) {
-  return operation.kind == CollectiveKind::kSend || operation.kind == CollectiveKind::kRecv;
-}
-
 // The queue's thread runs what is submitted, inside the shared memory.
 class ShmProcessGroup final : public ProcessGroup {
  public:
   explicit ShmProcessGroup(GroupConfig group_config)
       : ProcessGroup(std::move(group_config)),
-        context_(config()),
+        context_(config(), shared_recorder()),
         sent_(static_cast<std::size_t>(world_size())),
         received_(static_cast<std::size_t>(world_size())),
-        queue_("ddp-shm", "[shm] rank " + std::to_string(rank()),
+        queue_("ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
                [this](std::span<const Collective> batch) { execute(batch); }) {}
 
   ~ShmProcessGroup() override {
@@ -70,7 +66,8 @@ class ShmProcessGroup final : public ProcessGroup {
   void execute(std::span<const Collective> batch) {
     run_transfers(batch);
     for (const Collective& operation : batch) {
-      if (is_transfer(operation)) continue;
+      if (is_transfer(operation.kind)) continue;
+      context_.set_timeout(operation.timeout);
       context_.begin_collective(signature_of(operation, ++collectives_));
       shm::run_collective(context_, operation);
       context_.end_collective();
@@ -82,10 +79,11 @@ class ShmProcessGroup final : public ProcessGroup {
   void run_transfers(std::span<const Collective> batch) {
     transfers_.clear();
     for (const Collective& operation : batch) {
-      if (!is_transfer(operation)) continue;
+      if (!is_transfer(operation.kind)) continue;
       auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
       const std::uint64_t sequence = ++counts[static_cast<std::size_t>(operation.peer)];
       transfers_.emplace_back(context_, operation, sequence);
+      context_.set_timeout(operation.timeout);
     }
     while (!transfers_.empty()) {
       advance_transfers();

@@ -8,6 +8,7 @@
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
 
 namespace ddp {
@@ -34,6 +35,18 @@ Allocation allocate_factors(Device device, std::size_t count) {
   return cu::allocate_pinned(size_bytes);
 }
 
+std::vector<FlightRecorder::Label> bucket_labels(FlightRecorder& recorder,
+                                                 const BucketLayout& layout,
+                                                 const std::vector<Parameter>& parameters) {
+  std::vector<FlightRecorder::Label> labels;
+  for (const BucketSpec& bucket : layout.buckets) {
+    std::vector<std::string> names;
+    for (const std::size_t i : bucket.parameters) names.push_back(parameters[i].name);
+    labels.push_back(recorder.add_label(bucket_label(labels.size(), names)));
+  }
+  return labels;
+}
+
 }  // namespace
 
 DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
@@ -42,15 +55,17 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       parameters_(checked(*group_, std::move(parameters))),
       options_(std::move(options)),
       alone_(group_->world_size() == 1),
+      control_label_(group_->recorder().add_label("control vector")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_), options_.buckets, options_.hook,
-               [this](Stream stream) { control_.launch(own_, stream); }),
+               [this](Stream stream) { launch_control(stream); }),
       stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
       step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout())) {
   if (!(options_.nominal_samples > 0)) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive");
   }
   if (options_.record_times) reducer_.start_recording();
+  reducer_.set_labels(bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
   if (alone_) return;
   factors_ = allocate_factors(group_->device(), kFactors);
@@ -75,6 +90,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   }
   backward_span_ = cu::ProfilerSpan("ddp backward");
   state_ = State::kOpen;
+  group_->recorder().begin_step(statistics_.steps + 1);
   samples_ = step.samples;
   step_samples_ += step.samples;
   own_.is_active = own_.is_active || step.is_active;
@@ -119,6 +135,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   } else {
     hold(stream);
   }
+  group_->recorder().end_step();
   if (passes_left_ > 0) --passes_left_;
   ++statistics_.passes;
   state_ = State::kIdle;
@@ -238,6 +255,11 @@ const double* DistributedDataParallel::Impl::keep(double factor) {
   return place;
 }
 
+void DistributedDataParallel::Impl::launch_control(Stream stream) {
+  const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
+  control_.launch(own_, stream);
+}
+
 void DistributedDataParallel::Impl::log_who_ran_out() {
   if (alone_ || group_->rank() != 0 || has_logged_who_ran_out_) return;
   const int active = control_.latest().active_ranks;
@@ -335,7 +357,7 @@ void DistributedDataParallel::Impl::agree_on_use(Stream stream) {
 // Alone there is nobody to add up with, but what divides reads the result where that would be.
 void DistributedDataParallel::Impl::finish_control(Stream stream) {
   if (alone_ && !divides_) return control_.settle(own_, stream);
-  if (alone_) control_.launch(own_, stream);
+  if (alone_) launch_control(stream);
   control_.wait(stream);
 }
 

@@ -76,6 +76,7 @@ class DistributedDataParallel::Impl {
   void count_times();
   double open_control(double samples);
   const double* keep(double factor);
+  void launch_control(Stream stream);
   void log_who_ran_out();
   void refuse_mark(std::size_t i) const;
   void check_all_ready() const;
@@ -92,6 +93,7 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
+  FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
   Allocation factors_;  // for scale_at_ready, with peers only

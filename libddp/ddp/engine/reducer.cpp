@@ -21,6 +21,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       overlap_(options.overlap),
       memory_(group.allocate(layout_.size_bytes)),
       states_(layout_.buckets.size()),
+      labels_(layout_.buckets.size(), 0),
       marks_(gradients.size(), 0),
       expected_(gradients.size(), 1),
       held_(gradients.size(), 0),
@@ -123,6 +124,7 @@ void Reducer::launch(std::size_t b) {
     zero_missing(b, state.producer);
     if (factor_ != nullptr) scale(bucket(b), factor_, state.producer);
   }
+  const FlightRecorder::Labelled labelled(group_.recorder(), labels_[b]);
   state.work = hook_ ? hook_->launch(describe(b), state.producer)
                      : group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
   if (recorder_) recorder_->launched(b, state.work);

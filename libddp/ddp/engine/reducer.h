@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/allocation.h"
@@ -44,6 +45,9 @@ class Reducer {
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
           const BucketOptions& options, const GradientHookFactory& make_hook,
           BeforeFirst before_first);
+
+  // What the buckets' operations are for, in the group's recorder.
+  void set_labels(std::vector<FlightRecorder::Label> labels) { labels_ = std::move(labels); }
 
   // Takes the times of each step from now on.
   void start_recording() { recorder_.emplace(group_, layout_); }
@@ -131,12 +135,13 @@ class Reducer {
   bool overlap_;
   Allocation memory_;
   std::vector<BucketState> states_;
-  std::vector<std::size_t> counts_;      // elements, by parameter
-  std::vector<std::uint32_t> marks_;     // by parameter, in this pass
-  std::vector<std::uint32_t> expected_;  // by parameter, in each pass
-  std::vector<std::uint8_t> held_;       // by parameter, by the passes before
-  std::vector<std::uint8_t> used_;       // by parameter, in the passes of this step
-  std::vector<std::size_t> order_;       // of this pass so far
+  std::vector<FlightRecorder::Label> labels_;  // by bucket; 0 unless they are set
+  std::vector<std::size_t> counts_;            // elements, by parameter
+  std::vector<std::uint32_t> marks_;           // by parameter, in this pass
+  std::vector<std::uint32_t> expected_;        // by parameter, in each pass
+  std::vector<std::uint8_t> held_;             // by parameter, by the passes before
+  std::vector<std::uint8_t> used_;             // by parameter, in the passes of this step
+  std::vector<std::size_t> order_;             // of this pass so far
   std::vector<std::size_t> ready_order_;
   Uses uses_ = Uses::kOnce;
   Reduction reduction_ = Reduction::kNow;

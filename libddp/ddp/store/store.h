@@ -61,5 +61,8 @@ class Store {
 };
 
 inline constexpr Timeout kDefaultStoreTimeout = std::chrono::seconds(300);
+// For a thread that talks to the store in the background: a store that cannot be reached any more
+// must not hold up its end.
+inline constexpr Timeout kBackgroundStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace ddp

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+//
+// What the flight recorder costs: nanoseconds for each event that is noted, by one thread and by
+// two at once.
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/flight_recorder.h"
+#include "support/report.h"
+#include "support/statistics.h"
+
+namespace {
+
+using namespace ddp;
+using namespace ddp::bench;
+
+constexpr int kEvents = 200'000;  // of a sample
+constexpr int kRounds = 31;
+
+double nanoseconds_each(const std::function<void()>& run) {
+  const Clock::time_point begin = Clock::now();
+  run();
+  return std::chrono::duration<double, std::nano>(Clock::now() - begin).count() / kEvents;
+}
+
+void submit(FlightRecorder& recorder) {
+  const Buffer buffer{nullptr, 1024, DType::kFloat32, kCpuDevice};
+  const Collective collective{CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
+  for (std::uint64_t i = 1; i <= kEvents; ++i) recorder.submitted(i, collective);
+}
+
+void finish(FlightRecorder& recorder) {
+  for (std::uint64_t i = 1; i <= kEvents; ++i) recorder.done(i, Clock::now());
+}
+
+// As the caller and the queue's thread do.
+void submit_and_finish(FlightRecorder& recorder) {
+  std::thread other([&] { finish(recorder); });
+  submit(recorder);
+  other.join();
+}
+
+void read_the_clock() {
+  for (int i = 0; i < kEvents; ++i) static_cast<void>(Clock::now());
+}
+
+void run() {
+  FlightRecorder recorder;
+  const auto variant = [](const char* name, const std::function<void()>& action) {
+    return Variant{name, [action] { return nanoseconds_each(action); }};
+  };
+  std::vector<Variant> variants{
+      variant("a look at the clock", read_the_clock),
+      variant("submitted", [&] { submit(recorder); }), variant("done", [&] { finish(recorder); }),
+      variant("both, by two threads at once", [&] { submit_and_finish(recorder); })};
+  interleave(variants, kRounds);
+  std::puts(header_line("bench_recorder").c_str());
+  fmt::print("# ns an event, medians of {} samples of {}; +- is half the interquartile range\n",
+             kRounds, kEvents);
+  const Table table({{"event", 28}, {"ns", 6}, {"+-", 4}});
+  table.print_titles();
+  for (const Variant& each : variants) {
+    const Summary summary = summarize(each.samples);
+    table.print_row({each.name, fmt::format("{:.1f}", summary.median),
+                     fmt::format("{:.0f}%", summary.spread_percent())});
+  }
+}
+
+}  // namespace
+
+int main() {
+  try {
+    run();
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_recorder: %s\n", describe(error).c_str());
+    return 1;
+  }
+}

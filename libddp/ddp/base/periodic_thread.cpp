@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/periodic_thread.h"
+
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+
+namespace ddp {
+namespace {
+
+bool survives(const std::string& name, const std::function<bool()>& tick) {
+  try {
+    return tick();
+  } catch (const std::exception& error) {
+    log::debug("[" + name + "] stops: " + describe(error));
+    return false;
+  }
+}
+
+}  // namespace
+
+PeriodicThread::PeriodicThread(const std::string& name, Timeout period, std::function<bool()> tick)
+    : thread_(start_background_thread(
+          name, [this, name, period, tick = std::move(tick)] { run(name, period, tick); })) {}
+
+PeriodicThread::~PeriodicThread() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  stopped_.notify_all();
+  thread_.join();
+}
+
+void PeriodicThread::run(const std::string& name, Timeout period,
+                         const std::function<bool()>& tick) {
+  std::unique_lock lock(mutex_);
+  do {
+    lock.unlock();
+    if (!survives(name, tick)) return;
+    lock.lock();
+  } while (!stopped_.wait_for(lock, period, [this] { return stopping_; }));
+}
+
+}  // namespace ddp

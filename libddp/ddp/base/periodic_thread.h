@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+// A background thread (it takes no signals) that calls `tick` at once and then every `period`,
+// until that returns false or throws, which is a debug line. The destructor waits for a running
+// tick, so a tick's own waits must be bounded.
+class PeriodicThread {
+ public:
+  PeriodicThread(const std::string& name, Timeout period, std::function<bool()> tick);
+  ~PeriodicThread();
+  PeriodicThread(const PeriodicThread&) = delete;
+  PeriodicThread& operator=(const PeriodicThread&) = delete;
+
+ private:
+  void run(const std::string& name, Timeout period, const std::function<bool()>& tick);
+
+  std::mutex mutex_;
+  std::condition_variable stopped_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace ddp

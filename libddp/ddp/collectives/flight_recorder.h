@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/time.h"
+#include "ddp/collectives/collective.h"
+
+namespace ddp {
+
+// What a group did last: a ring of events, for whoever asks why it stands still. To note an event
+// takes a look at the clock and a few stores: no lock, no heap.
+//
+// Any number of threads note events while others read: the caller notes what it submits and its
+// steps, the backend what starts and ends. An event is whole or missing; it is missing once it is
+// overwritten, or if its place is being written by a thread that kCapacity events have overtaken.
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCapacity = 4096;
+
+  enum class What : std::uint8_t { kSubmitted, kStarted, kDone, kBroken, kStepBegun, kStepEnded };
+
+  // What an operation is for, such as "bucket 4: layer3.*"; see add_label. 0 is none.
+  using Label = std::uint32_t;
+
+  struct Event {
+    Clock::time_point time = {};
+    std::uint64_t step = 0;       // as in Position
+    std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
+    // Only of kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
+    // a send or recv has a count of its own, and its peer as root.
+    CollectiveSignature signature = {};
+    Label label = 0;
+    What what = What::kSubmitted;
+    std::array<std::uint8_t, 3> padding{};
+  };
+
+  // Where this rank is.
+  struct Position {
+    std::uint64_t step = 0;         // 1, 2, ...: begun last; 0 if there was none
+    std::uint64_t collectives = 0;  // submitted
+    std::uint64_t submitted = 0;    // operation
+    std::uint64_t done = 0;         // operation
+    bool is_in_step = false;
+    bool is_inside = false;  // a thread is in a call of the library that may block
+  };
+
+  // The oldest operation that is not done.
+  struct Pending {
+    Event event;
+    Clock::time_point since;  // when it became the oldest
+  };
+
+  // With a capacity of 0, for a world of one, nothing is kept at all.
+  explicit FlightRecorder(std::size_t capacity = kCapacity) : slots_(capacity) {}
+
+  // For backends. Operations are submitted by one thread at a time; several may bear one number and
+  // are then done together. done() covers all operations up to that one.
+  void submitted(std::uint64_t operation, const Collective& collective);
+  void started(std::uint64_t operation, Clock::time_point now);
+  void done(std::uint64_t operation, Clock::time_point now);
+  // Nothing is pending any more: the group is broken.
+  void broken();
+
+  // For the engine: steps are counted from 1.
+  void begin_step(std::uint64_t step);
+  void end_step();
+
+  // Registers a text, once; not for use within a step.
+  [[nodiscard]] Label add_label(const std::string& text);
+  [[nodiscard]] std::string label(Label label) const;
+
+  // Labels what is submitted while it lives, by the thread that submits.
+  class [[nodiscard]] Labelled {
+   public:
+    Labelled(FlightRecorder& recorder, Label label)
+        : recorder_(recorder), before_(std::exchange(recorder.current_label_, label)) {}
+    ~Labelled() { recorder_.current_label_ = before_; }
+    Labelled(const Labelled&) = delete;
+    Labelled& operator=(const Labelled&) = delete;
+
+   private:
+    FlightRecorder& recorder_;
+    Label before_;
+  };
+
+  // A thread is inside the library while it lives.
+  class [[nodiscard]] Inside {
+   public:
+    explicit Inside(FlightRecorder& recorder) : recorder_(recorder) {
+      recorder_.inside_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Inside() { recorder_.inside_.fetch_sub(1, std::memory_order_relaxed); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    FlightRecorder& recorder_;
+  };
+
+  [[nodiscard]] Position position() const;
+  [[nodiscard]] std::optional<Pending> oldest_pending() const;
+  // Oldest first.
+  [[nodiscard]] std::vector<Event> events() const;
+
+  // Why the oldest operation is not done, as somebody found out: for the error at its timeout.
+  // Empty if nobody knows.
+  void set_diagnosis(std::string text);
+  [[nodiscard]] std::string diagnosis() const;
+
+ private:
+  static constexpr std::size_t kWords = sizeof(Event) / sizeof(std::uint64_t);
+
+  // One cache line. The stamp is the event's number, 1, 2, ..., unless the words are being written.
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> stamp = 0;
+    std::array<std::atomic<std::uint64_t>, kWords> words{};
+  };
+
+  void note(Event event);
+
+  // By cache lines: what all threads read, what all of them write, what the caller writes, what the
+  // backend writes.
+  std::vector<Slot> slots_;
+  std::atomic<std::uint64_t> step_ = 0;
+  std::atomic<bool> is_in_step_ = false;
+  std::atomic<bool> is_broken_ = false;
+  alignas(64) std::atomic<std::uint64_t> next_ = 0;
+  alignas(64) std::atomic<int> inside_ = 0;
+  std::atomic<std::uint64_t> collectives_ = 0;
+  std::atomic<std::uint64_t> submitted_ = 0;
+  Label current_label_ = 0;
+  std::uint64_t transfers_ = 0;
+  alignas(64) std::atomic<std::uint64_t> done_ = 0;
+  std::atomic<Clock::rep> done_time_ = 0;
+  mutable std::mutex mutex_;
+  std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
+  std::string diagnosis_;            // under mutex_
+};
+
+// "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the
+// peer of a send or recv.
+[[nodiscard]] std::string describe_operation(const FlightRecorder& recorder,
+                                             const FlightRecorder::Event& submitted);
+
+}  // namespace ddp

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hang_diagnosis.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace ddp {
+namespace {
+
+using Culprits = std::vector<const Witness*>;
+
+std::uint64_t submitted_by(const Witness& member, const std::string& group) {
+  const GroupProgress* progress = member.progress ? member.progress->find(group) : nullptr;
+  return progress == nullptr ? 0 : progress->collectives;
+}
+
+bool has_joined(const Hang& hang, const Witness& member) {
+  if (is_transfer(hang.signature.kind)) return false;
+  return submitted_by(member, hang.group) >= hang.signature.sequence;
+}
+
+template <class Predicate>
+Culprits those(std::span<const Witness> members, const Predicate& predicate) {
+  Culprits found;
+  for (const Witness& member : members) {
+    if (predicate(member)) found.push_back(&member);
+  }
+  return found;
+}
+
+// Those that are behind everybody: others may be behind only because of them.
+Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
+  std::uint64_t least = hang.signature.sequence;
+  for (const Witness& member : members) least = std::min(least, submitted_by(member, hang.group));
+  return those(members, [&](const Witness& member) {
+    return !has_joined(hang, member) && submitted_by(member, hang.group) == least;
+  });
+}
+
+Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {
+  // A send or recv concerns nobody but its peer.
+  if (is_transfer(hang.signature.kind)) {
+    return {&members[static_cast<std::size_t>(hang.signature.root)]};
+  }
+  Culprits found =
+      those(members, [](const Witness& m) { return m.state == ProcessState::kStopped; });
+  if (found.empty()) found = furthest_behind(hang, members);
+  if (!found.empty()) return found;
+  return those(members, [](const Witness& m) {
+    return m.state == ProcessState::kEnded || m.silence > Timeout(0);
+  });
+}
+
+double seconds(Timeout time) { return static_cast<double>(time.count()) / 1000; }
+
+// "is stopped (SIGSTOP) and has not joined all_reduce #457 (...)".
+std::string plight(const Hang& hang, const Witness& culprit) {
+  const bool joined = has_joined(hang, culprit);
+  const std::string& operation = hang.operation;
+  const std::string in_or_not = (joined ? " in " : " and has not joined ") + operation;
+  if (culprit.state == ProcessState::kStopped) return "is stopped (SIGSTOP)" + in_or_not;
+  if (culprit.state == ProcessState::kEnded) {
+    return (joined ? "has ended in " : "has ended and will not join ") + operation;
+  }
+  if (culprit.silence > Timeout(0)) {
+    return fmt::format("has given no sign of life for {:.1f} s{}", seconds(culprit.silence),
+                       in_or_not);
+  }
+  return "has not joined " + operation;
+}
+
+std::string the_same_holds(const Culprits& culprits) {
+  if (culprits.size() < 2) return "";
+  std::vector<int> ranks;
+  for (std::size_t i = 1; i < culprits.size(); ++i) ranks.push_back(culprits[i]->rank);
+  return fmt::format("; the same holds for rank{} {}", ranks.size() == 1 ? "" : "s",
+                     fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+std::string diagnose(const Hang& hang, std::span<const Witness> members) {
+  const Culprits culprits = find_culprits(hang, members);
+  const std::size_t waiting =
+      is_transfer(hang.signature.kind) ? 1 : members.size() - culprits.size();
+  const std::string waits = fmt::format("{} rank{} waiting {:.1f} s", waiting,
+                                        waiting == 1 ? "" : "s", seconds(hang.age));
+  if (culprits.empty()) {
+    return "all ranks have joined " + hang.operation + ", which does not end; " + waits;
+  }
+  const Witness& first = *culprits.front();
+  const std::string who =
+      first.progress ? to_string(first.progress->who) : fmt::format("rank {}", first.rank);
+  const std::string seen = first.progress ? last_seen(*first.progress) : "never heard of";
+  return fmt::format("{} {}{}; {}; {}", who, plight(hang, first), the_same_holds(culprits), seen,
+                     waits);
+}
+
+}  // namespace ddp

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hang_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace ddp {
+namespace {
+
+constexpr const char* kDiagnosis = "hang/diagnosis";
+
+std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
+
+// The first line of a published diagnosis: a sentence about something else is of no use.
+std::string subject(const Hang& hang) {
+  return std::to_string(hang.signature.sequence) + " " + hang.group + "\n";
+}
+
+}  // namespace
+
+HangWatch::HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
+                     Report report)
+    : store_(store.clone(kBackgroundStoreTimeout)),
+      options_(options),
+      report_(std::move(report)),
+      progress_{.who = std::move(self)},
+      window_(store_, progress_.who.rank, options.window),
+      thread_("ddp-hang", options.period, [this] { return look(); }) {}
+
+void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
+                    const std::shared_ptr<FlightRecorder>& recorder) {
+  const std::lock_guard lock(mutex_);
+  watched_.push_back({group, std::move(job_ranks), recorder});
+}
+
+bool HangWatch::look() {
+  const std::vector<Group> groups = look_at_groups();
+  publish(groups);
+  window_.look();
+  const auto oldest =
+      std::max_element(groups.begin(), groups.end(), [](const Group& left, const Group& right) {
+        return left.hang && right.hang ? left.hang->age < right.hang->age : !left.hang;
+      });
+  if (oldest == groups.end() || !oldest->hang) {
+    life_signs_.clear();
+  } else if (window_.lead()) {
+    investigate(*oldest);
+  } else {
+    adopt_diagnosis(*oldest);
+  }
+  return true;
+}
+
+std::vector<HangWatch::Group> HangWatch::look_at_groups() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(watched_, [](const Watched& each) { return each.recorder.expired(); });
+  std::vector<Group> groups;
+  for (Watched& each : watched_) {
+    Group group{.name = each.name, .job_ranks = each.job_ranks, .recorder = each.recorder.lock()};
+    if (!group.recorder) continue;
+    group.position = group.recorder->position();
+    group.hang = find_hang(each, group);
+    if (!group.hang) group.recorder->set_diagnosis("");
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+// Asks the ring only if nothing was done since the last look.
+std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) const {
+  const bool moved = std::exchange(watched.done, group.position.done) != group.position.done;
+  if (moved || group.position.submitted <= group.position.done) return std::nullopt;
+  const auto pending = group.recorder->oldest_pending();
+  if (!pending) return std::nullopt;
+  const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);
+  if (age < options_.patience / 2) return std::nullopt;
+  const std::string operation = describe_operation(*group.recorder, pending->event);
+  const bool is_child = group.name.find('/') != std::string::npos;
+  return Hang{.group = group.name,
+              .operation = is_child ? operation + " of group " + group.name : operation,
+              .signature = pending->event.signature,
+              .age = age};
+}
+
+void HangWatch::publish(const std::vector<Group>& groups) {
+  ++progress_.heartbeat;
+  progress_.is_inside = false;
+  progress_.groups.clear();
+  for (const Group& group : groups) {
+    progress_.groups.push_back({group.name, group.position.collectives,
+                                group.hang ? group.hang->operation : std::string()});
+    progress_.is_inside = progress_.is_inside || group.position.is_inside;
+    if (group.position.step < progress_.step) continue;
+    progress_.step = group.position.step;
+    progress_.is_in_step = group.position.is_in_step;
+  }
+  store_->set(progress_key(progress_.who.rank), serialize(progress_));
+}
+
+void HangWatch::investigate(const Group& group) {
+  std::vector<Witness> members;
+  for (const int rank : group.job_ranks) members.push_back(question(rank));
+  const std::string diagnosis = diagnose(*group.hang, members);
+  store_->set(kDiagnosis, subject(*group.hang) + diagnosis);
+  group.recorder->set_diagnosis(diagnosis);
+  if (group.hang->age >= options_.patience && window_.may_report()) report_(diagnosis);
+}
+
+void HangWatch::adopt_diagnosis(const Group& group) {
+  if (!store_->has(kDiagnosis)) return;
+  const std::string published = store_->get(kDiagnosis);
+  const std::string expected = subject(*group.hang);
+  if (!published.starts_with(expected)) return;
+  group.recorder->set_diagnosis(published.substr(expected.size()));
+}
+
+Witness HangWatch::question(int rank) {
+  Witness witness{.rank = rank};
+  const std::string key = progress_key(rank);
+  if (!store_->has(key)) return witness;
+  witness.progress = parse_rank_progress(store_->get(key));
+  witness.state = state_of(witness.progress->who);
+  LifeSign& life = life_signs_.try_emplace(rank, options_.period).first->second;
+  const Timeout silence = life.silence(witness.progress->heartbeat);
+  if (silence > 3 * options_.period) witness.silence = silence;
+  return witness;
+}
+
+}  // namespace ddp

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ddp/base/log.h"
+#include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang_diagnosis.h"
+#include "ddp/collectives/life_sign.h"
+#include "ddp/collectives/rank_progress.h"
+#include "ddp/collectives/report_window.h"
+#include "ddp/store/store.h"
+
+namespace ddp {
+
+// How a hang is watched for.
+struct HangWatchOptions {
+  Timeout period = std::chrono::seconds(1);    // between two looks; 0: no watch at all
+  Timeout patience = std::chrono::seconds(8);  // with a pending operation, before a line says so
+  Timeout window = std::chrono::seconds(10);   // between two such lines of the job
+};
+
+// Names the rank that keeps a job waiting. One for each job and process, with a thread and a store
+// connection of its own; all groups of the job are watched by it.
+//
+// Every period it publishes where this rank is, under "progress/<rank>". While an operation of this
+// rank is pending for longer than half the patience, one of the waiting ranks reads what the others
+// publish, and writes who is missing under "hang/diagnosis"; the others read that. So all of them
+// have the same sentence in their recorders when the operation times out; and once the patience is
+// over, that one rank reports it, as a warning, once in a window.
+//
+// If the store is lost, the watch ends in silence; destroying it waits for one store operation.
+class HangWatch {
+ public:
+  using Report = std::function<void(std::string_view)>;
+
+  // `store` is the job's, `self` this rank of it.
+  HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
+            Report report = log::warning);
+
+  // From now on the group is watched, as long as its recorder lives. `job_ranks` are its members,
+  // by rank of the group.
+  void add(const std::string& group, std::vector<int> job_ranks,
+           const std::shared_ptr<FlightRecorder>& recorder);
+
+ private:
+  struct Watched {
+    std::string name;
+    std::vector<int> job_ranks;
+    std::weak_ptr<FlightRecorder> recorder;
+    std::uint64_t done = 0;  // at the last look
+  };
+  // A group at this look.
+  struct Group {
+    std::string name;
+    std::vector<int> job_ranks;
+    std::shared_ptr<FlightRecorder> recorder;
+    FlightRecorder::Position position = {};
+    std::optional<Hang> hang = {};  // if something is pending for long
+  };
+
+  bool look();
+  [[nodiscard]] std::vector<Group> look_at_groups();
+  [[nodiscard]] std::optional<Hang> find_hang(Watched& watched, const Group& group) const;
+  void publish(const std::vector<Group>& groups);
+  void investigate(const Group& group);
+  void adopt_diagnosis(const Group& group);
+  [[nodiscard]] Witness question(int rank);
+
+  std::shared_ptr<Store> store_;
+  HangWatchOptions options_;
+  Report report_;
+  RankProgress progress_;  // of this rank
+  ReportWindow window_;
+  std::map<int, LifeSign> life_signs_;  // by rank of the job
+  std::mutex mutex_;
+  std::vector<Watched> watched_;  // under mutex_
+  PeriodicThread thread_;         // last: it uses the others
+};
+
+}  // namespace ddp

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+// Watches a counter that another process raises every `period`. Only time in which we looked counts
+// as its silence: if this process was stopped itself, that is not held against the other one.
+class LifeSign {
+ public:
+  explicit LifeSign(Timeout period) : period_(period) {}
+
+  // For how long the counter has not moved; to be called about every period.
+  Timeout silence(std::uint64_t heartbeat) {
+    const Clock::time_point now = Clock::now();
+    const auto elapsed = std::chrono::duration_cast<Timeout>(now - last_look_);
+    const bool is_first = last_look_ == Clock::time_point();
+    const bool moved = is_first || heartbeat_ != heartbeat;
+    silence_ = moved ? Timeout(0) : silence_ + std::min<Timeout>(elapsed, 2 * period_);
+    heartbeat_ = heartbeat;
+    last_look_ = now;
+    return silence_;
+  }
+
+ private:
+  Timeout period_;
+  std::uint64_t heartbeat_ = 0;
+  Clock::time_point last_look_;
+  Timeout silence_{};
+};
+
+}  // namespace ddp

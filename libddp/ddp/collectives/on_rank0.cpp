@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+//
+// Keys under a name of its own: "who" is there once rank 0 has come, "beat" counts while fn runs,
+// "result" is its end: empty, or the text of the exception.
+#include "ddp/collectives/on_rank0.h"
+
+#include <sstream>
+
+#include "ddp/base/error.h"
+#include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/let_all_read.h"
+#include "ddp/collectives/life_sign.h"
+#include "ddp/collectives/rank_identity.h"
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kFailed = "failed: ";
+
+// Returns what the others are to read.
+std::string run(Store& store, const std::function<void()>& fn, Timeout period,
+                std::exception_ptr& error) {
+  const std::shared_ptr<Store> own = store.clone(kBackgroundStoreTimeout);
+  const PeriodicThread heart("ddp-heartbeat", period, [&own] { return own->add("beat", 1) > 0; });
+  try {
+    fn();
+    return "";
+  } catch (...) {
+    error = std::current_exception();
+    return kFailed + describe(error);
+  }
+}
+
+void lead(ProcessGroup& group, Store& store, const std::function<void()>& fn, Timeout period) {
+  store.set("who", serialize(identify_self(0, group.device())));
+  std::exception_ptr error;
+  store.set("result", run(store, fn, period, error));
+  let_all_read(store, group.rank(), group.world_size());
+  if (error) std::rethrow_exception(error);
+}
+
+bool has_result(Store& store, Timeout timeout) {
+  const std::string keys[] = {"result"};
+  try {
+    store.wait(keys, timeout);
+    return true;
+  } catch (const TimeoutError&) {
+    return false;
+  }
+}
+
+std::string plight(const RankIdentity& leader, Timeout silence) {
+  switch (state_of(leader)) {
+    case ProcessState::kEnded:
+      return " has ended";
+    case ProcessState::kStopped:
+      return " is stopped (SIGSTOP)";
+    default:
+      return " has given no sign of life for " + std::to_string(silence.count()) + " ms";
+  }
+}
+
+RankIdentity meet_leader(Store& store, Timeout timeout) {
+  RankIdentity leader;
+  try {
+    std::istringstream(store.get("who", timeout)) >> leader;
+  } catch (const TimeoutError&) {
+    throw TimeoutError("[on_rank0] rank 0 has not come in " + std::to_string(timeout.count()) +
+                       " ms");
+  }
+  return leader;
+}
+
+// Returns the result.
+std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
+  const RankIdentity leader = meet_leader(store, group.timeout());
+  LifeSign life(options.period);
+  while (!has_result(store, options.period)) {
+    const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
+    const bool has_ended = state_of(leader) == ProcessState::kEnded;
+    if (silence < options.silence && !has_ended) continue;
+    const std::string text = to_string(leader) + plight(leader, silence) + " in on_rank0";
+    group.abort(text);
+    throw PeerError("[on_rank0] " + text);
+  }
+  return store.get("result");
+}
+
+}  // namespace
+
+void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank0Options& options) {
+  if (group.world_size() == 1) return fn();
+  const std::string name = group.fresh_name("on_rank0_");
+  PrefixStore store(name, group.store().clone());
+  if (group.rank() == 0) return lead(group, store, fn, options.period);
+  const FlightRecorder::Inside inside(group.recorder());
+  const std::string result = follow(group, store, options);
+  let_all_read(store, group.rank(), group.world_size());
+  if (!result.empty()) throw PeerError("[on_rank0] rank 0 " + result);
+}
+
+}  // namespace ddp

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/bucket_label.h"
+
+#include <algorithm>
+
+namespace ddp {
+namespace {
+
+// Up to the last dot that all names have in common.
+std::string common_prefix(std::span<const std::string> names) {
+  std::string prefix = names.front();
+  for (const std::string& name : names) {
+    const auto differs = std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end());
+    prefix.erase(differs.first, prefix.end());
+  }
+  return prefix.substr(0, prefix.rfind('.') + 1);  // nothing where there is no dot
+}
+
+}  // namespace
+
+std::string bucket_label(std::size_t bucket, std::span<const std::string> parameters) {
+  const std::string label = "bucket " + std::to_string(bucket) + ": ";
+  if (parameters.empty()) return label + "nothing";
+  if (parameters.size() == 1) return label + parameters.front();
+  const std::string prefix = common_prefix(parameters);
+  if (!prefix.empty()) return label + prefix + "*";
+  return label + parameters.front() + " .. " + parameters.back();
+}
+
+}  // namespace ddp

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace ddp {
+
+// What a bucket is called in messages: "bucket 4: layer3.*" if its parameters share a prefix that
+// ends with a dot, else "bucket 0: fc.bias .. conv1.weight", the first and the last.
+[[nodiscard]] std::string bucket_label(std::size_t bucket, std::span<const std::string> parameters);
+
+}  // namespace ddp

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/call_check.h"
+
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/store/hash_store.h"
+#include "support/gate.h"
+
+using namespace ddp;
+
+namespace {
+
+Collective call(CollectiveKind kind, std::size_t count) {
+  const Buffer buffer{nullptr, count, DType::kFloat32, kCpuDevice};
+  return {kind, buffer, buffer, ReduceOp::kSum, 0};
+}
+
+// A rank's recorder and check, without a group.
+class Rank {
+ public:
+  Rank(const Store& store, int rank, const CallCheckLimits& limits, test::Gate& complaints)
+      : check_(store, rank, recorder_, limits, [this, &complaints](const std::string& text) {
+          const std::lock_guard lock(mutex_);
+          complaint_ = text;
+          complaints.raise();
+        }) {}
+
+  void calls(CollectiveKind kind, std::size_t count) {
+    recorder_->submitted(++operations_, call(kind, count));
+  }
+  void steps(std::uint64_t step) { recorder_->begin_step(step); }
+
+  [[nodiscard]] std::string complaint() {
+    const std::lock_guard lock(mutex_);
+    return complaint_;
+  }
+
+ private:
+  std::shared_ptr<FlightRecorder> recorder_ = std::make_shared<FlightRecorder>();
+  std::uint64_t operations_ = 0;
+  std::mutex mutex_;
+  std::string complaint_;
+  CallCheck check_;  // last: its thread uses the others
+};
+
+// Until call n is in the store; at most 10 s.
+bool is_published(HashStore& store, std::uint64_t n) {
+  const std::string keys[] = {"call/" + std::to_string(n)};
+  try {
+    store.wait(keys, std::chrono::seconds(10));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ranks that call the same are left alone", "[call_check]") {
+  HashStore store;
+  test::Gate complaints;
+  Rank first(store, 0, {}, complaints);
+  Rank second(store, 1, {}, complaints);
+  for (std::size_t n = 1; n <= 20; ++n) {
+    first.calls(CollectiveKind::kAllReduce, n);
+    second.calls(CollectiveKind::kAllReduce, n);
+  }
+  CHECK(is_published(store, 20));
+  CHECK(complaints.count() == 0);
+}
+
+TEST_CASE("a difference names both ranks and both calls", "[call_check]") {
+  HashStore store;
+  test::Gate complaints;
+  Rank first(store, 0, {}, complaints);
+  first.calls(CollectiveKind::kAllReduce, 8);
+  first.calls(CollectiveKind::kAllReduce, 8);
+  REQUIRE(is_published(store, 2));
+  SECTION("another size") {
+    Rank second(store, 1, {}, complaints);
+    second.calls(CollectiveKind::kAllReduce, 8);
+    second.calls(CollectiveKind::kAllReduce, 9);
+    REQUIRE(complaints.wait_for(1));
+    CHECK(second.complaint() ==
+          "ranks called different collectives: rank 0 called #2 all_reduce(float32[8], sum), rank "
+          "1 called #2 all_reduce(float32[9], sum)");
+  }
+  SECTION("another collective") {
+    Rank second(store, 1, {}, complaints);
+    second.calls(CollectiveKind::kBroadcast, 8);
+    REQUIRE(complaints.wait_for(1));
+    CHECK_THAT(second.complaint(), Catch::Contains("rank 1 called #1 broadcast(float32[8]"));
+  }
+  CHECK(first.complaint().empty());
+}
+
+TEST_CASE("sends and receives are not compared", "[call_check]") {
+  HashStore store;
+  test::Gate complaints;
+  Rank first(store, 0, {}, complaints);
+  Rank second(store, 1, {}, complaints);
+  first.calls(CollectiveKind::kSend, 3);
+  second.calls(CollectiveKind::kRecv, 4);
+  first.calls(CollectiveKind::kAllReduce, 1);
+  second.calls(CollectiveKind::kAllReduce, 1);
+  CHECK(is_published(store, 1));
+  CHECK(complaints.count() == 0);
+}
+
+TEST_CASE("the check ends after its last step", "[call_check]") {
+  HashStore store;
+  test::Gate complaints;
+  Rank rank(store, 0, {.steps = 2, .collectives = 100}, complaints);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    rank.steps(step);
+    rank.calls(CollectiveKind::kAllReduce, 1);
+  }
+  REQUIRE(is_published(store, 2));
+  // By now it has seen step 3 or will at its next look; two more looks later nothing is published.
+  std::this_thread::sleep_for(3 * CallCheck::kPeriod);
+  rank.calls(CollectiveKind::kAllReduce, 1);
+  std::this_thread::sleep_for(3 * CallCheck::kPeriod);
+  CHECK_FALSE(store.has("call/4"));
+}

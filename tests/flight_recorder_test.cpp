@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/flight_recorder.h"
+
+#include <array>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "support/allocation_counter.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using Event = FlightRecorder::Event;
+using What = FlightRecorder::What;
+
+namespace {
+
+Collective all_reduce(std::size_t count) {
+  const Buffer buffer{nullptr, count, DType::kFloat32, kCpuDevice};
+  return {CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
+}
+
+Collective send_to(int peer) {
+  const Buffer buffer{nullptr, 1, DType::kFloat32, kCpuDevice};
+  return {CollectiveKind::kSend, buffer, buffer, ReduceOp::kSum, peer};
+}
+
+std::vector<What> kinds(const std::vector<Event>& events) {
+  std::vector<What> kinds;
+  for (const Event& event : events) kinds.push_back(event.what);
+  return kinds;
+}
+
+}  // namespace
+
+TEST_CASE("a recorder tells what happened, in order and with its step", "[recorder]") {
+  FlightRecorder recorder;
+  recorder.begin_step(7);
+  recorder.submitted(1, all_reduce(5));
+  recorder.started(1, Clock::now());
+  recorder.done(1, Clock::now());
+  recorder.end_step();
+  const std::vector<Event> events = recorder.events();
+  CHECK(kinds(events) == std::vector<What>{What::kStepBegun, What::kSubmitted, What::kStarted,
+                                           What::kDone, What::kStepEnded});
+  for (const Event& event : events) CHECK(event.step == 7);
+  CHECK(events[1].signature == signature_of(all_reduce(5), 1));
+  CHECK(events[1].time <= events[3].time);
+}
+
+TEST_CASE("a recorder keeps the last events", "[recorder]") {
+  FlightRecorder recorder;
+  constexpr std::uint64_t kNoted = FlightRecorder::kCapacity + 10;
+  for (std::uint64_t i = 1; i <= kNoted; ++i) recorder.started(i, {});
+  const std::vector<Event> events = recorder.events();
+  REQUIRE(events.size() == FlightRecorder::kCapacity);
+  CHECK(events.front().operation == 11);
+  CHECK(events.back().operation == kNoted);
+}
+
+TEST_CASE("noting an event touches no heap", "[recorder]") {
+  FlightRecorder recorder;
+  const FlightRecorder::Label label = recorder.add_label("bucket 0: everything");
+  const std::int64_t before = test::allocations();
+  for (std::uint64_t i = 1; i <= 10; ++i) {
+    const FlightRecorder::Inside inside(recorder);
+    const FlightRecorder::Labelled labelled(recorder, label);
+    recorder.begin_step(i);
+    recorder.submitted(i, all_reduce(1));
+    recorder.done(i, Clock::now());
+    recorder.end_step();
+  }
+  CHECK(test::allocations() == before);
+}
+
+TEST_CASE("whoever reads while several threads note sees whole events only", "[recorder]") {
+  FlightRecorder recorder;
+  std::atomic<int> writers = 2;
+  const auto stamp = [](std::uint64_t value) {
+    return Clock::time_point(Clock::duration(static_cast<Clock::rep>(value)));
+  };
+  test::run_ranks(3, [&](int rank) {
+    if (rank < 2) {
+      const auto first = static_cast<std::uint64_t>(rank) * 1'000'000;
+      for (std::uint64_t i = first; i < first + 50'000; ++i) recorder.started(i, stamp(i));
+      --writers;
+      return;
+    }
+    while (writers > 0) {
+      for (const Event& event : recorder.events()) {
+        test::expect(event.what == What::kStarted && event.time == stamp(event.operation),
+                     "the parts of an event to belong together");
+      }
+    }
+  });
+  CHECK(recorder.events().size() == FlightRecorder::kCapacity);
+}
+
+TEST_CASE("the oldest pending operation is the first that is not done", "[recorder]") {
+  FlightRecorder recorder;
+  CHECK_FALSE(recorder.oldest_pending());
+  for (std::uint64_t i = 1; i <= 3; ++i) recorder.submitted(i, all_reduce(i));
+  const auto first = recorder.oldest_pending();
+  REQUIRE(first);
+  CHECK(first->event.operation == 1);
+  CHECK(first->since == first->event.time);
+  const Clock::time_point done = Clock::now();
+  recorder.done(2, done);
+  const auto last = recorder.oldest_pending();
+  REQUIRE(last);
+  CHECK(last->event.signature.count == 3);
+  CHECK(last->since == done);  // before, it waited for its turn
+  recorder.broken();
+  CHECK_FALSE(recorder.oldest_pending());
+}
+
+TEST_CASE("collectives are counted without sends and receives", "[recorder]") {
+  FlightRecorder recorder;
+  recorder.submitted(1, send_to(3));
+  recorder.submitted(2, all_reduce(1));
+  CHECK(recorder.position().collectives == 1);
+  const std::vector<Event> events = recorder.events();
+  CHECK(describe_operation(recorder, events[0]) == "send #1 (float32[1]) to rank 3");
+  CHECK(describe_operation(recorder, events[1]) == "all_reduce #1 (float32[1], sum)");
+}
+
+TEST_CASE("a label is what an operation is called", "[recorder]") {
+  FlightRecorder recorder;
+  const FlightRecorder::Label label = recorder.add_label("bucket 4: layer3.*");
+  CHECK(recorder.add_label("another") != label);
+  CHECK(recorder.add_label("bucket 4: layer3.*") == label);
+  {
+    const FlightRecorder::Labelled labelled(recorder, label);
+    recorder.submitted(1, all_reduce(1));
+  }
+  recorder.submitted(2, all_reduce(1));
+  const std::vector<Event> events = recorder.events();
+  CHECK(describe_operation(recorder, events[0]) == "all_reduce #1 (bucket 4: layer3.*)");
+  CHECK(describe_operation(recorder, events[1]) == "all_reduce #2 (float32[1], sum)");
+}
+
+TEST_CASE("a rank is inside the library while a call lasts", "[recorder]") {
+  FlightRecorder recorder;
+  {
+    const FlightRecorder::Inside outer(recorder);
+    { const FlightRecorder::Inside inner(recorder); }
+    CHECK(recorder.position().is_inside);
+  }
+  CHECK_FALSE(recorder.position().is_inside);
+}
+
+TEST_CASE("a recorder without capacity keeps nothing", "[recorder]") {
+  FlightRecorder recorder(0);
+  recorder.begin_step(1);
+  recorder.submitted(1, all_reduce(1));
+  CHECK(recorder.events().empty());
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+//
+// Real processes: what a job that hangs says of itself.
+#include <signal.h>
+#include <catch2/catch.hpp>
+
+#include <string>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/job.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::Job;
+
+namespace {
+
+constexpr Timeout kBound = 5s;  // the worker's promise is one second
+
+std::vector<std::string> warnings_of(Job& job) {
+  std::vector<std::string> warnings;
+  for (int rank = 0; rank < job.size(); ++rank) {
+    for (const std::string& line : test::lines_of(job[rank].err())) {
+      if (line.starts_with("[ddp] warning")) warnings.push_back(line);
+    }
+  }
+  return warnings;
+}
+
+std::string last_line(const std::string& text) { return test::lines_of(text).back(); }
+
+// What follows the rank's own prefix.
+std::string sentence_of(const std::string& line) { return line.substr(line.find("timed out")); }
+
+}  // namespace
+
+TEST_CASE("a rank that does not come is named, once in a window, and again at the timeout",
+          "[process][hang]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    Job job(3, "absent", backend);
+    const std::string culprit = "pid " + std::to_string(job[2].pid()) + ", cpu)";
+    for (const int rank : {0, 1}) CHECK(job[rank].wait(3s + kBound) == 3);
+    const auto warnings = warnings_of(job);
+    INFO(job[0].err() << job[1].err());
+    REQUIRE_FALSE(warnings.empty());
+    CHECK(warnings.size() <= 3);  // in 3 s, after 0.8 s, in windows of 1 s
+    for (const std::string& line : warnings) {
+      CHECK_THAT(line, Catch::Contains("rank 2 (") && Catch::Contains(culprit));
+      CHECK_THAT(line,
+                 Catch::Contains("has not joined all_reduce #6 (bucket 0: layer3.*); last seen in "
+                                 "step 5, outside the library; 2 ranks waiting "));
+    }
+    for (const int rank : {0, 1}) {
+      const std::string error = last_line(job[rank].err());
+      CHECK_THAT(error, Catch::Contains("timed out after 3000 ms: rank 2 (") &&
+                            Catch::Contains("has not joined all_reduce #6 (bucket 0: layer3.*)"));
+      CHECK(sentence_of(error) == sentence_of(last_line(job[0].err())));
+    }
+  }
+}
+
+TEST_CASE("a stopped rank is told from a dead one", "[process][hang]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    Job job(3, "loop", backend);
+    job.wait_until_ready();
+    job[1].send_signal(SIGSTOP);
+    for (const int rank : {0, 2}) CHECK(job[rank].wait(3s + kBound) == 3);
+    INFO(job[0].err() << job[2].err());
+    const auto warnings = warnings_of(job);
+    REQUIRE_FALSE(warnings.empty());
+    CHECK_THAT(warnings.front(),
+               Catch::Contains("rank 1 (") && Catch::Contains("is stopped (SIGSTOP)"));
+    for (const int rank : {0, 2}) {
+      CHECK_THAT(last_line(job[rank].err()), Catch::Contains("timed out after 3000 ms: rank 1 (") &&
+                                                 Catch::Contains("is stopped (SIGSTOP)"));
+    }
+  }
+}
+
+TEST_CASE("a rank 0 that is stopped in on_rank0 is reported", "[process][hang]") {
+  Job job(3, "on_rank0");
+  job[0].wait_for_output("waiting");
+  job[0].send_signal(SIGSTOP);
+  for (const int rank : {1, 2}) {
+    CHECK(job[rank].wait(kBound) == 3);
+    CHECK_THAT(last_line(job[rank].err()), Catch::Contains("[on_rank0] rank 0 (") &&
+                                               Catch::Contains("is stopped (SIGSTOP) in on_rank0"));
+  }
+}
+
+TEST_CASE("a rank 0 that dies in on_rank0 is reported", "[process][hang]") {
+  Job job(3, "on_rank0");
+  job[0].wait_for_output("waiting");
+  job[0].send_signal(SIGKILL);
+  CHECK(job[0].wait(kBound) == 128 + SIGKILL);
+  for (const int rank : {1, 2}) {
+    CHECK(job[rank].wait(kBound) == 3);
+    CHECK_THAT(last_line(job[rank].err()), Catch::Contains("has ended in on_rank0"));
+  }
+}

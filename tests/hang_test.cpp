@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+//
+// Who keeps a job waiting: the sentence, who may say it, and the timeout of one call. Real
+// processes are in hang_process_test.cpp.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/hang_diagnosis.h"
+#include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/report_window.h"
+#include "ddp/store/hash_store.h"
+#include "support/gate.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+
+namespace {
+
+Collective all_reduce() {
+  const Buffer buffer{nullptr, 1, DType::kFloat32, kCpuDevice};
+  return {CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
+}
+
+// Within ten seconds.
+bool becomes_true(const std::function<bool()>& condition) {
+  const Deadline deadline = Deadline::after(10s);
+  while (!condition()) {
+    if (deadline.passed()) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+// What the ranks below wait for: the seventh collective of their group.
+Hang hang() {
+  return {.group = "default",
+          .operation = "all_reduce #7 (bucket 1: fc.*)",
+          .signature = signature_of(all_reduce(), 7),
+          .age = 10s};
+}
+
+// Ranks that have submitted so many collectives.
+std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
+  std::vector<Witness> members;
+  for (const std::uint64_t collectives : submitted) {
+    const int rank = static_cast<int>(members.size());
+    RankProgress progress{
+        .who = {.rank = rank, .host_name = "node", .pid = 100 + rank, .device = "cpu"},
+        .step = 50,
+        .is_in_step = true,
+        .groups = {{"default", collectives, ""}}};
+    members.push_back({.rank = rank, .progress = progress, .state = ProcessState::kAlive});
+  }
+  return members;
+}
+
+}  // namespace
+
+TEST_CASE("the rank that has not joined is named with its place and plight", "[hang]") {
+  CHECK(diagnose(hang(), witnesses({7, 7, 6})) ==
+        "rank 2 (node, pid 102, cpu) has not joined all_reduce #7 (bucket 1: fc.*); last seen in "
+        "step 50, outside the library; 2 ranks waiting 10.0 s");
+}
+
+TEST_CASE("only those that are furthest behind are blamed", "[hang]") {
+  const std::string text = diagnose(hang(), witnesses({7, 6, 5, 5}));
+  CHECK_THAT(text, Catch::StartsWith("rank 2 (node, pid 102, cpu) has not joined"));
+  CHECK_THAT(text, Catch::Contains("; the same holds for rank 3; last seen"));
+  CHECK_THAT(text, Catch::EndsWith("2 ranks waiting 10.0 s"));
+}
+
+TEST_CASE("a process that is stopped, gone or silent is told from one that is late", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 6});
+  const auto text = [&] { return diagnose(hang(), members); };
+  members[2].state = ProcessState::kEnded;
+  CHECK_THAT(text(), Catch::Contains("rank 2 (node, pid 102, cpu) has ended and will not join"));
+  members[2].state = ProcessState::kUnknown;
+  members[2].silence = 12s;
+  CHECK_THAT(text(), Catch::Contains("has given no sign of life for 12.0 s and has not joined"));
+  members[2].progress.reset();
+  CHECK_THAT(text(), Catch::StartsWith("rank 2 has given no sign of life") &&
+                         Catch::Contains("; never heard of;"));
+  members[1].state = ProcessState::kStopped;  // it has joined, but its part is not done
+  CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
+                                       "all_reduce #7"));
+}
+
+TEST_CASE("if all have joined nobody is blamed", "[hang]") {
+  CHECK(diagnose(hang(), witnesses({7, 8})) ==
+        "all ranks have joined all_reduce #7 (bucket 1: fc.*), which does not end; 2 ranks waiting "
+        "10.0 s");
+}
+
+TEST_CASE("a rank that waits for something else says for what", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 6});
+  members[1].progress->is_inside = true;
+  members[1].progress->step = 0;
+  members[1].progress->groups.push_back(
+      {"default/split0", 3, "barrier #3 of group default/split0"});
+  CHECK_THAT(diagnose(hang(), members),
+             Catch::Contains("; last seen inside the library, where it waits for barrier #3 of "
+                             "group default/split0; 1 rank"));
+}
+
+TEST_CASE("a send waits for its peer alone", "[hang]") {
+  Hang sending = hang();
+  sending.operation = "send #7 (float32[1]) to rank 1";
+  sending.signature.kind = CollectiveKind::kSend;
+  sending.signature.root = 1;
+  CHECK_THAT(diagnose(sending, witnesses({9, 9, 0})),
+             Catch::StartsWith("rank 1 (") && Catch::EndsWith("1 rank waiting 10.0 s"));
+}
+
+TEST_CASE("progress comes back as it was told", "[hang]") {
+  const RankProgress progress = *witnesses({7})[0].progress;
+  const RankProgress back = parse_rank_progress(serialize(progress));
+  CHECK(to_string(back.who) == "rank 0 (node, pid 100, cpu)");
+  CHECK(back.step == 50);
+  CHECK(back.is_in_step);
+  REQUIRE(back.find("default") != nullptr);
+  CHECK(back.find("default")->collectives == 7);
+  CHECK(back.find("another") == nullptr);
+  CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
+}
+
+TEST_CASE("one rank reports at a time, and not twice in a window", "[hang]") {
+  const auto store = std::make_shared<HashStore>();
+  constexpr Timeout kLong = 1h;
+  ReportWindow first(store, 0, kLong);
+  ReportWindow second(store, 1, kLong);
+  CHECK_FALSE(second.may_report());  // it does not lead
+  CHECK(first.lead());
+  CHECK(first.may_report());
+  CHECK_FALSE(first.may_report());
+  second.look();
+  CHECK_FALSE(second.lead());
+  CHECK(first.lead());
+}
+
+TEST_CASE("a reporter that has gone is replaced after a window, and notices", "[hang]") {
+  const auto store = std::make_shared<HashStore>();
+  constexpr Timeout kWindow = 50ms;
+  ReportWindow first(store, 0, kWindow);
+  ReportWindow second(store, 1, kWindow);
+  REQUIRE(first.lead());
+  REQUIRE(first.may_report());
+  second.look();
+  const auto seen = Clock::now();
+  CHECK(becomes_true([&] {
+    second.look();
+    return second.lead();
+  }));
+  CHECK(Clock::now() - seen >= kWindow);
+  CHECK(second.may_report());
+  CHECK_FALSE(first.may_report());
+  first.look();
+  CHECK_FALSE(first.lead());
+}
+
+TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[hang]") {
+  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
+  HashStore store;
+  test::Gate reports;
+  std::mutex mutex;
+  std::string line;
+  const auto report = [&](std::string_view text) {
+    const std::lock_guard lock(mutex);
+    line = text;
+    reports.raise();
+  };
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;
+  std::vector<std::unique_ptr<HangWatch>> watches;
+  for (int rank = 0; rank < 3; ++rank) {
+    recorders.push_back(std::make_shared<FlightRecorder>());
+    watches.push_back(
+        std::make_unique<HangWatch>(store, identify_self(rank, kCpuDevice), kOptions, report));
+    watches.back()->add("default", {0, 1, 2}, recorders.back());
+    recorders.back()->begin_step(3);
+    if (rank != 1) recorders.back()->submitted(1, all_reduce());
+  }
+  REQUIRE(reports.wait_for(1));
+  const auto knows = [](const FlightRecorder& recorder) {
+    return recorder.diagnosis().find("rank 1 (") == 0;
+  };
+  CHECK(becomes_true([&] { return knows(*recorders[0]) && knows(*recorders[2]); }));
+  CHECK(recorders[1]->diagnosis().empty());
+  recorders[1]->submitted(1, all_reduce());
+  for (const auto& recorder : recorders) recorder->done(1, Clock::now());
+  CHECK(becomes_true([&] { return !knows(*recorders[0]) && !knows(*recorders[2]); }));
+  watches.clear();
+  CHECK(reports.count() == 1);
+  CHECK_THAT(line, Catch::StartsWith("rank 1 (") &&
+                       Catch::Contains("has not joined all_reduce #1 (float32[1], sum); last seen "
+                                       "in step 3, outside the library; 2 ranks waiting 0."));
+}
+
+TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
+  // A store of which the clone fails at once.
+  class LostStore final : public Store {
+   public:
+    void set(std::string_view, std::string_view) override { lose(); }
+    std::string get(std::string_view, Timeout) override { return lose(); }
+    std::int64_t add(std::string_view, std::int64_t) override { return lose().empty() ? 0 : 1; }
+    std::string compare_set(std::string_view, std::string_view, std::string_view) override {
+      return lose();
+    }
+    void wait(std::span<const std::string>, Timeout) override { lose(); }
+    bool check(std::span<const std::string>) override { return lose().empty(); }
+    bool delete_key(std::string_view) override { return lose().empty(); }
+    std::shared_ptr<Store> clone(Timeout) const override { return std::make_shared<LostStore>(); }
+    Timeout timeout() const override { return 1s; }
+
+   private:
+    static std::string lose() { throw NetworkError("the connection is closed"); }
+  };
+  test::Gate reports;
+  const auto recorder = std::make_shared<FlightRecorder>();
+  recorder->submitted(1, all_reduce());
+  {
+    HangWatch watch(LostStore(), identify_self(0, kCpuDevice),
+                    {.period = 1ms, .patience = 2ms, .window = 1ms},
+                    [&](std::string_view) { reports.raise(); });
+    watch.add("default", {0}, recorder);
+  }
+  CHECK(reports.count() == 0);
+}
+
+TEST_CASE("the timeout of one call is not that of the group", "[hang]") {
+  std::vector<Backend> backends = {Backend::kShm};
+  if (gloo_is_compiled_in()) backends.push_back(Backend::kGloo);
+  for (const Backend backend : backends) {
+    std::atomic<bool> is_over = false;
+    test::run_groups(backend, 2, [&](ProcessGroup& group) {
+      float value = 1;
+      const Buffer buffer{&value, 1, DType::kFloat32, kCpuDevice};
+      {
+        const ScopedTimeout quick(group, 5s);
+        group.all_reduce(buffer).wait();
+      }
+      if (group.rank() == 1) {
+        while (!is_over) std::this_thread::yield();
+        return;
+      }
+      const ScopedTimeout quick(group, 300ms);
+      const auto begin = Clock::now();
+      const std::string text = error_of([&] { group.all_reduce(buffer).wait(); });
+      is_over = true;
+      expect(text.find("timed out after 300 ms") != std::string::npos, text);
+      expect(Clock::now() - begin < 5 * 300ms + 1s, "an error in time");
+    });
+  }
+}
