@@ -85,7 +85,7 @@ TEST_CASE("a gradient that is missing on one rank is an error on all, in the sam
   });
   for (const std::string& error : errors) {
     CHECK_THAT(error,
-               Catch::Contains("[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'"));
+               Catch::Contains("[ddp] rank 1, step 2: backward gave no gradient for 'fc1.bias'"));
   }
 }
 
@@ -192,7 +192,7 @@ TEST_CASE("a static graph that changes is an error that names the parameter", "[
     trainee.ddp.wait();
   });
   for (const std::string& error : fewer) {
-    CHECK_THAT(error, Catch::Contains("rank 0, step 1: backward gave fewer gradients than in the "
+    CHECK_THAT(error, Catch::Contains("rank 0, step 2: backward gave fewer gradients than in the "
                                       "first step for 'fc2.weight'"));
   }
   run_on(1, [&](ProcessGroup& group) {
@@ -305,7 +305,7 @@ TEST_CASE("an error about gradients names step, parameter and rank", "[engine][f
     });
     for (const std::string& error : errors) {
       CHECK_THAT(error,
-                 Catch::Contains("step 1: the reduced gradient of 'fc1.bias' is not finite"));
+                 Catch::Contains("step 2: the reduced gradient of 'fc1.bias' is not finite"));
       CHECK(contains(error, "it came from rank 2 ('fc1.bias')") == scan);
     }
   }
@@ -325,7 +325,7 @@ TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") 
       }
     });
     for (const std::string& error : errors) {
-      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 8: parameter 'fc1.bias' of "
+      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 9: parameter 'fc1.bias' of "
                                         "rank 1"));
     }
     for (const int each : steps) CHECK(each == 8 * static_cast<int>(test::backends().size()));

@@ -421,7 +421,7 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
   CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }).find("record_metric") != std::string::npos);
   ddp.mark_ready(0);
   CHECK(error_of([&] { ddp.wait(); }) ==
-        "[ddp] rank 1, step 0: backward gave no gradient for 'fc1.bias'");
+        "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'");
 }
 
 TEST_CASE("parameters are checked before anything is sent", "[engine]") {

@@ -90,7 +90,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   }
   backward_span_ = cu::ProfilerSpan("ddp backward");
   state_ = State::kOpen;
-  group_->recorder().begin_step(statistics_.steps + 1);
+  group_->recorder().begin_step(step_);
   samples_ = step.samples;
   step_samples_ += step.samples;
   own_.is_active = own_.is_active || step.is_active;
@@ -162,7 +162,7 @@ const double* DistributedDataParallel::Impl::gradient_scale() const {
 
 // A rank that was active itself need not ask the others.
 bool DistributedDataParallel::Impl::is_over() {
-  return statistics_.steps > 0 && !own_.is_active && control_.read().active_ranks == 0;
+  return step_ > 0 && !own_.is_active && control_.read().active_ranks == 0;
 }
 
 bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
@@ -212,12 +212,12 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
 
 void DistributedDataParallel::Impl::open_step() {
   log_who_ran_out();
-  const std::uint64_t step = statistics_.steps;
-  if (replicas_ && replicas_->is_due_before(step)) replicas_->check(control_);
+  ++step_;
+  if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_);
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
   count_times();
-  if (replicas_) own_.fingerprint = replicas_->begin_step(step, stream_);
+  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
   step_samples_ = 0;
   data_seconds_ = 0;
 }
@@ -268,7 +268,7 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
   for (int rank = 0; rank < group_->world_size(); ++rank) {
     if (!control_.is_active(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
-  log::warning("[ddp] rank " + ranks + " ran out of data at step " +
+  log::warning("[ddp] rank " + ranks + " ran out of data after step " +
                std::to_string(control_.steps_arrived() - 1) +
                " and goes on with empty batches until all ranks have");
   has_logged_who_ran_out_ = true;
@@ -292,7 +292,7 @@ void DistributedDataParallel::Impl::check_all_ready() const {
   }
   if (names.empty()) return;
   const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
-                           std::to_string(statistics_.steps) +
+                           std::to_string(step_) +
                            (options_.unused == UnusedParameters::kStatic
                                 ? ": backward gave fewer gradients than in the first step for "
                                 : ": backward gave no gradient for ") +
@@ -328,7 +328,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   finish_control(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_);
   if (divides_ && !options_.fold_scale) average(stream);
-  is_finite_ = !finite_ || finite_->check(statistics_.steps, stream);
+  is_finite_ = !finite_ || finite_->check(step_, stream);
   if (!is_finite_) ++statistics_.skipped_steps;
   copy_back(stream);
 }

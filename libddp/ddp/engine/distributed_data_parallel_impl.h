@@ -101,6 +101,7 @@ class DistributedDataParallel::Impl {
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
   State state_ = State::kIdle;
+  std::uint64_t step_ = 0;    // 1, 2, ...: begun last
   double samples_ = 0;        // of this rank in this pass
   double step_samples_ = 0;   // and in all passes of the step so far
   bool synchronized_ = true;  // the pass reduces, or the last one did

@@ -32,15 +32,15 @@ ReplicaCheck::ReplicaCheck(ProcessGroup& group, std::span<const Parameter> param
 
 std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
   const bool is_cuda = group_.device().is_cuda();
-  if (is_cuda && step > 0 && (step - 1) % every_ == 0) combined_ = combined();
-  if (step % every_ != 0) return combined_;
+  if (is_cuda && step > 1 && (step - 2) % every_ == 0) combined_ = combined();
+  if ((step - 1) % every_ != 0) return combined_;
   take_parameters(step, stream);
   if (!is_cuda) combined_ = combined();
   return combined_;
 }
 
 bool ReplicaCheck::is_due_before(std::uint64_t step) const {
-  return group_.device().is_cuda() && step >= 2 && (step - 2) % every_ == 0;
+  return group_.device().is_cuda() && step >= 3 && (step - 3) % every_ == 0;
 }
 
 void ReplicaCheck::check(ControlVector& control) {

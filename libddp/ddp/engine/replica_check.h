@@ -28,7 +28,8 @@ class ReplicaCheck {
 
   // Takes the buffers as they are behind `stream`.
   void take_buffers(Stream stream);
-  // A step begins with the values as they are behind `stream`: returns the number to compare in it.
+  // Step 1, 2, ... begins with the values as they are behind `stream`: returns the number to
+  // compare in it.
   [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
 
   // Collective, behind a step. Throws MismatchError if the ranks' numbers differed in it: "step
