@@ -53,12 +53,14 @@ void FlightRecorder::broken() {
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {
+  if (slots_.empty()) return;
   step_.store(step, std::memory_order_relaxed);
   is_in_step_.store(true, std::memory_order_relaxed);
   note({.time = Clock::now(), .what = What::kStepBegun});
 }
 
 void FlightRecorder::end_step() {
+  if (slots_.empty()) return;
   is_in_step_.store(false, std::memory_order_relaxed);
   note({.time = Clock::now(), .what = What::kStepEnded});
 }

@@ -48,8 +48,9 @@ void ControlVector::reset(double samples, double nominal_samples) {
     outgoing_[turn_].sent.synchronize();  // of the step before the last: done long ago
     host_ = static_cast<double*>(outgoing_[turn_].memory.data());
   }
-  std::fill_n(host_, count_, 0.0);
-  device_values_ = {};
+  // Alone the rest is 0 for ever, unless state that is then written anew lies there.
+  std::fill_n(host_, group_.world_size() == 1 ? kState : count_, 0.0);
+  if (has_device_values_) device_values_ = {};
   has_device_values_ = false;
   host_[0] = samples / nominal_samples;
   host_[1] = samples;
@@ -57,14 +58,16 @@ void ControlVector::reset(double samples, double nominal_samples) {
   ++own_passes_;
 }
 
-void ControlVector::check_slot(std::size_t slot) const {
-  if (slot < kMaxMetrics) return;
-  throw std::invalid_argument("[ddp] metric slot " + std::to_string(slot) + " is not below " +
-                              std::to_string(kMaxMetrics));
+void ControlVector::use_slot(std::size_t slot) {
+  if (slot >= kMaxMetrics) {
+    throw std::invalid_argument("[ddp] metric slot " + std::to_string(slot) + " is not below " +
+                                std::to_string(kMaxMetrics));
+  }
+  used_slots_ = std::max(used_slots_, slot + 1);
 }
 
 void ControlVector::add_metric(std::size_t slot, double value, double weight) {
-  check_slot(slot);
+  use_slot(slot);
   if (weight == 0) return;  // an empty batch may have a NaN for its mean
   if (device_values_[slot].count != 0) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
@@ -75,7 +78,7 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
 }
 
 void ControlVector::add_metric(std::size_t slot, const Buffer& value, double weight) {
-  check_slot(slot);
+  use_slot(slot);
   const bool is_taken = host_[weight_index(slot)] != 0;
   if (value.count != 1 || value.device != group_.device() || is_taken) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": " + to_string(value) +
@@ -141,16 +144,20 @@ void ControlVector::count_arrived(Wait wait) {
   }
 }
 
-void ControlVector::count(const double* sums) {
-  last_ = {.samples = sums[1],
-           .active_ranks = static_cast<int>(sums[kState]),
-           .stop_requests = static_cast<int>(sums[kState + 1])};
+void ControlVector::count_pass(const double* sums, std::size_t slots) {
+  last_.samples = sums[1];
   totals_.samples += last_.samples;
-  for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
+  for (std::size_t slot = 0; slot < slots; ++slot) {
     last_.metrics[slot] = {sums[sum_index(slot)], sums[weight_index(slot)]};
     totals_.metrics[slot].sum += last_.metrics[slot].sum;
     totals_.metrics[slot].weight += last_.metrics[slot].weight;
   }
+}
+
+void ControlVector::count(const double* sums) {
+  count_pass(sums, kMaxMetrics);
+  last_.active_ranks = static_cast<int>(sums[kState]);
+  last_.stop_requests = static_cast<int>(sums[kState + 1]);
   for (std::size_t slot = 0; slot < kMaxVotes; ++slot) {
     last_.votes[slot] = static_cast<int>(sums[kVotes + slot]);
   }
@@ -234,17 +241,31 @@ void ControlVector::arrive(bool is_copied_by_device) {
 }
 
 void ControlVector::settle(const RankState& own, Stream stream) {
-  write(own);
-  Arrival& arrival = next_arrival();
-  const bool device_knows = has_device_values_ && group_.device().is_cuda();
-  if (has_device_values_) collect(stream);
-  if (device_knows) {
-    cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
-    arrival.copied.record(stream);
-  } else {
-    std::copy_n(host_, count_, arrival.sums);
+  if (!has_device_values_ || !group_.device().is_cuda()) {
+    if (has_device_values_) collect(stream);
+    return count_own(own);
   }
-  arrive(device_knows);
+  write(own);
+  collect(stream);
+  Arrival& arrival = next_arrival();
+  cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
+  arrival.copied.record(stream);
+  arrive(true);
+}
+
+// Alone, and all is known on the host: no more is touched than was used, since a step's kernels
+// leave none of it in the caches. Steps before this one may still be on their way.
+void ControlVector::count_own(const RankState& own) {
+  count_arrived(Wait::kYes);
+  ++arrived_steps_;
+  ++counted_steps_;
+  own_passes_ = 0;
+  count_pass(host_, used_slots_);
+  last_.active_ranks = own.is_active ? 1 : 0;
+  last_.stop_requests = own.asks_to_stop ? 1 : 0;
+  std::copy(own.votes.begin(), own.votes.end(), last_.votes.begin());
+  last_times_[0] = own.times;
+  last_active_[0] = own.is_active ? 1 : 0;
 }
 
 const StepSummary& ControlVector::read() {

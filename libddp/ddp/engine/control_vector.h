@@ -112,7 +112,7 @@ class ControlVector {
 
   [[nodiscard]] Buffer buffer() const;
   [[nodiscard]] Buffer carried() const;
-  void check_slot(std::size_t slot) const;
+  void use_slot(std::size_t slot);
   void write(const RankState& own);
   void write_fingerprint(std::uint64_t fingerprint);
   void collect(Stream stream);
@@ -121,6 +121,8 @@ class ControlVector {
   void arrive(bool is_copied_by_device);
   void count_arrived(Wait wait);
   void count(const double* sums);
+  void count_pass(const double* sums, std::size_t slots);
+  void count_own(const RankState& own);
   void check_passes(const Arrival& arrival) const;
   [[nodiscard]] bool fingerprints_agree(const double* sums) const;
 
@@ -144,7 +146,8 @@ class ControlVector {
   StepSummary totals_;
   std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
   bool has_device_values_ = false;
-  int own_passes_ = 0;  // since the last launch
+  std::size_t used_slots_ = 0;  // metrics that this rank has recorded so far
+  int own_passes_ = 0;          // since the last launch
   Work work_;
 };
 

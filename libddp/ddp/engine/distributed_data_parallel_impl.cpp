@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -55,6 +56,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       parameters_(checked(*group_, std::move(parameters))),
       options_(std::move(options)),
       alone_(group_->world_size() == 1),
+      has_own_gradients_(std::ranges::any_of(
+          parameters_, [](const Parameter& each) { return each.grad.data != nullptr; })),
       control_label_(group_->recorder().add_label("control vector")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_), options_.buckets, options_.hook,
@@ -303,6 +306,7 @@ void DistributedDataParallel::Impl::check_all_ready() const {
 
 // A gradient in the caller's memory.
 void DistributedDataParallel::Impl::copy_in(std::size_t i, Stream stream) {
+  if (!has_own_gradients_) return;
   const Buffer& own = parameters_[i].grad;
   if (own.data == nullptr) return;
   copy(own, reducer_.gradient(i), stream);
@@ -310,6 +314,7 @@ void DistributedDataParallel::Impl::copy_in(std::size_t i, Stream stream) {
 }
 
 void DistributedDataParallel::Impl::copy_back(Stream stream) {
+  if (!has_own_gradients_) return;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Buffer& own = parameters_[i].grad;
     if (own.data == nullptr) continue;

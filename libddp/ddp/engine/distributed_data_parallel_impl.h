@@ -93,6 +93,7 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
+  bool has_own_gradients_;  // some live in the caller's memory
   FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;

@@ -151,8 +151,9 @@ void Reducer::remember_uses() {
 
 // No all_reduce orders the consumer behind the producers. Within one stream nothing is to do.
 void Reducer::close_without_launch(Stream consumer) {
+  const bool is_complete = order_.size() == marks_.size();
   for (std::size_t b = 0; b < states_.size(); ++b) {
-    zero_missing(b, consumer);
+    if (!is_complete) zero_missing(b, consumer);
     if (states_[b].has_producer) join_producer(states_[b], consumer);
   }
 }

@@ -48,14 +48,17 @@ void StepStatistics::check(std::span<const RankTimes> ranks) const {
 }
 
 bool StepStatistics::is_pause(double compute_seconds) {
-  std::array<double, kUsual> sorted = recent_compute_;
-  const std::uint64_t known = std::min<std::uint64_t>(seen_, kUsual);
+  const bool is_long = usual_compute_ > 0 && compute_seconds >= kPauseFactor * usual_compute_;
   recent_compute_[seen_++ % kUsual] = compute_seconds;
-  if (known < kLeastUsual) return false;
-  const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(known);
-  const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(known / 2);
-  std::nth_element(sorted.begin(), middle, end);
-  return compute_seconds >= kPauseFactor * *middle;
+  if (seen_ >= kLeastUsual && seen_ % 2 == 1) find_usual();
+  return is_long;
+}
+
+void StepStatistics::find_usual() {
+  std::array<double, kUsual> sorted = recent_compute_;
+  const auto known = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(seen_, kUsual));
+  std::nth_element(sorted.begin(), sorted.begin() + known / 2, sorted.begin() + known);
+  usual_compute_ = sorted[static_cast<std::size_t>(known / 2)];
 }
 
 void StepStatistics::count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest) {

@@ -81,6 +81,7 @@ class StepStatistics {
 
   void check(std::span<const RankTimes> ranks) const;
   [[nodiscard]] bool is_pause(double compute_seconds);
+  void find_usual();
   void count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest);
   void count_reductions(const OwnStep& own, double straggler_wait, double exposed);
 
@@ -89,7 +90,8 @@ class StepStatistics {
   std::size_t bytes_;
   std::array<Pending, kMaxDelay> pending_;
   std::array<double, kUsual> recent_compute_ = {};
-  std::uint64_t seen_ = 0;  // steps in recent_compute_, and before
+  std::uint64_t seen_ = 0;    // steps in recent_compute_, and before
+  double usual_compute_ = 0;  // median of those, found every other step
   std::uint64_t steps_ = 0;
   std::uint64_t pauses_ = 0;
   Sums sums_;

@@ -53,11 +53,14 @@ class StepStopwatch {
     Moment end;
     double data_seconds = 0;
   };
-  static constexpr std::size_t kSteps = 8;  // more than the lag
+  static constexpr std::size_t kSteps = 8;       // more than the lag
+  static constexpr std::size_t kStepsOnCpu = 2;  // no more, to stay in the caches
 
   void take(Moment& moment, Stream stream) const;
   [[nodiscard]] double seconds_between(const Moment& from, const Moment& to) const;
-  [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
+  [[nodiscard]] Step& step(std::uint64_t number) {
+    return steps_[number % (device_.is_cuda() ? kSteps : kStepsOnCpu)];
+  }
 
   Device device_;
   std::array<Step, kSteps> steps_;

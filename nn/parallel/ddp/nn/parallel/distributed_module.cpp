@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/parallel/distributed_module.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -49,8 +50,14 @@ DistributedModule::DistributedModule(Module& module, Context& context,
   const std::span<Parameter* const> parameters = module.parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     parameters[i]->bind_grad(engine_.gradient(i), context.stream());
-    index_of_.emplace(parameters[i], i);
+    indices_.emplace_back(parameters[i], i);
   }
+  std::sort(indices_.begin(), indices_.end());
+}
+
+std::size_t DistributedModule::index_of(const Parameter& parameter) const {
+  const std::pair<const Parameter*, std::size_t> first{&parameter, 0};
+  return std::lower_bound(indices_.begin(), indices_.end(), first)->second;
 }
 
 Variable DistributedModule::forward(Tape& tape, const Variable& input) {
@@ -60,7 +67,7 @@ Variable DistributedModule::forward(Tape& tape, const Variable& input) {
 
 void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOptions& step,
                                  std::span<const StepMetric> metrics) {
-  for (const auto& [parameter, index] : index_of_) {
+  for (const Parameter* parameter : module_.parameters()) {
     if (engine_.is_synchronized() && parameter->has_grad()) {
       throw std::logic_error("[ddp] parameter '" + parameter->name() +
                              "' still has the gradient of the last step: step the optimizer after "
@@ -72,7 +79,7 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
   }
   tape.backward(loss, {.seed = factor, .on_grad_ready = [this](Parameter& parameter) {
-                         engine_.mark_ready(index_of_.at(&parameter), context_.stream());
+                         engine_.mark_ready(index_of(parameter), context_.stream());
                        }});
   engine_.wait(context_.stream());
   if (may_be_unused_ && engine_.is_synchronized()) take_use_from_engine();
@@ -80,15 +87,16 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
 
 // Whether there is a gradient depends on all ranks, not on this one's backward.
 void DistributedModule::take_use_from_engine() {
-  for (const auto& [parameter, index] : index_of_) {
-    engine_.is_used(index) ? parameter->mark_grad_written() : parameter->clear_grad();
+  for (Parameter* parameter : module_.parameters()) {
+    engine_.is_used(index_of(*parameter)) ? parameter->mark_grad_written()
+                                          : parameter->clear_grad();
   }
 }
 
 void DistributedModule::step(Optimizer& optimizer) {
   const double* scale = engine_.gradient_scale();
   if (engine_.should_step()) return optimizer.step(scale);
-  for (const auto& [parameter, index] : index_of_) parameter->clear_grad();
+  for (Parameter* parameter : module_.parameters()) parameter->clear_grad();
 }
 
 }  // namespace ddp::nn

@@ -3,7 +3,8 @@
 
 #include <memory>
 #include <span>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/nn/module.h"
@@ -56,13 +57,15 @@ class DistributedModule {
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
 
  private:
+  [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
   void take_use_from_engine();
 
   Module& module_;
   Context& context_;
   bool may_be_unused_;
   DistributedDataParallel engine_;
-  std::unordered_map<Parameter*, std::size_t> index_of_;
+  // By address: side by side in memory, since it is looked into when the caches hold other things.
+  std::vector<std::pair<const Parameter*, std::size_t>> indices_;
 };
 
 }  // namespace ddp::nn
