@@ -322,6 +322,33 @@ TEST_CASE("a wait that ends just as it is taken back leaves the connection in st
   CHECK(later_error.empty());
 }
 
+// As a launcher that is stopped by Ctrl-Z, and goes on.
+TEST_CASE("a server that answers too late is asked again over a new connection", "[store]") {
+  Socket listener = Socket::listen(kLoopback);
+  std::thread server([&] {
+    const auto greet = [&] {
+      while (!listener.wait_readable(Deadline::after(5s))) continue;
+      Socket client = std::move(*listener.accept());
+      std::array<std::byte, 10> greeting;  // VALIDATE, PING
+      client.receive_all(greeting, Deadline::after(5s));
+      client.send_all(std::span(greeting).subspan(6), Deadline::after(5s));
+      return client;
+    };
+    const Socket silent = greet();
+    Socket client = greet();
+    std::array<std::byte, 1> request;  // GETNUMKEYS
+    client.receive_all(request, Deadline::after(5s));
+    const std::string seven = hex("0700000000000000");
+    client.send_all(std::as_bytes(std::span(seven)), Deadline::after(5s));
+  });
+  TcpStore store(listener.local_endpoint(), 300ms);
+  const std::string error = error_of([&] { (void)store.num_keys(); });
+  const std::string later_error = error_of([&] { CHECK(store.num_keys() == 7); });
+  server.join();
+  CHECK(error.find("timed out after 300 ms") != std::string::npos);
+  CHECK(later_error.empty());
+}
+
 TEST_CASE("an unfinished request is not parsed again before it can be complete", "[store]") {
   std::string bytes;
   wire::Writer writer(bytes);

@@ -36,20 +36,11 @@ class TcpStore::Impl {
  public:
   Impl(const Endpoint& endpoint, const TcpStoreOptions& options)
       : endpoint_(endpoint), options_(options), spin_(options.spin) {
-    const Deadline deadline = Deadline::after(options.timeout);
-    explained({"connect", {}, options.timeout}, [&] {
-      socket_ = Socket::connect(endpoint_, deadline);
-      // PyTorch's libuv server wants these five bytes in one piece.
-      request(wire::Opcode::kValidate).integer(wire::kMagic);
-      send(deadline);
-      const auto nonce = static_cast<std::uint32_t>(::getpid());
-      request(wire::Opcode::kPing).integer(nonce);
-      send(deadline);
-      if (receive<std::uint32_t>(deadline) != nonce) throw NetworkError("wrong answer to PING");
-    });
+    explained({"connect", {}, options.timeout}, [&] { connect(Deadline::after(options.timeout)); });
   }
 
-  // Runs one exchange under the lock. Afterwards the connection is in step, or closed.
+  // Runs one exchange under the lock. Afterwards the connection is in step, or closed: for good,
+  // or, if the server was only late (it may have been stopped for a while), until the next call.
   template <class F>
   auto call(const char* operation, std::span<const std::string> keys, Timeout timeout,
             F&& exchange) {
@@ -59,7 +50,8 @@ class TcpStore::Impl {
     const std::unique_lock lock(mutex_, std::chrono::system_clock::now() + deadline.remaining());
     if (!lock.owns_lock()) throw timed_out(call, " behind another operation of this store");
     return explained(call, [&] {
-      if (!socket_.is_open()) throw NetworkError("the connection is closed");
+      if (!socket_.is_open() && !was_late_) throw NetworkError("the connection is closed");
+      if (!socket_.is_open()) connect(deadline);
       return exchange(deadline);
     });
   }
@@ -152,6 +144,18 @@ class TcpStore::Impl {
     Timeout timeout;
   };
 
+  void connect(Deadline deadline) {
+    socket_ = Socket::connect(endpoint_, deadline);
+    in_begin_ = in_end_ = 0;
+    // PyTorch's libuv server wants these five bytes in one piece.
+    request(wire::Opcode::kValidate).integer(wire::kMagic);
+    send(deadline);
+    const auto nonce = static_cast<std::uint32_t>(::getpid());
+    request(wire::Opcode::kPing).integer(nonce);
+    send(deadline);
+    if (receive<std::uint32_t>(deadline) != nonce) throw NetworkError("wrong answer to PING");
+  }
+
   // Gives every failure its origin, and closes the connection if it may be out of step.
   template <class F>
   std::invoke_result_t<F> explained(const Call& call, F&& exchange) {
@@ -161,12 +165,15 @@ class TcpStore::Impl {
       throw timed_out(call);
     } catch (const TimeoutError&) {
       socket_.close();
+      was_late_ = true;
       throw timed_out(call);
     } catch (const Error& error) {
       socket_.close();
+      was_late_ = false;
       throw NetworkError(origin(call) + ": " + error.what() + " (" + to_string(endpoint_) + ")");
     } catch (...) {  // out of memory in the midst of a reply
       socket_.close();
+      was_late_ = false;
       throw;
     }
   }
@@ -209,6 +216,7 @@ class TcpStore::Impl {
   TcpStoreOptions options_;
   std::timed_mutex mutex_;
   Socket socket_;
+  bool was_late_ = false;  // why the socket is closed
   Spin spin_;
   std::string out_;
   std::array<std::byte, 4096> in_;
