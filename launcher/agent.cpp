@@ -130,11 +130,27 @@ void Agent::handle_signals() {
   while (const auto signal_number = signals_.next()) {
     if (*signal_number == SIGCHLD) {
       child_ended = true;
+    } else if (*signal_number == SIGUSR1 || *signal_number == SIGUSR2) {
+      pass_on(*signal_number);
     } else {
       stop_on(*signal_number);
     }
   }
   if (child_ended) reap();
+}
+
+// As libddp's SignalGuard takes them: SIGUSR1 asks all ranks to stop at the same step (a
+// scheduler sends it some time before the end), SIGUSR2 asks for a report, and one is enough.
+void Agent::pass_on(int signal_number) {
+  std::vector<int> told;
+  for (const Worker& worker : workers_) {
+    if (worker.has_ended() || (signal_number == SIGUSR2 && !told.empty())) continue;
+    ::kill(worker.pid(), signal_number);
+    told.push_back(worker.rank());
+  }
+  const std::string whom =
+      told.size() == 1 ? fmt::format("rank {}", told.front()) : count_ranks(told.size());
+  console_.say(fmt::format("{}: passed on to {}", signal_name(signal_number), whom));
 }
 
 // Only the keyboard is impatient: a scheduler or a closing terminal may well signal twice.

@@ -28,8 +28,9 @@ struct AgentConfig {
 };
 
 // Runs a job on this machine: starts the workers, forwards their output, stops all as soon as one
-// fails or a signal asks for it, and says why. One thread, one poll loop, no wait without end but
-// for the workers themselves. Makes this process a child subreaper.
+// fails or a signal asks for it, and says why. SIGUSR1 and SIGUSR2 are for the workers. One thread,
+// one poll loop, no wait without end but for the workers themselves. Makes this process a child
+// subreaper.
 class Agent {
  public:
   Agent(AgentConfig config, SignalReader& signals, Console& console);
@@ -43,6 +44,7 @@ class Agent {
   void start_workers();
   void wait_for_events();
   void handle_signals();
+  void pass_on(int signal_number);
   void stop_on(int signal_number);
   void reap();
   void record_end(pid_t pid, int status);

@@ -25,7 +25,7 @@ SignalReader::SignalReader() {
   sigset_t read_set;
   sigemptyset(&read_set);
   sigaddset(&read_set, SIGCHLD);
-  for (const int signal_number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2}) {
     if (!is_ignored(signal_number)) sigaddset(&read_set, signal_number);
   }
   sigset_t blocked = read_set;

@@ -10,10 +10,10 @@
 namespace ddp::launcher {
 
 // Turns the signals that concern the agent into something to poll: SIGCHLD, and those of SIGINT,
-// SIGTERM, SIGQUIT and SIGHUP that were not ignored on entry (nohup, or a shell's "&", must keep
-// their effect). SIGPIPE is blocked: a closed stdout is an error of write(), not our death.
-// Make it on the main thread before any other thread, which then inherits the mask. The mask stays
-// to the end of the process: a signal that comes late must not change the exit code.
+// SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 that were not ignored on entry (nohup, or a shell's
+// "&", must keep their effect). SIGPIPE is blocked: a closed stdout is an error of write(), not our
+// death. Make it on the main thread before any other thread, which then inherits the mask. The mask
+// stays to the end of the process: a signal that comes late must not change the exit code.
 class SignalReader {
  public:
   SignalReader();

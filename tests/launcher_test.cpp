@@ -323,6 +323,25 @@ TEST_CASE("a signal to the launcher stops the job and is named", "[launcher]") {
   }
 }
 
+TEST_CASE("SIGUSR1 goes to all workers, SIGUSR2 to the first", "[launcher]") {
+  const std::string script =
+      "trap 'echo stop $RANK. >&2' USR1; trap 'echo report $RANK. >&2' USR2; echo pid=$$. >&2; "
+      "while [ ! -e \"$0\" ]; do sleep 0.01; done";
+  const TemporaryDirectory folder;
+  const std::string done = folder / "done";
+  ChildProcess child(command({"-n", "2", "--", "sh", "-c", script, done}));
+  wait_for_pids(child, 2);
+  child.send_signal(SIGUSR2);
+  child.wait_for_output("report 0.");
+  child.send_signal(SIGUSR1);
+  child.wait_for_output("stop 0.");
+  child.wait_for_output("stop 1.");
+  write_bytes(done, "");
+  CHECK(child.wait() == 0);
+  CHECK_THAT(child.err(), !Contains("report 1.") && Contains("SIGUSR2: passed on to rank 0\n") &&
+                              Contains("SIGUSR1: passed on to 2 ranks\n"));
+}
+
 TEST_CASE("a hangup that was ignored on entry stays ignored", "[launcher]") {
   ChildProcess child(shell({}, "echo ready; read x; exit 0"), {.ignored_signals = {SIGHUP}});
   child.wait_for_output("ready");
