@@ -114,6 +114,16 @@ TEST_CASE("a rank that waits for something else says for what", "[hang]") {
                              "group default/split0; 1 rank"));
 }
 
+TEST_CASE("of those behind, who waits in another group is not blamed for it", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 6, 6});
+  members[2].progress->groups.push_back(
+      {"default/split0/color1", 3, "barrier #3 of group default/split0/color1"});
+  const std::string text = diagnose(hang(), members);
+  CHECK_THAT(text, Catch::StartsWith("rank 3 (node, pid 103, cpu) has not joined all_reduce #7"));
+  CHECK_THAT(text, !Catch::Contains("the same holds"));
+  CHECK_THAT(text, Catch::EndsWith("3 ranks waiting 10.0 s"));
+}
+
 TEST_CASE("a send waits for its peer alone", "[hang]") {
   Hang sending = hang();
   sending.operation = "send #7 (float32[1]) to rank 1";

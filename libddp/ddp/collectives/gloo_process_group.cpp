@@ -148,7 +148,9 @@ class GlooProcessGroup final : public ProcessGroup {
   ~GlooProcessGroup() override {
     engine_->leave();
     const bool stopped = engine_->queue().stop([] {}, kStopGrace);
-    if (!stopped) static_cast<void>(engine_.release());  // its thread hangs in Gloo
+    if (stopped) return;
+    recorder().broken();                   // nobody waits for it any more
+    static_cast<void>(engine_.release());  // its thread hangs in Gloo
   }
 
   std::string_view backend() const override { return "gloo"; }

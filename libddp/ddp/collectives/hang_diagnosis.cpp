@@ -31,13 +31,23 @@ Culprits those(std::span<const Witness> members, const Predicate& predicate) {
   return found;
 }
 
-// Those that are behind everybody: others may be behind only because of them.
+bool waits_itself(const Witness& member) {
+  return member.progress &&
+         std::ranges::any_of(member.progress->groups,
+                             [](const GroupProgress& group) { return !group.waits_for.empty(); });
+}
+
+// Those that are behind everybody: others may be behind only because of them. One that waits in
+// another group is behind because of somebody else, too: of those who do not wait, if there are
+// any.
 Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
   std::uint64_t least = hang.signature.sequence;
   for (const Witness& member : members) least = std::min(least, submitted_by(member, hang.group));
-  return those(members, [&](const Witness& member) {
+  const auto is_last = [&](const Witness& member) {
     return !has_joined(hang, member) && submitted_by(member, hang.group) == least;
-  });
+  };
+  Culprits idle = those(members, [&](const Witness& m) { return is_last(m) && !waits_itself(m); });
+  return idle.empty() ? those(members, is_last) : idle;
 }
 
 Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {

@@ -31,7 +31,8 @@ struct Witness {
 };
 
 // `members` are the group's ranks in order. Blames, in this order: a stopped process; who has
-// submitted least, if that is too little; a process that ended or fell silent; nobody.
+// submitted least, if that is too little, and of those rather one that does not wait itself; a
+// process that ended or fell silent; nobody.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
 
 }  // namespace ddp

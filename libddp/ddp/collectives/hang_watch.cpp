@@ -11,10 +11,9 @@ constexpr const char* kDiagnosis = "hang/diagnosis";
 
 std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
 
-// The first line of a published diagnosis: a sentence about something else is of no use.
-std::string subject(const Hang& hang) {
-  return std::to_string(hang.signature.sequence) + " " + hang.group + "\n";
-}
+// The first line of a published diagnosis: a sentence about something else is of no use. The number
+// of an operation does not name it: each rank counts its own sends and receives.
+std::string subject(const Hang& hang) { return hang.group + " " + hang.operation + "\n"; }
 
 }  // namespace
 
