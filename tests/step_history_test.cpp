@@ -49,6 +49,17 @@ std::ptrdiff_t count_of(const std::string& text, const std::string& what) {
 
 }  // namespace
 
+TEST_CASE("a typical step is one that reduces, if any does", "[history]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    StepHistory history(group, layout_of(4));
+    expect(history.typical() == 0, "there is none");
+    for (std::int64_t pass = 0; pass < 30; ++pass) {
+      history.add(step_at(Clock::now(), pass, 4, pass % 10 == 9));
+    }
+    expect(history.typical() == 19, "the median of 9, 19, 29");
+  });
+}
+
 TEST_CASE("rank 0 collects what all ranks have kept", "[history]") {
   for (const int world_size : {1, 2, 3}) {
     std::vector<std::vector<RankStep>> seen;

@@ -18,6 +18,8 @@ constexpr std::size_t kBucketColumns = 3;
 // Of columns that hold a rank's first and last moments.
 constexpr std::size_t kBegin = 1;
 constexpr std::size_t kEnd = 3;
+// Among those of the first bucket, when its reduction began.
+constexpr std::size_t kReduction = kFixedColumns + 1;
 
 class Encoder {
  public:
@@ -143,13 +145,20 @@ void StepHistory::collect(const Visit& visit) {
   }
 }
 
+bool StepHistory::reduces(ConstRow row) const {
+  return !bucket_bytes_.empty() && row[kReduction] != 0;
+}
+
 std::size_t StepHistory::typical() const {
-  if (kept() == 0) return 0;
-  std::vector<std::pair<std::int64_t, std::size_t>> lengths;
-  for (std::size_t i = 0; i < kept(); ++i) lengths.emplace_back(row(i)[kEnd] - row(i)[kBegin], i);
-  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return middle->second;
+  std::vector<std::size_t> steps;
+  for (std::size_t i = 0; i < kept(); ++i) steps.push_back(i);
+  const auto alone = std::ranges::stable_partition(steps, [&](auto i) { return reduces(row(i)); });
+  if (alone.begin() != steps.begin()) steps.erase(alone.begin(), steps.end());
+  if (steps.empty()) return 0;
+  const auto middle = steps.begin() + static_cast<std::ptrdiff_t>(steps.size() / 2);
+  std::ranges::nth_element(steps, middle, {},
+                           [&](auto i) { return row(i)[kEnd] - row(i)[kBegin]; });
+  return *middle;
 }
 
 Clock::duration StepHistory::clock_error(int rank) const {

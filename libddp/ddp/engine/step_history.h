@@ -33,7 +33,9 @@ class StepHistory {
   using Visit = std::function<void(std::span<const RankStep> ranks)>;
   void collect(const Visit& visit);
 
-  // Of the steps that are kept, the index of one of this rank's that took as long as usual.
+  // Of the steps that are kept, the index of one of this rank's that took as long as usual; of
+  // those with reductions, if there are any: an accumulated step is several passes, and only the
+  // last one reduces.
   [[nodiscard]] std::size_t typical() const;
 
   // By how much a rank's times may be wrong against rank 0's; 0 if they have the same clock. On
@@ -48,6 +50,7 @@ class StepHistory {
   [[nodiscard]] std::size_t kept() const { return std::min(added_, capacity_); }
   // By the age among those that are kept: 0 is the oldest.
   [[nodiscard]] ConstRow row(std::size_t index) const;
+  [[nodiscard]] bool reduces(ConstRow row) const;
   void encode(const RankStep& step, Row row) const;
   [[nodiscard]] RankStep decode(int rank, ConstRow row) const;
   [[nodiscard]] std::vector<std::int64_t> gather(std::size_t first, std::size_t count) const;
