@@ -286,6 +286,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "/nonexistent/model.safetensors");
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/dev/full"}),
                 "/dev/full: is not a regular file");
+  check_refused(train_command(1, {"--save", "--epochs", "3"}), "--save needs a value");
+  check_refused(train_command(1, {"--log-every", "-1"}), "--log-every must not be negative");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");
   check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");

@@ -43,7 +43,8 @@ cxxopts::Options make_parser() {
   add("device", "auto, cpu or cuda", text("auto"), "NAME");
   add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
   add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
-  add("log-every", "steps between progress lines", text("100"), "N");
+  add("log-every", "batches between progress lines; 0: only at the end of an epoch's", text("100"),
+      "N");
   add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
   add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)",
       cxxopts::value<std::string>(), "FILE.json");
@@ -91,6 +92,7 @@ void check(const Options& options) {
   require(options.epochs >= 1, "--epochs must be at least 1");
   require(options.accumulate >= 1, "--accumulate must be at least 1");
   require(options.max_steps >= 0, "--max-steps must not be negative");
+  require(options.log_every >= 0, "--log-every must not be negative");
   require(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
           "--lr must be finite and not negative");
   require(std::isfinite(options.momentum), "--momentum must be finite");
@@ -101,6 +103,13 @@ void check(const Options& options) {
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
           "--bucket-cap-mb must be positive and at most 2^20");
+}
+
+// "--save --epochs 3" would train for one epoch and save to a file "--epochs".
+void check_values(const cxxopts::ParseResult& parsed) {
+  for (const cxxopts::KeyValue& flag : parsed.arguments()) {
+    require(!flag.value().starts_with("--"), "--" + flag.key() + " needs a value");
+  }
 }
 
 Options read(const cxxopts::ParseResult& parsed) {
@@ -159,6 +168,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
       std::fputs(parser.help().c_str(), stdout);
       return std::nullopt;
     }
+    check_values(parsed);
     require(parsed.unmatched().empty(),
             "unexpected argument '" +
                 (parsed.unmatched().empty() ? "" : parsed.unmatched().front()) + "'");

@@ -149,9 +149,11 @@ void Trainer::report(std::FILE* stream) {
 
 std::string Trainer::job_name() const {
   const int ranks = group_->world_size();
-  return fmt::format("{} on {} over {}: {} rank{}, global batch {}", options_.model,
+  const std::string accumulated =
+      options_.accumulate == 1 ? "" : fmt::format(", {} of them a step", options_.accumulate);
+  return fmt::format("{} on {} over {}: {} rank{}, global batch {}{}", options_.model,
                      to_string(group_->device()), group_->backend(), ranks, ranks == 1 ? "" : "s",
-                     global_batch_);
+                     global_batch_, accumulated);
 }
 
 bool Trainer::train_epoch(int epoch) {
