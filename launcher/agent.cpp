@@ -21,6 +21,9 @@ namespace {
 // A reader of our output that stands still must not hold up the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
 
+// Who fails first may be a rank whose peer has left it; the peer is still about to say why.
+constexpr Timeout kLastWords{200};
+
 // waitpid says ECHILD in the usual case, and /proc need not be read.
 std::vector<pid_t> children_before_the_job() {
   siginfo_t info{};
@@ -183,7 +186,7 @@ void Agent::reap() {
   const bool any_failed = std::ranges::any_of(endings_, &Ending::is_failure);
   if (any_failed && !stopper_.is_stopping()) {
     find_suspects();
-    stopper_.terminate(config_.failure_grace);
+    stopper_.terminate(config_.failure_grace, kLastWords);
   }
 }
 

@@ -8,11 +8,12 @@
 
 namespace ddp::launcher {
 
-void Stopper::terminate(Timeout grace) {
+void Stopper::terminate(Timeout grace, Timeout patience) {
   if (is_stopping()) return;
-  phase_ = Phase::kTerminating;
-  phase_end_ = Deadline::after(grace);
-  signal_all(SIGTERM);
+  grace_ = grace;
+  phase_ = Phase::kWaiting;
+  phase_end_ = Deadline::after(patience);
+  advance();
 }
 
 void Stopper::kill_now() {
@@ -23,6 +24,11 @@ void Stopper::kill_now() {
 }
 
 void Stopper::advance() {
+  if (phase_ == Phase::kWaiting && phase_end_->passed()) {
+    phase_ = Phase::kTerminating;
+    phase_end_ = Deadline::after(grace_);
+    signal_all(SIGTERM);
+  }
   if (phase_ == Phase::kTerminating && phase_end_->passed()) kill_now();
   if (phase_ != Phase::kKilling) return;
   if (phase_end_->passed()) {
@@ -33,7 +39,7 @@ void Stopper::advance() {
 }
 
 std::optional<Deadline> Stopper::next() const {
-  if (phase_ == Phase::kTerminating) return phase_end_;
+  if (phase_ == Phase::kWaiting || phase_ == Phase::kTerminating) return phase_end_;
   if (phase_ == Phase::kKilling) return next_kill_;
   return std::nullopt;
 }

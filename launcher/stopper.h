@@ -11,9 +11,10 @@
 
 namespace ddp::launcher {
 
-// Ends the processes of a job: SIGTERM, a grace, then SIGKILL again and again until nothing is left
-// or kKillTimeout has passed. Reaches the workers' process groups and, through /proc, descendants
-// that have left them. The agent must be a child subreaper, so that no orphan leaves its tree.
+// Ends the processes of a job: some patience, SIGTERM, a grace, then SIGKILL again and again until
+// nothing is left or kKillTimeout has passed. Reaches the workers' process groups and, through
+// /proc, descendants that have left them. The agent must be a child subreaper, so that no orphan
+// leaves its tree.
 class Stopper {
  public:
   // `foreign` are children of this process from before the job (a shell that exec'ed us may have
@@ -21,7 +22,8 @@ class Stopper {
   Stopper(const std::vector<Worker>& workers, std::vector<pid_t> foreign)
       : workers_(workers), foreign_(std::move(foreign)) {}
 
-  void terminate(Timeout grace);
+  // Does nothing if it is under way.
+  void terminate(Timeout grace, Timeout patience = Timeout(0));
   void kill_now();
 
   // Does what the clock asks for; next() says when that is.
@@ -38,13 +40,14 @@ class Stopper {
   static constexpr Timeout kKillInterval{20};
 
  private:
-  enum class Phase { kIdle, kTerminating, kKilling, kGaveUp };
+  enum class Phase { kIdle, kWaiting, kTerminating, kKilling, kGaveUp };
 
   void signal_all(int signal_number) const;
 
   const std::vector<Worker>& workers_;
   std::vector<pid_t> foreign_;
   Phase phase_ = Phase::kIdle;
+  Timeout grace_{};
   std::optional<Deadline> phase_end_;
   std::optional<Deadline> next_kill_;
 };

@@ -323,6 +323,14 @@ TEST_CASE("a signal to the launcher stops the job and is named", "[launcher]") {
   }
 }
 
+TEST_CASE("who fails may be a consequence: the others can still say what happened", "[launcher]") {
+  const Result result = run(shell({"-n", "2"},
+                                  "if [ $RANK = 0 ]; then exit 1; fi; "
+                                  "sleep 0.05; echo the cause >&2; exit 3"));
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.err, Contains("rank 1| the cause"));
+}
+
 TEST_CASE("SIGUSR1 goes to all workers, SIGUSR2 to the first", "[launcher]") {
   const std::string script =
       "trap 'echo stop $RANK. >&2' USR1; trap 'echo report $RANK. >&2' USR2; echo pid=$$. >&2; "
