@@ -147,6 +147,18 @@ TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {
              Contains("[====================] 40/40") && Contains("ETA 0:00"));
 }
 
+TEST_CASE("a bar that stops early leaves its line", "[io][progress]") {
+  std::string shown;
+  ddp::Progress progress({.style = ddp::ProgressStyle::kBar},
+                         [&](std::string_view text) { shown += text; });
+  progress.end_line();
+  CHECK(shown.empty());
+  progress.update({.epochs = 1, .step = 1, .steps = 2});
+  progress.end_line();
+  progress.end_line();
+  CHECK_THAT(shown, Catch::EndsWith("\n") && !Catch::EndsWith("\n\n"));
+}
+
 TEST_CASE("a launcher's terminal counts as a terminal", "[io][progress]") {
   setenv("DDP_LAUNCH_TTY", "1", 1);
   CHECK(ddp::progress_style_of_stdout() == ddp::ProgressStyle::kBar);

@@ -127,6 +127,7 @@ void Trainer::run() {
     more = train_epoch(epoch);
     result = evaluate();
     if (!is_main()) continue;
+    progress_->end_line();
     fmt::print("epoch {}/{}: test accuracy {:.2f} %, test loss {:.4f}\n", epoch + 1,
                options_.epochs, 100 * result.accuracy, result.loss);
     std::fflush(stdout);
@@ -178,7 +179,10 @@ bool Trainer::train_epoch(int epoch) {
     ++steps_done_;
     ++interval_steps_;
     const bool stops = model_.engine().stop_requested();
-    if (stops && is_main()) fmt::print("asked to stop: the last step is {}\n", steps_done_);
+    if (stops && is_main()) {
+      progress_->end_line();
+      fmt::print("asked to stop: the last step is {}\n", steps_done_);
+    }
     const bool last = stops || (options_.max_steps > 0 && steps_done_ >= options_.max_steps);
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
     if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {

@@ -73,6 +73,11 @@ void Progress::update(const ProgressState& state, Clock::time_point now) {
   if (due || state.step == state.steps) sink_(format_progress_line(state) + '\n');
 }
 
+void Progress::end_line() {
+  if (drawn_width_ > 0) sink_("\n");
+  drawn_width_ = 0;
+}
+
 void Progress::draw_bar(const ProgressState& state, Clock::time_point now) {
   const bool last = state.step == state.steps;
   if (!last && drawn_at_ && now - *drawn_at_ < kRedrawInterval) return;

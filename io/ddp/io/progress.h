@@ -53,6 +53,8 @@ class Progress {
   Progress(const ProgressOptions& options, Sink sink);
 
   void update(const ProgressState& state, Clock::time_point now = Clock::now());
+  // Ends the line of a bar that is not full, before somebody else writes to the terminal.
+  void end_line();
 
  private:
   void draw_bar(const ProgressState& state, Clock::time_point now);
