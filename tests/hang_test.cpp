@@ -216,6 +216,29 @@ TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[han
                                        "in step 3, outside the library; 2 ranks waiting 0."));
 }
 
+TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]") {
+  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
+  HashStore store;
+  test::Gate reports;
+  std::vector<std::shared_ptr<FlightRecorder>> recorders;
+  std::vector<std::unique_ptr<HangWatch>> watches;
+  for (int rank = 0; rank < 4; ++rank) {
+    recorders.push_back(std::make_shared<FlightRecorder>());
+    watches.push_back(std::make_unique<HangWatch>(store, identify_self(rank, kCpuDevice), kOptions,
+                                                  [&](std::string_view) { reports.raise(); }));
+    const int first = rank / 2 * 2;
+    watches.back()->add("pair " + std::to_string(first), {first, first + 1}, recorders.back());
+    if (rank % 2 == 0) recorders.back()->submitted(1, all_reduce());
+  }
+  const auto blames = [&](int waiter, const char* culprit) {
+    return recorders[static_cast<std::size_t>(waiter)]->diagnosis().starts_with(culprit);
+  };
+  CHECK(becomes_true([&] { return blames(0, "rank 1 (") && blames(2, "rank 3 ("); }));
+  REQUIRE(reports.wait_for(1));
+  watches.clear();
+  CHECK(reports.count() == 1);
+}
+
 TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
   // A store of which the clone fails at once.
   class LostStore final : public Store {

@@ -96,10 +96,14 @@ void HangWatch::publish(const std::vector<Group>& groups) {
   store_->set(progress_key(progress_.who.rank), serialize(progress_));
 }
 
-void HangWatch::investigate(const Group& group) {
+std::string HangWatch::find_out(const Group& group) {
   std::vector<Witness> members;
   for (const int rank : group.job_ranks) members.push_back(question(rank));
-  const std::string diagnosis = diagnose(*group.hang, members);
+  return diagnose(*group.hang, members);
+}
+
+void HangWatch::investigate(const Group& group) {
+  const std::string diagnosis = find_out(group);
   store_->set(kDiagnosis, subject(*group.hang) + diagnosis);
   group.recorder->set_diagnosis(diagnosis);
   if (group.hang->age >= options_.patience && window_.may_report()) report_(diagnosis);
@@ -109,8 +113,8 @@ void HangWatch::adopt_diagnosis(const Group& group) {
   if (!store_->has(kDiagnosis)) return;
   const std::string published = store_->get(kDiagnosis);
   const std::string expected = subject(*group.hang);
-  if (!published.starts_with(expected)) return;
-  group.recorder->set_diagnosis(published.substr(expected.size()));
+  const bool is_ours = published.starts_with(expected);
+  group.recorder->set_diagnosis(is_ours ? published.substr(expected.size()) : find_out(group));
 }
 
 Witness HangWatch::question(int rank) {

@@ -33,9 +33,10 @@ struct HangWatchOptions {
 //
 // Every period it publishes where this rank is, under "progress/<rank>". While an operation of this
 // rank is pending for longer than half the patience, one of the waiting ranks reads what the others
-// publish, and writes who is missing under "hang/diagnosis"; the others read that. So all of them
-// have the same sentence in their recorders when the operation times out; and once the patience is
-// over, that one rank reports it, as a warning, once in a window.
+// publish, and writes who is missing under "hang/diagnosis"; the others read that, or, if it is
+// about another group's operation, find out themselves. So all of them have a sentence in their
+// recorders when the operation times out; and once the patience is over, that one rank reports it,
+// as a warning, once in a window.
 //
 // If the store is lost, the watch ends in silence; destroying it waits for one store operation.
 class HangWatch {
@@ -72,6 +73,7 @@ class HangWatch {
   [[nodiscard]] std::optional<Hang> find_hang(Watched& watched, const Group& group) const;
   void publish(const std::vector<Group>& groups);
   void investigate(const Group& group);
+  [[nodiscard]] std::string find_out(const Group& group);
   void adopt_diagnosis(const Group& group);
   [[nodiscard]] Witness question(int rank);
 
