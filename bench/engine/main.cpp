@@ -30,7 +30,7 @@ struct Part {
 };
 
 constexpr Part kParts[] = {{"host", measure_host_time, 300},
-                           {"alone", measure_alone, 1000},
+                           {"alone", measure_alone, 500},
                            {"checks", measure_checks, 1000},
                            {"overlap", measure_overlap, 31},
                            {"sweep", measure_bucket_sizes, 11}};
