@@ -27,8 +27,8 @@ cmake --build build
 step "release tests"
 ctest --test-dir build -j 2 --output-on-failure
 
-sanitized=(base_test store_test collectives_test engine_test data_loader_test process_test
-  launcher_unit_test launcher_test)
+sanitized=(base_test store_test collectives_test hang_test engine_test engine_policies_test
+  data_loader_test process_test launcher_unit_test launcher_test)
 export TSAN_OPTIONS=atexit_sleep_ms=0  # it would sleep a second in every process that ends
 for preset in asan tsan; do
   step "$preset build"

@@ -143,7 +143,7 @@ TEST_CASE("an order that costs overlap is told, with the one to pass", "[engine]
 
 TEST_CASE("buckets are small parts of the model, and of what is left", "[engine][layout]") {
   const std::vector<GradientSpec> gradients(64, {(1 << 20) / sizeof(float), DType::kFloat32});
-  const BucketLayout layout = lay_out_buckets(gradients, {});
+  const BucketLayout layout = lay_out_buckets(gradients, {.parts = 16});
   std::size_t left = gradients.size();
   for (const BucketSpec& bucket : layout.buckets) {
     CHECK(bucket.parameters.size() <= 4);

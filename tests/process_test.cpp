@@ -72,6 +72,18 @@ TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[pr
   }
 }
 
+TEST_CASE("leaving in the middle of a step crashes and hangs nobody", "[process]") {
+  for (const std::string mode : {"step-exit", "step-return", "step-throw"}) {
+    const int rounds = mode == "step-exit" ? 200 : 50;
+    for (int round = 0; round < rounds; ++round) {
+      Job job(2, mode, "shm");
+      const std::vector<std::string> ends = job.wait_all(kFiveSeconds);
+      INFO(mode << ", round " << round << ": " << ends[0] << "; " << ends[1]);
+      for (const std::string& end : ends) REQUIRE((end[0] == '0' || end[0] == '3'));
+    }
+  }
+}
+
 TEST_CASE("an exception that nobody catches ends the process at once", "[process]") {
   for (int round = 0; round < 20; ++round) {
     Job job(2, "uncaught");

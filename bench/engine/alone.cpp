@@ -71,8 +71,9 @@ void measure_alone(int rounds) {
                      {"engine/plain", 12},
                      {"engine - plain, us", 18}});
   table.print_titles();
-  measure(table, {.model = "mlp"}, rounds);
-  measure(table, {.model = "lenet5"}, rounds);
+  for (const std::size_t batch : {64, 256}) {
+    for (const char* model : {"mlp", "lenet5"}) measure(table, {model, batch}, rounds);
+  }
 }
 
 }  // namespace ddp::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What the engine costs and hides, on a simulated link: host time of its calls, a step in a world
-// of one, overlap, and the time of a step by bucket size.
+// of one, checks, overlap, and the time of a step by bucket size.
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <optional>
@@ -30,15 +30,16 @@ struct Part {
 };
 
 constexpr Part kParts[] = {{"host", measure_host_time, 300},
-                           {"alone", measure_alone, 1000},
+                           {"alone", measure_alone, 500},
+                           {"checks", measure_checks, 1000},
                            {"overlap", measure_overlap, 31},
                            {"sweep", measure_bucket_sizes, 11}};
 
 std::optional<Options> parse(int argc, char** argv) {
   cxxopts::Options parser("bench_engine", "What the engine costs and hides, on a simulated link");
   auto add = parser.add_options();
-  add("parts", "host, alone, overlap, sweep",
-      cxxopts::value<std::vector<std::string>>()->default_value("host,alone,overlap,sweep"));
+  add("parts", "host, alone, checks, overlap, sweep",
+      cxxopts::value<std::vector<std::string>>()->default_value("host,alone,checks,overlap,sweep"));
   add("rounds", "repeats of each part (default: its own)", cxxopts::value<int>());
   const auto given = parse_command_line(std::move(parser), argc, argv);
   if (!given) return std::nullopt;
@@ -51,7 +52,8 @@ const Part& part_named(const std::string& name) {
   for (const Part& part : kParts) {
     if (name == part.name) return part;
   }
-  throw std::invalid_argument("--parts " + name + ": there are host, alone, overlap and sweep");
+  throw std::invalid_argument("--parts " + name +
+                              ": there are host, alone, checks, overlap and sweep");
 }
 
 void run(const Options& options) {

@@ -11,6 +11,9 @@ void measure_host_time(int rounds);
 // A training step in a world of one over the same step without the engine.
 void measure_alone(int rounds);
 
+// A step of two ranks with each check over the step without any.
+void measure_checks(int rounds);
+
 // How much of a simulated communication backward hides.
 void measure_overlap(int rounds);
 

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: MIT
 //
 // A worker for tests of ends, good and bad, and of hangs: collective_worker MODE [BACKEND]
-//   loop      all_reduces for ever
-//   exit      calls exit(0) while collectives are in flight
-//   return    returns from main while collectives are in flight
-//   throw     lets an exception out of a frame that owns the group
-//   uncaught  throws what nobody catches while collectives are in flight
-//   children  destroys a group and its children, collectives in flight in each, in one of all
-//   orders early     rank 0 leaves, the others all_reduce for ever log       returns from main
-//   while another thread is logging sum       one all_reduce; prints the sum on rank 0 absent five
-//   steps of an all_reduce; in the fifth the last rank waits for its stdin instead on_rank0  rank 0
-//   waits for its stdin in on_rank0
+//   loop         all_reduces for ever
+//   exit         calls exit(0) while collectives are in flight
+//   return       returns from main while collectives are in flight
+//   throw        lets an exception out of a frame that owns the group
+//   uncaught     throws what nobody catches while collectives are in flight
+//   step-exit    as exit, in the middle of a step of DistributedDataParallel
+//   step-return  as return, likewise
+//   step-throw   as throw, likewise
+//   children     destroys a group and its children, collectives in flight in each, in some order
+//   early        rank 0 leaves, the others all_reduce for ever
+//   log          returns from main while another thread is logging
+//   sum          one all_reduce; prints the sum on rank 0
+//   absent       all_reduces in steps; in the fifth the last rank waits for its stdin instead
+//   on_rank0     rank 0 waits for its stdin in on_rank0
 // It prints "rank R ready" once it communicates; on an error it prints the text and returns 3. What
 // watches for hangs is ten times as quick as usual, and the timeout is three seconds.
 #include <unistd.h>
@@ -19,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -74,6 +79,31 @@ void wait_on_rank0(ddp::ProcessGroup& group) {
   ddp::on_rank0(group, wait, {.period = 100ms, .silence = 1s});
 }
 
+// Two steps, then the first half of one, whose first bucket is on its way; the caller leaves.
+class UnfinishedStep {
+ public:
+  explicit UnfinishedStep(const std::shared_ptr<ddp::ProcessGroup>& group)
+      : ddp_(group, parameters(), {.buckets = {.bucket_bytes_cap = 40000, .min_buckets = 2}}) {
+    for (int step = 0; step < 2; ++step) {
+      (void)ddp_.begin_step();
+      for (const std::size_t i : {1, 0}) ddp_.mark_ready(i);
+      ddp_.wait();
+    }
+    (void)ddp_.begin_step();
+    ddp_.mark_ready(1);
+  }
+
+ private:
+  std::vector<ddp::Parameter> parameters() {
+    return {{"first", {10007}, ddp::buffer_of(values_[0])},
+            {"second", {10007}, ddp::buffer_of(values_[1])}};
+  }
+
+  std::array<std::vector<float>, 2> values_ = {std::vector<float>(10007),
+                                               std::vector<float>(10007)};
+  ddp::DistributedDataParallel ddp_;
+};
+
 // The order depends on the process.
 void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
   std::array<std::vector<float>, 3> values;
@@ -113,9 +143,14 @@ int run(const std::string& mode, const std::string& backend) {
     destroy_in_some_order(std::move(group));
     return 0;
   }
-  all_reduce_in_flight(*group, values);
-  if (mode == "exit") std::exit(0);
-  if (mode == "throw") throw std::runtime_error("thrown on purpose");
+  std::optional<UnfinishedStep> step;
+  if (mode.starts_with("step-")) {
+    step.emplace(group);
+  } else {
+    all_reduce_in_flight(*group, values);
+  }
+  if (mode.ends_with("exit")) std::exit(0);
+  if (mode.ends_with("throw")) throw std::runtime_error("thrown on purpose");
   if (mode == "uncaught") throw 1;
   return 0;
 }

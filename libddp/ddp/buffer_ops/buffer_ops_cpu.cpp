@@ -225,12 +225,13 @@ void fingerprint(const Buffer& source, std::uint64_t* result) {
   constexpr std::uint64_t kStep = 0x9e3779b97f4a7c15ULL;
   const auto* bytes = static_cast<const std::byte*>(source.data);
   const std::size_t size_bytes = source.size_bytes();
+  const std::size_t whole = size_bytes / 8;
   std::uint64_t sum = 0;
-  std::uint64_t salt = 0;
-  for (std::size_t at = 0; at < size_bytes; at += 8) {
-    salt += kStep;
-    const std::size_t left = size_bytes - at;
-    sum += mix(load_word(bytes + at, left < 8 ? left : 8) + salt);
+  for (std::size_t i = 0; i < whole; ++i) {  // words of a known size: twice as fast
+    sum += mix(load_word(bytes + 8 * i, 8) + (i + 1) * kStep);
+  }
+  if (const std::size_t rest = size_bytes % 8; rest > 0) {
+    sum += mix(load_word(bytes + 8 * whole, rest) + (whole + 1) * kStep);
   }
   *result = sum;
 }

@@ -19,9 +19,9 @@ struct BucketOptions {
   std::size_t first_bucket_bytes_cap = std::size_t{1} << 20;
   std::size_t last_bucket_bytes_cap = std::size_t{1} << 20;
   // Nothing is sent before the first buckets are full, and what is sent last has no backward beside
-  // it. So a bucket holds at most this part of the model (a sixteenth), and at most a quarter of
+  // it. So a bucket holds at most this part of the model (a 32nd), and at most a quarter of
   // what is left, but may always be as large as the first and the last one. 1: the caps alone.
-  std::size_t parts = 16;
+  std::size_t parts = 32;
   // A model of fewer buckets is cut finer if it can be, so that there is something to overlap.
   std::size_t min_buckets = 4;
   // Indices of all parameters in the order in which backward finishes their gradients; empty: the

@@ -327,8 +327,13 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!reducer_.is_marked(i) && reducer_.is_held(i)) copy_in(i, stream);
   }
+  reducer_.end_backward(stream);
+  // With static use only until every rank has seen its own. Launched before anything is waited for,
+  // so that it is on its way behind the last bucket.
+  const bool agrees_on_use = use_ && !is_use_settled_;
+  if (agrees_on_use) use_->launch(reducer_.used(), reducer_.is_learning(), stream);
   reducer_.wait(stream);
-  agree_on_use(stream);
+  if (agrees_on_use) finish_use(stream);
   if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_);
@@ -345,6 +350,7 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
     const bool has_content = reducer_.is_marked(i) || reducer_.is_held(i);
     if (own.data != nullptr && !has_content) fill(own, 0, stream);
   }
+  reducer_.end_backward(stream);
   reducer_.wait(stream);
   control_.carry(stream);
   if (step_samples_ > 0) return;
@@ -352,10 +358,8 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   copy_back(stream);
 }
 
-// With static use only until every rank has seen its own.
-void DistributedDataParallel::Impl::agree_on_use(Stream stream) {
-  if (!use_ || is_use_settled_) return;
-  use_->agree(reducer_.used(), reducer_.is_learning(), stream);
+void DistributedDataParallel::Impl::finish_use(Stream stream) {
+  use_->wait(stream);
   is_use_settled_ = options_.unused == UnusedParameters::kStatic && !use_->is_unsettled();
 }
 

@@ -84,7 +84,7 @@ class DistributedDataParallel::Impl {
   void copy_back(Stream stream);
   void reduce(Stream stream);
   void hold(Stream stream);
-  void agree_on_use(Stream stream);
+  void finish_use(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
   void zero_gradients(Stream stream);

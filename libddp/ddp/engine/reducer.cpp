@@ -131,14 +131,19 @@ void Reducer::launch(std::size_t b) {
   ++launches_;
 }
 
-void Reducer::wait(Stream consumer) {
+void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   if (uses_ == Uses::kLearning && !order_.empty()) remember_uses();
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     if (marks_[i] > 0) used_[i] = 1;
   }
+  const bool launches = communicates_ && reduction_ == Reduction::kNow;
+  launches ? launch_rest(consumer) : close_without_launch(consumer);
+}
+
+void Reducer::wait(Stream consumer) {
+  for (std::size_t b = 0; b < next_; ++b) finish_bucket(b, consumer);
   const bool reduces = reduction_ == Reduction::kNow;
-  reduces&& communicates_ ? finish(consumer) : close_without_launch(consumer);
   std::fill(held_.begin(), held_.end(), reduces ? std::uint8_t{0} : std::uint8_t{1});
   ready_order_.swap(order_);
   if (recorder_) recorder_->ended(consumer);
@@ -158,7 +163,7 @@ void Reducer::close_without_launch(Stream consumer) {
   }
 }
 
-void Reducer::finish(Stream consumer) {
+void Reducer::launch_rest(Stream consumer) {
   for (; next_ < states_.size(); ++next_) {
     BucketState& state = states_[next_];
     if (state.missing > 0 || !state.has_producer) {
@@ -167,7 +172,6 @@ void Reducer::finish(Stream consumer) {
     }
     launch(next_);
   }
-  for (std::size_t b = 0; b < states_.size(); ++b) finish_bucket(b, consumer);
 }
 
 void Reducer::finish_bucket(std::size_t b, Stream consumer) {

@@ -86,13 +86,15 @@ class Reducer {
   [[nodiscard]] bool is_expected(std::size_t i) const { return expected_.at(i) > 0; }
   // What lies at gradient(i) is of this step: earlier passes have written or zeroed it.
   [[nodiscard]] bool is_held(std::size_t i) const { return held_.at(i) != 0; }
-  // By parameter: 1 if it was marked in any pass of the step that was waited for last.
+  // By parameter: 1 if it was marked in any pass of the step, as of end_backward().
   [[nodiscard]] std::span<const std::uint8_t> used() const { return used_; }
   // Gradients in the order in which they became ready in the pass that was waited for last.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
-  // Zeroes what no gradient came for, launches what is left, then orders `consumer` behind all
-  // sums. A pass that reduces later ends here, too, but launches nothing.
+  // No more marks will come in this pass: zeroes what no gradient came for and launches what is
+  // left. A pass that reduces later launches nothing.
+  void end_backward(Stream consumer);
+  // Behind end_backward(): orders `consumer` behind all sums.
   void wait(Stream consumer);
 
   // Fills all buckets with zeros; later passes may add to them.
@@ -121,7 +123,7 @@ class Reducer {
   void join_producer(BucketState& state, Stream stream) const;
   void launch_ready(Stream stream);
   void launch(std::size_t b);
-  void finish(Stream consumer);
+  void launch_rest(Stream consumer);
   void finish_bucket(std::size_t b, Stream consumer);
   void close_without_launch(Stream consumer);
   void zero_missing(std::size_t b, Stream stream) const;
