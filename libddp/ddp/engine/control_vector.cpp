@@ -38,8 +38,10 @@ Buffer ControlVector::buffer() const {
   return {memory_.data(), count_, DType::kFloat64, group_.device()};
 }
 
+Buffer ControlVector::pass() const { return buffer().slice(0, kState); }
+
 Buffer ControlVector::carried() const {
-  return {carried_.data(), count_, DType::kFloat64, group_.device()};
+  return {carried_.data(), kState, DType::kFloat64, group_.device()};
 }
 
 void ControlVector::reset(double samples, double nominal_samples) {
@@ -54,7 +56,6 @@ void ControlVector::reset(double samples, double nominal_samples) {
   has_device_values_ = false;
   host_[0] = samples / nominal_samples;
   host_[1] = samples;
-  host_[kPasses] = 1;
   ++own_passes_;
 }
 
@@ -94,6 +95,7 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
 void ControlVector::write(const RankState& own) {
   host_[kState] = own.is_active ? 1 : 0;
   host_[kState + 1] = own.asks_to_stop ? 1 : 0;
+  write_squared(kPasses, own_passes_);
   for (std::size_t slot = 0; slot < kMaxVotes; ++slot) host_[kVotes + slot] = own.votes[slot];
   write_fingerprint(own.fingerprint);
   double* rank = host_ + rank_index(group_.rank());
@@ -102,11 +104,15 @@ void ControlVector::write(const RankState& own) {
   rank[2] = host_[kState];
 }
 
+void ControlVector::write_squared(std::size_t index, double number) {
+  host_[index] = number;
+  host_[index + 1] = number * number;
+}
+
 void ControlVector::write_fingerprint(std::uint64_t fingerprint) {
   for (std::size_t i = 0; i < kPieces; ++i) {
     const auto piece = static_cast<double>((fingerprint >> (16 * i)) & 0xffffU);
-    host_[kFingerprint + 2 * i] = piece;
-    host_[kFingerprint + 2 * i + 1] = piece * piece;
+    write_squared(kFingerprint + 2 * i, piece);
   }
 }
 
@@ -171,30 +177,32 @@ void ControlVector::count(const double* sums) {
 
 // No variance: world_size * (sum of squares) == (sum) squared. Integers below 2^64 as long as there
 // are fewer than 2^16 ranks.
-bool ControlVector::fingerprints_agree(const double* sums) const {
+bool ControlVector::ranks_agree(const double* sums) const {
   const auto ranks = static_cast<std::uint64_t>(group_.world_size());
+  const auto sum = static_cast<std::uint64_t>(sums[0]);
+  return ranks * static_cast<std::uint64_t>(sums[1]) == sum * sum;
+}
+
+bool ControlVector::fingerprints_agree(const double* sums) const {
   for (std::size_t i = 0; i < kPieces; ++i) {
-    const auto sum = static_cast<std::uint64_t>(sums[kFingerprint + 2 * i]);
-    const auto squares = static_cast<std::uint64_t>(sums[kFingerprint + 2 * i + 1]);
-    if (ranks * squares != sum * sum) return false;
+    if (!ranks_agree(sums + kFingerprint + 2 * i)) return false;
   }
   return true;
 }
 
 void ControlVector::carry(Stream stream) {
   collect(stream);
-  if (carried_.data() == nullptr) carried_ = group_.allocate(count_ * sizeof(double));
+  if (carried_.data() == nullptr) carried_ = group_.allocate(kState * sizeof(double));
   if (has_carried_) {
-    reduce(buffer(), carried(), ReduceOp::kSum, stream);
+    reduce(pass(), carried(), ReduceOp::kSum, stream);
   } else {
-    copy(buffer(), carried(), stream);
+    copy(pass(), carried(), stream);
   }
   has_carried_ = true;
 }
 
 void ControlVector::check_passes(const Arrival& arrival) const {
-  const double expected = arrival.own_passes * group_.world_size();
-  if (arrival.sums[kPasses] == expected) return;
+  if (ranks_agree(arrival.sums + kPasses)) return;
   throw MismatchError("[ddp] ranks differ in the backward passes of a step: rank " +
                       std::to_string(group_.rank()) + " made " +
                       std::to_string(arrival.own_passes) + ", all " +
@@ -205,7 +213,7 @@ void ControlVector::check_passes(const Arrival& arrival) const {
 void ControlVector::launch(const RankState& own, Stream producer) {
   write(own);
   collect(producer);
-  if (has_carried_) reduce(carried(), buffer(), ReduceOp::kSum, producer);
+  if (has_carried_) reduce(carried(), pass(), ReduceOp::kSum, producer);
   has_carried_ = false;
   work_ = group_.all_reduce(buffer(), ReduceOp::kSum, producer);
   if (group_.device().is_cuda()) send_to_host();
