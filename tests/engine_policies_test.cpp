@@ -175,6 +175,37 @@ TEST_CASE("a static graph learns which parameters are shared and unused", "[engi
   }
 }
 
+TEST_CASE("ranks may use different parameters in a static graph", "[engine][unused]") {
+  run_on(2, [](ProcessGroup& group) {
+    Model model(0);
+    std::vector<std::vector<double>> own = model.values;
+    for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
+    DistributedDataParallel ddp(
+        {&group, [](ProcessGroup*) {}}, model.parameters,
+        {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
+    // Rank 0 uses 2 and 0, rank 1 uses 1 and 0. Rank 0 is idle while rank 1 learns.
+    const std::size_t first = group.rank() == 0 ? 2 : 1;
+    for (int step = 0; step < 40; ++step) {
+      ddp.accumulate(step < 2 ? 1 : 2);
+      for (int pass = step < 2 ? 1 : 0; pass < 2; ++pass) {
+        const bool idle = step < 2 && group.rank() != step;
+        const bool is_first = ddp.is_synchronized();
+        const double factor = ddp.begin_step({.samples = idle ? 0.0 : 1.0});
+        for (const std::size_t i : {first, std::size_t{0}}) {
+          if (idle) continue;
+          for (double& element : own[i]) element = (is_first ? 0 : element) + 4 * factor;
+          ddp.mark_ready(i);
+        }
+        ddp.wait();
+      }
+      if (step < 2) continue;
+      expect(own[0][7] == 4, "both use it");
+      expect(own[1][5] == 2 && own[2][1] == 2, "one of two ranks uses it");
+      for (std::size_t i = 0; i < 3; ++i) expect(ddp.is_used(i), "each is used by somebody");
+    }
+  });
+}
+
 TEST_CASE("a static graph that changes is an error that names the parameter", "[engine][unused]") {
   const auto learn = [](DistributedDataParallel& ddp) {
     (void)ddp.begin_step();
@@ -308,6 +339,29 @@ TEST_CASE("an error about gradients names step, parameter and rank", "[engine][f
                  Catch::Contains("step 2: the reduced gradient of 'fc1.bias' is not finite"));
       CHECK(contains(error, "it came from rank 2 ('fc1.bias')") == scan);
     }
+  }
+}
+
+TEST_CASE("the rank is named also if its gradients are in its own memory", "[engine][finite]") {
+  const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
+    Model model(0);
+    std::vector<std::vector<double>> own = model.values;
+    for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
+    DistributedDataParallel ddp({&group, [](ProcessGroup*) {}}, model.parameters,
+                                {.non_finite = NonFinite::kStop, .scan_gradients = true});
+    ddp.accumulate(2);
+    for (const bool is_second : {false, true}) {
+      const bool has_samples = !is_second || group.rank() == 0;
+      (void)ddp.begin_step({.samples = has_samples ? 1.0 : 0.0});
+      if (has_samples) {
+        if (group.rank() == 2) own[1][6] = kNan;
+        mark_all(ddp);
+      }
+      ddp.wait();
+    }
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("it came from rank 2 ('fc1.bias')"));
   }
 }
 

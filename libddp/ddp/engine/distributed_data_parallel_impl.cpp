@@ -80,6 +80,11 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   }
 }
 
+Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
+  const Buffer& own = parameters_.at(i).grad;
+  return own.data != nullptr ? own : reducer_.gradient(i);
+}
+
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
   if (!(step.samples >= 0)) {
@@ -120,7 +125,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
   if (synchronized_) copy_in(i, stream);
-  if (finite_ && samples_ > 0) finite_->scan(i, stream);
+  if (finite_ && samples_ > 0) finite_->scan(i, gradient(i), stream);
   reducer_.mark_ready(i, stream);
 }
 
@@ -325,7 +330,8 @@ void DistributedDataParallel::Impl::copy_back(Stream stream) {
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!reducer_.is_marked(i) && reducer_.is_held(i)) copy_in(i, stream);
+    const bool is_missing = reducer_.is_expected(i) && !reducer_.is_marked(i);  // not launched yet
+    if (is_missing && reducer_.is_held(i)) copy_in(i, stream);
   }
   reducer_.end_backward(stream);
   // With static use only until every rank has seen its own. Launched before anything is waited for,

@@ -30,6 +30,8 @@ class DistributedDataParallel::Impl {
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Reducer& reducer() const { return reducer_; }
+  // In the caller's memory, or in a bucket.
+  Buffer gradient(std::size_t i) const;
 
   double begin_step(const StepOptions& step);
   template <class Value>
