@@ -175,6 +175,21 @@ TEST_CASE("a static graph learns which parameters are shared and unused", "[engi
   }
 }
 
+TEST_CASE("a gradient that is marked twice is an error on all ranks", "[engine][unused]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.step(1);
+    (void)trainee.ddp.begin_step();
+    if (group.rank() == 1) trainee.ddp.mark_ready(1);
+    mark_all(trainee.ddp);
+    trainee.ddp.wait();
+    expect(false, "an error before this");
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("[ddp] rank 1, step 2: 'fc1.bias' was marked ready twice"));
+  }
+}
+
 TEST_CASE("ranks may use different parameters in a static graph", "[engine][unused]") {
   run_on(2, [](ProcessGroup& group) {
     Model model(0);
@@ -267,6 +282,24 @@ TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]"
       expect(optimizer_steps == 9, "as many as the longest has batches");
     });
   }
+}
+
+TEST_CASE("what ranks know of the last step stays while the next one is open", "[engine][uneven]") {
+  run_on(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.step(1, {.samples = 0, .is_active = false});
+    expect(trainee.ddp.is_over(), "nobody has data");
+    // Rank 0 has data again: the next epoch's.
+    (void)trainee.ddp.begin_step({.is_active = group.rank() == 0});
+    expect(trainee.ddp.is_over(), "as of the last step");
+    mark_all(trainee.ddp);
+    trainee.ddp.wait();
+    expect(!trainee.ddp.is_over(), "somebody has data");
+    (void)trainee.ddp.begin_step({.is_active = false});
+    expect(!trainee.ddp.is_over(), "as of the last step");
+    mark_all(trainee.ddp);
+    trainee.ddp.wait();
+  });
 }
 
 TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
@@ -425,6 +458,16 @@ TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][bu
           "broadcast_buffers");
     });
   }
+}
+
+TEST_CASE("buffers on different devices are no difference between models", "[engine][buffers]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> statistics(3);
+    Buffer buffer = buffer_of(statistics);
+    buffer.device = cuda_device(group.rank());  // refused by the group when it is sent
+    Trainee trainee(group, {.buffers = {{"running_mean", buffer}}});
+  });
+  for (const std::string& error : errors) CHECK_FALSE(contains(error, "models differ"));
 }
 
 TEST_CASE("ranks with different policies are told so at construction", "[engine]") {

@@ -170,7 +170,7 @@ const double* DistributedDataParallel::Impl::gradient_scale() const {
 
 // A rank that was active itself need not ask the others.
 bool DistributedDataParallel::Impl::is_over() {
-  return step_ > 0 && !own_.is_active && control_.read().active_ranks == 0;
+  return !was_active_ && control_.read().active_ranks == 0;
 }
 
 bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
@@ -284,9 +284,17 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
 
 void DistributedDataParallel::Impl::refuse_mark(std::size_t i) const {
   const bool is_static = options_.unused == UnusedParameters::kStatic;
-  throw std::logic_error("[ddp] parameter '" + parameters_[i].name +
-                         (is_static ? "' was marked ready more often than in the first step"
-                                    : "' was marked ready twice in this step"));
+  fail_everywhere("'" + parameters_[i].name +
+                  (is_static ? "' was marked ready more often than in the first step"
+                             : "' was marked ready twice"));
+}
+
+// The others wait for this rank's buckets.
+void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) const {
+  const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
+                           std::to_string(step_) + ": " + what;
+  group_->abort(text);
+  throw std::logic_error(text);
 }
 
 // A rank without samples may have run no backward at all.
@@ -299,14 +307,10 @@ void DistributedDataParallel::Impl::check_all_ready() const {
     names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
   }
   if (names.empty()) return;
-  const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
-                           std::to_string(step_) +
-                           (options_.unused == UnusedParameters::kStatic
-                                ? ": backward gave fewer gradients than in the first step for "
-                                : ": backward gave no gradient for ") +
-                           names;
-  group_->abort(text);  // the others wait for this rank's buckets
-  throw std::logic_error(text);
+  fail_everywhere((options_.unused == UnusedParameters::kStatic
+                       ? "backward gave fewer gradients than in the first step for "
+                       : "backward gave no gradient for ") +
+                  names);
 }
 
 // A gradient in the caller's memory.
@@ -347,6 +351,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   is_finite_ = !finite_ || finite_->check(step_, stream);
   if (!is_finite_) ++statistics_.skipped_steps;
   copy_back(stream);
+  was_active_ = own_.is_active;
 }
 
 // Leaves the gradients for the next pass to add to.

@@ -40,6 +40,12 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
 
 using Lines = std::vector<std::string>;
 
+// Not where it is: ranks of one host have different devices.
+std::string describe_buffer(const ModelBuffer& buffer) {
+  return "buffer '" + buffer.name + "' " + std::string(to_string(buffer.value.dtype)) + '[' +
+         std::to_string(buffer.value.count) + ']';
+}
+
 std::string describe_parameter(const Parameter& parameter) {
   std::ostringstream text;
   text << "'" << parameter.name << "' " << to_string(parameter.value.dtype) << '[';
@@ -83,7 +89,7 @@ Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& op
   for (const Parameter& parameter : parameters) lines.push_back(describe_parameter(parameter));
   for (std::string& line : describe_options(options, hook)) lines.push_back(std::move(line));
   for (const ModelBuffer& buffer : options.buffers) {
-    lines.push_back("buffer '" + buffer.name + "' " + to_string(buffer.value));
+    lines.push_back(describe_buffer(buffer));
   }
   return lines;
 }
