@@ -203,6 +203,7 @@ void ControlVector::carry(Stream stream) {
 
 void ControlVector::check_passes(const Arrival& arrival) const {
   if (ranks_agree(arrival.sums + kPasses)) return;
+  work_.wait(to_host_.view());  // of a broken group these are no sums: that is the error
   throw MismatchError("[ddp] ranks differ in the backward passes of a step: rank " +
                       std::to_string(group_.rank()) + " made " +
                       std::to_string(arrival.own_passes) + ", all " +

@@ -346,6 +346,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (agrees_on_use) finish_use(stream);
   if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
+  if (replicas_) replicas_->finish_reading(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_);
   if (divides_ && !options_.fold_scale) average(stream);
   is_finite_ = !finite_ || finite_->check(step_, stream);
