@@ -101,7 +101,8 @@ void ControlVector::write(const RankState& own) {
   double* rank = host_ + rank_index(group_.rank());
   rank[0] = own.times.work_seconds;
   rank[1] = own.times.data_seconds;
-  rank[2] = host_[kState];
+  rank[2] = own.times.is_idle ? 1 : 0;
+  rank[3] = host_[kState];
 }
 
 void ControlVector::write_squared(std::size_t index, double number) {
@@ -169,8 +170,8 @@ void ControlVector::count(const double* sums) {
   }
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     const double* fields = sums + rank_index(rank);
-    last_times_[static_cast<std::size_t>(rank)] = {fields[0], fields[1]};
-    last_active_[static_cast<std::size_t>(rank)] = fields[2] != 0;
+    last_times_[static_cast<std::size_t>(rank)] = {fields[0], fields[1], fields[2] != 0};
+    last_active_[static_cast<std::size_t>(rank)] = fields[3] != 0;
   }
   last_agree_ = fingerprints_agree(sums);
 }

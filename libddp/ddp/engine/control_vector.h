@@ -32,7 +32,7 @@ struct RankState {
 //                  rank[world_size]
 //   agreed      := backward passes, their square
 //   fingerprint := kPieces x (piece, piece squared)
-//   rank        := work seconds, data seconds, active     only that rank's are not 0
+//   rank        := work seconds, data seconds, idle, active     only that rank's are not 0
 //
 // Summed gradients are divided by the sum of the first: gradient_scale() is its reciprocal, made in
 // place, on CUDA by the device, so that the host never has to know it. All ranks have the same
@@ -87,7 +87,7 @@ class ControlVector {
   static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
   static constexpr std::size_t kPieces = 4;
   static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
-  static constexpr std::size_t kRankFields = 3;
+  static constexpr std::size_t kRankFields = 4;
   static constexpr std::size_t kArrivals = 16;
 
   static constexpr std::size_t sum_index(std::size_t slot) { return kMetrics + 2 * slot; }

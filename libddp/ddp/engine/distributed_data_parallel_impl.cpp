@@ -137,7 +137,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   if (synchronized_) {
     stopwatch_.backward_ended(stream);
     reduce(stream);
-    stopwatch_.ended(stream, data_seconds_);
+    stopwatch_.ended(stream, data_seconds_, step_samples_ == 0);
     step_span_.end();
     ++statistics_.steps;
   } else {
