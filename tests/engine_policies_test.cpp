@@ -480,6 +480,23 @@ TEST_CASE("ranks with different policies are told so at construction", "[engine]
   }
 }
 
+TEST_CASE("nominal samples are compared to the last digit", "[engine]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {.nominal_samples = 1048576.0 + group.rank()});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("rank 0 has nominal_samples 1048576, rank 1 has "
+                                      "nominal_samples 1048577"));
+  }
+  run_on(1, [](ProcessGroup& group) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    expect(!error_of([&] { Trainee trainee(group, {.nominal_samples = infinity}); }).empty(),
+           "finite nominal samples");
+    Trainee trainee(group, {});
+    expect(!error_of([&] { trainee.step(1, {.samples = infinity}); }).empty(), "finite samples");
+  });
+}
+
 TEST_CASE("a signal becomes a request while its guard lives", "[engine][signals]") {
   struct sigaction before = {};
   REQUIRE(::sigaction(SIGUSR1, nullptr, &before) == 0);

@@ -2,6 +2,7 @@
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -64,8 +65,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                [this](Stream stream) { launch_control(stream); }),
       stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
       step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout())) {
-  if (!(options_.nominal_samples > 0)) {
-    throw std::invalid_argument("[ddp] nominal_samples must be positive");
+  if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
+    throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
   if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
@@ -87,7 +88,7 @@ Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
 
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
-  if (!(step.samples >= 0)) {
+  if (!(step.samples >= 0 && std::isfinite(step.samples))) {
     throw std::invalid_argument("[ddp] begin_step with " + std::to_string(step.samples) +
                                 " samples");
   }

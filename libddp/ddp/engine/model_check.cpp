@@ -2,6 +2,7 @@
 #include "ddp/engine/model_check.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -67,6 +68,7 @@ Lines split(const std::string& text) {
 Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
   const BucketOptions& buckets = options.buckets;
   std::ostringstream text;
+  text.precision(std::numeric_limits<double>::max_digits10);
   text << "gradient_kind " << (options.gradient_kind == GradientKind::kSum ? "sum" : "mean")
        << "\nnominal_samples " << options.nominal_samples << "\nbucket caps "
        << buckets.first_bucket_bytes_cap << ", " << buckets.bucket_bytes_cap << " and "
