@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
@@ -107,4 +108,50 @@ TEST_CASE("ranks that accumulate over different passes are told so", "[engine][a
                std::string::npos,
            error);
   });
+}
+
+TEST_CASE("ranks of which one makes the average number of passes are told so, too",
+          "[engine][accumulation]") {
+  std::vector<std::string> errors(3);
+  run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+    Model model(0);
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    DistributedDataParallel ddp(shared, model.parameters);
+    ddp.accumulate(group.rank() + 1);
+    errors[static_cast<std::size_t>(group.rank())] = error_of([&] {
+      for (int i = 0; i <= group.rank(); ++i) pass(ddp, 1, 1);
+    });
+  });
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK_THAT(errors[static_cast<std::size_t>(rank)],
+               Catch::Contains("made " + std::to_string(rank + 1) + ", all 3 ranks together 6"));
+  }
+}
+
+TEST_CASE("what ranks tell each other is of one step, also if that has several passes",
+          "[engine][accumulation]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      for (int step = 0; step < 4; ++step) {
+        const bool has_batch = step < 2;
+        ddp.accumulate(2);
+        for (int i = 0; i < 2; ++i) {
+          (void)ddp.begin_step({.samples = has_batch ? 1.0 : 0.0,
+                                .is_active = has_batch,
+                                .asks_to_stop = step == 0});
+          ddp.vote(1, step == 1);
+          mark_all(ddp);
+          ddp.wait();
+        }
+        const int ranks = group.world_size();
+        expect(ddp.summary().active_ranks == (has_batch ? ranks : 0), "the active ranks");
+        expect(ddp.is_over() == !has_batch, "over when nobody has data");
+        expect(ddp.stop_requested() == (step == 0), "a stop request of this step");
+        expect(ddp.summary().votes[1] == (step == 1 ? ranks : 0), "votes of this step");
+      }
+    });
+  }
 }

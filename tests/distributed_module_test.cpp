@@ -4,6 +4,7 @@
 // gradients that are no numbers.
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -38,6 +39,24 @@ class Branches final : public nn::Module {
   nn::Linear left;
   nn::Linear right;
   bool takes_left = true;
+};
+
+// Two layers, of which an empty batch may skip the second.
+class Chain final : public nn::Module {
+ public:
+  explicit Chain(const nn::Scope& scope)
+      : first(scope.child("first"), kFeatures, kClasses),
+        second(scope.child("second"), kClasses, kClasses) {
+    add(first);
+    add(second);
+  }
+  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
+    const nn::Variable middle = first.forward(tape, input);
+    return input.value().shape()[0] == 0 ? middle : second.forward(tape, middle);
+  }
+
+  nn::Linear first;
+  nn::Linear second;
 };
 
 // One rank's training.
@@ -144,6 +163,36 @@ TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of th
       if (trainee.model.engine().is_over()) break;
     }
     expect(largest_difference(trainee.values(), alone) < 1e-12, "the same model");
+  });
+}
+
+TEST_CASE("a rank without samples steps, whatever its empty batch reached", "[module]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    nn::Context context;
+    Chain chain({context, DType::kFloat64, 0});
+    nn::DistributedModule model(chain, context, group.shared_from_this(), {});
+    nn::Sgd optimizer(context, chain.parameters(), {.learning_rate = 0.1});
+    nn::Tape tape(context);
+    for (const int passes : {1, 2, 1}) {
+      model.engine().accumulate(passes);
+      for (int pass = 0; pass < passes; ++pass) {
+        const std::size_t n = group.rank() == 1 || pass == 1 ? 0 : 2;
+        const Tensor input =
+            context.from_host<double>(std::vector<double>(n * kFeatures, 1.0), {n, kFeatures});
+        const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>(n), {n});
+        const nn::Variable loss =
+            nn::softmax_cross_entropy(tape, model.forward(tape, input), label);
+        model.backward(tape, loss, static_cast<double>(n));
+      }
+      model.step(optimizer);
+    }
+    for (const nn::Parameter* parameter : chain.parameters()) {
+      const std::vector<double> own = context.to_host<double>(parameter->value());
+      std::vector<double> first = own;
+      group.broadcast(buffer_of(first), 0).wait();
+      expect(first == own, parameter->name() + " is equal on all ranks, to the last bit");
+      expect(std::isfinite(own[0]), "an empty batch adds nothing");
+    }
   });
 }
 

@@ -175,6 +175,52 @@ TEST_CASE("a static graph learns which parameters are shared and unused", "[engi
   }
 }
 
+TEST_CASE("a gradient that is marked twice is an error on all ranks", "[engine][unused]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.step(1);
+    (void)trainee.ddp.begin_step();
+    if (group.rank() == 1) trainee.ddp.mark_ready(1);
+    mark_all(trainee.ddp);
+    trainee.ddp.wait();
+    expect(false, "an error before this");
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("[ddp] rank 1, step 2: 'fc1.bias' was marked ready twice"));
+  }
+}
+
+TEST_CASE("ranks may use different parameters in a static graph", "[engine][unused]") {
+  run_on(2, [](ProcessGroup& group) {
+    Model model(0);
+    std::vector<std::vector<double>> own = model.values;
+    for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
+    DistributedDataParallel ddp(
+        {&group, [](ProcessGroup*) {}}, model.parameters,
+        {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
+    // Rank 0 uses 2 and 0, rank 1 uses 1 and 0. Rank 0 is idle while rank 1 learns.
+    const std::size_t first = group.rank() == 0 ? 2 : 1;
+    for (int step = 0; step < 40; ++step) {
+      ddp.accumulate(step < 2 ? 1 : 2);
+      for (int pass = step < 2 ? 1 : 0; pass < 2; ++pass) {
+        const bool idle = step < 2 && group.rank() != step;
+        const bool is_first = ddp.is_synchronized();
+        const double factor = ddp.begin_step({.samples = idle ? 0.0 : 1.0});
+        for (const std::size_t i : {first, std::size_t{0}}) {
+          if (idle) continue;
+          for (double& element : own[i]) element = (is_first ? 0 : element) + 4 * factor;
+          ddp.mark_ready(i);
+        }
+        ddp.wait();
+      }
+      if (step < 2) continue;
+      expect(own[0][7] == 4, "both use it");
+      expect(own[1][5] == 2 && own[2][1] == 2, "one of two ranks uses it");
+      for (std::size_t i = 0; i < 3; ++i) expect(ddp.is_used(i), "each is used by somebody");
+    }
+  });
+}
+
 TEST_CASE("a static graph that changes is an error that names the parameter", "[engine][unused]") {
   const auto learn = [](DistributedDataParallel& ddp) {
     (void)ddp.begin_step();
@@ -236,6 +282,24 @@ TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]"
       expect(optimizer_steps == 9, "as many as the longest has batches");
     });
   }
+}
+
+TEST_CASE("what ranks know of the last step stays while the next one is open", "[engine][uneven]") {
+  run_on(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.step(1, {.samples = 0, .is_active = false});
+    expect(trainee.ddp.is_over(), "nobody has data");
+    // Rank 0 has data again: the next epoch's.
+    (void)trainee.ddp.begin_step({.is_active = group.rank() == 0});
+    expect(trainee.ddp.is_over(), "as of the last step");
+    mark_all(trainee.ddp);
+    trainee.ddp.wait();
+    expect(!trainee.ddp.is_over(), "somebody has data");
+    (void)trainee.ddp.begin_step({.is_active = false});
+    expect(!trainee.ddp.is_over(), "as of the last step");
+    mark_all(trainee.ddp);
+    trainee.ddp.wait();
+  });
 }
 
 TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
@@ -311,6 +375,29 @@ TEST_CASE("an error about gradients names step, parameter and rank", "[engine][f
   }
 }
 
+TEST_CASE("the rank is named also if its gradients are in its own memory", "[engine][finite]") {
+  const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
+    Model model(0);
+    std::vector<std::vector<double>> own = model.values;
+    for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
+    DistributedDataParallel ddp({&group, [](ProcessGroup*) {}}, model.parameters,
+                                {.non_finite = NonFinite::kStop, .scan_gradients = true});
+    ddp.accumulate(2);
+    for (const bool is_second : {false, true}) {
+      const bool has_samples = !is_second || group.rank() == 0;
+      (void)ddp.begin_step({.samples = has_samples ? 1.0 : 0.0});
+      if (has_samples) {
+        if (group.rank() == 2) own[1][6] = kNan;
+        mark_all(ddp);
+      }
+      ddp.wait();
+    }
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("it came from rank 2 ('fc1.bias')"));
+  }
+}
+
 TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") {
   for (const int world_size : {2, 3, 4}) {
     std::vector<int> steps(static_cast<std::size_t>(world_size), 0);
@@ -373,6 +460,16 @@ TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][bu
   }
 }
 
+TEST_CASE("buffers on different devices are no difference between models", "[engine][buffers]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> statistics(3);
+    Buffer buffer = buffer_of(statistics);
+    buffer.device = cuda_device(group.rank());  // refused by the group when it is sent
+    Trainee trainee(group, {.buffers = {{"running_mean", buffer}}});
+  });
+  for (const std::string& error : errors) CHECK_FALSE(contains(error, "models differ"));
+}
+
 TEST_CASE("ranks with different policies are told so at construction", "[engine]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     Trainee trainee(group, {.fingerprint_every = 100 + group.rank()});
@@ -381,6 +478,23 @@ TEST_CASE("ranks with different policies are told so at construction", "[engine]
     CHECK_THAT(error, Catch::Contains("rank 0 has fingerprint_every 100, rank 1 has "
                                       "fingerprint_every 101"));
   }
+}
+
+TEST_CASE("nominal samples are compared to the last digit", "[engine]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {.nominal_samples = 1048576.0 + group.rank()});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("rank 0 has nominal_samples 1048576, rank 1 has "
+                                      "nominal_samples 1048577"));
+  }
+  run_on(1, [](ProcessGroup& group) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    expect(!error_of([&] { Trainee trainee(group, {.nominal_samples = infinity}); }).empty(),
+           "finite nominal samples");
+    Trainee trainee(group, {});
+    expect(!error_of([&] { trainee.step(1, {.samples = infinity}); }).empty(), "finite samples");
+  });
 }
 
 TEST_CASE("a signal becomes a request while its guard lives", "[engine][signals]") {

@@ -417,7 +417,7 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
   CHECK(error_of([&] { (void)ddp.begin_step(); }) == "[ddp] begin_step before wait");
   ddp.mark_ready(2);
   CHECK(error_of([&] { ddp.mark_ready(2); }) ==
-        "[ddp] parameter 'fc2.weight' was marked ready twice in this step");
+        "[ddp] rank 1, step 1: 'fc2.weight' was marked ready twice");
   CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }).find("record_metric") != std::string::npos);
   ddp.mark_ready(0);
   CHECK(error_of([&] { ddp.wait(); }) ==

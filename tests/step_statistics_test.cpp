@@ -173,6 +173,22 @@ TEST_CASE("a rank with fewer samples than the others makes nobody a straggler", 
   CHECK(statistics.costs().speed_up == approx(80.0 / 32));
 }
 
+TEST_CASE("a rank that has run out of data makes nobody a straggler, and what follows no pause",
+          "[statistics]") {
+  StepStatistics statistics(0, 2, 1'000'000);
+  for (std::uint64_t step = 0; step < 92; ++step) {
+    const bool is_idle = step > 30 && step <= 60;
+    const std::vector<RankTimes> ranks = {{(is_idle ? 0.01 : 20) * kMs, 0, is_idle}, {20 * kMs, 0}};
+    statistics.end_step(step, {.seconds = 22 * kMs});
+    statistics.add_ranks(step, ranks);
+  }
+  const StepCosts costs = statistics.costs();
+  CHECK(costs.stragglers.empty());
+  CHECK(costs.pauses == 0);
+  CHECK(costs.steps == 91);
+  CHECK(costs.straggler_seconds == approx(30 * 19.99 / 2 / 91 * kMs));
+}
+
 TEST_CASE("a rank that has recovered is remembered, but not late now", "[statistics]") {
   Job job;
   job.compute = [](int rank, int step) { return (20 + (rank == 1 && step < 50 ? 40 : 0)) * kMs; };
@@ -238,7 +254,7 @@ TEST_CASE("the stopwatch tells a step from the end of the one before", "[statist
   for (std::uint64_t step = 0; step < 20; ++step) {
     watch.backward_ended({});
     Interval end{Clock::now(), {}};
-    watch.ended({}, 0.25);
+    watch.ended({}, 0.25, false);
     end.end = Clock::now();
     const auto lap = watch.lap();
     REQUIRE(lap.has_value() == (step > 0));

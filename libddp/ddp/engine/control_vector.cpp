@@ -38,8 +38,10 @@ Buffer ControlVector::buffer() const {
   return {memory_.data(), count_, DType::kFloat64, group_.device()};
 }
 
+Buffer ControlVector::pass() const { return buffer().slice(0, kState); }
+
 Buffer ControlVector::carried() const {
-  return {carried_.data(), count_, DType::kFloat64, group_.device()};
+  return {carried_.data(), kState, DType::kFloat64, group_.device()};
 }
 
 void ControlVector::reset(double samples, double nominal_samples) {
@@ -54,7 +56,6 @@ void ControlVector::reset(double samples, double nominal_samples) {
   has_device_values_ = false;
   host_[0] = samples / nominal_samples;
   host_[1] = samples;
-  host_[kPasses] = 1;
   ++own_passes_;
 }
 
@@ -94,19 +95,25 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
 void ControlVector::write(const RankState& own) {
   host_[kState] = own.is_active ? 1 : 0;
   host_[kState + 1] = own.asks_to_stop ? 1 : 0;
+  write_squared(kPasses, own_passes_);
   for (std::size_t slot = 0; slot < kMaxVotes; ++slot) host_[kVotes + slot] = own.votes[slot];
   write_fingerprint(own.fingerprint);
   double* rank = host_ + rank_index(group_.rank());
   rank[0] = own.times.work_seconds;
   rank[1] = own.times.data_seconds;
-  rank[2] = host_[kState];
+  rank[2] = own.times.is_idle ? 1 : 0;
+  rank[3] = host_[kState];
+}
+
+void ControlVector::write_squared(std::size_t index, double number) {
+  host_[index] = number;
+  host_[index + 1] = number * number;
 }
 
 void ControlVector::write_fingerprint(std::uint64_t fingerprint) {
   for (std::size_t i = 0; i < kPieces; ++i) {
     const auto piece = static_cast<double>((fingerprint >> (16 * i)) & 0xffffU);
-    host_[kFingerprint + 2 * i] = piece;
-    host_[kFingerprint + 2 * i + 1] = piece * piece;
+    write_squared(kFingerprint + 2 * i, piece);
   }
 }
 
@@ -163,38 +170,41 @@ void ControlVector::count(const double* sums) {
   }
   for (int rank = 0; rank < group_.world_size(); ++rank) {
     const double* fields = sums + rank_index(rank);
-    last_times_[static_cast<std::size_t>(rank)] = {fields[0], fields[1]};
-    last_active_[static_cast<std::size_t>(rank)] = fields[2] != 0;
+    last_times_[static_cast<std::size_t>(rank)] = {fields[0], fields[1], fields[2] != 0};
+    last_active_[static_cast<std::size_t>(rank)] = fields[3] != 0;
   }
   last_agree_ = fingerprints_agree(sums);
 }
 
 // No variance: world_size * (sum of squares) == (sum) squared. Integers below 2^64 as long as there
 // are fewer than 2^16 ranks.
-bool ControlVector::fingerprints_agree(const double* sums) const {
+bool ControlVector::ranks_agree(const double* sums) const {
   const auto ranks = static_cast<std::uint64_t>(group_.world_size());
+  const auto sum = static_cast<std::uint64_t>(sums[0]);
+  return ranks * static_cast<std::uint64_t>(sums[1]) == sum * sum;
+}
+
+bool ControlVector::fingerprints_agree(const double* sums) const {
   for (std::size_t i = 0; i < kPieces; ++i) {
-    const auto sum = static_cast<std::uint64_t>(sums[kFingerprint + 2 * i]);
-    const auto squares = static_cast<std::uint64_t>(sums[kFingerprint + 2 * i + 1]);
-    if (ranks * squares != sum * sum) return false;
+    if (!ranks_agree(sums + kFingerprint + 2 * i)) return false;
   }
   return true;
 }
 
 void ControlVector::carry(Stream stream) {
   collect(stream);
-  if (carried_.data() == nullptr) carried_ = group_.allocate(count_ * sizeof(double));
+  if (carried_.data() == nullptr) carried_ = group_.allocate(kState * sizeof(double));
   if (has_carried_) {
-    reduce(buffer(), carried(), ReduceOp::kSum, stream);
+    reduce(pass(), carried(), ReduceOp::kSum, stream);
   } else {
-    copy(buffer(), carried(), stream);
+    copy(pass(), carried(), stream);
   }
   has_carried_ = true;
 }
 
 void ControlVector::check_passes(const Arrival& arrival) const {
-  const double expected = arrival.own_passes * group_.world_size();
-  if (arrival.sums[kPasses] == expected) return;
+  if (ranks_agree(arrival.sums + kPasses)) return;
+  work_.wait(to_host_.view());  // of a broken group these are no sums: that is the error
   throw MismatchError("[ddp] ranks differ in the backward passes of a step: rank " +
                       std::to_string(group_.rank()) + " made " +
                       std::to_string(arrival.own_passes) + ", all " +
@@ -205,7 +215,7 @@ void ControlVector::check_passes(const Arrival& arrival) const {
 void ControlVector::launch(const RankState& own, Stream producer) {
   write(own);
   collect(producer);
-  if (has_carried_) reduce(carried(), buffer(), ReduceOp::kSum, producer);
+  if (has_carried_) reduce(carried(), pass(), ReduceOp::kSum, producer);
   has_carried_ = false;
   work_ = group_.all_reduce(buffer(), ReduceOp::kSum, producer);
   if (group_.device().is_cuda()) send_to_host();

@@ -27,16 +27,18 @@ struct RankState {
 // float64, untouched by gradient dtypes and hooks. Layout, all float64:
 //
 //   vector      := pass, state
-//   pass        := samples / n_ref, samples, backward passes, kMaxMetrics x (sum, weight)
-//   state       := active ranks, stop requests, votes[kMaxVotes], fingerprint, rank[world_size]
+//   pass        := samples / n_ref, samples, kMaxMetrics x (sum, weight)
+//   state       := active ranks, stop requests, agreed, votes[kMaxVotes], fingerprint,
+//                  rank[world_size]
+//   agreed      := backward passes, their square
 //   fingerprint := kPieces x (piece, piece squared)
-//   rank        := work seconds, data seconds, active     only that rank's are not 0
+//   rank        := work seconds, data seconds, idle, active     only that rank's are not 0
 //
 // Summed gradients are divided by the sum of the first: gradient_scale() is its reciprocal, made in
-// place, on CUDA by the device, so that the host never has to know it. The number of passes tells
-// ranks that accumulate over different ones: MismatchError when the sum is counted, on the CPU in
-// wait(). A fingerprint is cut into pieces of 16 bits, whose sums are exact: all ranks have the
-// same one if, and only if, the variance of each piece is 0.
+// place, on CUDA by the device, so that the host never has to know it. All ranks have the same
+// number if, and only if, its variance over ranks is 0, which all of them see alike: that tells of
+// ranks that accumulate over different numbers of passes (MismatchError when the sum is counted, on
+// the CPU in wait()), and of fingerprints, cut into pieces of 16 bits, whose sums are exact.
 class ControlVector {
  public:
   explicit ControlVector(ProcessGroup& group);
@@ -47,7 +49,7 @@ class ControlVector {
   // The same for a value that is on the group's device: one element, read at launch().
   void add_metric(std::size_t slot, const Buffer& value, double weight);
 
-  // Keeps what was recorded for the next launch(), which adds it to what comes after a reset().
+  // Keeps the pass for the next launch(), which adds it to what comes after a reset().
   void carry(Stream stream);
   // Sums the vectors of all ranks; asynchronous, behind `producer`.
   void launch(const RankState& own, Stream producer);
@@ -78,14 +80,14 @@ class ControlVector {
   [[nodiscard]] StepSummary take_totals();
 
  private:
-  static constexpr std::size_t kPasses = 2;
-  static constexpr std::size_t kMetrics = 3;
+  static constexpr std::size_t kMetrics = 2;
   static constexpr std::size_t kState = kMetrics + 2 * kMaxMetrics;
-  static constexpr std::size_t kVotes = kState + 2;
+  static constexpr std::size_t kPasses = kState + 2;
+  static constexpr std::size_t kVotes = kPasses + 2;
   static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
   static constexpr std::size_t kPieces = 4;
   static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
-  static constexpr std::size_t kRankFields = 3;
+  static constexpr std::size_t kRankFields = 4;
   static constexpr std::size_t kArrivals = 16;
 
   static constexpr std::size_t sum_index(std::size_t slot) { return kMetrics + 2 * slot; }
@@ -111,9 +113,11 @@ class ControlVector {
   enum class Wait { kNo, kYes };
 
   [[nodiscard]] Buffer buffer() const;
+  [[nodiscard]] Buffer pass() const;
   [[nodiscard]] Buffer carried() const;
   void use_slot(std::size_t slot);
   void write(const RankState& own);
+  void write_squared(std::size_t index, double number);
   void write_fingerprint(std::uint64_t fingerprint);
   void collect(Stream stream);
   void send_to_host();
@@ -124,12 +128,13 @@ class ControlVector {
   void count_pass(const double* sums, std::size_t slots);
   void count_own(const RankState& own);
   void check_passes(const Arrival& arrival) const;
+  [[nodiscard]] bool ranks_agree(const double* sums) const;
   [[nodiscard]] bool fingerprints_agree(const double* sums) const;
 
   ProcessGroup& group_;
   std::size_t count_;   // elements of the vector
   Allocation memory_;   // of the group's kind
-  Allocation carried_;  // likewise, from the first carry() on
+  Allocation carried_;  // likewise, from the first carry() on: sums of passes
   bool has_carried_ = false;
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
   std::size_t turn_ = 0;

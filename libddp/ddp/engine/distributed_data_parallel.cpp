@@ -19,10 +19,7 @@ ProcessGroup& DistributedDataParallel::group() const { return *impl_->group(); }
 
 std::size_t DistributedDataParallel::parameter_count() const { return impl_->parameters().size(); }
 
-Buffer DistributedDataParallel::gradient(std::size_t i) const {
-  const Buffer& own = impl_->parameters().at(i).grad;
-  return own.data != nullptr ? own : impl_->reducer().gradient(i);
-}
+Buffer DistributedDataParallel::gradient(std::size_t i) const { return impl_->gradient(i); }
 
 const BucketLayout& DistributedDataParallel::layout() const { return impl_->reducer().layout(); }
 

@@ -128,7 +128,9 @@ class DistributedDataParallel {
   // that would take them apart if each made its own. When record_metric may be called.
   void vote(std::size_t slot, bool in_favour);
 
-  // Gradient i is final once the work that `stream` holds now has run.
+  // Gradient i is final once the work that `stream` holds now has run. A second time in a pass is
+  // an error, unless learned as DdpOptions::unused says: std::logic_error that names the parameter,
+  // and PeerError with the same text on the other ranks.
   void mark_ready(std::size_t i, Stream stream = {});
 
   // Orders `stream` behind the reduced gradients; does not block the host on CUDA. If gradients

@@ -2,6 +2,7 @@
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
@@ -64,8 +65,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                [this](Stream stream) { launch_control(stream); }),
       stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
       step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout())) {
-  if (!(options_.nominal_samples > 0)) {
-    throw std::invalid_argument("[ddp] nominal_samples must be positive");
+  if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
+    throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
   if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
@@ -80,9 +81,14 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   }
 }
 
+Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
+  const Buffer& own = parameters_.at(i).grad;
+  return own.data != nullptr ? own : reducer_.gradient(i);
+}
+
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
-  if (!(step.samples >= 0)) {
+  if (!(step.samples >= 0 && std::isfinite(step.samples))) {
     throw std::invalid_argument("[ddp] begin_step with " + std::to_string(step.samples) +
                                 " samples");
   }
@@ -120,7 +126,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
   if (synchronized_) copy_in(i, stream);
-  if (finite_ && samples_ > 0) finite_->scan(i, stream);
+  if (finite_ && samples_ > 0) finite_->scan(i, gradient(i), stream);
   reducer_.mark_ready(i, stream);
 }
 
@@ -132,7 +138,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   if (synchronized_) {
     stopwatch_.backward_ended(stream);
     reduce(stream);
-    stopwatch_.ended(stream, data_seconds_);
+    stopwatch_.ended(stream, data_seconds_, step_samples_ == 0);
     step_span_.end();
     ++statistics_.steps;
   } else {
@@ -165,7 +171,7 @@ const double* DistributedDataParallel::Impl::gradient_scale() const {
 
 // A rank that was active itself need not ask the others.
 bool DistributedDataParallel::Impl::is_over() {
-  return step_ > 0 && !own_.is_active && control_.read().active_ranks == 0;
+  return !was_active_ && control_.read().active_ranks == 0;
 }
 
 bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
@@ -279,9 +285,17 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
 
 void DistributedDataParallel::Impl::refuse_mark(std::size_t i) const {
   const bool is_static = options_.unused == UnusedParameters::kStatic;
-  throw std::logic_error("[ddp] parameter '" + parameters_[i].name +
-                         (is_static ? "' was marked ready more often than in the first step"
-                                    : "' was marked ready twice in this step"));
+  fail_everywhere("'" + parameters_[i].name +
+                  (is_static ? "' was marked ready more often than in the first step"
+                             : "' was marked ready twice"));
+}
+
+// The others wait for this rank's buckets.
+void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) const {
+  const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
+                           std::to_string(step_) + ": " + what;
+  group_->abort(text);
+  throw std::logic_error(text);
 }
 
 // A rank without samples may have run no backward at all.
@@ -294,14 +308,10 @@ void DistributedDataParallel::Impl::check_all_ready() const {
     names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
   }
   if (names.empty()) return;
-  const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
-                           std::to_string(step_) +
-                           (options_.unused == UnusedParameters::kStatic
-                                ? ": backward gave fewer gradients than in the first step for "
-                                : ": backward gave no gradient for ") +
-                           names;
-  group_->abort(text);  // the others wait for this rank's buckets
-  throw std::logic_error(text);
+  fail_everywhere((options_.unused == UnusedParameters::kStatic
+                       ? "backward gave fewer gradients than in the first step for "
+                       : "backward gave no gradient for ") +
+                  names);
 }
 
 // A gradient in the caller's memory.
@@ -325,7 +335,8 @@ void DistributedDataParallel::Impl::copy_back(Stream stream) {
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!reducer_.is_marked(i) && reducer_.is_held(i)) copy_in(i, stream);
+    const bool is_missing = reducer_.is_expected(i) && !reducer_.is_marked(i);  // not launched yet
+    if (is_missing && reducer_.is_held(i)) copy_in(i, stream);
   }
   reducer_.end_backward(stream);
   // With static use only until every rank has seen its own. Launched before anything is waited for,
@@ -336,11 +347,13 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (agrees_on_use) finish_use(stream);
   if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
+  if (replicas_) replicas_->finish_reading(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_);
   if (divides_ && !options_.fold_scale) average(stream);
   is_finite_ = !finite_ || finite_->check(step_, stream);
   if (!is_finite_) ++statistics_.skipped_steps;
   copy_back(stream);
+  was_active_ = own_.is_active;
 }
 
 // Leaves the gradients for the next pass to add to.

@@ -30,6 +30,8 @@ class DistributedDataParallel::Impl {
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Reducer& reducer() const { return reducer_; }
+  // In the caller's memory, or in a bucket.
+  Buffer gradient(std::size_t i) const;
 
   double begin_step(const StepOptions& step);
   template <class Value>
@@ -78,7 +80,8 @@ class DistributedDataParallel::Impl {
   const double* keep(double factor);
   void launch_control(Stream stream);
   void log_who_ran_out();
-  void refuse_mark(std::size_t i) const;
+  [[noreturn]] void refuse_mark(std::size_t i) const;
+  [[noreturn]] void fail_everywhere(const std::string& what) const;
   void check_all_ready() const;
   void copy_in(std::size_t i, Stream stream);
   void copy_back(Stream stream);
@@ -108,6 +111,7 @@ class DistributedDataParallel::Impl {
   bool synchronized_ = true;  // the pass reduces, or the last one did
   bool divides_ = false;      // the step's gradients are multiplied by the control vector's scale
   bool is_finite_ = true;     // what the last step reduced, as far as that is checked
+  bool was_active_ = true;    // this rank in the last step
   bool is_use_settled_ = false;
   bool has_logged_who_ran_out_ = false;
   int no_sync_guards_ = 0;

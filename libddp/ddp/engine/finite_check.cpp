@@ -50,8 +50,8 @@ void FiniteCheck::begin_step(Stream stream) {
   if (scans_) fill(scanned_.buffer(), 1, stream);
 }
 
-void FiniteCheck::scan(std::size_t i, Stream stream) {
-  if (scans_) is_finite(gradients_[i], flags(scanned_) + i, stream);
+void FiniteCheck::scan(std::size_t i, const Buffer& gradient, Stream stream) {
+  if (scans_) is_finite(gradient, flags(scanned_) + i, stream);
 }
 
 bool FiniteCheck::check(std::uint64_t step, Stream stream) {

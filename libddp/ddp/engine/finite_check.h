@@ -26,8 +26,8 @@ class FiniteCheck {
 
   // A step begins: it is scanned if asked for, or if the last one was bad.
   void begin_step(Stream stream);
-  // This rank's gradient i is there, not yet reduced.
-  void scan(std::size_t i, Stream stream);
+  // This rank's gradient i, as far as it has come in the step, not yet reduced.
+  void scan(std::size_t i, const Buffer& gradient, Stream stream);
   // Collective, at the end of a step: false, and a warning on rank 0, if what was reduced is not
   // finite; with NonFinite::kStop throws NonFiniteError. Blocks the host on CUDA.
   [[nodiscard]] bool check(std::uint64_t step, Stream stream);

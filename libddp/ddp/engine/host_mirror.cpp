@@ -34,8 +34,13 @@ void HostMirror::upload(Stream stream) {
 
 void HostMirror::download(Stream stream) {
   if (pinned_.data() == nullptr) return;
+  downloaded_.make_wait(stream);  // it copies everything: an older one must not come last
   cu::copy_async(pinned_.data(), buffer_.data, buffer_.size_bytes(), stream);
   downloaded_.record(stream);
+}
+
+void HostMirror::make_wait(Stream stream) const {
+  if (pinned_.data() != nullptr) downloaded_.make_wait(stream);
 }
 
 }  // namespace ddp

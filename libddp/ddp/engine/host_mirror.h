@@ -25,7 +25,10 @@ class HostMirror {
   [[nodiscard]] const void* arrived();
 
   void upload(Stream stream);
+  // One after the other, from whatever streams.
   void download(Stream stream);
+  // Orders `stream` behind the last download().
+  void make_wait(Stream stream) const;
 
  private:
   Allocation memory_;

@@ -2,6 +2,7 @@
 #include "ddp/engine/model_check.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -40,6 +41,12 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
 
 using Lines = std::vector<std::string>;
 
+// Not where it is: ranks of one host have different devices.
+std::string describe_buffer(const ModelBuffer& buffer) {
+  return "buffer '" + buffer.name + "' " + std::string(to_string(buffer.value.dtype)) + '[' +
+         std::to_string(buffer.value.count) + ']';
+}
+
 std::string describe_parameter(const Parameter& parameter) {
   std::ostringstream text;
   text << "'" << parameter.name << "' " << to_string(parameter.value.dtype) << '[';
@@ -61,6 +68,7 @@ Lines split(const std::string& text) {
 Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
   const BucketOptions& buckets = options.buckets;
   std::ostringstream text;
+  text.precision(std::numeric_limits<double>::max_digits10);
   text << "gradient_kind " << (options.gradient_kind == GradientKind::kSum ? "sum" : "mean")
        << "\nnominal_samples " << options.nominal_samples << "\nbucket caps "
        << buckets.first_bucket_bytes_cap << ", " << buckets.bucket_bytes_cap << " and "
@@ -83,7 +91,7 @@ Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& op
   for (const Parameter& parameter : parameters) lines.push_back(describe_parameter(parameter));
   for (std::string& line : describe_options(options, hook)) lines.push_back(std::move(line));
   for (const ModelBuffer& buffer : options.buffers) {
-    lines.push_back("buffer '" + buffer.name + "' " + to_string(buffer.value));
+    lines.push_back(describe_buffer(buffer));
   }
   return lines;
 }

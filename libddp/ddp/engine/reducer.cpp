@@ -134,8 +134,9 @@ void Reducer::launch(std::size_t b) {
 void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   if (uses_ == Uses::kLearning && !order_.empty()) remember_uses();
+  const bool is_static = uses_ == Uses::kLearned;
   for (std::size_t i = 0; i < marks_.size(); ++i) {
-    if (marks_[i] > 0) used_[i] = 1;
+    if (marks_[i] > 0 || (is_static && is_expected(i))) used_[i] = 1;
   }
   const bool launches = communicates_ && reduction_ == Reduction::kNow;
   launches ? launch_rest(consumer) : close_without_launch(consumer);

@@ -86,7 +86,8 @@ class Reducer {
   [[nodiscard]] bool is_expected(std::size_t i) const { return expected_.at(i) > 0; }
   // What lies at gradient(i) is of this step: earlier passes have written or zeroed it.
   [[nodiscard]] bool is_held(std::size_t i) const { return held_.at(i) != 0; }
-  // By parameter: 1 if it was marked in any pass of the step, as of end_backward().
+  // By parameter: 1 if it was marked in any pass of the step, or, once uses were learned, is to be;
+  // as of end_backward().
   [[nodiscard]] std::span<const std::uint8_t> used() const { return used_; }
   // Gradients in the order in which they became ready in the pass that was waited for last.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }

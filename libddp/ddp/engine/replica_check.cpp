@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <sstream>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -43,6 +44,10 @@ bool ReplicaCheck::is_due_before(std::uint64_t step) const {
   return group_.device().is_cuda() && step >= 3 && (step - 3) % every_ == 0;
 }
 
+void ReplicaCheck::finish_reading(Stream consumer) {
+  if (std::exchange(is_reading_, false)) fingerprints_.make_wait(consumer);
+}
+
 void ReplicaCheck::check(ControlVector& control) {
   if (control.replicas_agree()) return;
   throw MismatchError("[ddp] replicas have diverged: " + difference());
@@ -50,6 +55,7 @@ void ReplicaCheck::check(ControlVector& control) {
 
 void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
   taken_in_ = step;
+  is_reading_ = true;
   auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
   for (const Parameter& parameter : parameters_) fingerprint(parameter.value, results++, stream);
   fingerprints_.download(stream);

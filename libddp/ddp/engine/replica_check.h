@@ -32,6 +32,10 @@ class ReplicaCheck {
   // compare in it.
   [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
 
+  // Orders `consumer`, on which parameters are about to change, behind what reads them in the step
+  // that began last: that may be another stream, and is in the first step.
+  void finish_reading(Stream consumer);
+
   // Collective, behind a step. Throws MismatchError if the ranks' numbers differed in it: "step
   // 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)". Blocks the host until
   // the step's control vector is there.
@@ -53,6 +57,7 @@ class ReplicaCheck {
   HostMirror fingerprints_;  // uint64, parameters first
   std::uint64_t every_;
   std::uint64_t taken_in_ = 0;  // step
+  bool is_reading_ = false;     // since then, perhaps
   std::uint64_t combined_ = 0;  // what begin_step() returned last
 };
 

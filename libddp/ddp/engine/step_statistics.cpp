@@ -32,13 +32,14 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
   pending.is_open = false;
   if (step == 0) return;
   const double slowest = std::ranges::max(ranks, {}, &RankTimes::work_seconds).work_seconds;
-  if (is_pause(compute_of(std::ranges::min(ranks, {}, compute_of)))) {
+  const bool all_work = std::ranges::none_of(ranks, &RankTimes::is_idle);
+  if (all_work && is_pause(compute_of(std::ranges::min(ranks, {}, compute_of)))) {
     ++pauses_;
     sums_.pauses += std::max(pending.own.seconds, slowest);
     return;
   }
   count(pending.own, ranks, slowest);
-  stragglers_.add(ranks);
+  if (all_work) stragglers_.add(ranks);
 }
 
 void StepStatistics::check(std::span<const RankTimes> ranks) const {

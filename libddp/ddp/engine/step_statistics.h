@@ -31,7 +31,8 @@ struct OwnStep {
 //
 // Left out are step 0, which has no wait() before it and warms up, and pauses: steps in which even
 // the fastest rank computes for kPauseFactor times the usual or more, because all of them evaluated
-// in between, say.
+// in between, say. Steps in which a rank has no samples are counted, but name nobody a straggler
+// and tell nothing of what is usual.
 //
 // end_step() and add_ranks() touch no heap. Not thread-safe.
 class StepStatistics {

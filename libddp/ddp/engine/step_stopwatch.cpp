@@ -28,9 +28,10 @@ double StepStopwatch::seconds_between(const Moment& from, const Moment& to) cons
 
 void StepStopwatch::backward_ended(Stream stream) { take(step(ended_).backward_end, stream); }
 
-void StepStopwatch::ended(Stream stream, double data_seconds) {
+void StepStopwatch::ended(Stream stream, double data_seconds, bool is_idle) {
   Step& current = step(ended_++);
   current.data_seconds = data_seconds;
+  current.is_idle = is_idle;
   take(current.end, stream);
 }
 
@@ -42,7 +43,8 @@ std::optional<StepStopwatch::Lap> StepStopwatch::lap() {
   if (device_.is_cuda()) current.end.event.synchronize();
   return Lap{.step = number,
              .times = {.work_seconds = seconds_between(before.end, current.backward_end),
-                       .data_seconds = current.data_seconds},
+                       .data_seconds = current.data_seconds,
+                       .is_idle = current.is_idle},
              .seconds = seconds_between(before.end, current.end)};
 }
 

@@ -38,7 +38,7 @@ class StepStopwatch {
   // `stream` holds all of the step's backward passes.
   void backward_ended(Stream stream);
   // `stream` is behind all reductions.
-  void ended(Stream stream, double data_seconds);
+  void ended(Stream stream, double data_seconds, bool is_idle);
 
   // Of step (number of those that ended) - 1 - lag(). None of step 0, before which none ended.
   [[nodiscard]] std::optional<Lap> lap();
@@ -52,6 +52,7 @@ class StepStopwatch {
     Moment backward_end;
     Moment end;
     double data_seconds = 0;
+    bool is_idle = false;
   };
   static constexpr std::size_t kSteps = 8;       // more than the lag
   static constexpr std::size_t kStepsOnCpu = 2;  // no more, to stay in the caches

@@ -17,6 +17,7 @@ inline constexpr std::size_t kMaxVotes = 8;
 struct RankTimes {
   double work_seconds = 0;
   double data_seconds = 0;
+  bool is_idle = false;  // it had no samples in the step: its work says nothing of its speed
 };
 
 enum class Quorum : std::uint8_t { kAny, kAll };

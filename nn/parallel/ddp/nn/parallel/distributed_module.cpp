@@ -82,7 +82,8 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
                          engine_.mark_ready(index_of(parameter), context_.stream());
                        }});
   engine_.wait(context_.stream());
-  if (may_be_unused_ && engine_.is_synchronized()) take_use_from_engine();
+  const bool may_differ = may_be_unused_ || step.samples == 0;
+  if (may_differ && engine_.is_synchronized()) take_use_from_engine();
 }
 
 // Whether there is a gradient depends on all ranks, not on this one's backward.
