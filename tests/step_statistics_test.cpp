@@ -217,6 +217,27 @@ TEST_CASE("pauses are left out and counted, waits for data are not", "[statistic
   CHECK(statistics_of(slower, 302).costs().pauses < 10);
 }
 
+TEST_CASE("a rank that stands still once is named, and spoils no mean", "[statistics]") {
+  Job job;
+  job.compute = [](int rank, int step) { return rank == 1 && step == 60 ? 15.0 : 20 * kMs; };
+  const StepStatistics statistics = statistics_of(job, 102);
+  const StepCosts costs = statistics.costs();
+  CHECK(costs.steps == 99);
+  CHECK(costs.pauses == 0);
+  CHECK(costs.stalls.steps == 1);
+  CHECK(costs.straggler_seconds == approx(0));
+  CHECK_THAT(statistics.report(),
+             Contains("left out: 1 step in which one rank stood still, 15.0 s in all; the longest "
+                      "was rank 1's, 15.0 s\n"));
+  // A rank that becomes slow and stays so is a straggler, and its steps count.
+  Job slower;
+  slower.compute = [](int rank, int step) { return (rank == 1 && step >= 50 ? 300 : 20) * kMs; };
+  const StepStatistics late = statistics_of(slower, 302);
+  CHECK(late.costs().stalls.steps < 10);
+  REQUIRE(late.stragglers().size() == 1);
+  CHECK(late.stragglers()[0].late_seconds == approx(280 * kMs));
+}
+
 TEST_CASE("ranks' times may come late or be missing", "[statistics]") {
   const Job job;
   StepStatistics late(0, 2, 1);
@@ -276,13 +297,13 @@ TEST_CASE("the report is short and says what a step costs", "[statistics]") {
   const std::string report = statistics_of(job, 103).report();
   INFO(report);
   CHECK(report ==
-        "100 steps of 21.7 ms on 2 ranks; one rank at their pace would need 1.89 times as long\n"
+        "100 steps of 21.7 ms on 2 ranks; estimated speed-up over one rank: 1.89\n"
         "  compute                  20.00 ms  92.2 %\n"
         "  exposed communication     1.20 ms   5.5 %  not hidden behind backward\n"
         "  data wait                 0.50 ms   2.3 %  for the next batch\n"
         "  straggler wait            0.00 ms   0.0 %  for the slowest rank\n"
         "1.00 MB reduced in each step at 0.25 GB/s (bus bandwidth), 70 % of that time hidden\n"
-        "left out: 1 far longer step, 902 ms in all (evaluation, saving, or a stall)\n"
+        "left out: 1 far longer step, 902 ms in all (evaluation, or saving)\n"
         "advice: communication is exposed: larger batches or accumulate() make it rarer, bf16 "
         "compression smaller\n");
   const std::string alone = statistics_of({.world_size = 1, .exposed = 0}, 50).report();

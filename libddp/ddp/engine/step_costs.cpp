@@ -16,7 +16,8 @@ double percent_of_step(const StepCosts& costs, double seconds) {
   return costs.step_seconds() > 0 ? 100 * seconds / costs.step_seconds() : 0;
 }
 
-std::string milliseconds(double seconds) {
+std::string duration(double seconds) {
+  if (seconds >= 10) return fmt::format("{:.1f} s", seconds);
   const double ms = 1000 * seconds;
   return fmt::format("{:.{}f} ms", ms, ms < 10 ? 2 : ms < 100 ? 1 : 0);
 }
@@ -29,10 +30,10 @@ std::string byte_size(std::size_t bytes) {
 
 std::string headline(const StepCosts& costs) {
   const std::string steps = fmt::format("{} step{} of {}", costs.steps, costs.steps == 1 ? "" : "s",
-                                        milliseconds(costs.step_seconds()));
+                                        duration(costs.step_seconds()));
   if (costs.world_size == 1) return steps + " on 1 rank\n";
-  return fmt::format("{} on {} ranks; one rank at their pace would need {:.2f} times as long\n",
-                     steps, costs.world_size, costs.speed_up);
+  return fmt::format("{} on {} ranks; estimated speed-up over one rank: {:.2f}\n", steps,
+                     costs.world_size, costs.speed_up);
 }
 
 std::string table(const StepCosts& costs) {
@@ -61,10 +62,20 @@ std::string communication(const StepCosts& costs) {
                      *costs.bus_bandwidth / 1e9, 100 * costs.overlap.value_or(0));
 }
 
-std::string pauses(const StepCosts& costs) {
-  if (costs.pauses == 0) return "";
-  return fmt::format("left out: {} far longer step{}, {} in all (evaluation, saving, or a stall)\n",
-                     costs.pauses, costs.pauses == 1 ? "" : "s", milliseconds(costs.pause_seconds));
+std::string left_out(const StepCosts& costs) {
+  std::string text;
+  if (costs.pauses > 0) {
+    text += fmt::format("left out: {} far longer step{}, {} in all (evaluation, or saving)\n",
+                        costs.pauses, costs.pauses == 1 ? "" : "s", duration(costs.pause_seconds));
+  }
+  if (const Stalls& stalls = costs.stalls; stalls.steps > 0) {
+    text += fmt::format(
+        "left out: {} step{} in which one rank stood still, {} in all; the longest was rank {}'s, "
+        "{}\n",
+        stalls.steps, stalls.steps == 1 ? "" : "s", duration(stalls.seconds), stalls.rank,
+        duration(stalls.longest_seconds));
+  }
+  return text;
 }
 
 // Whether the costliest straggler explains most of the waiting.
@@ -89,7 +100,7 @@ std::string advice_on_straggler(const StepCosts& costs) {
                                ? "each step"
                                : fmt::format("{} of {} steps", worst.steps, costs.steps);
   const std::string who =
-      fmt::format("rank {} is {} late in {}", worst.rank, milliseconds(worst.late_seconds), when);
+      fmt::format("rank {} is {} late in {}", worst.rank, duration(worst.late_seconds), when);
   if (worst.cause == Lateness::kData) {
     return who + " (data): give its loader more threads (num_workers), or look at its disk";
   }
@@ -122,13 +133,13 @@ std::string advice_on(const StepCosts& costs) {
   }
   if (loss == costs.straggler_seconds) return advice_on_straggler(costs);
   if (loss == costs.exposed_seconds) return advice_on_communication(costs);
-  return "data loading is too slow: more loader threads (num_workers), a faster disk, or cheaper "
+  return "ranks wait for data: more loader threads (num_workers), a faster disk, or cheaper "
          "transforms";
 }
 
 std::string format_report(const StepCosts& costs) {
   if (costs.steps == 0) return "step costs: too few steps to tell\n";
-  return headline(costs) + table(costs) + communication(costs) + pauses(costs) +
+  return headline(costs) + table(costs) + communication(costs) + left_out(costs) +
          "advice: " + advice_on(costs) + "\n";
 }
 

@@ -11,6 +11,14 @@
 
 namespace ddp {
 
+// Steps left out because one rank stood still in them.
+struct Stalls {
+  std::uint64_t steps = 0;
+  double seconds = 0;          // of them all
+  double longest_seconds = 0;  // of one
+  int rank = 0;                // whose the longest was
+};
+
 // What the steps of a run cost. Times are means over steps and, where ranks differ, over ranks.
 struct StepCosts {
   int world_size = 1;
@@ -32,6 +40,7 @@ struct StepCosts {
 
   std::uint64_t pauses = 0;  // steps left out, since they took many times as long as usual
   double pause_seconds = 0;  // of them all
+  Stalls stalls = {};
 
   std::vector<Straggler> stragglers = {};  // the costliest first
   StragglerFinder::Last most_often_last = {};
@@ -41,7 +50,7 @@ struct StepCosts {
   }
 };
 
-// At most eight lines of plain text; the last is the advice.
+// At most nine lines of plain text; the last is the advice.
 [[nodiscard]] std::string format_report(const StepCosts& costs);
 
 // The largest loss and what to do about it, in one line.

@@ -1,10 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/step_recorder.h"
 
+#include <algorithm>
+
 namespace ddp {
+namespace {
+
+// Behind the buckets come the control vector and the map of used parameters; before somebody asks
+// for the times, buffers may be broadcast.
+std::uint64_t operations_to_time(std::size_t buckets) {
+  constexpr std::uint64_t kOthers = 64;
+  const std::uint64_t least = buckets + 2;
+  return std::max(least, std::min(least + kOthers, ProcessGroup::kMaxTimedOperations));
+}
+
+}  // namespace
 
 StepRecorder::StepRecorder(ProcessGroup& group, const BucketLayout& layout) : group_(group) {
-  group.start_timing(layout.buckets.size() + 1);  // with the control vector
+  group.start_timing(operations_to_time(layout.buckets.size()));
   if (group.device().is_cuda()) clock_.emplace(group.device());
   backward_end_ = make_mark();
   end_ = make_mark();

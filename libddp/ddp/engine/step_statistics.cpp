@@ -12,6 +12,10 @@ double data_of(const RankTimes& times) { return std::min(times.data_seconds, tim
 
 double compute_of(const RankTimes& times) { return times.work_seconds - data_of(times); }
 
+double slowest_work(std::span<const RankTimes> ranks) {
+  return std::ranges::max(ranks, {}, &RankTimes::work_seconds).work_seconds;
+}
+
 }  // namespace
 
 StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_step)
@@ -31,35 +35,38 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
   if (!pending.is_open || pending.step != step) return;
   pending.is_open = false;
   if (step == 0) return;
-  const double slowest = std::ranges::max(ranks, {}, &RankTimes::work_seconds).work_seconds;
   const bool all_work = std::ranges::none_of(ranks, &RankTimes::is_idle);
-  if (all_work && is_pause(compute_of(std::ranges::min(ranks, {}, compute_of)))) {
-    ++pauses_;
-    sums_.pauses += std::max(pending.own.seconds, slowest);
-    return;
-  }
-  count(pending.own, ranks, slowest);
+  if (all_work && is_pause(pending.own, ranks)) return;
   if (all_work) stragglers_.add(ranks);
+  if (all_work && world_size_ > 1 && is_stall(ranks)) return;
+  count(pending.own, ranks, slowest_work(ranks));
+}
+
+bool StepStatistics::is_pause(const OwnStep& own, std::span<const RankTimes> ranks) {
+  if (!usual_fastest_.is_far_longer(compute_of(std::ranges::min(ranks, {}, compute_of)))) {
+    return false;
+  }
+  ++pauses_;
+  sums_.pauses += std::max(own.seconds, slowest_work(ranks));
+  return true;
+}
+
+bool StepStatistics::is_stall(std::span<const RankTimes> ranks) {
+  const auto slowest = std::ranges::max_element(ranks, {}, compute_of);
+  if (!usual_slowest_.is_far_longer(compute_of(*slowest))) return false;
+  ++stalls_.steps;
+  stalls_.seconds += slowest->work_seconds;
+  if (slowest->work_seconds > stalls_.longest_seconds) {
+    stalls_.longest_seconds = slowest->work_seconds;
+    stalls_.rank = static_cast<int>(slowest - ranks.begin());
+  }
+  return true;
 }
 
 void StepStatistics::check(std::span<const RankTimes> ranks) const {
   if (ranks.size() == static_cast<std::size_t>(world_size_)) return;
   throw std::invalid_argument("[step_statistics] times of " + std::to_string(ranks.size()) +
                               " ranks, not of " + std::to_string(world_size_));
-}
-
-bool StepStatistics::is_pause(double compute_seconds) {
-  const bool is_long = usual_compute_ > 0 && compute_seconds >= kPauseFactor * usual_compute_;
-  recent_compute_[seen_++ % kUsual] = compute_seconds;
-  if (seen_ >= kLeastUsual && seen_ % 2 == 1) find_usual();
-  return is_long;
-}
-
-void StepStatistics::find_usual() {
-  std::array<double, kUsual> sorted = recent_compute_;
-  const auto known = static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(seen_, kUsual));
-  std::nth_element(sorted.begin(), sorted.begin() + known / 2, sorted.begin() + known);
-  usual_compute_ = sorted[static_cast<std::size_t>(known / 2)];
 }
 
 void StepStatistics::count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest) {
@@ -93,6 +100,7 @@ StepCosts StepStatistics::costs() const {
                   .bytes = bytes_,
                   .pauses = pauses_,
                   .pause_seconds = sums_.pauses,
+                  .stalls = stalls_,
                   .stragglers = stragglers_.found(),
                   .most_often_last = stragglers_.most_often_last()};
   if (steps_ == 0) return costs;

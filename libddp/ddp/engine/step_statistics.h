@@ -10,6 +10,7 @@
 #include "ddp/engine/step_costs.h"
 #include "ddp/engine/step_summary.h"
 #include "ddp/engine/straggler_finder.h"
+#include "ddp/engine/usual_time.h"
 
 namespace ddp {
 
@@ -29,17 +30,16 @@ struct OwnStep {
 // beside the length of the step. A reduction's time begins when this rank joins it; what it lasts
 // because another one is late is subtracted.
 //
-// Left out are step 0, which has no wait() before it and warms up, and pauses: steps in which even
-// the fastest rank computes for kPauseFactor times the usual or more, because all of them evaluated
-// in between, say. Steps in which a rank has no samples are counted, but name nobody a straggler
-// and tell nothing of what is usual.
+// Left out are step 0, which has no wait() before it and warms up; pauses: steps in which even the
+// fastest rank computes far longer than usual, because all of them evaluated in between, say; and
+// stalls: steps in which the slowest one does so alone, because its process stood still. Steps in
+// which a rank has no samples are counted, but name nobody a straggler and tell nothing of what is
+// usual.
 //
 // end_step() and add_ranks() touch no heap. Not thread-safe.
 class StepStatistics {
  public:
   static constexpr std::uint64_t kMaxDelay = 32;  // steps
-  static constexpr double kPauseFactor = 10;
-
   // `bytes_per_step` is what is reduced: the sum of the buckets.
   StepStatistics(int rank, int world_size, std::size_t bytes_per_step);
 
@@ -76,13 +76,9 @@ class StepStatistics {
     bool is_open = false;
   };
 
-  // The median of the fastest ranks' compute in the last few steps tells what is usual.
-  static constexpr std::size_t kUsual = 15;  // steps
-  static constexpr std::uint64_t kLeastUsual = 5;
-
   void check(std::span<const RankTimes> ranks) const;
-  [[nodiscard]] bool is_pause(double compute_seconds);
-  void find_usual();
+  [[nodiscard]] bool is_pause(const OwnStep& own, std::span<const RankTimes> ranks);
+  [[nodiscard]] bool is_stall(std::span<const RankTimes> ranks);
   void count(const OwnStep& own, std::span<const RankTimes> ranks, double slowest);
   void count_reductions(const OwnStep& own, double straggler_wait, double exposed);
 
@@ -90,11 +86,11 @@ class StepStatistics {
   int world_size_;
   std::size_t bytes_;
   std::array<Pending, kMaxDelay> pending_;
-  std::array<double, kUsual> recent_compute_ = {};
-  std::uint64_t seen_ = 0;    // steps in recent_compute_, and before
-  double usual_compute_ = 0;  // median of those, found every other step
+  UsualTime usual_fastest_;  // compute
+  UsualTime usual_slowest_;
   std::uint64_t steps_ = 0;
   std::uint64_t pauses_ = 0;
+  Stalls stalls_;
   Sums sums_;
   Reductions reductions_;
   StragglerFinder stragglers_;
