@@ -9,6 +9,7 @@
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
@@ -43,11 +44,16 @@ FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
     buckets_.push_back(reducer.bucket(b));
   }
   for (std::size_t i = 0; i < names_.size(); ++i) gradients_.push_back(reducer.gradient(i));
+  const cu::DeviceGuard guard(group.device());
+  fill(scanned_.buffer(), 1);
+  if (group.device().is_cuda()) cu::synchronize({});
 }
 
+// What was scanned in the last step is behind that step's stream; in the first there is none, and
+// nothing to forget.
 void FiniteCheck::begin_step(Stream stream) {
-  scans_ = always_scans_ || !was_finite_;
   if (scans_) fill(scanned_.buffer(), 1, stream);
+  scans_ = always_scans_ || !was_finite_;
 }
 
 void FiniteCheck::scan(std::size_t i, const Buffer& gradient, Stream stream) {
