@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT
+//
+// The engine on CUDA, one rank per visible GPU (at most four, as threads). On a machine with one
+// GPU that is a world of one, in which nothing is communicated.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/engine/distributed_data_parallel.h"
+#include "nccl_ranks.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+using test::Floats;
+using test::run_nccl_ranks;
+
+namespace {
+
+constexpr std::size_t kElements = 10007;
+
+// Two parameters, a buffer, and their engine on one rank.
+struct Trainee {
+  Trainee(ProcessGroup& group, Stream own_stream, DdpOptions options)
+      : first(kElements, group.device()),
+        second(kElements, group.device()),
+        statistics(3, group.device()),
+        stream(own_stream),
+        ddp(group.shared_from_this(),
+            {{"first", {kElements}, first.buffer()}, {"second", {kElements}, second.buffer()}},
+            with_buffer(std::move(options))) {}
+
+  // A pass in which every gradient is `value`, added to what earlier passes left.
+  void pass(double value, double samples = 1, bool is_active = true) {
+    const bool is_first = ddp.is_synchronized();
+    const double factor = ddp.begin_step({.samples = samples, .is_active = is_active});
+    for (const std::size_t i : {1, 0}) {
+      const Floats addend(kElements, ddp.group().device());
+      cu::fill(addend.buffer(), factor * value, stream);
+      if (is_first) cu::fill(ddp.gradient(i), 0, stream);
+      cu::reduce(addend.buffer(), ddp.gradient(i), ReduceOp::kSum, stream);
+      cu::synchronize(stream);
+      ddp.mark_ready(i, stream);
+    }
+    ddp.wait(stream);
+  }
+
+  // The largest distance of any gradient's elements to `value`.
+  float distance_to(double value) {
+    float largest = 0;
+    for (std::size_t i = 0; i < 2; ++i) {
+      std::vector<float> host(kElements);
+      cu::copy_async(host.data(), ddp.gradient(i).data, kElements * sizeof(float), stream);
+      cu::synchronize(stream);
+      for (const float each : host) {
+        const float distance = std::abs(each - static_cast<float>(value));
+        largest = std::isnan(distance) ? distance : std::max(largest, distance);
+      }
+    }
+    return largest;
+  }
+
+  DdpOptions with_buffer(DdpOptions options) {
+    options.buffers = {{"statistics", statistics.buffer()}};
+    return options;
+  }
+
+  Floats first;
+  Floats second;
+  Floats statistics;
+  Stream stream;
+  DistributedDataParallel ddp;
+};
+
+void run(const DdpOptions& options, const std::function<void(Trainee&, int, int)>& body) {
+  run_nccl_ranks(30s, [&](ProcessGroup& group, Stream stream) {
+    const cu::DeviceGuard guard(group.device());
+    Trainee trainee(group, stream, options);
+    body(trainee, group.rank(), group.world_size());
+  });
+}
+
+}  // namespace
+
+TEST_CASE("gradients on the device become their mean, whatever is checked", "[gpu][engine]") {
+  std::vector<DdpOptions> all(8);
+  all[1].unused = UnusedParameters::kZero;
+  all[2].unused = UnusedParameters::kStatic;
+  all[3].hook = compress_to_bfloat16;
+  all[4].hook = compress_to_float16;
+  all[5].non_finite = NonFinite::kStop;
+  all[5].scan_gradients = true;
+  all[6].fingerprint_every = 1;
+  all[6].buffer_sync = BufferSync::kEveryForward;
+  all[7].record_times = true;
+  all[7].scale_at_ready = true;
+  for (const DdpOptions& options : all) {
+    run(options, [](Trainee& trainee, int rank, int world) {
+      for (int step = 0; step < 6; ++step) {
+        trainee.ddp.begin_forward(trainee.stream);
+        trainee.pass(rank + 1);
+        expect(trainee.distance_to((world + 1) / 2.0) < 0.02F, "the mean");
+        expect(trainee.ddp.should_step() && trainee.ddp.is_used(0), "a step of all parameters");
+        expect(trainee.ddp.summary().samples == world, "the samples of all ranks");
+      }
+    });
+  }
+}
+
+TEST_CASE("passes on the device add up, ranks run out, and votes are counted", "[gpu][engine]") {
+  run({}, [](Trainee& trainee, int rank, int world) {
+    DistributedDataParallel& ddp = trainee.ddp;
+    ddp.accumulate(2);
+    trainee.pass(2, 1);
+    trainee.pass(5, 2);
+    expect(trainee.distance_to(4) < 1e-5F, "(2 * 1 + 5 * 2) / 3");
+    trainee.pass(rank == 0 ? 3 : std::numeric_limits<double>::quiet_NaN(), rank == 0 ? 1 : 0,
+                 rank == 0);
+    expect(trainee.distance_to(3) < 1e-5F, "rank 0 alone had samples");
+    expect(ddp.summary().active_ranks == 1 && !ddp.is_over(), "one rank has data");
+    trainee.pass(0, 0, false);
+    expect(ddp.is_over() && !ddp.should_step(), "none has");
+    (void)ddp.begin_step({.asks_to_stop = rank == world - 1});
+    ddp.vote(3, rank == 0);
+    for (const std::size_t i : {1, 0}) ddp.mark_ready(i, trainee.stream);
+    ddp.wait(trainee.stream);
+    expect(ddp.stop_requested() && ddp.agreed(3, Quorum::kAny), "asked for by one rank");
+    expect(ddp.agreed(3, Quorum::kAll) == (world == 1), "not by all");
+  });
+}
+
+TEST_CASE("a gradient on the device that is no number skips the step on all ranks",
+          "[gpu][engine]") {
+  DdpOptions options;
+  options.non_finite = NonFinite::kSkip;
+  run(options, [](Trainee& trainee, int rank, int world) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    for (const bool is_bad : {false, true, true, false}) {
+      trainee.pass(is_bad && rank == world - 1 ? nan : 1);
+      expect(trainee.ddp.should_step() == !is_bad, "skipped where bad");
+    }
+  });
+}
+
+TEST_CASE("replicas on devices that diverge are found", "[gpu][engine]") {
+  if (cu::device_count() < 2) return;
+  DdpOptions options;
+  options.fingerprint_every = 2;
+  run(options, [](Trainee& trainee, int rank, int) {
+    const std::string error = error_of([&] {
+      for (int step = 0; step < 12; ++step) {
+        if (step == 3 && rank == 1) trainee.second.fill(1, trainee.stream);
+        trainee.pass(1);
+      }
+    });
+    expect(error.find("'second' of rank 1") != std::string::npos, error);
+  });
+}
