@@ -300,6 +300,20 @@ TEST_CASE("without overlap nothing is launched before wait", "[engine]") {
   CHECK(group->submitted.size() == 1 + ddp.layout().buckets.size());
 }
 
+TEST_CASE("to allow unused parameters costs no collective", "[engine]") {
+  for (const UnusedParameters unused : {UnusedParameters::kError, UnusedParameters::kZero}) {
+    const auto group = std::make_shared<RecordingGroup>(2);
+    Model model(0);
+    DistributedDataParallel ddp(group, model.parameters, {.unused = unused});
+    group->submitted.clear();
+    (void)ddp.begin_step();
+    mark_all(ddp);
+    ddp.wait();
+    CHECK(ddp.is_used(0));
+    CHECK(group->submitted.size() == 1 + ddp.layout().buckets.size());  // the control vector
+  }
+}
+
 TEST_CASE("a world of one submits nothing", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(1);
   Model model(0);

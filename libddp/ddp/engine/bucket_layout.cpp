@@ -153,11 +153,14 @@ std::vector<Group> partition(std::span<const GradientSpec> gradients,
   }
 }
 
+// In elements.
+std::size_t alignment_of(DType dtype) { return kGradientAlignment / size_of(dtype); }
+
 // The gradients of a bucket behind each other.
 BucketSpec place(const Group& group, std::size_t bucket, std::span<const GradientSpec> gradients,
                  std::vector<GradientSlot>& slots) {
   BucketSpec spec{gradients[group[0]].dtype, 0, 0, group};
-  const std::size_t unit = kGradientAlignment / size_of(spec.dtype);
+  const std::size_t unit = alignment_of(spec.dtype);
   for (const std::size_t i : group) {
     slots[i] = {bucket, round_up(spec.count, unit)};
     spec.count = slots[i].offset + gradients[i].count;
@@ -167,12 +170,18 @@ BucketSpec place(const Group& group, std::size_t bucket, std::span<const Gradien
 
 }  // namespace
 
-BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
-                             const BucketOptions& options) {
+BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients, const BucketOptions& options,
+                             std::size_t tail_count) {
   BucketLayout layout;
   layout.slots.resize(gradients.size());
-  for (const Group& group : partition(gradients, options)) {
+  const std::vector<Group> groups = partition(gradients, options);
+  for (const Group& group : groups) {
     BucketSpec bucket = place(group, layout.buckets.size(), gradients, layout.slots);
+    if (tail_count > 0 && &group == &groups.back()) {
+      layout.tail_offset = round_up(bucket.count, alignment_of(bucket.dtype));
+      layout.tail_count = tail_count;
+      bucket.count = layout.tail_offset + tail_count;
+    }
     bucket.offset_bytes = layout.size_bytes;
     layout.size_bytes += round_up(bucket.count * size_of(bucket.dtype), kBucketAlignment);
     layout.buckets.push_back(std::move(bucket));

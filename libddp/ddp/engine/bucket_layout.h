@@ -53,6 +53,9 @@ struct BucketLayout {
   std::vector<BucketSpec> buckets;  // in launch order
   std::vector<GradientSlot> slots;  // by parameter
   std::size_t size_bytes = 0;       // of the flat memory
+  // Elements behind the gradients of the last bucket, which are reduced with them.
+  std::size_t tail_offset = 0;
+  std::size_t tail_count = 0;
 };
 
 inline constexpr std::size_t kGradientAlignment = 256;  // bytes; vector loads, cache lines
@@ -64,6 +67,7 @@ inline constexpr std::size_t kBucketAlignment = 4096;   // bytes; NCCL's registr
 // in a model of several, each has a bucket open at a time. Gradients are never divided.
 // std::invalid_argument if the order is no permutation.
 [[nodiscard]] BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
-                                           const BucketOptions& options);
+                                           const BucketOptions& options,
+                                           std::size_t tail_count = 0);
 
 }  // namespace ddp

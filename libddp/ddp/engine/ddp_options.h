@@ -37,7 +37,7 @@ enum class GradientKind : std::uint8_t {
 enum class UnusedParameters : std::uint8_t {
   kError,  // an error in the same step, on all ranks, that names it
   // This rank adds zeros; is_used() tells of parameters that no rank used, which an optimizer
-  // should leave alone. One more small all_reduce a step, behind the last bucket.
+  // should leave alone. That travels behind the gradients of the last bucket.
   kZero,
   // Every step uses the same parameters equally often, which the first backward pass finds out;
   // shared ones are ready at their last use. That pass reduces without overlap. A later step that

@@ -62,7 +62,11 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       control_label_(group_->recorder().add_label("control vector")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_), options_.buckets, options_.hook,
-               [this](Stream stream) { launch_control(stream); }),
+               {.before_first = [this](Stream stream) { launch_control(stream); },
+                .before_last = [this](Stream stream) { write_use(stream); }},
+               options_.unused == UnusedParameters::kError
+                   ? 0
+                   : ParameterUse::elements(parameters_.size())),
       stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
       step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout())) {
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
@@ -205,7 +209,7 @@ DistributedDataParallel::Statistics DistributedDataParallel::Impl::statistics() 
 
 void DistributedDataParallel::Impl::make_checks() {
   if (options_.unused == UnusedParameters::kStatic) reducer_.learn_uses();
-  if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, parameters_.size());
+  if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_);
   if (options_.non_finite == NonFinite::kIgnore) return;
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
@@ -339,12 +343,9 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
     if (is_missing && reducer_.is_held(i)) copy_in(i, stream);
   }
   reducer_.end_backward(stream);
-  // With static use only until every rank has seen its own. Launched before anything is waited for,
-  // so that it is on its way behind the last bucket.
-  const bool agrees_on_use = use_ && !is_use_settled_;
-  if (agrees_on_use) use_->launch(reducer_.used(), reducer_.is_learning(), stream);
+  if (alone_ && use_) write_use(stream);
   reducer_.wait(stream);
-  if (agrees_on_use) finish_use(stream);
+  if (use_ && !is_use_settled_) read_use(stream);
   if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
   if (replicas_) replicas_->finish_reading(stream);
@@ -371,8 +372,14 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   copy_back(stream);
 }
 
-void DistributedDataParallel::Impl::finish_use(Stream stream) {
-  use_->wait(stream);
+// Runs just before the last bucket is launched: then all is known. With static use only until every
+// rank has seen its own.
+void DistributedDataParallel::Impl::write_use(Stream stream) {
+  is_use_settled_ ? use_->write_nothing(stream) : use_->write(stream);
+}
+
+void DistributedDataParallel::Impl::read_use(Stream stream) {
+  if (!alone_) use_->read(stream);
   is_use_settled_ = options_.unused == UnusedParameters::kStatic && !use_->is_unsettled();
 }
 

@@ -87,7 +87,8 @@ class DistributedDataParallel::Impl {
   void copy_back(Stream stream);
   void reduce(Stream stream);
   void hold(Stream stream);
-  void finish_use(Stream stream);
+  void write_use(Stream stream);
+  void read_use(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
   void zero_gradients(Stream stream);

@@ -16,7 +16,9 @@ namespace ddp {
 
 struct GradientBucket {
   std::size_t index = 0;  // in launch order
-  Buffer gradients;       // this rank's; padding between them is 0
+  // This rank's; padding between them is 0. Behind those of the last bucket may lie marks of used
+  // parameters, which must stay 0 where they are 0 on all ranks, and differ from 0 elsewhere.
+  Buffer gradients;
   std::span<const std::size_t> parameters;
   bool is_last = false;
 };

@@ -1,30 +1,33 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/parameter_use.h"
 
-#include <algorithm>
+#include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp {
 
-ParameterUse::ParameterUse(ProcessGroup& group, std::size_t parameters)
-    : group_(group), map_(group, parameters + 1, DType::kUInt8) {}
+ParameterUse::ParameterUse(ProcessGroup& group, const Reducer& reducer)
+    : reducer_(reducer), marks_(group, elements(reducer.gradient_count()), DType::kFloat64) {}
 
-void ParameterUse::launch(std::span<const std::uint8_t> own, bool unsettled, Stream producer) {
-  auto* map = static_cast<std::uint8_t*>(map_.outgoing());
-  map[own.size()] = unsettled ? 1 : 0;
-  std::copy(own.begin(), own.end(), map);
-  map_.upload(producer);
-  if (group_.world_size() > 1) work_ = group_.all_reduce(map_.buffer(), ReduceOp::kMax, producer);
+void ParameterUse::write(Stream producer) {
+  auto* marks = static_cast<double*>(marks_.outgoing());
+  const std::size_t count = reducer_.gradient_count();
+  for (std::size_t i = 0; i < count; ++i) marks[i] = reducer_.is_used(i) ? 1 : 0;
+  marks[count] = reducer_.is_learning() ? 1 : 0;
+  marks_.upload(producer);
+  cast(marks_.buffer(), reducer_.tail(), producer);
 }
 
-void ParameterUse::wait(Stream consumer) {
-  if (group_.world_size() > 1) work_.wait(consumer);
-  map_.download(consumer);
+void ParameterUse::write_nothing(Stream producer) { fill(reducer_.tail(), 0, producer); }
+
+void ParameterUse::read(Stream consumer) {
+  cast(reducer_.tail(), marks_.buffer(), consumer);
+  marks_.download(consumer);
 }
 
 bool ParameterUse::is_used(std::size_t i) {
-  return static_cast<const std::uint8_t*>(map_.arrived())[i] != 0;
+  return static_cast<const double*>(marks_.arrived())[i] != 0;
 }
 
-bool ParameterUse::is_unsettled() { return is_used(map_.buffer().count - 1); }
+bool ParameterUse::is_unsettled() { return is_used(reducer_.gradient_count()); }
 
 }  // namespace ddp

@@ -13,10 +13,10 @@ namespace ddp {
 
 Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
                  const BucketOptions& options, const GradientHookFactory& make_hook,
-                 BeforeFirst before_first)
+                 AtLaunch at_launch, std::size_t tail_count)
     : group_(group),
-      layout_(lay_out_buckets(gradients, options)),
-      before_first_(std::move(before_first)),
+      layout_(lay_out_buckets(gradients, options, tail_count)),
+      at_launch_(std::move(at_launch)),
       communicates_(group.world_size() > 1),
       overlap_(options.overlap),
       memory_(group.allocate(layout_.size_bytes)),
@@ -46,6 +46,10 @@ Buffer Reducer::bucket(std::size_t b) const {
 Buffer Reducer::gradient(std::size_t i) const {
   const GradientSlot& slot = layout_.slots.at(i);
   return bucket(slot.bucket).slice(slot.offset, counts_[i]);
+}
+
+Buffer Reducer::tail() const {
+  return bucket(states_.size() - 1).slice(layout_.tail_offset, layout_.tail_count);
 }
 
 GradientBucket Reducer::describe(std::size_t b) const {
@@ -117,13 +121,14 @@ void Reducer::launch_ready(Stream stream) {
 void Reducer::launch(std::size_t b) {
   BucketState& state = states_[b];
   const cu::ProfilerSpan span(state.span_name.c_str());
-  if (b == 0) before_first_(state.producer);
+  if (b == 0) at_launch_.before_first(state.producer);
   if (zeros_) {
     fill(bucket(b), 0, state.producer);
   } else {
     zero_missing(b, state.producer);
     if (factor_ != nullptr) scale(bucket(b), factor_, state.producer);
   }
+  if (layout_.tail_count > 0 && b + 1 == states_.size()) at_launch_.before_last(state.producer);
   const FlightRecorder::Labelled labelled(group_.recorder(), labels_[b]);
   state.work = hook_ ? hook_->launch(describe(b), state.producer)
                      : group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
@@ -134,9 +139,8 @@ void Reducer::launch(std::size_t b) {
 void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   if (uses_ == Uses::kLearning && !order_.empty()) remember_uses();
-  const bool is_static = uses_ == Uses::kLearned;
   for (std::size_t i = 0; i < marks_.size(); ++i) {
-    if (marks_[i] > 0 || (is_static && is_expected(i))) used_[i] = 1;
+    if (marks_[i] > 0) used_[i] = 1;
   }
   const bool launches = communicates_ && reduction_ == Reduction::kNow;
   launches ? launch_rest(consumer) : close_without_launch(consumer);

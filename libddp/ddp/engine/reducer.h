@@ -39,12 +39,16 @@ enum class Reduction : std::uint8_t { kNow, kLater };
 // a time.
 class Reducer {
  public:
-  // Runs in each step just before its first bucket is launched, with that bucket's stream.
-  using BeforeFirst = std::function<void(Stream)>;
+  // Both run in each step, with a bucket's stream: just before the first one is launched, and
+  // before the last one, if it has a tail to be written.
+  struct AtLaunch {
+    std::function<void(Stream)> before_first;
+    std::function<void(Stream)> before_last = {};
+  };
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
-          const BucketOptions& options, const GradientHookFactory& make_hook,
-          BeforeFirst before_first);
+          const BucketOptions& options, const GradientHookFactory& make_hook, AtLaunch at_launch,
+          std::size_t tail_count = 0);
 
   // What the buckets' operations are for, in the group's recorder.
   void set_labels(std::vector<FlightRecorder::Label> labels) { labels_ = std::move(labels); }
@@ -66,6 +70,9 @@ class Reducer {
   void learn_uses();
   [[nodiscard]] bool is_learning() const { return uses_ == Uses::kLearning; }
 
+  // The elements behind the gradients of the last bucket.
+  [[nodiscard]] Buffer tail() const;
+
   // Opens a backward pass.
   void begin(Reduction reduction = Reduction::kNow);
 
@@ -86,9 +93,12 @@ class Reducer {
   [[nodiscard]] bool is_expected(std::size_t i) const { return expected_.at(i) > 0; }
   // What lies at gradient(i) is of this step: earlier passes have written or zeroed it.
   [[nodiscard]] bool is_held(std::size_t i) const { return held_.at(i) != 0; }
-  // By parameter: 1 if it was marked in any pass of the step, or, once uses were learned, is to be;
-  // as of end_backward().
-  [[nodiscard]] std::span<const std::uint8_t> used() const { return used_; }
+  // Gradient i was marked in a pass of this step, and the step has samples; or, once uses were
+  // learned, it is one of those that are.
+  [[nodiscard]] bool is_used(std::size_t i) const {
+    if (uses_ == Uses::kLearned && expected_.at(i) > 0) return true;
+    return !zeros_ && (used_.at(i) != 0 || marks_[i] > 0);
+  }
   // Gradients in the order in which they became ready in the pass that was waited for last.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
@@ -133,7 +143,7 @@ class Reducer {
   ProcessGroup& group_;
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
-  BeforeFirst before_first_;
+  AtLaunch at_launch_;
   bool communicates_;
   bool overlap_;
   Allocation memory_;
