@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "ddp/base/error.h"
+
 namespace ddp {
 namespace {
 
@@ -23,8 +25,19 @@ HangWatch::HangWatch(const Store& store, RankIdentity self, const HangWatchOptio
       options_(options),
       report_(std::move(report)),
       progress_{.who = std::move(self)},
-      window_(store_, progress_.who.rank, options.window),
-      thread_("ddp-hang", options.period, [this] { return look(); }) {}
+      window_(store_, progress_.who.rank, options.window) {
+  introduce();
+  thread_.emplace("ddp-hang", options.period, [this] { return look(); });
+}
+
+// Before anybody can wait for this rank: it may be stopped before its thread has run at all.
+void HangWatch::introduce() {
+  try {
+    publish({});
+  } catch (const Error& error) {
+    log::debug("[hang_watch] " + describe(error));  // the thread will try again
+  }
+}
 
 void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
                     const std::shared_ptr<FlightRecorder>& recorder) {

@@ -68,6 +68,7 @@ class HangWatch {
     std::optional<Hang> hang = {};  // if something is pending for long
   };
 
+  void introduce();
   bool look();
   [[nodiscard]] std::vector<Group> look_at_groups();
   [[nodiscard]] std::optional<Hang> find_hang(Watched& watched, const Group& group) const;
@@ -84,8 +85,8 @@ class HangWatch {
   ReportWindow window_;
   std::map<int, LifeSign> life_signs_;  // by rank of the job
   std::mutex mutex_;
-  std::vector<Watched> watched_;  // under mutex_
-  PeriodicThread thread_;         // last: it uses the others
+  std::vector<Watched> watched_;          // under mutex_
+  std::optional<PeriodicThread> thread_;  // last: it uses the others
 };
 
 }  // namespace ddp
