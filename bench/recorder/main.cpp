@@ -11,6 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
 
@@ -73,12 +74,4 @@ void run() {
 
 }  // namespace
 
-int main() {
-  try {
-    run();
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "bench_recorder: %s\n", describe(error).c_str());
-    return 1;
-  }
-}
+int main() { return run_program("bench_recorder", run); }

@@ -27,4 +27,16 @@ std::string bucket_label(std::size_t bucket, std::span<const std::string> parame
   return label + parameters.front() + " .. " + parameters.back();
 }
 
+std::vector<FlightRecorder::Label> add_bucket_labels(FlightRecorder& recorder,
+                                                     const BucketLayout& layout,
+                                                     std::span<const std::string> names) {
+  std::vector<FlightRecorder::Label> labels;
+  for (const BucketSpec& bucket : layout.buckets) {
+    std::vector<std::string> own;
+    for (const std::size_t i : bucket.parameters) own.push_back(names[i]);
+    labels.push_back(recorder.add_label(bucket_label(labels.size(), own)));
+  }
+  return labels;
+}
+
 }  // namespace ddp

@@ -4,11 +4,19 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <vector>
+
+#include "ddp/collectives/flight_recorder.h"
+#include "ddp/engine/bucket_layout.h"
 
 namespace ddp {
 
 // What a bucket is called in messages: "bucket 4: layer3.*" if its parameters share a prefix that
 // ends with a dot, else "bucket 0: fc.bias .. conv1.weight", the first and the last.
 [[nodiscard]] std::string bucket_label(std::size_t bucket, std::span<const std::string> parameters);
+
+// Registers the label of each bucket; `names` are those of all parameters.
+[[nodiscard]] std::vector<FlightRecorder::Label> add_bucket_labels(
+    FlightRecorder& recorder, const BucketLayout& layout, std::span<const std::string> names);
 
 }  // namespace ddp

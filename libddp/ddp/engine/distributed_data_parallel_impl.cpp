@@ -37,16 +37,10 @@ Allocation allocate_factors(Device device, std::size_t count) {
   return cu::allocate_pinned(size_bytes);
 }
 
-std::vector<FlightRecorder::Label> bucket_labels(FlightRecorder& recorder,
-                                                 const BucketLayout& layout,
-                                                 const std::vector<Parameter>& parameters) {
-  std::vector<FlightRecorder::Label> labels;
-  for (const BucketSpec& bucket : layout.buckets) {
-    std::vector<std::string> names;
-    for (const std::size_t i : bucket.parameters) names.push_back(parameters[i].name);
-    labels.push_back(recorder.add_label(bucket_label(labels.size(), names)));
-  }
-  return labels;
+std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
+  return names;
 }
 
 }  // namespace
@@ -73,7 +67,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
   if (options_.record_times) reducer_.start_recording();
-  reducer_.set_labels(bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
+  reducer_.set_labels(
+      add_bucket_labels(group_->recorder(), reducer_.layout(), names_of(parameters_)));
   make_checks();
   if (alone_) return;
   factors_ = allocate_factors(group_->device(), kFactors);
@@ -211,9 +206,7 @@ void DistributedDataParallel::Impl::make_checks() {
   if (options_.unused == UnusedParameters::kStatic) reducer_.learn_uses();
   if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_);
   if (options_.non_finite == NonFinite::kIgnore) return;
-  std::vector<std::string> names;
-  for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
-  finite_.emplace(*group_, reducer_, std::move(names), options_.non_finite,
+  finite_.emplace(*group_, reducer_, names_of(parameters_), options_.non_finite,
                   options_.scan_gradients);
 }
 
