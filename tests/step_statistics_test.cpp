@@ -270,14 +270,14 @@ TEST_CASE("steps touch no heap", "[statistics]") {
 TEST_CASE("the stopwatch tells a step from the end of the one before", "[statistics]") {
   using Seconds = std::chrono::duration<double>;
   StepStopwatch watch(kCpuDevice);
-  CHECK_FALSE(watch.lap().has_value());
+  CHECK_FALSE(watch.next_lap().has_value());
   Interval last_end;  // somewhere in it
   for (std::uint64_t step = 0; step < 20; ++step) {
     watch.backward_ended({});
     Interval end{Clock::now(), {}};
     watch.ended({}, 0.25, false);
     end.end = Clock::now();
-    const auto lap = watch.lap();
+    const auto lap = watch.next_lap();
     REQUIRE(lap.has_value() == (step > 0));
     if (lap) {
       CHECK(lap->step == step);
@@ -288,6 +288,23 @@ TEST_CASE("the stopwatch tells a step from the end of the one before", "[statist
     }
     last_end = end;
   }
+}
+
+TEST_CASE("the stopwatch keeps the last laps until they are asked for", "[statistics]") {
+  StepStopwatch watch(kCpuDevice);
+  const auto laps_after = [&watch](std::size_t steps) {
+    for (std::size_t i = 0; i < steps; ++i) watch.ended({}, 0, false);
+    std::vector<std::uint64_t> laps;
+    while (const auto lap = watch.next_lap()) laps.push_back(lap->step);
+    return laps;
+  };
+  CHECK(laps_after(1).empty());
+  CHECK(laps_after(3) == std::vector<std::uint64_t>{1, 2, 3});
+  CHECK(laps_after(StepStopwatch::kKept).size() == StepStopwatch::kKept);
+  const std::vector<std::uint64_t> late = laps_after(StepStopwatch::kKept + 2);
+  REQUIRE(late.size() == StepStopwatch::kKept);
+  CHECK(late.front() == 18);
+  CHECK(late.back() == 29);
 }
 
 TEST_CASE("the report is short and says what a step costs", "[statistics]") {

@@ -75,8 +75,9 @@ TEST_CASE("ranks that accumulate or are alone have their steps counted, too", "[
       const StepCosts costs = ddp.step_statistics().costs();
       // All but the first, and the last two, whose times are not exchanged yet. On a busy machine
       // some are left out as pauses or stalls: the step itself takes microseconds.
+      const std::uint64_t expected = group.world_size() == 1 ? 29 : 27;
       const std::uint64_t told = costs.steps + costs.pauses + costs.stalls.steps;
-      expect(told == 27, std::to_string(told) + " steps");
+      expect(told == expected, std::to_string(told) + " steps");
       expect(costs.compute_seconds > 0 && costs.data_seconds > 2e-9, "in all passes");
       expect(costs.bus_bandwidth.has_value() == (group.world_size() > 1), "with peers only");
     });

@@ -7,10 +7,15 @@ namespace ddp::cu {
 
 // Ranges by id, not by nesting: a step begins and ends on different threads where an autograd has
 // its own.
-ProfilerSpan::ProfilerSpan(const char* name) : id_(nvtxRangeStartA(name)), is_open_(true) {}
+void ProfilerSpan::begin(const char* name) noexcept {
+  end();
+  id_ = nvtxRangeStartA(name);
+  is_open_ = true;
+}
 
 void ProfilerSpan::end() noexcept {
-  if (std::exchange(is_open_, false)) nvtxRangeEnd(id_);
+  if (is_open_) nvtxRangeEnd(id_);
+  is_open_ = false;
 }
 
 }  // namespace ddp::cu

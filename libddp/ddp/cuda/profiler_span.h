@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <utility>
 
 namespace ddp::cu {
 
@@ -12,18 +11,13 @@ namespace ddp::cu {
 class ProfilerSpan {
  public:
   ProfilerSpan() = default;
-  explicit ProfilerSpan(const char* name);
-  ProfilerSpan(ProfilerSpan&& other) noexcept
-      : id_(other.id_), is_open_(std::exchange(other.is_open_, false)) {}
-  ProfilerSpan& operator=(ProfilerSpan&& other) noexcept {
-    if (this == &other) return *this;
-    end();
-    id_ = other.id_;
-    is_open_ = std::exchange(other.is_open_, false);
-    return *this;
-  }
+  explicit ProfilerSpan(const char* name) { begin(name); }
   ~ProfilerSpan() { end(); }
+  ProfilerSpan(const ProfilerSpan&) = delete;
+  ProfilerSpan& operator=(const ProfilerSpan&) = delete;
 
+  // Ends what is open first.
+  void begin(const char* name) noexcept;
   void end() noexcept;
 
  private:

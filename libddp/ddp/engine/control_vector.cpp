@@ -274,7 +274,6 @@ void ControlVector::count_own(const RankState& own) {
   last_.active_ranks = own.is_active ? 1 : 0;
   last_.stop_requests = own.asks_to_stop ? 1 : 0;
   std::copy(own.votes.begin(), own.votes.end(), last_.votes.begin());
-  last_times_[0] = own.times;
   last_active_[0] = own.is_active ? 1 : 0;
 }
 
@@ -290,11 +289,6 @@ const StepSummary& ControlVector::latest() {
 
 std::span<const RankTimes> ControlVector::latest_times() {
   count_arrived(Wait::kNo);
-  return last_times_;
-}
-
-std::span<const RankTimes> ControlVector::rank_times() {
-  count_arrived(Wait::kYes);
   return last_times_;
 }
 

@@ -67,13 +67,13 @@ class ControlVector {
   // The last sum that wait() or settle() was called for. This and what follows block the host until
   // it is there.
   [[nodiscard]] const StepSummary& read();
-  // Of the same step, by rank.
-  [[nodiscard]] std::span<const RankTimes> rank_times();
+  // Of the same step.
   [[nodiscard]] bool is_active(int rank);
   // False if the ranks had different fingerprints in that step.
   [[nodiscard]] bool replicas_agree();
   // The newest sum that is there already, and how many have come.
   [[nodiscard]] const StepSummary& latest();
+  // By rank; of a world of one, none.
   [[nodiscard]] std::span<const RankTimes> latest_times();
   [[nodiscard]] std::size_t steps_arrived() const { return counted_steps_; }
   // All sums since the last call of this together.

@@ -16,6 +16,9 @@
 namespace ddp {
 namespace {
 
+// How many steps late the ranks' times may come on the CPU; no more, to stay in the caches.
+constexpr std::uint64_t kCpuDelay = 2;
+
 std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
   std::vector<GradientSpec> specs;
   for (const Parameter& parameter : parameters) {
@@ -62,7 +65,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                    ? 0
                    : ParameterUse::elements(parameters_.size())),
       stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
-      step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout())) {
+      step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout()),
+                       group_->device().is_cuda() ? StepStatistics::kMaxDelay : kCpuDelay) {
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
@@ -93,10 +97,10 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   }
   const bool begins = synchronized_;
   if (begins) {
-    step_span_ = cu::ProfilerSpan("ddp step");
+    step_span_.begin("ddp step");
     open_step();
   }
-  backward_span_ = cu::ProfilerSpan("ddp backward");
+  backward_span_.begin("ddp backward");
   state_ = State::kOpen;
   group_->recorder().begin_step(step_);
   samples_ = step.samples;
@@ -191,6 +195,11 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
   if (replicas_) replicas_->take_buffers(stream);
 }
 
+const StepStatistics& DistributedDataParallel::Impl::step_statistics() {
+  if (alone_) count_own_times();
+  return step_statistics_;
+}
+
 StepTimes DistributedDataParallel::Impl::times() {
   if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
   throw std::logic_error("[ddp] times: not recorded (DdpOptions::record_times)");
@@ -231,8 +240,12 @@ void DistributedDataParallel::Impl::open_step() {
 // What ranks tell each other of a step is in the control vector that is launched lag() + 1 steps
 // after it.
 void DistributedDataParallel::Impl::count_times() {
+  if (alone_) {
+    if (step_ % StepStopwatch::kKept == 0) count_own_times();
+    return;
+  }
   const std::uint64_t delay = stopwatch_.lag() + 1;
-  if (const auto lap = stopwatch_.lap()) {
+  if (const auto lap = stopwatch_.next_lap()) {
     own_.times = lap->times;
     // The recorder knows of the last step only.
     const bool is_timed = reducer_.recorder() != nullptr && stopwatch_.lag() == 0;
@@ -243,6 +256,15 @@ void DistributedDataParallel::Impl::count_times() {
   const std::span<const RankTimes> times = control_.latest_times();
   const std::uint64_t arrived = control_.steps_arrived();
   if (arrived > delay) step_statistics_.add_ranks(arrived - 1 - delay, times);
+}
+
+// Alone all is known at once, and may be counted now and then: each time costs more cache misses
+// than all else in a step.
+void DistributedDataParallel::Impl::count_own_times() {
+  while (const auto lap = stopwatch_.next_lap()) {
+    step_statistics_.end_step(lap->step, {.seconds = lap->seconds});
+    step_statistics_.add_ranks(lap->step, {&lap->times, 1});
+  }
 }
 
 // Starts the pass's control vector; returns the factor for the caller's loss.
@@ -297,6 +319,7 @@ void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) con
 
 // A rank without samples may have run no backward at all.
 void DistributedDataParallel::Impl::check_all_ready() const {
+  if (reducer_.are_all_ready()) return;
   const bool may_miss = options_.unused == UnusedParameters::kZero || reducer_.is_learning();
   if (samples_ == 0 || may_miss) return;
   std::string names;
@@ -331,10 +354,7 @@ void DistributedDataParallel::Impl::copy_back(Stream stream) {
 }
 
 void DistributedDataParallel::Impl::reduce(Stream stream) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const bool is_missing = reducer_.is_expected(i) && !reducer_.is_marked(i);  // not launched yet
-    if (is_missing && reducer_.is_held(i)) copy_in(i, stream);
-  }
+  if (reducer_.is_held()) copy_in_held(stream);
   reducer_.end_backward(stream);
   if (alone_ && use_) write_use(stream);
   reducer_.wait(stream);
@@ -350,11 +370,18 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   was_active_ = own_.is_active;
 }
 
+// Of gradients that only earlier passes have written, which are not launched yet.
+void DistributedDataParallel::Impl::copy_in_held(Stream stream) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (reducer_.is_expected(i) && !reducer_.is_marked(i)) copy_in(i, stream);
+  }
+}
+
 // Leaves the gradients for the next pass to add to.
 void DistributedDataParallel::Impl::hold(Stream stream) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Buffer& own = parameters_[i].grad;
-    const bool has_content = reducer_.is_marked(i) || reducer_.is_held(i);
+    const bool has_content = reducer_.is_marked(i) || reducer_.is_held();
     if (own.data != nullptr && !has_content) fill(own, 0, stream);
   }
   reducer_.end_backward(stream);

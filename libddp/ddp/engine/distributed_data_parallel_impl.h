@@ -62,7 +62,7 @@ class DistributedDataParallel::Impl {
   StepSummary take_totals() { return control_.take_totals(); }
   StepTimes times();
   Statistics statistics() const;
-  const StepStatistics& step_statistics() const { return step_statistics_; }
+  const StepStatistics& step_statistics();
 
  private:
   enum class State { kIdle, kOpen, kReducing };
@@ -76,6 +76,7 @@ class DistributedDataParallel::Impl {
   void check_open(const char* call) const;
   void open_step();
   void count_times();
+  void count_own_times();
   double open_control(double samples);
   const double* keep(double factor);
   void launch_control(Stream stream);
@@ -84,6 +85,7 @@ class DistributedDataParallel::Impl {
   [[noreturn]] void fail_everywhere(const std::string& what) const;
   void check_all_ready() const;
   void copy_in(std::size_t i, Stream stream);
+  void copy_in_held(Stream stream);
   void copy_back(Stream stream);
   void reduce(Stream stream);
   void hold(Stream stream);

@@ -20,21 +20,23 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       communicates_(group.world_size() > 1),
       overlap_(options.overlap),
       memory_(group.allocate(layout_.size_bytes)),
-      states_(layout_.buckets.size()),
-      labels_(layout_.buckets.size(), 0),
-      marks_(gradients.size(), 0),
-      expected_(gradients.size(), 1),
-      held_(gradients.size(), 0),
-      used_(gradients.size(), 0) {
+      buckets_(layout_.buckets.size()),
+      launches_(layout_.buckets.size()) {
   order_.reserve(gradients.size());
   ready_order_.reserve(gradients.size());
   for (const GradientSpec& gradient : gradients) counts_.push_back(gradient.count);
-  for (std::size_t b = 0; b < states_.size(); ++b) {
-    states_[b].span_name = "ddp bucket " + std::to_string(b);
+  for (const GradientSlot& slot : layout_.slots) {
+    gradients_.push_back({.bucket = static_cast<std::uint32_t>(slot.bucket)});
+  }
+  for (std::size_t b = 0; b < launches_.size(); ++b) {
+    launches_[b].span_name = "ddp bucket " + std::to_string(b);
+    if (group.device().is_cuda()) launches_[b].joined = cu::Event(group.device());
   }
   if (communicates_ && make_hook) hook_ = make_hook(group, layout_);
-  if (!group.device().is_cuda()) return;
-  for (BucketState& state : states_) state.joined = cu::Event(group.device());
+}
+
+void Reducer::set_labels(std::span<const FlightRecorder::Label> labels) {
+  for (std::size_t b = 0; b < launches_.size(); ++b) launches_[b].label = labels[b];
 }
 
 Buffer Reducer::bucket(std::size_t b) const {
@@ -49,35 +51,31 @@ Buffer Reducer::gradient(std::size_t i) const {
 }
 
 Buffer Reducer::tail() const {
-  return bucket(states_.size() - 1).slice(layout_.tail_offset, layout_.tail_count);
+  return bucket(buckets_.size() - 1).slice(layout_.tail_offset, layout_.tail_count);
 }
 
 GradientBucket Reducer::describe(std::size_t b) const {
-  return {b, bucket(b), layout_.buckets[b].parameters, b + 1 == states_.size()};
+  return {b, bucket(b), layout_.buckets[b].parameters, b + 1 == buckets_.size()};
 }
 
 void Reducer::learn_uses() {
   uses_ = Uses::kLearning;
-  std::fill(expected_.begin(), expected_.end(), std::uint32_t{0});
+  for (GradientState& gradient : gradients_) gradient.expected = 0;
 }
 
 void Reducer::begin(Reduction reduction) {
   const bool begins_step = reduction_ == Reduction::kNow;
-  if (begins_step) std::fill(used_.begin(), used_.end(), std::uint8_t{0});
   reduction_ = reduction;
   next_ = 0;
   zeros_ = false;
   factor_ = nullptr;
   order_.clear();
   if (recorder_) recorder_->begin();
-  std::fill(marks_.begin(), marks_.end(), std::uint32_t{0});
-  for (BucketState& state : states_) {
-    state.missing = 0;
-    state.has_producer = false;
-    state.producer = {};
-  }
-  for (std::size_t i = 0; i < expected_.size(); ++i) {
-    if (expected_[i] > 0) ++states_[layout_.slots[i].bucket].missing;
+  for (BucketState& bucket : buckets_) bucket = {};
+  for (GradientState& gradient : gradients_) {
+    gradient.marks = 0;
+    if (begins_step) gradient.is_used = false;
+    if (gradient.expected > 0) ++buckets_[gradient.bucket].missing;
   }
 }
 
@@ -85,94 +83,92 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
   if (!accepts(i)) {
     throw std::logic_error("gradient " + std::to_string(i) + " was marked ready too often");
   }
-  ++marks_[i];
-  const std::size_t b = layout_.slots[i].bucket;
-  join_producer(states_[b], stream);
+  GradientState& gradient = gradients_[i];
+  ++gradient.marks;
+  gradient.is_used = true;
+  const std::size_t b = gradient.bucket;
+  join_producer(b, stream);
   if (uses_ == Uses::kLearning) {
-    if (marks_[i] == 1) order_.push_back(i);
+    if (gradient.marks == 1) order_.push_back(i);
     return;
   }
-  if (marks_[i] < expected_[i]) return;
+  if (gradient.marks < gradient.expected) return;
   order_.push_back(i);
-  if (--states_[b].missing > 0) return;
+  if (--buckets_[b].missing > 0) return;
   if (recorder_) recorder_->ready(b, stream);
   if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready(stream);
 }
 
 // Gradients of one bucket may come from several streams: chain them, so that the last one holds
 // all of them. With one stream, the usual case, nothing is recorded.
-void Reducer::join_producer(BucketState& state, Stream stream) const {
-  const Stream before = state.producer;
-  const bool is_first = !std::exchange(state.has_producer, true);
-  state.producer = stream;
+void Reducer::join_producer(std::size_t b, Stream stream) {
+  const Stream before = std::exchange(buckets_[b].producer, stream);
+  const bool is_first = !std::exchange(buckets_[b].has_producer, true);
   if (is_first || before.native == stream.native) return;
-  state.joined.record(before);
-  state.joined.make_wait(stream);
+  launches_[b].joined.record(before);
+  launches_[b].joined.make_wait(stream);
 }
 
 // A bucket whose gradients are all unused goes with the stream that made the one before it ready.
 void Reducer::launch_ready(Stream stream) {
-  for (; next_ < states_.size() && states_[next_].missing == 0; ++next_) {
-    if (!states_[next_].has_producer) join_producer(states_[next_], stream);
+  for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
+    if (!buckets_[next_].has_producer) join_producer(next_, stream);
     launch(next_);
   }
 }
 
 void Reducer::launch(std::size_t b) {
-  BucketState& state = states_[b];
-  const cu::ProfilerSpan span(state.span_name.c_str());
-  if (b == 0) at_launch_.before_first(state.producer);
+  const Stream producer = buckets_[b].producer;
+  BucketLaunch& launch = launches_[b];
+  const cu::ProfilerSpan span(launch.span_name.c_str());
+  if (b == 0) at_launch_.before_first(producer);
   if (zeros_) {
-    fill(bucket(b), 0, state.producer);
+    fill(bucket(b), 0, producer);
   } else {
-    zero_missing(b, state.producer);
-    if (factor_ != nullptr) scale(bucket(b), factor_, state.producer);
+    zero_missing(b, producer);
+    if (factor_ != nullptr) scale(bucket(b), factor_, producer);
   }
-  if (layout_.tail_count > 0 && b + 1 == states_.size()) at_launch_.before_last(state.producer);
-  const FlightRecorder::Labelled labelled(group_.recorder(), labels_[b]);
-  state.work = hook_ ? hook_->launch(describe(b), state.producer)
-                     : group_.all_reduce(bucket(b), ReduceOp::kSum, state.producer);
-  if (recorder_) recorder_->launched(b, state.work);
-  ++launches_;
+  if (layout_.tail_count > 0 && b + 1 == buckets_.size()) at_launch_.before_last(producer);
+  const FlightRecorder::Labelled labelled(group_.recorder(), launch.label);
+  launch.work = hook_ ? hook_->launch(describe(b), producer)
+                      : group_.all_reduce(bucket(b), ReduceOp::kSum, producer);
+  if (recorder_) recorder_->launched(b, launch.work);
+  ++launch_count_;
 }
 
 void Reducer::end_backward(Stream consumer) {
   if (recorder_) recorder_->backward_ended(consumer);
   if (uses_ == Uses::kLearning && !order_.empty()) remember_uses();
-  for (std::size_t i = 0; i < marks_.size(); ++i) {
-    if (marks_[i] > 0) used_[i] = 1;
-  }
   const bool launches = communicates_ && reduction_ == Reduction::kNow;
   launches ? launch_rest(consumer) : close_without_launch(consumer);
 }
 
 void Reducer::wait(Stream consumer) {
   for (std::size_t b = 0; b < next_; ++b) finish_bucket(b, consumer);
-  const bool reduces = reduction_ == Reduction::kNow;
-  std::fill(held_.begin(), held_.end(), reduces ? std::uint8_t{0} : std::uint8_t{1});
+  is_held_ = reduction_ == Reduction::kLater;
   ready_order_.swap(order_);
   if (recorder_) recorder_->ended(consumer);
 }
 
 void Reducer::remember_uses() {
-  expected_ = marks_;
+  for (GradientState& gradient : gradients_) gradient.expected = gradient.marks;
   uses_ = Uses::kLearned;
 }
 
 // No all_reduce orders the consumer behind the producers. Within one stream nothing is to do.
 void Reducer::close_without_launch(Stream consumer) {
-  const bool is_complete = order_.size() == marks_.size();
-  for (std::size_t b = 0; b < states_.size(); ++b) {
-    if (!is_complete) zero_missing(b, consumer);
-    if (states_[b].has_producer) join_producer(states_[b], consumer);
+  const bool may_miss = !are_all_ready();
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    if (may_miss) zero_missing(b, consumer);
+    if (buckets_[b].has_producer) join_producer(b, consumer);
   }
 }
 
 void Reducer::launch_rest(Stream consumer) {
-  for (; next_ < states_.size(); ++next_) {
-    BucketState& state = states_[next_];
-    if (state.missing > 0 || !state.has_producer) {
-      join_producer(state, consumer);
+  for (; next_ < buckets_.size(); ++next_) {
+    const BucketState& bucket = buckets_[next_];
+    if (bucket.missing > 0 || !bucket.has_producer) {
+      join_producer(next_, consumer);
       if (recorder_) recorder_->ready(next_, consumer);
     }
     launch(next_);
@@ -183,18 +179,19 @@ void Reducer::finish_bucket(std::size_t b, Stream consumer) {
   if (hook_) {
     hook_->finish(describe(b), consumer);
   } else {
-    states_[b].work.wait(consumer);
+    launches_[b].work.wait(consumer);
   }
 }
 
 void Reducer::hold_zeros(Stream stream) {
-  for (std::size_t b = 0; b < states_.size(); ++b) fill(bucket(b), 0, stream);
-  std::fill(held_.begin(), held_.end(), std::uint8_t{1});
+  for (std::size_t b = 0; b < buckets_.size(); ++b) fill(bucket(b), 0, stream);
+  is_held_ = true;
 }
 
 void Reducer::zero_missing(std::size_t b, Stream stream) const {
+  if (is_held_) return;
   for (const std::size_t i : layout_.buckets[b].parameters) {
-    if (marks_[i] == 0 && held_[i] == 0) fill(gradient(i), 0, stream);
+    if (!is_marked(i)) fill(gradient(i), 0, stream);
   }
 }
 

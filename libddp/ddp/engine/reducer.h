@@ -51,7 +51,7 @@ class Reducer {
           std::size_t tail_count = 0);
 
   // What the buckets' operations are for, in the group's recorder.
-  void set_labels(std::vector<FlightRecorder::Label> labels) { labels_ = std::move(labels); }
+  void set_labels(std::span<const FlightRecorder::Label> labels);
 
   // Takes the times of each step from now on.
   void start_recording() { recorder_.emplace(group_, layout_); }
@@ -60,7 +60,7 @@ class Reducer {
   // Null without one.
   [[nodiscard]] const GradientHook* hook() const { return hook_.get(); }
 
-  [[nodiscard]] std::size_t gradient_count() const { return layout_.slots.size(); }
+  [[nodiscard]] std::size_t gradient_count() const { return gradients_.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
   // Where gradient i is written; valid as long as the reducer.
   [[nodiscard]] Buffer gradient(std::size_t i) const;
@@ -78,26 +78,29 @@ class Reducer {
 
   // Whether gradient i may be marked once more in this pass.
   [[nodiscard]] bool accepts(std::size_t i) const {
-    return uses_ == Uses::kLearning || marks_.at(i) < expected_[i];
+    return uses_ == Uses::kLearning || gradients_.at(i).marks < gradients_[i].expected;
   }
   // Gradient i is final, or used once more, once what `stream` holds now has run. std::logic_error
   // unless accepts(i).
   void mark_ready(std::size_t i, Stream stream);
   // All marks of this pass have come; in a pass that learns, at least one.
   [[nodiscard]] bool is_ready(std::size_t i) const {
-    return marks_.at(i) > 0 && marks_[i] >= expected_[i];
+    return gradients_.at(i).marks > 0 && gradients_[i].marks >= gradients_[i].expected;
   }
+  // Each gradient there is, is.
+  [[nodiscard]] bool are_all_ready() const { return order_.size() == gradients_.size(); }
   // Gradient i was marked, perhaps less often than expected.
-  [[nodiscard]] bool is_marked(std::size_t i) const { return marks_.at(i) > 0; }
+  [[nodiscard]] bool is_marked(std::size_t i) const { return gradients_.at(i).marks > 0; }
   // It is to be marked in each pass.
-  [[nodiscard]] bool is_expected(std::size_t i) const { return expected_.at(i) > 0; }
-  // What lies at gradient(i) is of this step: earlier passes have written or zeroed it.
-  [[nodiscard]] bool is_held(std::size_t i) const { return held_.at(i) != 0; }
+  [[nodiscard]] bool is_expected(std::size_t i) const { return gradients_.at(i).expected > 0; }
+  // What lies in the buckets is of this step: earlier passes have written or zeroed it.
+  [[nodiscard]] bool is_held() const { return is_held_; }
   // Gradient i was marked in a pass of this step, and the step has samples; or, once uses were
   // learned, it is one of those that are.
   [[nodiscard]] bool is_used(std::size_t i) const {
-    if (uses_ == Uses::kLearned && expected_.at(i) > 0) return true;
-    return !zeros_ && (used_.at(i) != 0 || marks_[i] > 0);
+    const GradientState& gradient = gradients_.at(i);
+    if (uses_ == Uses::kLearned && gradient.expected > 0) return true;
+    return !zeros_ && gradient.is_used;
   }
   // Gradients in the order in which they became ready in the pass that was waited for last.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
@@ -116,22 +119,33 @@ class Reducer {
   // Multiplies buckets by *factor, in the group's kind of memory, before their launch.
   void contribute_scaled(const double* factor) { factor_ = factor; }
 
-  [[nodiscard]] std::uint64_t launches() const { return launches_; }
+  [[nodiscard]] std::uint64_t launches() const { return launch_count_; }
 
  private:
   enum class Uses : std::uint8_t { kOnce, kLearning, kLearned };
 
+  // What a step touches of each gradient and bucket is side by side: the model's kernels leave none
+  // of it in the caches.
+  struct GradientState {
+    std::uint32_t bucket = 0;
+    std::uint32_t marks = 0;     // in this pass
+    std::uint32_t expected = 1;  // marks in each pass
+    bool is_used = false;        // in a pass of this step
+  };
   struct BucketState {
-    std::size_t missing = 0;  // gradients not ready
+    std::uint32_t missing = 0;  // gradients not ready
     bool has_producer = false;
-    Stream producer;   // holds every gradient that is ready
+    Stream producer;  // holds every gradient that is ready
+  };
+  struct BucketLaunch {
     cu::Event joined;  // CUDA: orders one producer behind another
     Work work;
-    std::string span_name;  // of its launch, in a profiler
+    FlightRecorder::Label label = 0;
+    std::string span_name;  // in a profiler
   };
 
   [[nodiscard]] GradientBucket describe(std::size_t b) const;
-  void join_producer(BucketState& state, Stream stream) const;
+  void join_producer(std::size_t b, Stream stream);
   void launch_ready(Stream stream);
   void launch(std::size_t b);
   void launch_rest(Stream consumer);
@@ -147,22 +161,20 @@ class Reducer {
   bool communicates_;
   bool overlap_;
   Allocation memory_;
-  std::vector<BucketState> states_;
-  std::vector<FlightRecorder::Label> labels_;  // by bucket; 0 unless they are set
-  std::vector<std::size_t> counts_;            // elements, by parameter
-  std::vector<std::uint32_t> marks_;           // by parameter, in this pass
-  std::vector<std::uint32_t> expected_;        // by parameter, in each pass
-  std::vector<std::uint8_t> held_;             // by parameter, by the passes before
-  std::vector<std::uint8_t> used_;             // by parameter, in the passes of this step
-  std::vector<std::size_t> order_;             // of this pass so far
+  std::vector<GradientState> gradients_;
+  std::vector<BucketState> buckets_;
+  std::vector<BucketLaunch> launches_;
+  std::vector<std::size_t> counts_;  // elements, by parameter
+  std::vector<std::size_t> order_;   // of this pass so far
   std::vector<std::size_t> ready_order_;
   Uses uses_ = Uses::kOnce;
   Reduction reduction_ = Reduction::kNow;
   std::size_t next_ = 0;  // the bucket to launch next
+  bool is_held_ = false;
   bool zeros_ = false;
   const double* factor_ = nullptr;
   std::optional<StepRecorder> recorder_;
-  std::uint64_t launches_ = 0;
+  std::uint64_t launch_count_ = 0;
 };
 
 }  // namespace ddp

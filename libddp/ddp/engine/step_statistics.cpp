@@ -18,27 +18,34 @@ double slowest_work(std::span<const RankTimes> ranks) {
 
 }  // namespace
 
-StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_step)
-    : rank_(rank), world_size_(world_size), bytes_(bytes_per_step), stragglers_(world_size) {
+StepStatistics::StepStatistics(int rank, int world_size, std::size_t bytes_per_step,
+                               std::uint64_t max_delay)
+    : rank_(rank),
+      world_size_(world_size),
+      bytes_(bytes_per_step),
+      pending_(max_delay),
+      stragglers_(world_size) {
   if (rank >= 0 && rank < world_size) return;
   throw std::invalid_argument("[step_statistics] rank " + std::to_string(rank) + " of " +
                               std::to_string(world_size));
 }
 
 void StepStatistics::end_step(std::uint64_t step, const OwnStep& own) {
-  pending_[step % kMaxDelay] = {.step = step, .own = own, .is_open = true};
+  pending_[step % pending_.size()] = {.step = step, .own = own, .is_open = true};
 }
 
 void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ranks) {
   check(ranks);
-  Pending& pending = pending_[step % kMaxDelay];
+  Pending& pending = pending_[step % pending_.size()];
   if (!pending.is_open || pending.step != step) return;
   pending.is_open = false;
   if (step == 0) return;
   const bool all_work = std::ranges::none_of(ranks, &RankTimes::is_idle);
   if (all_work && is_pause(pending.own, ranks)) return;
-  if (all_work) stragglers_.add(ranks);
-  if (all_work && world_size_ > 1 && is_stall(ranks)) return;
+  if (all_work && world_size_ > 1) {
+    stragglers_.add(ranks);
+    if (is_stall(ranks)) return;
+  }
   count(pending.own, ranks, slowest_work(ranks));
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ddp/engine/step_costs.h"
 #include "ddp/engine/step_summary.h"
@@ -40,14 +40,15 @@ struct OwnStep {
 class StepStatistics {
  public:
   static constexpr std::uint64_t kMaxDelay = 32;  // steps
-  // `bytes_per_step` is what is reduced: the sum of the buckets.
-  StepStatistics(int rank, int world_size, std::size_t bytes_per_step);
+  // `bytes_per_step` is what is reduced: the sum of the buckets. `max_delay`: see add_ranks().
+  StepStatistics(int rank, int world_size, std::size_t bytes_per_step,
+                 std::uint64_t max_delay = kMaxDelay);
 
   // Step 0, 1, ... ended on this rank.
   void end_step(std::uint64_t step, const OwnStep& own);
 
   // What the ranks tell of a step that has ended here. Steps may be missing; one that ended
-  // kMaxDelay steps ago or more is forgotten.
+  // max_delay steps ago or more is forgotten.
   void add_ranks(std::uint64_t step, std::span<const RankTimes> ranks);
 
   [[nodiscard]] StepCosts costs() const;
@@ -85,7 +86,7 @@ class StepStatistics {
   int rank_;
   int world_size_;
   std::size_t bytes_;
-  std::array<Pending, kMaxDelay> pending_;
+  std::vector<Pending> pending_;
   UsualTime usual_fastest_;  // compute
   UsualTime usual_slowest_;
   std::uint64_t steps_ = 0;

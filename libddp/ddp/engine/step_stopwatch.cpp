@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/step_stopwatch.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace ddp {
@@ -35,9 +36,11 @@ void StepStopwatch::ended(Stream stream, double data_seconds, bool is_idle) {
   take(current.end, stream);
 }
 
-std::optional<StepStopwatch::Lap> StepStopwatch::lap() {
-  if (ended_ < lag() + 2) return std::nullopt;
-  const std::uint64_t number = ended_ - 1 - lag();
+std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {
+  if (ended_ <= next_lap_ + lag()) return std::nullopt;
+  const std::uint64_t oldest = ended_ - std::min(ended_ - 1, lag() + kKept);
+  const std::uint64_t number = std::max(next_lap_, oldest);
+  next_lap_ = number + 1;
   const Step& current = step(number);
   const Step& before = step(number - 1);
   if (device_.is_cuda()) current.end.event.synchronize();

@@ -20,6 +20,8 @@ namespace ddp {
 // is also the same on all ranks. Touches no heap, and never blocks unless the host is further ahead
 // than that.
 //
+// Laps need not be asked for in each step: kKept of them are kept.
+//
 // On CUDA the wait for data is still the host's: what of it the device spent on earlier work is
 // counted, too.
 class StepStopwatch {
@@ -40,8 +42,10 @@ class StepStopwatch {
   // `stream` is behind all reductions.
   void ended(Stream stream, double data_seconds, bool is_idle);
 
-  // Of step (number of those that ended) - 1 - lag(). None of step 0, before which none ended.
-  [[nodiscard]] std::optional<Lap> lap();
+  static constexpr std::size_t kKept = 12;
+  // Of the next step that was not told yet, if it is at least lag() behind the last one that ended.
+  // None of step 0, before which none ended.
+  [[nodiscard]] std::optional<Lap> next_lap();
 
  private:
   struct Moment {
@@ -54,18 +58,16 @@ class StepStopwatch {
     double data_seconds = 0;
     bool is_idle = false;
   };
-  static constexpr std::size_t kSteps = 8;       // more than the lag
-  static constexpr std::size_t kStepsOnCpu = 2;  // no more, to stay in the caches
+  static constexpr std::size_t kSteps = 16;  // kKept, the lag, and one before them
 
   void take(Moment& moment, Stream stream) const;
   [[nodiscard]] double seconds_between(const Moment& from, const Moment& to) const;
-  [[nodiscard]] Step& step(std::uint64_t number) {
-    return steps_[number % (device_.is_cuda() ? kSteps : kStepsOnCpu)];
-  }
+  [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
 
   Device device_;
   std::array<Step, kSteps> steps_;
   std::uint64_t ended_ = 0;
+  std::uint64_t next_lap_ = 1;
 };
 
 }  // namespace ddp

@@ -8,7 +8,7 @@
 
 namespace ddp {
 
-// What something usually takes: the median of the last few times, found every other time.
+// What something usually takes: the median of the last few times, found every fourth time.
 class UsualTime {
  public:
   static constexpr double kFarLonger = 10;  // times as long as usual
@@ -17,7 +17,7 @@ class UsualTime {
   [[nodiscard]] bool is_far_longer(double seconds) {
     const bool is_it = usual_ > 0 && seconds >= kFarLonger * usual_;
     recent_[seen_++ % kRecent] = seconds;
-    if (seen_ >= kLeast && seen_ % 2 == 1) usual_ = median();
+    if (seen_ >= kLeast && seen_ % 4 == 1) usual_ = median();
     return is_it;
   }
 
