@@ -1,39 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <chrono>
-#include <optional>
-#include <vector>
-
-#include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/environment.h"
-#include "launcher/log_mux.h"
-#include "launcher/options.h"
+#include "launcher/generation.h"
 #include "launcher/signals.h"
-#include "launcher/stopper.h"
-#include "launcher/verdict.h"
-#include "launcher/worker.h"
 
 namespace ddp::launcher {
 
-struct AgentConfig {
-  Command command;
-  EnvironmentBlock environment;  // what the workers inherit
-  JobContext job;
-  Show show;
-  Timeout failure_grace{2000};
-  Timeout interrupt_grace{3000};
-  bool verbose = false;
-};
-
-// Runs a job on this machine: starts the workers, forwards their output, stops all as soon as one
-// fails or a signal asks for it, and says why. SIGUSR1 and SIGUSR2 are for the workers. One thread,
-// one poll loop, no wait without end but for the workers themselves. Makes this process a child
-// subreaper.
+// Runs a job's part on this machine and says how it ended.
 class Agent {
  public:
-  Agent(AgentConfig config, SignalReader& signals, Console& console);
+  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console);
 
   // Returns the launcher's exit code once no process of the job is left: 0, that of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
@@ -41,34 +19,13 @@ class Agent {
   int run();
 
  private:
-  void start_workers();
-  void wait_for_events();
-  void handle_signals();
-  void pass_on(int signal_number);
-  void stop_on(int signal_number);
-  void reap();
-  void record_end(pid_t pid, int status);
-  void find_suspects();
-  void check_finished();
-  [[nodiscard]] Ending cause() const;
-  void report();
-  void report_failure();
-  void drain_console();
+  void report(const Failure& failure);
+  void drain_console(bool is_interrupted);
 
-  AgentConfig config_;
+  WorkerPlan plan_;
+  JobContext job_;
   SignalReader& signals_;
   Console& console_;
-  LogMux logs_;
-  std::vector<Worker> workers_;
-  Stopper stopper_;
-  std::vector<Ending> endings_;   // in the order of reaping
-  std::vector<pid_t> suspects_;   // were dying before we stopped anybody
-  int finished_before_stop_ = 0;  // workers that had exited with 0 by then
-  std::optional<int> interrupted_by_;
-  bool has_children_ = true;
-  bool is_finished_ = false;
-  std::chrono::steady_clock::time_point start_;
-  std::chrono::duration<double> failed_after_{};
 };
 
 }  // namespace ddp::launcher

@@ -28,24 +28,24 @@ void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::s
   if (std::ranges::none_of(block, is_it)) set(block, name, value);
 }
 
-Variables contract(const JobContext& job, int rank) {
-  const std::string rank_text = std::to_string(rank);
-  const std::string size_text = std::to_string(job.world_size);
-  return {{"RANK", rank_text},
-          {"LOCAL_RANK", rank_text},
-          {"GROUP_RANK", "0"},
-          {"ROLE_RANK", rank_text},
-          {"ROLE_NAME", "default"},
-          {"LOCAL_WORLD_SIZE", size_text},
-          {"WORLD_SIZE", size_text},
-          {"GROUP_WORLD_SIZE", "1"},
-          {"ROLE_WORLD_SIZE", size_text},
+Variables contract(const JobContext& job, int local_rank) {
+  const std::string rank = std::to_string(job.first_rank + local_rank);
+  const std::string world_size = std::to_string(job.world_size);
+  return {{"RANK", rank},
+          {"LOCAL_RANK", std::to_string(local_rank)},
+          {"GROUP_RANK", std::to_string(job.node_rank)},
+          {"ROLE_RANK", rank},
+          {"ROLE_NAME", job.role},
+          {"LOCAL_WORLD_SIZE", std::to_string(job.local_world_size)},
+          {"WORLD_SIZE", world_size},
+          {"GROUP_WORLD_SIZE", std::to_string(job.node_count)},
+          {"ROLE_WORLD_SIZE", world_size},
           {"MASTER_ADDR", job.store.host},
           {"MASTER_PORT", std::to_string(job.store.port)},
-          {"TORCHELASTIC_RESTART_COUNT", "0"},
-          {"TORCHELASTIC_MAX_RESTARTS", "0"},
+          {"TORCHELASTIC_RESTART_COUNT", std::to_string(job.restart_count)},
+          {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
           {"TORCHELASTIC_RUN_ID", job.run_id},
-          {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+          {"TORCHELASTIC_USE_AGENT_STORE", job.agent_hosts_store ? "True" : "False"}};
 }
 
 // NCCL before 2.30 refuses two ranks of one host on one GPU: so each rank claims a host of its own
@@ -69,13 +69,14 @@ Variables sharing_gpus(int rank) {
 }  // namespace
 
 int omp_threads_per_worker(const JobContext& job) {
-  return std::max(1, job.usable_cpus / job.world_size);
+  return std::max(1, job.usable_cpus / job.local_world_size);
 }
 
 EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const JobContext& job,
-                                    int rank) {
+                                    int local_rank) {
+  const int rank = job.first_rank + local_rank;
   EnvironmentBlock block = inherited;
-  for (const auto& [name, value] : contract(job, rank)) set(block, name, value);
+  for (const auto& [name, value] : contract(job, local_rank)) set(block, name, value);
   set_if_missing(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
   set_if_missing(block, "OMP_NUM_THREADS", std::to_string(omp_threads_per_worker(job)));
   remove(block, "DDP_OVERSUBSCRIBE");

@@ -8,10 +8,18 @@
 
 namespace ddp::launcher {
 
-// What all workers of a job share.
+// What this node's workers share.
 struct JobContext {
+  int node_rank = 0;
+  int node_count = 1;
+  int local_world_size = 1;
+  int first_rank = 0;  // of this node; the others follow
   int world_size = 1;
+  int restart_count = 0;
+  int max_restarts = 0;
+  std::string role = "default";
   Endpoint store;
+  bool agent_hosts_store = true;  // or rank 0 does
   std::string run_id;
   int usable_cpus = 1;
   bool oversubscribe = false;      // workers may share GPUs
@@ -29,7 +37,7 @@ using EnvironmentBlock = std::vector<std::string>;
 // stdout is a pipe. With `oversubscribe`, DDP_OVERSUBSCRIBE=1 and, unless inherited, what NCCL
 // needs to let ranks share a GPU.
 [[nodiscard]] EnvironmentBlock worker_environment(const EnvironmentBlock& inherited,
-                                                  const JobContext& job, int rank);
+                                                  const JobContext& job, int local_rank);
 
 [[nodiscard]] int omp_threads_per_worker(const JobContext& job);
 

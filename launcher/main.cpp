@@ -57,11 +57,10 @@ std::string random_run_id() {
   return fmt::format("{:016x}", bits);
 }
 
-std::string describe_job(const AgentConfig& config) {
+std::string describe_job(const WorkerPlan& plan, const JobContext& job) {
   return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
-                     config.job.world_size, config.job.world_size == 1 ? "" : "s",
-                     config.command.path, to_string(config.job.store), config.job.run_id,
-                     omp_threads_per_worker(config.job));
+                     job.world_size, job.world_size == 1 ? "" : "s", plan.command.path,
+                     to_string(job.store), job.run_id, omp_threads_per_worker(job));
 }
 
 void check_shown_ranks(const Show& show, int world_size) {
@@ -72,33 +71,39 @@ void check_shown_ranks(const Show& show, int world_size) {
   }
 }
 
-int run_job(const Options& options) {
-  AgentConfig config;
-  config.command =
+WorkerPlan plan_workers(const Options& options) {
+  WorkerPlan plan;
+  plan.command =
       resolve_command(options.command, environment_variable("PATH").value_or("/bin:/usr/bin"));
-  config.job.usable_cpus = usable_cpus();
+  plan.environment = own_environment();
+  plan.show = options.show;
+  plan.failure_grace = options.grace.value_or(plan.failure_grace);
+  plan.interrupt_grace = options.grace.value_or(plan.interrupt_grace);
+  plan.verbose = options.verbose;
+  return plan;
+}
+
+int run_job(const Options& options) {
+  WorkerPlan plan = plan_workers(options);
+  JobContext job;
+  job.usable_cpus = usable_cpus();
   const WorkerCount count = decide_worker_count(
-      options.workers,
-      {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), config.job.usable_cpus});
-  config.job.world_size = count.workers;
+      options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), job.usable_cpus});
+  job.local_world_size = count.workers;
+  job.world_size = count.workers;
   check_shown_ranks(options.show, count.workers);
-  config.show = options.show;
-  config.environment = own_environment();
-  config.job.run_id = random_run_id();
-  config.job.rank0_on_terminal = options.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
-  config.failure_grace = options.grace.value_or(config.failure_grace);
-  config.interrupt_grace = options.grace.value_or(config.interrupt_grace);
-  config.verbose = options.verbose;
-  config.job.oversubscribe = options.oversubscribe;
+  job.run_id = random_run_id();
+  job.rank0_on_terminal = options.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
+  job.oversubscribe = options.oversubscribe;
 
   SignalReader signals;  // before the server's thread, which inherits the mask
   const TcpServer server({options.master_addr, options.master_port});
-  config.job.store = server.endpoint();
+  job.store = server.endpoint();
   Console console(STDOUT_FILENO, STDERR_FILENO);
   if (!count.remark.empty()) console.say(count.remark);
   if (options.oversubscribe) console.say(kSharingRemark);
-  if (options.verbose) console.say(describe_job(config));
-  return Agent(std::move(config), signals, console).run();
+  if (options.verbose) console.say(describe_job(plan, job));
+  return Agent(std::move(plan), std::move(job), signals, console).run();
 }
 
 int print(const std::string& text) {

@@ -27,12 +27,13 @@ int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-std::string verdict(const Ending& first, int others, std::chrono::duration<double> after) {
+std::string verdict(const Failure& failure) {
+  const Ending& first = failure.first;
   const std::string head = fmt::format("rank {} (pid {}) {} after {:.1f} s", first.rank, first.pid,
-                                       describe_status(first.status), after.count());
-  if (others == 0) return head;
-  return fmt::format("{}; {} other rank{} stopped because of it", head, others,
-                     others == 1 ? "" : "s");
+                                       describe_status(first.status), failure.after.count());
+  if (failure.others == 0) return head;
+  return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
+                     failure.others == 1 ? "" : "s");
 }
 
 }  // namespace ddp::launcher

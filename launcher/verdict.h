@@ -8,6 +8,7 @@
 #include <chrono>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace ddp::launcher {
 
@@ -17,6 +18,14 @@ struct Ending {
   int status = 0;  // as waitpid(2) gives it
 
   [[nodiscard]] bool is_failure() const { return status != 0; }
+};
+
+// The first failure of a job, and what came of it.
+struct Failure {
+  Ending first;
+  int others = 0;                            // ranks that stopped because of it
+  std::chrono::duration<double> after{};     // the start of the workers
+  std::vector<std::string> last_lines = {};  // of its stderr, unless they are on the screen still
 };
 
 // Which of several workers that were dying before we stopped anybody is the cause; there is at
@@ -32,7 +41,6 @@ struct Ending {
 [[nodiscard]] int exit_code_of(int status);
 
 // "rank 3 (pid 4711) was killed by SIGKILL after 12.5 s; 7 other ranks stopped because of it"
-[[nodiscard]] std::string verdict(const Ending& first, int others,
-                                  std::chrono::duration<double> after);
+[[nodiscard]] std::string verdict(const Failure& failure);
 
 }  // namespace ddp::launcher

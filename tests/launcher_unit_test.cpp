@@ -32,6 +32,7 @@ std::string parse_error(const Strings& args) {
 
 JobContext job_of(int world_size, int cpus) {
   JobContext job;
+  job.local_world_size = world_size;
   job.world_size = world_size;
   job.store = {"127.0.0.1", 4242};
   job.run_id = "cafe";
@@ -333,12 +334,13 @@ TEST_CASE("a death by signal outranks the exit codes that follow from it", "[ver
 
 TEST_CASE("a verdict is one sentence with rank, pid, cause and consequences", "[verdict]") {
   using Seconds = std::chrono::duration<double>;
-  CHECK(verdict({3, 4711, W_EXITCODE(0, SIGKILL)}, 7, Seconds(12.52)) ==
-        "rank 3 (pid 4711) was killed by SIGKILL after 12.5 s; 7 other ranks stopped because of "
-        "it");
-  CHECK(verdict({0, 5, W_EXITCODE(3, 0)}, 1, Seconds(0)) ==
+  CHECK(
+      verdict({.first = {3, 4711, W_EXITCODE(0, SIGKILL)}, .others = 7, .after = Seconds(12.52)}) ==
+      "rank 3 (pid 4711) was killed by SIGKILL after 12.5 s; 7 other ranks stopped because of "
+      "it");
+  CHECK(verdict({.first = {0, 5, W_EXITCODE(3, 0)}, .others = 1, .after = Seconds(0)}) ==
         "rank 0 (pid 5) exited with code 3 after 0.0 s; 1 other rank stopped because of it");
-  CHECK(verdict({0, 5, W_EXITCODE(3, 0)}, 0, Seconds(1)) ==
+  CHECK(verdict({.first = {0, 5, W_EXITCODE(3, 0)}, .others = 0, .after = Seconds(1)}) ==
         "rank 0 (pid 5) exited with code 3 after 1.0 s");
   CHECK(describe_status(W_EXITCODE(0, SIGSEGV) | WCOREFLAG) ==
         "was killed by SIGSEGV (core dumped)");

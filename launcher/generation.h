@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <vector>
+
+#include "launcher/command.h"
+#include "launcher/console.h"
+#include "launcher/environment.h"
+#include "launcher/log_mux.h"
+#include "launcher/options.h"
+#include "launcher/signals.h"
+#include "launcher/stopper.h"
+#include "launcher/verdict.h"
+#include "launcher/worker.h"
+
+namespace ddp::launcher {
+
+// What stays the same from one generation of workers to the next.
+struct WorkerPlan {
+  Command command;
+  EnvironmentBlock environment;  // what the workers inherit
+  Show show;
+  Timeout failure_grace{2000};
+  Timeout interrupt_grace{3000};
+  bool verbose = false;
+};
+
+// How a generation ended; neither: all workers exited with 0.
+struct Outcome {
+  std::optional<Failure> failure;
+  std::optional<int> interrupted_by;  // a signal
+};
+
+// One generation of this node's workers: starts them, forwards their output, stops all as soon as
+// one fails or a signal asks for it. SIGUSR1 and SIGUSR2 are for the workers. One thread, one poll
+// loop, no wait without end but for the workers themselves. Makes this process a child subreaper.
+class Generation {
+ public:
+  Generation(const WorkerPlan& plan, const JobContext& job, SignalReader& signals,
+             Console& console);
+
+  // Returns once no process of the generation is left. Call it once, on the main thread. Throws
+  // LaunchError or SystemError if a worker cannot be started; none is left then.
+  Outcome run();
+
+ private:
+  void start_workers();
+  void wait_for_events();
+  void handle_signals();
+  void pass_on(int signal_number);
+  void stop_on(int signal_number);
+  void reap();
+  void record_end(pid_t pid, int status);
+  void find_suspects();
+  void check_finished();
+  [[nodiscard]] Failure describe_failure();
+  void say_who_does_not_end();
+
+  const WorkerPlan& plan_;
+  JobContext job_;
+  SignalReader& signals_;
+  Console& console_;
+  LogMux logs_;
+  std::vector<Worker> workers_;
+  Stopper stopper_;
+  std::vector<Ending> endings_;   // in the order of reaping
+  std::vector<pid_t> suspects_;   // were dying before we stopped anybody
+  int finished_before_stop_ = 0;  // workers that had exited with 0 by then
+  std::optional<int> interrupted_by_;
+  bool has_children_ = true;
+  bool is_finished_ = false;
+  Clock::time_point start_;
+  std::chrono::duration<double> failed_after_{};
+};
+
+}  // namespace ddp::launcher
