@@ -3,12 +3,16 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/wait.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
+#include "ddp/store/tcp_store.h"
 #include "launcher/poll_timeout.h"
+#include "launcher/worker_keys.h"
 
 namespace ddp::launcher {
 namespace {
@@ -16,17 +20,71 @@ namespace {
 // A reader of our output that stands still must not hold up the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
 
+// This launcher hosts the store itself.
+constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
+
 }  // namespace
 
-Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console)
-    : plan_(std::move(plan)), job_(std::move(job)), signals_(signals), console_(console) {}
+Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
+             NodeWatch* nodes)
+    : plan_(std::move(plan)),
+      job_(std::move(job)),
+      signals_(signals),
+      console_(console),
+      nodes_(nodes),
+      restarts_(job_.max_restarts) {}
 
 int Agent::run() {
-  const Outcome outcome = Generation(plan_, job_, signals_, console_).run();
-  if (outcome.failure) report(*outcome.failure);
-  drain_console(outcome.interrupted_by.has_value());
-  if (outcome.interrupted_by) return 128 + *outcome.interrupted_by;
-  return outcome.failure ? exit_code_of(outcome.failure->first.status) : 0;
+  const int exit_code = run_generations();
+  drain_console();
+  if (nodes_ != nullptr) nodes_->leave();
+  return exit_code;
+}
+
+int Agent::run_generations() {
+  for (;; ++job_.restart_count) {
+    begin_generation();
+    const Outcome outcome = Generation(plan_, job_, signals_, console_, nodes_).run();
+    const std::optional<Failure> failure = agree_on_failure(outcome);
+    if (failure) report(*failure);
+    is_interrupted_ = outcome.interrupted_by.has_value();
+    if (is_interrupted_) return 128 + *outcome.interrupted_by;
+    if (!failure) return EXIT_SUCCESS;
+    const std::optional<Timeout> delay = delay_of_restart(*failure);
+    if (!delay) return exit_code_of(failure->first.status);
+    const std::optional<int> signal_number = wait_for_restart(*delay);
+    is_interrupted_ = signal_number.has_value();
+    if (is_interrupted_) return 128 + *signal_number;
+  }
+}
+
+void Agent::begin_generation() {
+  if (job_.restart_count > 0 && job_.node_rank == 0 && job_.agent_hosts_store) {
+    TcpStore store(job_.store, kStoreTimeout);
+    begin_attempt(store, job_.run_id, job_.restart_count);
+    if (nodes_ != nullptr) nodes_->open(job_.restart_count);
+  }
+  if (nodes_ != nullptr) nodes_->begin(job_.restart_count);
+}
+
+// On several nodes the first failure of all of them; nothing if there was none, or if this is the
+// node that a signal stopped: it has been said then.
+std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
+  std::optional<Failure> own = outcome.failure;
+  if (nodes_ == nullptr) return own;
+  if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
+  if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
+  const std::string first = nodes_->agree_on_failure(own ? serialize(*own) : "");
+  if (outcome.interrupted_by) return std::nullopt;
+  if (!first.empty()) return parse_failure(first);
+  return Failure{.message = nodes_->news().lost};
+}
+
+Failure Agent::describe_signal(int signal_number) const {
+  const Node& self = nodes_->nodes()[static_cast<std::size_t>(nodes_->self())];
+  return {.first = {.rank = Failure::kNoRank, .status = W_EXITCODE(0, signal_number)},
+          .message = describe_node(nodes_->self(), self) + " was stopped by " +
+                     signal_name(signal_number)};
 }
 
 void Agent::report(const Failure& failure) {
@@ -37,11 +95,47 @@ void Agent::report(const Failure& failure) {
   console_.say(verdict(failure));
 }
 
+// A node that is gone is not replaced.
+std::optional<Timeout> Agent::delay_of_restart(const Failure& failure) {
+  if (job_.max_restarts == 0) return std::nullopt;
+  if (nodes_ != nullptr && !nodes_->wait_for_all()) {
+    console_.say("not started again: " + nodes_->news().lost);
+    return std::nullopt;
+  }
+  if (failure.first.rank == Failure::kNoRank) return std::nullopt;
+  const RestartPolicy::Decision decision =
+      restarts_.after_failure(failure.first.rank, failure.step);
+  if (decision.delay) {
+    console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
+                             job_.max_restarts,
+                             std::chrono::duration<double>(*decision.delay).count()));
+  } else if (!decision.reason.empty()) {
+    console_.say(decision.reason);
+  }
+  console_.flush();
+  return decision.delay;
+}
+
+// Returns a signal that ends the job.
+std::optional<int> Agent::wait_for_restart(Timeout delay) {
+  const Deadline end = Deadline::after(delay);
+  while (!end.passed()) {
+    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
+    console_.add_poll_entries(entries);
+    ::poll(entries.data(), entries.size(), poll_timeout({end}));
+    console_.flush();
+    while (const auto signal_number = signals_.next()) {
+      if (ends_job(*signal_number)) return signal_number;
+    }
+  }
+  return std::nullopt;
+}
+
 // Our reader may be a pager with a person behind it, who is not to lose lines: the wait has no end
 // of its own then, but a signal ends it.
-void Agent::drain_console(bool is_interrupted) {
+void Agent::drain_console() {
   const auto limit =
-      is_interrupted ? std::optional(Deadline::after(kInterruptedDrainTimeout)) : std::nullopt;
+      is_interrupted_ ? std::optional(Deadline::after(kInterruptedDrainTimeout)) : std::nullopt;
   for (console_.flush(); console_.is_pending(); console_.flush()) {
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);

@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+
 #include "launcher/console.h"
 #include "launcher/environment.h"
 #include "launcher/generation.h"
+#include "launcher/node_watch.h"
+#include "launcher/restart_policy.h"
 #include "launcher/signals.h"
 
 namespace ddp::launcher {
 
-// Runs a job's part on this machine and says how it ended.
+// Runs a job's part on this machine, again and again if it fails and may be started again, and says
+// how it ended.
 class Agent {
  public:
-  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console);
+  // `nodes` is null where there is one.
+  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
+        NodeWatch* nodes = nullptr);
 
   // Returns the launcher's exit code once no process of the job is left: 0, that of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
@@ -19,13 +26,22 @@ class Agent {
   int run();
 
  private:
+  [[nodiscard]] int run_generations();
+  [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
+  [[nodiscard]] Failure describe_signal(int signal_number) const;
   void report(const Failure& failure);
-  void drain_console(bool is_interrupted);
+  [[nodiscard]] std::optional<Timeout> delay_of_restart(const Failure& failure);
+  [[nodiscard]] std::optional<int> wait_for_restart(Timeout delay);
+  void begin_generation();
+  void drain_console();
 
   WorkerPlan plan_;
   JobContext job_;
   SignalReader& signals_;
   Console& console_;
+  NodeWatch* nodes_;
+  RestartPolicy restarts_;
+  bool is_interrupted_ = false;
 };
 
 }  // namespace ddp::launcher

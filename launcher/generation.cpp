@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "launcher/launch_error.h"
@@ -56,11 +57,12 @@ std::string count_ranks(std::size_t count) {
 }  // namespace
 
 Generation::Generation(const WorkerPlan& plan, const JobContext& job, SignalReader& signals,
-                       Console& console)
+                       Console& console, NodeWatch* nodes)
     : plan_(plan),
       job_(job),
       signals_(signals),
       console_(console),
+      nodes_(nodes),
       logs_(console, plan.show),
       stopper_(workers_, children_before_the_job()),
       start_(Clock::now()) {}
@@ -70,12 +72,14 @@ Outcome Generation::run() {
   while (!is_finished_) {
     wait_for_events();
     handle_signals();
+    check_nodes();
     stopper_.advance();
     check_finished();
   }
   logs_.finish();
   say_who_does_not_end();
-  Outcome outcome{.failure = {}, .interrupted_by = interrupted_by_};
+  Outcome outcome{
+      .failure = {}, .interrupted_by = interrupted_by_, .stopped_by_nodes = stopped_by_nodes_};
   if (!suspects_.empty()) outcome.failure = describe_failure();
   return outcome;
 }
@@ -104,16 +108,19 @@ void Generation::start_workers() {
 }
 
 void Generation::wait_for_events() {
-  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
+  // poll(2) skips negative descriptors.
+  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
+                                 {nodes_ == nullptr ? -1 : nodes_->fd(), POLLIN, 0}};
+  const std::size_t first_stream = entries.size();
   logs_.add_poll_entries(entries);
-  const std::size_t streams = entries.size() - 1;
+  const std::size_t streams = entries.size() - first_stream;
   console_.add_poll_entries(entries);
   const int timeout = poll_timeout({logs_.next_flush(), stopper_.next()});
   if (::poll(entries.data(), entries.size(), timeout) < 0) {
     if (errno == EINTR) return;
     throw SystemError("poll failed", errno);
   }
-  logs_.read_ready(std::span(entries).subspan(1, streams));
+  logs_.read_ready(std::span(entries).subspan(first_stream, streams));
   logs_.flush_partial_lines();
   console_.flush();
 }
@@ -154,6 +161,7 @@ void Generation::stop_on(int signal_number) {
     return;
   }
   interrupted_by_ = signal_number;
+  if (nodes_ != nullptr) nodes_->claim_failure();
   const std::string ranks = count_ranks(workers_.size() - endings_.size());
   if (signal_number == SIGHUP) {
     console_.say(fmt::format("terminal closed (SIGHUP); use nohup; stopping {}", ranks));
@@ -194,6 +202,7 @@ void Generation::record_end(pid_t pid, int status) {
 // closes its sockets before it can be reaped.
 void Generation::find_suspects() {
   failed_after_ = Clock::now() - start_;
+  if (nodes_ != nullptr) nodes_->claim_failure();
   for (const Worker& worker : workers_) {
     const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
     const bool is_dying = process && process->is_exiting();
@@ -202,15 +211,30 @@ void Generation::find_suspects() {
   }
 }
 
+void Generation::check_nodes() {
+  if (nodes_ == nullptr || stopper_.is_stopping() || !nodes_->news().is_bad()) return;
+  stopped_by_nodes_ = true;
+  stopper_.terminate(plan_.failure_grace);
+}
+
 // When the workers are gone, what they left behind goes too.
 void Generation::check_finished() {
   if (stopper_.has_given_up()) is_finished_ = true;
   if (is_finished_ || endings_.size() < workers_.size()) return;
-  if (!has_children_ || stopper_.survivors().empty()) {
-    is_finished_ = true;
-  } else {
+  if (has_children_ && !stopper_.survivors().empty()) {
     stopper_.terminate(plan_.failure_grace);
+  } else {
+    is_finished_ = !others_may_fail();
   }
+}
+
+// Until they have ended well, this node's success is not the job's.
+bool Generation::others_may_fail() {
+  if (nodes_ == nullptr) return false;
+  if (!std::exchange(has_told_end_, true)) nodes_->end_generation();
+  const NodeWatch::News news = nodes_->news();
+  stopped_by_nodes_ = stopped_by_nodes_ || (news.is_bad() && suspects_.empty());
+  return !news.have_all_ended && !news.is_bad();
 }
 
 Failure Generation::describe_failure() {

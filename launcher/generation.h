@@ -9,6 +9,7 @@
 #include "launcher/console.h"
 #include "launcher/environment.h"
 #include "launcher/log_mux.h"
+#include "launcher/node_watch.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
 #include "launcher/stopper.h"
@@ -27,19 +28,22 @@ struct WorkerPlan {
   bool verbose = false;
 };
 
-// How a generation ended; neither: all workers exited with 0.
+// How a generation ended on this node; none of these: all workers exited with 0.
 struct Outcome {
   std::optional<Failure> failure;
   std::optional<int> interrupted_by;  // a signal
+  bool stopped_by_nodes = false;      // the job ended on another node
 };
 
 // One generation of this node's workers: starts them, forwards their output, stops all as soon as
-// one fails or a signal asks for it. SIGUSR1 and SIGUSR2 are for the workers. One thread, one poll
-// loop, no wait without end but for the workers themselves. Makes this process a child subreaper.
+// one fails, here or on another node, or a signal asks for it. SIGUSR1 and SIGUSR2 are for the
+// workers. One thread, one poll loop, no wait without end but for the workers themselves. Makes
+// this process a child subreaper.
 class Generation {
  public:
-  Generation(const WorkerPlan& plan, const JobContext& job, SignalReader& signals,
-             Console& console);
+  // `nodes` is null where there is one.
+  Generation(const WorkerPlan& plan, const JobContext& job, SignalReader& signals, Console& console,
+             NodeWatch* nodes);
 
   // Returns once no process of the generation is left. Call it once, on the main thread. Throws
   // LaunchError or SystemError if a worker cannot be started; none is left then.
@@ -54,7 +58,9 @@ class Generation {
   void reap();
   void record_end(pid_t pid, int status);
   void find_suspects();
+  void check_nodes();
   void check_finished();
+  [[nodiscard]] bool others_may_fail();
   [[nodiscard]] Failure describe_failure();
   void say_who_does_not_end();
 
@@ -62,6 +68,7 @@ class Generation {
   JobContext job_;
   SignalReader& signals_;
   Console& console_;
+  NodeWatch* nodes_;
   LogMux logs_;
   std::vector<Worker> workers_;
   Stopper stopper_;
@@ -69,6 +76,8 @@ class Generation {
   std::vector<pid_t> suspects_;   // were dying before we stopped anybody
   int finished_before_stop_ = 0;  // workers that had exited with 0 by then
   std::optional<int> interrupted_by_;
+  bool stopped_by_nodes_ = false;
+  bool has_told_end_ = false;
   bool has_children_ = true;
   bool is_finished_ = false;
   Clock::time_point start_;

@@ -42,6 +42,10 @@ std::optional<int> SignalReader::next() {
   return static_cast<int>(info.ssi_signo);
 }
 
+bool ends_job(int signal_number) {
+  return signal_number != SIGCHLD && signal_number != SIGUSR1 && signal_number != SIGUSR2;
+}
+
 std::string signal_name(int signal_number) {
   const char* name = ::sigabbrev_np(signal_number);
   return name == nullptr ? "signal " + std::to_string(signal_number) : "SIG" + std::string(name);

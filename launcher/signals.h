@@ -33,6 +33,10 @@ class SignalReader {
   sigset_t original_mask_{};
 };
 
+// Whether a signal of a SignalReader stops the job: SIGCHLD is no news, SIGUSR1 and SIGUSR2 are for
+// the workers.
+[[nodiscard]] bool ends_job(int signal_number);
+
 // "SIGKILL".
 [[nodiscard]] std::string signal_name(int signal_number);
 

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "launcher/signals.h"
 
@@ -29,11 +30,36 @@ int exit_code_of(int status) {
 
 std::string verdict(const Failure& failure) {
   const Ending& first = failure.first;
+  if (first.rank == Failure::kNoRank) return failure.message;
   const std::string head = fmt::format("rank {} (pid {}) {} after {:.1f} s", first.rank, first.pid,
                                        describe_status(first.status), failure.after.count());
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");
+}
+
+std::string serialize(const Failure& failure) {
+  std::string text = fmt::format("{} {} {} {} {} {}\n{}\n", failure.first.rank, failure.first.pid,
+                                 failure.first.status, failure.others, failure.after.count(),
+                                 failure.step.value_or(-1), failure.message);
+  for (const std::string& line : failure.last_lines) text += line + "\n";
+  return text;
+}
+
+Failure parse_failure(const std::string& text) {
+  std::istringstream lines(text);
+  Failure failure;
+  double after = 0;
+  std::int64_t step = -1;
+  lines >> failure.first.rank >> failure.first.pid >> failure.first.status >> failure.others >>
+      after >> step;
+  failure.after = std::chrono::duration<double>(after);
+  if (step >= 0) failure.step = step;
+  std::string line;
+  std::getline(lines, line);
+  std::getline(lines, failure.message);
+  while (std::getline(lines, line)) failure.last_lines.push_back(line);
+  return failure;
 }
 
 }  // namespace ddp::launcher

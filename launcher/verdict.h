@@ -6,6 +6,8 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,9 +24,13 @@ struct Ending {
 
 // The first failure of a job, and what came of it.
 struct Failure {
-  Ending first;
-  int others = 0;                            // ranks that stopped because of it
-  std::chrono::duration<double> after{};     // the start of the workers
+  static constexpr int kNoRank = -1;  // `message` says what happened to a node
+
+  Ending first = {.rank = kNoRank, .status = 1 << 8};
+  int others = 0;                         // ranks that stopped because of it
+  std::chrono::duration<double> after{};  // the start of the workers
+  std::string message = {};
+  std::optional<std::int64_t> step = {};     // the last one known
   std::vector<std::string> last_lines = {};  // of its stderr, unless they are on the screen still
 };
 
@@ -42,5 +48,9 @@ struct Failure {
 
 // "rank 3 (pid 4711) was killed by SIGKILL after 12.5 s; 7 other ranks stopped because of it"
 [[nodiscard]] std::string verdict(const Failure& failure);
+
+// For another node.
+[[nodiscard]] std::string serialize(const Failure& failure);
+[[nodiscard]] Failure parse_failure(const std::string& text);
 
 }  // namespace ddp::launcher

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/init.h"
 
+#include <unistd.h>
+
 #include <stdexcept>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/host_name.h"
 #include "ddp/base/log.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/nccl_process_group.h"
@@ -85,6 +88,18 @@ std::shared_ptr<Store> connect_store(const InitOptions& options, const WorkerEnv
   return {hosted, &hosted->client};  // the server lives as long as the client
 }
 
+// A worker that outlived its attempt must not meet those of the next one. ddp-launch says which
+// that is, from the second one on.
+void refuse_if_stale(Store& run, const WorkerEnv& env) {
+  if (!run.has("attempt")) return;
+  const std::string current = run.get("attempt");
+  if (current == std::to_string(env.restart_count)) return;
+  throw EnvironmentError("rank " + std::to_string(env.rank) + " (" + host_name() + ", pid " +
+                         std::to_string(::getpid()) + ") is of attempt " +
+                         std::to_string(env.restart_count) + ", but attempt " + current +
+                         " of this job is running");
+}
+
 // The address of the interface that reaches the store; peers reach us there.
 std::string local_address(const WorkerEnv& env, Timeout timeout) {
   return TcpStore(env.master, timeout, env.rank).local_address();
@@ -127,8 +142,10 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
     return make_single_process_group(std::move(config));
   }
   if (options.store == nullptr) log::set_rank(env.rank);
-  const std::string prefix = "ddp/" + env.run_id + "/attempt_" + std::to_string(env.restart_count);
-  const auto job = std::make_shared<PrefixStore>(prefix, connect_store(options, env));
+  const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, connect_store(options, env));
+  refuse_if_stale(*run, env);
+  const auto job =
+      std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
   // A process may do this more than once: what was said the last time must not be heard again.
   const std::int64_t turn = job->add("init/" + std::to_string(env.rank), 1);
   const auto store = std::make_shared<PrefixStore>("init_" + std::to_string(turn), job);

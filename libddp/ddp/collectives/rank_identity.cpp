@@ -26,12 +26,6 @@ std::string host_identity() {
          (known ? std::to_string(status.st_ino) : "unknown");
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 RankIdentity identify_self(int rank, Device device) {
   return {.rank = rank,
           .host = host_identity(),

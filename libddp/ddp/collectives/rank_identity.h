@@ -5,13 +5,12 @@
 #include <string>
 
 #include "ddp/base/device.h"
+#include "ddp/base/host_name.h"
 
 namespace ddp {
 
 // Processes with equal ones see each other: same kernel, same pid namespace.
 [[nodiscard]] std::string host_identity();
-// For messages.
-[[nodiscard]] std::string host_name();
 
 // Where a rank of the job runs.
 struct RankIdentity {

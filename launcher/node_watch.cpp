@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/node_watch.h"
+
+#include <fmt/core.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+
+namespace ddp::launcher {
+namespace {
+
+// How soon a failure on one node is known on the others.
+constexpr Timeout kBetweenTalks{100};
+constexpr Timeout kBetweenLooks{10};
+// A store that cannot be reached must not hold up the end of this launcher for long.
+constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
+
+FileDescriptor make_event() {
+  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.is_open()) throw SystemError("cannot make an eventfd", errno);
+  return event;
+}
+
+std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
+
+int seconds(Timeout time) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
+}
+
+}  // namespace
+
+NodeWatch::NodeWatch(Meeting meeting, int self)
+    : meeting_(std::move(meeting)),
+      self_(self),
+      event_(make_event()),
+      store_(meeting_.store->clone(kStoreTimeout)),
+      peers_(meeting_.nodes.size(), Peer{.since = Clock::now()}),
+      answered_(Clock::now()),
+      next_sign_of_life_(Deadline::after(Timeout(0))),
+      thread_(start_background_thread("ddp-nodes", [this] { run(); })) {}
+
+NodeWatch::~NodeWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void NodeWatch::open(int generation) {
+  meeting_.store->set(generation_key(generation) + "/open", "1");
+}
+
+void NodeWatch::begin(int generation) {
+  const std::string key = generation_key(generation);
+  if (generation > 0) (void)meeting_.store->get(key + "/open", kVanished);
+  const std::lock_guard lock(mutex_);
+  generation_ = key;
+  claims_ = false;
+  ends_ = false;
+  news_ = {.lost = std::move(news_.lost)};
+}
+
+NodeWatch::News NodeWatch::news() {
+  eventfd_t ignored = 0;
+  ::eventfd_read(event_.get(), &ignored);
+  const std::lock_guard lock(mutex_);
+  return news_;
+}
+
+void NodeWatch::claim_failure() {
+  {
+    const std::lock_guard lock(mutex_);
+    claims_ = true;
+  }
+  changed_.notify_all();
+}
+
+void NodeWatch::end_generation() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+}
+
+std::string NodeWatch::agree_on_failure(const std::string& own) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kVanished, [this] { return news_.is_bad(); });
+  if (!news_.failed_node) return own;
+  const std::string key = generation_ + "/failure";
+  const bool is_own = *news_.failed_node == self_;
+  lock.unlock();
+  try {
+    if (is_own) meeting_.store->set(key, own);
+    return meeting_.store->get(key, kVanished);
+  } catch (const Error&) {
+    return is_own ? own : "";
+  }
+}
+
+bool NodeWatch::wait_for_all() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kVanished,
+                    [this] { return news_.have_all_ended || !news_.lost.empty(); });
+  return news_.have_all_ended;
+}
+
+void NodeWatch::leave() {
+  const Deadline deadline = Deadline::after(kStoreTimeout);
+  try {
+    auto left = meeting_.store->add("left", 1);
+    while (self_ == 0 && left < static_cast<std::int64_t>(peers_.size()) && !deadline.passed()) {
+      std::this_thread::sleep_for(kBetweenLooks);
+      left = meeting_.store->add("left", 0);
+    }
+  } catch (const Error&) {
+    // Whoever cannot reach the store need not be waited for.
+  }
+}
+
+void NodeWatch::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_ && news_.lost.empty()) {
+    lock.unlock();
+    talk();
+    lock.lock();
+    changed_.wait_for(lock, kBetweenTalks, [this] { return stopping_ || claims_ || ends_; });
+  }
+}
+
+// A store that is slow may answer the next time; a connection that is closed stays so.
+void NodeWatch::talk() {
+  std::unique_lock lock(mutex_);
+  const std::string generation = generation_;
+  const bool claims = std::exchange(claims_, false);
+  const bool ends = std::exchange(ends_, false);
+  lock.unlock();
+  try {
+    if (!generation.empty()) {
+      look_for_claim(generation, claims);
+      count_ends(generation, ends);
+    }
+    exchange_signs_of_life();
+    answered_ = Clock::now();
+  } catch (const TimeoutError& error) {
+    const std::lock_guard relock(mutex_);
+    claims_ = claims_ || claims;
+    if (Clock::now() - answered_ < kVanished) return;
+    lose(describe_node(0, meeting_.nodes[0]) + " does not answer any more: " + describe(error));
+  } catch (const Error& error) {
+    const std::lock_guard relock(mutex_);
+    lose("the launcher of " + describe_node(0, meeting_.nodes[0]) +
+         " has gone: " + describe(error));
+  }
+}
+
+void NodeWatch::look_for_claim(const std::string& generation, bool claims) {
+  const std::string key = generation + "/claim";
+  std::string node;
+  if (claims) {
+    node = store_->compare_set(key, "", std::to_string(self_));
+  } else if (store_->has(key)) {
+    node = store_->get(key);
+  }
+  if (node.empty()) return;
+  const std::lock_guard lock(mutex_);
+  if (generation != generation_ || news_.failed_node) return;
+  news_.failed_node = std::stoi(node);
+  wake_poll_loop();
+  changed_.notify_all();
+}
+
+void NodeWatch::count_ends(const std::string& generation, bool ends) {
+  const auto count = store_->add(generation + "/ended", ends ? 1 : 0);
+  const std::lock_guard lock(mutex_);
+  const bool have_all = count == static_cast<std::int64_t>(meeting_.nodes.size());
+  if (generation != generation_ || !have_all || news_.have_all_ended) return;
+  news_.have_all_ended = true;
+  wake_poll_loop();
+  changed_.notify_all();
+}
+
+void NodeWatch::exchange_signs_of_life() {
+  if (!next_sign_of_life_.passed()) return;
+  next_sign_of_life_ = Deadline::after(kSignOfLife);
+  for (std::size_t node = 0; node < peers_.size(); ++node) {
+    const bool is_self = static_cast<int>(node) == self_;
+    const std::int64_t signs = store_->add("alive/" + std::to_string(node), is_self ? 1 : 0);
+    Peer& peer = peers_[node];
+    if (std::exchange(peer.signs, signs) != signs) peer.since = Clock::now();
+    if (Clock::now() - peer.since < kVanished) continue;
+    const std::lock_guard lock(mutex_);
+    lose(fmt::format("{} has vanished: no sign of life for {} s",
+                     describe_node(static_cast<int>(node), meeting_.nodes[node]),
+                     seconds(kVanished)));
+  }
+}
+
+// Under mutex_.
+void NodeWatch::lose(const std::string& sentence) {
+  if (!news_.lost.empty()) return;
+  news_.lost = sentence;
+  wake_poll_loop();
+  changed_.notify_all();
+}
+
+void NodeWatch::wake_poll_loop() const { ::eventfd_write(event_.get(), 1); }
+
+}  // namespace ddp::launcher

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/socket.h"
+#include "ddp/base/time.h"
+#include "ddp/store/store.h"
+#include "launcher/nodes.h"
+
+namespace ddp::launcher {
+
+// What launchers tell each other while their workers run: that they live, which of them saw the
+// first failure of a generation, and that its workers are gone. A thread with a store connection of
+// its own does all the talking; the poll loop wakes by fd().
+//
+// Keys, under the launchers' prefix: alive/<node> counts signs of life; gen/<g>/claim is the node
+// that saw the first failure, gen/<g>/failure what it says of it, gen/<g>/ended how many nodes'
+// workers are gone.
+class NodeWatch {
+ public:
+  // What is known of the generation.
+  struct News {
+    std::optional<int> failed_node = {};  // where the first failure was
+    std::string lost = {};                // a sentence: which node cannot be reached any more
+    bool have_all_ended = false;          // the workers of all nodes are gone
+
+    [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
+  };
+
+  NodeWatch(Meeting meeting, int self);
+  ~NodeWatch();
+  NodeWatch(const NodeWatch&) = delete;
+  NodeWatch& operator=(const NodeWatch&) = delete;
+
+  // A generation of workers may start on this node. From the second one on node 0 says when:
+  // open() is for it, once the store is ready for them; the others wait in begin().
+  void begin(int generation);
+  void open(int generation);
+
+  // Readable when there is news; read it by news().
+  [[nodiscard]] int fd() const { return event_.get(); }
+  [[nodiscard]] News news();
+
+  // This node has seen a failure, which is the first unless another one's was.
+  void claim_failure();
+  // The workers of this node are gone.
+  void end_generation();
+
+  // Waits for what the failed node says of its failure, or, if it is this one, says it. The text is
+  // empty if the failed node has vanished since.
+  [[nodiscard]] std::string agree_on_failure(const std::string& own);
+
+  // Waits until the workers of all nodes are gone; false if a node cannot be reached.
+  [[nodiscard]] bool wait_for_all();
+
+  // The job is over here. Node 0's launcher, which hosts the store, waits for the others to come to
+  // this point.
+  void leave();
+
+  [[nodiscard]] const std::vector<Node>& nodes() const { return meeting_.nodes; }
+  [[nodiscard]] int self() const { return self_; }
+
+  static constexpr Timeout kSignOfLife{500};
+  static constexpr Timeout kVanished = std::chrono::seconds(15);
+
+ private:
+  struct Peer {
+    std::int64_t signs = 0;
+    Clock::time_point since;
+  };
+
+  void run();
+  void talk();
+  void look_for_claim(const std::string& generation, bool claims);
+  void count_ends(const std::string& generation, bool ends);
+  void exchange_signs_of_life();
+  void lose(const std::string& sentence);
+  void wake_poll_loop() const;
+
+  Meeting meeting_;
+  int self_;
+  FileDescriptor event_;
+  std::shared_ptr<Store> store_;  // the thread's
+  std::vector<Peer> peers_;       // the thread's
+  Clock::time_point answered_;    // the store, last; the thread's
+  Deadline next_sign_of_life_;    // the thread's
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string generation_;  // under mutex_, as are all below
+  bool claims_ = false;     // still to be told
+  bool ends_ = false;       // likewise
+  bool stopping_ = false;
+  News news_;
+  std::thread thread_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+//
+// The nodes of a job: one launcher on each, which meet in the store that node 0's hosts.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/base/socket.h"
+#include "ddp/store/store.h"
+#include "launcher/console.h"
+#include "launcher/signals.h"
+
+namespace ddp::launcher {
+
+struct Node {
+  std::string host;  // its name
+  pid_t launcher = 0;
+  int workers = 0;
+};
+
+// "node 1 (gpu-b)"
+[[nodiscard]] std::string describe_node(int rank, const Node& node);
+
+struct NodePlan {
+  int rank = 0;
+  int count = 1;
+  Endpoint store = {};      // node 0's, where the others reach it
+  std::string run_id = {};  // node 0 has one; empty: any
+  Timeout start_timeout = std::chrono::minutes(10);
+};
+
+// Refuses what cannot work: with several nodes, a store on a loopback address, which no other host
+// reaches (LaunchError).
+void check_reachable(const NodePlan& plan);
+
+// Serialised for the store: one field a line.
+[[nodiscard]] std::string serialize(const Node& node);
+[[nodiscard]] Node parse_node(const std::string& text);
+
+struct Meeting {
+  std::shared_ptr<Store> store;  // the launchers' part of it
+  std::vector<Node> nodes;       // by rank
+  std::string run_id;
+
+  // Of the first worker of a node, and of all.
+  [[nodiscard]] int first_rank(int node) const;
+  [[nodiscard]] int world_size() const { return first_rank(static_cast<int>(nodes.size())); }
+};
+
+// Waits until all nodes are there, and says every few seconds which are not. Nothing if a signal
+// that stops the job came first. Throws LaunchError if they do not come in time, if two have the
+// same rank, or if they are of different jobs.
+[[nodiscard]] std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self,
+                                                SignalReader& signals, Console& console);
+
+}  // namespace ddp::launcher

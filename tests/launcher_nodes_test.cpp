@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+//
+// Launchers of several nodes, as threads around one store.
+#include <poll.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "ddp/store/tcp_server.h"
+#include "launcher/launch_error.h"
+#include "launcher/node_watch.h"
+#include "launcher/nodes.h"
+#include "launcher/restart_policy.h"
+#include "support/run_ranks.h"
+
+using Catch::Matchers::Contains;
+using ddp::Endpoint;
+using ddp::TcpServer;
+using ddp::Timeout;
+using ddp::test::error_of;
+using ddp::test::expect;
+using ddp::test::run_ranks;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+NodePlan plan_of(int rank, int count, const TcpServer& server) {
+  return {.rank = rank,
+          .count = count,
+          .store = server.endpoint(),
+          .run_id = rank == 0 ? "job" : "",
+          .start_timeout = 10s};
+}
+
+Meeting meet(const NodePlan& plan, int workers) {
+  SignalReader signals;
+  Console console(-1, -1);
+  const Node self{.host = "host" + std::to_string(plan.rank), .launcher = 100, .workers = workers};
+  return meet_nodes(plan, self, signals, console).value();
+}
+
+// Waits until the watch has something to say.
+NodeWatch::News next_news(NodeWatch& watch) {
+  pollfd entry{watch.fd(), POLLIN, 0};
+  expect(::poll(&entry, 1, 10000) == 1, "news come");
+  return watch.news();
+}
+
+}  // namespace
+
+TEST_CASE("nodes meet and agree on the ranks of their workers", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    const Meeting meeting = meet(plan_of(rank, 3, server), rank + 1);
+    expect(meeting.run_id == "job", "node 0's run id");
+    expect(meeting.first_rank(2) == 3 && meeting.world_size() == 6, "ranks follow each other");
+    expect(meeting.nodes[1].host == "host1", "in the order of nodes");
+  });
+}
+
+TEST_CASE("a node that does not come is named", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  NodePlan plan = plan_of(0, 3, server);
+  plan.start_timeout = Timeout(0);
+  CHECK_THAT(error_of([&] { meet(plan, 1); }),
+             Contains("1/3 nodes here; missing node 1, 2; listening on 127.0.0.1:"));
+}
+
+TEST_CASE("a node rank that is taken and another job's store are refused", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  meet(plan_of(0, 1, server), 1);
+  SignalReader signals;
+  Console console(-1, -1);
+  const Node other{.host = "b", .launcher = 7, .workers = 1};
+  CHECK_THAT(error_of([&] { (void)meet_nodes(plan_of(0, 1, server), other, signals, console); }),
+             Contains("node rank 0 is taken by host0 (launcher pid 100)"));
+  NodePlan stranger = plan_of(1, 2, server);
+  stranger.run_id = "another";
+  CHECK_THAT(error_of([&] { meet(stranger, 1); }),
+             Contains("serves job 'job', not 'another' (--rdzv_id)"));
+}
+
+TEST_CASE("a node 0 that does not answer is named with each address", "[nodes]") {
+  NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}, .start_timeout = Timeout(0)};
+  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("node 0 does not answer") &&
+                                                   Contains("127.0.0.1:1") &&
+                                                   Contains("Connection refused"));
+}
+
+TEST_CASE("several nodes cannot meet on a loopback address", "[nodes]") {
+  NodePlan plan{.count = 2, .store = {"localhost", 29500}};
+  CHECK_THAT(error_of([&] { check_reachable(plan); }), Contains("loopback"));
+  plan.count = 1;
+  CHECK_NOTHROW(check_reachable(plan));
+}
+
+TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 3, server), 1), rank);
+    for (int generation = 0; generation < 2; ++generation) {
+      if (rank == 0) watch.open(generation);
+      watch.begin(generation);
+      if (rank == 1) watch.claim_failure();
+      NodeWatch::News news = next_news(watch);
+      while (!news.is_bad()) news = next_news(watch);
+      expect(news.failed_node == 1 && news.lost.empty(), "node 1 was first");
+      if (rank == 2) watch.claim_failure();  // a consequence
+      const std::string own = "failure of node " + std::to_string(rank);
+      expect(watch.agree_on_failure(own) == "failure of node 1", "and tells of it");
+      watch.end_generation();
+      expect(watch.wait_for_all(), "all of them end");
+    }
+    watch.leave();
+  });
+}
+
+TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), rank);
+    watch.begin(0);
+    watch.end_generation();
+    NodeWatch::News news = next_news(watch);
+    expect(news.have_all_ended && !news.is_bad(), "no node failed");
+    watch.leave();
+  });
+}
+
+TEST_CASE("a node whose store is gone says so", "[nodes]") {
+  auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
+  NodeWatch watch(meet(plan_of(0, 1, *server), 1), 0);
+  watch.begin(0);
+  server.reset();
+  const NodeWatch::News news = next_news(watch);
+  CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("has gone"));
+  CHECK_FALSE(watch.wait_for_all());
+}
+
+TEST_CASE("a job is started again until its restarts are used up", "[restarts]") {
+  CHECK_FALSE(RestartPolicy(0).after_failure(1, 5).delay);
+  RestartPolicy policy(7);
+  std::vector<Timeout> delays;
+  for (int step = 0; step < 7; ++step)
+    delays.push_back(policy.after_failure(1, step).delay.value());
+  CHECK(delays == std::vector<Timeout>{1s, 2s, 4s, 8s, 16s, 30s, 30s});
+  const RestartPolicy::Decision last = policy.after_failure(1, 7);
+  CHECK_FALSE(last.delay);
+  CHECK_THAT(last.reason, Contains("--max_restarts 7 is used up"));
+}
+
+TEST_CASE("who fails three times at the same step is not started again", "[restarts]") {
+  RestartPolicy policy(10);
+  CHECK(policy.after_failure(1, 50).delay);
+  CHECK(policy.after_failure(2, 50).delay);
+  CHECK(policy.after_failure(1, 50).delay);
+  CHECK(policy.after_failure(1, 50).delay);
+  const RestartPolicy::Decision third = policy.after_failure(1, 50);
+  CHECK_FALSE(third.delay);
+  CHECK_THAT(third.reason, Contains("rank 1 failed at step 50 3 times in a row"));
+  RestartPolicy unknown(10);
+  for (int i = 0; i < 5; ++i) CHECK(unknown.after_failure(1, std::nullopt).delay);
+}
