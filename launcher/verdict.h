@@ -3,30 +3,12 @@
 // How a job that failed is summed up: one sentence that names the first cause.
 #pragma once
 
-#include <sys/types.h>
-
-#include <chrono>
 #include <span>
 #include <string>
-#include <vector>
+
+#include "launcher/failure.h"
 
 namespace ddp::launcher {
-
-struct Ending {
-  int rank = 0;
-  pid_t pid = 0;
-  int status = 0;  // as waitpid(2) gives it
-
-  [[nodiscard]] bool is_failure() const { return status != 0; }
-};
-
-// The first failure of a job, and what came of it.
-struct Failure {
-  Ending first;
-  int others = 0;                            // ranks that stopped because of it
-  std::chrono::duration<double> after{};     // the start of the workers
-  std::vector<std::string> last_lines = {};  // of its stderr, unless they are on the screen still
-};
 
 // Which of several workers that were dying before we stopped anybody is the cause; there is at
 // least one failure among them, in the order in which they were reaped. A rank that notices its
