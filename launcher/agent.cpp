@@ -20,6 +20,8 @@ namespace {
 // A reader of our output that stands still must not hold up the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
 
+constexpr Ending kNodeEnded{.rank = Failure::kNoRank, .pid = 0, .status = W_EXITCODE(1, 0)};
+
 // This launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
@@ -74,15 +76,15 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (nodes_ == nullptr) return own;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
-  const std::string first = nodes_->agree_on_failure(own ? serialize(*own) : "");
+  const std::string first = nodes_->agree_on_failure(own ? to_json(*own) : "");
   if (outcome.interrupted_by) return std::nullopt;
-  if (!first.empty()) return parse_failure(first);
-  return Failure{.message = nodes_->news().lost};
+  if (auto failure = failure_from_json(first)) return failure;
+  return Failure{.first = kNodeEnded, .message = nodes_->news().lost};
 }
 
 Failure Agent::describe_signal(int signal_number) const {
   const Node& self = nodes_->nodes()[static_cast<std::size_t>(nodes_->self())];
-  return {.first = {.rank = Failure::kNoRank, .status = W_EXITCODE(0, signal_number)},
+  return {.first = {.rank = Failure::kNoRank, .pid = 0, .status = W_EXITCODE(0, signal_number)},
           .message = describe_node(nodes_->self(), self) + " was stopped by " +
                      signal_name(signal_number)};
 }

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "launcher/signals.h"
 
@@ -36,30 +35,6 @@ std::string verdict(const Failure& failure) {
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");
-}
-
-std::string serialize(const Failure& failure) {
-  std::string text = fmt::format("{} {} {} {} {} {}\n{}\n", failure.first.rank, failure.first.pid,
-                                 failure.first.status, failure.others, failure.after.count(),
-                                 failure.step.value_or(-1), failure.message);
-  for (const std::string& line : failure.last_lines) text += line + "\n";
-  return text;
-}
-
-Failure parse_failure(const std::string& text) {
-  std::istringstream lines(text);
-  Failure failure;
-  double after = 0;
-  std::int64_t step = -1;
-  lines >> failure.first.rank >> failure.first.pid >> failure.first.status >> failure.others >>
-      after >> step;
-  failure.after = std::chrono::duration<double>(after);
-  if (step >= 0) failure.step = step;
-  std::string line;
-  std::getline(lines, line);
-  std::getline(lines, failure.message);
-  while (std::getline(lines, line)) failure.last_lines.push_back(line);
-  return failure;
 }
 
 }  // namespace ddp::launcher

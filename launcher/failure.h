@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+//
+// How a job ended, as one agent knows it and tells the others.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddp::launcher {
+
+// The end of one worker.
+struct Ending {
+  int rank = 0;
+  pid_t pid = 0;
+  int status = 0;  // as waitpid(2) gives it
+
+  [[nodiscard]] bool is_failure() const { return status != 0; }
+};
+
+// The kernel killed a process because memory had run out.
+struct OutOfMemory {
+  std::int64_t resident_bytes = 0;            // of the process, at most
+  std::optional<std::int64_t> limit_bytes{};  // of its control group, or of the machine
+
+  friend bool operator==(const OutOfMemory&, const OutOfMemory&) = default;
+};
+
+// The first failure of a job, and what came of it.
+struct Failure {
+  static constexpr int kNoRank = -1;  // it befell a whole node, as `message` says
+
+  Ending first;
+  int others = 0;                         // ranks that stopped because of it
+  std::chrono::duration<double> after{};  // the start of the workers
+  std::string host{};                     // where it happened; empty: there is only one
+  std::string message{};                  // what the worker reported of itself
+  std::optional<std::int64_t> step{};     // the last one that it is known to have begun
+  // It failed because another rank had failed, as it reported itself: whoever knows of a failure of
+  // which this is false should name that one.
+  bool caused_by_peer = false;
+  std::optional<OutOfMemory> out_of_memory{};
+  std::string hint{};                     // what the kernel's signal may mean on this host
+  std::vector<std::string> last_lines{};  // of its stderr
+  bool lines_are_in_view = false;         // on this agent's console; not told to others
+  std::string log_file{};                 // with its whole stderr, if there is one
+};
+
+// One line, which failure_from_json takes apart again.
+[[nodiscard]] std::string to_json(const Failure& failure);
+// Nothing if the text is not what to_json has made: it may come from anybody who reaches the store.
+[[nodiscard]] std::optional<Failure> failure_from_json(std::string_view text);
+
+}  // namespace ddp::launcher
