@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Two nodes, imitated by two network namespaces that a cable (a veth pair) joins: they train to the
+# parameters of one node, end together when a rank fails or the cable is pulled, and start again
+# together. Needs root and a build in build/; skipped (exit code 77) where namespaces cannot be made.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$PWD/build/bin
+work=$(mktemp -d)
+nodes=(ddp-node0-$$ ddp-node1-$$)
+address=10.77.0.1
+port=29500
+
+clean_up() {
+  local node
+  for node in "${nodes[@]}"; do
+    ip netns pids "$node" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+    ip netns del "$node" 2>/dev/null || true
+  done
+  rm -rf "$work"
+}
+trap clean_up EXIT
+
+skip() { echo "SKIPPED: multinode ($*)"; exit 77; }
+fail() {
+  echo "FAILED: $*" >&2
+  tail -n 30 "$work"/node*.log >&2 || true
+  exit 1
+}
+passed() { printf '  ok %4s s  %s\n' "$SECONDS" "$*"; }
+
+[ "$(id -u)" -eq 0 ] || skip "needs root"
+command -v ip >/dev/null || skip "no ip command (package iproute2)"
+ip netns add "${nodes[0]}" 2>/dev/null || skip "network namespaces cannot be made here"
+ip netns add "${nodes[1]}"
+ip link add eth0 netns "${nodes[0]}" type veth peer name eth0 netns "${nodes[1]}"
+for i in 0 1; do
+  ip -n "${nodes[$i]}" address add "10.77.0.$((i + 1))/24" dev eth0
+  ip -n "${nodes[$i]}" link set lo up
+  ip -n "${nodes[$i]}" link set eth0 up
+done
+
+# start NODE ARGS…: ddp-launch on a node, its output in node<N>.log, its pid in pids[N].
+pids=()
+start() {
+  local node=$1
+  shift
+  ip netns exec "${nodes[$node]}" "$bin/ddp-launch" --nnodes 2 --node_rank "$node" \
+    --master_addr "$address" --master_port "$port" "$@" >"$work/node$node.log" 2>&1 &
+  pids[node]=$!
+}
+
+# finish SECONDS CODE0 CODE1: both nodes end within this time, with these exit codes (x: not 0).
+finish() {
+  local deadline=$((SECONDS + $1)) node code wanted
+  shift
+  for node in 0 1; do
+    while kill -0 "${pids[$node]}" 2>/dev/null; do
+      [ "$SECONDS" -lt "$deadline" ] || fail "node $node has not ended"
+      sleep 0.05
+    done
+    code=0
+    wait "${pids[$node]}" || code=$?
+    wanted=$1
+    shift
+    [ "$code" = "$wanted" ] || { [ "$wanted" = x ] && [ "$code" -ne 0 ]; } ||
+      fail "node $node ended with $code, not $wanted"
+  done
+  for node in 0 1; do
+    [ -z "$(ip netns pids "${nodes[$node]}")" ] || fail "processes are left on node $node"
+  done
+}
+
+# says NODE PATTERN: in its log, or soon will be.
+says() {
+  local tries
+  for tries in $(seq 200); do
+    grep -qE -- "$2" "$work/node$1.log" && return 0
+    sleep 0.1
+  done
+  fail "node $1 does not say '$2'"
+}
+
+same_verdict() {
+  [ "$(tail -n 1 "$work/node0.log")" = "$(tail -n 1 "$work/node1.log")" ] ||
+    fail "the nodes differ in their verdict"
+}
+
+train=("$bin/train" --model lenet5 --backend gloo --batch-size 16 --max-steps 20 --log-every 0)
+params_of() { grep -o '"params_sha256":"[^"]*"' "$1"; }
+
+code=0
+"$bin/ddp-launch" --nnodes 2 --node_rank 0 --master_addr localhost -n 2 true \
+  >"$work/node0.log" 2>&1 || code=$?
+[ "$code" -eq 2 ] || fail "a loopback address was not refused"
+says 0 'loopback'
+passed "a loopback address is refused"
+
+"$bin/ddp-launch" -n 4 "${train[@]}" --metrics "$work/local.jsonl" >"$work/local.log" 2>&1 ||
+  fail "four local ranks: $(cat "$work/local.log")"
+start 0 -n 2 "${train[@]}" --metrics "$work/nodes.jsonl"
+says 0 '1/2 nodes here; missing node 1; listening on 10\.77\.0\.1:29500'
+start 1 -n 2 "${train[@]}" --metrics "$work/nodes.jsonl"
+finish 120 0 0
+[ -n "$(params_of "$work/local.jsonl")" ] || fail "no parameters"
+[ "$(params_of "$work/local.jsonl")" = "$(params_of "$work/nodes.jsonl")" ] ||
+  fail "2 x 2 ranks end with other parameters than 4"
+passed "2 nodes x 2 ranks train lenet5 to the parameters of 4 local ranks"
+
+worker='[ $RANK = 3 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 7; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 60'
+for node in 0 1; do start "$node" -n 2 sh -c "$worker"; done
+finish 20 7 7
+same_verdict
+says 0 'rank 3 .*exited with code 7.*3 other ranks stopped because of it'
+passed "a rank's failure ends both nodes with the same verdict"
+
+for node in 0 1; do start "$node" -n 2 --max_restarts 1 sh -c "$worker"; done
+finish 30 0 0
+says 0 'restart 1 of 1'
+says 1 'restart 1 of 1'
+passed "both nodes start again"
+
+for node in 0 1; do start "$node" -n 1 sh -c 'echo here; sleep 60'; done
+says 1 'here'
+launcher=$(ip netns pids "${nodes[0]}" | while read -r pid; do
+  [ "$(cat "/proc/$pid/comm")" = ddp-launch ] && echo "$pid"
+done | head -n 1)
+kill -KILL "$launcher"
+finish 20 x x
+says 1 'node 0 .*has gone'
+passed "a launcher that is killed ends the other node"
+
+for node in 0 1; do start "$node" -n 1 sh -c 'echo here; sleep 60'; done
+says 1 'here'
+launcher=$(ip netns pids "${nodes[1]}" | while read -r pid; do
+  [ "$(cat "/proc/$pid/comm")" = ddp-launch ] && echo "$pid"
+done | head -n 1)
+kill -INT "$launcher"
+finish 20 130 130
+says 0 'node 1 .*was stopped by SIGINT'
+passed "Ctrl-C on one node ends both"
+
+for node in 0 1; do
+  start "$node" -n 2 "$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10
+done
+says 0 'step|loss'
+ip -n "${nodes[0]}" link set eth0 down
+pulled=$SECONDS
+finish 60 x x
+says 0 'node 1 .*no sign of life for 15 s'
+says 1 'node 0 .*does not answer any more'
+passed "the cable is pulled: both nodes have ended after $((SECONDS - pulled)) s"
+echo "multinode: all passed in $SECONDS s"
