@@ -3,22 +3,22 @@
 // ddp-launch: see help_text(). Everything is checked before anything is started.
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/store/tcp_server.h"
 #include "launcher/agent.h"
 #include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/cpu_count.h"
+#include "launcher/given_flags.h"
+#include "launcher/job_site.h"
 #include "launcher/launch_error.h"
+#include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
 #include "launcher/worker_count.h"
@@ -28,6 +28,9 @@ namespace {
 
 constexpr const char* kSharingRemark =
     "workers may share GPUs (--oversubscribe): fit to check results, not to measure speed";
+
+// A signal came before there was a job.
+constexpr int kStoppedExitCode = 130;
 
 std::optional<std::string> environment_variable(const char* name) {
   const char* value = std::getenv(name);
@@ -49,14 +52,6 @@ void occupy_standard_descriptors() {
   if (fd >= 0) ::close(fd);
 }
 
-std::string random_run_id() {
-  std::uint64_t bits = 0;
-  if (::getrandom(&bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
-    throw SystemError("cannot draw a run id", errno);
-  }
-  return fmt::format("{:016x}", bits);
-}
-
 std::string describe_job(const WorkerPlan& plan, const JobContext& job) {
   return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
                      job.world_size, job.world_size == 1 ? "" : "s", plan.command.path,
@@ -74,36 +69,42 @@ void check_shown_ranks(const Show& show, int world_size) {
 WorkerPlan plan_workers(const Options& options) {
   WorkerPlan plan;
   plan.command =
-      resolve_command(options.command, environment_variable("PATH").value_or("/bin:/usr/bin"));
+      resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
-  plan.show = options.show;
+  plan.show = options.logs.show;
   plan.failure_grace = options.grace.value_or(plan.failure_grace);
   plan.interrupt_grace = options.grace.value_or(plan.interrupt_grace);
   plan.verbose = options.verbose;
   return plan;
 }
 
-int run_job(const Options& options) {
-  WorkerPlan plan = plan_workers(options);
+JobContext describe_workers(const Options& options) {
   JobContext job;
+  job.role = options.role;
+  job.max_restarts = options.max_restarts;
+  job.rank0_on_terminal = options.logs.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
+  job.oversubscribe = options.placement.oversubscribe;
   job.usable_cpus = usable_cpus();
+  return job;
+}
+
+int run_job(const Options& options) {
+  refuse_unbuilt(options);
+  WorkerPlan plan = plan_workers(options);
+  JobContext job = describe_workers(options);
   const WorkerCount count = decide_worker_count(
       options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), job.usable_cpus});
   job.local_world_size = count.workers;
-  job.world_size = count.workers;
-  check_shown_ranks(options.show, count.workers);
-  job.run_id = random_run_id();
-  job.rank0_on_terminal = options.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
-  job.oversubscribe = options.oversubscribe;
 
-  SignalReader signals;  // before the server's thread, which inherits the mask
-  const TcpServer server({options.master_addr, options.master_port});
-  job.store = server.endpoint();
+  SignalReader signals;  // before the first thread, which inherits the mask
   Console console(STDOUT_FILENO, STDERR_FILENO);
   if (!count.remark.empty()) console.say(count.remark);
-  if (options.oversubscribe) console.say(kSharingRemark);
+  if (options.placement.oversubscribe) console.say(kSharingRemark);
+  const std::optional<JobSite> site = open_site(options.nodes, job, signals, console);
+  if (!site) return kStoppedExitCode;
+  check_shown_ranks(options.logs.show, job.world_size);
   if (options.verbose) console.say(describe_job(plan, job));
-  return Agent(std::move(plan), std::move(job), signals, console).run();
+  return Agent(std::move(plan), std::move(job), signals, console, site->nodes.get()).run();
 }
 
 int print(const std::string& text) {
@@ -112,12 +113,13 @@ int print(const std::string& text) {
 
 int run(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  const Options options = parse_options(args);
+  const Options options = parse_options(args, ::getenv);
   switch (options.action) {
     case Options::Action::kPrintHelp:
       return print(help_text());
     case Options::Action::kPrintVersion:
       return print("ddp-launch " DDP_VERSION "\n");
+    case Options::Action::kDryRun:
     case Options::Action::kRun:
       break;
   }

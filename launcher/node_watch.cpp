@@ -33,9 +33,8 @@ int seconds(Timeout time) {
 
 }  // namespace
 
-NodeWatch::NodeWatch(Meeting meeting, int self)
+NodeWatch::NodeWatch(Meeting meeting)
     : meeting_(std::move(meeting)),
-      self_(self),
       event_(make_event()),
       store_(meeting_.store->clone(kStoreTimeout)),
       peers_(meeting_.nodes.size(), Peer{.since = Clock::now()}),
@@ -94,7 +93,7 @@ std::string NodeWatch::agree_on_failure(const std::string& own) {
   changed_.wait_for(lock, kVanished, [this] { return news_.is_bad(); });
   if (!news_.failed_node) return own;
   const std::string key = generation_ + "/failure";
-  const bool is_own = *news_.failed_node == self_;
+  const bool is_own = *news_.failed_node == meeting_.self;
   lock.unlock();
   try {
     if (is_own) meeting_.store->set(key, own);
@@ -115,7 +114,8 @@ void NodeWatch::leave() {
   const Deadline deadline = Deadline::after(kStoreTimeout);
   try {
     auto left = meeting_.store->add("left", 1);
-    while (self_ == 0 && left < static_cast<std::int64_t>(peers_.size()) && !deadline.passed()) {
+    while (meeting_.self == 0 && left < static_cast<std::int64_t>(peers_.size()) &&
+           !deadline.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
       left = meeting_.store->add("left", 0);
     }
@@ -164,7 +164,7 @@ void NodeWatch::look_for_claim(const std::string& generation, bool claims) {
   const std::string key = generation + "/claim";
   std::string node;
   if (claims) {
-    node = store_->compare_set(key, "", std::to_string(self_));
+    node = store_->compare_set(key, "", std::to_string(meeting_.self));
   } else if (store_->has(key)) {
     node = store_->get(key);
   }
@@ -190,7 +190,7 @@ void NodeWatch::exchange_signs_of_life() {
   if (!next_sign_of_life_.passed()) return;
   next_sign_of_life_ = Deadline::after(kSignOfLife);
   for (std::size_t node = 0; node < peers_.size(); ++node) {
-    const bool is_self = static_cast<int>(node) == self_;
+    const bool is_self = static_cast<int>(node) == meeting_.self;
     const std::int64_t signs = store_->add("alive/" + std::to_string(node), is_self ? 1 : 0);
     Peer& peer = peers_[node];
     if (std::exchange(peer.signs, signs) != signs) peer.since = Clock::now();

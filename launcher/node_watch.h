@@ -34,7 +34,7 @@ class NodeWatch {
     [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
   };
 
-  NodeWatch(Meeting meeting, int self);
+  explicit NodeWatch(Meeting meeting);
   ~NodeWatch();
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
@@ -65,7 +65,7 @@ class NodeWatch {
   void leave();
 
   [[nodiscard]] const std::vector<Node>& nodes() const { return meeting_.nodes; }
-  [[nodiscard]] int self() const { return self_; }
+  [[nodiscard]] int self() const { return meeting_.self; }
 
   static constexpr Timeout kSignOfLife{500};
   static constexpr Timeout kVanished = std::chrono::seconds(15);
@@ -85,7 +85,6 @@ class NodeWatch {
   void wake_poll_loop() const;
 
   Meeting meeting_;
-  int self_;
   FileDescriptor event_;
   std::shared_ptr<Store> store_;  // the thread's
   std::vector<Peer> peers_;       // the thread's

@@ -81,15 +81,21 @@ std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
   }
 }
 
-void register_self(Store& store, const NodePlan& plan, const Node& self) {
+// Returns this node's rank.
+int register_self(Store& store, const NodePlan& plan, const Node& self) {
+  const int rank = plan.rank ? *plan.rank : static_cast<int>(store.add("numbered", 1));
+  if (rank >= plan.count) {
+    throw LaunchError(
+        fmt::format("the job at {} has its {} nodes already", to_string(plan.store), plan.count));
+  }
   const std::string own = serialize(self);
-  const std::string registered = store.compare_set(node_key(plan.rank), "", own);
-  if (registered == own) return;
+  const std::string registered = store.compare_set(node_key(rank), "", own);
+  if (registered == own) return rank;
   const Node other = parse_node(registered);
   throw LaunchError(fmt::format(
       "node rank {} is taken by {} (launcher pid {}): each node needs a --node_rank of its own, "
       "and a store (--master_port) serves one job",
-      plan.rank, other.host, other.launcher));
+      rank, other.host, other.launcher));
 }
 
 // Node 0's is everybody's; empty as long as it is not there.
@@ -124,15 +130,13 @@ std::string describe_node(int rank, const Node& node) {
   return fmt::format("node {} ({})", rank, node.host);
 }
 
-void check_reachable(const NodePlan& plan) {
-  if (plan.count == 1) return;
-  const AddressList addresses =
-      resolve_patiently(plan.store, Deadline::after(std::chrono::seconds(1)));
+void check_reachable(const Endpoint& store, int node_count) {
+  const AddressList addresses = resolve_patiently(store, Deadline::after(std::chrono::seconds(1)));
   if (!is_loopback(*addresses->ai_addr)) return;
   throw LaunchError(
-      fmt::format("--master_addr={}: a loopback address, which no other node can reach; give an "
-                  "address of node 0 in the network that the {} nodes share",
-                  plan.store.host, plan.count));
+      fmt::format("{} is a loopback address, which no other node can reach; give an address of "
+                  "node 0 in the network that the {} nodes share (--master_addr)",
+                  store.host, node_count));
 }
 
 std::string serialize(const Node& node) {
@@ -163,7 +167,7 @@ std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self, Signal
   meeting.store = connect(plan, patience);
   if (!meeting.store) return std::nullopt;
   if (plan.rank == 0) meeting.store->set("run_id", plan.run_id);
-  register_self(*meeting.store, plan, self);
+  meeting.self = register_self(*meeting.store, plan, self);
   for (;;) {
     const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
     meeting.run_id = agreed_run_id(*meeting.store, plan);

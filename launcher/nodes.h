@@ -27,16 +27,15 @@ struct Node {
 [[nodiscard]] std::string describe_node(int rank, const Node& node);
 
 struct NodePlan {
-  int rank = 0;
+  std::optional<int> rank = 0;  // nothing: the next that is free
   int count = 1;
   Endpoint store = {};      // node 0's, where the others reach it
   std::string run_id = {};  // node 0 has one; empty: any
   Timeout start_timeout = std::chrono::minutes(10);
 };
 
-// Refuses what cannot work: with several nodes, a store on a loopback address, which no other host
-// reaches (LaunchError).
-void check_reachable(const NodePlan& plan);
+// Refuses a store on a loopback address, which no other host reaches (LaunchError).
+void check_reachable(const Endpoint& store, int node_count);
 
 // Serialised for the store: one field a line.
 [[nodiscard]] std::string serialize(const Node& node);
@@ -44,6 +43,7 @@ void check_reachable(const NodePlan& plan);
 
 struct Meeting {
   std::shared_ptr<Store> store;  // the launchers' part of it
+  int self = 0;                  // this node's rank
   std::vector<Node> nodes;       // by rank
   std::string run_id;
 

@@ -3,6 +3,7 @@
 // Launchers of several nodes, as threads around one store.
 #include <poll.h>
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
@@ -37,7 +38,8 @@ NodePlan plan_of(int rank, int count, const TcpServer& server) {
 Meeting meet(const NodePlan& plan, int workers) {
   SignalReader signals;
   Console console(-1, -1);
-  const Node self{.host = "host" + std::to_string(plan.rank), .launcher = 100, .workers = workers};
+  const Node self{
+      .host = "host" + std::to_string(plan.rank.value_or(9)), .launcher = 100, .workers = workers};
   return meet_nodes(plan, self, signals, console).value();
 }
 
@@ -58,6 +60,21 @@ TEST_CASE("nodes meet and agree on the ranks of their workers", "[nodes]") {
     expect(meeting.first_rank(2) == 3 && meeting.world_size() == 6, "ranks follow each other");
     expect(meeting.nodes[1].host == "host1", "in the order of nodes");
   });
+}
+
+TEST_CASE("nodes without a rank are numbered as they come", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  std::array<int, 3> ranks{};
+  run_ranks(3, [&](int i) {
+    NodePlan plan = plan_of(i, 3, server);
+    if (i > 0) plan.rank.reset();
+    ranks[static_cast<std::size_t>(i)] = meet(plan, 1).self;
+  });
+  CHECK(ranks[0] == 0);
+  CHECK(ranks[1] + ranks[2] == 3);
+  NodePlan late = plan_of(1, 3, server);
+  late.rank.reset();
+  CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("has its 3 nodes already"));
 }
 
 TEST_CASE("a node that does not come is named", "[nodes]") {
@@ -90,16 +107,14 @@ TEST_CASE("a node 0 that does not answer is named with each address", "[nodes]")
 }
 
 TEST_CASE("several nodes cannot meet on a loopback address", "[nodes]") {
-  NodePlan plan{.count = 2, .store = {"localhost", 29500}};
-  CHECK_THAT(error_of([&] { check_reachable(plan); }), Contains("loopback"));
-  plan.count = 1;
-  CHECK_NOTHROW(check_reachable(plan));
+  CHECK_THAT(error_of([] { check_reachable({"localhost", 29500}, 2); }), Contains("loopback"));
+  CHECK_NOTHROW(check_reachable({"10.1.2.3", 29500}, 2));
 }
 
 TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
-    NodeWatch watch(meet(plan_of(rank, 3, server), 1), rank);
+    NodeWatch watch(meet(plan_of(rank, 3, server), 1));
     for (int generation = 0; generation < 2; ++generation) {
       if (rank == 0) watch.open(generation);
       watch.begin(generation);
@@ -120,7 +135,7 @@ TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
 TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
-    NodeWatch watch(meet(plan_of(rank, 2, server), 1), rank);
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
     watch.begin(0);
     watch.end_generation();
     NodeWatch::News news = next_news(watch);
@@ -131,7 +146,7 @@ TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
 
 TEST_CASE("a node whose store is gone says so", "[nodes]") {
   auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
-  NodeWatch watch(meet(plan_of(0, 1, *server), 1), 0);
+  NodeWatch watch(meet(plan_of(0, 1, *server), 1));
   watch.begin(0);
   server.reset();
   const NodeWatch::News news = next_news(watch);

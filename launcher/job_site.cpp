@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/job_site.h"
+
+#include <fmt/core.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/host_name.h"
+#include "launcher/launch_error.h"
+
+namespace ddp::launcher {
+namespace {
+
+std::string random_run_id() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
+    throw SystemError("cannot draw a run id", errno);
+  }
+  return fmt::format("{:016x}", bits);
+}
+
+// Null if the endpoint is another host's, or another node on this host was first.
+std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
+  try {
+    return std::make_unique<TcpServer>(endpoint);
+  } catch (const SystemError& error) {
+    const bool is_anothers =
+        error.error_number() == EADDRNOTAVAIL || error.error_number() == EADDRINUSE;
+    if (is_anothers) return nullptr;
+    throw;
+  }
+}
+
+JobSite open_on_one_node(const NodeOptions& options, JobContext& job) {
+  JobSite site{.store = std::make_unique<TcpServer>(options.endpoint), .nodes = nullptr};
+  job.store = site.store->endpoint();
+  job.run_id = options.run_id.value_or(random_run_id());
+  job.world_size = job.local_world_size;
+  return site;
+}
+
+void check_rank_is_said(const NodeOptions& options) {
+  if (options.rank || options.backend == NodeOptions::Backend::kC10d) return;
+  throw LaunchError(
+      fmt::format("--nnodes={}: say which of them this is (--node_rank=0 to {}), or let them be "
+                  "numbered as they come (--rdzv_backend=c10d)",
+                  options.count, options.count - 1));
+}
+
+NodePlan plan_node(const NodeOptions& options, bool hosts_store) {
+  NodePlan plan{.rank = options.rank,
+                .count = options.count,
+                .store = options.endpoint,
+                .run_id = options.run_id.value_or(""),
+                .start_timeout = options.start_timeout};
+  if (!plan.rank && hosts_store) plan.rank = 0;
+  if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
+  return plan;
+}
+
+}  // namespace
+
+std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
+                                 Console& console) {
+  if (options.count == 1) return open_on_one_node(options, job);
+  check_rank_is_said(options);
+  check_reachable(options.endpoint, options.count);
+  JobSite site;
+  if (!options.rank) site.store = try_to_host(options.endpoint);
+  if (options.rank == 0) site.store = std::make_unique<TcpServer>(options.endpoint);
+  const NodePlan plan = plan_node(options, site.store != nullptr);
+  const Node self{.host = host_name(), .launcher = ::getpid(), .workers = job.local_world_size};
+  std::optional<Meeting> meeting = meet_nodes(plan, self, signals, console);
+  if (!meeting) return std::nullopt;
+  job.node_rank = meeting->self;
+  job.node_count = options.count;
+  job.first_rank = meeting->first_rank(meeting->self);
+  job.world_size = meeting->world_size();
+  job.store = options.endpoint;
+  job.run_id = meeting->run_id;
+  site.nodes = std::make_unique<NodeWatch>(std::move(*meeting));
+  return site;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "ddp/store/tcp_server.h"
+#include "launcher/console.h"
+#include "launcher/environment.h"
+#include "launcher/node_watch.h"
+#include "launcher/options.h"
+#include "launcher/signals.h"
+
+namespace ddp::launcher {
+
+// Where a job meets, as far as this launcher is concerned.
+struct JobSite {
+  std::unique_ptr<TcpServer> store;  // null on a node whose launcher does not host it
+  std::unique_ptr<NodeWatch> nodes;  // null where there is one
+};
+
+// Opens the store, or finds that of node 0, meets the other nodes there and fills in what `job` did
+// not know: its store, run id, ranks and nodes. `job` knows its local world size.
+//
+// Without a node rank (rdzv_backend c10d) the launcher that can bind the endpoint becomes node 0,
+// and the others get their ranks as they come. Nothing if a signal ended the wait. Throws
+// LaunchError or SystemError.
+[[nodiscard]] std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job,
+                                               SignalReader& signals, Console& console);
+
+}  // namespace ddp::launcher
