@@ -56,8 +56,8 @@ pid_t pid_of(const ChildProcess& launcher, int rank) {
 
 }  // namespace
 
-double survivors_exit(int round) {
-  Job job(3, "loop");
+double survivors_exit(const std::string& backend, int round) {
+  Job job(3, "loop", backend);
   job.wait_until_ready();
   const int victim = round % job.size();
   const auto begin = Clock::now();
@@ -103,12 +103,12 @@ double difference_is_told(const std::string& backend, int round) {
   return since(begin);
 }
 
-double frozen_rank0_is_told() {
+double lost_rank0_is_told(int signal_number, const std::string& plight) {
   Job job(3, "on_rank0", "auto", kPatient);
   job[0].wait_for_output("waiting");
   const auto begin = Clock::now();
-  job[0].send_signal(SIGSTOP);
-  for (const int rank : {1, 2}) expect_error(job[rank], "is stopped (SIGSTOP) in on_rank0");
+  job[0].send_signal(signal_number);
+  for (const int rank : {1, 2}) expect_error(job[rank], plight + " in on_rank0");
   return since(begin);
 }
 

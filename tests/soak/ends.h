@@ -9,7 +9,7 @@
 namespace ddp::soak {
 
 // From the kill of one rank until the last of the others has raised and exited.
-[[nodiscard]] double survivors_exit(int round);
+[[nodiscard]] double survivors_exit(const std::string& backend, int round);
 
 // From the signal to the launcher until it and its workers are gone.
 [[nodiscard]] double launcher_ends(int signal_number, int expected_code);
@@ -21,8 +21,8 @@ namespace ddp::soak {
 // all have told both sides and exited.
 [[nodiscard]] double difference_is_told(const std::string& backend, int round);
 
-// From the SIGSTOP of rank 0 in on_rank0 until the last of the others has said so and exited.
-[[nodiscard]] double frozen_rank0_is_told();
+// From the signal to rank 0 in on_rank0 until the last of the others has said so and exited.
+[[nodiscard]] double lost_rank0_is_told(int signal_number, const std::string& plight);
 
 struct HangLines {
   double first = 0;     // after the SIGSTOP of a rank
