@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Measures the promises of time, where the tests only assert five times their bound:
-#   scripts/soak.sh [ROUNDS]    (default 100; needs a build with tests in build/)
+#   scripts/soak.sh [ROUNDS]    (default 100: five minutes; needs a build with tests in build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rounds=${1:-100}

@@ -241,6 +241,22 @@ TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
   CHECK_THAT(test::bytes_of(svg), Catch::StartsWith("<svg ") && Catch::Contains("rank 2"));
 }
 
+// Perfetto's interface sorts processes by name, and asks nobody for their sort_index.
+TEST_CASE("the ranks of a trace are in order by name, too", "[main]") {
+  constexpr int kRanks = 11;
+  const TemporaryDirectory directory;
+  const std::string trace = directory / "trace.json";
+  ChildProcess job(train_command(kRanks, {"--max-steps", "1", "--trace", trace}));
+  REQUIRE(job.wait(100s) == 0);
+  std::map<std::string, int> ranks;
+  for (const auto& event : nlohmann::json::parse(test::bytes_of(trace))) {
+    if (event["name"] == "process_name") ranks[event["args"]["name"]] = event["pid"];
+  }
+  REQUIRE(ranks.size() == kRanks);
+  int expected = 0;
+  for (const auto& [name, rank] : ranks) CHECK(rank == expected++);
+}
+
 TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
   ChildProcess job(train_command(2, {"--epochs", "1000"}));
   job.wait_for_output("step 100/");

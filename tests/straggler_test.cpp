@@ -22,19 +22,32 @@ namespace {
 constexpr int kSteps = 20;
 constexpr Clock::duration kLate = 50ms;
 
-// What a rank says of stragglers after kSteps, of which rank `slow` was late in each.
-std::vector<Straggler> found_by(ProcessGroup& group, int slow, Lateness cause) {
+// A rank that is late in every step, by how much and where.
+struct Delay {
+  int rank;
+  Lateness cause;
+  Clock::duration length;
+};
+
+double seconds_of(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+// What a rank says of stragglers after kSteps.
+std::vector<Straggler> found_by(ProcessGroup& group, const Delay& delay) {
   Model model(0);
   const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
   DistributedDataParallel ddp(shared, model.parameters);
   for (int step = 0; step < kSteps; ++step) {
     StepOptions options;
-    if (group.rank() == slow && cause == Lateness::kData) {
-      std::this_thread::sleep_for(kLate);
-      options.data_seconds = std::chrono::duration<double>(kLate).count();
+    if (group.rank() == delay.rank && delay.cause == Lateness::kData) {
+      std::this_thread::sleep_for(delay.length);
+      options.data_seconds = seconds_of(delay.length);
     }
     (void)ddp.begin_step(options);
-    if (group.rank() == slow && cause == Lateness::kCompute) std::this_thread::sleep_for(kLate);
+    if (group.rank() == delay.rank && delay.cause == Lateness::kCompute) {
+      std::this_thread::sleep_for(delay.length);
+    }
     mark_all(ddp);
     ddp.wait();
   }
@@ -48,14 +61,24 @@ TEST_CASE("a rank that is late in each step is named on all ranks, with the caus
     for (const int world_size : {2, 4}) {
       test::run_groups(Backend::kShm, world_size, [cause](ProcessGroup& group) {
         const int slow = group.world_size() - 1;
-        const std::vector<Straggler> found = found_by(group, slow, cause);
+        const std::vector<Straggler> found = found_by(group, {slow, cause, kLate});
         expect(found.size() == 1 && found[0].rank == slow, "the slow rank is named, alone");
         expect(found[0].cause == cause, "and why");
-        const double seconds = std::chrono::duration<double>(kLate).count();
-        expect(found[0].late_now_seconds > 0.9 * seconds, "and by how much");
+        expect(found[0].late_now_seconds > 0.9 * seconds_of(kLate), "and by how much");
       });
     }
   }
+}
+
+TEST_CASE("200 ms in one rank's backward are told within 20 steps", "[straggler]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const std::vector<Straggler> found = found_by(group, {0, Lateness::kCompute, 200ms});
+    expect(found.size() == 1 && found[0].rank == 0, "rank 0 is named, alone");
+    expect(found[0].cause == Lateness::kCompute, "for its computing");
+    for (const double seconds : {found[0].late_seconds, found[0].late_now_seconds}) {
+      expect(seconds > 0.19 && seconds < 0.3, std::to_string(seconds) + " s late");
+    }
+  });
 }
 
 TEST_CASE("ranks that accumulate or are alone have their steps counted, too", "[straggler]") {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/core.h>
 
+#include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -18,15 +20,34 @@ namespace ddp::bench {
 namespace {
 
 constexpr int kRanks = 2;
+constexpr std::size_t kBatch = 64;
+
+void step(Training& training, ProcessGroup&) { training.step(); }
+
+void step_unless_over(Training& training, ProcessGroup&) {
+  if (!training.step_unless_over(kBatch)) throw std::logic_error("no rank ran out of data");
+}
+
+// What PyTorch's join() costs: ranks tell each other that they go on by a collective of its own.
+void step_beside_all_reduce(Training& training, ProcessGroup& group) {
+  std::int32_t active = 1;
+  const Work work = group.all_reduce({&active, 1, DType::kInt32, kCpuDevice});
+  training.step();
+  work.wait();
+}
 
 struct Check {
   const char* name;
   DdpOptions options;
+  void (*step)(Training&, ProcessGroup&) = bench::step;
 };
 
 std::vector<Check> checks() {
-  DdpOptions none{.fingerprint_every = 0};
-  std::vector<Check> all = {{"none", none}, {"none again", none}};
+  DdpOptions none{.nominal_samples = kBatch, .fingerprint_every = 0};
+  std::vector<Check> all = {{"none", none},
+                            {"none again", none},
+                            {"uneven inputs", none, step_unless_over},
+                            {"by an all_reduce", none, step_beside_all_reduce}};
   const auto add = [&](const char* name, auto change) {
     all.push_back({name, none});
     change(all.back().options);
@@ -53,11 +74,12 @@ std::vector<Variant> measure_rank(const std::string& model, int rank,
   std::vector<std::unique_ptr<Training>> trainings;
   std::vector<Variant> variants;
   for (const Check& check : checks()) {
-    trainings.push_back(std::make_unique<Training>(Workload{.model = model}, group, check.options));
-    Training& training = *trainings.back();
-    variants.push_back({check.name, [&training] {
-                          return duration_of<std::chrono::milliseconds>([&] { training.step(); });
-                        }});
+    trainings.push_back(std::make_unique<Training>(Workload{.model = model, .batch = kBatch}, group,
+                                                   check.options));
+    const auto run = [&training = *trainings.back(), &group = *group, step = check.step] {
+      return duration_of<std::chrono::milliseconds>([&] { step(training, group); });
+    };
+    variants.push_back({check.name, run});
   }
   interleave(variants, rounds);
   return variants;
@@ -81,10 +103,10 @@ void measure(const Table& table, const std::string& model, int rounds) {
 
 void measure_checks(int rounds) {
   fmt::print(
-      "\n# A step with one check over a step without any; {} ranks as threads over shm, batch 64, "
-      "float32, medians of {} interleaved steps. Promised: kZero 1.01, a fingerprint in 100 steps "
-      "1.001\n",
-      kRanks, rounds);
+      "\n# A step with one check over a step without any; {} ranks as threads over shm, batch {}, "
+      "float32, medians of {} interleaved steps. Promised: uneven inputs and kZero 1.01, a "
+      "fingerprint in 100 steps 1.001\n",
+      kRanks, kBatch, rounds);
   const Table table({{"model", 7}, {"check", 22}, {"step, ms", 9}, {"ratio", 8}, {"spread", 7}});
   table.print_titles();
   for (const char* model : {"mlp", "lenet5"}) measure(table, model, rounds);

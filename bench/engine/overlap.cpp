@@ -59,15 +59,30 @@ std::string with_spread(const std::vector<double>& samples) {
   return fmt::format("{:.2f} {:3.0f}%", summary.median, summary.spread_percent());
 }
 
-void measure(const Table& table, double share, int rounds) {
+struct NamedBuckets {
+  const char* name;
+  BucketOptions options;
+};
+
+BucketOptions equal_buckets(std::size_t buckets) {
+  const std::size_t size_bytes = kShape.layers * kShape.layer_bytes / buckets;
+  return {.bucket_bytes_cap = size_bytes,
+          .first_bucket_bytes_cap = size_bytes,
+          .last_bucket_bytes_cap = size_bytes,
+          .parts = 1,
+          .min_buckets = 1};
+}
+
+void measure(const Table& table, double share, const NamedBuckets& buckets, int rounds) {
   SimulatedModel model(make_simulated_group(link_for(share), 2), kShape,
-                       {.fold_scale = true, .record_times = true});
+                       {.buckets = buckets.options, .fold_scale = true, .record_times = true});
   Overlap overlap;
   for (int round = 0; round < rounds; ++round) {
     (void)model.run(BackwardKind::kElsewhere, 1);
     overlap.add(model.engine().times());
   }
-  table.print_row({fmt::format("{:.0f}%", 100 * share), std::to_string(model.bucket_count()),
+  table.print_row({fmt::format("{:.0f}%", 100 * share),
+                   fmt::format("{}, {}", model.bucket_count(), buckets.name),
                    with_spread(overlap.backward), with_spread(overlap.communication),
                    fmt::format("{:.1f}%", summarize(overlap.hidden).median),
                    with_spread(overlap.exposed), with_spread(overlap.last_bucket)});
@@ -78,18 +93,24 @@ void measure(const Table& table, double share, int rounds) {
 void measure_overlap(int rounds) {
   fmt::print(
       "\n# Communication that takes a share of backward's time: {} layers of {} KiB and {} us, "
-      "latency {} us, default buckets; ms, medians of {} steps. Promised: 90 % hidden, the last "
-      "bucket alone exposed\n",
+      "latency {} us; ms, medians of {} steps. Promised: 90 % hidden, the last bucket alone "
+      "exposed\n",
       kShape.layers, kShape.layer_bytes >> 10, kShape.layer_time / 1us, kLatency / 1us, rounds);
   const Table table({{"share", 5},
-                     {"buckets", 7},
+                     {"buckets", 11},
                      {"backward", 11},
                      {"communication", 13},
                      {"hidden", 6},
                      {"exposed", 11},
                      {"last bucket", 11}});
   table.print_titles();
-  for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9}) measure(table, share, rounds);
+  for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9}) {
+    for (const NamedBuckets& buckets : {NamedBuckets{"default", {}},
+                                        {"equal", equal_buckets(32)},
+                                        {"equal", equal_buckets(64)}}) {
+      measure(table, share, buckets, rounds);
+    }
+  }
 }
 
 }  // namespace ddp::bench

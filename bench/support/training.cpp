@@ -48,6 +48,13 @@ void Training::step(int passes) {
   replica_.step(sgd_);
 }
 
+bool Training::step_unless_over(double samples) {
+  replica_.backward(tape_, loss(), {.samples = samples, .is_active = samples > 0});
+  if (engine().is_over()) return false;
+  replica_.step(sgd_);
+  return true;
+}
+
 void Training::step_without_engine() {
   tape_.backward(loss());
   sgd_.step(nullptr);

@@ -25,6 +25,9 @@ class Training {
 
   // A step of so many passes, each over the batch.
   void step(int passes = 1);
+  // As in a loop whose ranks may run out of data: says that this one, with so many samples, has
+  // not, and asks whether all have; false, without the optimizer's step, if so.
+  [[nodiscard]] bool step_unless_over(double samples);
   // As if there were no engine, on the same memory; the world must be one of one.
   void step_without_engine();
 

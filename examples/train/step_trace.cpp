@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "ddp/engine/step_svg.h"
@@ -16,6 +17,11 @@ std::string clock_remark(ddp::Clock::duration error) {
   if (error == ddp::Clock::duration::zero()) return "has the same clock as rank 0";
   const double ms = std::chrono::duration<double, std::milli>(error).count();
   return fmt::format("on rank 0's clock to within {:.3f} ms", ms);
+}
+
+// Of equal length for all ranks: Perfetto's interface sorts processes by name.
+std::string name_of(int rank, std::size_t ranks) {
+  return fmt::format("rank {:0{}}", rank, std::to_string(ranks - 1).size());
 }
 
 ddp::Clock::time_point first_moment(std::span<const ddp::RankStep> ranks) {
@@ -64,7 +70,7 @@ void StepTrace::write(std::span<const ddp::RankStep> ranks) {
 void StepTrace::add_lanes(std::span<const ddp::RankStep> ranks) {
   writer_->start_at(first_moment(ranks));
   for (const ddp::RankStep& rank : ranks) {
-    writer_->add_process(rank.rank, fmt::format("rank {}", rank.rank),
+    writer_->add_process(rank.rank, name_of(rank.rank, ranks.size()),
                          rank.rank == 0 ? "" : clock_remark(history_.clock_error(rank.rank)));
     lanes_.push_back({.training = writer_->add_lane(rank.rank, "training"),
                       .reductions = writer_->add_lane(rank.rank, "all_reduce")});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A worker for tests of ends, good and bad, and of hangs: collective_worker MODE [BACKEND]
+// A worker for tests of ends, good and bad, and of hangs: collective_worker MODE [BACKEND
+// [patient]]
 //   loop         all_reduces for ever
 //   exit         calls exit(0) while collectives are in flight
 //   return       returns from main while collectives are in flight
@@ -13,10 +14,14 @@
 //   early        rank 0 leaves, the others all_reduce for ever
 //   log          returns from main while another thread is logging
 //   sum          one all_reduce; prints the sum on rank 0
+//   kind         after a byte on its stdin the last rank broadcasts where the others all_reduce
+//   count        likewise, the last rank's operand is shorter
+//   dtype        likewise, of another type
 //   absent       all_reduces in steps; in the fifth the last rank waits for its stdin instead
 //   on_rank0     rank 0 waits for its stdin in on_rank0
-// It prints "rank R ready" once it communicates; on an error it prints the text and returns 3. What
-// watches for hangs is ten times as quick as usual, and the timeout is three seconds.
+// It prints "rank R ready, pid P" once it communicates; on an error it prints the text and returns
+// 3. What watches for hangs is ten times as quick as usual, and the timeout is three seconds; a
+// "patient" worker has all the library's defaults.
 #include <unistd.h>
 
 #include <array>
@@ -26,6 +31,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -35,7 +41,16 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr ddp::HangWatchOptions kQuick = {.period = 100ms, .patience = 800ms, .window = 1s};
+struct Patience {
+  ddp::Timeout timeout = ddp::kDefaultTimeout;
+  ddp::HangWatchOptions hang_watch = {};
+  ddp::OnRank0Options on_rank0 = {};
+};
+
+constexpr Patience kQuick = {.timeout = 3s,
+                             .hang_watch = {.period = 100ms, .patience = 800ms, .window = 1s},
+                             .on_rank0 = {.period = 100ms, .silence = 1s}};
+constexpr Patience kPatient = {};
 
 void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
   for (int i = 0; i < 20; ++i) group.all_reduce(ddp::buffer_of(values));
@@ -49,7 +64,7 @@ void log_in_background() {
 }
 
 void ready(const ddp::ProcessGroup& group) {
-  std::printf("rank %d ready\n", group.rank());
+  std::printf("rank %d ready, pid %d\n", group.rank(), ::getpid());
   std::fflush(stdout);
 }
 
@@ -70,13 +85,24 @@ void miss_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values) {
   }
 }
 
-void wait_on_rank0(ddp::ProcessGroup& group) {
+void wait_on_rank0(ddp::ProcessGroup& group, const ddp::OnRank0Options& options) {
   const auto wait = [&] {
     std::puts("waiting");
     std::fflush(stdout);
     wait_for_stdin();
   };
-  ddp::on_rank0(group, wait, {.period = 100ms, .silence = 1s});
+  ddp::on_rank0(group, wait, options);
+}
+
+// The last rank calls something else.
+void differ(ddp::ProcessGroup& group, const std::string& how, std::vector<float>& values) {
+  (void)std::getchar();
+  ddp::Buffer operand = ddp::buffer_of(values);
+  const bool differs = group.rank() == group.world_size() - 1;
+  if (differs && how == "kind") return group.broadcast(operand, 0).wait();
+  if (differs && how == "count") --operand.count;
+  if (differs && how == "dtype") operand.dtype = ddp::DType::kInt32;
+  group.all_reduce(operand).wait();
 }
 
 // Two steps, then the first half of one, whose first bucket is on its way; the caller leaves.
@@ -119,7 +145,7 @@ void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
   for (std::size_t i = 0; i < 3; ++i) groups[(first + i * step) % 3].reset();
 }
 
-int run(const std::string& mode, const std::string& backend) {
+int run(const std::string& mode, const std::string& backend, const Patience& patience) {
   if (mode == "log") {
     log_in_background();
     return 0;
@@ -127,8 +153,8 @@ int run(const std::string& mode, const std::string& backend) {
   std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
   auto group = ddp::init_process_group({.backend = ddp::parse_backend(backend),
                                         .device = ddp::DeviceChoice::kCpu,
-                                        .timeout = 3s,
-                                        .hang_watch = kQuick});
+                                        .timeout = patience.timeout,
+                                        .hang_watch = patience.hang_watch});
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
   if (mode == "sum") {
@@ -136,7 +162,8 @@ int run(const std::string& mode, const std::string& backend) {
     return 0;
   }
   if (mode == "absent") miss_fifth_step(*group, values);
-  if (mode == "on_rank0") wait_on_rank0(*group);
+  if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
+  if (mode == "kind" || mode == "count" || mode == "dtype") differ(*group, mode, values);
   if (mode == "early" && group->rank() == 0) return 0;
   while (mode == "loop" || mode == "early") group->all_reduce(ddp::buffer_of(values)).wait();
   if (mode == "children") {
@@ -159,7 +186,9 @@ int run(const std::string& mode, const std::string& backend) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? argv[1] : "sum", argc > 2 ? argv[2] : "auto");
+    const bool is_patient = argc > 3 && argv[3] == std::string_view("patient");
+    return run(argc > 1 ? argv[1] : "sum", argc > 2 ? argv[2] : "auto",
+               is_patient ? kPatient : kQuick);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", ddp::describe(error).c_str());
     return 3;

@@ -1,62 +1,84 @@
 // SPDX-License-Identifier: MIT
 //
-// Measures how long the ends of a job take, over many rounds: soak ROUNDS
+// Measures how long the ends of a job take, over many rounds: soak ROUNDS. What takes seconds is
+// measured in a twentieth of them.
+#include <fmt/core.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "support/child_process.h"
+#include "soak/ends.h"
 #include "support/job.h"
 
 using namespace ddp;
-using test::ChildProcess;
-using test::Job;
 
 namespace {
 
-using Milliseconds = std::chrono::duration<double, std::milli>;
-
-double since(Clock::time_point begin) { return Milliseconds(Clock::now() - begin).count(); }
-
-// From the kill of one rank until the last of the others has raised and exited.
-double survivors_exit(int round) {
-  Job job(3, "loop");
-  job.wait_until_ready();
-  const int victim = round % job.size();
-  const auto begin = Clock::now();
-  job[victim].send_signal(SIGKILL);
-  for (int rank = 0; rank < job.size(); ++rank) {
-    const int code = job[rank].wait();
-    if (rank != victim && code != 3) throw std::runtime_error("a survivor did not raise");
-  }
-  return since(begin);
+void print(const std::string& what, std::vector<double> times, const std::string& extreme,
+           const std::string& promise, bool is_kept) {
+  std::sort(times.begin(), times.end());
+  fmt::print("{:<58} {:4} rounds: median {:7.1f} ms, {} ms (promised {} ms){}\n", what,
+             times.size(), times[times.size() / 2], extreme, promise, is_kept ? "" : "  BROKEN");
+  std::fflush(stdout);
 }
 
-// From the signal to the launcher until it and its workers are gone.
-double launcher_ends(int signal_number, int expected_code) {
-  ChildProcess launcher(
-      {DDP_LAUNCH_PATH, "-n", "3", "--show", "all", DDP_COLLECTIVE_WORKER, "loop"});
-  launcher.wait_for_output("rank 2 ready");
-  const auto begin = Clock::now();
-  launcher.send_signal(signal_number);
-  if (launcher.wait() != expected_code) throw std::runtime_error("unexpected exit code");
-  return since(begin);
+void print_at_most(const std::string& what, double promise_ms, const std::vector<double>& times) {
+  const double most = *std::max_element(times.begin(), times.end());
+  print(what, times, fmt::format("max {:7.1f}", most), fmt::format("{}", promise_ms),
+        most <= promise_ms);
+}
+
+void print_at_least(const std::string& what, double promise_ms, const std::vector<double>& times) {
+  const double least = *std::min_element(times.begin(), times.end());
+  print(what, times, fmt::format("min {:7.1f}", least), fmt::format("at least {}", promise_ms),
+        least >= promise_ms);
 }
 
 void report(const std::string& what, double promise_ms, int rounds,
             const std::function<double(int)>& measure) {
   std::vector<double> times;
   for (int round = 0; round < rounds; ++round) times.push_back(measure(round));
-  std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2];
-  std::printf("%-52s %4d rounds: median %7.1f ms, max %7.1f ms (promised %.0f ms)%s\n",
-              what.c_str(), rounds, median, times.back(), promise_ms,
-              times.back() > promise_ms ? "  BROKEN" : "");
-  std::fflush(stdout);
+  print_at_most(what, promise_ms, times);
+}
+
+void report_ends(int rounds) {
+  report("Ctrl-C: the job is gone", 5000, rounds,
+         [](int) { return soak::launcher_ends(SIGINT, 130); });
+  report("kill -9 of the agent: output of all ranks ends", 2000, rounds,
+         [](int) { return soak::launcher_ends(SIGKILL, 128 + SIGKILL); });
+  for (const std::string& backend : test::cpu_backends()) {
+    const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may have to be left behind
+    report(backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
+           [&](int round) { return soak::survivors_exit(backend, round); });
+    report(backend + ": a rank leaves early: others name it", 2000, rounds,
+           [&](int) { return soak::early_leaver_is_named(backend); });
+    report(backend + ": ranks call different things: all tell both", 2000, rounds,
+           [&](int round) { return soak::difference_is_told(backend, round); });
+  }
+}
+
+// With a rank that is stopped in a collective.
+void report_hang_lines(int rounds) {
+  std::vector<double> first, interval;
+  for (int round = 0; round < rounds; ++round) {
+    const soak::HangLines lines = soak::stopped_rank_is_named(round);
+    first.push_back(lines.first);
+    interval.push_back(lines.interval);
+  }
+  print_at_most("SIGSTOP of a rank in a collective: a line names it", 10000, first);
+  print_at_least("... and the next such line of the job", 10000, interval);
+}
+
+void report_on_rank0(int rounds) {
+  report("kill -9 of rank 0 in on_rank0: others raise", 2000, rounds,
+         [](int) { return soak::lost_rank0_is_told(SIGKILL, "has ended"); });
+  report("SIGSTOP of rank 0 in on_rank0: others raise", 25000, rounds,
+         [](int) { return soak::lost_rank0_is_told(SIGSTOP, "is stopped (SIGSTOP)"); });
 }
 
 }  // namespace
@@ -64,10 +86,10 @@ void report(const std::string& what, double promise_ms, int rounds,
 int main(int argc, char** argv) {
   try {
     const int rounds = argc > 1 ? std::max(1, std::stoi(argv[1])) : 100;
-    report("kill -9 of a rank in a collective: others raise", 1000, rounds, survivors_exit);
-    report("Ctrl-C: the job is gone", 5000, rounds, [](int) { return launcher_ends(SIGINT, 130); });
-    report("kill -9 of the agent: output of all ranks ends", 2000, rounds,
-           [](int) { return launcher_ends(SIGKILL, 128 + SIGKILL); });
+    report_ends(rounds);
+    const int long_rounds = std::max(1, rounds / 20);
+    report_hang_lines(long_rounds);
+    report_on_rank0(long_rounds);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "soak: %s\n", error.what());

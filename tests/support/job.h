@@ -19,10 +19,12 @@ inline std::vector<std::string> cpu_backends() {
   return names;
 }
 
-// Workers under a store that the test hosts, as an agent would.
+// Workers under a store that the test hosts, as an agent would. Those that are "patient" have the
+// library's own periods and timeouts.
 class Job {
  public:
-  Job(int world_size, const std::string& mode, const std::string& backend = "auto")
+  Job(int world_size, const std::string& mode, const std::string& backend = "auto",
+      const std::string& patience = "quick")
       : server_({"127.0.0.1", 0}) {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
@@ -36,7 +38,7 @@ class Job {
           {"MASTER_PORT", std::to_string(server_.endpoint().port)},
           {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
       workers_.push_back(std::make_unique<ChildProcess>(
-          std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode, backend},
+          std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode, backend, patience},
           ChildProcess::Options{.environment = environment}));
     }
   }
