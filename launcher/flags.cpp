@@ -21,7 +21,10 @@ constexpr Flag kFlags[] = {
     {"show", '\0', "0|all|1,3", nullptr,
      "ranks whose output is shown (default: stdout of rank 0, stderr of all)"},
     {"grace", '\0', "SECONDS", nullptr,
-     "time between SIGTERM and SIGKILL (default: 2 after a failure, 3 after Ctrl-C)"},
+     "time to end in when asked to, before SIGKILL (default: 30; 3 after Ctrl-C; none after "
+     "SIGUSR1)"},
+    {"detach", '\0', nullptr, nullptr,
+     "go on in the background, in a session of its own, with a log file"},
     {"oversubscribe", '\0', nullptr, nullptr,
      "let workers share GPUs: for correctness, not speed (sets NCCL_HOSTID and others)"},
     {"verbose", 'v', nullptr, nullptr, "say what is started"},

@@ -118,6 +118,7 @@ Options parse_options(std::span<const std::string> args) {
   options.master_port = parse_port(flags["master_port"].as<std::string>());
   if (flags.count("show") > 0) options.show = parse_show(flags["show"].as<std::string>());
   if (flags.count("grace") > 0) options.grace = parse_grace(flags["grace"].as<std::string>());
+  options.detach = flags.count("detach") > 0;
   options.oversubscribe = flags.count("oversubscribe") > 0;
   options.verbose = flags.count("verbose") > 0;
   options.command = std::move(line.command);

@@ -35,7 +35,8 @@ struct Options {
   std::string master_addr;
   std::uint16_t master_port = 0;  // 0: a free one
   Show show;
-  std::optional<Timeout> grace;  // between SIGTERM and SIGKILL
+  std::optional<Timeout> grace;  // between a request to stop and SIGKILL
+  bool detach = false;           // go on in the background
   bool oversubscribe = false;    // workers may share GPUs
   bool verbose = false;
   std::vector<std::string> command;  // PROGRAM and its arguments
