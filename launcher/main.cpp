@@ -6,21 +6,25 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/store/tcp_server.h"
 #include "launcher/agent.h"
 #include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/cpu_count.h"
+#include "launcher/detach.h"
+#include "launcher/guardian.h"
 #include "launcher/launch_error.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
+#include "launcher/store_port.h"
 #include "launcher/worker_count.h"
 
 namespace ddp::launcher {
@@ -77,14 +81,18 @@ WorkerPlan plan_workers(const Options& options) {
       resolve_command(options.command, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
   plan.show = options.show;
-  plan.failure_grace = options.grace.value_or(plan.failure_grace);
-  plan.interrupt_grace = options.grace.value_or(plan.interrupt_grace);
+  if (options.grace) {
+    plan.failure_grace = std::min(plan.failure_grace, *options.grace);
+    plan.keyboard_grace = plan.outside_grace = *options.grace;
+    plan.request_grace = options.grace;
+  }
   plan.verbose = options.verbose;
   return plan;
 }
 
-int run_job(const Options& options) {
+int run_job(const Options& options, const ReportStart& on_start) {
   WorkerPlan plan = plan_workers(options);
+  plan.on_start = on_start;
   JobContext job;
   job.usable_cpus = usable_cpus();
   const WorkerCount count = decide_worker_count(
@@ -97,13 +105,15 @@ int run_job(const Options& options) {
   job.oversubscribe = options.oversubscribe;
 
   SignalReader signals;  // before the server's thread, which inherits the mask
-  const TcpServer server({options.master_addr, options.master_port});
-  job.store = server.endpoint();
-  Console console(STDOUT_FILENO, STDERR_FILENO);
-  if (!count.remark.empty()) console.say(count.remark);
-  if (options.oversubscribe) console.say(kSharingRemark);
-  if (options.verbose) console.say(describe_job(plan, job));
-  return Agent(std::move(plan), std::move(job), signals, console).run();
+  return run_guarded(signals, [&] {
+    const auto server = serve_store({options.master_addr, options.master_port});
+    job.store = server->endpoint();
+    Console console(STDOUT_FILENO, STDERR_FILENO);
+    if (!count.remark.empty()) console.say(count.remark);
+    if (options.oversubscribe) console.say(kSharingRemark);
+    if (options.verbose) console.say(describe_job(plan, job));
+    return Agent(std::move(plan), std::move(job), signals, console).run();
+  });
 }
 
 int print(const std::string& text) {
@@ -121,7 +131,9 @@ int run(int argc, char** argv) {
     case Options::Action::kRun:
       break;
   }
-  return run_job(options);
+  if (!options.detach) return run_job(options, {});
+  return run_detached(std::filesystem::current_path(),
+                      [&](const ReportStart& on_start) { return run_job(options, on_start); });
 }
 
 int refuse(const std::exception& error, int exit_code) {
