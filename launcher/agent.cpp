@@ -22,6 +22,9 @@ constexpr Timeout kInterruptedDrainTimeout{1000};
 
 constexpr Ending kNodeEnded{.rank = Failure::kNoRank, .pid = 0, .status = W_EXITCODE(1, 0)};
 
+// Whether a scheduler asked for the stop by SIGTERM or SIGUSR1: the job has not done all its work.
+constexpr int kStoppedExitCode = 128 + SIGTERM;
+
 // This launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
@@ -38,6 +41,9 @@ Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& co
 
 int Agent::run() {
   const int exit_code = run_generations();
+  if (is_interrupted_ && exit_code == 128 + SIGHUP) {
+    console_.say("terminal closed (SIGHUP); use nohup or --detach");
+  }
   drain_console();
   if (nodes_ != nullptr) nodes_->leave();
   return exit_code;
@@ -51,9 +57,9 @@ int Agent::run_generations() {
     if (failure) report(*failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
     if (is_interrupted_) return 128 + *outcome.interrupted_by;
-    if (!failure) return EXIT_SUCCESS;
+    if (!failure) return outcome.stop_requested ? kStoppedExitCode : EXIT_SUCCESS;
     const std::optional<Timeout> delay = delay_of_restart(*failure);
-    if (!delay) return exit_code_of(failure->first.status);
+    if (!delay || outcome.stop_requested) return exit_code_of(failure->first.status);
     const std::optional<int> signal_number = wait_for_restart(*delay);
     is_interrupted_ = signal_number.has_value();
     if (is_interrupted_) return 128 + *signal_number;

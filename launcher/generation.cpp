@@ -23,15 +23,6 @@ namespace {
 // Who fails first may be a rank whose peer has left it; the peer is still about to say why.
 constexpr Timeout kLastWords{200};
 
-// waitpid says ECHILD in the usual case, and /proc need not be read.
-std::vector<pid_t> children_before_the_job() {
-  siginfo_t info{};
-  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return {};
-  std::vector<pid_t> pids;
-  for (const ProcessStat& process : living_descendants(::getpid(), {})) pids.push_back(process.pid);
-  return pids;
-}
-
 void require_descriptors(int workers) {
   rlimit limit{};
   const rlim_t needed = 3 * static_cast<rlim_t>(workers) + 32;
@@ -64,7 +55,7 @@ Generation::Generation(const WorkerPlan& plan, const JobContext& job, SignalRead
       console_(console),
       nodes_(nodes),
       logs_(console, plan.show),
-      stopper_(workers_, children_before_the_job()),
+      stopper_(workers_),
       start_(Clock::now()) {}
 
 Outcome Generation::run() {
@@ -78,8 +69,10 @@ Outcome Generation::run() {
   }
   logs_.finish();
   say_who_does_not_end();
-  Outcome outcome{
-      .failure = {}, .interrupted_by = interrupted_by_, .stopped_by_nodes = stopped_by_nodes_};
+  Outcome outcome{.failure = {},
+                  .interrupted_by = interrupted_by_,
+                  .stopped_by_nodes = stopped_by_nodes_,
+                  .stop_requested = stop_requested_};
   if (!suspects_.empty()) outcome.failure = describe_failure();
   return outcome;
 }
@@ -106,6 +99,7 @@ void Generation::start_workers() {
     logs_.add(worker.rank(), Channel::kErr, worker.take_stderr());
     if (plan_.verbose) console_.say(fmt::format("rank {}: pid {}", worker.rank(), worker.pid()));
   }
+  if (plan_.on_start) plan_.on_start();
 }
 
 void Generation::wait_for_events() {
@@ -140,8 +134,9 @@ void Generation::handle_signals() {
   if (child_ended) reap();
 }
 
-// As libddp's SignalGuard takes them: SIGUSR1 asks all ranks to stop at the same step (a
-// scheduler sends it some time before the end), SIGUSR2 asks for a report, and one is enough.
+// As libddp's SignalGuard takes them: SIGUSR1 asks all ranks to stop at the same step, SIGUSR2 asks
+// for a report, and one is enough. A scheduler that sends SIGUSR1 does so some time before its own
+// end of the job, which we do not know: the clock runs only if the user has set it.
 void Generation::pass_on(int signal_number) {
   std::vector<int> told;
   for (const Worker& worker : workers_) {
@@ -151,27 +146,34 @@ void Generation::pass_on(int signal_number) {
   }
   const std::string whom =
       told.size() == 1 ? fmt::format("rank {}", told.front()) : count_ranks(told.size());
+  const bool asks_to_stop = signal_number == SIGUSR1;
+  stop_requested_ = stop_requested_ || asks_to_stop;
+  if (asks_to_stop && plan_.request_grace) stopper_.expect_end(*plan_.request_grace);
   console_.say(fmt::format("{}: passed on to {}", signal_name(signal_number), whom));
 }
 
 // Only the keyboard is impatient: a scheduler or a closing terminal may well signal twice.
 void Generation::stop_on(int signal_number) {
-  const bool from_keyboard = signal_number == SIGINT || signal_number == SIGQUIT;
-  if (stopper_.is_stopping()) {
-    if (from_keyboard) stopper_.kill_now();
-    return;
-  }
-  interrupted_by_ = signal_number;
-  if (nodes_ != nullptr) nodes_->claim_failure();
+  const bool from_keyboard = is_from_keyboard(signal_number);
   const std::string ranks = count_ranks(workers_.size() - endings_.size());
-  if (signal_number == SIGHUP) {
-    console_.say(fmt::format("terminal closed (SIGHUP); use nohup; stopping {}", ranks));
+  if (signal_number == SIGKILL) {
+    interrupt(signal_number);
+    console_.say(fmt::format("ddp-launch was killed; killing {}", ranks));
+    stopper_.kill_now();
+  } else if (stopper_.is_stopping()) {
+    if (from_keyboard) stopper_.kill_now();
   } else {
+    interrupt(signal_number);
     console_.say(fmt::format("{}: stopping {}{}", signal_name(signal_number), ranks,
                              from_keyboard ? " (again: kill at once)" : ""));
+    console_.flush();
+    stopper_.terminate(from_keyboard ? plan_.keyboard_grace : plan_.outside_grace);
   }
-  console_.flush();
-  stopper_.terminate(plan_.interrupt_grace);
+}
+
+void Generation::interrupt(int signal_number) {
+  interrupted_by_ = signal_number;
+  if (nodes_ != nullptr) nodes_->claim_failure();
 }
 
 void Generation::reap() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -23,8 +24,12 @@ struct WorkerPlan {
   Command command;
   EnvironmentBlock environment;  // what the workers inherit
   Show show;
+  // Between SIGTERM and SIGKILL.
   Timeout failure_grace{2000};
-  Timeout interrupt_grace{3000};
+  Timeout keyboard_grace{3000};
+  Timeout outside_grace{30000};          // for a signal from a scheduler or a terminal that closes
+  std::optional<Timeout> request_grace;  // between SIGUSR1 and SIGKILL, which may never come
+  std::function<void()> on_start;        // called when the workers of a generation have started
   bool verbose = false;
 };
 
@@ -33,6 +38,7 @@ struct Outcome {
   std::optional<Failure> failure;
   std::optional<int> interrupted_by;  // a signal
   bool stopped_by_nodes = false;      // the job ended on another node
+  bool stop_requested = false;        // by SIGUSR1, which the workers may have obeyed or not
 };
 
 // One generation of this node's workers: starts them, forwards their output, stops all as soon as
@@ -55,6 +61,7 @@ class Generation {
   void handle_signals();
   void pass_on(int signal_number);
   void stop_on(int signal_number);
+  void interrupt(int signal_number);
   void reap();
   void record_end(pid_t pid, int status);
   void find_suspects();
@@ -78,6 +85,7 @@ class Generation {
   std::optional<int> interrupted_by_;
   bool stopped_by_nodes_ = false;
   bool has_told_end_ = false;
+  bool stop_requested_ = false;  // by SIGUSR1
   bool has_children_ = true;
   bool is_finished_ = false;
   Clock::time_point start_;

@@ -13,6 +13,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/launch_error.h"
+#include "launcher/store_port.h"
 
 namespace ddp::launcher {
 namespace {
@@ -38,7 +39,7 @@ std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
 }
 
 JobSite open_on_one_node(const NodeOptions& options, JobContext& job) {
-  JobSite site{.store = std::make_unique<TcpServer>(options.endpoint), .nodes = nullptr};
+  JobSite site{.store = serve_store(options.endpoint), .nodes = nullptr};
   job.store = site.store->endpoint();
   job.run_id = options.run_id.value_or(random_run_id());
   job.world_size = job.local_world_size;
@@ -73,7 +74,7 @@ std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, Si
   check_reachable(options.endpoint, options.count);
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
-  if (options.rank == 0) site.store = std::make_unique<TcpServer>(options.endpoint);
+  if (options.rank == 0) site.store = serve_store(options.endpoint);
   const NodePlan plan = plan_node(options, site.store != nullptr);
   const Node self{.host = host_name(), .launcher = ::getpid(), .workers = job.local_world_size};
   std::optional<Meeting> meeting = meet_nodes(plan, self, signals, console);

@@ -5,8 +5,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -15,12 +17,15 @@
 #include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/cpu_count.h"
+#include "launcher/detach.h"
 #include "launcher/given_flags.h"
+#include "launcher/guardian.h"
 #include "launcher/job_site.h"
 #include "launcher/launch_error.h"
 #include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
+#include "launcher/store_port.h"
 #include "launcher/worker_count.h"
 
 namespace ddp::launcher {
@@ -72,8 +77,11 @@ WorkerPlan plan_workers(const Options& options) {
       resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
   plan.show = options.logs.show;
-  plan.failure_grace = options.grace.value_or(plan.failure_grace);
-  plan.interrupt_grace = options.grace.value_or(plan.interrupt_grace);
+  if (options.grace) {
+    plan.failure_grace = std::min(plan.failure_grace, *options.grace);
+    plan.keyboard_grace = plan.outside_grace = *options.grace;
+    plan.request_grace = options.grace;
+  }
   plan.verbose = options.verbose;
   return plan;
 }
@@ -88,23 +96,25 @@ JobContext describe_workers(const Options& options) {
   return job;
 }
 
-int run_job(const Options& options) {
-  refuse_unbuilt(options);
+int run_job(const Options& options, const ReportStart& on_start) {
   WorkerPlan plan = plan_workers(options);
+  plan.on_start = on_start;
   JobContext job = describe_workers(options);
   const WorkerCount count = decide_worker_count(
       options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), job.usable_cpus});
   job.local_world_size = count.workers;
 
   SignalReader signals;  // before the first thread, which inherits the mask
-  Console console(STDOUT_FILENO, STDERR_FILENO);
-  if (!count.remark.empty()) console.say(count.remark);
-  if (options.placement.oversubscribe) console.say(kSharingRemark);
-  const std::optional<JobSite> site = open_site(options.nodes, job, signals, console);
-  if (!site) return kStoppedExitCode;
-  check_shown_ranks(options.logs.show, job.world_size);
-  if (options.verbose) console.say(describe_job(plan, job));
-  return Agent(std::move(plan), std::move(job), signals, console, site->nodes.get()).run();
+  return run_guarded(signals, [&] {
+    Console console(STDOUT_FILENO, STDERR_FILENO);
+    if (!count.remark.empty()) console.say(count.remark);
+    if (options.placement.oversubscribe) console.say(kSharingRemark);
+    const std::optional<JobSite> site = open_site(options.nodes, job, signals, console);
+    if (!site) return kStoppedExitCode;
+    check_shown_ranks(options.logs.show, job.world_size);
+    if (options.verbose) console.say(describe_job(plan, job));
+    return Agent(std::move(plan), std::move(job), signals, console, site->nodes.get()).run();
+  });
 }
 
 int print(const std::string& text) {
@@ -123,7 +133,10 @@ int run(int argc, char** argv) {
     case Options::Action::kRun:
       break;
   }
-  return run_job(options);
+  refuse_unbuilt(options);
+  if (!options.detach) return run_job(options, {});
+  return run_detached(std::filesystem::current_path(),
+                      [&](const ReportStart& on_start) { return run_job(options, on_start); });
 }
 
 int refuse(const std::exception& error, int exit_code) {

@@ -148,15 +148,12 @@ void NodeWatch::talk() {
     }
     exchange_signs_of_life();
     answered_ = Clock::now();
-  } catch (const TimeoutError& error) {
-    const std::lock_guard relock(mutex_);
-    claims_ = claims_ || claims;
-    if (Clock::now() - answered_ < kVanished) return;
-    lose(describe_node(0, meeting_.nodes[0]) + " does not answer any more: " + describe(error));
   } catch (const Error& error) {
     const std::lock_guard relock(mutex_);
-    lose("the launcher of " + describe_node(0, meeting_.nodes[0]) +
-         " has gone: " + describe(error));
+    claims_ = claims_ || claims;
+    const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
+    if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
+    lose(describe_node(0, meeting_.nodes[0]) + " cannot be reached any more: " + describe(error));
   }
 }
 

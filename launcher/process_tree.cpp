@@ -20,6 +20,8 @@ namespace {
 
 constexpr unsigned kPfExiting = 0x4;  // PF_EXITING, include/linux/sched.h
 
+}  // namespace
+
 std::vector<pid_t> all_pids() {
   std::vector<pid_t> pids;
   const auto close = [](DIR* folder) { ::closedir(folder); };
@@ -33,8 +35,6 @@ std::vector<pid_t> all_pids() {
   }
   return pids;
 }
-
-}  // namespace
 
 bool ProcessStat::is_exiting() const { return is_zombie() || (flags & kPfExiting) != 0; }
 

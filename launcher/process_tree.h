@@ -28,6 +28,9 @@ struct ProcessStat {
 // Parses /proc/PID/stat; see proc(5).
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
+// Every process of this host, in no particular order.
+[[nodiscard]] std::vector<pid_t> all_pids();
+
 [[nodiscard]] std::optional<ProcessStat> read_process(pid_t pid);
 
 // Every living process below `root`, in no particular order, without `excluded` ones and those

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/signals.h"
 
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -17,6 +18,9 @@ bool is_ignored(int signal_number) {
   return ::sigaction(signal_number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+// Sent by the kernel to the agent when its guardian dies.
+int orphan_signal() { return SIGRTMIN; }
+
 }  // namespace
 
 SignalReader::SignalReader() {
@@ -25,21 +29,44 @@ SignalReader::SignalReader() {
   sigset_t read_set;
   sigemptyset(&read_set);
   sigaddset(&read_set, SIGCHLD);
+  sigaddset(&read_set, orphan_signal());
   for (const int signal_number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2}) {
     if (!is_ignored(signal_number)) sigaddset(&read_set, signal_number);
   }
   sigset_t blocked = read_set;
   sigaddset(&blocked, SIGPIPE);
+  sigaddset(&blocked, SIGTTOU);
   ::pthread_sigmask(SIG_BLOCK, &blocked, &original_mask_);
   fd_ = FileDescriptor(::signalfd(-1, &read_set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd_.is_open()) throw SystemError("cannot make a signalfd", errno);
 }
 
+// The guardian may have died before the prctl: then the kernel sends nothing, but the parent has
+// changed.
+void SignalReader::follow(pid_t guardian) {
+  guardian_ = guardian;
+  if (::prctl(PR_SET_PDEATHSIG, orphan_signal()) != 0) {
+    throw SystemError("cannot ask for the guardian's death signal", errno);
+  }
+  if (::getppid() != guardian_) ::raise(orphan_signal());
+}
+
 std::optional<int> SignalReader::next() {
   signalfd_siginfo info{};
-  const ssize_t size = ::read(fd_.get(), &info, sizeof(info));
-  if (size != static_cast<ssize_t>(sizeof(info))) return std::nullopt;
-  return static_cast<int>(info.ssi_signo);
+  while (::read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    const int signal_number = static_cast<int>(info.ssi_signo);
+    const bool is_from_guardian = static_cast<pid_t>(info.ssi_pid) == guardian_;
+    if (signal_number == orphan_signal()) {
+      if (guardian_ != 0 && ::getppid() != guardian_) return SIGKILL;
+    } else if (guardian_ == 0 || is_from_guardian || !is_from_keyboard(signal_number)) {
+      return signal_number;
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_from_keyboard(int signal_number) {
+  return signal_number == SIGINT || signal_number == SIGQUIT;
 }
 
 bool ends_job(int signal_number) {

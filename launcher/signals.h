@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <csignal>
 #include <optional>
 #include <string>
@@ -12,13 +14,19 @@ namespace ddp::launcher {
 // Turns the signals that concern the agent into something to poll: SIGCHLD, and those of SIGINT,
 // SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 that were not ignored on entry (nohup, or a shell's
 // "&", must keep their effect). SIGPIPE is blocked: a closed stdout is an error of write(), not our
-// death. Make it on the main thread before any other thread, which then inherits the mask. The mask
-// stays to the end of the process: a signal that comes late must not change the exit code.
+// death. So is SIGTTOU: the agent writes to a terminal from the background. Make it on the main
+// thread before any other thread, which then inherits the mask. The mask stays to the end of the
+// process: a signal that comes late must not change the exit code.
 class SignalReader {
  public:
   SignalReader();
   SignalReader(const SignalReader&) = delete;
   SignalReader& operator=(const SignalReader&) = delete;
+
+  // For the agent, a forked child, in which the reader reads the child's own signals. Those of the
+  // keyboard then count only if the guardian passes them on (a scheduler may signal every process
+  // of a job), and next() says SIGKILL once the guardian is no more.
+  void follow(pid_t guardian);
 
   // A signal that has arrived, or nothing. Never blocks.
   [[nodiscard]] std::optional<int> next();
@@ -31,11 +39,15 @@ class SignalReader {
  private:
   FileDescriptor fd_;
   sigset_t original_mask_{};
+  pid_t guardian_ = 0;  // 0: none to follow
 };
 
 // Whether a signal of a SignalReader stops the job: SIGCHLD is no news, SIGUSR1 and SIGUSR2 are for
 // the workers.
 [[nodiscard]] bool ends_job(int signal_number);
+
+// Those that a person sends: SIGINT (Ctrl-C) and SIGQUIT.
+[[nodiscard]] bool is_from_keyboard(int signal_number);
 
 // "SIGKILL".
 [[nodiscard]] std::string signal_name(int signal_number);

@@ -24,6 +24,7 @@ void Stopper::kill_now() {
 }
 
 void Stopper::advance() {
+  if (phase_ == Phase::kIdle && limit_ && limit_->passed()) kill_now();
   if (phase_ == Phase::kWaiting && phase_end_->passed()) {
     phase_ = Phase::kTerminating;
     phase_end_ = Deadline::after(grace_);
@@ -41,12 +42,10 @@ void Stopper::advance() {
 std::optional<Deadline> Stopper::next() const {
   if (phase_ == Phase::kWaiting || phase_ == Phase::kTerminating) return phase_end_;
   if (phase_ == Phase::kKilling) return next_kill_;
-  return std::nullopt;
+  return phase_ == Phase::kIdle ? limit_ : std::nullopt;
 }
 
-std::vector<ProcessStat> Stopper::survivors() const {
-  return living_descendants(::getpid(), foreign_);
-}
+std::vector<ProcessStat> Stopper::survivors() const { return living_descendants(::getpid(), {}); }
 
 // A group is signalled as such only while its leader is not reaped: afterwards its number may
 // belong to somebody else, and what is left of it is found among the survivors.

@@ -17,13 +17,12 @@ namespace ddp::launcher {
 // leaves its tree.
 class Stopper {
  public:
-  // `foreign` are children of this process from before the job (a shell that exec'ed us may have
-  // some): they are left alone.
-  Stopper(const std::vector<Worker>& workers, std::vector<pid_t> foreign)
-      : workers_(workers), foreign_(std::move(foreign)) {}
+  explicit Stopper(const std::vector<Worker>& workers) : workers_(workers) {}
 
   // Does nothing if it is under way.
   void terminate(Timeout grace, Timeout patience = Timeout(0));
+  // The job was asked to end by itself: kills it if it has not within `limit`.
+  void expect_end(Timeout limit) { limit_ = Deadline::after(limit); }
   void kill_now();
 
   // Does what the clock asks for; next() says when that is.
@@ -45,9 +44,9 @@ class Stopper {
   void signal_all(int signal_number) const;
 
   const std::vector<Worker>& workers_;
-  std::vector<pid_t> foreign_;
   Phase phase_ = Phase::kIdle;
   Timeout grace_{};
+  std::optional<Deadline> limit_;  // of kIdle
   std::optional<Deadline> phase_end_;
   std::optional<Deadline> next_kill_;
 };

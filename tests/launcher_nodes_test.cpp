@@ -150,7 +150,7 @@ TEST_CASE("a node whose store is gone says so", "[nodes]") {
   watch.begin(0);
   server.reset();
   const NodeWatch::News news = next_news(watch);
-  CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("has gone"));
+  CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("cannot be reached any more"));
   CHECK_FALSE(watch.wait_for_all());
 }
 

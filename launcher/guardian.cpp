@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/guardian.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "launcher/poll_timeout.h"
+#include "launcher/process_tree.h"
+#include "launcher/stopper.h"
+#include "launcher/verdict.h"
+
+namespace ddp::launcher {
+namespace {
+
+// A shell that exec'ed us may have some. waitpid says ECHILD in the usual case, and /proc need not
+// be read.
+std::vector<pid_t> children_before_the_job() {
+  siginfo_t info{};
+  if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return {};
+  std::vector<pid_t> pids;
+  for (const ProcessStat& process : living_descendants(::getpid(), {})) pids.push_back(process.pid);
+  return pids;
+}
+
+class Guardian {
+ public:
+  Guardian(pid_t agent, SignalReader& signals, std::vector<pid_t> foreign)
+      : agent_(agent), signals_(signals), foreign_(std::move(foreign)) {}
+
+  // Returns the agent's wait status.
+  int wait_for_agent() {
+    while (!status_) {
+      wait_for_signal(std::nullopt);
+      while (const auto signal_number = signals_.next()) {
+        if (*signal_number != SIGCHLD) ::kill(agent_, *signal_number);
+      }
+      reap();
+    }
+    return *status_;
+  }
+
+  // Kills what the agent has left behind, again and again as orphans come up.
+  void clean_up() {
+    const Deadline end = Deadline::after(Stopper::kKillTimeout);
+    while (has_children_ && !end.passed()) {
+      const std::vector<ProcessStat> left = living_descendants(::getpid(), foreign_);
+      if (left.empty()) return;
+      for (const ProcessStat& process : left) ::kill(process.pid, SIGKILL);
+      wait_for_signal(Deadline::after(Stopper::kKillInterval));
+      while (signals_.next()) {
+      }
+      reap();
+    }
+  }
+
+ private:
+  void wait_for_signal(std::optional<Deadline> deadline) const {
+    pollfd entry{signals_.fd(), POLLIN, 0};
+    ::poll(&entry, 1, poll_timeout({deadline}));
+  }
+
+  void reap() {
+    for (;;) {
+      int status = 0;
+      const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+      if (pid == agent_) status_ = status;
+      has_children_ = pid >= 0 || errno != ECHILD;
+      if (pid <= 0) return;
+    }
+  }
+
+  pid_t agent_;
+  SignalReader& signals_;
+  std::vector<pid_t> foreign_;
+  std::optional<int> status_;
+  bool has_children_ = true;
+};
+
+void say(const std::string& sentence) {
+  const std::string line = "ddp-launch: " + sentence + "\n";
+  // Nobody is left to tell if this fails.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+// Without /proc, or if somebody has moved argv, the command line simply stays.
+std::size_t command_line_size() {
+  const FileDescriptor file(::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
+  std::array<char, 4096> buffer;
+  std::size_t size = 0;
+  ssize_t got = 0;
+  while ((got = ::read(file.get(), buffer.data(), buffer.size())) > 0) {
+    size += static_cast<std::size_t>(got);
+  }
+  return size;
+}
+
+// "killall -9 ddp-launch" goes by the first name, "pkill -9 -f train" by the second, which is kept
+// where the arguments lie.
+void rename_process(std::string_view name) {
+  ::prctl(PR_SET_NAME, name.data());
+  const std::span<char> command_line(program_invocation_name, command_line_size());
+  if (command_line.size() <= name.size()) return;
+  std::ranges::fill(command_line, '\0');
+  std::ranges::copy(name, command_line.begin());
+}
+
+int watch(pid_t agent, SignalReader& signals, std::vector<pid_t> foreign) {
+  Guardian guardian(agent, signals, std::move(foreign));
+  const int status = guardian.wait_for_agent();
+  guardian.clean_up();
+  if (WIFSIGNALED(status)) {
+    say(fmt::format("the agent (pid {}) {}; the job was killed", agent, describe_status(status)));
+  }
+  return exit_code_of(status);
+}
+
+}  // namespace
+
+int run_guarded(SignalReader& signals, const std::function<int()>& agent) {
+  std::vector<pid_t> foreign = children_before_the_job();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t guardian = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) throw SystemError("cannot fork the agent", errno);
+  if (pid == 0) {
+    ::setpgid(0, 0);
+    rename_process("ddp-agent");
+    signals.follow(guardian);
+    return agent();
+  }
+  ::setpgid(pid, pid);  // in the child too: whoever comes first
+  return watch(pid, signals, std::move(foreign));
+}
+
+}  // namespace ddp::launcher

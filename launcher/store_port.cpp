@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/store_port.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "ddp/base/error.h"
+#include "launcher/launch_error.h"
+#include "launcher/port_holder.h"
+
+namespace ddp::launcher {
+namespace {
+
+std::vector<std::string> own_addresses() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return {};
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
+  std::vector<std::string> addresses;
+  for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
+    const int family = each->ifa_addr == nullptr ? AF_UNSPEC : each->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    char text[NI_MAXHOST];
+    if (::getnameinfo(each->ifa_addr, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0) {
+      addresses.emplace_back(text);
+    }
+  }
+  return addresses;
+}
+
+}  // namespace
+
+std::string bind_hint(int error_number, const std::string& holder,
+                      const std::vector<std::string>& own_addresses) {
+  switch (error_number) {
+    case EADDRINUSE:
+      return fmt::format("{}; without --master_port a free one is taken",
+                         holder.empty() ? "" : " by " + holder);
+    case EADDRNOTAVAIL:
+      return fmt::format("; this host has {}", fmt::join(own_addresses, ", "));
+    case EACCES:
+      return "; a port below 1024 is not for every user";
+    default:
+      return "";
+  }
+}
+
+std::unique_ptr<TcpServer> serve_store(const Endpoint& endpoint) try {
+  return std::make_unique<TcpServer>(endpoint);
+} catch (const SystemError& error) {
+  const int number = error.error_number();
+  const std::string holder =
+      number == EADDRINUSE ? describe_port_holder(endpoint).value_or("") : std::string();
+  throw LaunchError(error.what() + bind_hint(number, holder, own_addresses()));
+}
+
+}  // namespace ddp::launcher
