@@ -144,13 +144,14 @@ void NodeWatch::talk() {
   try {
     if (!generation.empty()) {
       look_for_claim(generation, claims);
-      count_ends(generation, ends);
+      look_for_ends(generation, ends);
     }
     exchange_signs_of_life();
     answered_ = Clock::now();
   } catch (const Error& error) {
     const std::lock_guard relock(mutex_);
     claims_ = claims_ || claims;
+    ends_ = ends_ || ends;
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
     lose(describe_node(0, meeting_.nodes[0]) + " cannot be reached any more: " + describe(error));
@@ -173,10 +174,14 @@ void NodeWatch::look_for_claim(const std::string& generation, bool claims) {
   changed_.notify_all();
 }
 
-void NodeWatch::count_ends(const std::string& generation, bool ends) {
-  const auto count = store_->add(generation + "/ended", ends ? 1 : 0);
+void NodeWatch::look_for_ends(const std::string& generation, bool ends) {
+  std::vector<std::string> keys;
+  for (std::size_t node = 0; node < peers_.size(); ++node) {
+    keys.push_back(generation + "/ended/" + std::to_string(node));
+  }
+  if (ends) store_->set(keys[static_cast<std::size_t>(meeting_.self)], "1");
+  const bool have_all = store_->check(keys);
   const std::lock_guard lock(mutex_);
-  const bool have_all = count == static_cast<std::int64_t>(meeting_.nodes.size());
   if (generation != generation_ || !have_all || news_.have_all_ended) return;
   news_.have_all_ended = true;
   wake_poll_loop();

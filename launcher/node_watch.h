@@ -79,7 +79,7 @@ class NodeWatch {
   void run();
   void talk();
   void look_for_claim(const std::string& generation, bool claims);
-  void count_ends(const std::string& generation, bool ends);
+  void look_for_ends(const std::string& generation, bool ends);
   void exchange_signs_of_life();
   void lose(const std::string& sentence);
   void wake_poll_loop() const;
