@@ -54,12 +54,15 @@ int Agent::run_generations() {
     begin_generation();
     const Outcome outcome = Generation(plan_, job_, signals_, console_, nodes_).run();
     const std::optional<Failure> failure = agree_on_failure(outcome);
+    const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
     if (failure) report(*failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
     if (is_interrupted_) return 128 + *outcome.interrupted_by;
     if (!failure) return outcome.stop_requested ? kStoppedExitCode : EXIT_SUCCESS;
-    const std::optional<Timeout> delay = delay_of_restart(*failure);
-    if (!delay || outcome.stop_requested) return exit_code_of(failure->first.status);
+    if (!delay) return exit_code_of(failure->first.status);
+    console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
+                             job_.max_restarts, std::chrono::duration<double>(*delay).count()));
+    console_.flush();
     const std::optional<int> signal_number = wait_for_restart(*delay);
     is_interrupted_ = signal_number.has_value();
     if (is_interrupted_) return 128 + *signal_number;
@@ -103,24 +106,18 @@ void Agent::report(const Failure& failure) {
   console_.say(verdict(failure));
 }
 
-// A node that is gone is not replaced.
-std::optional<Timeout> Agent::delay_of_restart(const Failure& failure) {
-  if (job_.max_restarts == 0) return std::nullopt;
+// If there is none although one was asked for, says why. A node that is gone is not replaced.
+std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
+                                               const std::optional<Failure>& failure) {
+  const bool is_wanted = job_.max_restarts > 0 && failure && !outcome.interrupted_by &&
+                         !outcome.stop_requested && failure->first.rank != Failure::kNoRank;
+  if (!is_wanted) return std::nullopt;
   if (nodes_ != nullptr && !nodes_->wait_for_all()) {
     console_.say("not started again: " + nodes_->news().lost);
     return std::nullopt;
   }
-  if (failure.first.rank == Failure::kNoRank) return std::nullopt;
-  const RestartPolicy::Decision decision =
-      restarts_.after_failure(failure.first.rank, failure.step);
-  if (decision.delay) {
-    console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
-                             job_.max_restarts,
-                             std::chrono::duration<double>(*decision.delay).count()));
-  } else if (!decision.reason.empty()) {
-    console_.say(decision.reason);
-  }
-  console_.flush();
+  const auto decision = restarts_.after_failure(failure->first.rank, failure->step);
+  if (!decision.reason.empty()) console_.say(decision.reason);
   return decision.delay;
 }
 

@@ -30,7 +30,8 @@ class Agent {
   [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
   [[nodiscard]] Failure describe_signal(int signal_number) const;
   void report(const Failure& failure);
-  [[nodiscard]] std::optional<Timeout> delay_of_restart(const Failure& failure);
+  [[nodiscard]] std::optional<Timeout> delay_of_restart(const Outcome& outcome,
+                                                        const std::optional<Failure>& failure);
   [[nodiscard]] std::optional<int> wait_for_restart(Timeout delay);
   void begin_generation();
   void drain_console();

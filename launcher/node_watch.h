@@ -21,8 +21,9 @@ namespace ddp::launcher {
 // its own does all the talking; the poll loop wakes by fd().
 //
 // Keys, under the launchers' prefix: alive/<node> counts signs of life; gen/<g>/claim is the node
-// that saw the first failure, gen/<g>/failure what it says of it, gen/<g>/ended how many nodes'
-// workers are gone.
+// that saw the first failure, gen/<g>/failure what it says of it, gen/<g>/ended/<node> that its
+// workers are gone. To say one of these twice does no harm, and it is said again if the store has
+// not answered.
 class NodeWatch {
  public:
   // What is known of the generation.

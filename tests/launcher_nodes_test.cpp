@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
 #include "launcher/launch_error.h"
 #include "launcher/node_watch.h"
 #include "launcher/nodes.h"
 #include "launcher/restart_policy.h"
+#include "launcher/worker_keys.h"
 #include "support/run_ranks.h"
 
 using Catch::Matchers::Contains;
@@ -152,6 +154,17 @@ TEST_CASE("a node whose store is gone says so", "[nodes]") {
   const NodeWatch::News news = next_news(watch);
   CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("cannot be reached any more"));
   CHECK_FALSE(watch.wait_for_all());
+}
+
+TEST_CASE("what the workers of one attempt left in the store is gone in the next", "[restarts]") {
+  const TcpServer server({"127.0.0.1", 0});
+  ddp::TcpStore store(server.endpoint(), 5s);
+  store.set("rank0/address", "stale");
+  store.set("ddp-launch/run_id", "job");
+  begin_attempt(store, "job", 1);
+  CHECK_FALSE(store.has("rank0/address"));
+  CHECK(store.get("ddp-launch/run_id") == "job");
+  CHECK(store.get("ddp/job/attempt") == "1");
 }
 
 TEST_CASE("a job is started again until its restarts are used up", "[restarts]") {
