@@ -41,6 +41,8 @@ FileDescriptor open_null() {
 // Workers are not in the terminal's foreground group: reading from it would stop them.
 bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
+double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
+
 std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
 }
@@ -146,10 +148,15 @@ void Generation::pass_on(int signal_number) {
   }
   const std::string whom =
       told.size() == 1 ? fmt::format("rank {}", told.front()) : count_ranks(told.size());
-  const bool asks_to_stop = signal_number == SIGUSR1;
-  stop_requested_ = stop_requested_ || asks_to_stop;
-  if (asks_to_stop && plan_.request_grace) stopper_.expect_end(*plan_.request_grace);
-  console_.say(fmt::format("{}: passed on to {}", signal_name(signal_number), whom));
+  std::string clock;
+  if (signal_number == SIGUSR1) {
+    stop_requested_ = true;
+    if (plan_.request_grace) {
+      stopper_.expect_end(*plan_.request_grace);
+      clock = fmt::format(", to be killed after {:g} s", seconds(*plan_.request_grace));
+    }
+  }
+  console_.say(fmt::format("{}: passed on to {}{}", signal_name(signal_number), whom, clock));
 }
 
 // Only the keyboard is impatient: a scheduler or a closing terminal may well signal twice.

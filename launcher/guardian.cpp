@@ -48,7 +48,7 @@ class Guardian {
     while (!status_) {
       wait_for_signal(std::nullopt);
       while (const auto signal_number = signals_.next()) {
-        if (*signal_number != SIGCHLD) ::kill(agent_, *signal_number);
+        if (*signal_number != SIGCHLD) pass_on(*signal_number, agent_);
       }
       reap();
     }

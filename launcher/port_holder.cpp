@@ -14,6 +14,7 @@
 #include <iterator>
 #include <memory>
 #include <sstream>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/resolve.h"
@@ -51,6 +52,12 @@ std::optional<TcpEntry> parse_tcp_line(const std::string& line) {
 
 bool is_wildcard(std::string_view address) {
   return address.find_first_not_of('0') == std::string_view::npos;
+}
+
+// All addresses of IPv6 comprise those of IPv4, and each of those is the end of one of IPv6.
+bool overlap(std::string_view a, std::string_view b) {
+  if (a.size() < b.size()) std::swap(a, b);
+  return is_wildcard(a) || a.ends_with(b) || (is_wildcard(b) && a.size() == b.size());
 }
 
 std::string read_text(const std::string& path) {
@@ -124,9 +131,7 @@ const TcpEntry* find_holder(std::span<const TcpEntry> entries, std::string_view 
                             std::uint16_t port) {
   const TcpEntry* holder = nullptr;
   for (const TcpEntry& entry : entries) {
-    const bool overlaps =
-        is_wildcard(address) || is_wildcard(entry.address) || entry.address.ends_with(address);
-    if (entry.port != port || entry.inode == 0 || !overlaps) continue;
+    if (entry.port != port || entry.inode == 0 || !overlap(entry.address, address)) continue;
     if (entry.listens) return &entry;
     if (holder == nullptr) holder = &entry;
   }

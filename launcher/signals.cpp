@@ -21,6 +21,10 @@ bool is_ignored(int signal_number) {
 // Sent by the kernel to the agent when its guardian dies.
 int orphan_signal() { return SIGRTMIN; }
 
+// Sent by the guardian: the value is the signal that it passes on. Had it the same number, it would
+// merge with one that the agent was sent directly, and nobody could tell who sent it.
+int passed_on_signal() { return SIGRTMIN + 1; }
+
 }  // namespace
 
 SignalReader::SignalReader() {
@@ -30,6 +34,7 @@ SignalReader::SignalReader() {
   sigemptyset(&read_set);
   sigaddset(&read_set, SIGCHLD);
   sigaddset(&read_set, orphan_signal());
+  sigaddset(&read_set, passed_on_signal());
   for (const int signal_number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2}) {
     if (!is_ignored(signal_number)) sigaddset(&read_set, signal_number);
   }
@@ -54,15 +59,27 @@ void SignalReader::follow(pid_t guardian) {
 std::optional<int> SignalReader::next() {
   signalfd_siginfo info{};
   while (::read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    const int signal_number = static_cast<int>(info.ssi_signo);
-    const bool is_from_guardian = static_cast<pid_t>(info.ssi_pid) == guardian_;
-    if (signal_number == orphan_signal()) {
-      if (guardian_ != 0 && ::getppid() != guardian_) return SIGKILL;
-    } else if (guardian_ == 0 || is_from_guardian || !is_from_keyboard(signal_number)) {
-      return signal_number;
-    }
+    if (const auto signal_number = meaning_of(info)) return signal_number;
   }
   return std::nullopt;
+}
+
+std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) const {
+  const int signal_number = static_cast<int>(info.ssi_signo);
+  const bool has_guardian = guardian_ != 0;
+  if (signal_number == orphan_signal()) {
+    return has_guardian && ::getppid() != guardian_ ? std::optional(SIGKILL) : std::nullopt;
+  }
+  if (signal_number == passed_on_signal()) {
+    const bool is_genuine = has_guardian && static_cast<pid_t>(info.ssi_pid) == guardian_;
+    return is_genuine ? std::optional(info.ssi_int) : std::nullopt;
+  }
+  if (has_guardian && is_from_keyboard(signal_number)) return std::nullopt;
+  return signal_number;
+}
+
+void pass_on(int signal_number, pid_t agent) {
+  ::sigqueue(agent, passed_on_signal(), {.sival_int = signal_number});
 }
 
 bool is_from_keyboard(int signal_number) {

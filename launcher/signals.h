@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/signalfd.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -37,6 +38,8 @@ class SignalReader {
   [[nodiscard]] const sigset_t& original_mask() const { return original_mask_; }
 
  private:
+  [[nodiscard]] std::optional<int> meaning_of(const signalfd_siginfo& info) const;
+
   FileDescriptor fd_;
   sigset_t original_mask_{};
   pid_t guardian_ = 0;  // 0: none to follow
@@ -45,6 +48,9 @@ class SignalReader {
 // Whether a signal of a SignalReader stops the job: SIGCHLD is no news, SIGUSR1 and SIGUSR2 are for
 // the workers.
 [[nodiscard]] bool ends_job(int signal_number);
+
+// From the guardian to the agent, whose next() then says `signal_number`.
+void pass_on(int signal_number, pid_t agent);
 
 // Those that a person sends: SIGINT (Ctrl-C) and SIGQUIT.
 [[nodiscard]] bool is_from_keyboard(int signal_number);

@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <memory>
+#include <vector>
 
 #include "support/child_process.h"
 
@@ -35,6 +37,20 @@ double last_number(const std::string& output, const std::string& label) {
 
 TEST_CASE("ranks add up their numbers", "[examples]") {
   CHECK(run(3, DDP_ALL_REDUCE_PATH) == "3 ranks on cpu: the sum is 6\n");
+}
+
+TEST_CASE("jobs started at once on one host do not meet", "[examples]") {
+  std::vector<std::unique_ptr<ChildProcess>> jobs;
+  for (int i = 0; i < 16; ++i) {
+    jobs.push_back(std::make_unique<ChildProcess>(
+        std::vector<std::string>{DDP_LAUNCH_PATH, "-n", "2", DDP_ALL_REDUCE_PATH},
+        ChildProcess::Options{.environment = {{"CUDA_VISIBLE_DEVICES", ""}}}));
+  }
+  for (const auto& job : jobs) {
+    CHECK(job->wait(100s) == 0);
+    CHECK(job->out() == "2 ranks on cpu: the sum is 3\n");
+    CHECK(job->err().empty());
+  }
 }
 
 TEST_CASE("a trainer of raw arrays learns the same on 1, 2 and 3 ranks", "[examples]") {

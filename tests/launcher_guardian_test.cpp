@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+//
+// Nothing is left behind by the built ddp-launch, however it ends, and what its signals mean.
+#include <catch2/catch.hpp>
+#include <csignal>
+
+#include "support/files.h"
+#include "support/launch.h"
+#include "support/terminal.h"
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using ddp::Timeout;
+using ddp::test::bytes_of;
+using ddp::test::ChildProcess;
+using ddp::test::entries_of;
+using ddp::test::lines_of;
+using ddp::test::TemporaryDirectory;
+using ddp::test::Terminal;
+using namespace ddp::test::launch;
+
+namespace {
+
+// Tells when it is up and ends when told to, through descriptors that no hangup closes.
+const std::string kPatient = "echo up >&3; read line <&4; echo alive >&3";
+
+}  // namespace
+
+TEST_CASE("nobody outlives a launcher that is killed, nor its agent", "[guardian]") {
+  const bool kill_agent = GENERATE(false, true);
+  ChildProcess child(shell({"-n", "2"}, kFamily));
+  const std::vector<pid_t> pids = wait_for_pids(child, 2 * kFamilySize);
+  const pid_t agent = pids_in(child.err(), "agent").at(0);
+  REQUIRE(agent != child.pid());
+  ::kill(kill_agent ? agent : child.pid(), SIGKILL);
+  CHECK(child.wait(kStopBound) == 128 + SIGKILL);
+  check_all_gone(pids);
+  check_all_gone({agent});
+  CHECK_THAT(last_line(child.err()), Contains("killed"));
+}
+
+TEST_CASE("a name kills the launcher or the workers, but never the agent too", "[guardian]") {
+  ChildProcess child(shell({}, "echo agent=$PPID. pid=$$. >&2; read line"));
+  wait_for_pids(child, 1);
+  const std::string folder = "/proc/" + std::to_string(pids_in(child.err(), "agent").at(0));
+  CHECK(bytes_of(folder + "/comm") == "ddp-agent\n");
+  CHECK_THAT(bytes_of(folder + "/cmdline"), !Contains("ddp-launch") && !Contains("read line"));
+  child.write_stdin("\n");
+  CHECK(child.wait() == 0);
+}
+
+TEST_CASE("a Ctrl-C that a scheduler sends to every process counts once", "[guardian]") {
+  ChildProcess child(shell({"--grace", "1000"},
+                           "trap 'read line; exit 0' TERM; echo agent=$PPID. pid=$$. >&2; "
+                           "while :; do sleep 0.01; done"));
+  wait_for_pids(child, 1);
+  ::kill(pids_in(child.err(), "agent").at(0), SIGINT);
+  child.send_signal(SIGINT);
+  child.wait_for_output("SIGINT: stopping 1 rank");
+  child.write_stdin("\n");
+  CHECK(child.wait(kStopBound) == 128 + SIGINT);
+}
+
+TEST_CASE("a scheduler's SIGTERM leaves more time than a Ctrl-C", "[guardian]") {
+  ChildProcess child(shell({"-n", "2"},
+                           "trap 'sleep 3.5; echo saved $RANK >&2; exit 0' TERM; "
+                           "echo pid=$$. >&2; while :; do sleep 0.01; done"));
+  wait_for_pids(child, 2);
+  child.send_signal(SIGTERM);
+  CHECK(child.wait(kStopBound) == 128 + SIGTERM);
+  CHECK_THAT(child.err(), Contains("saved 0") && Contains("saved 1"));
+}
+
+TEST_CASE("--grace bounds what a request to stop may take", "[guardian]") {
+  const int signal_number = GENERATE(SIGTERM, SIGINT, SIGUSR1);
+  ChildProcess child(shell({"-n", "2", "--grace", "0.2"},
+                           "trap '' TERM USR1; echo pid=$$. >&2; while :; do sleep 0.01; done"));
+  const std::vector<pid_t> pids = wait_for_pids(child, 2);
+  child.send_signal(signal_number);
+  CHECK(child.wait(kStopBound) == 128 + (signal_number == SIGINT ? SIGINT : SIGTERM));
+  check_all_gone(pids);
+}
+
+TEST_CASE("a failure after a request to stop is still a failure", "[guardian]") {
+  ChildProcess child(shell({"-n", "2"},
+                           "trap '[ $RANK = 1 ] && exit 9; exit 0' USR1; echo pid=$$. >&2; "
+                           "while :; do sleep 0.01; done"));
+  wait_for_pids(child, 2);
+  child.send_signal(SIGUSR1);
+  CHECK(child.wait(kStopBound) == 9);
+  CHECK_THAT(last_line(child.err()), Contains("rank 1") && Contains("exited with code 9"));
+}
+
+TEST_CASE("Ctrl-C on a terminal stops the job", "[guardian][terminal]") {
+  const TemporaryDirectory folder;
+  const std::string log = folder / "log";
+  Terminal terminal({"sh", "-c", "exec \"$@\" 2>" + log, "sh", DDP_LAUNCH_PATH, "-n", "2", "--",
+                     "sh", "-c", kPatient});
+  terminal.read_report("up\nup\n");
+  terminal.type("\x03");
+  CHECK(terminal.wait(kStopBound) == 128 + SIGINT);
+  CHECK_THAT(bytes_of(log), Matches("ddp-launch: SIGINT: stopping 2 ranks .again.*\n"));
+  terminal.check_report_ends();
+}
+
+TEST_CASE("a terminal that closes stops the job, and the last line says how to avoid that",
+          "[guardian][terminal]") {
+  const TemporaryDirectory folder;
+  const std::string log = folder / "log";
+  Terminal terminal({"sh", "-c", "exec \"$@\" 2>" + log, "sh", DDP_LAUNCH_PATH, "-n", "2", "--",
+                     "sh", "-c", kPatient});
+  terminal.read_report("up\nup\n");
+  terminal.close();
+  CHECK(terminal.wait(kStopBound) == 128 + SIGHUP);
+  CHECK(last_line(bytes_of(log)) == "ddp-launch: terminal closed (SIGHUP); use nohup or --detach");
+  terminal.check_report_ends();
+}
+
+TEST_CASE("the job ends with its terminal even if it writes to it", "[guardian][terminal]") {
+  Terminal terminal({DDP_LAUNCH_PATH, "-n", "2", "--", "sh", "-c",
+                     "echo up >&3; while :; do echo a line of output; sleep 0.01; done"});
+  terminal.read_report("up\nup\n");
+  terminal.close();
+  CHECK(terminal.wait(kStopBound) == 128 + SIGHUP);
+  terminal.check_report_ends();
+}
+
+TEST_CASE("with nohup, or --detach, the job outlives its terminal", "[guardian][terminal]") {
+  const TemporaryDirectory folder;
+  const std::string start = GENERATE(as<std::string>(), "nohup \"$@\" >nohup.out 2>&1 & wait",
+                                     "\"$0\" --detach \"$@\"; read line");
+  const bool detaches = start.find("--detach") != std::string::npos;
+  Strings argv = {"sh", "-c", "cd " + folder.path().string() + "; " + start};
+  if (detaches) {
+    argv.insert(argv.end(), {DDP_LAUNCH_PATH});
+  } else {
+    argv.insert(argv.end(), {"sh", DDP_LAUNCH_PATH});
+  }
+  argv.insert(argv.end(), {"-n", "2", "--", "sh", "-c", kPatient});
+  Terminal terminal(argv);
+  terminal.read_report("up\nup\n");
+  terminal.close();
+  CHECK(terminal.wait(kStopBound) == 128 + SIGHUP);  // the shell
+  terminal.answer("\n\n");
+  terminal.read_report("alive\nalive\n");
+  terminal.check_report_ends();
+}
+
+TEST_CASE("--detach prints pid and log file, and returns while the job runs", "[detach]") {
+  const TemporaryDirectory folder;
+  const Result result =
+      run({"/bin/sh", "-c",
+           "cd " + folder.path().string() +
+               "; exec \"$@\" --detach -n 2 --show all -- sh -c 'trap \"exit 0\" TERM; "
+               "echo out $RANK; echo err $RANK >&2; while :; do sleep 0.01; done'",
+           "sh", DDP_LAUNCH_PATH},
+          kRefusalBound);
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  std::smatch match;
+  const std::regex pattern("ddp-launch: pid ([0-9]+), log file (.*/ddp-launch-([0-9]+).log)\n");
+  REQUIRE(std::regex_match(result.out, match, pattern));
+  CHECK(match[1] == match[3]);
+  const pid_t pid = std::stoi(match[1]);
+  CHECK_FALSE(ddp::test::wait_until_gone(pid, Timeout(0)));
+  ::kill(pid, SIGTERM);
+  CHECK(ddp::test::wait_until_gone(pid, kStopBound));
+  CHECK_THAT(bytes_of(match[2].str()), Contains("SIGTERM: stopping 2 ranks"));
+}
+
+TEST_CASE("--detach refuses as the job itself does, and leaves no file", "[detach]") {
+  const TemporaryDirectory folder;
+  const std::string in_folder = "cd " + folder.path().string() + " && exec \"$@\"";
+  const auto check = [&](const Strings& args, int exit_code, const std::string& text) {
+    Strings argv = {"/bin/sh", "-c", in_folder, "sh", DDP_LAUNCH_PATH, "--detach"};
+    argv.insert(argv.end(), args.begin(), args.end());
+    check_refusal(argv, exit_code, text);
+  };
+  check({"no-such-program"}, 127, "no-such-program");
+  check({"--master_addr", "192.0.2.77", "true"}, 2, "192.0.2.77");
+  CHECK(entries_of(folder.path()) == 0);
+}

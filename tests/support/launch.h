@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+//
+// For tests of the built ddp-launch, with shells as workers. Bounds are five times what is
+// promised.
+#pragma once
+
+#include <sys/types.h>
+
+#include <catch2/catch.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "support/child_process.h"
+
+namespace ddp::test::launch {
+
+using Strings = std::vector<std::string>;
+
+constexpr Timeout kRefusalBound{5000};
+constexpr Timeout kStopBound{25000};
+
+inline Strings command(const Strings& args) {
+  Strings argv = {DDP_LAUNCH_PATH};
+  argv.insert(argv.end(), args.begin(), args.end());
+  return argv;
+}
+
+// ddp-launch [flags] -- sh -c SCRIPT
+inline Strings shell(Strings flags, const std::string& script) {
+  flags.insert(flags.end(), {"--", "sh", "-c", script});
+  return command(flags);
+}
+
+struct Result {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+inline Result run(const Strings& argv, Timeout timeout = ChildProcess::kDefaultTimeout,
+                  const ChildProcess::Options& options = {}) {
+  ChildProcess child(argv, options);
+  const int exit_code = child.wait(timeout);
+  return {exit_code, child.out(), child.err()};
+}
+
+// A refusal is one line on stderr, in little time, and nothing has been started.
+inline void check_refusal(const Strings& argv, int exit_code, const std::string& text) {
+  CAPTURE(argv);
+  const Result result = run(argv, kRefusalBound);
+  CHECK(result.exit_code == exit_code);
+  CHECK(result.out.empty());
+  CHECK(lines_of(result.err).size() == 1);
+  CHECK_THAT(result.err,
+             Catch::Matchers::StartsWith("ddp-launch: ") && Catch::Matchers::Contains(text));
+}
+
+inline std::string last_line(const std::string& text) {
+  const Strings lines = lines_of(text);
+  return lines.empty() ? "" : lines.back();
+}
+
+// The numbers in every "pid=1." of the workers' output.
+inline std::vector<pid_t> pids_in(const std::string& text, const std::string& name = "pid") {
+  std::vector<pid_t> pids;
+  const std::regex pattern(name + "=([0-9]+)\\.");
+  for (std::sregex_iterator at(text.begin(), text.end(), pattern), end; at != end; ++at) {
+    pids.push_back(std::stoi((*at)[1]));
+  }
+  return pids;
+}
+
+// Waits until the workers have told so many pids on stderr, and returns them.
+inline std::vector<pid_t> wait_for_pids(ChildProcess& child, std::size_t count) {
+  child.wait_until([count](const ChildProcess& c) { return pids_in(c.err()).size() >= count; });
+  return pids_in(child.err());
+}
+
+inline void check_all_gone(const std::vector<pid_t>& pids) {
+  for (const pid_t pid : pids) {
+    CAPTURE(pid);
+    CHECK(wait_until_gone(pid, kStopBound));
+  }
+}
+
+// A worker with a child.
+inline const std::string kSleepers = "sleep 1000 & echo pid=$$. pid=$!. >&2; wait";
+
+// Neither the worker nor its child, which has left its process group, heeds SIGTERM.
+inline const std::string kStubborn =
+    "trap '' TERM; setsid sleep 1000 & echo pid=$$. pid=$!. >&2; sleep 1000; sleep 1000";
+
+// A worker, a child, a grandchild that nobody waits for, and one that has a session of its own;
+// they tell the agent's pid as well.
+inline const std::string kFamily =
+    "say='echo pid=$$. >&2; exec sleep 1000'; echo agent=$PPID. >&2; (sh -c \"$say\" &); "
+    "setsid sh -c \"(sh -c '$say' &); $say\" & sh -c \"$say\" & echo pid=$$. >&2; wait";
+inline constexpr std::size_t kFamilySize = 5;
+
+}  // namespace ddp::test::launch
