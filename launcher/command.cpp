@@ -73,28 +73,45 @@ std::string locate(const std::string& program, const std::string& search_path, b
                     kNotFoundExitCode);
 }
 
+std::string find_python(const std::string& program, const std::string& search_path) {
+  if (auto python = find_in(search_path, "python3")) return *python;
+  throw LaunchError(fmt::format("cannot run '{}': python3 is not on PATH", program),
+                    kNotFoundExitCode);
+}
+
+// What runs PROGRAM, up to and with its name.
+Command resolve_program(const std::string& program, ProgramOptions::Kind kind,
+                        const std::string& search_path) {
+  using Kind = ProgramOptions::Kind;
+  if (kind == Kind::kModule) {
+    return {find_python(program, search_path), {"python3", "-u", "-m", program}};
+  }
+  const bool is_python = kind == Kind::kAny && program.ends_with(".py");
+  const std::string path = locate(program, search_path, is_python);
+  const FileKind file = kind_of(path);
+  if (is_python && (file != FileKind::kShebang || !is_executable(path))) {
+    return {find_python(program, search_path), {"python3", "-u", path}};
+  }
+  if (file == FileKind::kText) return {"/bin/sh", {"/bin/sh", path}};
+  return {path, {program}};
+}
+
 }  // namespace
 
-Command resolve_command(const std::vector<std::string>& typed, const std::string& search_path) {
-  const std::string& program = typed.front();
-  const bool is_python = program.ends_with(".py");
-  Command command{locate(program, search_path, is_python), typed};
-  const FileKind kind = kind_of(command.path);
-  const std::string script = command.path;
-  if (is_python && (kind != FileKind::kShebang || !is_executable(script))) {
-    const auto python = find_in(search_path, "python3");
-    if (!python) {
-      throw LaunchError(fmt::format("cannot run '{}': python3 is not on PATH", program),
-                        kNotFoundExitCode);
-    }
-    command = {*python, {"python3", "-u", script}};
-  } else if (kind == FileKind::kText) {
-    command = {"/bin/sh", {"/bin/sh", script}};
-  } else {
-    return command;
-  }
+Command resolve_command(const ProgramOptions& program, const std::string& search_path) {
+  const std::vector<std::string>& typed = program.command;
+  Command command = resolve_program(typed.front(), program.kind, search_path);
+  if (program.pass_local_rank) command.local_rank_at = command.argv.size();
   command.argv.insert(command.argv.end(), typed.begin() + 1, typed.end());
   return command;
+}
+
+Command command_of(const Command& command, int local_rank) {
+  Command own = command;
+  if (command.local_rank_at == 0) return own;
+  own.argv.insert(own.argv.begin() + static_cast<std::ptrdiff_t>(command.local_rank_at),
+                  fmt::format("--local-rank={}", local_rank));
+  return own;
 }
 
 }  // namespace ddp::launcher

@@ -4,19 +4,25 @@
 #include <string>
 #include <vector>
 
+#include "launcher/options.h"
+
 namespace ddp::launcher {
 
 // What execve is given.
 struct Command {
   std::string path;
   std::vector<std::string> argv;
+  std::size_t local_rank_at = 0;  // where --local-rank=N goes in argv; 0: nowhere
 };
 
-// Looks PROGRAM (typed.front()) up as execvp(3) does, so that a wrong name is refused before
-// anything starts. Two kinds of script need no #! line: a .py file runs under python3 -u (its
-// lines must not sit in a buffer), any other text under /bin/sh, as execvp has it.
+// Looks PROGRAM up as execvp(3) does, so that a wrong name is refused before anything starts. Two
+// kinds of script need no #! line: a .py file runs under python3 -u (its lines must not sit in a
+// buffer), any other text under /bin/sh, as execvp has it. A module runs under python3 -u -m.
 // Throws LaunchError with exit code 127 (not found) or 126 (found, but cannot be executed).
-[[nodiscard]] Command resolve_command(const std::vector<std::string>& typed,
+[[nodiscard]] Command resolve_command(const ProgramOptions& program,
                                       const std::string& search_path);
+
+// What one worker's execve is given.
+[[nodiscard]] Command command_of(const Command& command, int local_rank);
 
 }  // namespace ddp::launcher

@@ -12,23 +12,6 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr Flag kFlags[] = {
-    {"nproc_per_node", 'n', "N|auto|gpu|cpu", "1",
-     "workers to start; gpu: one per visible GPU, cpu: one per CPU, auto: gpu if there is one, "
-     "else cpu"},
-    {"master_addr", '\0', "ADDR", "127.0.0.1", "address at which the workers meet"},
-    {"master_port", '\0', "PORT", "0", "port at which the workers meet; 0: a free one"},
-    {"show", '\0', "0|all|1,3", nullptr,
-     "ranks whose output is shown (default: stdout of rank 0, stderr of all)"},
-    {"grace", '\0', "SECONDS", nullptr,
-     "time between SIGTERM and SIGKILL (default: 2 after a failure, 3 after Ctrl-C)"},
-    {"oversubscribe", '\0', nullptr, nullptr,
-     "let workers share GPUs: for correctness, not speed (sets NCCL_HOSTID and others)"},
-    {"verbose", 'v', nullptr, nullptr, "say what is started"},
-    {"version", '\0', nullptr, nullptr, "print the version"},
-    {"help", 'h', nullptr, nullptr, "print this help"},
-};
-
 // One argument taken apart: "--grace=1" or "-n4".
 struct Argument {
   const Flag* flag;
@@ -58,24 +41,41 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
           : fmt::format("unknown flag '{}'; did you mean --{}?", argument, nearest->name));
 }
 
+std::vector<const Flag*> flags_that_begin_with(std::string_view name) {
+  std::vector<const Flag*> flags;
+  for (const Flag& flag : all_flags()) {
+    if (flag.name == name) return {&flag};
+    if (std::string_view(flag.name).starts_with(name)) flags.push_back(&flag);
+  }
+  return flags;
+}
+
+const Flag* find_long(const std::string& argument, std::string_view name) {
+  const std::vector<const Flag*> flags = flags_that_begin_with(name);
+  if (flags.empty()) refuse_unknown(argument, name);
+  if (flags.size() == 1) return flags.front();
+  std::string names;
+  for (const Flag* flag : flags)
+    names += fmt::format("{}--{}", names.empty() ? "" : ", ", flag->name);
+  throw LaunchError(fmt::format("'{}' may mean {}", argument, names));
+}
+
 Argument parse_long(const std::string& argument) {
   const std::size_t equals = argument.find('=');
   std::string name = argument.substr(2, equals == std::string::npos ? equals : equals - 2);
   std::replace(name.begin(), name.end(), '-', '_');
-  const auto flag =
-      std::ranges::find(kFlags, name, [](const Flag& f) { return std::string(f.name); });
-  if (flag == std::end(kFlags)) refuse_unknown(argument, name);
+  const Flag* flag = find_long(argument, name);
   if (equals == std::string::npos) return {flag, std::nullopt};
   return {flag, argument.substr(equals + 1)};
 }
 
 Argument parse_short(const std::string& argument) {
-  const auto flag = std::ranges::find(kFlags, argument[1], &Flag::short_name);
-  if (flag == std::end(kFlags)) refuse_unknown(argument, argument.substr(1));
-  if (argument.size() == 2) return {flag, std::nullopt};
+  const auto flag = std::ranges::find(all_flags(), argument[1], &Flag::short_name);
+  if (flag == all_flags().end()) refuse_unknown(argument, argument.substr(1));
+  if (argument.size() == 2) return {&*flag, std::nullopt};
   // "-vn" is not a bundle of switches: none of ours are worth bundling.
   if (!flag->takes_value()) refuse_unknown(argument, argument.substr(1));
-  return {flag, argument.substr(argument[2] == '=' ? 3 : 2)};
+  return {&*flag, argument.substr(argument[2] == '=' ? 3 : 2)};
 }
 
 bool is_flag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
@@ -96,13 +96,9 @@ std::string take_flag(std::span<const std::string> args, std::size_t& next) {
 
 }  // namespace
 
-std::span<const Flag> all_flags() { return kFlags; }
-
 const Flag* nearest_flag(std::string_view name) {
-  const auto distance = [name](const Flag& flag) {
-    return std::string_view(flag.name).starts_with(name) ? 0 : edit_distance(name, flag.name);
-  };
-  const Flag* nearest = &*std::ranges::min_element(kFlags, {}, distance);
+  const auto distance = [name](const Flag& flag) { return edit_distance(name, flag.name); };
+  const Flag* nearest = &*std::ranges::min_element(all_flags(), {}, distance);
   return 2 * distance(*nearest) <= name.size() ? nearest : nullptr;
 }
 

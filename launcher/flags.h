@@ -12,11 +12,15 @@
 namespace ddp::launcher {
 
 struct Flag {
-  const char* name;           // with underscores, without the leading "--"
-  char short_name;            // '\0' = none
-  const char* value_name;     // nullptr = a switch
-  const char* default_value;  // nullptr = none
-  const char* help;
+  // Where --help lists it. kRefused: torchrun has it, we do not.
+  enum class Group { kFrequent, kTorchrun, kOwn, kRefused };
+
+  Group group;
+  const char* name;                   // with underscores, without the leading "--"
+  char short_name;                    // '\0' = none
+  const char* value_name;             // nullptr = a switch
+  const char* help;                   // of kRefused: what to do instead
+  const char* empty_value = nullptr;  // of kRefused: one that asks for nothing, and is taken
 
   [[nodiscard]] bool takes_value() const { return value_name != nullptr; }
 };
@@ -29,12 +33,12 @@ struct CommandLine {
 };
 
 // `args` is argv without argv[0]. The command starts at the first argument that is neither a flag
-// nor a flag's value, or after "--". Flags may be written with '-' for '_', as "--flag value", and
-// short ones as "-n4". Throws LaunchError for an unknown flag, naming the nearest.
+// nor a flag's value, or after "--". Flags may be written with '-' for '_', as "--flag value",
+// cut short where that leaves one meaning, and short ones as "-n4". Throws LaunchError for an
+// unknown flag, naming the nearest, and for one cut too short, naming those that it may mean.
 [[nodiscard]] CommandLine cut_at_program(std::span<const std::string> args);
 
-// The flag that `name` abbreviates, else the one with the smallest edit distance; nullptr if none
-// is near.
+// The flag with the smallest edit distance; nullptr if none is near.
 [[nodiscard]] const Flag* nearest_flag(std::string_view name);
 
 }  // namespace ddp::launcher

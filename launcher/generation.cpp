@@ -91,10 +91,11 @@ void Generation::start_workers() {
   workers_.reserve(static_cast<std::size_t>(job_.local_world_size));
   for (int local_rank = 0; local_rank < job_.local_world_size; ++local_rank) {
     const int rank = job_.first_rank + local_rank;
+    const Command command = command_of(plan_.command, local_rank);
     const EnvironmentBlock environment = worker_environment(plan_.environment, job_, local_rank);
     workers_.push_back(
         Worker::start({.rank = rank,
-                       .command = plan_.command,
+                       .command = command,
                        .environment = environment,
                        .signal_mask = signals_.original_mask(),
                        .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));

@@ -18,7 +18,9 @@
 #include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/cpu_count.h"
+#include "launcher/given_flags.h"
 #include "launcher/launch_error.h"
+#include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
 #include "launcher/worker_count.h"
@@ -74,9 +76,9 @@ void check_shown_ranks(const Show& show, int world_size) {
 WorkerPlan plan_workers(const Options& options) {
   WorkerPlan plan;
   plan.command =
-      resolve_command(options.command, environment_variable("PATH").value_or("/bin:/usr/bin"));
+      resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
-  plan.show = options.show;
+  plan.show = options.logs.show;
   plan.failure_grace = options.grace.value_or(plan.failure_grace);
   plan.interrupt_grace = options.grace.value_or(plan.interrupt_grace);
   plan.verbose = options.verbose;
@@ -84,6 +86,7 @@ WorkerPlan plan_workers(const Options& options) {
 }
 
 int run_job(const Options& options) {
+  refuse_unbuilt(options);
   WorkerPlan plan = plan_workers(options);
   JobContext job;
   job.usable_cpus = usable_cpus();
@@ -91,17 +94,18 @@ int run_job(const Options& options) {
       options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), job.usable_cpus});
   job.local_world_size = count.workers;
   job.world_size = count.workers;
-  check_shown_ranks(options.show, count.workers);
-  job.run_id = random_run_id();
-  job.rank0_on_terminal = options.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
-  job.oversubscribe = options.oversubscribe;
+  check_shown_ranks(options.logs.show, count.workers);
+  job.role = options.role;
+  job.run_id = options.nodes.run_id.value_or(random_run_id());
+  job.rank0_on_terminal = options.logs.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
+  job.oversubscribe = options.placement.oversubscribe;
 
   SignalReader signals;  // before the server's thread, which inherits the mask
-  const TcpServer server({options.master_addr, options.master_port});
+  const TcpServer server(options.nodes.endpoint);
   job.store = server.endpoint();
   Console console(STDOUT_FILENO, STDERR_FILENO);
   if (!count.remark.empty()) console.say(count.remark);
-  if (options.oversubscribe) console.say(kSharingRemark);
+  if (options.placement.oversubscribe) console.say(kSharingRemark);
   if (options.verbose) console.say(describe_job(plan, job));
   return Agent(std::move(plan), std::move(job), signals, console).run();
 }
@@ -112,12 +116,13 @@ int print(const std::string& text) {
 
 int run(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  const Options options = parse_options(args);
+  const Options options = parse_options(args, ::getenv);
   switch (options.action) {
     case Options::Action::kPrintHelp:
       return print(help_text());
     case Options::Action::kPrintVersion:
       return print("ddp-launch " DDP_VERSION "\n");
+    case Options::Action::kDryRun:
     case Options::Action::kRun:
       break;
   }

@@ -4,97 +4,164 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cxxopts.hpp>
-#include <limits>
 #include <string_view>
+#include <utility>
 
+#include "launcher/flag_value.h"
 #include "launcher/flags.h"
+#include "launcher/given_flags.h"
 #include "launcher/launch_error.h"
+#include "launcher/option_values.h"
 
 namespace ddp::launcher {
 namespace {
 
-cxxopts::Options make_parser() {
-  cxxopts::Options parser("ddp-launch",
-                          "Starts one worker process per GPU (or per CPU), watches them, and says "
-                          "what went wrong.\n");
-  parser.custom_help("[flags] [--] PROGRAM [args...]");
-  parser.set_width(100);
-  for (const Flag& flag : all_flags()) {
-    const std::string prefix = flag.short_name == '\0' ? "" : std::string(1, flag.short_name) + ",";
-    if (flag.takes_value()) {
-      auto value = cxxopts::value<std::string>();
-      if (flag.default_value != nullptr) value->default_value(flag.default_value);
-      parser.add_options()(prefix + flag.name, flag.help, value, flag.value_name);
-    } else {
-      parser.add_options()(prefix + flag.name, flag.help);
+constexpr int kStaticPort = 29500;  // as torchrun has them
+constexpr int kC10dPort = 29400;
+
+// What flags say, before it is known what they mean together.
+struct Draft {
+  Options options;
+  std::optional<WorkerRequest> workers;
+  Address master;
+  Address rendezvous;  // comes before `master`
+  bool standalone = false;
+  bool module = false;
+  bool no_python = false;
+};
+
+struct Setter {
+  std::string_view flag;
+  void (*set)(Draft&, const FlagValue&);
+};
+
+using D = Draft;
+using V = FlagValue;
+
+constexpr Setter kSetters[] = {
+    {"nproc_per_node", [](D& d, const V& v) { d.workers = to_workers(v); }},
+    {"gpus", [](D& d, const V& v) { d.options.placement.gpus = to_gpus(v); }},
+    {"show", [](D& d, const V& v) { d.options.logs.show = to_show(v); }},
+    {"log_dir", [](D& d, const V& v) { d.options.logs.directory = to_name(v); }},
+    {"max_restarts", [](D& d, const V& v) { d.options.max_restarts = to_count(v, 0); }},
+    {"nnodes", [](D& d, const V& v) { d.options.nodes.count = to_node_count(v); }},
+    {"node_rank", [](D& d, const V& v) { d.options.nodes.rank = to_count(v, 0); }},
+    {"master_addr", [](D& d, const V& v) { d.master.host = to_host(v); }},
+    {"master_port", [](D& d, const V& v) { d.master.port = to_port(v); }},
+    {"dry_run",
+     [](D& d, const V& v) {
+       if (to_bool(v)) d.options.action = Options::Action::kDryRun;
+     }},
+    {"verbose", [](D& d, const V& v) { d.options.verbose = to_bool(v); }},
+    {"version",
+     [](D& d, const V& v) {
+       if (to_bool(v)) d.options.action = Options::Action::kPrintVersion;
+     }},
+    {"help",
+     [](D& d, const V& v) {
+       if (to_bool(v)) d.options.action = Options::Action::kPrintHelp;
+     }},
+    {"standalone", [](D& d, const V& v) { d.standalone = to_bool(v); }},
+    {"rdzv_backend", [](D& d, const V& v) { d.options.nodes.backend = to_backend(v); }},
+    {"rdzv_endpoint", [](D& d, const V& v) { d.rendezvous = to_address(v); }},
+    {"rdzv_id", [](D& d, const V& v) { d.options.nodes.run_id = to_name(v); }},
+    {"rdzv_conf",
+     [](D& d, const V& v) { d.options.nodes.start_timeout = to_rendezvous_timeout(v); }},
+    {"local_addr", [](D& d, const V& v) { d.options.nodes.local_addr = to_host(v); }},
+    {"monitor_interval", [](D&, const V& v) { static_cast<void>(to_seconds(v)); }},
+    {"role", [](D& d, const V& v) { d.options.role = v.text; }},
+    {"module", [](D& d, const V& v) { d.module = to_bool(v); }},
+    {"no_python", [](D& d, const V& v) { d.no_python = to_bool(v); }},
+    {"redirects", [](D& d, const V& v) { d.options.logs.redirects = to_streams(v); }},
+    {"tee", [](D& d, const V& v) { d.options.logs.tee = to_streams(v); }},
+    {"local_ranks_filter",
+     [](D& d, const V& v) { d.options.logs.local_ranks_filter = to_ranks(v); }},
+    {"shutdown_timeout", [](D& d, const V& v) { d.options.grace = to_seconds(v); }},
+    {"numa_binding",
+     [](D& d, const V& v) {
+       if (v.text != "node") refuse_value(v, "node (other ways to bind are --bind core|numa)");
+       d.options.placement.binding = PlacementOptions::Binding::kNuma;
+     }},
+    {"grace", [](D& d, const V& v) { d.options.grace = to_seconds(v); }},
+    {"detach", [](D& d, const V& v) { d.options.detach = to_bool(v); }},
+    {"bind", [](D& d, const V& v) { d.options.placement.binding = to_binding(v); }},
+    {"oversubscribe", [](D& d, const V& v) { d.options.placement.oversubscribe = to_bool(v); }},
+    {"store", [](D& d, const V& v) { d.options.store_host = to_store_host(v); }},
+    {"timeout_start", [](D& d, const V& v) { d.options.nodes.start_timeout = to_seconds(v); }},
+    {"pass_local_rank", [](D& d, const V& v) { d.options.program.pass_local_rank = to_bool(v); }},
+};
+
+bool asks_for_nothing(const GivenFlag& given) {
+  if (!given.flag.takes_value()) return !to_bool(given.value);
+  return given.flag.empty_value != nullptr && given.value.text == given.flag.empty_value;
+}
+
+void apply(const GivenFlag& given, Draft& draft) {
+  const Flag& flag = given.flag;
+  if (flag.group != Flag::Group::kRefused) {
+    std::ranges::find(kSetters, flag.name, &Setter::flag)->set(draft, given.value);
+  } else if (!asks_for_nothing(given)) {
+    throw LaunchError(fmt::format("{} is not supported: {}", given.value.source, flag.help));
+  }
+}
+
+// ---- What flags mean together.
+
+void settle_nodes(Draft& draft) {
+  NodeOptions& nodes = draft.options.nodes;
+  if (draft.standalone) {
+    if (nodes.count > 1) {
+      throw LaunchError(fmt::format("--standalone is for one node (--nnodes={})", nodes.count));
     }
+    nodes = NodeOptions();
+    return;
   }
-  return parser;
+  const Address& given = draft.rendezvous.host.empty() ? draft.master : draft.rendezvous;
+  if (!given.host.empty()) nodes.endpoint.host = given.host;
+  const bool is_static = nodes.backend == NodeOptions::Backend::kStatic;
+  const int usual_port = nodes.count == 1 ? 0 : is_static ? kStaticPort : kC10dPort;
+  nodes.endpoint.port = given.port.value_or(static_cast<std::uint16_t>(usual_port));
 }
 
-cxxopts::ParseResult parse_flags(const std::vector<std::string>& flags) {
-  std::vector<const char*> argv = {"ddp-launch"};
-  for (const std::string& flag : flags) argv.push_back(flag.c_str());
-  try {
-    return make_parser().parse(static_cast<int>(argv.size()), argv.data());
-  } catch (const cxxopts::exceptions::exception& error) {
-    throw LaunchError(error.what());
+void check_nodes(const NodeOptions& nodes) {
+  if (nodes.rank.value_or(0) >= nodes.count) {
+    throw LaunchError(fmt::format("--node_rank={}: of {} node{} (--nnodes) the last is {}",
+                                  *nodes.rank, nodes.count, nodes.count == 1 ? "" : "s",
+                                  nodes.count - 1));
   }
-}
-
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value{};
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-WorkerRequest parse_workers(const std::string& text) {
-  using Kind = WorkerRequest::Kind;
-  if (text == "auto") return {Kind::kAuto, 0};
-  if (text == "gpu") return {Kind::kGpu, 0};
-  if (text == "cpu") return {Kind::kCpu, 0};
-  const auto number = parse_number<int>(text);
-  if (!number || *number < 1) {
-    throw LaunchError(fmt::format(
-        "--nproc_per_node={}: expected a number of at least 1, auto, gpu or cpu", text));
-  }
-  return {Kind::kNumber, *number};
-}
-
-std::uint16_t parse_port(const std::string& text) {
-  const auto port = parse_number<std::uint16_t>(text);
-  if (!port) throw LaunchError(fmt::format("--master_port={}: expected 0 to 65535", text));
-  return *port;
-}
-
-Show parse_show(const std::string& text) {
-  if (text == "all") return {Show::Kind::kAll, {}};
-  Show show{Show::Kind::kListed, {}};
-  std::string_view rest = text;
-  while (true) {
-    const std::size_t comma = rest.find(',');
-    const auto rank = parse_number<int>(rest.substr(0, comma));
-    if (!rank || *rank < 0) {
-      throw LaunchError(fmt::format("--show={}: expected all, or ranks such as 0 or 1,3", text));
-    }
-    show.ranks.push_back(*rank);
-    if (comma == std::string_view::npos) return show;
-    rest.remove_prefix(comma + 1);
+  if (nodes.count == 1) return;
+  if (nodes.endpoint.port == 0) {
+    throw LaunchError(
+        fmt::format("--nnodes={}: other nodes cannot know a port that is picked "
+                    "(0); give one as --master_port or --rdzv_endpoint",
+                    nodes.count));
   }
 }
 
-Timeout parse_grace(const std::string& text) {
-  const auto seconds = parse_number<double>(text);
-  // A day bounds the conversion below; whoever needs more patience has another problem.
-  if (!seconds || !(*seconds >= 0) || *seconds > 86400) {
-    throw LaunchError(fmt::format("--grace={}: expected seconds between 0 and 86400", text));
+void settle_program(Draft& draft, std::vector<std::string> command) {
+  ProgramOptions& program = draft.options.program;
+  if (draft.module && draft.no_python) {
+    throw LaunchError("--module and --no_python: a module is run by Python; give one of them");
   }
-  return Timeout(static_cast<Timeout::rep>(std::llround(*seconds * 1000)));
+  if (draft.module) program.kind = ProgramOptions::Kind::kModule;
+  if (draft.no_python) program.kind = ProgramOptions::Kind::kNative;
+  program.command = std::move(command);
+  if (program.command.empty()) {
+    throw LaunchError("no PROGRAM given; usage: ddp-launch [flags] [--] PROGRAM [args...]");
+  }
+}
+
+void settle_workers(Draft& draft) {
+  const auto& gpus = draft.options.placement.gpus;
+  if (draft.workers) {
+    draft.options.workers = *draft.workers;
+  } else if (gpus) {
+    draft.options.workers = {WorkerRequest::Kind::kNumber, static_cast<int>(gpus->size())};
+  }
+}
+
+bool only_prints(Options::Action action) {
+  return action == Options::Action::kPrintHelp || action == Options::Action::kPrintVersion;
 }
 
 }  // namespace
@@ -107,26 +174,22 @@ bool Show::shows_stderr(int rank) const {
   return kind != Kind::kListed || std::ranges::find(ranks, rank) != ranks.end();
 }
 
-Options parse_options(std::span<const std::string> args) {
-  CommandLine line = cut_at_program(args);
-  const cxxopts::ParseResult flags = parse_flags(line.flags);
-  Options options;
-  if (flags.count("help") > 0) options.action = Options::Action::kPrintHelp;
-  if (flags.count("version") > 0) options.action = Options::Action::kPrintVersion;
-  options.workers = parse_workers(flags["nproc_per_node"].as<std::string>());
-  options.master_addr = flags["master_addr"].as<std::string>();
-  options.master_port = parse_port(flags["master_port"].as<std::string>());
-  if (flags.count("show") > 0) options.show = parse_show(flags["show"].as<std::string>());
-  if (flags.count("grace") > 0) options.grace = parse_grace(flags["grace"].as<std::string>());
-  options.oversubscribe = flags.count("oversubscribe") > 0;
-  options.verbose = flags.count("verbose") > 0;
-  options.command = std::move(line.command);
-  if (options.action == Options::Action::kRun && options.command.empty()) {
-    throw LaunchError("no PROGRAM given; usage: ddp-launch [flags] [--] PROGRAM [args...]");
-  }
-  return options;
+bool StreamSelection::has(Streams stream, int local_rank) const {
+  const auto listed = by_local_rank.find(local_rank);
+  return ((listed == by_local_rank.end() ? everybody : listed->second) & stream) != 0;
 }
 
-std::string help_text() { return make_parser().help(); }
+Options parse_options(std::span<const std::string> args, const WorkerEnv::Lookup& environment) {
+  CommandLine line = cut_at_program(args);
+  Draft draft;
+  for (const GivenFlag& given : given_flags(line.flags, environment)) apply(given, draft);
+  if (!only_prints(draft.options.action)) {
+    settle_workers(draft);
+    settle_nodes(draft);
+    check_nodes(draft.options.nodes);
+    settle_program(draft, std::move(line.command));
+  }
+  return std::move(draft.options);
+}
 
 }  // namespace ddp::launcher

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "ddp/base/socket.h"
 #include "ddp/base/time.h"
+#include "ddp/base/worker_env.h"
 
 namespace ddp::launcher {
 
@@ -28,22 +31,79 @@ struct Show {
   [[nodiscard]] bool shows_stderr(int rank) const;
 };
 
-struct Options {
-  enum class Action { kRun, kPrintHelp, kPrintVersion };
-  Action action = Action::kRun;
-  WorkerRequest workers;
-  std::string master_addr;
-  std::uint16_t master_port = 0;  // 0: a free one
-  Show show;
-  std::optional<Timeout> grace;  // between SIGTERM and SIGKILL
-  bool oversubscribe = false;    // workers may share GPUs
-  bool verbose = false;
-  std::vector<std::string> command;  // PROGRAM and its arguments
+// Streams of local ranks, as torchrun's --redirects and --tee name them.
+struct StreamSelection {
+  enum Streams : unsigned { kNone = 0, kStdout = 1, kStderr = 2, kBoth = 3 };
+  unsigned everybody = kNone;             // whom the map does not list
+  std::map<int, unsigned> by_local_rank;  // if not empty, everybody is kNone
+
+  [[nodiscard]] bool has(Streams stream, int local_rank) const;
 };
 
-// `args` is argv without argv[0]. Throws LaunchError naming flag and value.
-[[nodiscard]] Options parse_options(std::span<const std::string> args);
+// Where the workers' output goes.
+struct LogOptions {
+  Show show;
+  std::optional<std::string> directory;                // of the files; nullopt: none are kept
+  StreamSelection redirects;                           // to files only
+  StreamSelection tee;                                 // to files and the console
+  std::optional<std::vector<int>> local_ranks_filter;  // the others are not shown
+};
 
-[[nodiscard]] std::string help_text();
+// Which machines take part and where they meet.
+struct NodeOptions {
+  enum class Backend {
+    kStatic,  // nodes are numbered by --node_rank
+    kC10d,    // and as they come
+  };
+  int count = 1;
+  std::optional<int> rank;  // nullopt: not said
+  Backend backend = Backend::kStatic;
+  Endpoint endpoint{"127.0.0.1", 0};  // of the store; port 0 (one node only): a free one
+  std::optional<std::string> run_id;  // nullopt: a random one
+  std::string local_addr;             // of this node, for the others; empty: not said
+  Timeout start_timeout{600'000};     // to wait for the other nodes
+};
+
+// What the workers run on.
+struct PlacementOptions {
+  enum class Binding { kNone, kCore, kNuma };
+  std::optional<std::vector<std::string>> gpus;  // indices in PCI order, or UUIDs; in rank order
+  Binding binding = Binding::kNone;
+  bool oversubscribe = false;  // workers may share GPUs
+};
+
+struct ProgramOptions {
+  enum class Kind {
+    kAny,     // a .py file under python3, anything else by itself
+    kNative,  // by itself
+    kModule,  // a Python module
+  };
+  std::vector<std::string> command;  // PROGRAM and its arguments
+  Kind kind = Kind::kAny;
+  bool pass_local_rank = false;  // as --local-rank=N before the arguments
+};
+
+enum class StoreHost { kAgent, kWorker };
+
+struct Options {
+  enum class Action { kRun, kDryRun, kPrintHelp, kPrintVersion };
+  Action action = Action::kRun;
+  WorkerRequest workers;
+  ProgramOptions program;
+  NodeOptions nodes;
+  PlacementOptions placement;
+  LogOptions logs;
+  StoreHost store_host = StoreHost::kAgent;
+  std::string role = "default";
+  int max_restarts = 0;
+  std::optional<Timeout> grace;  // between SIGTERM and SIGKILL
+  bool detach = false;
+  bool verbose = false;
+};
+
+// `args` is argv without argv[0]. A flag NAME that is not among them takes its value from the
+// environment's PET_NAME, if that is there and not empty. Throws LaunchError naming flag and value.
+[[nodiscard]] Options parse_options(std::span<const std::string> args,
+                                    const WorkerEnv::Lookup& environment);
 
 }  // namespace ddp::launcher

@@ -163,7 +163,7 @@ TEST_CASE("what cannot run is refused before anything starts", "[launcher]") {
 }
 
 TEST_CASE("a wrong command line is refused before anything starts", "[launcher]") {
-  check_refusal(command({"--nproc_per_nod=2", "true"}), 2, "--nproc_per_node?");
+  check_refusal(command({"--nproc_per_nide=2", "true"}), 2, "--nproc_per_node?");
   check_refusal(command({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
   check_refusal(command({"-n", "2", "--show", "2", "true"}), 2, "rank 2");
   check_refusal(command({"-n", "100000000", "true"}), 2, "open files");

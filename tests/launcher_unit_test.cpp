@@ -7,10 +7,8 @@
 
 #include "launcher/cpu_count.h"
 #include "launcher/environment.h"
-#include "launcher/flags.h"
 #include "launcher/gpu_count.h"
 #include "launcher/launch_error.h"
-#include "launcher/options.h"
 #include "launcher/process_tree.h"
 #include "launcher/verdict.h"
 #include "launcher/worker_count.h"
@@ -23,12 +21,6 @@ using ddp::test::error_of;
 using Strings = std::vector<std::string>;
 
 namespace {
-
-Options parse(const Strings& args) { return parse_options(args); }
-
-std::string parse_error(const Strings& args) {
-  return error_of([&] { static_cast<void>(parse_options(args)); });
-}
 
 JobContext job_of(int world_size, int cpus) {
   JobContext job;
@@ -64,98 +56,6 @@ Machine machine(std::size_t gpu_count, std::optional<std::string> visible, int c
 WorkerRequest number(int workers) { return {WorkerRequest::Kind::kNumber, workers}; }
 
 }  // namespace
-
-TEST_CASE("the command line is cut at the program, whose flags stay untouched", "[options]") {
-  const Strings worker = {"./train", "-n", "4", "--help", "--show", "all", "--", "--version"};
-  Strings args = {"-n", "2", "--show=1"};
-  args.insert(args.end(), worker.begin(), worker.end());
-  const Options options = parse(args);
-  CHECK(options.action == Options::Action::kRun);
-  CHECK(options.workers.number == 2);
-  CHECK(options.show.ranks == std::vector<int>{1});
-  CHECK(options.command == worker);
-}
-
-TEST_CASE("a double dash ends the flags and is dropped once", "[options]") {
-  CHECK(parse({"-n2", "--", "--odd-name", "--"}).command == Strings{"--odd-name", "--"});
-}
-
-TEST_CASE("flags take '-' for '_', '=' or a blank, and a short form", "[options]") {
-  for (const Strings& args :
-       {Strings{"--nproc_per_node=3", "x"}, Strings{"--nproc-per-node=3", "x"},
-        Strings{"--nproc-per_node", "3", "x"}, Strings{"-n", "3", "x"}, Strings{"-n3", "x"},
-        Strings{"-n=3", "x"}}) {
-    CAPTURE(args);
-    CHECK(parse(args).workers.number == 3);
-    CHECK(parse(args).command == Strings{"x"});
-  }
-}
-
-TEST_CASE("without flags one worker meets on a free loopback port", "[options]") {
-  const Options options = parse({"x"});
-  CHECK(options.workers.kind == WorkerRequest::Kind::kNumber);
-  CHECK(options.workers.number == 1);
-  CHECK(options.master_addr == "127.0.0.1");
-  CHECK(options.master_port == 0);
-  CHECK_FALSE(options.grace);
-  CHECK_FALSE(options.verbose);
-}
-
-TEST_CASE("every flag reaches its option", "[options]") {
-  const Options options = parse({"--nproc_per_node", "gpu", "--master_addr", "::1", "--master_port",
-                                 "29500", "--show", "all", "--grace", "0.5", "-v", "x"});
-  CHECK(options.workers.kind == WorkerRequest::Kind::kGpu);
-  CHECK(options.master_addr == "::1");
-  CHECK(options.master_port == 29500);
-  CHECK(options.show.kind == Show::Kind::kAll);
-  CHECK(options.grace == ddp::Timeout(500));
-  CHECK(options.verbose);
-  CHECK(parse({"--nproc_per_node=auto", "x"}).workers.kind == WorkerRequest::Kind::kAuto);
-  CHECK(parse({"--nproc_per_node=cpu", "x"}).workers.kind == WorkerRequest::Kind::kCpu);
-}
-
-TEST_CASE("help and version need no program", "[options]") {
-  CHECK(parse({"--help"}).action == Options::Action::kPrintHelp);
-  CHECK(parse({"-h"}).action == Options::Action::kPrintHelp);
-  CHECK(parse({"--version"}).action == Options::Action::kPrintVersion);
-  for (const Flag& flag : all_flags()) CHECK_THAT(help_text(), Contains(flag.name));
-}
-
-TEST_CASE("an unknown flag is refused with the nearest known one", "[options]") {
-  CHECK_THAT(parse_error({"--nproc_per_nod=2", "x"}), Contains("did you mean --nproc_per_node?"));
-  CHECK_THAT(parse_error({"--nproc", "2", "x"}), Contains("did you mean --nproc_per_node?"));
-  CHECK_THAT(parse_error({"--master-prot=1", "x"}), Contains("did you mean --master_port?"));
-  CHECK_THAT(parse_error({"--vrebose", "x"}), Contains("did you mean --verbose?"));
-  CHECK_THAT(parse_error({"--quantum", "x"}), Contains("'--quantum'") && !Contains("mean"));
-  CHECK_THAT(parse_error({"-x", "y"}), Contains("'-x'"));
-}
-
-TEST_CASE("a bad value is refused, naming flag and value", "[options]") {
-  CHECK_THAT(parse_error({"-n", "0", "x"}), Contains("--nproc_per_node=0"));
-  CHECK_THAT(parse_error({"-n", "-1", "x"}), Contains("--nproc_per_node=-1"));
-  CHECK_THAT(parse_error({"-n", "2x", "x"}), Contains("--nproc_per_node=2x"));
-  CHECK_THAT(parse_error({"-n=", "x"}), Contains("--nproc_per_node="));
-  CHECK_THAT(parse_error({"--master_port=65536", "x"}), Contains("--master_port=65536"));
-  CHECK_THAT(parse_error({"--show=1,,2", "x"}), Contains("--show=1,,2"));
-  CHECK_THAT(parse_error({"--show=-1", "x"}), Contains("--show=-1"));
-  CHECK_THAT(parse_error({"--grace=nan", "x"}), Contains("--grace=nan"));
-  CHECK_THAT(parse_error({"--verbose=1", "x"}), Contains("takes no value"));
-  CHECK_THAT(parse_error({"--grace"}), Contains("--grace needs a value"));
-  CHECK_THAT(parse_error({"-n", "2"}), Contains("no PROGRAM"));
-}
-
-TEST_CASE("by default rank 0's stdout and everybody's stderr are shown", "[options]") {
-  const Show by_default;
-  CHECK(by_default.shows_stdout(0));
-  CHECK_FALSE(by_default.shows_stdout(1));
-  CHECK(by_default.shows_stderr(1));
-  const Show listed = parse({"--show=1,3", "x"}).show;
-  CHECK_FALSE(listed.shows_stdout(0));
-  CHECK_FALSE(listed.shows_stderr(0));
-  CHECK(listed.shows_stdout(3));
-  CHECK(listed.shows_stderr(1));
-  CHECK(parse({"--show=all", "x"}).show.shows_stdout(7));
-}
 
 TEST_CASE("a worker's environment holds torchrun's variables once each", "[environment]") {
   const EnvironmentBlock inherited = {"RANK=9", "HOME=/h", "RANKED=1", "MASTER_PORT=1", "RANK=8"};

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+//
+// Values of flags as text, and what is made of them. Whatever cannot be read is a LaunchError that
+// names where the value comes from, the value, and what is expected.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ddp/base/time.h"
+
+namespace ddp::launcher {
+
+struct FlagValue {
+  std::string source;  // "--nnodes" or "PET_NNODES"
+  std::string text;    // of a switch: "1" or "0"
+};
+
+// "--nnodes=x: expected EXPECTED".
+[[noreturn]] void refuse_value(const FlagValue& value, std::string_view expected);
+
+[[nodiscard]] bool to_bool(const FlagValue& value);
+[[nodiscard]] int to_count(const FlagValue& value, int minimum);
+[[nodiscard]] std::uint16_t to_port(const FlagValue& value);
+// Up to a day, in milliseconds.
+[[nodiscard]] Timeout to_seconds(const FlagValue& value);
+// "1,3".
+[[nodiscard]] std::vector<int> to_ranks(const FlagValue& value);
+// Not empty.
+[[nodiscard]] std::string to_name(const FlagValue& value);
+
+// The index of the text among the words; these are named if it is none of them.
+[[nodiscard]] std::size_t to_choice(const FlagValue& value,
+                                    std::span<const std::string_view> words);
+
+// The pieces between separators; one, perhaps empty, if there is none.
+[[nodiscard]] std::vector<std::string> split(std::string_view text, char separator);
+
+// A number that is all of the text.
+[[nodiscard]] std::optional<int> number_in(std::string_view text);
+
+}  // namespace ddp::launcher

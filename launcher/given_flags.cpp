@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/given_flags.h"
+
+#include <cctype>
+#include <cxxopts.hpp>
+#include <optional>
+
+#include "launcher/launch_error.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr const char* kAbout =
+    "Starts one worker process per GPU (or per CPU), watches them, and says what went wrong.\n"
+    "Everything from PROGRAM on is the worker's. Flags take '-' for '_' and may be cut short;\n"
+    "NAME=VALUE in the environment's PET_<NAME> is a flag's default. torchrun's command lines "
+    "work:\n"
+    "docs/launcher.md compares flag by flag.\n";
+
+// cxxopts adds " options:".
+const char* title_of(Flag::Group group) {
+  switch (group) {
+    case Flag::Group::kFrequent:
+      return "Frequent";
+    case Flag::Group::kTorchrun:
+      return "Further torchrun";
+    case Flag::Group::kOwn:
+      return "Further";
+    case Flag::Group::kRefused:
+      break;
+  }
+  return "Refused";
+}
+
+cxxopts::Options make_parser() {
+  cxxopts::Options parser("ddp-launch", kAbout);
+  parser.custom_help("[flags] [--] PROGRAM [args...]");
+  parser.set_width(100);
+  for (const Flag& flag : all_flags()) {
+    const std::string prefix = flag.short_name == '\0' ? "" : std::string(1, flag.short_name) + ",";
+    auto add = parser.add_options(title_of(flag.group));
+    if (flag.takes_value()) {
+      add(prefix + flag.name, flag.help, cxxopts::value<std::string>(), flag.value_name);
+    } else {
+      add(prefix + flag.name, flag.help);
+    }
+  }
+  return parser;
+}
+
+cxxopts::ParseResult parse(const std::vector<std::string>& flags) {
+  std::vector<const char*> argv = {"ddp-launch"};
+  for (const std::string& flag : flags) argv.push_back(flag.c_str());
+  try {
+    return make_parser().parse(static_cast<int>(argv.size()), argv.data());
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw LaunchError(error.what());
+  }
+}
+
+std::string variable_of(const Flag& flag) {
+  std::string name = "PET_";
+  for (const char* c = flag.name; *c != '\0'; ++c) {
+    name += static_cast<char>(std::toupper(static_cast<unsigned char>(*c)));
+  }
+  return name;
+}
+
+std::optional<FlagValue> value_of(const Flag& flag, const cxxopts::ParseResult& parsed,
+                                  const WorkerEnv::Lookup& environment) {
+  if (parsed.count(flag.name) > 0) {
+    return FlagValue{std::string("--") + flag.name,
+                     flag.takes_value() ? parsed[flag.name].as<std::string>() : "1"};
+  }
+  const std::string variable = variable_of(flag);
+  const char* text = environment(variable.c_str());
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return FlagValue{variable, text};
+}
+
+}  // namespace
+
+std::vector<GivenFlag> given_flags(const std::vector<std::string>& flags,
+                                   const WorkerEnv::Lookup& environment) {
+  const cxxopts::ParseResult parsed = parse(flags);
+  std::vector<GivenFlag> given;
+  for (const Flag& flag : all_flags()) {
+    if (auto value = value_of(flag, parsed, environment)) given.push_back({flag, *value});
+  }
+  return given;
+}
+
+std::string help_text() {
+  using enum Flag::Group;
+  return make_parser().help({title_of(kFrequent), title_of(kTorchrun), title_of(kOwn)});
+}
+
+}  // namespace ddp::launcher
