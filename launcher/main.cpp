@@ -9,7 +9,9 @@
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -18,12 +20,14 @@
 #include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/cpu_count.h"
+#include "launcher/dry_run.h"
 #include "launcher/given_flags.h"
 #include "launcher/launch_error.h"
 #include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
 #include "launcher/worker_count.h"
+#include "launcher/worker_port.h"
 
 namespace ddp::launcher {
 namespace {
@@ -85,33 +89,70 @@ WorkerPlan plan_workers(const Options& options) {
   return plan;
 }
 
-int run_job(const Options& options) {
-  refuse_unbuilt(options);
-  WorkerPlan plan = plan_workers(options);
+// What is decided before anything starts.
+struct Plan {
+  WorkerPlan workers;
   JobContext job;
-  job.usable_cpus = usable_cpus();
-  const WorkerCount count = decide_worker_count(
-      options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), job.usable_cpus});
-  job.local_world_size = count.workers;
-  job.world_size = count.workers;
-  check_shown_ranks(options.logs.show, count.workers);
+  std::vector<std::string> remarks;
+};
+
+// Until the nodes have met, all of them are taken to have as many workers as this one.
+JobContext plan_job(const Options& options, int workers, int cpus) {
+  JobContext job;
+  job.usable_cpus = cpus;
+  job.node_rank = options.nodes.rank.value_or(0);
+  job.node_count = options.nodes.count;
+  job.local_world_size = workers;
+  job.first_rank = job.node_rank * workers;
+  job.world_size = job.node_count * workers;
   job.role = options.role;
-  job.run_id = options.nodes.run_id.value_or(random_run_id());
+  job.store = options.nodes.endpoint;
+  job.agent_hosts_store = options.store_host == StoreHost::kAgent;
+  job.run_id = options.nodes.run_id.value_or("");
   job.rank0_on_terminal = options.logs.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
   job.oversubscribe = options.placement.oversubscribe;
+  return job;
+}
+
+Plan make_plan(const Options& options) {
+  refuse_unbuilt(options);
+  Plan plan{plan_workers(options), {}, {}};
+  const int cpus = usable_cpus();
+  const WorkerCount count = decide_worker_count(
+      options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), cpus});
+  plan.job = plan_job(options, count.workers, cpus);
+  check_shown_ranks(options.logs.show, plan.job.world_size);
+  if (!count.remark.empty()) plan.remarks.push_back(count.remark);
+  if (options.placement.oversubscribe) plan.remarks.emplace_back(kSharingRemark);
+  return plan;
+}
+
+int run_job(const Options& options) {
+  auto [workers, job, remarks] = make_plan(options);
+  if (job.run_id.empty()) job.run_id = random_run_id();
 
   SignalReader signals;  // before the server's thread, which inherits the mask
-  const TcpServer server(options.nodes.endpoint);
-  job.store = server.endpoint();
+  std::optional<TcpServer> server;
+  if (job.agent_hosts_store) {
+    job.store = server.emplace(job.store).endpoint();
+  } else {
+    job.store = choose_worker_port(job.store);
+  }
   Console console(STDOUT_FILENO, STDERR_FILENO);
-  if (!count.remark.empty()) console.say(count.remark);
-  if (options.placement.oversubscribe) console.say(kSharingRemark);
-  if (options.verbose) console.say(describe_job(plan, job));
-  return Agent(std::move(plan), std::move(job), signals, console).run();
+  for (const std::string& remark : remarks) console.say(remark);
+  if (options.verbose) console.say(describe_job(workers, job));
+  return Agent(std::move(workers), std::move(job), signals, console).run();
 }
 
 int print(const std::string& text) {
   return ::write(STDOUT_FILENO, text.data(), text.size()) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+}
+
+int show_plan(const Options& options) {
+  const Plan plan = make_plan(options);
+  std::string text;
+  for (const std::string& remark : plan.remarks) text += "remark: " + remark + "\n";
+  return print(text + format_dry_run(preview(plan.workers, plan.job)));
 }
 
 int run(int argc, char** argv) {
@@ -123,6 +164,7 @@ int run(int argc, char** argv) {
     case Options::Action::kPrintVersion:
       return print("ddp-launch " DDP_VERSION "\n");
     case Options::Action::kDryRun:
+      return show_plan(options);
     case Options::Action::kRun:
       break;
   }

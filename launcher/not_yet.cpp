@@ -24,8 +24,6 @@ void refuse_unbuilt(const Options& options) {
       {"--gpus", options.placement.gpus.has_value()},
       {"--bind", options.placement.binding != Binding::kNone},
       {"--detach", options.detach},
-      {"--dry_run", options.action == Options::Action::kDryRun},
-      {"--store", options.store_host != StoreHost::kAgent},
       {"--nnodes", options.nodes.count > 1},
       {"--local_addr", !options.nodes.local_addr.empty()},
       {"--max_restarts", options.max_restarts > 0},
