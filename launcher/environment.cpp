@@ -28,6 +28,11 @@ void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::s
   if (std::ranges::none_of(block, is_it)) set(block, name, value);
 }
 
+std::string error_file(const JobContext& job, int local_rank) {
+  if (job.error_directory.empty()) return "";
+  return job.error_directory + "/" + std::to_string(local_rank) + "/error.json";
+}
+
 Variables contract(const JobContext& job, int local_rank) {
   const std::string rank = std::to_string(job.first_rank + local_rank);
   const std::string world_size = std::to_string(job.world_size);
@@ -45,7 +50,9 @@ Variables contract(const JobContext& job, int local_rank) {
           {"TORCHELASTIC_RESTART_COUNT", std::to_string(job.restart_count)},
           {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
           {"TORCHELASTIC_RUN_ID", job.run_id},
-          {"TORCHELASTIC_USE_AGENT_STORE", job.agent_hosts_store ? "True" : "False"}};
+          {"TORCHELASTIC_USE_AGENT_STORE", job.agent_hosts_store ? "True" : "False"},
+          {"TORCHELASTIC_ERROR_FILE", error_file(job, local_rank)},
+          {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
 }
 
 // NCCL before 2.30 refuses two ranks of one host on one GPU: so each rank claims a host of its own
@@ -86,6 +93,17 @@ EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const Job
   }
   remove(block, "DDP_LAUNCH_TTY");
   if (job.rank0_on_terminal && rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
+  return block;
+}
+
+EnvironmentBlock contract_entries(const EnvironmentBlock& inherited, const JobContext& job,
+                                  int local_rank) {
+  const EnvironmentBlock own = worker_environment({}, job, local_rank);
+  EnvironmentBlock block = worker_environment(inherited, job, local_rank);
+  std::erase_if(block, [&own](const std::string& entry) {
+    const std::string name = entry.substr(0, entry.find('='));
+    return std::ranges::none_of(own, [&](const std::string& e) { return defines(e, name); });
+  });
   return block;
 }
 

@@ -14,6 +14,7 @@
 #include "ddp/base/host_name.h"
 #include "launcher/launch_error.h"
 #include "launcher/store_port.h"
+#include "launcher/worker_port.h"
 
 namespace ddp::launcher {
 namespace {
@@ -39,8 +40,9 @@ std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
 }
 
 JobSite open_on_one_node(const NodeOptions& options, JobContext& job) {
-  JobSite site{.store = serve_store(options.endpoint), .nodes = nullptr};
-  job.store = site.store->endpoint();
+  JobSite site;
+  if (job.agent_hosts_store) site.store = serve_store(options.endpoint);
+  job.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
   job.run_id = options.run_id.value_or(random_run_id());
   job.world_size = job.local_world_size;
   return site;
@@ -58,6 +60,7 @@ NodePlan plan_node(const NodeOptions& options, bool hosts_store) {
   NodePlan plan{.rank = options.rank,
                 .count = options.count,
                 .store = options.endpoint,
+                .worker_port = options.endpoint.port,
                 .run_id = options.run_id.value_or(""),
                 .start_timeout = options.start_timeout};
   if (!plan.rank && hosts_store) plan.rank = 0;
@@ -75,7 +78,11 @@ std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, Si
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
   if (options.rank == 0) site.store = serve_store(options.endpoint);
-  const NodePlan plan = plan_node(options, site.store != nullptr);
+  NodePlan plan = plan_node(options, site.store != nullptr);
+  // Where the launchers meet is not where the workers do, if those host their own store.
+  if (site.store && !job.agent_hosts_store) {
+    plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
+  }
   const Node self{.host = host_name(), .launcher = ::getpid(), .workers = job.local_world_size};
   std::optional<Meeting> meeting = meet_nodes(plan, self, signals, console);
   if (!meeting) return std::nullopt;
@@ -83,7 +90,7 @@ std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, Si
   job.node_count = options.count;
   job.first_rank = meeting->first_rank(meeting->self);
   job.world_size = meeting->world_size();
-  job.store = options.endpoint;
+  job.store = {options.endpoint.host, meeting->worker_port};
   job.run_id = meeting->run_id;
   site.nodes = std::make_unique<NodeWatch>(std::move(*meeting));
   return site;

@@ -15,7 +15,7 @@ namespace ddp::launcher {
 
 // Where a job meets, as far as this launcher is concerned.
 struct JobSite {
-  std::unique_ptr<TcpServer> store;  // null on a node whose launcher does not host it
+  std::unique_ptr<TcpServer> store;  // null if this launcher does not host it
   std::unique_ptr<NodeWatch> nodes;  // null where there is one
 };
 

@@ -2,51 +2,35 @@
 //
 // ddp-launch: see help_text(). Everything is checked before anything is started.
 #include <fcntl.h>
-#include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "launcher/agent.h"
-#include "launcher/command.h"
 #include "launcher/console.h"
-#include "launcher/cpu_count.h"
 #include "launcher/detach.h"
+#include "launcher/dry_run.h"
 #include "launcher/given_flags.h"
 #include "launcher/guardian.h"
+#include "launcher/job_plan.h"
 #include "launcher/job_site.h"
 #include "launcher/launch_error.h"
 #include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "launcher/signals.h"
-#include "launcher/store_port.h"
-#include "launcher/worker_count.h"
 
 namespace ddp::launcher {
 namespace {
 
-constexpr const char* kSharingRemark =
-    "workers may share GPUs (--oversubscribe): fit to check results, not to measure speed";
-
 // A signal came before there was a job.
 constexpr int kStoppedExitCode = 130;
-
-std::optional<std::string> environment_variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
-EnvironmentBlock own_environment() {
-  EnvironmentBlock block;
-  for (char** entry = environ; *entry != nullptr; ++entry) block.emplace_back(*entry);
-  return block;
-}
 
 // If stdin, stdout or stderr is closed, a pipe or socket of ours would get its number.
 void occupy_standard_descriptors() {
@@ -57,83 +41,44 @@ void occupy_standard_descriptors() {
   if (fd >= 0) ::close(fd);
 }
 
-std::string describe_job(const WorkerPlan& plan, const JobContext& job) {
-  return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
-                     job.world_size, job.world_size == 1 ? "" : "s", plan.command.path,
-                     to_string(job.store), job.run_id, omp_threads_per_worker(job));
-}
-
-void check_shown_ranks(const Show& show, int world_size) {
-  for (const int rank : show.ranks) {
-    if (rank < world_size) continue;
-    throw LaunchError(fmt::format("--show: there is no rank {} among {} worker{}", rank, world_size,
-                                  world_size == 1 ? "" : "s"));
-  }
-}
-
-WorkerPlan plan_workers(const Options& options) {
-  WorkerPlan plan;
-  plan.command =
-      resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
-  plan.environment = own_environment();
-  plan.show = options.logs.show;
-  if (options.grace) {
-    plan.failure_grace = std::min(plan.failure_grace, *options.grace);
-    plan.keyboard_grace = plan.outside_grace = *options.grace;
-    plan.request_grace = options.grace;
-  }
-  plan.verbose = options.verbose;
-  return plan;
-}
-
-JobContext describe_workers(const Options& options) {
-  JobContext job;
-  job.role = options.role;
-  job.max_restarts = options.max_restarts;
-  job.rank0_on_terminal = options.logs.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
-  job.oversubscribe = options.placement.oversubscribe;
-  job.usable_cpus = usable_cpus();
-  return job;
+int run_agent(const Options& options, JobPlan plan, SignalReader& signals) {
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  for (const std::string& remark : plan.remarks) console.say(remark);
+  const std::optional<JobSite> site = open_site(options.nodes, plan.job, signals, console);
+  if (!site) return kStoppedExitCode;
+  check_shown_ranks(options.logs.show, plan.job.world_size);
+  if (options.verbose) console.say(describe_job(plan.workers, plan.job));
+  return Agent(std::move(plan.workers), std::move(plan.job), signals, console, site->nodes.get())
+      .run();
 }
 
 int run_job(const Options& options, const ReportStart& on_start) {
-  WorkerPlan plan = plan_workers(options);
-  plan.on_start = on_start;
-  JobContext job = describe_workers(options);
-  const WorkerCount count = decide_worker_count(
-      options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), job.usable_cpus});
-  job.local_world_size = count.workers;
-
+  JobPlan plan = plan_job(options);
+  plan.workers.on_start = on_start;
   SignalReader signals;  // before the first thread, which inherits the mask
-  return run_guarded(signals, [&] {
-    Console console(STDOUT_FILENO, STDERR_FILENO);
-    if (!count.remark.empty()) console.say(count.remark);
-    if (options.placement.oversubscribe) console.say(kSharingRemark);
-    const std::optional<JobSite> site = open_site(options.nodes, job, signals, console);
-    if (!site) return kStoppedExitCode;
-    check_shown_ranks(options.logs.show, job.world_size);
-    if (options.verbose) console.say(describe_job(plan, job));
-    return Agent(std::move(plan), std::move(job), signals, console, site->nodes.get()).run();
-  });
+  return run_guarded(signals, [&] { return run_agent(options, std::move(plan), signals); });
 }
 
 int print(const std::string& text) {
   return ::write(STDOUT_FILENO, text.data(), text.size()) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
+int show_plan(const Options& options) {
+  const JobPlan plan = plan_job(options);
+  check_shown_ranks(options.logs.show, plan.job.world_size);
+  std::string text;
+  for (const std::string& remark : plan.remarks) text += "remark: " + remark + "\n";
+  return print(text + format_dry_run(preview(plan.workers, plan.job)));
+}
+
 int run(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   const Options options = parse_options(args, ::getenv);
-  switch (options.action) {
-    case Options::Action::kPrintHelp:
-      return print(help_text());
-    case Options::Action::kPrintVersion:
-      return print("ddp-launch " DDP_VERSION "\n");
-    case Options::Action::kDryRun:
-    case Options::Action::kRun:
-      break;
-  }
+  if (options.action == Options::Action::kPrintHelp) return print(help_text());
+  if (options.action == Options::Action::kPrintVersion)
+    return print("ddp-launch " DDP_VERSION "\n");
   refuse_unbuilt(options);
+  if (options.action == Options::Action::kDryRun) return show_plan(options);
   if (!options.detach) return run_job(options, {});
   return run_detached(std::filesystem::current_path(),
                       [&](const ReportStart& on_start) { return run_job(options, on_start); });

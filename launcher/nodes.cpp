@@ -166,7 +166,10 @@ std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self, Signal
   Meeting meeting;
   meeting.store = connect(plan, patience);
   if (!meeting.store) return std::nullopt;
-  if (plan.rank == 0) meeting.store->set("run_id", plan.run_id);
+  if (plan.rank == 0) {
+    meeting.store->set("worker_port", std::to_string(plan.worker_port));
+    meeting.store->set("run_id", plan.run_id);
+  }
   meeting.self = register_self(*meeting.store, plan, self);
   for (;;) {
     const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
@@ -176,6 +179,7 @@ std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self, Signal
     patience.remark(describe_waiting(plan, missing));
     if (!patience.wait(kBetweenLooks)) return std::nullopt;
   }
+  meeting.worker_port = static_cast<std::uint16_t>(std::stoi(meeting.store->get("worker_port")));
   for (int rank = 0; rank < plan.count; ++rank) {
     meeting.nodes.push_back(parse_node(meeting.store->get(node_key(rank))));
   }

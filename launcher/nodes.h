@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,8 +30,9 @@ struct Node {
 struct NodePlan {
   std::optional<int> rank = 0;  // nothing: the next that is free
   int count = 1;
-  Endpoint store = {};      // node 0's, where the others reach it
-  std::string run_id = {};  // node 0 has one; empty: any
+  Endpoint store = {};            // node 0's, where the others reach it
+  std::uint16_t worker_port = 0;  // where the workers meet on node 0's host, as it decides
+  std::string run_id = {};        // node 0 has one; empty: any
   Timeout start_timeout = std::chrono::minutes(10);
 };
 
@@ -46,6 +48,7 @@ struct Meeting {
   int self = 0;                  // this node's rank
   std::vector<Node> nodes;       // by rank
   std::string run_id;
+  std::uint16_t worker_port = 0;
 
   // Of the first worker of a node, and of all.
   [[nodiscard]] int first_rank(int node) const;

@@ -23,9 +23,6 @@ void refuse_unbuilt(const Options& options) {
       {"--local_ranks_filter", logs.local_ranks_filter.has_value()},
       {"--gpus", options.placement.gpus.has_value()},
       {"--bind", options.placement.binding != Binding::kNone},
-      {"--dry_run", options.action == Options::Action::kDryRun},
-      {"--store", options.store_host != StoreHost::kAgent},
-      {"--local_addr", !options.nodes.local_addr.empty()},
   };
   for (const auto& [flag, is_asked] : asked) {
     if (is_asked) throw LaunchError(fmt::format("{}: not yet", flag));

@@ -107,10 +107,6 @@ void apply(const GivenFlag& given, Draft& draft) {
 
 // ---- What flags mean together.
 
-bool is_loopback(std::string_view host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
-}
-
 void settle_nodes(Draft& draft) {
   NodeOptions& nodes = draft.options.nodes;
   if (draft.standalone) {
@@ -134,12 +130,6 @@ void check_nodes(const NodeOptions& nodes) {
                                   nodes.count - 1));
   }
   if (nodes.count == 1) return;
-  if (is_loopback(nodes.endpoint.host)) {
-    throw LaunchError(
-        fmt::format("--nnodes={}: other nodes cannot reach {}; give an address of node 0 as "
-                    "--master_addr or --rdzv_endpoint",
-                    nodes.count, nodes.endpoint.host));
-  }
   if (nodes.endpoint.port == 0) {
     throw LaunchError(
         fmt::format("--nnodes={}: other nodes cannot know a port that is picked "

@@ -58,7 +58,9 @@ WorkerRequest number(int workers) { return {WorkerRequest::Kind::kNumber, worker
 }  // namespace
 
 TEST_CASE("a worker's environment holds torchrun's variables once each", "[environment]") {
-  const EnvironmentBlock inherited = {"RANK=9", "HOME=/h", "RANKED=1", "MASTER_PORT=1", "RANK=8"};
+  const EnvironmentBlock inherited = {"RANK=9",   "HOME=/h",
+                                      "RANKED=1", "MASTER_PORT=1",
+                                      "RANK=8",   "TORCHELASTIC_ERROR_FILE=/outer/error.json"};
   const EnvironmentBlock block = worker_environment(inherited, job_of(4, 8), 3);
   const std::pair<const char*, const char*> expected[] = {
       {"RANK", "3"},
@@ -76,6 +78,8 @@ TEST_CASE("a worker's environment holds torchrun's variables once each", "[envir
       {"TORCHELASTIC_MAX_RESTARTS", "0"},
       {"TORCHELASTIC_RUN_ID", "cafe"},
       {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+      {"TORCHELASTIC_ERROR_FILE", ""},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"},
       {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
       {"OMP_NUM_THREADS", "2"},
       {"HOME", "/h"},
@@ -85,6 +89,48 @@ TEST_CASE("a worker's environment holds torchrun's variables once each", "[envir
     CAPTURE(name);
     CHECK(values_of(block, name) == Strings{value});
   }
+}
+
+TEST_CASE("the job's own settings reach the environment", "[environment]") {
+  JobContext job = job_of(2, 8);
+  job.node_rank = 1;
+  job.node_count = 2;
+  job.first_rank = 2;
+  job.world_size = 4;
+  job.role = "trainer";
+  job.restart_count = 1;
+  job.max_restarts = 3;
+  job.agent_hosts_store = false;
+  job.error_directory = "/logs/attempt_1";
+  const EnvironmentBlock block = worker_environment({}, job, 1);
+  const std::pair<const char*, const char*> expected[] = {
+      {"RANK", "3"},
+      {"LOCAL_RANK", "1"},
+      {"GROUP_RANK", "1"},
+      {"ROLE_RANK", "3"},
+      {"ROLE_NAME", "trainer"},
+      {"LOCAL_WORLD_SIZE", "2"},
+      {"WORLD_SIZE", "4"},
+      {"GROUP_WORLD_SIZE", "2"},
+      {"ROLE_WORLD_SIZE", "4"},
+      {"TORCHELASTIC_RESTART_COUNT", "1"},
+      {"TORCHELASTIC_MAX_RESTARTS", "3"},
+      {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", "/logs/attempt_1/1/error.json"},
+  };
+  for (const auto& [name, value] : expected) {
+    CAPTURE(name);
+    CHECK(values_of(block, name) == Strings{value});
+  }
+}
+
+TEST_CASE("what is told to a worker are the launcher's variables, also inherited ones",
+          "[environment]") {
+  const EnvironmentBlock told =
+      contract_entries({"HOME=/h", "RANK=0", "OMP_NUM_THREADS=7"}, job_of(1, 8), 0);
+  CHECK(values_of(told, "HOME").empty());
+  CHECK(values_of(told, "RANK") == Strings{"0"});
+  CHECK(values_of(told, "OMP_NUM_THREADS") == Strings{"7"});
 }
 
 TEST_CASE("what the user has set of threads and NCCL stays", "[environment]") {

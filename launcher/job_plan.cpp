@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/job_plan.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+
+#include "launcher/command.h"
+#include "launcher/cpu_count.h"
+#include "launcher/launch_error.h"
+#include "launcher/worker_count.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr const char* kSharingRemark =
+    "workers may share GPUs (--oversubscribe): fit to check results, not to measure speed";
+
+std::optional<std::string> environment_variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+EnvironmentBlock own_environment() {
+  EnvironmentBlock block;
+  for (char** entry = environ; *entry != nullptr; ++entry) block.emplace_back(*entry);
+  return block;
+}
+
+WorkerPlan plan_workers(const Options& options) {
+  WorkerPlan plan;
+  plan.command =
+      resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
+  plan.environment = own_environment();
+  plan.show = options.logs.show;
+  if (options.grace) {
+    plan.failure_grace = std::min(plan.failure_grace, *options.grace);
+    plan.keyboard_grace = plan.outside_grace = *options.grace;
+    plan.request_grace = options.grace;
+  }
+  plan.verbose = options.verbose;
+  return plan;
+}
+
+JobContext describe_workers(const Options& options, int workers, int cpus) {
+  JobContext job;
+  job.usable_cpus = cpus;
+  job.node_rank = options.nodes.rank.value_or(0);
+  job.node_count = options.nodes.count;
+  job.local_world_size = workers;
+  job.first_rank = job.node_rank * workers;
+  job.world_size = job.node_count * workers;
+  job.max_restarts = options.max_restarts;
+  job.role = options.role;
+  job.store = options.nodes.endpoint;
+  job.agent_hosts_store = options.store_host == StoreHost::kAgent;
+  job.run_id = options.nodes.run_id.value_or("");
+  job.rank0_on_terminal = options.logs.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
+  job.oversubscribe = options.placement.oversubscribe;
+  return job;
+}
+
+}  // namespace
+
+JobPlan plan_job(const Options& options) {
+  JobPlan plan{plan_workers(options), {}, {}};
+  const int cpus = usable_cpus();
+  const WorkerCount count = decide_worker_count(
+      options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), cpus});
+  plan.job = describe_workers(options, count.workers, cpus);
+  if (!count.remark.empty()) plan.remarks.push_back(count.remark);
+  if (options.placement.oversubscribe) plan.remarks.emplace_back(kSharingRemark);
+  return plan;
+}
+
+void check_shown_ranks(const Show& show, int world_size) {
+  for (const int rank : show.ranks) {
+    if (rank < world_size) continue;
+    throw LaunchError(fmt::format("--show: there is no rank {} among {} worker{}", rank, world_size,
+                                  world_size == 1 ? "" : "s"));
+  }
+}
+
+std::string describe_job(const WorkerPlan& workers, const JobContext& job) {
+  return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
+                     job.world_size, job.world_size == 1 ? "" : "s", workers.command.path,
+                     to_string(job.store), job.run_id, omp_threads_per_worker(job));
+}
+
+}  // namespace ddp::launcher

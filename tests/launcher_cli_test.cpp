@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// What the command line does, by the built binary.
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+
+#include "ddp/base/socket.h"
+#include "support/child_process.h"
+#include "support/files.h"
+
+using Catch::Matchers::Contains;
+using ddp::test::ChildProcess;
+using ddp::test::lines_of;
+using ddp::test::TemporaryDirectory;
+using Strings = std::vector<std::string>;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+namespace {
+
+struct Result {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+Result launch(Strings args, const Variables& environment = {}) {
+  args.insert(args.begin(), DDP_LAUNCH_PATH);
+  ChildProcess child(args, {.environment = environment});
+  const int exit_code = child.wait();
+  return {exit_code, child.out(), child.err()};
+}
+
+}  // namespace
+
+TEST_CASE("a torchrun command line runs as it is", "[launcher][cli]") {
+  const Result result =
+      launch({"--standalone", "--nnodes=1:1", "--nproc-per-node=2", "--rdzv_backend", "c10d",
+              "--monitor_interval=0.1", "--role=trainer", "--no_python", "--", "sh", "-c",
+              "echo $RANK $WORLD_SIZE $ROLE_NAME"});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "0 2 trainer\n");
+}
+
+TEST_CASE("flags may come from PET_ variables", "[launcher][cli]") {
+  const Strings script = {"sh", "-c", "echo $WORLD_SIZE $TORCHELASTIC_RUN_ID"};
+  const Variables environment = {{"PET_NPROC_PER_NODE", "2"}, {"PET_RDZV_ID", "job-7"}};
+  CHECK(launch(script, environment).out == "2 job-7\n");
+  Strings args = {"-n1"};
+  args.insert(args.end(), script.begin(), script.end());
+  CHECK(launch(args, environment).out == "1 job-7\n");
+}
+
+TEST_CASE("what is not supported is refused in one line, and nothing starts", "[launcher][cli]") {
+  for (const Strings& args :
+       {Strings{"--nnodes=1:4", "echo"}, Strings{"--rdzv_backend=etcd", "echo"},
+        Strings{"--start-method=fork", "echo"}, Strings{"--run-path", "echo"}}) {
+    CAPTURE(args);
+    const Result result = launch(args);
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK(lines_of(result.err).size() == 1);
+    CHECK_THAT(result.err, Contains(args.front().substr(2, 3)));
+  }
+}
+
+TEST_CASE("the local rank is an argument only where it is asked for", "[launcher][cli]") {
+  const Result result = launch({"-n2", "--show=1", "--pass-local-rank", "echo", "-x"});
+  CHECK_THAT(result.out, Contains("--local-rank=1 -x"));
+}
+
+TEST_CASE("a module runs under Python", "[launcher][cli]") {
+  const TemporaryDirectory folder;
+  ddp::test::write_bytes(folder / "python3", "#!/bin/sh\necho python \"$@\"\n");
+  std::filesystem::permissions(folder / "python3", std::filesystem::perms::owner_all);
+  const Variables path = {{"PATH", folder.path().string() + ":/usr/bin:/bin"}};
+  CHECK(launch({"-m", "pkg.train", "--lr=1"}, path).out == "python -u -m pkg.train --lr=1\n");
+}
+
+TEST_CASE("with --store worker the port is left to rank 0", "[launcher][cli]") {
+  ChildProcess child({DDP_LAUNCH_PATH, "--store=worker", "-n2", "sh", "-c",
+                      "echo port=$MASTER_PORT $TORCHELASTIC_USE_AGENT_STORE.; read line; exit 0"});
+  child.wait_for_output(" False.");
+  const int port = std::stoi(child.out().substr(child.out().find('=') + 1));
+  const ddp::Socket bound = ddp::Socket::listen({"127.0.0.1", static_cast<std::uint16_t>(port)});
+  CHECK(bound.is_open());
+  child.write_stdin("\n");
+  CHECK(child.wait() == 0);
+}
+
+TEST_CASE("with --store worker, too, a taken port is refused", "[launcher][cli]") {
+  const ddp::Socket taken = ddp::Socket::listen({"", 0});
+  const std::string port = std::to_string(taken.local_endpoint().port);
+  const Result result = launch({"--store=worker", "--master_port", port, "echo"});
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  CHECK_THAT(result.err, Contains(":" + port));
+}
+
+TEST_CASE("a dry run says what would be started, and starts nothing", "[launcher][cli]") {
+  const TemporaryDirectory folder;
+  const std::string mark = (folder / "started").string();
+  const Result result = launch({"--dry-run", "-n2", "--", "touch", mark});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK_THAT(result.out, Contains("touch " + mark) && Contains("WORLD_SIZE=2") &&
+                             Contains("rank 1: RANK=1 LOCAL_RANK=1"));
+  CHECK_FALSE(std::filesystem::exists(mark));
+  CHECK(launch({"--dry-run", "no-such-program"}).exit_code == 127);
+}

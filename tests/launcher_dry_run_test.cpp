@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+
+#include "launcher/dry_run.h"
+
+using namespace ddp::launcher;
+using Strings = std::vector<std::string>;
+
+TEST_CASE("a dry run is a table of workers and what they are told", "[dry-run]") {
+  const std::vector<PlannedWorker> workers = {
+      {.rank = 2,
+       .local_rank = 0,
+       .device = "GPU 10",
+       .cpus = "0-3",
+       .argv = {"./train", "--name", "it's"},
+       .environment = {"RANK=2", "WORLD_SIZE=4", "EMPTY="}},
+      {.rank = 3,
+       .local_rank = 1,
+       .device = "GPU 7",
+       .cpus = "4-7,12",
+       .argv = {"./train", ""},
+       .environment = {"RANK=3", "WORLD_SIZE=4", "EMPTY="}}};
+  CHECK(format_dry_run(workers) == R"(rank  local rank  device  CPUs    command
+   2           0  GPU 10  0-3     ./train --name 'it'\''s'
+   3           1  GPU 7   4-7,12  ./train ''
+
+environment of every worker:
+  WORLD_SIZE=4
+  EMPTY=''
+
+environment of each:
+  rank 2: RANK=2
+  rank 3: RANK=3
+)");
+}
+
+TEST_CASE("a plan is shown without what is only chosen at the start", "[dry-run]") {
+  WorkerPlan plan;
+  plan.command = {"/bin/x", {"x", "-a"}, 1};
+  JobContext job;
+  job.local_world_size = 2;
+  job.world_size = 4;
+  job.first_rank = 2;
+  job.store = {"127.0.0.1", 0};
+  const std::vector<PlannedWorker> workers = preview(plan, job);
+  REQUIRE(workers.size() == 2);
+  CHECK(workers[1].rank == 3);
+  CHECK(workers[1].local_rank == 1);
+  CHECK(workers[1].argv == Strings{"x", "--local-rank=1", "-a"});
+  const std::string text = format_dry_run(workers);
+  CHECK_THAT(text, Catch::Matchers::Contains("MASTER_PORT='(a free one)'") &&
+                       Catch::Matchers::Contains("TORCHELASTIC_RUN_ID='(a random one)'"));
+}
