@@ -14,6 +14,7 @@
 //   log          returns from main while another thread is logging
 //   sum          one all_reduce; prints the sum on rank 0
 //   absent       all_reduces in steps; in the fifth the last rank waits for its stdin instead
+//   split        splits the group; the last rank waits for its stdin instead
 //   on_rank0     rank 0 waits for its stdin in on_rank0
 // It prints "rank R ready" once it communicates; on an error it prints the text and returns 3. What
 // watches for hangs is ten times as quick as usual, and the timeout is three seconds.
@@ -136,6 +137,10 @@ int run(const std::string& mode, const std::string& backend) {
     return 0;
   }
   if (mode == "absent") miss_fifth_step(*group, values);
+  if (mode == "split") {
+    if (group->rank() == group->world_size() - 1) wait_for_stdin();
+    static_cast<void>(group->split(0, 0));
+  }
   if (mode == "on_rank0") wait_on_rank0(*group);
   if (mode == "early" && group->rank() == 0) return 0;
   while (mode == "loop" || mode == "early") group->all_reduce(ddp::buffer_of(values)).wait();

@@ -38,6 +38,18 @@ void FlightRecorder::submitted(std::uint64_t operation, const Collective& collec
   submitted_.store(operation, std::memory_order_release);
 }
 
+std::uint64_t FlightRecorder::joined(Label name) {
+  raise(collectives_);
+  const std::uint64_t number = collectives_.load(std::memory_order_relaxed);
+  note({.time = Clock::now(),
+        .operation = number,
+        .signature = {.sequence = number},
+        .label = name,
+        .what = What::kJoined});
+  submitted_.store(number, std::memory_order_release);
+  return number;
+}
+
 void FlightRecorder::started(std::uint64_t operation, Clock::time_point now) {
   note({.time = now, .operation = operation, .what = What::kStarted});
 }
@@ -114,7 +126,8 @@ std::optional<FlightRecorder::Pending> FlightRecorder::oldest_pending() const {
   const Clock::time_point last_done{Clock::duration(done_time_.load(std::memory_order_relaxed))};
   const std::vector<Event> all = events();
   const auto oldest = std::find_if(all.begin(), all.end(), [&](const Event& event) {
-    return event.what == What::kSubmitted && event.operation > now.done;
+    const bool begins = event.what == What::kSubmitted || event.what == What::kJoined;
+    return begins && event.operation > now.done;
   });
   if (oldest == all.end()) return std::nullopt;
   return Pending{*oldest, std::max(oldest->time, last_done)};
@@ -148,10 +161,11 @@ std::string FlightRecorder::diagnosis() const {
 
 std::string describe_operation(const FlightRecorder& recorder, const Event& submitted) {
   const CollectiveSignature& signature = submitted.signature;
-  std::string operands = recorder.label(submitted.label);
-  if (operands.empty()) operands = describe_operands(signature);
-  std::string text =
-      std::string(to_string(signature.kind)) + " #" + std::to_string(signature.sequence);
+  const std::string label = recorder.label(submitted.label);
+  const std::string number = " #" + std::to_string(signature.sequence);
+  if (submitted.what == FlightRecorder::What::kJoined) return label + number;
+  const std::string operands = label.empty() ? describe_operands(signature) : label;
+  std::string text = std::string(to_string(signature.kind)) + number;
   if (!operands.empty()) text += " (" + operands + ")";
   if (signature.kind == CollectiveKind::kSend) text += " to rank ";
   if (signature.kind == CollectiveKind::kRecv) text += " from rank ";

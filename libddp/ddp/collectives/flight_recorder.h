@@ -25,9 +25,18 @@ class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  enum class What : std::uint8_t { kSubmitted, kStarted, kDone, kBroken, kStepBegun, kStepEnded };
+  enum class What : std::uint8_t {
+    kSubmitted,
+    kJoined,  // a meeting
+    kStarted,
+    kDone,
+    kBroken,
+    kStepBegun,
+    kStepEnded
+  };
 
-  // What an operation is for, such as "bucket 4: layer3.*"; see add_label. 0 is none.
+  // What an operation is for, such as "bucket 4: layer3.*", or a meeting's name; see add_label. 0
+  // is none.
   using Label = std::uint32_t;
 
   struct Event {
@@ -35,7 +44,7 @@ class FlightRecorder {
     std::uint64_t step = 0;       // as in Position
     std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
     // Only of kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
-    // a send or recv has a count of its own, and its peer as root.
+    // a send or recv has a count of its own, and its peer as root. Of kJoined, only the sequence.
     CollectiveSignature signature = {};
     Label label = 0;
     What what = What::kSubmitted;
@@ -66,6 +75,9 @@ class FlightRecorder {
   void submitted(std::uint64_t operation, const Collective& collective);
   void started(std::uint64_t operation, Clock::time_point now);
   void done(std::uint64_t operation, Clock::time_point now);
+  // For meetings (meeting.h), in place of submitted() and in a recorder of their own: they count as
+  // its collectives. Returns the meeting's number, for done().
+  std::uint64_t joined(Label name);
   // Nothing is pending any more: the group is broken.
   void broken();
 
@@ -146,7 +158,7 @@ class FlightRecorder {
 };
 
 // "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the
-// peer of a send or recv.
+// peer of a send or recv. "split #2" for a meeting.
 [[nodiscard]] std::string describe_operation(const FlightRecorder& recorder,
                                              const FlightRecorder::Event& submitted);
 
