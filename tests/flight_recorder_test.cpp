@@ -58,6 +58,22 @@ TEST_CASE("a recorder keeps the last events", "[recorder]") {
   CHECK(events.back().operation == kNoted);
 }
 
+TEST_CASE("the last events are those of the caller and of the backend together", "[recorder]") {
+  FlightRecorder recorder;
+  constexpr std::uint64_t kNoted = FlightRecorder::kCapacity;
+  for (std::uint64_t i = 1; i <= kNoted; ++i) {
+    recorder.submitted(i, all_reduce(1));
+    recorder.done(i, Clock::now());
+  }
+  recorder.broken();
+  const std::vector<Event> events = recorder.events();
+  REQUIRE(events.size() == FlightRecorder::kCapacity);
+  CHECK(events.front().what == What::kDone);
+  CHECK(events.front().operation == kNoted / 2 + 1);
+  CHECK(events[1].what == What::kSubmitted);
+  CHECK(events.back().what == What::kBroken);
+}
+
 TEST_CASE("noting an event touches no heap", "[recorder]") {
   FlightRecorder recorder;
   const FlightRecorder::Label label = recorder.add_label("bucket 0: everything");
@@ -73,7 +89,7 @@ TEST_CASE("noting an event touches no heap", "[recorder]") {
   CHECK(test::allocations() == before);
 }
 
-TEST_CASE("whoever reads while several threads note sees whole events only", "[recorder]") {
+TEST_CASE("whoever reads while caller and backend note sees whole events only", "[recorder]") {
   FlightRecorder recorder;
   std::atomic<int> writers = 2;
   const auto stamp = [](std::uint64_t value) {
@@ -81,15 +97,19 @@ TEST_CASE("whoever reads while several threads note sees whole events only", "[r
   };
   test::run_ranks(3, [&](int rank) {
     if (rank < 2) {
-      const auto first = static_cast<std::uint64_t>(rank) * 1'000'000;
-      for (std::uint64_t i = first; i < first + 50'000; ++i) recorder.started(i, stamp(i));
+      for (std::uint64_t i = 1; i <= 50'000; ++i) {
+        rank == 0 ? recorder.submitted(i, all_reduce(i)) : recorder.started(i, stamp(i));
+      }
       --writers;
       return;
     }
     while (writers > 0) {
       for (const Event& event : recorder.events()) {
-        test::expect(event.what == What::kStarted && event.time == stamp(event.operation),
-                     "the parts of an event to belong together");
+        const bool is_whole =
+            event.what == What::kSubmitted
+                ? event.signature == signature_of(all_reduce(event.operation), event.operation)
+                : event.time == stamp(event.operation);
+        test::expect(is_whole, "the parts of an event to belong together");
       }
     }
   });

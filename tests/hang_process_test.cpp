@@ -80,6 +80,22 @@ TEST_CASE("a stopped rank is told from a dead one", "[process][hang]") {
   }
 }
 
+TEST_CASE("a rank that is stopped is told from a late one in a split, too", "[process][hang]") {
+  Job job(3, "split");
+  job.wait_until_ready();
+  job[2].send_signal(SIGSTOP);
+  for (const int rank : {0, 1}) CHECK(job[rank].wait(3s + kBound) == 3);
+  INFO(job[0].err() << job[1].err());
+  const auto warnings = warnings_of(job);
+  REQUIRE_FALSE(warnings.empty());
+  const std::string plight = "is stopped (SIGSTOP) and has not joined split #1; last seen outside";
+  CHECK_THAT(warnings.front(), Catch::Contains("rank 2 (") && Catch::Contains(plight));
+  for (const int rank : {0, 1}) {
+    CHECK_THAT(last_line(job[rank].err()),
+               Catch::StartsWith("[split] timed out: rank 2 (") && Catch::Contains(plight));
+  }
+}
+
 TEST_CASE("a rank 0 that is stopped in on_rank0 is reported", "[process][hang]") {
   Job job(3, "on_rank0");
   job[0].wait_for_output("waiting");

@@ -16,7 +16,9 @@
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/hang_diagnosis.h"
 #include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/report_window.h"
+#include "ddp/collectives/shm_process_group.h"
 #include "ddp/store/hash_store.h"
 #include "support/gate.h"
 #include "support/groups.h"
@@ -64,6 +66,42 @@ std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
     members.push_back({.rank = rank, .progress = progress, .state = ProcessState::kAlive});
   }
   return members;
+}
+
+// A call in which ranks wait for each other in the store, and the rank that does not make it.
+struct Meeting {
+  std::string name;
+  int absent;
+  std::function<void(ProcessGroup&)> join;
+};
+
+std::vector<Meeting> meetings() {
+  return {{"split", 2, [](ProcessGroup& group) { (void)group.split(0, 0); }},
+          {"duplicate", 2, [](ProcessGroup& group) { (void)group.duplicate(); }},
+          {"on_rank0", 0, [](ProcessGroup& group) { on_rank0(group, [] {}); }}};
+}
+
+std::shared_ptr<ProcessGroup> make_group(Backend backend, GroupConfig config) {
+  if (backend == Backend::kGloo) return make_gloo_process_group(std::move(config), "127.0.0.1");
+  return make_shm_process_group(std::move(config));
+}
+
+// Runs fn(group) on three ranks, each a thread with its own group and its own watch.
+void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& report,
+                 const std::function<void(ProcessGroup&)>& fn) {
+  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(3, [&](int rank) {
+    const auto group =
+        make_group(backend, {.store = store,
+                             .rank = rank,
+                             .world_size = 3,
+                             .timeout = timeout,
+                             .start_timeout = timeout,
+                             .hang_watch = std::make_shared<HangWatch>(
+                                 *store, identify_self(rank, kCpuDevice), kOptions, report)});
+    fn(*group);
+  });
 }
 
 }  // namespace
@@ -237,6 +275,66 @@ TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]
   REQUIRE(reports.wait_for(1));
   watches.clear();
   CHECK(reports.count() == 1);
+}
+
+TEST_CASE("a rank that does not come to a split, a duplicate or on_rank0 is named", "[hang]") {
+  for (const Meeting& meeting : meetings()) {
+    test::Gate reports;
+    std::string line;  // at most one comes
+    const auto report = [&](std::string_view text) {
+      line = text;
+      reports.raise();
+    };
+    run_watched(Backend::kShm, 15s, report, [&](ProcessGroup& group) {
+      if (group.rank() == meeting.absent) expect(reports.wait_for(1), "a report");
+      meeting.join(group);
+    });
+    CHECK_THAT(line, Catch::StartsWith("rank " + std::to_string(meeting.absent) + " (") &&
+                         Catch::Contains("has not joined " + meeting.name +
+                                         " #1; last seen outside the library; 2 ranks waiting 0."));
+    CHECK(reports.count() == 1);
+  }
+}
+
+TEST_CASE("the timeout of a split, a duplicate or on_rank0 names who did not come", "[hang]") {
+  const auto say_nothing = [](std::string_view) {};
+  for (const Backend backend : test::backends()) {
+    for (const Meeting& meeting : meetings()) {
+      // The others are the same on all backends.
+      if (backend != Backend::kShm && meeting.name != "duplicate") continue;
+      test::Gate errors;
+      run_watched(backend, 1s, say_nothing, [&](ProcessGroup& group) {
+        if (group.rank() == meeting.absent) {
+          expect(errors.wait_for(2), "two errors");
+          return;
+        }
+        const std::string text = error_of([&] { meeting.join(group); });
+        errors.raise();
+        const std::string who = "rank " + std::to_string(meeting.absent) + " (";
+        expect(text.starts_with("[" + meeting.name + "] timed out: " + who), text);
+        expect(text.find("has not joined " + meeting.name + " #1; ") != std::string::npos, text);
+      });
+    }
+  }
+}
+
+TEST_CASE("a rank that waits in a meeting of a part is named with the part", "[hang]") {
+  test::Gate reports;
+  std::string line;
+  const auto report = [&](std::string_view text) {
+    line = text;
+    reports.raise();
+  };
+  run_watched(Backend::kShm, 15s, report, [&](ProcessGroup& group) {
+    const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
+    if (group.rank() == 0) return;
+    if (group.rank() == 2) expect(reports.wait_for(1), "a report");
+    (void)part->duplicate();
+  });
+  CHECK_THAT(line, Catch::StartsWith("rank 2 (") &&
+                       Catch::Contains("has not joined duplicate #1 of group "
+                                       "default/split0/color1; last seen outside the library; 1 "
+                                       "rank waiting 0."));
 }
 
 TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {

@@ -18,6 +18,7 @@
 //   count        likewise, the last rank's operand is shorter
 //   dtype        likewise, of another type
 //   absent       all_reduces in steps; in the fifth the last rank waits for its stdin instead
+//   split        splits the group; the last rank waits for its stdin instead
 //   on_rank0     rank 0 waits for its stdin in on_rank0
 // It prints "rank R ready, pid P" once it communicates; on an error it prints the text and returns
 // 3. What watches for hangs is ten times as quick as usual, and the timeout is three seconds; a
@@ -162,6 +163,10 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     return 0;
   }
   if (mode == "absent") miss_fifth_step(*group, values);
+  if (mode == "split") {
+    if (group->rank() == group->world_size() - 1) wait_for_stdin();
+    static_cast<void>(group->split(0, 0));
+  }
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
   if (mode == "kind" || mode == "count" || mode == "dtype") differ(*group, mode, values);
   if (mode == "early" && group->rank() == 0) return 0;

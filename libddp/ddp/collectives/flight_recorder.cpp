@@ -2,20 +2,12 @@
 #include "ddp/collectives/flight_recorder.h"
 
 #include <algorithm>
-#include <bit>
-#include <type_traits>
+#include <cstddef>
 
 namespace ddp {
 namespace {
 
 using Event = FlightRecorder::Event;
-using Words = std::array<std::uint64_t, sizeof(Event) / sizeof(std::uint64_t)>;
-
-// Stamps of a place that was never written, and of one that is being written.
-constexpr std::uint64_t kNever = 0;
-constexpr std::uint64_t kBusy = ~std::uint64_t{0};
-
-static_assert(sizeof(Words) == sizeof(Event) && std::has_unique_object_representations_v<Event>);
 
 // For a counter that one thread at a time raises.
 void raise(std::atomic<std::uint64_t>& counter) {
@@ -30,77 +22,71 @@ void FlightRecorder::submitted(std::uint64_t operation, const Collective& collec
   CollectiveSignature signature =
       signature_of(collective, transfers ? transfers_ : collectives_.load());
   if (transfers) signature.root = collective.peer;
-  note({.time = Clock::now(),
-        .operation = operation,
-        .signature = signature,
-        .label = current_label_,
-        .what = What::kSubmitted});
+  by_caller_.push({.time = Clock::now(),
+                   .step = step(),
+                   .operation = operation,
+                   .signature = signature,
+                   .label = current_label_,
+                   .what = What::kSubmitted});
   submitted_.store(operation, std::memory_order_release);
 }
 
+std::uint64_t FlightRecorder::joined(Label name) {
+  raise(collectives_);
+  const std::uint64_t number = collectives_.load(std::memory_order_relaxed);
+  by_caller_.push({.time = Clock::now(),
+                   .step = step(),
+                   .operation = number,
+                   .signature = {.sequence = number},
+                   .label = name,
+                   .what = What::kJoined});
+  submitted_.store(number, std::memory_order_release);
+  return number;
+}
+
 void FlightRecorder::started(std::uint64_t operation, Clock::time_point now) {
-  note({.time = now, .operation = operation, .what = What::kStarted});
+  by_backend_.push({.time = now, .step = step(), .operation = operation, .what = What::kStarted});
 }
 
 void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
-  note({.time = now, .operation = operation, .what = What::kDone});
+  by_backend_.push({.time = now, .step = step(), .operation = operation, .what = What::kDone});
   done_time_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
   done_.store(operation, std::memory_order_release);
 }
 
 void FlightRecorder::broken() {
-  if (!is_broken_.exchange(true)) note({.time = Clock::now(), .what = What::kBroken});
+  if (is_broken_.exchange(true)) return;
+  end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {
-  if (slots_.empty()) return;
+  if (by_caller_.capacity() == 0) return;
   step_.store(step, std::memory_order_relaxed);
   is_in_step_.store(true, std::memory_order_relaxed);
-  note({.time = Clock::now(), .what = What::kStepBegun});
+  by_caller_.push({.time = Clock::now(), .step = step, .what = What::kStepBegun});
 }
 
 void FlightRecorder::end_step() {
-  if (slots_.empty()) return;
+  if (by_caller_.capacity() == 0) return;
   is_in_step_.store(false, std::memory_order_relaxed);
-  note({.time = Clock::now(), .what = What::kStepEnded});
-}
-
-// A sequence lock in each place, of atomics throughout: whoever sees a new word sees that the stamp
-// was taken away before it.
-void FlightRecorder::note(Event event) {
-  if (slots_.empty()) return;
-  event.step = step_.load(std::memory_order_relaxed);
-  const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed) + 1;
-  Slot& slot = slots_[number % slots_.size()];
-  if (slot.stamp.exchange(kBusy, std::memory_order_acquire) == kBusy) return;
-  const Words words = std::bit_cast<Words>(event);
-  for (std::size_t i = 0; i < kWords; ++i) {
-    slot.words[i].store(words[i], std::memory_order_release);
-  }
-  slot.stamp.store(number, std::memory_order_release);
+  by_caller_.push({.time = Clock::now(), .step = step(), .what = What::kStepEnded});
 }
 
 std::vector<Event> FlightRecorder::events() const {
-  std::vector<std::pair<std::uint64_t, Event>> numbered;
-  for (const Slot& slot : slots_) {
-    const std::uint64_t stamp = slot.stamp.load(std::memory_order_acquire);
-    Words words;
-    for (std::size_t i = 0; i < kWords; ++i) {
-      words[i] = slot.words[i].load(std::memory_order_acquire);
-    }
-    const bool is_whole = stamp == slot.stamp.load(std::memory_order_relaxed);
-    if (!is_whole || stamp == kNever || stamp == kBusy) continue;
-    numbered.emplace_back(stamp, std::bit_cast<Event>(words));
+  std::vector<Event> all = by_caller_.values();
+  for (const Ring* ring : {&by_backend_, &end_}) {
+    const std::vector<Event> more = ring->values();
+    all.insert(all.end(), more.begin(), more.end());
   }
-  std::sort(numbered.begin(), numbered.end(),
-            [](const auto& left, const auto& right) { return left.first < right.first; });
-  std::vector<Event> events;
-  for (const auto& [number, event] : numbered) events.push_back(event);
-  return events;
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Event& left, const Event& right) { return left.time < right.time; });
+  const std::size_t kept = std::min(all.size(), by_caller_.capacity());
+  all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kept));
+  return all;
 }
 
 FlightRecorder::Position FlightRecorder::position() const {
-  return {.step = step_.load(std::memory_order_relaxed),
+  return {.step = step(),
           .collectives = collectives_.load(std::memory_order_relaxed),
           .submitted = submitted_.load(std::memory_order_acquire),
           .done = done_.load(std::memory_order_acquire),
@@ -112,11 +98,12 @@ std::optional<FlightRecorder::Pending> FlightRecorder::oldest_pending() const {
   const Position now = position();
   if (is_broken_.load() || now.submitted <= now.done) return std::nullopt;
   const Clock::time_point last_done{Clock::duration(done_time_.load(std::memory_order_relaxed))};
-  const std::vector<Event> all = events();
-  const auto oldest = std::find_if(all.begin(), all.end(), [&](const Event& event) {
-    return event.what == What::kSubmitted && event.operation > now.done;
+  const std::vector<Event> events = by_caller_.values();
+  const auto oldest = std::find_if(events.begin(), events.end(), [&](const Event& event) {
+    const bool begins = event.what == What::kSubmitted || event.what == What::kJoined;
+    return begins && event.operation > now.done;
   });
-  if (oldest == all.end()) return std::nullopt;
+  if (oldest == events.end()) return std::nullopt;
   return Pending{*oldest, std::max(oldest->time, last_done)};
 }
 
@@ -148,10 +135,11 @@ std::string FlightRecorder::diagnosis() const {
 
 std::string describe_operation(const FlightRecorder& recorder, const Event& submitted) {
   const CollectiveSignature& signature = submitted.signature;
-  std::string operands = recorder.label(submitted.label);
-  if (operands.empty()) operands = describe_operands(signature);
-  std::string text =
-      std::string(to_string(signature.kind)) + " #" + std::to_string(signature.sequence);
+  const std::string label = recorder.label(submitted.label);
+  const std::string number = " #" + std::to_string(signature.sequence);
+  if (submitted.what == FlightRecorder::What::kJoined) return label + number;
+  const std::string operands = label.empty() ? describe_operands(signature) : label;
+  std::string text = std::string(to_string(signature.kind)) + number;
   if (!operands.empty()) text += " (" + operands + ")";
   if (signature.kind == CollectiveKind::kSend) text += " to rank ";
   if (signature.kind == CollectiveKind::kRecv) text += " from rank ";

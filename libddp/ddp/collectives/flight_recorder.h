@@ -12,22 +12,33 @@
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/single_writer_ring.h"
 
 namespace ddp {
 
-// What a group did last: a ring of events, for whoever asks why it stands still. To note an event
+// What a group did last: its last events, for whoever asks why it stands still. To note an event
 // takes a look at the clock and a few stores: no lock, no heap.
 //
-// Any number of threads note events while others read: the caller notes what it submits and its
-// steps, the backend what starts and ends. An event is whole or missing; it is missing once it is
-// overwritten, or if its place is being written by a thread that kCapacity events have overtaken.
+// Two threads note events, each in a ring of its own, so that they do not slow each other down: the
+// caller's what is submitted or joined, and steps; the backend's what starts and is done. Either
+// may be another thread from call to call, but one at a time; broken() may come from any thread,
+// and anybody may read at any time. An event is whole or missing; it is missing once overwritten.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
 
-  enum class What : std::uint8_t { kSubmitted, kStarted, kDone, kBroken, kStepBegun, kStepEnded };
+  enum class What : std::uint8_t {
+    kSubmitted,
+    kJoined,  // a meeting
+    kStarted,
+    kDone,
+    kBroken,
+    kStepBegun,
+    kStepEnded
+  };
 
-  // What an operation is for, such as "bucket 4: layer3.*"; see add_label. 0 is none.
+  // What an operation is for, such as "bucket 4: layer3.*", or a meeting's name; see add_label. 0
+  // is none.
   using Label = std::uint32_t;
 
   struct Event {
@@ -35,7 +46,7 @@ class FlightRecorder {
     std::uint64_t step = 0;       // as in Position
     std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
     // Only of kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
-    // a send or recv has a count of its own, and its peer as root.
+    // a send or recv has a count of its own, and its peer as root. Of kJoined, only the sequence.
     CollectiveSignature signature = {};
     Label label = 0;
     What what = What::kSubmitted;
@@ -59,13 +70,17 @@ class FlightRecorder {
   };
 
   // With a capacity of 0, for a world of one, nothing is kept at all.
-  explicit FlightRecorder(std::size_t capacity = kCapacity) : slots_(capacity) {}
+  explicit FlightRecorder(std::size_t capacity = kCapacity)
+      : by_caller_(capacity), by_backend_(capacity), end_(capacity > 0 ? 1 : 0) {}
 
-  // For backends. Operations are submitted by one thread at a time; several may bear one number and
-  // are then done together. done() covers all operations up to that one.
+  // For backends. Several operations may bear one number and are then done together. done() covers
+  // all operations up to that one.
   void submitted(std::uint64_t operation, const Collective& collective);
   void started(std::uint64_t operation, Clock::time_point now);
   void done(std::uint64_t operation, Clock::time_point now);
+  // For meetings (meeting.h), in place of submitted() and in a recorder of their own: they count as
+  // its collectives. Returns the meeting's number, for done().
+  std::uint64_t joined(Label name);
   // Nothing is pending any more: the group is broken.
   void broken();
 
@@ -107,7 +122,7 @@ class FlightRecorder {
 
   [[nodiscard]] Position position() const;
   [[nodiscard]] std::optional<Pending> oldest_pending() const;
-  // Oldest first.
+  // The last ones of all, as many as the capacity says; oldest first.
   [[nodiscard]] std::vector<Event> events() const;
 
   // Why the oldest operation is not done, as somebody found out: for the error at its timeout.
@@ -116,37 +131,32 @@ class FlightRecorder {
   [[nodiscard]] std::string diagnosis() const;
 
  private:
-  static constexpr std::size_t kWords = sizeof(Event) / sizeof(std::uint64_t);
+  using Ring = SingleWriterRing<Event>;
 
-  // One cache line. The stamp is the event's number, 1, 2, ..., unless the words are being written.
-  struct alignas(64) Slot {
-    std::atomic<std::uint64_t> stamp = 0;
-    std::array<std::atomic<std::uint64_t>, kWords> words{};
-  };
+  [[nodiscard]] std::uint64_t step() const { return step_.load(std::memory_order_relaxed); }
 
-  void note(Event event);
-
-  // By cache lines: what all threads read, what all of them write, what the caller writes, what the
-  // backend writes.
-  std::vector<Slot> slots_;
+  // By cache lines: what both threads read, what the caller writes, what the backend writes, the
+  // rest.
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> is_in_step_ = false;
-  std::atomic<bool> is_broken_ = false;
-  alignas(64) std::atomic<std::uint64_t> next_ = 0;
-  alignas(64) std::atomic<int> inside_ = 0;
+  alignas(64) Ring by_caller_;
+  std::atomic<int> inside_ = 0;
   std::atomic<std::uint64_t> collectives_ = 0;
   std::atomic<std::uint64_t> submitted_ = 0;
   Label current_label_ = 0;
   std::uint64_t transfers_ = 0;
-  alignas(64) std::atomic<std::uint64_t> done_ = 0;
+  alignas(64) Ring by_backend_;
+  std::atomic<std::uint64_t> done_ = 0;
   std::atomic<Clock::rep> done_time_ = 0;
+  alignas(64) Ring end_;  // kBroken, which is noted once
+  std::atomic<bool> is_broken_ = false;
   mutable std::mutex mutex_;
   std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
   std::string diagnosis_;            // under mutex_
 };
 
 // "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the
-// peer of a send or recv.
+// peer of a send or recv. "split #2" for a meeting.
 [[nodiscard]] std::string describe_operation(const FlightRecorder& recorder,
                                              const FlightRecorder::Event& submitted);
 

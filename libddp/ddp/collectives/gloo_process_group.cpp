@@ -71,6 +71,8 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
     if (run_until(Deadline::after(config.start_timeout + kConnectGrace), action)) return context;
   } catch (const gloo::Exception& error) {
     throw NetworkError(origin + ": " + error.what());
+  } catch (const TimeoutError& error) {  // of our store
+    throw TimeoutError(origin + ": " + error.what());
   } catch (const Error& error) {
     throw NetworkError(origin + ": " + error.what());
   }

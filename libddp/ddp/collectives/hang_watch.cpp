@@ -40,9 +40,13 @@ void HangWatch::introduce() {
 }
 
 void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
-                    const std::shared_ptr<FlightRecorder>& recorder) {
+                    const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect) {
+  const bool is_child = group.find('/') != std::string::npos;
   const std::lock_guard lock(mutex_);
-  watched_.push_back({group, std::move(job_ranks), recorder});
+  watched_.push_back({.name = group + aspect,
+                      .of_group = is_child ? " of group " + group : "",
+                      .job_ranks = std::move(job_ranks),
+                      .recorder = recorder});
 }
 
 bool HangWatch::look() {
@@ -86,10 +90,8 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
   if (!pending) return std::nullopt;
   const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);
   if (age < options_.patience / 2) return std::nullopt;
-  const std::string operation = describe_operation(*group.recorder, pending->event);
-  const bool is_child = group.name.find('/') != std::string::npos;
   return Hang{.group = group.name,
-              .operation = is_child ? operation + " of group " + group.name : operation,
+              .operation = describe_operation(*group.recorder, pending->event) + watched.of_group,
               .signature = pending->event.signature,
               .age = age};
 }

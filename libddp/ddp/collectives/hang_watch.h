@@ -47,19 +47,20 @@ class HangWatch {
   HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
             Report report = log::warning);
 
-  // From now on the group is watched, as long as its recorder lives. `job_ranks` are its members,
-  // by rank of the group.
+  // From now on what a recorder of the group notes is watched, as long as the recorder lives.
+  // `job_ranks` are the group's members, by rank of the group; `aspect` tells its recorders apart.
   void add(const std::string& group, std::vector<int> job_ranks,
-           const std::shared_ptr<FlightRecorder>& recorder);
+           const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect = "");
 
  private:
   struct Watched {
-    std::string name;
+    std::string name;      // with the aspect
+    std::string of_group;  // behind an operation, unless the group is the job's first
     std::vector<int> job_ranks;
     std::weak_ptr<FlightRecorder> recorder;
     std::uint64_t done = 0;  // at the last look
   };
-  // A group at this look.
+  // A group's recorder at this look.
   struct Group {
     std::string name;
     std::vector<int> job_ranks;

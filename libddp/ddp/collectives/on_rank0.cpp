@@ -10,6 +10,7 @@
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/let_all_read.h"
 #include "ddp/collectives/life_sign.h"
+#include "ddp/collectives/meeting.h"
 #include "ddp/collectives/rank_identity.h"
 #include "ddp/store/prefix_store.h"
 
@@ -33,7 +34,8 @@ std::string run(Store& store, const std::function<void()>& fn, Timeout period,
 }
 
 void lead(ProcessGroup& group, Store& store, const std::function<void()>& fn, Timeout period) {
-  store.set("who", serialize(identify_self(0, group.device())));
+  const std::string who = serialize(identify_self(0, group.device()));
+  meet(group.meetings(), "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
   store.set("result", run(store, fn, period, error));
   let_all_read(store, group.rank(), group.world_size());
@@ -61,20 +63,26 @@ std::string plight(const RankIdentity& leader, Timeout silence) {
   }
 }
 
-RankIdentity meet_leader(Store& store, Timeout timeout) {
-  RankIdentity leader;
+std::string await_leader(Store& store, Timeout timeout) {
   try {
-    std::istringstream(store.get("who", timeout)) >> leader;
+    return store.get("who", timeout);
   } catch (const TimeoutError&) {
     throw TimeoutError("[on_rank0] rank 0 has not come in " + std::to_string(timeout.count()) +
                        " ms");
   }
+}
+
+RankIdentity meet_leader(ProcessGroup& group, Store& store) {
+  std::string who;
+  meet(group.meetings(), "on_rank0", [&] { who = await_leader(store, group.timeout()); });
+  RankIdentity leader;
+  std::istringstream(who) >> leader;
   return leader;
 }
 
 // Returns the result.
 std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
-  const RankIdentity leader = meet_leader(store, group.timeout());
+  const RankIdentity leader = meet_leader(group, store);
   LifeSign life(options.period);
   while (!has_result(store, options.period)) {
     const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));

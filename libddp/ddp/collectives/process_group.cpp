@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/meeting.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/store/prefix_store.h"
 
@@ -14,6 +15,13 @@ namespace ddp {
 namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
+
+// One meeting is pending at a time; a few more are history.
+constexpr std::size_t kMeetings = 64;
+
+std::shared_ptr<FlightRecorder> make_recorder(int world_size, std::size_t capacity) {
+  return std::make_shared<FlightRecorder>(world_size > 1 ? capacity : 0);
+}
 
 void check_share(std::string_view name, const Buffer& whole, const Buffer& share, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
@@ -45,14 +53,16 @@ std::optional<Interval> Work::interval() const {
 
 ProcessGroup::ProcessGroup(GroupConfig config)
     : config_(std::move(config)),
-      recorder_(
-          std::make_shared<FlightRecorder>(config_.world_size > 1 ? FlightRecorder::kCapacity : 0)),
+      recorder_(make_recorder(config_.world_size, FlightRecorder::kCapacity)),
+      meetings_(make_recorder(config_.world_size, kMeetings)),
       operation_timeout_(config_.timeout) {
   if (config_.job_ranks.empty()) {
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
-  if (config_.hang_watch) config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
+  if (!config_.hang_watch) return;
+  config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
+  config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
 }
 
 void ProcessGroup::start_timing(std::uint64_t operations) {
@@ -191,11 +201,20 @@ std::string ProcessGroup::fresh_name(const std::string& purpose) {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
-  return make_child(child_config(fresh_name("duplicate"), rank(), world_size()));
+  std::shared_ptr<ProcessGroup> child;
+  meet(*meetings_, "duplicate",
+       [&] { child = make_child(child_config(fresh_name("duplicate"), rank(), world_size())); });
+  return child;
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  std::shared_ptr<ProcessGroup> child;
+  meet(*meetings_, "split", [&] { child = make_part(color, key); });
+  return child;
 }
 
 // Every rank tells its color and key through the store and reads everybody's.
-std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+std::shared_ptr<ProcessGroup> ProcessGroup::make_part(int color, int key) {
   const std::string base = fresh_name("split");
   PrefixStore table(base, config_.store);
   table.set(std::to_string(rank()), std::to_string(color) + " " + std::to_string(key));

@@ -78,6 +78,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] Store& store() const { return *config_.store; }
   // What this group did last.
   [[nodiscard]] FlightRecorder& recorder() const { return *recorder_; }
+  // Its waits in the store, for the thread that submits; see meet().
+  [[nodiscard]] FlightRecorder& meetings() const { return *meetings_; }
   // "shm", "nccl", "gloo", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
 
@@ -154,9 +156,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void check_peer(std::string_view name, int peer) const;
   void check_op(std::string_view name, DType dtype, ReduceOp op) const;
   [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(int color, int key);
 
   GroupConfig config_;
   std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<FlightRecorder> meetings_;
   Timeout operation_timeout_;  // of what is submitted now
   int names_ = 0;
 };

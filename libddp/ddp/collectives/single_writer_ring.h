@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace ddp {
+
+// The last `capacity` values that were pushed, by one thread at a time; any number of threads read
+// at any time. Nobody waits for anybody: a few stores push a value, and who reads misses one that
+// is overwritten meanwhile, but sees none in parts.
+template <class Value>
+class SingleWriterRing {
+ public:
+  // With a capacity of 0 nothing is kept.
+  explicit SingleWriterRing(std::size_t capacity) : slots_(capacity) {}
+
+  [[nodiscard]] std::size_t capacity() const { return slots_.size(); }
+  void push(const Value& value);
+  // Oldest first.
+  [[nodiscard]] std::vector<Value> values() const;
+
+ private:
+  static constexpr std::size_t kWords = sizeof(Value) / sizeof(std::uint64_t);
+  using Words = std::array<std::uint64_t, kWords>;
+  static_assert(sizeof(Words) == sizeof(Value) && std::has_unique_object_representations_v<Value>);
+
+  // Of a slot that holds no value, or half of one.
+  static constexpr std::uint64_t kNone = 0;
+
+  struct alignas(64) Slot {
+    std::atomic<std::uint64_t> stamp = kNone;  // else the value's number: 1, 2, ...
+    std::array<std::atomic<std::uint64_t>, kWords> words{};
+  };
+
+  std::vector<Slot> slots_;
+  std::uint64_t pushed_ = 0;  // the writer's
+};
+
+// A sequence lock in each slot, of atomics throughout: whoever sees a new word sees that the stamp
+// was taken away before it.
+template <class Value>
+void SingleWriterRing<Value>::push(const Value& value) {
+  if (slots_.empty()) return;
+  Slot& slot = slots_[pushed_ % slots_.size()];
+  slot.stamp.store(kNone, std::memory_order_relaxed);
+  const auto words = std::bit_cast<Words>(value);
+  for (std::size_t i = 0; i < kWords; ++i) {
+    slot.words[i].store(words[i], std::memory_order_release);
+  }
+  slot.stamp.store(++pushed_, std::memory_order_release);
+}
+
+template <class Value>
+std::vector<Value> SingleWriterRing<Value>::values() const {
+  std::vector<std::pair<std::uint64_t, Value>> numbered;
+  for (const Slot& slot : slots_) {
+    const std::uint64_t stamp = slot.stamp.load(std::memory_order_acquire);
+    Words words;
+    for (std::size_t i = 0; i < kWords; ++i) {
+      words[i] = slot.words[i].load(std::memory_order_acquire);
+    }
+    const bool is_whole = stamp == slot.stamp.load(std::memory_order_relaxed);
+    if (is_whole && stamp != kNone) numbered.emplace_back(stamp, std::bit_cast<Value>(words));
+  }
+  std::sort(numbered.begin(), numbered.end(),
+            [](const auto& left, const auto& right) { return left.first < right.first; });
+  std::vector<Value> values;
+  for (const auto& [number, value] : numbered) values.push_back(value);
+  return values;
+}
+
+}  // namespace ddp
