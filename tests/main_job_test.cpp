@@ -118,14 +118,18 @@ void check_one_clock(const std::vector<Span>& spans) {
   }
 }
 
-// The launcher's children are the ranks.
-pid_t first_rank_of(const ChildProcess& launcher) {
-  const std::string pid = std::to_string(launcher.pid());
+pid_t first_child_of(pid_t parent) {
+  const std::string pid = std::to_string(parent);
   std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
   pid_t first = 0;
   children >> first;
   REQUIRE(first > 0);
   return first;
+}
+
+// The child of what the user has started is the agent, whose children are the ranks.
+pid_t first_rank_of(const ChildProcess& launcher) {
+  return first_child_of(first_child_of(launcher.pid()));
 }
 
 }  // namespace
