@@ -195,6 +195,7 @@ int main(int argc, char** argv) {
     return run(argc > 1 ? argv[1] : "sum", argc > 2 ? argv[2] : "auto",
                is_patient ? kPatient : kQuick);
   } catch (const std::exception& error) {
+    ddp::record_error(error);
     std::fprintf(stderr, "%s\n", ddp::describe(error).c_str());
     return 3;
   }

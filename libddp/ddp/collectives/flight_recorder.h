@@ -4,6 +4,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -81,8 +83,13 @@ class FlightRecorder {
   // For meetings (meeting.h), in place of submitted() and in a recorder of their own: they count as
   // its collectives. Returns the meeting's number, for done().
   std::uint64_t joined(Label name);
-  // Nothing is pending any more: the group is broken.
-  void broken();
+  // Nothing is pending any more: the group is broken by this error, or gone.
+  void broken(const std::exception_ptr& error = nullptr);
+  // What shall hear of the first such error, on the thread that meets it. For the group, before
+  // anything else can happen.
+  void tell_when_broken(std::function<void(const std::exception_ptr&)> listener) {
+    listener_ = std::move(listener);
+  }
 
   // For the engine: steps are counted from 1.
   void begin_step(std::uint64_t step);
@@ -153,6 +160,7 @@ class FlightRecorder {
   mutable std::mutex mutex_;
   std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
   std::string diagnosis_;            // under mutex_
+  std::function<void(const std::exception_ptr&)> listener_;
 };
 
 // "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the
