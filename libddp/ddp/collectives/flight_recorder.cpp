@@ -61,6 +61,7 @@ void FlightRecorder::broken(const std::exception_ptr& error) {
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {
+  step_file_.set(step);
   if (by_caller_.capacity() == 0) return;
   step_.store(step, std::memory_order_relaxed);
   is_in_step_.store(true, std::memory_order_relaxed);

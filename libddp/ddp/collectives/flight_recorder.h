@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/step_file.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/single_writer_ring.h"
@@ -91,6 +92,9 @@ class FlightRecorder {
     listener_ = std::move(listener);
   }
 
+  // Steps are noted there as well. For the group, likewise.
+  void tell_steps(StepFile file) { step_file_ = std::move(file); }
+
   // For the engine: steps are counted from 1.
   void begin_step(std::uint64_t step);
   void end_step();
@@ -144,6 +148,7 @@ class FlightRecorder {
 
   // By cache lines: what both threads read, what the caller writes, what the backend writes, the
   // rest.
+  StepFile step_file_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> is_in_step_ = false;
   alignas(64) Ring by_caller_;

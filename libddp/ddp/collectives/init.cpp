@@ -112,6 +112,7 @@ std::shared_ptr<ProcessGroup> meet(const InitOptions& options, const ErrorFile& 
   config.rank = env.rank;
   config.world_size = env.world_size;
   config.device = choose_device(options, env);
+  if (!options.store) config.step_file = StepFile::from_environment(env.local_rank);
   config.timeout = options.timeout;
   config.start_timeout = options.start_timeout;
   if (env.world_size == 1) {

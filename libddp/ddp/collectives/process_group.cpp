@@ -66,6 +66,7 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
+  recorder_->tell_steps(config_.step_file);
   recorder_->tell_when_broken(
       [file = config_.error_file, recorder = recorder_.get()](const std::exception_ptr& error) {
         file.keep({describe(error), last_step(*recorder), is_caused_by_peer(error)});

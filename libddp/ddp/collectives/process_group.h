@@ -12,6 +12,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/error_record.h"
+#include "ddp/base/step_file.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
@@ -38,6 +39,7 @@ struct GroupConfig {
   std::vector<int> job_ranks = {};                  // by rank of the group; empty: the same
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
   ErrorFile error_file = {};                        // for what breaks the group
+  StepFile step_file = {};
 };
 
 // The handle of one asynchronous operation; a value, valid while its group lives.
