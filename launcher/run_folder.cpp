@@ -24,11 +24,14 @@ constexpr int kMaxRunsOfOneName = 10000;
 }
 
 // Only for us to look into, as mkdtemp has it. Empty if it cannot be made.
-std::string make_temporary_folder() {
-  const char* parent = std::getenv("TMPDIR");
-  std::string path = (parent == nullptr || *parent == '\0' ? "/tmp" : parent);
-  path += "/ddp-launch-XXXXXX";
+std::string make_temporary_folder(const char* parent) {
+  std::string path = std::string(parent) + "/ddp-launch-XXXXXX";
   return ::mkdtemp(path.data()) == nullptr ? "" : path;
+}
+
+const char* temporary_parent(const char* otherwise) {
+  const char* chosen = std::getenv("TMPDIR");
+  return chosen == nullptr || *chosen == '\0' ? otherwise : chosen;
 }
 
 // A run's name may have been chosen by the user.
@@ -54,8 +57,8 @@ std::string make_new_folder(const std::string& parent, const std::string& name) 
   return path;
 }
 
-bool make_folder(const std::string& path, mode_t mode) {
-  return ::mkdir(path.c_str(), mode) == 0 || errno == EEXIST;
+bool make_folder(const std::string& path) {
+  return ::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
 }
 
 }  // namespace
@@ -64,12 +67,15 @@ RunFolder::RunFolder(const LogOptions& options, const JobContext& job)
     : stays_(has_files(options)) {
   if (options.directory) {
     root_ = make_new_folder(*options.directory, folder_name(job));
-    return;
+  } else if (stays_) {
+    const char* parent = temporary_parent("/tmp");
+    root_ = make_temporary_folder(parent);
+    if (root_.empty()) refuse(parent, errno);
+    remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
+  } else {
+    root_ = make_temporary_folder(temporary_parent("/dev/shm"));
+    if (root_.empty()) root_ = make_temporary_folder(temporary_parent("/tmp"));
   }
-  root_ = make_temporary_folder();
-  if (!stays_) return;
-  if (root_.empty()) refuse("TMPDIR/ddp-launch-XXXXXX", errno);
-  remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
 }
 
 RunFolder::~RunFolder() {
@@ -80,17 +86,18 @@ RunFolder::~RunFolder() {
 void RunFolder::begin_attempt(const JobContext& job) {
   if (root_.empty()) return;
   attempt_ = fmt::format("{}/attempt_{}", root_, job.restart_count);
-  bool is_made = make_folder(attempt_, 0777);
+  if (!stays_) return;
+  bool is_made = make_folder(attempt_);
   for (int local_rank = 0; is_made && local_rank < job.local_world_size; ++local_rank) {
-    is_made = make_folder(rank_folder(local_rank), 0777);
+    is_made = make_folder(rank_folder(local_rank));
   }
-  if (is_made) return;
-  if (stays_) refuse(attempt_, errno);
-  attempt_.clear();
+  if (!is_made) refuse(attempt_, errno);
 }
 
 std::string RunFolder::error_file(int local_rank) const {
-  return attempt_.empty() ? "" : rank_folder(local_rank) + "/error.json";
+  if (attempt_.empty()) return "";
+  return stays_ ? rank_folder(local_rank) + "/error.json"
+                : fmt::format("{}_rank_{}.json", attempt_, local_rank);
 }
 
 std::string RunFolder::log_file(int local_rank, Channel channel) const {

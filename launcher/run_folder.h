@@ -13,8 +13,11 @@ namespace ddp::launcher {
 //   ROOT/attempt_<restart>/<local rank>/{stdout.log,stderr.log,error.json}
 // With --log_dir, ROOT is a new folder in it, named after the run (and the node, if there are
 // several, who may share a file system). Without, but with --redirects or --tee, it is a new folder
-// in TMPDIR. Both stay. Else it is a private folder in TMPDIR for the error files alone, which goes
-// with this object; if none can be made there are no error files.
+// in TMPDIR or /tmp. Both stay.
+//
+// Else there are error files alone, in a private folder that goes with this object: in TMPDIR if
+// that is set, or in memory, since a busy disk takes longer to make folders than all the rest of a
+// start. If no folder can be made there are no error files.
 class RunFolder {
  public:
   // Throws LaunchError if a folder that is to stay cannot be made.
@@ -37,8 +40,8 @@ class RunFolder {
   [[nodiscard]] std::string rank_folder(int local_rank) const;
 
   bool stays_;
-  std::string root_;  // empty: there is none
-  std::string attempt_;
+  std::string root_;     // empty: there is none
+  std::string attempt_;  // what paths of the current attempt begin with; empty: there are none
   std::string remark_;
 };
 

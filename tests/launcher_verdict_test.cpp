@@ -101,7 +101,7 @@ TEST_CASE("each rank has an error file of its own, which goes with the job",
                             {.environment = {{"TMPDIR", folder.path().string()},
                                              {"TORCHELASTIC_ERROR_FILE", "/not/for/workers"}}});
   for (const std::string rank : {"0", "1", "2"}) {
-    CHECK_THAT(result.out, Contains("/attempt_0/" + rank + "/error.json"));
+    CHECK_THAT(result.out, Contains("/attempt_0_rank_" + rank + ".json\n"));
   }
   CHECK_THAT(result.out, Contains(folder.path().string()) && !Contains("/not/for/workers"));
   CHECK(ddp::test::entries_of(folder.path()) == 0);
