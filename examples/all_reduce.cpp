@@ -22,6 +22,7 @@ int main() {
     }
     return 0;
   } catch (const std::exception& error) {
+    ddp::record_error(error);
     std::fprintf(stderr, "all_reduce: %s\n", ddp::describe(error).c_str());
     return 1;
   }

@@ -298,6 +298,7 @@ int main() {
     run();
     return 0;
   } catch (const std::exception& error) {
+    ddp::record_error(error);
     std::fprintf(stderr, "bring_your_own_gradients_cuda: %s\n", ddp::describe(error).c_str());
     return 1;
   }

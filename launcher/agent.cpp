@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/store/tcp_store.h"
+#include "launcher/error_file.h"
 #include "launcher/poll_timeout.h"
 #include "launcher/worker_keys.h"
 
@@ -37,7 +38,10 @@ Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& co
       signals_(signals),
       console_(console),
       nodes_(nodes),
-      restarts_(job_.max_restarts) {}
+      files_(plan_.logs, job_),
+      restarts_(job_.max_restarts) {
+  if (!files_.remark().empty()) console_.say(files_.remark());
+}
 
 int Agent::run() {
   const int exit_code = run_generations();
@@ -52,14 +56,17 @@ int Agent::run() {
 int Agent::run_generations() {
   for (;; ++job_.restart_count) {
     begin_generation();
-    const Outcome outcome = Generation(plan_, job_, signals_, console_, nodes_).run();
+    const Outcome outcome = Generation(plan_, job_, files_, signals_, console_, nodes_).run();
     const std::optional<Failure> failure = agree_on_failure(outcome);
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
-    if (failure) report(*failure);
+    if (failure) say(console_, *failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
     if (is_interrupted_) return 128 + *outcome.interrupted_by;
     if (!failure) return outcome.stop_requested ? kStoppedExitCode : EXIT_SUCCESS;
-    if (!delay) return exit_code_of(failure->first.status);
+    if (!delay) {
+      pass_on(*failure);
+      return exit_code_of(failure->first.status);
+    }
     console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
                              job_.max_restarts, std::chrono::duration<double>(*delay).count()));
     console_.flush();
@@ -98,12 +105,12 @@ Failure Agent::describe_signal(int signal_number) const {
                      signal_name(signal_number)};
 }
 
-void Agent::report(const Failure& failure) {
-  if (!failure.last_lines.empty()) {
-    console_.say(fmt::format("last stderr lines of rank {}:", failure.first.rank));
-    for (const std::string& line : failure.last_lines) console_.quote(line);
-  }
-  console_.say(verdict(failure));
+// To a launcher above this one.
+void Agent::pass_on(const Failure& failure) const {
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path == nullptr) return;
+  pass_on_error_record(files_.error_file(failure.first.rank - job_.first_rank), path,
+                       verdict(failure), exit_code_of(failure.first.status));
 }
 
 // If there is none although one was asked for, says why. A node that is gone is not replaced.

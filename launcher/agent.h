@@ -8,6 +8,7 @@
 #include "launcher/generation.h"
 #include "launcher/node_watch.h"
 #include "launcher/restart_policy.h"
+#include "launcher/run_folder.h"
 #include "launcher/signals.h"
 
 namespace ddp::launcher {
@@ -29,7 +30,7 @@ class Agent {
   [[nodiscard]] int run_generations();
   [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
   [[nodiscard]] Failure describe_signal(int signal_number) const;
-  void report(const Failure& failure);
+  void pass_on(const Failure& failure) const;
   [[nodiscard]] std::optional<Timeout> delay_of_restart(const Outcome& outcome,
                                                         const std::optional<Failure>& failure);
   [[nodiscard]] std::optional<int> wait_for_restart(Timeout delay);
@@ -41,6 +42,7 @@ class Agent {
   SignalReader& signals_;
   Console& console_;
   NodeWatch* nodes_;
+  RunFolder files_;
   RestartPolicy restarts_;
   bool is_interrupted_ = false;
 };

@@ -22,7 +22,7 @@ OutOfMemory out_of_memory_of(const Json& json) {
 
 Failure failure_of(const Json& json) {
   Failure failure;
-  failure.first = {json.at("rank"), json.at("pid"), json.at("status")};
+  failure.first = {.rank = json.at("rank"), .pid = json.at("pid"), .status = json.at("status")};
   failure.others = json.at("others");
   failure.after = std::chrono::duration<double>(json.at("after_seconds").get<double>());
   failure.host = json.at("host");

@@ -12,16 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "ddp/base/error_record.h"
+
 namespace ddp::launcher {
-
-// The end of one worker.
-struct Ending {
-  int rank = 0;
-  pid_t pid = 0;
-  int status = 0;  // as waitpid(2) gives it
-
-  [[nodiscard]] bool is_failure() const { return status != 0; }
-};
 
 // The kernel killed a process because memory had run out.
 struct OutOfMemory {
@@ -29,6 +22,28 @@ struct OutOfMemory {
   std::optional<std::int64_t> limit_bytes{};  // of its control group, or of the machine
 
   friend bool operator==(const OutOfMemory&, const OutOfMemory&) = default;
+};
+
+// The end of one worker.
+struct Ending {
+  // In relation to this launcher's stopping the others.
+  enum class When {
+    kFirst,   // it was dying when the first failure was seen
+    kBefore,  // it died before anybody was signalled
+    kAfter
+  };
+
+  int rank = 0;
+  pid_t pid = 0;
+  int status = 0;  // as waitpid(2) gives it
+  When when = When::kFirst;
+  std::optional<ErrorRecord> record{};  // what it left
+  std::optional<OutOfMemory> out_of_memory{};
+  std::string hint{};  // what its signal may mean on this host
+
+  [[nodiscard]] bool is_failure() const { return status != 0; }
+  // It says itself that another rank is the cause.
+  [[nodiscard]] bool is_consequence() const { return record && record->caused_by_peer; }
 };
 
 // The first failure of a job, and what came of it.
@@ -45,7 +60,7 @@ struct Failure {
   // which this is false should name that one.
   bool caused_by_peer = false;
   std::optional<OutOfMemory> out_of_memory{};
-  std::string hint{};                     // what the kernel's signal may mean on this host
+  std::string hint{};                     // as of an Ending
   std::vector<std::string> last_lines{};  // of its stderr
   bool lines_are_in_view = false;         // on this agent's console; not told to others
   std::string log_file{};                 // with its whole stderr, if there is one

@@ -14,18 +14,22 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/host_name.h"
 #include "launcher/launch_error.h"
+#include "launcher/log_route.h"
 #include "launcher/poll_timeout.h"
 
 namespace ddp::launcher {
 namespace {
 
-// Who fails first may be a rank whose peer has left it; the peer is still about to say why.
+// Who fails first may be a rank whose peer has left it; the peer is still about to say why. It has
+// more time if all that failed say that a peer is the cause.
 constexpr Timeout kLastWords{200};
+constexpr Timeout kTimeOfCause{1000};
 
 void require_descriptors(int workers) {
   rlimit limit{};
-  const rlim_t needed = 3 * static_cast<rlim_t>(workers) + 32;
+  const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
     throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -n)",
                                   workers, needed, limit.rlim_cur));
@@ -43,21 +47,30 @@ bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0;
 
 double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
 
+// What is inherited is meant for this launcher, not for its workers. An empty path: no variable.
+void set_file(EnvironmentBlock& block, const std::string& variable, const std::string& path) {
+  const std::string prefix = variable + "=";
+  std::erase_if(block, [&](const std::string& entry) { return entry.starts_with(prefix); });
+  if (!path.empty()) block.push_back(prefix + path);
+}
+
 std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
 }
 
 }  // namespace
 
-Generation::Generation(const WorkerPlan& plan, const JobContext& job, SignalReader& signals,
-                       Console& console, NodeWatch* nodes)
+Generation::Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files,
+                       SignalReader& signals, Console& console, NodeWatch* nodes)
     : plan_(plan),
       job_(job),
+      files_(files),
       signals_(signals),
       console_(console),
       nodes_(nodes),
-      logs_(console, plan.show),
+      logs_(console, job.node_count > 1 ? host_name() : ""),
       stopper_(workers_),
+      steps_(job.local_world_size),
       start_(Clock::now()) {}
 
 Outcome Generation::run() {
@@ -69,6 +82,7 @@ Outcome Generation::run() {
     stopper_.advance();
     check_finished();
   }
+  claim_failure();
   logs_.finish();
   say_who_does_not_end();
   Outcome outcome{.failure = {},
@@ -82,12 +96,15 @@ Outcome Generation::run() {
 void Generation::start_workers() {
   require_descriptors(job_.local_world_size);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  files_.begin_attempt(job_);
   const FileDescriptor null = open_null();
   workers_.reserve(static_cast<std::size_t>(job_.local_world_size));
   for (int local_rank = 0; local_rank < job_.local_world_size; ++local_rank) {
     const int rank = job_.first_rank + local_rank;
     const Command command = command_of(plan_.command, local_rank);
-    const EnvironmentBlock environment = worker_environment(plan_.environment, job_, local_rank);
+    EnvironmentBlock environment = worker_environment(plan_.environment, job_, local_rank);
+    set_file(environment, "TORCHELASTIC_ERROR_FILE", files_.error_file(local_rank));
+    set_file(environment, "DDP_STEP_FILE", steps_.path());
     workers_.push_back(
         Worker::start({.rank = rank,
                        .command = command,
@@ -97,11 +114,22 @@ void Generation::start_workers() {
   }
   for (Worker& worker : workers_) {
     worker.wait_for_exec(plan_.command);
-    logs_.add(worker.rank(), Channel::kOut, worker.take_stdout());
-    logs_.add(worker.rank(), Channel::kErr, worker.take_stderr());
+    add_logs(worker);
     if (plan_.verbose) console_.say(fmt::format("rank {}: pid {}", worker.rank(), worker.pid()));
   }
   if (plan_.on_start) plan_.on_start();
+}
+
+void Generation::add_logs(Worker& worker) {
+  const int local_rank = worker.rank() - job_.first_rank;
+  for (const Channel channel : {Channel::kOut, Channel::kErr}) {
+    const Route where = route(plan_.logs, worker.rank(), local_rank, channel);
+    logs_.add({.rank = worker.rank(),
+               .channel = channel,
+               .pipe = channel == Channel::kOut ? worker.take_stdout() : worker.take_stderr(),
+               .is_shown = where.to_console,
+               .log_file = where.to_file ? files_.log_file(local_rank, channel) : ""});
+  }
 }
 
 void Generation::wait_for_events() {
@@ -186,25 +214,33 @@ void Generation::interrupt(int signal_number) {
 void Generation::reap() {
   for (;;) {
     int status = 0;
-    const pid_t pid = ::waitpid(-1, &status, WNOHANG);
+    rusage usage{};
+    const pid_t pid = ::wait4(-1, &status, WNOHANG, &usage);
     has_children_ = pid >= 0 || errno != ECHILD;
     if (pid <= 0) break;
-    record_end(pid, status);
+    record_end(pid, status, usage);
   }
   const bool any_failed = std::ranges::any_of(endings_, &Ending::is_failure);
   if (any_failed && !stopper_.is_stopping()) {
     find_suspects();
-    stopper_.terminate(plan_.failure_grace, kLastWords);
+    const Timeout patience = knows_cause() ? kLastWords : kTimeOfCause;
+    patience_end_ = Deadline::after(patience);
+    stopper_.terminate(plan_.failure_grace, patience);
   }
 }
 
 // Adopted orphans come by here as well.
-void Generation::record_end(pid_t pid, int status) {
+void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   const auto worker = std::ranges::find(workers_, pid, &Worker::pid);
   if (worker == workers_.end()) return;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  endings_.push_back({worker->rank(), pid, status});
+  const bool is_suspect = std::ranges::find(suspects_, pid) != suspects_.end();
+  const bool is_before = patience_end_ && !patience_end_->passed();
+  const std::string error_file = files_.error_file(worker->rank() - job_.first_rank);
+  Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
+  if (!is_suspect) ending.when = is_before ? Ending::When::kBefore : Ending::When::kAfter;
+  endings_.push_back(std::move(ending));
 }
 
 // Called at the first sight of a failure, before anybody is signalled: who is dead or dying now
@@ -212,7 +248,7 @@ void Generation::record_end(pid_t pid, int status) {
 // closes its sockets before it can be reaped.
 void Generation::find_suspects() {
   failed_after_ = Clock::now() - start_;
-  if (nodes_ != nullptr) nodes_->claim_failure();
+  for (Ending& ending : endings_) ending.when = Ending::When::kFirst;
   for (const Worker& worker : workers_) {
     const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
     const bool is_dying = process && process->is_exiting();
@@ -221,7 +257,24 @@ void Generation::find_suspects() {
   }
 }
 
+// Somebody failed who does not say that a peer did.
+bool Generation::knows_cause() const {
+  return std::ranges::any_of(endings_, [](const Ending& ending) {
+    return ending.is_failure() && !ending.is_consequence() && ending.when != Ending::When::kAfter;
+  });
+}
+
+// What is a consequence here has its cause on another node, whose launcher is given time to be the
+// first.
+void Generation::claim_failure() {
+  if (nodes_ == nullptr || !patience_end_ || has_claimed_) return;
+  if (!knows_cause() && !patience_end_->passed() && !is_finished_) return;
+  has_claimed_ = true;
+  nodes_->claim_failure();
+}
+
 void Generation::check_nodes() {
+  claim_failure();
   if (nodes_ == nullptr || stopper_.is_stopping() || !nodes_->news().is_bad()) return;
   stopped_by_nodes_ = true;
   stopper_.terminate(plan_.failure_grace);
@@ -248,15 +301,17 @@ bool Generation::others_may_fail() {
 }
 
 Failure Generation::describe_failure() {
-  std::vector<Ending> suspects;
-  for (const Ending& ending : endings_) {
-    if (std::ranges::find(suspects_, ending.pid) != suspects_.end()) suspects.push_back(ending);
-  }
-  const Ending first = first_cause(suspects);
-  return {.first = first,
-          .others = job_.world_size - 1 - finished_before_stop_,
-          .after = failed_after_,
-          .last_lines = logs_.unseen_stderr_tail(first.rank)};
+  Failure failure = failure_of(first_cause(endings_));
+  const int rank = failure.first.rank;
+  if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
+  failure.others = job_.world_size - 1 - finished_before_stop_;
+  failure.after = failed_after_;
+  if (job_.node_count > 1) failure.host = host_name();
+  StderrTail tail = logs_.stderr_tail(rank);
+  failure.last_lines = std::move(tail.lines);
+  failure.lines_are_in_view = tail.is_in_view;
+  failure.log_file = files_.log_file(rank - job_.first_rank, Channel::kErr);
+  return failure;
 }
 
 void Generation::say_who_does_not_end() {

@@ -12,7 +12,10 @@
 #include "launcher/log_mux.h"
 #include "launcher/node_watch.h"
 #include "launcher/options.h"
+#include "launcher/post_mortem.h"
+#include "launcher/run_folder.h"
 #include "launcher/signals.h"
+#include "launcher/step_board.h"
 #include "launcher/stopper.h"
 #include "launcher/verdict.h"
 #include "launcher/worker.h"
@@ -23,7 +26,7 @@ namespace ddp::launcher {
 struct WorkerPlan {
   Command command;
   EnvironmentBlock environment;  // what the workers inherit
-  Show show;
+  LogOptions logs;
   // Between SIGTERM and SIGKILL.
   Timeout failure_grace{2000};
   Timeout keyboard_grace{3000};
@@ -48,8 +51,8 @@ struct Outcome {
 class Generation {
  public:
   // `nodes` is null where there is one.
-  Generation(const WorkerPlan& plan, const JobContext& job, SignalReader& signals, Console& console,
-             NodeWatch* nodes);
+  Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files, SignalReader& signals,
+             Console& console, NodeWatch* nodes);
 
   // Returns once no process of the generation is left. Call it once, on the main thread. Throws
   // LaunchError or SystemError if a worker cannot be started; none is left then.
@@ -57,14 +60,17 @@ class Generation {
 
  private:
   void start_workers();
+  void add_logs(Worker& worker);
   void wait_for_events();
   void handle_signals();
   void pass_on(int signal_number);
   void stop_on(int signal_number);
   void interrupt(int signal_number);
   void reap();
-  void record_end(pid_t pid, int status);
+  void record_end(pid_t pid, int status, const rusage& usage);
   void find_suspects();
+  [[nodiscard]] bool knows_cause() const;
+  void claim_failure();
   void check_nodes();
   void check_finished();
   [[nodiscard]] bool others_may_fail();
@@ -73,23 +79,28 @@ class Generation {
 
   const WorkerPlan& plan_;
   JobContext job_;
+  RunFolder& files_;
   SignalReader& signals_;
   Console& console_;
   NodeWatch* nodes_;
   LogMux logs_;
   std::vector<Worker> workers_;
   Stopper stopper_;
+  PostMortem post_mortem_;
+  StepBoard steps_;
   std::vector<Ending> endings_;   // in the order of reaping
-  std::vector<pid_t> suspects_;   // were dying before we stopped anybody
+  std::vector<pid_t> suspects_;   // were dying when the first failure was seen
   int finished_before_stop_ = 0;  // workers that had exited with 0 by then
   std::optional<int> interrupted_by_;
   bool stopped_by_nodes_ = false;
   bool has_told_end_ = false;
+  bool has_claimed_ = false;
   bool stop_requested_ = false;  // by SIGUSR1
   bool has_children_ = true;
   bool is_finished_ = false;
   Clock::time_point start_;
   std::chrono::duration<double> failed_after_{};
+  std::optional<Deadline> patience_end_;  // then the others are signalled because of a failure
 };
 
 }  // namespace ddp::launcher

@@ -11,6 +11,7 @@
 #include "launcher/command.h"
 #include "launcher/cpu_count.h"
 #include "launcher/launch_error.h"
+#include "launcher/log_route.h"
 #include "launcher/worker_count.h"
 
 namespace ddp::launcher {
@@ -35,7 +36,7 @@ WorkerPlan plan_workers(const Options& options) {
   plan.command =
       resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
-  plan.show = options.logs.show;
+  plan.logs = options.logs;
   if (options.grace) {
     plan.failure_grace = std::min(plan.failure_grace, *options.grace);
     plan.keyboard_grace = plan.outside_grace = *options.grace;
@@ -58,7 +59,8 @@ JobContext describe_workers(const Options& options, int workers, int cpus) {
   job.store = options.nodes.endpoint;
   job.agent_hosts_store = options.store_host == StoreHost::kAgent;
   job.run_id = options.nodes.run_id.value_or("");
-  job.rank0_on_terminal = options.logs.show.shows_stdout(0) && ::isatty(STDOUT_FILENO) == 1;
+  job.rank0_on_terminal =
+      route(options.logs, 0, 0, Channel::kOut).to_console && ::isatty(STDOUT_FILENO) == 1;
   job.oversubscribe = options.placement.oversubscribe;
   return job;
 }

@@ -7,11 +7,13 @@
 #include <cerrno>
 #include <utility>
 
+#include "ddp/base/error.h"
+
 namespace ddp::launcher {
 namespace {
 
-// A verdict quotes lines that are further up than this; the rest is in view anyway.
-constexpr std::size_t kLinesInView = 20;
+// Lines that are further up than this are quoted again below: then the last fifteen or so tell all.
+constexpr std::size_t kLinesInView = 12;
 constexpr std::size_t kLongestTailLine = 1000;
 
 // What a dead worker left is at most a pipe's capacity (1 MiB unless root); a living descendant
@@ -20,14 +22,20 @@ constexpr int kDrainReads = 20;
 
 }  // namespace
 
-void LogMux::add(int rank, Channel channel, FileDescriptor pipe) {
-  const bool is_err = channel == Channel::kErr;
-  streams_.push_back({.rank = rank,
-                      .channel = channel,
-                      .pipe = std::move(pipe),
-                      .is_shown = is_err ? show_.shows_stderr(rank) : show_.shows_stdout(rank),
-                      .prefix = rank == 0 ? "" : "rank " + std::to_string(rank) + "| ",
-                      .owner = 2 * rank + (is_err ? 1 : 0)});
+void LogMux::add(LogSource source) {
+  const bool is_err = source.channel == Channel::kErr;
+  streams_.push_back({.rank = source.rank,
+                      .channel = source.channel,
+                      .pipe = std::move(source.pipe),
+                      .is_shown = source.is_shown,
+                      .log = LogFile(std::move(source.log_file)),
+                      .prefix = prefix_of(source.rank),
+                      .owner = 2 * source.rank + (is_err ? 1 : 0)});
+}
+
+std::string LogMux::prefix_of(int rank) const {
+  if (rank == 0) return "";
+  return (host_.empty() ? "" : host_ + " ") + "rank " + std::to_string(rank) + "| ";
 }
 
 void LogMux::add_poll_entries(std::vector<pollfd>& entries) const {
@@ -53,7 +61,9 @@ LogMux::ReadResult LogMux::read_once(Stream& stream) {
     stream.pipe.reset();
     return ReadResult::kClosed;
   }
-  stream.splitter.feed({buffer_.data(), static_cast<std::size_t>(size)}, put);
+  const std::string_view bytes(buffer_.data(), static_cast<std::size_t>(size));
+  write_log(stream, bytes);
+  stream.splitter.feed(bytes, put);
   if (!stream.splitter.has_rest() || stream.splitter.ends_on_block()) {
     stream.flush_at.reset();
   } else if (!stream.flush_at) {
@@ -62,20 +72,37 @@ LogMux::ReadResult LogMux::read_once(Stream& stream) {
   return ReadResult::kGotBytes;
 }
 
+void LogMux::write_log(Stream& stream, std::string_view bytes) {
+  const int error = stream.log.write(bytes);
+  if (error == 0 || std::exchange(loss_is_said_, true)) return;
+  console_.say("cannot write " + stream.log.path() + ": " + error_text(error) +
+               "; log files are incomplete from here on");
+}
+
 void LogMux::emit(Stream& stream, std::string_view line, LineEnd end) {
   if (stream.is_shown) {
     console_.sink(stream.channel).put(stream.owner, stream.prefix, line, end);
   }
-  if (stream.channel == Channel::kErr) remember(stream, line);
+  if (stream.channel == Channel::kErr) remember(stream, line, end);
 }
 
-void LogMux::remember(Stream& stream, std::string_view line) {
+// As a terminal has it in the end: what follows "\r" replaces the line, what follows a partial line
+// continues it.
+void LogMux::remember(Stream& stream, std::string_view line, LineEnd end) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
+  std::deque<TailLine>& tail = stream.tail;
+  const bool is_open = !tail.empty() && tail.back().end != LineEnd::kNewline;
+  if (is_open && (line.empty() || tail.back().end == LineEnd::kNone)) {
+    tail.back().text += line.substr(0, kLongestTailLine - tail.back().text.size());
+    tail.back().end = end;
+    return;
+  }
   if (line.empty()) return;
-  TailLine entry{std::string(line.substr(0, kLongestTailLine)), std::nullopt};
+  if (is_open) tail.pop_back();
+  TailLine entry{std::string(line.substr(0, kLongestTailLine)), end, std::nullopt};
   if (stream.is_shown) entry.shown_at = console_.sink(stream.channel).line_count();
-  stream.tail.push_back(std::move(entry));
-  if (stream.tail.size() > kTailLines) stream.tail.pop_front();
+  tail.push_back(std::move(entry));
+  if (tail.size() > kTailLines) tail.pop_front();
 }
 
 void LogMux::drain(int rank) {
@@ -117,7 +144,7 @@ std::optional<Deadline> LogMux::next_flush() const {
   return next;
 }
 
-std::vector<std::string> LogMux::unseen_stderr_tail(int rank) {
+StderrTail LogMux::stderr_tail(int rank) {
   const auto stream = std::ranges::find_if(
       streams_, [rank](const Stream& s) { return s.rank == rank && s.channel == Channel::kErr; });
   if (stream == streams_.end()) return {};
@@ -125,10 +152,9 @@ std::vector<std::string> LogMux::unseen_stderr_tail(int rank) {
   const auto is_in_view = [now](const TailLine& line) {
     return line.shown_at && now - *line.shown_at < kLinesInView;
   };
-  if (std::ranges::all_of(stream->tail, is_in_view)) return {};
-  std::vector<std::string> lines;
-  for (const TailLine& line : stream->tail) lines.push_back(line.text);
-  return lines;
+  StderrTail tail{.lines = {}, .is_in_view = std::ranges::all_of(stream->tail, is_in_view)};
+  for (const TailLine& line : stream->tail) tail.lines.push_back(line.text);
+  return tail;
 }
 
 }  // namespace ddp::launcher

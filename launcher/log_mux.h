@@ -13,19 +13,38 @@
 #include "ddp/base/socket.h"
 #include "ddp/base/time.h"
 #include "launcher/console.h"
-#include "launcher/options.h"
+#include "launcher/line_splitter.h"
+#include "launcher/log_file.h"
 
 namespace ddp::launcher {
 
-// Reads the pipes of all workers and puts whole lines on the console: rank 0's as they are, others
-// behind "rank 3| ". A line that does not end is shown after kPartialLineDelay; a progress bar's
-// "\r" counts as an end. Streams that are not shown are read all the same, so that no worker ever
-// blocks on its output, and the last lines of each stderr are remembered for the verdict.
+// One of a worker's two streams.
+struct LogSource {
+  int rank = 0;
+  Channel channel = Channel::kOut;
+  FileDescriptor pipe;
+  bool is_shown = true;    // on the console
+  std::string log_file{};  // a path; empty: none
+};
+
+// The last lines of a rank's stderr, oldest first.
+struct StderrTail {
+  std::vector<std::string> lines;
+  bool is_in_view = false;  // all of them are among the last lines of the console
+};
+
+// Reads the pipes of all workers, writes log files, and puts whole lines on the console: rank 0's
+// as they are, others behind "rank 3| ", or "host-b rank 3| " where there are several hosts. A line
+// that does not end is shown after kPartialLineDelay; a progress bar's "\r" counts as an end.
+// Streams that are not shown are read all the same, so that no worker ever blocks on its output,
+// and the last lines of each stderr are remembered for the verdict.
 class LogMux {
  public:
-  LogMux(Console& console, Show show) : console_(console), show_(std::move(show)) {}
+  // `host` is this one's name if there are several.
+  explicit LogMux(Console& console, std::string host = "")
+      : console_(console), host_(std::move(host)) {}
 
-  void add(int rank, Channel channel, FileDescriptor pipe);
+  void add(LogSource source);
 
   // One entry per stream, in order; closed ones and those whose sink is congested are muted.
   void add_poll_entries(std::vector<pollfd>& entries) const;
@@ -40,8 +59,7 @@ class LogMux {
   void flush_partial_lines();
   [[nodiscard]] std::optional<Deadline> next_flush() const;
 
-  // The last stderr lines of a rank, oldest first; empty if they are all on the screen still.
-  [[nodiscard]] std::vector<std::string> unseen_stderr_tail(int rank);
+  [[nodiscard]] StderrTail stderr_tail(int rank);
 
   static constexpr Timeout kPartialLineDelay{50};
   static constexpr std::size_t kTailLines = 10;
@@ -49,6 +67,7 @@ class LogMux {
  private:
   struct TailLine {
     std::string text;
+    LineEnd end;
     std::optional<std::size_t> shown_at;  // the sink's line count then
   };
   struct Stream {
@@ -56,6 +75,7 @@ class LogMux {
     Channel channel;
     FileDescriptor pipe;
     bool is_shown;
+    LogFile log;
     std::string prefix;
     int owner;  // of lines in a Sink
     LineSplitter splitter{};
@@ -66,13 +86,16 @@ class LogMux {
   enum class ReadResult { kGotBytes, kNothingNow, kClosed };
 
   ReadResult read_once(Stream& stream);
+  [[nodiscard]] std::string prefix_of(int rank) const;
+  void write_log(Stream& stream, std::string_view bytes);
   void emit(Stream& stream, std::string_view line, LineEnd end);
-  void remember(Stream& stream, std::string_view line);
+  void remember(Stream& stream, std::string_view line, LineEnd end);
   void flush(Stream& stream);
 
   Console& console_;
-  Show show_;
+  std::string host_;
   std::vector<Stream> streams_;
+  bool loss_is_said_ = false;  // of log files
   std::string buffer_ = std::string(64 * 1024, '\0');
 };
 

@@ -5,16 +5,74 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "launcher/signals.h"
 
 namespace ddp::launcher {
+namespace {
 
-Ending first_cause(std::span<const Ending> suspects) {
-  const auto by_signal = [](const Ending& ending) { return WIFSIGNALED(ending.status); };
-  auto cause = std::ranges::find_if(suspects, by_signal);
-  if (cause == suspects.end()) cause = std::ranges::find_if(suspects, &Ending::is_failure);
-  return *cause;
+constexpr std::size_t kLongestMessage = 1000;
+
+using Test = std::function<bool(const Ending&)>;
+
+// Of those that pass, the first death by signal, else the first; nullptr if there is none.
+const Ending* find_cause(std::span<const Ending> endings, const Test& passes) {
+  const Ending* found = nullptr;
+  for (const Ending& ending : endings) {
+    if (!ending.is_failure() || !passes(ending)) continue;
+    if (WIFSIGNALED(ending.status)) return &ending;
+    if (found == nullptr) found = &ending;
+  }
+  return found;
+}
+
+std::string describe_bytes(std::int64_t bytes) {
+  constexpr double kMebibyte = 1 << 20;
+  const double size = static_cast<double>(bytes) / kMebibyte;
+  return size < 1024 ? fmt::format("{:.0f} MiB", size) : fmt::format("{:.1f} GiB", size / 1024);
+}
+
+std::string describe(const OutOfMemory& event) {
+  const std::string resident = describe_bytes(event.resident_bytes) + " resident";
+  if (!event.limit_bytes) return "out of memory (" + resident + ")";
+  return fmt::format("out of memory ({}, limit {})", resident, describe_bytes(*event.limit_bytes));
+}
+
+// Cut between characters of UTF-8.
+std::string one_line(std::string text) {
+  const auto is_control = [](char c) { return c >= 0 && c < ' '; };
+  std::ranges::replace_if(text, is_control, ' ');
+  while (text.ends_with(' ')) text.pop_back();
+  if (text.size() <= kLongestMessage) return text;
+  std::size_t end = kLongestMessage;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string describe_why(const Failure& failure) {
+  std::string why;
+  if (failure.out_of_memory) why = describe(*failure.out_of_memory);
+  for (const std::string& more : {one_line(failure.message), failure.hint}) {
+    if (!more.empty()) why += (why.empty() ? "" : "; ") + more;
+  }
+  return why.empty() ? why : ": " + why;
+}
+
+}  // namespace
+
+Ending first_cause(std::span<const Ending> endings) {
+  using When = Ending::When;
+  const Test tests[] = {
+      [](const Ending& e) { return !e.is_consequence() && e.when == When::kFirst; },
+      [](const Ending& e) { return !e.is_consequence() && e.when == When::kBefore; },
+      [](const Ending& e) { return !e.is_consequence() && e.record; },
+      [](const Ending& e) { return e.when == When::kFirst; },
+  };
+  for (const Test& test : tests) {
+    if (const Ending* cause = find_cause(endings, test)) return *cause;
+  }
+  return endings.front();
 }
 
 std::string describe_status(int status) {
@@ -30,11 +88,26 @@ int exit_code_of(int status) {
 std::string verdict(const Failure& failure) {
   const Ending& first = failure.first;
   if (first.rank == Failure::kNoRank) return failure.message;
-  const std::string head = fmt::format("rank {} (pid {}) {} after {:.1f} s", first.rank, first.pid,
-                                       describe_status(first.status), failure.after.count());
+  const std::string host = failure.host.empty() ? "" : "host " + failure.host + ", ";
+  const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
+  const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}", first.rank, host,
+                                       first.pid, describe_status(first.status),
+                                       failure.after.count(), step, describe_why(failure));
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");
+}
+
+void say(Console& console, const Failure& failure) {
+  const int rank = failure.first.rank;
+  if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
+    console.say(fmt::format("last stderr lines of rank {}:", rank));
+    for (const std::string& line : failure.last_lines) console.quote(line);
+  }
+  if (!failure.log_file.empty()) {
+    console.say(fmt::format("all of rank {}'s stderr: {}", rank, failure.log_file));
+  }
+  console.say(verdict(failure));
 }
 
 }  // namespace ddp::launcher

@@ -6,15 +6,20 @@
 #include <span>
 #include <string>
 
+#include "launcher/console.h"
 #include "launcher/failure.h"
 
 namespace ddp::launcher {
 
-// Which of several workers that were dying before we stopped anybody is the cause; there is at
-// least one failure among them, in the order in which they were reaped. A rank that notices its
-// peer's death exits with a code of its own and may be reaped first, but it is not killed by a
-// signal: so the first death by signal wins, then the first exit code.
-[[nodiscard]] Ending first_cause(std::span<const Ending> suspects);
+// Which of the ends, in the order in which they were reaped, is the cause; there is at least one
+// failure of Ending::When::kFirst among them. A rank that says of itself that a peer's end has
+// ended it is named only if there is nobody else: first among those that were dying when the first
+// failure was seen, then among those that ended before we signalled anybody, then among those that
+// left a record of an error.
+//
+// Where nobody says anything, a death by signal goes before an exit code: a rank that notices its
+// peer's death exits with a code of its own and may be reaped first.
+[[nodiscard]] Ending first_cause(std::span<const Ending> endings);
 
 // "exited with code 7", "was killed by SIGSEGV (core dumped)".
 [[nodiscard]] std::string describe_status(int status);
@@ -22,7 +27,12 @@ namespace ddp::launcher {
 // The exit code, or 128 + the signal, as a shell has it.
 [[nodiscard]] int exit_code_of(int status);
 
-// "rank 3 (pid 4711) was killed by SIGKILL after 12.5 s; 7 other ranks stopped because of it"
+// "rank 3 (host b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of memory (61.0
+// GiB resident, limit 64.0 GiB); 7 other ranks stopped because of it"
 [[nodiscard]] std::string verdict(const Failure& failure);
+
+// The last lines of a failed job: what its first failed rank wrote to stderr, unless that is in
+// view, where the whole of it is, and the verdict.
+void say(Console& console, const Failure& failure);
 
 }  // namespace ddp::launcher

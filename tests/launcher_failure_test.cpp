@@ -1,16 +1,53 @@
 // SPDX-License-Identifier: MIT
-#include <catch2/catch.hpp>
-#include <string>
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "ddp/base/socket.h"
 #include "launcher/failure.h"
+#include "launcher/shared_memory.h"
+#include "launcher/verdict.h"
+#include "support/files.h"
 
 using namespace ddp::launcher;
+using When = Ending::When;
 
 namespace {
 
+Ending killed(int rank, When when) {
+  return {.rank = rank, .pid = 100 + rank, .status = W_EXITCODE(0, SIGKILL), .when = when};
+}
+
+Ending failed(int rank, When when) {
+  return {.rank = rank, .pid = 100 + rank, .status = W_EXITCODE(1, 0), .when = when};
+}
+
+Ending recorded(Ending ending, bool caused_by_peer) {
+  ending.record = ddp::ErrorRecord{.message = "why", .caused_by_peer = caused_by_peer};
+  return ending;
+}
+
+int cause_of(const std::vector<Ending>& endings) { return first_cause(endings).rank; }
+
+// What say() puts on the console.
+std::string said(const Failure& failure) {
+  const ddp::test::TemporaryDirectory folder;
+  const ddp::FileDescriptor file(::open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600));
+  Console console(file.get(), file.get());
+  say(console, failure);
+  console.flush();
+  return ddp::test::bytes_of(folder / "out");
+}
+
 Failure sample() {
   Failure failure;
-  failure.first = {.rank = 3, .pid = 4711, .status = 9};
+  failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(0, SIGKILL)};
   failure.others = 7;
   failure.after = std::chrono::duration<double>(12.5);
   failure.host = "node-b";
@@ -34,7 +71,7 @@ TEST_CASE("a failure travels as one line of text", "[failure]") {
   REQUIRE(got);
   CHECK(got->first.rank == 3);
   CHECK(got->first.pid == 4711);
-  CHECK(got->first.status == 9);
+  CHECK(got->first.status == sent.first.status);
   CHECK(got->others == 7);
   CHECK(got->after == sent.after);
   CHECK(got->host == sent.host);
@@ -74,4 +111,85 @@ TEST_CASE("a text that is no failure is told from one", "[failure]") {
   std::string text = to_json(sample());
   text.resize(text.size() / 2);
   CHECK_FALSE(failure_from_json(text));
+}
+
+TEST_CASE("the first to be reaped is the cause, but a death by signal goes before", "[verdict]") {
+  CHECK(cause_of({failed(2, When::kFirst), failed(0, When::kFirst)}) == 2);
+  CHECK(cause_of({failed(2, When::kFirst), killed(1, When::kFirst)}) == 1);
+  CHECK(cause_of({failed(2, When::kFirst), killed(1, When::kBefore)}) == 2);
+  CHECK(cause_of({failed(2, When::kFirst), killed(1, When::kAfter)}) == 2);
+  const Ending well{.rank = 5, .pid = 105, .status = 0, .when = When::kFirst};
+  CHECK(cause_of({well, failed(2, When::kFirst)}) == 2);
+}
+
+TEST_CASE("who says that a peer is the cause is not named before the peer", "[verdict]") {
+  const Ending victim = recorded(failed(0, When::kFirst), true);
+  const Ending aborted_victim = recorded(killed(0, When::kFirst), true);
+  CHECK(cause_of({victim, failed(1, When::kFirst)}) == 1);
+  CHECK(cause_of({aborted_victim, failed(1, When::kFirst)}) == 1);
+  CHECK(cause_of({victim, failed(1, When::kBefore)}) == 1);
+  CHECK(cause_of({victim, recorded(failed(2, When::kBefore), true), killed(1, When::kBefore)}) ==
+        1);
+  // Slow to end, but it has said why before we stopped it.
+  CHECK(cause_of({victim, killed(1, When::kAfter), recorded(killed(2, When::kAfter), false)}) == 2);
+}
+
+TEST_CASE("if all say that a peer is the cause the first of them is named", "[verdict]") {
+  CHECK(cause_of({recorded(failed(1, When::kFirst), true), recorded(failed(0, When::kFirst), true),
+                  killed(2, When::kAfter)}) == 1);
+}
+
+TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
+  Failure failure;
+  failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};
+  failure.after = std::chrono::duration<double>(12.34);
+  CHECK(verdict(failure) == "rank 3 (pid 4711) exited with code 7 after 12.3 s");
+  failure.others = 1;
+  failure.message = "cannot open x:\nno such file\n";
+  CHECK(verdict(failure) ==
+        "rank 3 (pid 4711) exited with code 7 after 12.3 s: cannot open x: no such file; 1 other "
+        "rank stopped because of it");
+  failure = sample();
+  failure.message = "";
+  CHECK(verdict(failure) ==
+        "rank 3 (host node-b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of "
+        "memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped because of it");
+  failure.out_of_memory = {.resident_bytes = 100 << 20};
+  CHECK_THAT(verdict(failure), Catch::Contains(": out of memory (100 MiB resident); a hint; 7"));
+}
+
+TEST_CASE("a message without end is cut between two characters", "[verdict]") {
+  Failure failure;
+  failure.first.status = W_EXITCODE(1, 0);
+  for (int i = 0; i < 400; ++i) failure.message += "€";
+  const std::string text = verdict(failure);
+  CHECK(text.size() < 1100);
+  CHECK(text.ends_with("€..."));
+}
+
+TEST_CASE("the last words are the tail of stderr, its file, and the verdict", "[verdict]") {
+  Failure failure;
+  failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};
+  failure.last_lines = {"Traceback", "ValueError: no"};
+  failure.log_file = "/logs/3/stderr.log";
+  const std::string sentence = "ddp-launch: rank 3 (pid 4711) exited with code 7 after 0.0 s\n";
+  const std::string file = "ddp-launch: all of rank 3's stderr: /logs/3/stderr.log\n";
+  CHECK(said(failure) ==
+        "ddp-launch: last stderr lines of rank 3:\n  Traceback\n  ValueError: no\n" + file +
+            sentence);
+  failure.lines_are_in_view = true;
+  CHECK(said(failure) == file + sentence);
+  failure.log_file = "";
+  CHECK(said(failure) == sentence);
+}
+
+TEST_CASE("a death by SIGBUS is put down to a full or small /dev/shm", "[verdict]") {
+  constexpr std::uint64_t kMebibyte = 1 << 20;
+  CHECK(bus_error_hint({1000 * kMebibyte, 1 * kMebibyte}) ==
+        "/dev/shm is full (1 of 1000 MiB free); in a container give it more, such as docker run "
+        "--shm-size=8g");
+  CHECK_THAT(bus_error_hint({64 * kMebibyte, 60 * kMebibyte}),
+             Catch::StartsWith("/dev/shm is small (60 of 64 MiB free)"));
+  CHECK(bus_error_hint({1000 * kMebibyte, 500 * kMebibyte}).empty());
+  CHECK(bus_error_hint({0, 0}).empty());
 }

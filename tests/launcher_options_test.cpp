@@ -283,7 +283,7 @@ TEST_CASE("by default rank 0's stdout and everybody's stderr are shown", "[optio
 }
 
 TEST_CASE("what nothing does yet is refused, not ignored", "[options]") {
-  for (const Strings& args : {Strings{"--log_dir=d", "x"}, Strings{"--tee=0:1", "x"}}) {
+  for (const Strings& args : {Strings{"--gpus=0", "x"}, Strings{"--bind=core", "x"}}) {
     CAPTURE(args);
     CHECK_THAT(error_of([&] { refuse_unbuilt(parse(args)); }), Contains("not yet"));
   }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <string>
@@ -13,6 +14,7 @@
 #include "launcher/line_splitter.h"
 #include "launcher/log_mux.h"
 #include "launcher/sink.h"
+#include "support/files.h"
 
 using namespace ddp::launcher;
 using Strings = std::vector<std::string>;
@@ -66,11 +68,23 @@ struct SinkProbe {
 
 // The pipes of two workers, multiplexed onto a console of two pipes.
 struct MuxProbe {
-  explicit MuxProbe(Show show = {}) : mux(console, std::move(show)) {
+  struct Options {
+    bool shows_rank1 = true;
+    std::string host{};
+    std::string log_file{};  // of rank 1's stderr
+  };
+
+  MuxProbe() : MuxProbe(Options{}) {}
+  explicit MuxProbe(const Options& options) : mux(console, options.host) {
     for (int rank = 0; rank < 2; ++rank) {
       for (const Channel channel : {Channel::kOut, Channel::kErr}) {
+        const bool has_file = rank == 1 && channel == Channel::kErr;
         Pipe pipe = make_pipe();
-        mux.add(rank, channel, std::move(pipe.read_end));
+        mux.add({.rank = rank,
+                 .channel = channel,
+                 .pipe = std::move(pipe.read_end),
+                 .is_shown = rank == 0 || options.shows_rank1,
+                 .log_file = has_file ? options.log_file : ""});
         writers.push_back(std::move(pipe));
       }
     }
@@ -191,7 +205,7 @@ TEST_CASE("a sink that cannot write drops everything", "[sink]") {
 }
 
 TEST_CASE("rank 0 is shown as it is, others behind their rank", "[log-mux]") {
-  MuxProbe probe(Show{Show::Kind::kAll, {}});
+  MuxProbe probe;
   probe.write(0, Channel::kOut, "a\n");
   probe.write(1, Channel::kOut, "b\nc\n");
   probe.write(1, Channel::kErr, "d\n");
@@ -199,21 +213,74 @@ TEST_CASE("rank 0 is shown as it is, others behind their rank", "[log-mux]") {
   CHECK(probe.err() == "rank 1| d\n");
 }
 
+TEST_CASE("where there are several hosts the prefix names this one", "[log-mux]") {
+  MuxProbe probe({.host = "node-b"});
+  probe.write(0, Channel::kOut, "a\n");
+  probe.write(1, Channel::kOut, "b\n");
+  CHECK(probe.out() == "a\nnode-b rank 1| b\n");
+}
+
 TEST_CASE("a rank that is not shown is read all the same", "[log-mux]") {
-  MuxProbe probe(Show{Show::Kind::kListed, {0}});
+  MuxProbe probe({.shows_rank1 = false});
   for (int i = 0; i < 100; ++i) probe.write(1, Channel::kOut, std::string(4000, 'x') + "\n");
   probe.write(1, Channel::kErr, "why\n");
   CHECK(probe.out().empty());
   CHECK(probe.err().empty());
-  CHECK(probe.mux.unseen_stderr_tail(1) == Strings{"why"});
+  const StderrTail tail = probe.mux.stderr_tail(1);
+  CHECK(tail.lines == Strings{"why"});
+  CHECK_FALSE(tail.is_in_view);
 }
 
-TEST_CASE("stderr lines are quoted again only when they are out of view", "[log-mux]") {
+TEST_CASE("stderr lines stay in view for a dozen lines", "[log-mux]") {
   MuxProbe probe;
   probe.write(1, Channel::kErr, "why\n");
-  CHECK(probe.mux.unseen_stderr_tail(1).empty());
-  for (int i = 0; i < 20; ++i) probe.write(0, Channel::kErr, "noise\n");
-  CHECK(probe.mux.unseen_stderr_tail(1) == Strings{"why"});
+  CHECK(probe.mux.stderr_tail(1).is_in_view);
+  for (int i = 0; i < 11; ++i) probe.write(0, Channel::kErr, "noise\n");
+  CHECK(probe.mux.stderr_tail(1).is_in_view);
+  probe.write(0, Channel::kErr, "noise\n");
+  CHECK_FALSE(probe.mux.stderr_tail(1).is_in_view);
+  CHECK(probe.mux.stderr_tail(1).lines == Strings{"why"});
+}
+
+TEST_CASE("the tail of stderr is what a terminal would show of it", "[log-mux]") {
+  MuxProbe probe;
+  SECTION("the last ten lines that are not empty") {
+    for (int i = 1; i <= 12; ++i) probe.write(1, Channel::kErr, std::to_string(i) + "\n\n");
+    CHECK(probe.mux.stderr_tail(1).lines ==
+          Strings{"3", "4", "5", "6", "7", "8", "9", "10", "11", "12"});
+  }
+  SECTION("a progress bar is one line, however it is drawn") {
+    probe.write(1, Channel::kErr, "begin\n");
+    for (int i = 0; i < 50; ++i) probe.write(1, Channel::kErr, "\r" + std::to_string(i) + "%");
+    for (int i = 50; i <= 100; ++i) probe.write(1, Channel::kErr, std::to_string(i) + "%\r");
+    probe.write(1, Channel::kErr, "\nend\n");
+    CHECK(probe.mux.stderr_tail(1).lines == Strings{"begin", "100%", "end"});
+  }
+  SECTION("a line that came in parts is one") {
+    probe.write(1, Channel::kErr, "half");
+    probe.mux.finish();
+    CHECK(probe.mux.stderr_tail(1).lines == Strings{"half"});
+  }
+}
+
+TEST_CASE("a log file has every byte, shown or not", "[log-mux]") {
+  const ddp::test::TemporaryDirectory folder;
+  const std::string path = (folder / "stderr.log").string();
+  MuxProbe probe({.shows_rank1 = GENERATE(true, false), .log_file = path});
+  const std::string text = "a\nb\r\nc\r10%\r\n" + std::string("\0\xff", 2) + "no end";
+  probe.write(1, Channel::kErr, text);
+  probe.write(1, Channel::kOut, "another stream\n");
+  CHECK(ddp::test::bytes_of(path) == text);
+}
+
+TEST_CASE("a log file that cannot be written is said once", "[log-mux]") {
+  const std::string path = GENERATE("/dev/full", "/no/such/folder/stderr.log");
+  MuxProbe probe({.log_file = path});
+  for (int i = 0; i < 3; ++i) probe.write(1, Channel::kErr, "x\n");
+  const std::string text = probe.err();
+  CHECK(text.find("ddp-launch: cannot write " + path + ": ") != std::string::npos);
+  CHECK(text.find("ddp-launch: ") == text.rfind("ddp-launch: "));
+  CHECK(std::ranges::count(text, 'x') == 3);
 }
 
 TEST_CASE("a partial line waits for its rest, but not for long", "[log-mux]") {

@@ -34,11 +34,10 @@ class SimulatedGroup final : public ProcessGroup {
     return allocate_operand_memory(size_bytes, queue_, weak_from_this());
   }
 
-  void abort(std::string_view reason) override {
+ protected:
+  void do_abort(std::string_view reason) override {
     queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
   }
-
- protected:
   std::uint64_t submit(const Collective& collective, Stream) override {
     check_known(collective.kind);
     return queue_.submit(collective);

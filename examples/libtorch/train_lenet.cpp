@@ -147,6 +147,7 @@ int main(int argc, char** argv) {
     train(parse({argv + 1, argv + argc}));
     return 0;
   } catch (const std::exception& error) {
+    ddp::record_error(error);
     std::fprintf(stderr, "train_lenet: %s\n", ddp::describe(error).c_str());
     return 1;
   }

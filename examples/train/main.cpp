@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "ddp/base/error.h"
+#include "ddp/base/error_record.h"
 #include "options.h"
 #include "trainer.h"
 
@@ -20,6 +21,12 @@ void run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>
     group->abort(ddp::describe(error));
     throw;
   }
+}
+
+int fail(const std::exception& error, int exit_code) {
+  ddp::record_error(error);
+  std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
+  return exit_code;
 }
 
 }  // namespace
@@ -36,10 +43,8 @@ int main(int argc, char** argv) {
     }
     return 0;
   } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
-    return 2;
+    return fail(error, 2);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
-    return 1;
+    return fail(error, 1);
   }
 }

@@ -5,6 +5,7 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/error.h"
+#include "ddp/base/error_record.h"
 #include "ddp/base/log.h"
 #include "ddp/base/worker_env.h"
 #include "ddp/buffer_ops/buffer_ops.h"

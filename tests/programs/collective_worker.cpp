@@ -20,12 +20,17 @@
 //   absent       all_reduces in steps; in the fifth the last rank waits for its stdin instead
 //   split        splits the group; the last rank waits for its stdin instead
 //   on_rank0     rank 0 waits for its stdin in on_rank0
+//   fail         all_reduces in steps; in the fifth the last rank throws
+//   crash        likewise, by SIGSEGV
+//   fail-slowly  as fail, but that rank takes its time to end
+//   fail-among-aborters  as fail, and the others abort
 // It prints "rank R ready, pid P" once it communicates; on an error it prints the text and returns
 // 3. What watches for hangs is ten times as quick as usual, and the timeout is three seconds; a
 // "patient" worker has all the library's defaults.
 #include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -83,6 +88,28 @@ void miss_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values) {
     if (step == 5 && group.rank() == group.world_size() - 1) wait_for_stdin();
     group.all_reduce(ddp::buffer_of(values)).wait();
     recorder.end_step();
+  }
+}
+
+// What is left to do when a group is gone: big models take long to be freed.
+struct SlowEnd {
+  bool is_slow = false;
+  ~SlowEnd() {
+    if (is_slow) std::this_thread::sleep_for(500ms);
+  }
+};
+
+void fail_in_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values,
+                        const std::string& mode, SlowEnd& end) {
+  for (std::uint64_t step = 1;; ++step) {
+    group.recorder().begin_step(step);
+    if (step == 5 && group.rank() == group.world_size() - 1) {
+      end.is_slow = mode == "fail-slowly";
+      if (mode == "crash") std::raise(SIGSEGV);
+      throw std::runtime_error("thrown on purpose");
+    }
+    group.all_reduce(ddp::buffer_of(values)).wait();
+    group.recorder().end_step();
   }
 }
 
@@ -151,6 +178,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     log_in_background();
     return 0;
   }
+  SlowEnd end;
   std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
   auto group = ddp::init_process_group({.backend = ddp::parse_backend(backend),
                                         .device = ddp::DeviceChoice::kCpu,
@@ -161,6 +189,9 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   if (mode == "sum") {
     if (group->rank() == 0) std::printf("sum %g\n", static_cast<double>(values[0]));
     return 0;
+  }
+  if (mode.starts_with("fail") || mode == "crash") {
+    fail_in_fifth_step(*group, values, mode, end);
   }
   if (mode == "absent") miss_fifth_step(*group, values);
   if (mode == "split") {
@@ -190,11 +221,13 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "sum";
   try {
     const bool is_patient = argc > 3 && argv[3] == std::string_view("patient");
-    return run(argc > 1 ? argv[1] : "sum", argc > 2 ? argv[2] : "auto",
-               is_patient ? kPatient : kQuick);
+    return run(mode, argc > 2 ? argv[2] : "auto", is_patient ? kPatient : kQuick);
   } catch (const std::exception& error) {
+    if (mode.ends_with("aborters") && dynamic_cast<const ddp::PeerError*>(&error)) std::abort();
+    ddp::record_error(error);
     std::fprintf(stderr, "%s\n", ddp::describe(error).c_str());
     return 3;
   }

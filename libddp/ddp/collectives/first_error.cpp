@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-FirstError::FirstError(const Store& store)
-    : monitor_(store, [this](const std::string& text) {
+FirstError::FirstError(const Store& store, Listener listener)
+    : listener_(std::move(listener)), monitor_(store, [this](const std::string& text) {
         keep(std::make_exception_ptr(PeerError(text)));
       }) {}
 
@@ -26,6 +26,7 @@ void FirstError::keep(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (is_set()) return;
   error_ = std::move(error);
+  if (listener_) listener_(error_);
   is_set_.store(true);
 }
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <mutex>
 #include <string>
 
@@ -17,7 +18,10 @@ namespace ddp {
 // Thread-safe. set() talks to the store; the rest never blocks.
 class FirstError {
  public:
-  explicit FirstError(const Store& store);
+  using Listener = std::function<void(const std::exception_ptr&)>;
+
+  // `listener` hears of the error before anybody else does.
+  explicit FirstError(const Store& store, Listener listener = nullptr);
 
   // Breaks the group, unless it is broken. If another rank's error came first, that one is kept, as
   // PeerError.
@@ -33,6 +37,7 @@ class FirstError {
   void set(std::exception_ptr error, const std::string& text);
   void keep(std::exception_ptr error);
 
+  Listener listener_;
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;

@@ -54,12 +54,14 @@ void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
   done_.store(operation, std::memory_order_release);
 }
 
-void FlightRecorder::broken() {
+void FlightRecorder::broken(const std::exception_ptr& error) {
   if (is_broken_.exchange(true)) return;
   end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
+  if (error && listener_) listener_(error);
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {
+  step_file_.set(step);
   if (by_caller_.capacity() == 0) return;
   step_.store(step, std::memory_order_relaxed);
   is_in_step_.store(true, std::memory_order_relaxed);

@@ -4,12 +4,15 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ddp/base/step_file.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/single_writer_ring.h"
@@ -81,8 +84,16 @@ class FlightRecorder {
   // For meetings (meeting.h), in place of submitted() and in a recorder of their own: they count as
   // its collectives. Returns the meeting's number, for done().
   std::uint64_t joined(Label name);
-  // Nothing is pending any more: the group is broken.
-  void broken();
+  // Nothing is pending any more: the group is broken by this error, or gone.
+  void broken(const std::exception_ptr& error = nullptr);
+  // What shall hear of the first such error, on the thread that meets it. For the group, before
+  // anything else can happen.
+  void tell_when_broken(std::function<void(const std::exception_ptr&)> listener) {
+    listener_ = std::move(listener);
+  }
+
+  // Steps are noted there as well. For the group, likewise.
+  void tell_steps(StepFile file) { step_file_ = std::move(file); }
 
   // For the engine: steps are counted from 1.
   void begin_step(std::uint64_t step);
@@ -137,6 +148,7 @@ class FlightRecorder {
 
   // By cache lines: what both threads read, what the caller writes, what the backend writes, the
   // rest.
+  StepFile step_file_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> is_in_step_ = false;
   alignas(64) Ring by_caller_;
@@ -153,6 +165,7 @@ class FlightRecorder {
   mutable std::mutex mutex_;
   std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
   std::string diagnosis_;            // under mutex_
+  std::function<void(const std::exception_ptr&)> listener_;
 };
 
 // "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the

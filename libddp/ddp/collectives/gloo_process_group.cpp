@@ -164,9 +164,8 @@ class GlooProcessGroup final : public ProcessGroup {
     return allocate_operand_memory(size_bytes, engine_->queue(), weak_from_this());
   }
 
-  void abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
-
  protected:
+  void do_abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
   std::uint64_t submit(const Collective& collective, Stream) override {
     return engine_->queue().submit(collective);
   }

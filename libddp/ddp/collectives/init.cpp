@@ -105,36 +105,14 @@ std::string local_address(const WorkerEnv& env, Timeout timeout) {
   return TcpStore(env.master, timeout, env.rank).local_address();
 }
 
-}  // namespace
-
-std::string_view to_string(Backend backend) {
-  switch (backend) {
-    case Backend::kAuto:
-      return "auto";
-    case Backend::kNccl:
-      return "nccl";
-    case Backend::kShm:
-      return "shm";
-    case Backend::kGloo:
-      return "gloo";
-  }
-  return "unknown";
-}
-
-Backend parse_backend(std::string_view name) {
-  for (const Backend backend : {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kGloo}) {
-    if (name == to_string(backend)) return backend;
-  }
-  throw std::invalid_argument("unknown backend '" + std::string(name) +
-                              "' (known: auto, nccl, shm, gloo)");
-}
-
-std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
+std::shared_ptr<ProcessGroup> meet(const InitOptions& options, const ErrorFile& error_file) {
   const WorkerEnv env = merge(options);
   GroupConfig config;
+  config.error_file = error_file;
   config.rank = env.rank;
   config.world_size = env.world_size;
   config.device = choose_device(options, env);
+  if (!options.store) config.step_file = StepFile::from_environment(env.local_rank);
   config.timeout = options.timeout;
   config.start_timeout = options.start_timeout;
   if (env.world_size == 1) {
@@ -164,6 +142,43 @@ std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   const std::string address =
       options.master || !options.store ? local_address(env, options.start_timeout) : "127.0.0.1";
   return make_gloo_process_group(std::move(config), address);
+}
+
+}  // namespace
+
+std::string_view to_string(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kNccl:
+      return "nccl";
+    case Backend::kShm:
+      return "shm";
+    case Backend::kGloo:
+      return "gloo";
+  }
+  return "unknown";
+}
+
+Backend parse_backend(std::string_view name) {
+  for (const Backend backend : {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kGloo}) {
+    if (name == to_string(backend)) return backend;
+  }
+  throw std::invalid_argument("unknown backend '" + std::string(name) +
+                              "' (known: auto, nccl, shm, gloo)");
+}
+
+// Who gives the store may have several ranks in this process.
+std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
+  const ErrorFile file = options.store ? ErrorFile() : ErrorFile::from_environment();
+  file.clear();
+  try {
+    return meet(options, file);
+  } catch (const std::exception& error) {
+    file.keep({.message = describe(error),
+               .caused_by_peer = is_caused_by_peer(std::current_exception())});
+    throw;
+  }
 }
 
 }  // namespace ddp

@@ -49,9 +49,9 @@ class NcclProcessGroup final : public ProcessGroup {
   void group_begin() override;
   Work group_end() override;
   Allocation allocate(std::size_t size_bytes) override;
-  void abort(std::string_view reason) override;
 
  protected:
+  void do_abort(std::string_view reason) override;
   std::uint64_t submit(const Collective& collective, Stream producer) override;
   void wait(std::uint64_t sequence, Stream consumer) override;
   void wait_host(std::uint64_t sequence, Timeout timeout) override;
@@ -102,7 +102,10 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
       inverse_world_size_(cu::allocate_device(sizeof(double), device())),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
-      first_error_(*config().store) {
+      first_error_(*config().store,
+                   [recorder = shared_recorder()](const std::exception_ptr& error) {
+                     recorder->broken(error);
+                   }) {
   averages_.reserve(64);
   cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
            side_.view());
@@ -143,7 +146,10 @@ void NcclProcessGroup::settle() noexcept {
   const Deadline by_abort = Deadline::after(kLeaveTimeout + kAbortTimeout);
   try {
     while (!operations_.idle() && !by_abort.passed()) {
-      if (by_itself.passed() && !first_error_.is_set()) first_error_.set(left_early());
+      if (by_itself.passed() && !first_error_.is_set()) {
+        recorder().broken();  // to leave is no error of this rank's
+        first_error_.set(left_early());
+      }
       std::this_thread::sleep_for(kPollInterval);
     }
   } catch (const CudaError& error) {
@@ -278,7 +284,7 @@ void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
 }
 
 // The watchdog sees the error and ends running kernels.
-void NcclProcessGroup::abort(std::string_view reason) {
+void NcclProcessGroup::do_abort(std::string_view reason) {
   first_error_.set(PeerError(fmt::format("rank {} aborted: {}", rank(), reason)));
 }
 

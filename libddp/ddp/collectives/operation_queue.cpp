@@ -109,7 +109,7 @@ bool OperationQueue::wait_idle(Timeout timeout) {
 void OperationQueue::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
-  recorder_->broken();
+  recorder_->broken(error_);
   work_arrived_.notify_all();
   work_done_.notify_all();
 }
@@ -159,8 +159,8 @@ void OperationQueue::finish_batch(Clock::time_point begin, std::exception_ptr er
     entry(++completed_).ran = ran;
     recorder_->done(completed_, ran.end);
   }
-  if (error) recorder_->broken();
   if (error && !error_) error_ = std::move(error);
+  if (error_) recorder_->broken(stopping_ ? nullptr : error_);  // to leave is no error
   work_arrived_.notify_all();
   work_done_.notify_all();
 }

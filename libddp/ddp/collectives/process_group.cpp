@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/meeting.h"
 #include "ddp/collectives/single_process_group.h"
@@ -28,6 +29,11 @@ void check_share(std::string_view name, const Buffer& whole, const Buffer& share
   if (whole.dtype == share.dtype && whole.count == share.count * ranks) return;
   refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(world_size) +
          " times " + to_string(share));
+}
+
+std::optional<std::int64_t> last_step(const FlightRecorder& recorder) {
+  const std::uint64_t step = recorder.position().step;
+  return step == 0 ? std::nullopt : std::optional(static_cast<std::int64_t>(step));
 }
 
 }  // namespace
@@ -60,9 +66,20 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
+  recorder_->tell_steps(config_.step_file);
+  recorder_->tell_when_broken(
+      [file = config_.error_file, recorder = recorder_.get()](const std::exception_ptr& error) {
+        file.keep({describe(error), last_step(*recorder), is_caused_by_peer(error)});
+      });
   if (!config_.hang_watch) return;
   config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
   config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
+}
+
+// The others will know this only as a peer's error; here it is one of our own.
+void ProcessGroup::abort(std::string_view reason) {
+  config_.error_file.keep({.message = std::string(reason), .step = last_step(*recorder_)});
+  do_abort(reason);
 }
 
 void ProcessGroup::start_timing(std::uint64_t operations) {

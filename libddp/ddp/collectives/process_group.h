@@ -11,6 +11,8 @@
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
+#include "ddp/base/error_record.h"
+#include "ddp/base/step_file.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
@@ -36,6 +38,8 @@ struct GroupConfig {
   std::string name = "default";
   std::vector<int> job_ranks = {};                  // by rank of the group; empty: the same
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
+  ErrorFile error_file = {};                        // for what breaks the group
+  StepFile step_file = {};
 };
 
 // The handle of one asynchronous operation; a value, valid while its group lives.
@@ -129,11 +133,12 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] std::string fresh_name(const std::string& purpose);
 
   // Breaks the group on all ranks: whoever waits throws PeerError with this rank and reason.
-  virtual void abort(std::string_view reason) = 0;
+  void abort(std::string_view reason);
 
  protected:
   explicit ProcessGroup(GroupConfig config);
 
+  virtual void do_abort(std::string_view reason) = 0;
   // Runs a checked operation; returns its sequence number (1, 2, ...). `producer` as above.
   virtual std::uint64_t submit(const Collective& collective, Stream producer) = 0;
   virtual void wait(std::uint64_t sequence, Stream consumer) = 0;

@@ -39,13 +39,12 @@ class ShmProcessGroup final : public ProcessGroup {
     return allocate_operand_memory(size_bytes, queue_, weak_from_this());
   }
 
-  void abort(std::string_view reason) override {
+ protected:
+  void do_abort(std::string_view reason) override {
     const std::string text =
         "[shm] rank " + std::to_string(rank()) + " aborted: " + std::string(reason);
     queue_.fail(context_.fail(shm::Cause::kPeer, text));
   }
-
- protected:
   std::uint64_t submit(const Collective& collective, Stream) override {
     return queue_.submit(collective);
   }

@@ -27,12 +27,11 @@ class SingleProcessGroup final : public ProcessGroup {
                               : allocate_host(size_bytes);
   }
 
-  void abort(std::string_view reason) override {
+ protected:
+  void do_abort(std::string_view reason) override {
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = "[self] rank 0 aborted: " + std::string(reason);
   }
-
- protected:
   std::uint64_t submit(const Collective& collective, Stream producer) override {
     check_not_aborted();
     const bool cuda = device().is_cuda();

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/post_mortem.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "launcher/error_file.h"
+#include "launcher/shared_memory.h"
+
+namespace ddp::launcher {
+
+PostMortem::PostMortem()
+    : memory_(MemorySource::of_this_process()), memory_before_(read_memory_state(memory_)) {}
+
+Ending PostMortem::examine(int rank, pid_t pid, int status, const rusage& usage,
+                           const std::string& error_file) const {
+  Ending ending{.rank = rank, .pid = pid, .status = status};
+  if (!ending.is_failure()) return ending;
+  ending.record = read_error_record(error_file);
+  ending.out_of_memory = find_out_of_memory(status, memory_before_, read_memory_state(memory_));
+  if (ending.out_of_memory) {
+    ending.out_of_memory->resident_bytes = std::int64_t{usage.ru_maxrss} * 1024;
+  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS) ending.hint = bus_error_hint();
+  return ending;
+}
+
+Failure failure_of(const Ending& ending) {
+  Failure failure{.first = ending, .out_of_memory = ending.out_of_memory, .hint = ending.hint};
+  if (!ending.record) return failure;
+  failure.message = ending.record->message;
+  failure.step = ending.record->step;
+  failure.caused_by_peer = ending.record->caused_by_peer;
+  return failure;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/run_folder.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+
+#include "ddp/base/error.h"
+#include "launcher/launch_error.h"
+#include "launcher/log_route.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr int kMaxRunsOfOneName = 10000;
+
+[[noreturn]] void refuse(const std::string& path, int error_number) {
+  throw LaunchError(
+      fmt::format("cannot make the log folder '{}': {}", path, error_text(error_number)));
+}
+
+// Only for us to look into, as mkdtemp has it. Empty if it cannot be made.
+std::string make_temporary_folder(const char* parent) {
+  std::string path = std::string(parent) + "/ddp-launch-XXXXXX";
+  return ::mkdtemp(path.data()) == nullptr ? "" : path;
+}
+
+const char* temporary_parent(const char* otherwise) {
+  const char* chosen = std::getenv("TMPDIR");
+  return chosen == nullptr || *chosen == '\0' ? otherwise : chosen;
+}
+
+// A run's name may have been chosen by the user.
+std::string folder_name(const JobContext& job) {
+  std::string name = job.run_id;
+  std::ranges::replace(name, '/', '_');
+  if (name.empty() || name.front() == '.') name.insert(0, "run_");
+  if (job.node_count > 1) name += fmt::format("_node{}", job.node_rank);
+  return name;
+}
+
+// DIR/NAME, or DIR/NAME_2 … if there has been a run of that name: its logs are not overwritten.
+std::string make_new_folder(const std::string& parent, const std::string& name) {
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  if (error) refuse(parent, error.value());
+  std::string path = (std::filesystem::absolute(parent) / name).lexically_normal().string();
+  const std::string first = path;
+  for (int run = 2; ::mkdir(path.c_str(), 0777) != 0; ++run) {
+    if (errno != EEXIST || run > kMaxRunsOfOneName) refuse(path, errno);
+    path = fmt::format("{}_{}", first, run);
+  }
+  return path;
+}
+
+bool make_folder(const std::string& path) {
+  return ::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
+}
+
+}  // namespace
+
+RunFolder::RunFolder(const LogOptions& options, const JobContext& job)
+    : stays_(has_files(options)) {
+  if (options.directory) {
+    root_ = make_new_folder(*options.directory, folder_name(job));
+  } else if (stays_) {
+    const char* parent = temporary_parent("/tmp");
+    root_ = make_temporary_folder(parent);
+    if (root_.empty()) refuse(parent, errno);
+    remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
+  } else {
+    root_ = make_temporary_folder(temporary_parent("/dev/shm"));
+    if (root_.empty()) root_ = make_temporary_folder(temporary_parent("/tmp"));
+  }
+}
+
+RunFolder::~RunFolder() {
+  std::error_code ignored;
+  if (!stays_ && !root_.empty()) std::filesystem::remove_all(root_, ignored);
+}
+
+void RunFolder::begin_attempt(const JobContext& job) {
+  if (root_.empty()) return;
+  attempt_ = fmt::format("{}/attempt_{}", root_, job.restart_count);
+  if (!stays_) return;
+  bool is_made = make_folder(attempt_);
+  for (int local_rank = 0; is_made && local_rank < job.local_world_size; ++local_rank) {
+    is_made = make_folder(rank_folder(local_rank));
+  }
+  if (!is_made) refuse(attempt_, errno);
+}
+
+std::string RunFolder::error_file(int local_rank) const {
+  if (attempt_.empty()) return "";
+  return stays_ ? rank_folder(local_rank) + "/error.json"
+                : fmt::format("{}_rank_{}.json", attempt_, local_rank);
+}
+
+std::string RunFolder::log_file(int local_rank, Channel channel) const {
+  if (!stays_) return "";
+  return rank_folder(local_rank) + (channel == Channel::kOut ? "/stdout.log" : "/stderr.log");
+}
+
+std::string RunFolder::rank_folder(int local_rank) const {
+  return fmt::format("{}/{}", attempt_, local_rank);
+}
+
+}  // namespace ddp::launcher

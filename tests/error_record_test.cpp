@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/error_record.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <stdexcept>
+
+#include "ddp/base/error.h"
+#include "support/files.h"
+
+using namespace ddp;
+using test::bytes_of;
+using test::TemporaryDirectory;
+
+namespace {
+
+// TORCHELASTIC_ERROR_FILE, for as long as this lives.
+class ErrorFileVariable {
+ public:
+  explicit ErrorFileVariable(const std::string& path) { ::setenv(kName, path.c_str(), 1); }
+  ~ErrorFileVariable() { ::unsetenv(kName); }
+  ErrorFileVariable(const ErrorFileVariable&) = delete;
+  ErrorFileVariable& operator=(const ErrorFileVariable&) = delete;
+
+ private:
+  static constexpr const char* kName = "TORCHELASTIC_ERROR_FILE";
+};
+
+// Around a PeerError, as a caller would put it.
+std::exception_ptr nested_peer_error() {
+  try {
+    try {
+      throw PeerError("rank 1 died");
+    } catch (...) {
+      std::throw_with_nested(std::runtime_error("epoch 3"));
+    }
+  } catch (...) {
+    return std::current_exception();
+  }
+}
+
+std::string text_in(const std::string& json) {
+  const std::string before = "{\"message\": {\"message\": \"";
+  const std::size_t end = json.find("\", \"extraInfo\"");
+  REQUIRE(json.starts_with(before));
+  REQUIRE(end != std::string::npos);
+  return json.substr(before.size(), end - before.size());
+}
+
+}  // namespace
+
+TEST_CASE("a record has torchrun's format, and ours beside it", "[error_record]") {
+  CHECK(to_json({.message = "why"}, 1700000000) ==
+        "{\"message\": {\"message\": \"why\", \"extraInfo\": {\"py_callstack\": \"why\", "
+        "\"timestamp\": \"1700000000\"}}}\n");
+  CHECK(to_json({"why", 457, true}, 1) ==
+        "{\"message\": {\"message\": \"why\", \"extraInfo\": {\"py_callstack\": \"why\", "
+        "\"timestamp\": \"1\", \"step\": \"457\", \"caused_by_peer\": \"true\"}}}\n");
+}
+
+TEST_CASE("a record stays JSON whatever its text", "[error_record]") {
+  const auto encoded = [](const std::string& text) { return text_in(to_json({text}, 0)); };
+  CHECK(encoded("a \"b\" \\ c\n\td\x01\x7f") == "a \\\"b\\\" \\\\ c\\n\\td\\u0001\x7f");
+  CHECK(encoded("größe € 𝄞") == "größe € 𝄞");
+  CHECK(encoded("latin \xe4.") == "latin ?.");
+  CHECK(encoded("cut \xe2\x82") == "cut ??");
+  CHECK(encoded("overlong \xc0\xaf \xe0\x80\xaf") == "overlong ?? ???");
+  CHECK(encoded("surrogate \xed\xa0\x80") == "surrogate ???");
+  CHECK(encoded("too far \xf4\x90\x80\x80 \xff") == "too far ???? ?");
+}
+
+TEST_CASE("a peer's error is known as such behind other errors", "[error_record]") {
+  CHECK(is_caused_by_peer(std::make_exception_ptr(PeerError("gone"))));
+  CHECK(is_caused_by_peer(nested_peer_error()));
+  CHECK_FALSE(is_caused_by_peer(std::make_exception_ptr(TimeoutError("late"))));
+  CHECK_FALSE(is_caused_by_peer(std::make_exception_ptr(1)));
+  CHECK_FALSE(is_caused_by_peer(nullptr));
+}
+
+TEST_CASE("the first record of a process stays", "[error_record]") {
+  const TemporaryDirectory folder;
+  const ErrorFile file((folder / "error.json").string());
+  file.keep({"the cause"});
+  file.keep({"a consequence"});
+  CHECK(text_in(bytes_of(folder / "error.json")) == "the cause");
+  CHECK(test::entries_of(folder.path()) == 1);
+  file.clear();
+  CHECK(test::entries_of(folder.path()) == 0);
+}
+
+TEST_CASE("a program can record what it catches", "[error_record]") {
+  const TemporaryDirectory folder;
+  const ErrorFileVariable variable((folder / "error.json").string());
+  try {
+    std::rethrow_exception(nested_peer_error());
+  } catch (const std::exception& error) {
+    record_error(error);
+  }
+  const std::string json = bytes_of(folder / "error.json");
+  CHECK(text_in(json) == "epoch 3: rank 1 died");
+  CHECK(json.find("caused_by_peer") != std::string::npos);
+}
+
+TEST_CASE("a record that cannot be written is no error", "[error_record]") {
+  ErrorFile().keep({"nobody asks"});
+  ErrorFile("/no/such/folder/error.json").keep({"no place"});
+  ErrorFile("/no/such/folder/error.json").clear();
+  record_error(std::runtime_error("nobody asks"));
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+
+#include "launcher/error_file.h"
+#include "launcher/launch_error.h"
+#include "launcher/log_route.h"
+#include "launcher/run_folder.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+using namespace ddp::launcher;
+using Catch::Matchers::Contains;
+using ddp::test::bytes_of;
+using ddp::test::TemporaryDirectory;
+using ddp::test::write_bytes;
+
+namespace {
+
+std::optional<ddp::ErrorRecord> parse(const std::string& text) {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "error.json", text);
+  return read_error_record((folder / "error.json").string());
+}
+
+JobContext job_of(const std::string& run_id, int workers = 2) {
+  JobContext job;
+  job.run_id = run_id;
+  job.local_world_size = workers;
+  return job;
+}
+
+LogOptions into(const std::filesystem::path& directory) {
+  LogOptions options;
+  options.directory = directory.string();
+  return options;
+}
+
+// Where a stream goes: "console", "file", "both" or "nowhere".
+std::string way(const LogOptions& options, int rank, Channel channel) {
+  const Route found = route(options, rank, rank, channel);
+  if (found.to_console) return found.to_file ? "both" : "console";
+  return found.to_file ? "file" : "nowhere";
+}
+
+}  // namespace
+
+TEST_CASE("what libddp records is read again", "[error-file]") {
+  const auto record = parse(ddp::to_json({"größe \"1\"\nline two", 457, true}, 1700000000));
+  REQUIRE(record);
+  CHECK(record->message == "größe \"1\"\nline two");
+  CHECK(record->step == 457);
+  CHECK(record->caused_by_peer);
+}
+
+TEST_CASE("both of torchrun's formats are read", "[error-file]") {
+  const auto full = parse(
+      R"({"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": "Traceback\n",
+          "timestamp": "1700000000"}}})");
+  REQUIRE(full);
+  CHECK(full->message == "ValueError: no");
+  CHECK_FALSE(full->step);
+  CHECK_FALSE(full->caused_by_peer);
+  const auto brief = parse(R"({"message": "just text", "timestamp": 1700000000})");
+  REQUIRE(brief);
+  CHECK(brief->message == "just text");
+}
+
+TEST_CASE("an error file that is none does no harm", "[error-file]") {
+  for (const std::string text :
+       {"", "{", "null", "[1]", "{}", R"({"message": 3})", R"({"message": {}})",
+        R"({"message": {"message": null}})", "\xff\xfe", R"({"message": {"message": "a)"}) {
+    CAPTURE(text);
+    CHECK_FALSE(parse(text));
+  }
+  CHECK(parse(R"({"message": {"message": "m", "extraInfo": 3}})")->message == "m");
+  CHECK_FALSE(parse(R"({"message": {"message": "m", "extraInfo": {"step": "x"}}})")->step);
+  CHECK(parse(R"({"message": {"message": "m", "extraInfo": {"step": 7}}})")->step == 7);
+  CHECK_FALSE(read_error_record("/no/such/file"));
+  CHECK_FALSE(read_error_record(""));
+  CHECK_FALSE(read_error_record("/dev"));
+}
+
+TEST_CASE("the launcher above is given the record with the exit code", "[error-file]") {
+  const TemporaryDirectory folder;
+  const std::string from = (folder / "from").string();
+  const std::string to = (folder / "to").string();
+  SECTION("of the worker that failed") {
+    write_bytes(from, ddp::to_json({.message = "why"}, 1700000000));
+    pass_on_error_record(from, to, "the verdict", 7);
+    CHECK(read_error_record(to)->message == "why");
+  }
+  SECTION("or of our own, if it has left none") {
+    pass_on_error_record(from, to, "the verdict", 7);
+    CHECK(read_error_record(to)->message == "the verdict");
+  }
+  CHECK_THAT(bytes_of(to), Contains("\"errorCode\":7") && Contains("\"timestamp\":\""));
+  pass_on_error_record(from, "", "nobody asks", 7);
+  pass_on_error_record(from, "/no/such/folder/file", "no place", 7);
+}
+
+TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
+  const TemporaryDirectory folder;
+  RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"));
+  JobContext job = job_of("cafe");
+  files.begin_attempt(job);
+  const std::string root = (folder / "deep/logs/cafe").string();
+  CHECK(files.error_file(1) == root + "/attempt_0/1/error.json");
+  CHECK(files.log_file(0, Channel::kOut) == root + "/attempt_0/0/stdout.log");
+  CHECK(files.log_file(1, Channel::kErr) == root + "/attempt_0/1/stderr.log");
+  job.restart_count = 1;
+  files.begin_attempt(job);
+  CHECK(files.error_file(1) == root + "/attempt_1/1/error.json");
+  CHECK(std::filesystem::is_directory(root + "/attempt_1/1"));
+  CHECK(files.remark().empty());
+}
+
+TEST_CASE("a run does not overwrite what another has left", "[run-folder]") {
+  const TemporaryDirectory folder;
+  for (const std::string name : {"job", "job_2", "job_3"}) {
+    RunFolder files(into(folder.path()), job_of("job"));
+    files.begin_attempt(job_of("job"));
+    CHECK(files.error_file(0) == (folder / name / "attempt_0/0/error.json").string());
+  }
+}
+
+TEST_CASE("nodes that share a file system have folders of their own", "[run-folder]") {
+  const TemporaryDirectory folder;
+  JobContext job = job_of("job");
+  job.node_count = 2;
+  job.node_rank = 1;
+  const RunFolder files(into(folder.path()), job);
+  CHECK(std::filesystem::is_directory(folder / "job_node1"));
+}
+
+TEST_CASE("a run's name cannot lead out of the folder", "[run-folder]") {
+  const TemporaryDirectory folder;
+  const RunFolder first(into(folder / "logs"), job_of("../../x"));
+  const RunFolder second(into(folder / "logs"), job_of(".."));
+  CHECK(ddp::test::entries_of(folder.path()) == 1);
+  CHECK(ddp::test::entries_of(folder / "logs") == 2);
+}
+
+TEST_CASE("without a log folder the error files are in one that goes again", "[run-folder]") {
+  std::string path;
+  {
+    RunFolder files({}, job_of("cafe"));
+    files.begin_attempt(job_of("cafe"));
+    path = files.error_file(1);
+    write_bytes(path, "{}");
+    CHECK(path != files.error_file(0));
+    CHECK(files.log_file(1, Channel::kErr).empty());
+    CHECK(std::filesystem::exists(path));
+  }
+  CHECK_FALSE(std::filesystem::exists(std::filesystem::path(path).parent_path()));
+}
+
+TEST_CASE("a log folder that cannot be made is refused", "[run-folder]") {
+  const TemporaryDirectory folder;
+  write_bytes(folder / "file", "");
+  const auto make = [&] { const RunFolder files(into(folder / "file" / "logs"), job_of("x")); };
+  CHECK_THROWS_AS(make(), LaunchError);
+  CHECK_THAT(ddp::test::error_of(make), Contains((folder / "file" / "logs").string()));
+}
+
+TEST_CASE("by default rank 0's stdout and everybody's stderr reach the console", "[log-route]") {
+  const LogOptions options;
+  CHECK(way(options, 0, Channel::kOut) == "console");
+  CHECK(way(options, 1, Channel::kOut) == "nowhere");
+  CHECK(way(options, 1, Channel::kErr) == "console");
+  CHECK_FALSE(has_files(options));
+}
+
+TEST_CASE("with a log folder everything is in files as well", "[log-route]") {
+  const LogOptions options = into("logs");
+  CHECK(way(options, 0, Channel::kOut) == "both");
+  CHECK(way(options, 1, Channel::kOut) == "file");
+  CHECK(way(options, 1, Channel::kErr) == "both");
+  CHECK(has_files(options));
+}
+
+TEST_CASE("what is redirected is not shown, what is teed is", "[log-route]") {
+  LogOptions options;
+  options.redirects.by_local_rank = {{0, StreamSelection::kBoth}, {1, StreamSelection::kStderr}};
+  options.tee.by_local_rank = {{0, StreamSelection::kStderr}, {2, StreamSelection::kStdout}};
+  CHECK(way(options, 0, Channel::kOut) == "file");
+  CHECK(way(options, 0, Channel::kErr) == "both");
+  CHECK(way(options, 1, Channel::kErr) == "file");
+  CHECK(way(options, 1, Channel::kOut) == "nowhere");
+  CHECK(way(options, 2, Channel::kOut) == "both");
+  CHECK(way(options, 2, Channel::kErr) == "console");
+  CHECK(has_files(options));
+}
+
+TEST_CASE("a filter of local ranks shows those, and no others", "[log-route]") {
+  LogOptions options;
+  options.local_ranks_filter = std::vector<int>{1, 2};
+  options.tee.everybody = StreamSelection::kStdout;
+  CHECK(way(options, 0, Channel::kOut) == "file");
+  CHECK(way(options, 0, Channel::kErr) == "nowhere");
+  CHECK(way(options, 1, Channel::kOut) == "both");
+  CHECK(way(options, 1, Channel::kErr) == "console");
+  options.tee = {};
+  CHECK(way(options, 2, Channel::kOut) == "console");
+  options.show = {Show::Kind::kListed, {2}};
+  CHECK(way(options, 1, Channel::kErr) == "nowhere");
+  CHECK(way(options, 2, Channel::kErr) == "console");
+}

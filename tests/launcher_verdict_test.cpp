@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+//
+// What the built ddp-launch says of a job that failed.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <optional>
+
+#include "support/files.h"
+#include "support/launch.h"
+
+using namespace ddp::test::launch;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using ddp::test::ChildProcess;
+using ddp::test::lines_of;
+using ddp::test::TemporaryDirectory;
+
+namespace {
+
+Result run_worker(int ranks, const std::string& mode, const std::string& backend) {
+  return run(command({"-n", std::to_string(ranks), DDP_COLLECTIVE_WORKER, mode, backend}),
+             kStopBound);
+}
+
+// A control group of version 1 or 2 with so little memory; none where this process may not make
+// one.
+class SmallCgroup {
+ public:
+  explicit SmallCgroup(const char* mebibytes) {
+    const std::string name = "/ddp-test-" + std::to_string(::getpid());
+    if (make("/sys/fs/cgroup/memory" + name, "memory.limit_in_bytes", mebibytes)) {
+      // Or the pages go to the swap file instead; absent where swap is not accounted.
+      std::ofstream(*folder_ + "/memory.memsw.limit_in_bytes") << mebibytes << "M";
+    } else if (make("/sys/fs/cgroup" + name, "memory.max", mebibytes)) {
+      std::ofstream(*folder_ + "/memory.swap.max") << "0";
+    }
+  }
+  ~SmallCgroup() {
+    if (folder_) ::rmdir(folder_->c_str());
+  }
+  SmallCgroup(const SmallCgroup&) = delete;
+  SmallCgroup& operator=(const SmallCgroup&) = delete;
+
+  [[nodiscard]] const std::optional<std::string>& folder() const { return folder_; }
+
+ private:
+  bool make(const std::string& path, const std::string& limit, const char* mebibytes) {
+    if (::mkdir(path.c_str(), 0755) != 0) return false;
+    folder_ = path;
+    std::ofstream file(path + "/" + limit);
+    file << mebibytes << "M" << std::flush;
+    if (file.good()) return true;
+    ::rmdir(path.c_str());
+    folder_.reset();
+    return false;
+  }
+
+  std::optional<std::string> folder_;
+};
+
+}  // namespace
+
+TEST_CASE("the error that a worker records is in the verdict", "[launcher][verdict]") {
+  const Result result =
+      run(shell({"-n", "2"},
+                "[ $RANK = 1 ] || exec sleep 1000; "
+                "printf %s '{\"message\": {\"message\": \"ValueError: no\\nsecond\", "
+                "\"extraInfo\": {\"timestamp\": \"1\", \"step\": \"12\"}}}' "
+                ">$TORCHELASTIC_ERROR_FILE; exit 7"),
+          kStopBound);
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(last_line(result.err),
+             Matches("ddp-launch: rank 1 \\(pid [0-9]+\\) exited with code 7 after [0-9.]+ s, in "
+                     "step 12: ValueError: no second; 1 other rank stopped because of it"));
+}
+
+TEST_CASE("a record that is no JSON does no harm", "[launcher][verdict]") {
+  const Result result = run(shell({}, "printf '{\"mess' >$TORCHELASTIC_ERROR_FILE; exit 7"));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(last_line(result.err),
+             Matches("ddp-launch: rank 0 \\(pid [0-9]+\\) exited with code 7 "
+                     "after [0-9.]+ s"));
+}
+
+TEST_CASE("the record of a job that ended well is nobody's business", "[launcher][verdict]") {
+  const Result result = run(shell({}, "echo '{\"message\": \"x\"}' >$TORCHELASTIC_ERROR_FILE"));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("each rank has an error file of its own, which goes with the job",
+          "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const Result result = run(shell({"-n", "3", "--show", "all"}, "echo $TORCHELASTIC_ERROR_FILE"),
+                            ChildProcess::kDefaultTimeout,
+                            {.environment = {{"TMPDIR", folder.path().string()},
+                                             {"TORCHELASTIC_ERROR_FILE", "/not/for/workers"}}});
+  for (const std::string rank : {"0", "1", "2"}) {
+    CHECK_THAT(result.out, Contains("/attempt_0_rank_" + rank + ".json\n"));
+  }
+  CHECK_THAT(result.out, Contains(folder.path().string()) && !Contains("/not/for/workers"));
+  CHECK(ddp::test::entries_of(folder.path()) == 0);
+}
+
+TEST_CASE("without a folder for error files the job runs all the same", "[launcher][verdict]") {
+  const Result result =
+      run(shell({}, "echo \"file='$TORCHELASTIC_ERROR_FILE'\""), ChildProcess::kDefaultTimeout,
+          {.environment = {{"TMPDIR", "/no/such/folder"}, {"TORCHELASTIC_ERROR_FILE", "/x"}}});
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "file=''\n");
+  CHECK(result.err.empty());
+}
+
+TEST_CASE("the launcher above is told as well", "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::string path = (folder / "error.json").string();
+  const Result result = run(shell({"-n", "2"}, "[ $RANK = 1 ] && exit 7; sleep 1000"), kStopBound,
+                            {.environment = {{"TORCHELASTIC_ERROR_FILE", path}}});
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(ddp::test::bytes_of(path),
+             Contains("exited with code 7") && Contains("\"errorCode\":7"));
+}
+
+TEST_CASE("a rank of libddp that fails is named with its error and step", "[launcher][verdict]") {
+  for (const std::string backend : {"shm", "gloo"}) {
+    CAPTURE(backend);
+    const Result result = run_worker(3, "fail", backend);
+    CHECK(result.exit_code == 3);
+    CHECK_THAT(last_line(result.err),
+               Matches("ddp-launch: rank 2 \\(pid [0-9]+\\) exited with code 3 after [0-9.]+ s, in "
+                       "step 5: thrown on purpose; 2 other ranks stopped because of it"));
+  }
+}
+
+TEST_CASE("the step of a rank that crashes is known", "[launcher][verdict]") {
+  const Result result = run_worker(2, "crash", "shm");
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains(" was killed by SIGSEGV") &&
+                                        Contains(", in step 5;"));
+}
+
+TEST_CASE("its victims are not taken for the cause though they end before it",
+          "[launcher][verdict]") {
+  for (const std::string backend : {"shm", "gloo"}) {
+    CAPTURE(backend);
+    const Result result = run_worker(3, "fail-slowly", backend);
+    CHECK_THAT(last_line(result.err),
+               Contains("rank 2 (") && Contains("exited with code 3") &&
+                   Contains("thrown on purpose; 2 other ranks stopped because of it"));
+    CHECK(result.exit_code == 3);
+  }
+}
+
+TEST_CASE("victims that abort are not taken for the cause", "[launcher][verdict]") {
+  const Result result = run_worker(3, "fail-among-aborters", "shm");
+  CHECK_THAT(last_line(result.err), Contains("rank 2 (") && Contains("exited with code 3"));
+  CHECK(result.exit_code == 3);
+}
+
+TEST_CASE("what goes wrong before ranks have met is told", "[launcher][verdict]") {
+  const Result result = run_worker(2, "sum", "no-such-backend");
+  CHECK_THAT(last_line(result.err), Contains(": unknown backend 'no-such-backend'"));
+}
+
+TEST_CASE("a kill for want of memory is recognised", "[launcher][verdict]") {
+  const SmallCgroup group("64");
+  if (!group.folder()) {
+    std::fprintf(stderr, "SKIPPED: no memory control group can be made here (not root?)\n");
+    return;
+  }
+  // Rank 1 grows: every doubling of a shell variable is memory that it has touched.
+  const std::string script =
+      "[ $RANK = 1 ] || exec sleep 1000; x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done";
+  const Result result =
+      run({"/bin/sh", "-c", "echo $$ >" + *group.folder() + "/cgroup.procs && exec \"$0\" \"$@\"",
+           DDP_LAUNCH_PATH, "-n", "2", "--", "sh", "-c", script},
+          kStopBound);
+  CHECK(result.exit_code == 128 + SIGKILL);
+  CHECK_THAT(
+      last_line(result.err),
+      Matches("ddp-launch: rank 1 \\(pid [0-9]+\\) was killed by SIGKILL after [0-9.]+ s: out "
+              "of memory \\([0-9]+ MiB resident, limit 64 MiB\\); 1 other rank stopped "
+              "because of it"));
+}
+
+TEST_CASE("a kill by a person is no want of memory", "[launcher][verdict]") {
+  const Result result = run(shell({"-n", "2"}, "[ $RANK = 1 ] && kill -KILL $$; exec sleep 1000"));
+  CHECK_THAT(last_line(result.err),
+             Contains("rank 1 ") && Contains("was killed by SIGKILL") && !Contains("memory"));
+}
