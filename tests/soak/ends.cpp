@@ -69,16 +69,6 @@ double survivors_exit(const std::string& backend, int round) {
   return since(begin);
 }
 
-double launcher_ends(int signal_number, int expected_code) {
-  ChildProcess launcher(
-      {DDP_LAUNCH_PATH, "-n", "3", "--show", "all", DDP_COLLECTIVE_WORKER, "loop"});
-  launcher.wait_for_output("rank 2 ready");
-  const auto begin = Clock::now();
-  launcher.send_signal(signal_number);
-  if (launcher.wait() != expected_code) throw std::runtime_error("unexpected exit code");
-  return since(begin);
-}
-
 double early_leaver_is_named(const std::string& backend) {
   Job job(3, "early", backend, kPatient);
   job[0].wait_for_output("ready");

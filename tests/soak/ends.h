@@ -11,9 +11,6 @@ namespace ddp::soak {
 // From the kill of one rank until the last of the others has raised and exited.
 [[nodiscard]] double survivors_exit(const std::string& backend, int round);
 
-// From the signal to the launcher until it and its workers are gone.
-[[nodiscard]] double launcher_ends(int signal_number, int expected_code);
-
 // From the moment when one rank leaves until the last of the others has named it and exited.
 [[nodiscard]] double early_leaver_is_named(const std::string& backend);
 

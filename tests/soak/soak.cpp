@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "soak/ends.h"
+#include "soak/launcher_ends.h"
 #include "support/job.h"
 
 using namespace ddp;
@@ -46,11 +47,31 @@ void report(const std::string& what, double promise_ms, int rounds,
   print_at_most(what, promise_ms, times);
 }
 
+void report_launcher_end(const std::string& what, double promise_ms, int rounds, soak::Blow blow) {
+  std::vector<double> times;
+  int pids = 0, pids_left = 0, ports_stuck = 0;
+  for (int round = 0; round < rounds; ++round) {
+    const soak::LauncherEnd end = soak::launcher_end(blow, round);
+    times.push_back(end.milliseconds);
+    pids += end.pids;
+    pids_left += end.pids_left;
+    ports_stuck += end.is_port_stuck ? 1 : 0;
+  }
+  print_at_most(what, promise_ms, times);
+  fmt::print("  {} of {} pids left, {} of {} ports stuck{}\n", pids_left, pids, ports_stuck, rounds,
+             pids_left + ports_stuck > 0 ? "  BROKEN" : "");
+}
+
+void report_launcher_ends(int rounds) {
+  using soak::Blow;
+  report_launcher_end("kill -9 of a rank: ddp-launch and all below it are gone", 5000, rounds,
+                      Blow::kRankKilled);
+  report_launcher_end("Ctrl-C: likewise", 5000, rounds, Blow::kCtrlC);
+  report_launcher_end("kill -9 of ddp-launch: likewise", 2000, rounds, Blow::kGuardianKilled);
+  report_launcher_end("kill -9 of its agent: likewise", 2000, rounds, Blow::kAgentKilled);
+}
+
 void report_ends(int rounds) {
-  report("Ctrl-C: the job is gone", 5000, rounds,
-         [](int) { return soak::launcher_ends(SIGINT, 130); });
-  report("kill -9 of the agent: output of all ranks ends", 2000, rounds,
-         [](int) { return soak::launcher_ends(SIGKILL, 128 + SIGKILL); });
   for (const std::string& backend : test::cpu_backends()) {
     const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may have to be left behind
     report(backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
@@ -86,6 +107,7 @@ void report_on_rank0(int rounds) {
 int main(int argc, char** argv) {
   try {
     const int rounds = argc > 1 ? std::max(1, std::stoi(argv[1])) : 100;
+    report_launcher_ends(rounds);
     report_ends(rounds);
     const int long_rounds = std::max(1, rounds / 20);
     report_hang_lines(long_rounds);
