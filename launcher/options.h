@@ -103,7 +103,8 @@ struct Options {
 };
 
 // `args` is argv without argv[0]. A flag NAME that is not among them takes its value from the
-// environment's PET_NAME, if that is there and not empty. PYTHON_EXEC is read too. Throws LaunchError naming flag and value.
+// environment's PET_NAME, if that is there and not empty. PYTHON_EXEC is read too. Throws
+// LaunchError naming flag and value.
 [[nodiscard]] Options parse_options(std::span<const std::string> args,
                                     const WorkerEnv::Lookup& environment);
 
