@@ -73,24 +73,26 @@ std::string locate(const std::string& program, const std::string& search_path, b
                     kNotFoundExitCode);
 }
 
-std::string find_python(const std::string& program, const std::string& search_path) {
-  if (auto python = find_in(search_path, "python3")) return *python;
-  throw LaunchError(fmt::format("cannot run '{}': python3 is not on PATH", program),
-                    kNotFoundExitCode);
+std::string find_python(const ProgramOptions& program, const std::string& search_path) {
+  if (program.python.find('/') != std::string::npos) return locate(program.python, "", false);
+  if (auto python = find_in(search_path, program.python)) return *python;
+  throw LaunchError(
+      fmt::format("cannot run '{}': {} is not on PATH", program.command.front(), program.python),
+      kNotFoundExitCode);
 }
 
 // What runs PROGRAM, up to and with its name.
-Command resolve_program(const std::string& program, ProgramOptions::Kind kind,
-                        const std::string& search_path) {
+Command resolve_program(const ProgramOptions& options, const std::string& search_path) {
   using Kind = ProgramOptions::Kind;
-  if (kind == Kind::kModule) {
-    return {find_python(program, search_path), {"python3", "-u", "-m", program}};
+  const std::string& program = options.command.front();
+  if (options.kind == Kind::kModule) {
+    return {find_python(options, search_path), {options.python, "-u", "-m", program}};
   }
-  const bool is_python = kind == Kind::kAny && program.ends_with(".py");
+  const bool is_python = options.kind == Kind::kAny && program.ends_with(".py");
   const std::string path = locate(program, search_path, is_python);
   const FileKind file = kind_of(path);
   if (is_python && (file != FileKind::kShebang || !is_executable(path))) {
-    return {find_python(program, search_path), {"python3", "-u", path}};
+    return {find_python(options, search_path), {options.python, "-u", path}};
   }
   if (file == FileKind::kText) return {"/bin/sh", {"/bin/sh", path}};
   return {path, {program}};
@@ -100,7 +102,7 @@ Command resolve_program(const std::string& program, ProgramOptions::Kind kind,
 
 Command resolve_command(const ProgramOptions& program, const std::string& search_path) {
   const std::vector<std::string>& typed = program.command;
-  Command command = resolve_program(typed.front(), program.kind, search_path);
+  Command command = resolve_program(program, search_path);
   if (program.pass_local_rank) command.local_rank_at = command.argv.size();
   command.argv.insert(command.argv.end(), typed.begin() + 1, typed.end());
   return command;

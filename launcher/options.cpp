@@ -183,6 +183,9 @@ Options parse_options(std::span<const std::string> args, const WorkerEnv::Lookup
   CommandLine line = cut_at_program(args);
   Draft draft;
   for (const GivenFlag& given : given_flags(line.flags, environment)) apply(given, draft);
+  if (const char* python = environment("PYTHON_EXEC"); python != nullptr && *python != '\0') {
+    draft.options.program.python = python;
+  }
   if (!only_prints(draft.options.action)) {
     settle_workers(draft);
     settle_nodes(draft);

@@ -80,7 +80,8 @@ struct ProgramOptions {
   };
   std::vector<std::string> command;  // PROGRAM and its arguments
   Kind kind = Kind::kAny;
-  bool pass_local_rank = false;  // as --local-rank=N before the arguments
+  std::string python = "python3";  // what runs Python; PYTHON_EXEC
+  bool pass_local_rank = false;    // as --local-rank=N before the arguments
 };
 
 enum class StoreHost { kAgent, kWorker };
@@ -102,7 +103,8 @@ struct Options {
 };
 
 // `args` is argv without argv[0]. A flag NAME that is not among them takes its value from the
-// environment's PET_NAME, if that is there and not empty. Throws LaunchError naming flag and value.
+// environment's PET_NAME, if that is there and not empty. PYTHON_EXEC is read too. Throws
+// LaunchError naming flag and value.
 [[nodiscard]] Options parse_options(std::span<const std::string> args,
                                     const WorkerEnv::Lookup& environment);
 

@@ -242,10 +242,67 @@ torch_workers_of_our_launcher() {
     "$build/bin/ddp-launch" --nproc_per_node=2 --show all "${python[@]}" "$scripts/torch_gloo.py"
 }
 
-our_workers_of_torchrun() {  # outside a chroot only: our binary is built for this system
-  expect_line "our workers, torchrun" "all_reduce" "2 ranks on cpu: the sum is 3" \
-    "$venv/bin/torchrun" --nproc-per-node=2 --local-addr=127.0.0.1 --no-python \
-    "$build/bin/all_reduce"
+# A script that knows nothing of launchers.
+torch_script_of_our_launcher() {
+  local store
+  for store in agent worker; do
+    expect_line "a PyTorch script, ddp-launch --store $store" "DistributedDataParallel" \
+      "2 ranks, one model" env GLOO_SOCKET_IFNAME=lo USE_LIBUV=0 "$build/bin/ddp-launch" \
+      --nproc_per_node=2 --store "$store" "${python[@]}" "$scripts/torch_no_libuv.py" \
+      "$scripts/torch_ddp.py"
+  done
+}
+
+# Our train where torchrun runs: sets $train to the command, and $data and $data_seen to a directory
+# with the data, here and there. A chroot gets the libraries of this system, too.
+bring_train() {
+  data=$work/data data_seen=$work/data train=("$build/bin/train")
+  if [ "$scripts" != "$interop" ]; then
+    local libraries=$copies/ours seen=$scripts/ours
+    data=$copies/data data_seen=$scripts/data
+    mkdir -p "$libraries"
+    ldd "$build/bin/train" | grep -o '/[^ ]*' | xargs cp -Lt "$libraries" "$build/bin/train"
+    train=("$seen/ld-linux-x86-64.so.2" --library-path "$seen" "$seen/train")
+  fi
+  mkdir -p "$data"
+  cp /usr/share/datasets/fashion-mnist/*.gz "$data"
+}
+
+# The digest of the parameters that a launcher and its workers train; DIR is $data as they see it.
+digest() {  # DIR COMMAND…
+  local directory=$1
+  shift
+  rm -f "$data/metrics.jsonl"
+  timeout "$seconds_per_program" "$@" --device cpu --max-steps 20 --log-every 0 \
+    --data-dir "$directory" --metrics "$directory/metrics.jsonl" >"$work/out" 2>"$work/err" || true
+  grep -o '"params_sha256":"[0-9a-f]*"' "$data/metrics.jsonl" 2>/dev/null || true
+}
+
+free_port() {
+  /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
+}
+
+same_digest() {  # NAME FLAG…, of torchrun and what comes before our train
+  local name=$1 ours theirs
+  shift
+  ours=$(digest "$data" "$build/bin/ddp-launch" --nproc_per_node=2 "$build/bin/train")
+  theirs=$(digest "$data_seen" "${torchrun[@]}" "$@" "${train[@]}")
+  if [ -n "$ours" ] && [ "$ours" = "$theirs" ]; then
+    count "ok train, $name: the parameters of ddp-launch"
+  else
+    count "FAILED train, $name: '$theirs' for '$ours': $(tail -n 2 "$work/err" | tr '\n' ' ')"
+  fi
+}
+
+our_workers_of_torchrun() {
+  local where="our workers, torchrun"
+  local torchrun=("${python[@]}" "$scripts/torch_no_libuv.py" -m torch.distributed.run
+    --nproc-per-node=2 --local-addr=127.0.0.1 --no-python)
+  bring_train
+  same_digest "standalone" --standalone
+  same_digest "static" --master-port="$(free_port)"
+  same_digest "static, restarted after a failure" --master-port="$(free_port)" --max-restarts=1 \
+    sh -c '[ $RANK = 1 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 3; exec "$@"' sh
 }
 
 same_indices() {
@@ -291,6 +348,8 @@ run_all() {
   torch_group_on_our_server
   our_workers_on_torch_server
   torch_workers_of_our_launcher
+  torch_script_of_our_launcher
+  our_workers_of_torchrun
   same_indices
   same_training
   same_model
@@ -306,11 +365,10 @@ if [ $pypi = yes ] && use_venv; then
   our_client_on_torch_server libuv
   mixed_ranks_on_torch_server libuv
   our_workers_on_torch_server libuv
-  our_workers_of_torchrun
 elif [ $pypi = yes ]; then
   echo "SKIPPED: torch of PyPI cannot be installed" >&2
 else
-  echo "SKIPPED: the newest PyTorch, its libuv server, torchrun (give --pypi)" >&2
+  echo "SKIPPED: the newest PyTorch, its libuv server (give --pypi)" >&2
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

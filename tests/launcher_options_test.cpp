@@ -178,6 +178,11 @@ TEST_CASE("a variable PET_NAME is a flag's default", "[options]") {
              Contains("PET_LOGS_SPECS is not supported"));
 }
 
+TEST_CASE("PYTHON_EXEC names the Python", "[options]") {
+  CHECK(parse({"x"}).program.python == "python3");
+  CHECK(parse({"x"}, {{"PYTHON_EXEC", "/opt/python"}}).program.python == "/opt/python");
+}
+
 TEST_CASE("nodes meet at an endpoint that all of them can reach", "[options]") {
   const auto endpoint = [](Strings args) {
     args.emplace_back("x");
@@ -299,18 +304,22 @@ TEST_CASE("Python runs modules and .py files, unless told not to", "[command]") 
   std::filesystem::permissions(path + "/python3", std::filesystem::perms::owner_all);
   using Kind = ProgramOptions::Kind;
   const auto argv = [&path](const Strings& command, Kind kind) {
-    return resolve_command({command, kind}, path).argv;
+    return resolve_command({.command = command, .kind = kind}, path).argv;
   };
   CHECK(argv({"pkg.mod", "-x"}, Kind::kModule) == Strings{"python3", "-u", "-m", "pkg.mod", "-x"});
   CHECK(argv({script, "-x"}, Kind::kNative) == Strings{script, "-x"});
   CHECK(argv({script, "-x"}, Kind::kAny) == Strings{script, "-x"});
   std::filesystem::permissions(script, std::filesystem::perms::owner_read);
   CHECK(argv({script, "-x"}, Kind::kAny) == Strings{"python3", "-u", script, "-x"});
+  const ProgramOptions other{.command = {script}, .python = path + "/no-python"};
+  CHECK_THAT(error_of([&] { static_cast<void>(resolve_command(other, path)); }),
+             Contains("/no-python"));
 }
 
 TEST_CASE("a local rank is passed before the worker's own arguments", "[command]") {
   const auto argv = [](bool pass_local_rank) {
-    const ProgramOptions program{{"sh", "-c"}, ProgramOptions::Kind::kAny, pass_local_rank};
+    ProgramOptions program{.command = {"sh", "-c"}};
+    program.pass_local_rank = pass_local_rank;
     return command_of(resolve_command(program, "/bin"), 3).argv;
   };
   CHECK(argv(true) == Strings{"sh", "--local-rank=3", "-c"});

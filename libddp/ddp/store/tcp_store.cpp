@@ -147,6 +147,16 @@ class TcpStore::Impl {
   void connect(Deadline deadline) {
     socket_ = Socket::connect(endpoint_, deadline);
     in_begin_ = in_end_ = 0;
+    try {
+      greet(deadline);
+    } catch (const NetworkError& error) {
+      throw NetworkError(std::string(error.what()) +
+                         " at the greeting; a store of PyTorch before 2.4 speaks another protocol "
+                         "(its torchrun works with --standalone)");
+    }
+  }
+
+  void greet(Deadline deadline) {
     // PyTorch's libuv server wants these five bytes in one piece.
     request(wire::Opcode::kValidate).integer(wire::kMagic);
     send(deadline);

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#define CATCH_CONFIG_RUNNER
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <iostream>
+
+#include "support/child_process.h"
+
+namespace {
+
+constexpr int kSkipped = 77;  // CTest's SKIP_RETURN_CODE
+
+bool has_torch() {
+  if (::access(DDP_TORCHRUN, X_OK) != 0) return false;
+  ddp::test::ChildProcess python({DDP_PYTHON, "-c", "import torch.distributed"});
+  return python.wait(std::chrono::seconds(60)) == 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!has_torch()) {
+    std::cout << "SKIPPED: no PyTorch (package python3-torch)\n";
+    return kSkipped;
+  }
+  return Catch::Session().run(argc, argv);
+}
