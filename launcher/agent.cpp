@@ -134,7 +134,7 @@ std::optional<int> Agent::wait_for_restart(Timeout delay) {
   while (!end.passed()) {
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
-    ::poll(entries.data(), entries.size(), poll_timeout({end}));
+    ::poll(entries.data(), entries.size(), poll_timeout(end));
     console_.flush();
     while (const auto signal_number = signals_.next()) {
       if (ends_job(*signal_number)) return signal_number;
@@ -151,7 +151,7 @@ void Agent::drain_console() {
   for (console_.flush(); console_.is_pending(); console_.flush()) {
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
-    const int ready = ::poll(entries.data(), entries.size(), poll_timeout({limit}));
+    const int ready = ::poll(entries.data(), entries.size(), poll_timeout(limit));
     if (ready == 0 && limit && limit->passed()) return;
     if (const auto signal_number = signals_.next(); signal_number && *signal_number != SIGCHLD) {
       return;

@@ -140,7 +140,7 @@ void Generation::wait_for_events() {
   logs_.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
   console_.add_poll_entries(entries);
-  const int timeout = poll_timeout({logs_.next_flush(), stopper_.next()});
+  const int timeout = poll_timeout(earlier(logs_.next_flush(), stopper_.next()));
   if (::poll(entries.data(), entries.size(), timeout) < 0) {
     if (errno == EINTR) return;
     throw SystemError("poll failed", errno);

@@ -72,7 +72,7 @@ class Guardian {
  private:
   void wait_for_signal(std::optional<Deadline> deadline) const {
     pollfd entry{signals_.fd(), POLLIN, 0};
-    ::poll(&entry, 1, poll_timeout({deadline}));
+    ::poll(&entry, 1, poll_timeout(deadline));
   }
 
   void reap() {

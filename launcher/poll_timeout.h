@@ -3,23 +3,23 @@
 
 #include <algorithm>
 #include <chrono>
-#include <initializer_list>
 #include <optional>
 
 #include "ddp/base/time.h"
 
 namespace ddp::launcher {
 
-// Milliseconds until the nearest of these, for poll(2); -1 if there is none.
-inline int poll_timeout(std::initializer_list<std::optional<Deadline>> deadlines) {
-  Timeout nearest = std::chrono::hours(1);
-  bool any = false;
-  for (const auto& deadline : deadlines) {
-    if (!deadline) continue;
-    nearest = std::min(nearest, deadline->remaining());
-    any = true;
-  }
-  return any ? static_cast<int>(nearest.count()) : -1;
+// The nearer one, of those that there are.
+[[nodiscard]] inline std::optional<Deadline> earlier(const std::optional<Deadline>& a,
+                                                     const std::optional<Deadline>& b) {
+  if (!a || !b) return a ? a : b;
+  return a->time_point() < b->time_point() ? a : b;
+}
+
+// Milliseconds until then, for poll(2); -1 if there is no such time.
+[[nodiscard]] inline int poll_timeout(const std::optional<Deadline>& deadline) {
+  if (!deadline) return -1;
+  return static_cast<int>(std::min<Timeout>(deadline->remaining(), std::chrono::hours(1)).count());
 }
 
 }  // namespace ddp::launcher

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Installs what is missing, builds, and runs the tests: all of them in a release build, and those
-# of store, collectives, engine, data and launcher again under the address, undefined-behaviour and
-# thread sanitizers.
+# Installs what is missing, builds, and runs the tests: all of them in a release build, two nodes in
+# network namespaces (as root), and those of store, collectives, engine, data and launcher again
+# under the address, undefined-behaviour and thread sanitizers.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
@@ -26,6 +26,10 @@ cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DD
 cmake --build build
 step "release tests"
 ctest --test-dir build -j 2 --output-on-failure
+step "two nodes"
+status=0
+scripts/test_multinode.sh || status=$?
+[ "$status" -eq 0 ] || [ "$status" -eq 77 ]
 
 sanitized=(base_test store_test collectives_test hang_test engine_test engine_policies_test
   data_loader_test process_test launcher_unit_test launcher_test)
