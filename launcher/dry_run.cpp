@@ -84,6 +84,8 @@ std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job) {
     worker.argv = command_of(plan.command, local_rank).argv;
     worker.environment = contract_entries(plan.environment, job, local_rank);
     std::ranges::replace(worker.environment, "MASTER_PORT=0", "MASTER_PORT=(a free one)");
+    std::ranges::replace(worker.environment,
+                         "TORCHELASTIC_ERROR_FILE=", "TORCHELASTIC_ERROR_FILE=(a file of its own)");
   }
   return workers;
 }

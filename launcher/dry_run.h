@@ -19,8 +19,8 @@ struct PlannedWorker {
   EnvironmentBlock environment;  // of the contract with its launcher
 };
 
-// What this node's workers will be. A port or a run id that is not chosen before the job starts is
-// described in words.
+// What this node's workers will be. A port, a run id or a path that is not chosen before the job
+// starts is described in words.
 [[nodiscard]] std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job);
 
 // The workers as a table, then what they are told: first what is the same for all, then each one's

@@ -11,10 +11,10 @@ namespace ddp::launcher {
 namespace {
 
 constexpr const char* kAbout =
-    "Starts one worker process per GPU (or per CPU), watches them, and says what went wrong.\n"
-    "Everything from PROGRAM on is the worker's. Flags take '-' for '_' and may be cut short;\n"
-    "NAME=VALUE in the environment's PET_<NAME> is a flag's default. torchrun's command lines "
-    "work:\n"
+    "Starts one worker process per GPU (or per CPU), watches them, and says what went wrong:\n\n"
+    "  ddp-launch -n 2 ./train --epochs 3\n\n"
+    "Everything from PROGRAM on is the worker's. Flags take '-' for '_' and may be cut short; a\n"
+    "variable PET_<FLAG> is a flag's default (PET_NNODES=2). torchrun's command lines work:\n"
     "docs/launcher.md compares flag by flag.\n";
 
 // cxxopts adds " options:".

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/worker_port.h"
 
+#include "launcher/store_port.h"
+
 namespace ddp::launcher {
 
+// A server, although nobody is to be served: serve_store() explains what is wrong with a port.
 Endpoint choose_worker_port(const Endpoint& wanted) {
-  const Socket probe = Socket::listen({"", wanted.port});
-  return {wanted.host, probe.local_endpoint().port};
+  return {wanted.host, serve_store({"", wanted.port})->endpoint().port};
 }
 
 }  // namespace ddp::launcher

@@ -101,7 +101,6 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   job.restart_count = 1;
   job.max_restarts = 3;
   job.agent_hosts_store = false;
-  job.error_directory = "/logs/attempt_1";
   const EnvironmentBlock block = worker_environment({}, job, 1);
   const std::pair<const char*, const char*> expected[] = {
       {"RANK", "3"},
@@ -116,7 +115,6 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
       {"TORCHELASTIC_RESTART_COUNT", "1"},
       {"TORCHELASTIC_MAX_RESTARTS", "3"},
       {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      {"TORCHELASTIC_ERROR_FILE", "/logs/attempt_1/1/error.json"},
   };
   for (const auto& [name, value] : expected) {
     CAPTURE(name);

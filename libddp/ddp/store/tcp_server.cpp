@@ -33,7 +33,7 @@ constexpr ClientId kFirstClient = 2;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr const char* kStranger =
     "not a store client (no VALIDATE with the right magic; "
-    "PyTorch before 2.2 sends none and works with ddp-launch --store worker)";
+    "PyTorch 1.x sends none and works with ddp-launch --store worker)";
 
 struct Connection {
   Socket socket;

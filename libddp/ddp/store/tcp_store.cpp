@@ -151,8 +151,8 @@ class TcpStore::Impl {
       greet(deadline);
     } catch (const NetworkError& error) {
       throw NetworkError(std::string(error.what()) +
-                         " at the greeting; a store of PyTorch before 2.4 speaks another protocol "
-                         "(its torchrun works with --standalone)");
+                         " at the greeting; a store of PyTorch 1.x speaks another protocol (its "
+                         "torchrun works with --standalone)");
     }
   }
 
