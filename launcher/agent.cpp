@@ -32,16 +32,14 @@ constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 }  // namespace
 
 Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
-             NodeWatch* nodes)
+             NodeWatch* nodes, RunFolder& files)
     : plan_(std::move(plan)),
       job_(std::move(job)),
       signals_(signals),
       console_(console),
       nodes_(nodes),
-      files_(plan_.logs, job_),
-      restarts_(job_.max_restarts) {
-  if (!files_.remark().empty()) console_.say(files_.remark());
-}
+      files_(files),
+      restarts_(job_.max_restarts) {}
 
 int Agent::run() {
   const int exit_code = run_generations();

@@ -101,9 +101,20 @@ TEST_CASE("each rank has an error file of its own, which goes with the job",
                             {.environment = {{"TMPDIR", folder.path().string()},
                                              {"TORCHELASTIC_ERROR_FILE", "/not/for/workers"}}});
   for (const std::string rank : {"0", "1", "2"}) {
-    CHECK_THAT(result.out, Contains("/attempt_0_rank_" + rank + ".json\n"));
+    CHECK_THAT(result.out, Contains("/attempt_0/" + rank + "/error.json\n"));
   }
   CHECK_THAT(result.out, Contains(folder.path().string()) && !Contains("/not/for/workers"));
+  CHECK(ddp::test::entries_of(folder.path()) == 0);
+}
+
+TEST_CASE("the error files go also when the agent is killed", "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  ChildProcess child(shell({}, "echo agent=$PPID. >&2; exec sleep 1000"),
+                     {.environment = {{"TMPDIR", folder.path().string()}}});
+  child.wait_for_output(".");
+  CHECK(ddp::test::entries_of(folder.path()) == 1);
+  ::kill(pids_in(child.err(), "agent").at(0), SIGKILL);
+  CHECK(child.wait(kStopBound) == 128 + SIGKILL);
   CHECK(ddp::test::entries_of(folder.path()) == 0);
 }
 
