@@ -90,8 +90,10 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (nodes_ == nullptr) return own;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
-  const std::string first = nodes_->agree_on_failure(own ? to_json(*own) : "");
+  const std::string text = own ? to_json(*own) : "";
+  const std::string first = nodes_->agree_on_failure(text);
   if (outcome.interrupted_by) return std::nullopt;
+  if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
   return Failure{.first = kNodeEnded, .message = nodes_->news().lost};
 }

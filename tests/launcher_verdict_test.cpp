@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // What the built ddp-launch says of a job that failed.
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,8 +11,10 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <optional>
 
+#include "ddp/base/socket.h"
 #include "support/files.h"
 #include "support/launch.h"
 
@@ -25,6 +30,28 @@ namespace {
 Result run_worker(int ranks, const std::string& mode, const std::string& backend) {
   return run(command({"-n", std::to_string(ranks), DDP_COLLECTIVE_WORKER, mode, backend}),
              kStopBound);
+}
+
+// An IPv4 address of this machine that is no loopback's; empty if there is none.
+std::string routable_address() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    if ((each->ifa_flags & IFF_LOOPBACK) != 0 || (each->ifa_flags & IFF_UP) == 0) continue;
+    char host[NI_MAXHOST];
+    if (::getnameinfo(each->ifa_addr, sizeof(sockaddr_in), host, sizeof(host), nullptr, 0,
+                      NI_NUMERICHOST) == 0) {
+      return host;
+    }
+  }
+  return "";
+}
+
+// Which was free a moment ago.
+std::uint16_t free_port(const std::string& address) {
+  return ddp::Socket::listen({address, 0}).local_endpoint().port;
 }
 
 // A control group of version 1 or 2 with so little memory; none where this process may not make
@@ -164,6 +191,34 @@ TEST_CASE("its victims are not taken for the cause though they end before it",
                Contains("rank 2 (") && Contains("exited with code 3") &&
                    Contains("thrown on purpose; 2 other ranks stopped because of it"));
     CHECK(result.exit_code == 3);
+  }
+}
+
+TEST_CASE("nor are they if their node hears of it first", "[launcher][verdict]") {
+  const std::string address = routable_address();
+  if (address.empty()) {
+    std::fprintf(stderr, "SKIPPED: this machine has no address but loopback\n");
+    return;
+  }
+  // The cause is on node 1, and it takes its time to end.
+  const Strings job = {"--nnodes=2",
+                       "-n",
+                       "1",
+                       "--master_addr",
+                       address,
+                       "--master_port",
+                       std::to_string(free_port(address))};
+  const auto launch = [&job](const std::string& node) {
+    Strings argv = command(job);
+    argv.insert(argv.end(), {"--node_rank", node, DDP_COLLECTIVE_WORKER, "fail-slowly", "gloo"});
+    return argv;
+  };
+  ChildProcess node0(launch("0"));
+  ChildProcess node1(launch("1"));
+  for (ChildProcess* node : {&node0, &node1}) {
+    CHECK(node->wait(kStopBound) == 3);
+    CHECK_THAT(last_line(node->err()),
+               Contains("rank 1 (host ") && Contains("in step 5: thrown on purpose"));
   }
 }
 
