@@ -32,16 +32,14 @@ constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 }  // namespace
 
 Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
-             NodeWatch* nodes)
+             NodeWatch* nodes, RunFolder& files)
     : plan_(std::move(plan)),
       job_(std::move(job)),
       signals_(signals),
       console_(console),
       nodes_(nodes),
-      files_(plan_.logs, job_),
-      restarts_(job_.max_restarts) {
-  if (!files_.remark().empty()) console_.say(files_.remark());
-}
+      files_(files),
+      restarts_(job_.max_restarts) {}
 
 int Agent::run() {
   const int exit_code = run_generations();
@@ -92,8 +90,10 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (nodes_ == nullptr) return own;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
-  const std::string first = nodes_->agree_on_failure(own ? to_json(*own) : "");
+  const std::string text = own ? to_json(*own) : "";
+  const std::string first = nodes_->agree_on_failure(text);
   if (outcome.interrupted_by) return std::nullopt;
+  if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
   return Failure{.first = kNodeEnded, .message = nodes_->news().lost};
 }
@@ -146,13 +146,13 @@ std::optional<int> Agent::wait_for_restart(Timeout delay) {
 // Our reader may be a pager with a person behind it, who is not to lose lines: the wait has no end
 // of its own then, but a signal ends it.
 void Agent::drain_console() {
-  const auto limit =
-      is_interrupted_ ? std::optional(Deadline::after(kInterruptedDrainTimeout)) : std::nullopt;
+  const Deadline limit =
+      Deadline::after(is_interrupted_ ? kInterruptedDrainTimeout : Timeout::max());
   for (console_.flush(); console_.is_pending(); console_.flush()) {
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
     const int ready = ::poll(entries.data(), entries.size(), poll_timeout(limit));
-    if (ready == 0 && limit && limit->passed()) return;
+    if (ready == 0 && limit.passed()) return;
     if (const auto signal_number = signals_.next(); signal_number && *signal_number != SIGCHLD) {
       return;
     }

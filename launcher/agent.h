@@ -18,8 +18,8 @@ namespace ddp::launcher {
 class Agent {
  public:
   // `nodes` is null where there is one.
-  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
-        NodeWatch* nodes = nullptr);
+  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console, NodeWatch* nodes,
+        RunFolder& files);
 
   // Returns the launcher's exit code once no process of the job is left: 0, that of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
@@ -42,7 +42,7 @@ class Agent {
   SignalReader& signals_;
   Console& console_;
   NodeWatch* nodes_;
-  RunFolder files_;
+  RunFolder& files_;
   RestartPolicy restarts_;
   bool is_interrupted_ = false;
 };

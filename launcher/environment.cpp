@@ -88,6 +88,8 @@ EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const Job
   }
   remove(block, "DDP_LAUNCH_TTY");
   if (job.rank0_on_terminal && rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
+  remove(block, "DDP_STEP_FILE");
+  if (!job.step_file.empty()) set(block, "DDP_STEP_FILE", job.step_file);
   return block;
 }
 

@@ -21,6 +21,8 @@ struct JobContext {
   Endpoint store;
   bool agent_hosts_store = true;  // or rank 0 does
   std::string run_id;
+  std::string error_directory;  // DIR/<local rank>/error.json is a worker's; empty: it has none
+  std::string step_file;        // where workers note their steps; empty: nowhere
   int usable_cpus = 1;
   bool oversubscribe = false;      // workers may share GPUs
   bool rank0_on_terminal = false;  // rank 0's output ends on a terminal, through our pipe
@@ -34,10 +36,10 @@ using EnvironmentBlock = std::vector<std::string>;
 // ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_{RESTART_COUNT,MAX_RESTARTS,RUN_ID,
 // USE_AGENT_STORE,ERROR_FILE,SIGNALS_TO_HANDLE}; and, unless inherited,
 // TORCH_NCCL_ASYNC_ERROR_HANDLING=1 and OMP_NUM_THREADS = usable CPUs / workers.
-// TORCHELASTIC_ERROR_FILE is empty rather than inherited, as that would be the launcher's own; a
-// Generation knows the workers'. DDP_LAUNCH_TTY=1 tells rank 0 that a progress bar is welcome
-// although its stdout is a pipe. With `oversubscribe`, DDP_OVERSUBSCRIBE=1 and, unless inherited,
-// what NCCL needs to let ranks share a GPU.
+// TORCHELASTIC_ERROR_FILE is empty rather than inherited: a file of the launcher's own launcher is
+// not the workers'. DDP_LAUNCH_TTY=1 tells rank 0 that a progress bar is welcome although its
+// stdout is a pipe, DDP_STEP_FILE where to note steps (ddp/base/step_file.h). With `oversubscribe`,
+// DDP_OVERSUBSCRIBE=1 and, unless inherited, what NCCL needs to let ranks share a GPU.
 [[nodiscard]] EnvironmentBlock worker_environment(const EnvironmentBlock& inherited,
                                                   const JobContext& job, int local_rank);
 

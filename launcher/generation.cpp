@@ -47,13 +47,6 @@ bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0;
 
 double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
 
-// What is inherited is meant for this launcher, not for its workers. An empty path: no variable.
-void set_file(EnvironmentBlock& block, const std::string& variable, const std::string& path) {
-  const std::string prefix = variable + "=";
-  std::erase_if(block, [&](const std::string& entry) { return entry.starts_with(prefix); });
-  if (!path.empty()) block.push_back(prefix + path);
-}
-
 std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
 }
@@ -97,14 +90,14 @@ void Generation::start_workers() {
   require_descriptors(job_.local_world_size);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   files_.begin_attempt(job_);
+  job_.error_directory = files_.error_directory();
+  job_.step_file = steps_.path();
   const FileDescriptor null = open_null();
   workers_.reserve(static_cast<std::size_t>(job_.local_world_size));
   for (int local_rank = 0; local_rank < job_.local_world_size; ++local_rank) {
     const int rank = job_.first_rank + local_rank;
     const Command command = command_of(plan_.command, local_rank);
-    EnvironmentBlock environment = worker_environment(plan_.environment, job_, local_rank);
-    set_file(environment, "TORCHELASTIC_ERROR_FILE", files_.error_file(local_rank));
-    set_file(environment, "DDP_STEP_FILE", steps_.path());
+    const EnvironmentBlock environment = worker_environment(plan_.environment, job_, local_rank);
     workers_.push_back(
         Worker::start({.rank = rank,
                        .command = command,

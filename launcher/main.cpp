@@ -22,8 +22,10 @@
 #include "launcher/job_plan.h"
 #include "launcher/job_site.h"
 #include "launcher/launch_error.h"
+#include "launcher/log_route.h"
 #include "launcher/not_yet.h"
 #include "launcher/options.h"
+#include "launcher/run_folder.h"
 #include "launcher/signals.h"
 
 namespace ddp::launcher {
@@ -41,14 +43,18 @@ void occupy_standard_descriptors() {
   if (fd >= 0) ::close(fd);
 }
 
-int run_agent(const Options& options, JobPlan plan, SignalReader& signals) {
+int run_agent(const Options& options, JobPlan plan, const std::string& private_folder,
+              SignalReader& signals) {
   Console console(STDOUT_FILENO, STDERR_FILENO);
   for (const std::string& remark : plan.remarks) console.say(remark);
   const std::optional<JobSite> site = open_site(options.nodes, plan.job, signals, console);
   if (!site) return kStoppedExitCode;
   check_shown_ranks(options.logs.show, plan.job.world_size);
   if (options.verbose) console.say(describe_job(plan.workers, plan.job));
-  return Agent(std::move(plan.workers), std::move(plan.job), signals, console, site->nodes.get())
+  RunFolder files(options.logs, plan.job, private_folder);
+  if (!files.remark().empty()) console.say(files.remark());
+  return Agent(std::move(plan.workers), std::move(plan.job), signals, console, site->nodes.get(),
+               files)
       .run();
 }
 
@@ -56,7 +62,10 @@ int run_job(const Options& options, const ReportStart& on_start) {
   JobPlan plan = plan_job(options);
   plan.workers.on_start = on_start;
   SignalReader signals;  // before the first thread, which inherits the mask
-  return run_guarded(signals, [&] { return run_agent(options, std::move(plan), signals); });
+  std::optional<PrivateFolder> folder;
+  if (!has_files(options.logs)) folder.emplace();
+  const std::string path = folder ? folder->path() : "";
+  return run_guarded(signals, [&] { return run_agent(options, std::move(plan), path, signals); });
 }
 
 int print(const std::string& text) {

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "launcher/launch_error.h"
@@ -63,8 +64,17 @@ bool make_folder(const std::string& path) {
 
 }  // namespace
 
-RunFolder::RunFolder(const LogOptions& options, const JobContext& job)
-    : stays_(has_files(options)) {
+PrivateFolder::PrivateFolder() : path_(make_temporary_folder(temporary_parent("/dev/shm"))) {
+  if (path_.empty()) path_ = make_temporary_folder(temporary_parent("/tmp"));
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+RunFolder::RunFolder(const LogOptions& options, const JobContext& job, std::string private_folder)
+    : stays_(has_files(options)), root_(std::move(private_folder)) {
   if (options.directory) {
     root_ = make_new_folder(*options.directory, folder_name(job));
   } else if (stays_) {
@@ -72,32 +82,23 @@ RunFolder::RunFolder(const LogOptions& options, const JobContext& job)
     root_ = make_temporary_folder(parent);
     if (root_.empty()) refuse(parent, errno);
     remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
-  } else {
-    root_ = make_temporary_folder(temporary_parent("/dev/shm"));
-    if (root_.empty()) root_ = make_temporary_folder(temporary_parent("/tmp"));
   }
-}
-
-RunFolder::~RunFolder() {
-  std::error_code ignored;
-  if (!stays_ && !root_.empty()) std::filesystem::remove_all(root_, ignored);
 }
 
 void RunFolder::begin_attempt(const JobContext& job) {
   if (root_.empty()) return;
   attempt_ = fmt::format("{}/attempt_{}", root_, job.restart_count);
-  if (!stays_) return;
   bool is_made = make_folder(attempt_);
   for (int local_rank = 0; is_made && local_rank < job.local_world_size; ++local_rank) {
     is_made = make_folder(rank_folder(local_rank));
   }
-  if (!is_made) refuse(attempt_, errno);
+  if (is_made) return;
+  if (stays_) refuse(attempt_, errno);
+  attempt_.clear();
 }
 
 std::string RunFolder::error_file(int local_rank) const {
-  if (attempt_.empty()) return "";
-  return stays_ ? rank_folder(local_rank) + "/error.json"
-                : fmt::format("{}_rank_{}.json", attempt_, local_rank);
+  return attempt_.empty() ? "" : rank_folder(local_rank) + "/error.json";
 }
 
 std::string RunFolder::log_file(int local_rank, Channel channel) const {

@@ -102,7 +102,7 @@ TEST_CASE("the launcher above is given the record with the exit code", "[error-f
 
 TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
   const TemporaryDirectory folder;
-  RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"));
+  RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"), "");
   JobContext job = job_of("cafe");
   files.begin_attempt(job);
   const std::string root = (folder / "deep/logs/cafe").string();
@@ -119,7 +119,7 @@ TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
 TEST_CASE("a run does not overwrite what another has left", "[run-folder]") {
   const TemporaryDirectory folder;
   for (const std::string name : {"job", "job_2", "job_3"}) {
-    RunFolder files(into(folder.path()), job_of("job"));
+    RunFolder files(into(folder.path()), job_of("job"), "");
     files.begin_attempt(job_of("job"));
     CHECK(files.error_file(0) == (folder / name / "attempt_0/0/error.json").string());
   }
@@ -130,36 +130,46 @@ TEST_CASE("nodes that share a file system have folders of their own", "[run-fold
   JobContext job = job_of("job");
   job.node_count = 2;
   job.node_rank = 1;
-  const RunFolder files(into(folder.path()), job);
+  const RunFolder files(into(folder.path()), job, "");
   CHECK(std::filesystem::is_directory(folder / "job_node1"));
 }
 
 TEST_CASE("a run's name cannot lead out of the folder", "[run-folder]") {
   const TemporaryDirectory folder;
-  const RunFolder first(into(folder / "logs"), job_of("../../x"));
-  const RunFolder second(into(folder / "logs"), job_of(".."));
+  const RunFolder first(into(folder / "logs"), job_of("../../x"), "");
+  const RunFolder second(into(folder / "logs"), job_of(".."), "");
   CHECK(ddp::test::entries_of(folder.path()) == 1);
   CHECK(ddp::test::entries_of(folder / "logs") == 2);
 }
 
-TEST_CASE("without a log folder the error files are in one that goes again", "[run-folder]") {
+TEST_CASE("without a log folder there are error files alone", "[run-folder]") {
   std::string path;
   {
-    RunFolder files({}, job_of("cafe"));
+    const PrivateFolder folder;
+    RunFolder files({}, job_of("cafe"), folder.path());
+    CHECK(files.error_file(1).empty());
     files.begin_attempt(job_of("cafe"));
-    path = files.error_file(1);
-    write_bytes(path, "{}");
-    CHECK(path != files.error_file(0));
+    CHECK(files.error_directory() == folder.path() + "/attempt_0");
+    CHECK(files.error_file(1) == folder.path() + "/attempt_0/1/error.json");
     CHECK(files.log_file(1, Channel::kErr).empty());
-    CHECK(std::filesystem::exists(path));
+    write_bytes(files.error_file(1), "{}");
+    CHECK(std::filesystem::exists(files.error_file(1)));
+    path = folder.path();
   }
-  CHECK_FALSE(std::filesystem::exists(std::filesystem::path(path).parent_path()));
+  CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("without any folder there are no files", "[run-folder]") {
+  RunFolder files({}, job_of("cafe"), "");
+  files.begin_attempt(job_of("cafe"));
+  CHECK(files.error_directory().empty());
+  CHECK(files.error_file(0).empty());
 }
 
 TEST_CASE("a log folder that cannot be made is refused", "[run-folder]") {
   const TemporaryDirectory folder;
   write_bytes(folder / "file", "");
-  const auto make = [&] { const RunFolder files(into(folder / "file" / "logs"), job_of("x")); };
+  const auto make = [&] { const RunFolder files(into(folder / "file" / "logs"), job_of("x"), ""); };
   CHECK_THROWS_AS(make(), LaunchError);
   CHECK_THAT(ddp::test::error_of(make), Contains((folder / "file" / "logs").string()));
 }

@@ -37,6 +37,20 @@ std::string remark_path(const std::string& err) {
 
 }  // namespace
 
+TEST_CASE("a line, a prompt and a bar are on the console within a moment", "[launcher][logs]") {
+  constexpr Timeout kBound{500};  // five times the promise
+  const std::string format = GENERATE("line\\n", "prompt? ", "10%%\\r");
+  ChildProcess child(shell({"-n", "2"},
+                           "[ $RANK = 0 ] || exec sleep 1000; echo ready; read x; "
+                           "printf '" +
+                               format + "'; read x; exit 0"));
+  child.wait_for_output("ready");
+  child.write_stdin("\n");
+  const auto begin = ddp::Clock::now();
+  child.wait_until([](const ChildProcess& c) { return c.out().size() > 6; });
+  CHECK(ddp::Clock::now() - begin < kBound);
+}
+
 TEST_CASE("whole files per rank lie under the log folder", "[launcher][logs]") {
   const TemporaryDirectory folder;
   const Result result =

@@ -175,10 +175,10 @@ TEST_CASE("the last stderr lines of a hidden rank are quoted, shown ones are not
 TEST_CASE("eight ranks' lines come out whole", "[launcher]") {
   const std::string script = GENERATE(as<std::string>(),
                                       // a write per line
-                                      "i=0; while [ $i -lt 2000 ]; do i=$((i+1)); "
+                                      "i=0; while [ $i -lt 10000 ]; do i=$((i+1)); "
                                       "echo \"$RANK $i abcdefghijklmnopqrstuvwxyz\"; done",
                                       // a write per block, which ends in mid-line
-                                      "seq -f \"$RANK %g abcdefghijklmnopqrstuvwxyz\" 2000");
+                                      "seq -f \"$RANK %g abcdefghijklmnopqrstuvwxyz\" 10000");
   const Result result = run(shell({"-n", "8", "--show", "all"}, script), Timeout(100000));
   CHECK(result.exit_code == 0);
   const std::regex pattern("(rank ([0-9])\\| )?([0-9]) ([0-9]+) abcdefghijklmnopqrstuvwxyz");
@@ -192,7 +192,7 @@ TEST_CASE("eight ranks' lines come out whole", "[launcher]") {
   }
   CHECK(torn == Strings());
   CHECK(last.size() == 8);
-  for (const auto& [rank, count] : last) CHECK(count == 2000);
+  for (const auto& [rank, count] : last) CHECK(count == 10000);
 }
 
 TEST_CASE("progress bars and prompts are shown before their line ends", "[launcher]") {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // What the built ddp-launch says of a job that failed.
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,9 +11,12 @@
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <optional>
 
+#include "ddp/base/socket.h"
 #include "support/files.h"
+#include "support/job.h"
 #include "support/launch.h"
 
 using namespace ddp::test::launch;
@@ -25,6 +31,28 @@ namespace {
 Result run_worker(int ranks, const std::string& mode, const std::string& backend) {
   return run(command({"-n", std::to_string(ranks), DDP_COLLECTIVE_WORKER, mode, backend}),
              kStopBound);
+}
+
+// An IPv4 address of this machine that is no loopback's; empty if there is none.
+std::string routable_address() {
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(all, ::freeifaddrs);
+  for (const ifaddrs* each = all; each != nullptr; each = each->ifa_next) {
+    if (each->ifa_addr == nullptr || each->ifa_addr->sa_family != AF_INET) continue;
+    if ((each->ifa_flags & IFF_LOOPBACK) != 0 || (each->ifa_flags & IFF_UP) == 0) continue;
+    char host[NI_MAXHOST];
+    if (::getnameinfo(each->ifa_addr, sizeof(sockaddr_in), host, sizeof(host), nullptr, 0,
+                      NI_NUMERICHOST) == 0) {
+      return host;
+    }
+  }
+  return "";
+}
+
+// Which was free a moment ago.
+std::uint16_t free_port(const std::string& address) {
+  return ddp::Socket::listen({address, 0}).local_endpoint().port;
 }
 
 // A control group of version 1 or 2 with so little memory; none where this process may not make
@@ -101,9 +129,20 @@ TEST_CASE("each rank has an error file of its own, which goes with the job",
                             {.environment = {{"TMPDIR", folder.path().string()},
                                              {"TORCHELASTIC_ERROR_FILE", "/not/for/workers"}}});
   for (const std::string rank : {"0", "1", "2"}) {
-    CHECK_THAT(result.out, Contains("/attempt_0_rank_" + rank + ".json\n"));
+    CHECK_THAT(result.out, Contains("/attempt_0/" + rank + "/error.json\n"));
   }
   CHECK_THAT(result.out, Contains(folder.path().string()) && !Contains("/not/for/workers"));
+  CHECK(ddp::test::entries_of(folder.path()) == 0);
+}
+
+TEST_CASE("the error files go also when the agent is killed", "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  ChildProcess child(shell({}, "echo agent=$PPID. >&2; exec sleep 1000"),
+                     {.environment = {{"TMPDIR", folder.path().string()}}});
+  child.wait_for_output(".");
+  CHECK(ddp::test::entries_of(folder.path()) == 1);
+  ::kill(pids_in(child.err(), "agent").at(0), SIGKILL);
+  CHECK(child.wait(kStopBound) == 128 + SIGKILL);
   CHECK(ddp::test::entries_of(folder.path()) == 0);
 }
 
@@ -127,7 +166,7 @@ TEST_CASE("the launcher above is told as well", "[launcher][verdict]") {
 }
 
 TEST_CASE("a rank of libddp that fails is named with its error and step", "[launcher][verdict]") {
-  for (const std::string backend : {"shm", "gloo"}) {
+  for (const std::string& backend : ddp::test::cpu_backends()) {
     CAPTURE(backend);
     const Result result = run_worker(3, "fail", backend);
     CHECK(result.exit_code == 3);
@@ -146,13 +185,41 @@ TEST_CASE("the step of a rank that crashes is known", "[launcher][verdict]") {
 
 TEST_CASE("its victims are not taken for the cause though they end before it",
           "[launcher][verdict]") {
-  for (const std::string backend : {"shm", "gloo"}) {
+  for (const std::string& backend : ddp::test::cpu_backends()) {
     CAPTURE(backend);
     const Result result = run_worker(3, "fail-slowly", backend);
     CHECK_THAT(last_line(result.err),
                Contains("rank 2 (") && Contains("exited with code 3") &&
                    Contains("thrown on purpose; 2 other ranks stopped because of it"));
     CHECK(result.exit_code == 3);
+  }
+}
+
+TEST_CASE("nor are they if their node hears of it first", "[launcher][verdict]") {
+  const std::string address = routable_address();
+  if (address.empty() || !ddp::gloo_is_compiled_in()) {
+    std::fprintf(stderr, "SKIPPED: no address but loopback, or no Gloo\n");
+    return;
+  }
+  // The cause is on node 1, and it takes its time to end.
+  const Strings job = {"--nnodes=2",
+                       "-n",
+                       "1",
+                       "--master_addr",
+                       address,
+                       "--master_port",
+                       std::to_string(free_port(address))};
+  const auto launch = [&job](const std::string& node) {
+    Strings argv = command(job);
+    argv.insert(argv.end(), {"--node_rank", node, DDP_COLLECTIVE_WORKER, "fail-slowly", "gloo"});
+    return argv;
+  };
+  ChildProcess node0(launch("0"));
+  ChildProcess node1(launch("1"));
+  for (ChildProcess* node : {&node0, &node1}) {
+    CHECK(node->wait(kStopBound) == 3);
+    CHECK_THAT(last_line(node->err()),
+               Contains("rank 1 (host ") && Contains("in step 5: thrown on purpose"));
   }
 }
 
