@@ -28,6 +28,11 @@ void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::s
   if (std::ranges::none_of(block, is_it)) set(block, name, value);
 }
 
+std::string error_file(const JobContext& job, int local_rank) {
+  if (job.error_directory.empty()) return "";
+  return job.error_directory + "/" + std::to_string(local_rank) + "/error.json";
+}
+
 Variables contract(const JobContext& job, int local_rank) {
   const std::string rank = std::to_string(job.first_rank + local_rank);
   const std::string world_size = std::to_string(job.world_size);
@@ -46,7 +51,7 @@ Variables contract(const JobContext& job, int local_rank) {
           {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
           {"TORCHELASTIC_RUN_ID", job.run_id},
           {"TORCHELASTIC_USE_AGENT_STORE", job.agent_hosts_store ? "True" : "False"},
-          {"TORCHELASTIC_ERROR_FILE", ""},
+          {"TORCHELASTIC_ERROR_FILE", error_file(job, local_rank)},
           {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
 }
 

@@ -53,7 +53,7 @@ struct Failure {
   Ending first;
   int others = 0;                         // ranks that stopped because of it
   std::chrono::duration<double> after{};  // the start of the workers
-  std::string host{};                     // where it happened; empty: there is only one
+  std::string host{};                     // where it happened
   std::string message{};                  // what the worker reported of itself
   std::optional<std::int64_t> step{};     // the last one that it is known to have begun
   // It failed because another rank had failed, as it reported itself: whoever knows of a failure of

@@ -299,7 +299,7 @@ Failure Generation::describe_failure() {
   if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
   failure.others = job_.world_size - 1 - finished_before_stop_;
   failure.after = failed_after_;
-  if (job_.node_count > 1) failure.host = host_name();
+  failure.host = host_name();
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
   failure.lines_are_in_view = tail.is_in_view;

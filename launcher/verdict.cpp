@@ -88,7 +88,7 @@ int exit_code_of(int status) {
 std::string verdict(const Failure& failure) {
   const Ending& first = failure.first;
   if (first.rank == Failure::kNoRank) return failure.message;
-  const std::string host = failure.host.empty() ? "" : "host " + failure.host + ", ";
+  const std::string host = failure.host.empty() ? "" : failure.host + ", ";
   const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
   const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}", first.rank, host,
                                        first.pid, describe_status(first.status),

@@ -152,7 +152,7 @@ TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
   failure = sample();
   failure.message = "";
   CHECK(verdict(failure) ==
-        "rank 3 (host node-b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of "
+        "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of "
         "memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped because of it");
   failure.out_of_memory = {.resident_bytes = 100 << 20};
   CHECK_THAT(verdict(failure), Catch::Contains(": out of memory (100 MiB resident); a hint; 7"));

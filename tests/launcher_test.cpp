@@ -129,8 +129,9 @@ TEST_CASE("scripts need no first line", "[launcher]") {
 TEST_CASE("the first failure names the exit code and stops the others", "[launcher]") {
   const Result result = run(shell({"-n", "3"}, "[ $RANK = 1 ] && exit 7; sleep 1000"), kStopBound);
   CHECK(result.exit_code == 7);
-  CHECK_THAT(result.err, Matches("ddp-launch: rank 1 \\(pid [0-9]+\\) exited with code 7 after "
-                                 "[0-9.]+ s; 2 other ranks stopped because of it\n"));
+  CHECK_THAT(result.err,
+             Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) exited with code 7 after "
+                     "[0-9.]+ s; 2 other ranks stopped because of it\n"));
 }
 
 TEST_CASE("a death by signal is named and becomes 128 + signal", "[launcher]") {
@@ -301,7 +302,7 @@ TEST_CASE("who ignores SIGTERM is killed after the grace, grandchildren too", "[
   REQUIRE(pids.size() == 4);
   ::kill(pids[0], SIGKILL);
   CHECK(child.wait(kStopBound) == 128 + SIGKILL);
-  CHECK_THAT(last_line(child.err()), Contains("(pid " + std::to_string(pids[0]) + ")") &&
+  CHECK_THAT(last_line(child.err()), Contains(", pid " + std::to_string(pids[0]) + ")") &&
                                          Contains("1 other rank stopped because of it"));
   check_all_gone(pids);
 }

@@ -102,16 +102,17 @@ TEST_CASE("the error that a worker records is in the verdict", "[launcher][verdi
                 ">$TORCHELASTIC_ERROR_FILE; exit 7"),
           kStopBound);
   CHECK(result.exit_code == 7);
-  CHECK_THAT(last_line(result.err),
-             Matches("ddp-launch: rank 1 \\(pid [0-9]+\\) exited with code 7 after [0-9.]+ s, in "
-                     "step 12: ValueError: no second; 1 other rank stopped because of it"));
+  CHECK_THAT(
+      last_line(result.err),
+      Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) exited with code 7 after [0-9.]+ s, in "
+              "step 12: ValueError: no second; 1 other rank stopped because of it"));
 }
 
 TEST_CASE("a record that is no JSON does no harm", "[launcher][verdict]") {
   const Result result = run(shell({}, "printf '{\"mess' >$TORCHELASTIC_ERROR_FILE; exit 7"));
   CHECK(result.exit_code == 7);
   CHECK_THAT(last_line(result.err),
-             Matches("ddp-launch: rank 0 \\(pid [0-9]+\\) exited with code 7 "
+             Matches("ddp-launch: rank 0 \\([^,]+, pid [0-9]+\\) exited with code 7 "
                      "after [0-9.]+ s"));
 }
 
@@ -170,9 +171,10 @@ TEST_CASE("a rank of libddp that fails is named with its error and step", "[laun
     CAPTURE(backend);
     const Result result = run_worker(3, "fail", backend);
     CHECK(result.exit_code == 3);
-    CHECK_THAT(last_line(result.err),
-               Matches("ddp-launch: rank 2 \\(pid [0-9]+\\) exited with code 3 after [0-9.]+ s, in "
-                       "step 5: thrown on purpose; 2 other ranks stopped because of it"));
+    CHECK_THAT(
+        last_line(result.err),
+        Matches("ddp-launch: rank 2 \\([^,]+, pid [0-9]+\\) exited with code 3 after [0-9.]+ s, in "
+                "step 5: thrown on purpose; 2 other ranks stopped because of it"));
   }
 }
 
@@ -219,7 +221,7 @@ TEST_CASE("nor are they if their node hears of it first", "[launcher][verdict]")
   for (ChildProcess* node : {&node0, &node1}) {
     CHECK(node->wait(kStopBound) == 3);
     CHECK_THAT(last_line(node->err()),
-               Contains("rank 1 (host ") && Contains("in step 5: thrown on purpose"));
+               Contains("rank 1 (") && Contains("in step 5: thrown on purpose"));
   }
 }
 
@@ -250,9 +252,10 @@ TEST_CASE("a kill for want of memory is recognised", "[launcher][verdict]") {
   CHECK(result.exit_code == 128 + SIGKILL);
   CHECK_THAT(
       last_line(result.err),
-      Matches("ddp-launch: rank 1 \\(pid [0-9]+\\) was killed by SIGKILL after [0-9.]+ s: out "
-              "of memory \\([0-9]+ MiB resident, limit 64 MiB\\); 1 other rank stopped "
-              "because of it"));
+      Matches(
+          "ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) was killed by SIGKILL after [0-9.]+ s: out "
+          "of memory \\([0-9]+ MiB resident, limit 64 MiB\\); 1 other rank stopped "
+          "because of it"));
 }
 
 TEST_CASE("a kill by a person is no want of memory", "[launcher][verdict]") {
