@@ -10,6 +10,7 @@
 
 #include "launcher/command.h"
 #include "launcher/cpu_count.h"
+#include "launcher/fellow_launchers.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
 #include "launcher/worker_count.h"
@@ -75,6 +76,8 @@ JobPlan plan_job(const Options& options) {
   plan.job = describe_workers(options, count.workers, cpus);
   if (!count.remark.empty()) plan.remarks.push_back(count.remark);
   if (options.placement.oversubscribe) plan.remarks.emplace_back(kSharingRemark);
+  const std::string unused_nodes = remark_on_unused_nodes(options.nodes, ::getenv);
+  if (!unused_nodes.empty()) plan.remarks.push_back(unused_nodes);
   return plan;
 }
 
