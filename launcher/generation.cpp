@@ -103,12 +103,17 @@ void Generation::start_workers() {
                        .command = command,
                        .environment = environment,
                        .signal_mask = signals_.original_mask(),
+                       .cpus = placement_of(job_, local_rank).cpus,
                        .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));
   }
   for (Worker& worker : workers_) {
     worker.wait_for_exec(plan_.command);
     add_logs(worker);
-    if (plan_.verbose) console_.say(fmt::format("rank {}: pid {}", worker.rank(), worker.pid()));
+    if (plan_.verbose) {
+      console_.say(
+          fmt::format("rank {}: pid {}{}", worker.rank(), worker.pid(),
+                      describe_placement(placement_of(job_, worker.rank() - job_.first_rank))));
+    }
   }
   if (plan_.on_start) plan_.on_start();
 }

@@ -88,6 +88,7 @@ std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, Si
   if (!meeting) return std::nullopt;
   job.node_rank = meeting->self;
   job.node_count = options.count;
+  job.on_one_host = options.on_one_host;
   job.first_rank = meeting->first_rank(meeting->self);
   job.world_size = meeting->world_size();
   job.store = {options.endpoint.host, meeting->worker_port};
