@@ -22,6 +22,17 @@ void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes) {
   if (are_numbered && !nodes.rank) nodes.rank = fellows.rank;
 }
 
+std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
+                                     const EnvReader::Lookup& environment) {
+  const EnvReader env(environment);
+  const bool is_bound = env.flag("OMPI_MCA_orte_bound_at_launch") && !env.has("RANK");
+  if (!is_bound || allowed.size() >= static_cast<std::size_t>(workers)) return "";
+  return fmt::format(
+      "mpirun has bound ddp-launch to CPU{} {}, which {} workers will share; mpirun --bind-to none "
+      "leaves the CPUs to ddp-launch",
+      allowed.size() == 1 ? "" : "s", to_string(allowed), workers);
+}
+
 std::string remark_on_unused_nodes(const NodeOptions& nodes, const EnvReader::Lookup& environment) {
   const EnvReader env(environment);
   const int slurm_nodes = env.integer("SLURM_JOB_NUM_NODES", 1).value_or(1);

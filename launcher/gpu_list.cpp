@@ -97,7 +97,7 @@ std::vector<ListedGpu> chosen_gpus(const GpuInventory& inventory,
     const std::optional<ListedGpu> gpu = find(inventory, entry);
     if (!gpu || contains(list, *gpu)) {
       throw LaunchError(fmt::format("--gpus: {} {}; this host has {}", entry,
-                                    gpu ? "is named twice" : "is not one GPU",
+                                    gpu ? "is named twice" : "does not name a GPU",
                                     describe_gpus(inventory)));
     }
     list.push_back(*gpu);

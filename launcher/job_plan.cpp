@@ -97,7 +97,8 @@ JobPlan plan_job(const Options& options) {
   plan.remarks = std::move(placements.remarks);
   for (const std::string& remark :
        {chosen, count.remark, std::string(options.placement.oversubscribe ? kSharingRemark : ""),
-        remark_on_unused_nodes(options.nodes, ::getenv)}) {
+        remark_on_unused_nodes(options.nodes, ::getenv),
+        remark_on_bound_launcher(count.workers, machine.allowed_cpus, ::getenv)}) {
     if (!remark.empty()) plan.remarks.push_back(remark);
   }
   return plan;

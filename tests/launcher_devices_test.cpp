@@ -77,7 +77,7 @@ TEST_CASE("--gpus gives each of its GPUs a worker", "[launcher][devices]") {
 
 TEST_CASE("a --gpus that cannot be is refused in one line", "[launcher][devices]") {
   const std::pair<Strings, const char*> cases[] = {
-      {{"--gpus=2,9", "true"}, "9 is not one GPU; this host has 0 GPU-fake0, 1 GPU-fake1"},
+      {{"--gpus=2,9", "true"}, "9 does not name a GPU; this host has 0 GPU-fake0, 1 GPU-fake1"},
       {{"--gpus=2,GPU-fake2", "true"}, "GPU-fake2 is named twice"},
       {{"--gpus=2,7", "-n3", "true"}, "2 for 3 workers"},
   };

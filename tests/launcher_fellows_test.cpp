@@ -104,6 +104,18 @@ TEST_CASE("launchers that cannot know where to meet say what is missing", "[fell
   CHECK(nodes_of({"--master_addr=10.0.0.9"}, far).endpoint.host == "10.0.0.9");
 }
 
+TEST_CASE("who is bound by mpirun to fewer CPUs than workers is told so", "[fellows]") {
+  Variables bound = kOpenMpi;
+  bound["OMPI_MCA_orte_bound_at_launch"] = "1";
+  const auto remark = [](int workers, const Variables& variables) {
+    return remark_on_bound_launcher(workers, {4, 5}, lookup_in(variables));
+  };
+  CHECK_THAT(remark(3, bound), Contains("bound ddp-launch to CPUs 4-5, which 3 workers") &&
+                                   Contains("--bind-to none"));
+  CHECK(remark(2, bound).empty());
+  CHECK(remark(3, kOpenMpi).empty());
+}
+
 TEST_CASE("a batch script that uses one of several nodes is told so", "[fellows]") {
   const auto remark = [](const Variables& variables) {
     return remark_on_unused_nodes(NodeOptions(), lookup_in(variables));

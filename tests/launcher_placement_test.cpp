@@ -148,10 +148,10 @@ TEST_CASE("the GPUs of --gpus are counted", "[placement]") {
 
 TEST_CASE("a wrong --gpus is refused with what there is", "[placement]") {
   CHECK_THAT(refusal(chosen({"0", "8"}), 2, machine()),
-             Contains("--gpus: 8 is not one GPU; this host has 0 GPU-00, 1 GPU-11, ") &&
+             Contains("--gpus: 8 does not name a GPU; this host has 0 GPU-00, 1 GPU-11, ") &&
                  Contains("7 GPU-77 MIG-x1 MIG-x2"));
-  CHECK_THAT(refusal(chosen({"GPU-x"}), 1, machine()), Contains("GPU-x is not one GPU"));
-  CHECK_THAT(refusal(chosen({"GPU-"}), 1, machine()), Contains("GPU- is not one GPU"));
+  CHECK_THAT(refusal(chosen({"GPU-x"}), 1, machine()), Contains("GPU-x does not name a GPU"));
+  CHECK_THAT(refusal(chosen({"GPU-"}), 1, machine()), Contains("GPU- does not name a GPU"));
   CHECK_THAT(refusal(chosen({"0", "GPU-00"}), 2, machine()), Contains("GPU-00 is named twice"));
   CHECK_THAT(refusal(chosen({"0"}), 1, machine_without_gpus()),
              Contains("this host has none: no driver"));

@@ -139,6 +139,14 @@ TEST_CASE("a wrong environment is one line that names variable and value", "[pro
   check_one_line_failure({{"PMI_SIZE", "2"}}, "PMI_SIZE=2");
 }
 
+TEST_CASE("rank 0 says so if it should host the store at another host's address", "[process]") {
+  check_one_line_failure({{"RANK", "0"},
+                          {"WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "203.0.113.7"},
+                          {"MASTER_PORT", "29500"}},
+                         "MASTER_ADDR is not an address of its host");
+}
+
 TEST_CASE("rank 0 says so if the port it should host is taken", "[process]") {
   const TcpServer taken({"127.0.0.1", 0});
   check_one_line_failure({{"RANK", "0"},
