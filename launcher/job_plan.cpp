@@ -88,6 +88,7 @@ JobPlan plan_job(const Options& options) {
   const std::string chosen = choose_gpus(options.placement, machine);
   const WorkerCount count =
       decide_worker_count(options.workers, machine, options.placement.oversubscribe);
+  require_descriptors(count.workers);
   plan.job = describe_workers(options, count.workers, machine.usable_cpus);
   const bool tells_devices = options.verbose || options.action == Options::Action::kDryRun;
   Placements placements =
