@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/cpu_count.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <memory>
 #include <sstream>
-#include <thread>
-#include <vector>
+#include <string_view>
+
+#include "launcher/cpu_list.h"
 
 namespace ddp::launcher {
 namespace {
@@ -55,18 +53,6 @@ bool lists_cpu(std::string_view controllers) {
   return false;
 }
 
-int affinity_cpus() {
-  // The kernel refuses a mask smaller than its own, so grow until it fits.
-  for (int capacity = CPU_SETSIZE; capacity <= (1 << 20); capacity *= 2) {
-    const auto free_set = [](cpu_set_t* set) { CPU_FREE(set); };
-    const std::unique_ptr<cpu_set_t, decltype(free_set)> set(
-        CPU_ALLOC(static_cast<std::size_t>(capacity)), free_set);
-    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(capacity));
-    if (::sched_getaffinity(0, bytes, set.get()) == 0) return CPU_COUNT_S(bytes, set.get());
-  }
-  return static_cast<int>(std::thread::hardware_concurrency());
-}
-
 }  // namespace
 
 CgroupSource CgroupSource::of_this_process() {
@@ -102,7 +88,8 @@ int usable_cpus(int affinity, std::optional<double> quota) {
 }
 
 int usable_cpus() {
-  return usable_cpus(affinity_cpus(), cpu_quota(CgroupSource::of_this_process()));
+  const int affinity = static_cast<int>(allowed_cpus().size());
+  return usable_cpus(affinity, cpu_quota(CgroupSource::of_this_process()));
 }
 
 }  // namespace ddp::launcher

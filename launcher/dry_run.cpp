@@ -81,6 +81,9 @@ std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job) {
     PlannedWorker& worker = workers.emplace_back();
     worker.rank = job.first_rank + local_rank;
     worker.local_rank = local_rank;
+    const Placement placement = placement_of(job, local_rank);
+    worker.device = placement.device;
+    if (!placement.cpus.empty()) worker.cpus = to_string(placement.cpus);
     worker.argv = command_of(plan.command, local_rank).argv;
     worker.environment = contract_entries(plan.environment, job, local_rank);
     std::ranges::replace(worker.environment, "MASTER_PORT=0", "MASTER_PORT=(a free one)");

@@ -56,21 +56,27 @@ Variables contract(const JobContext& job, int local_rank) {
 }
 
 // NCCL before 2.30 refuses two ranks of one host on one GPU: so each rank claims a host of its own
-// (NCCL_HOSTID), and they talk over loopback sockets with few blocks each.
-Variables sharing_gpus(int rank) {
-  return {{"NCCL_HOSTID", "ddp-rank-" + std::to_string(rank)},
-          {"NCCL_NET", "Socket"},
-          {"NCCL_NET_PLUGIN", "none"},
-          {"NCCL_IB_DISABLE", "1"},
-          {"NCCL_SOCKET_IFNAME", "lo"},
-          {"NCCL_SOCKET_FAMILY", "AF_INET"},
-          {"NCCL_P2P_DISABLE", "1"},
-          {"NCCL_SHM_DISABLE", "1"},
-          {"NCCL_NVLS_ENABLE", "0"},
-          {"NCCL_MNNVL_ENABLE", "0"},
-          {"NCCL_COLLNET_ENABLE", "0"},
-          {"NCCL_MAX_CTAS", "4"},
-          {"NCCL_RAS_ENABLE", "0"}};
+// (NCCL_HOSTID), and they talk over sockets with few blocks each.
+Variables sharing_gpus(int rank, bool on_one_host) {
+  Variables variables = {{"NCCL_HOSTID", "ddp-rank-" + std::to_string(rank)},
+                         {"NCCL_NET", "Socket"},
+                         {"NCCL_NET_PLUGIN", "none"},
+                         {"NCCL_IB_DISABLE", "1"},
+                         {"NCCL_SOCKET_FAMILY", "AF_INET"},
+                         {"NCCL_P2P_DISABLE", "1"},
+                         {"NCCL_SHM_DISABLE", "1"},
+                         {"NCCL_NVLS_ENABLE", "0"},
+                         {"NCCL_MNNVL_ENABLE", "0"},
+                         {"NCCL_COLLNET_ENABLE", "0"},
+                         {"NCCL_MAX_CTAS", "4"},
+                         {"NCCL_RAS_ENABLE", "0"}};
+  // NCCL looks at the loopback interface only if it is named.
+  if (on_one_host) variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");
+  return variables;
+}
+
+int omp_threads(const JobContext& job, const Placement& placement) {
+  return placement.omp_threads.value_or(omp_threads_per_worker(job));
 }
 
 }  // namespace
@@ -79,17 +85,26 @@ int omp_threads_per_worker(const JobContext& job) {
   return std::max(1, job.usable_cpus / job.local_world_size);
 }
 
+Placement placement_of(const JobContext& job, int local_rank) {
+  if (job.placements.empty()) return {};
+  return job.placements.at(static_cast<std::size_t>(local_rank));
+}
+
 EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const JobContext& job,
                                     int local_rank) {
   const int rank = job.first_rank + local_rank;
+  const Placement placement = placement_of(job, local_rank);
   EnvironmentBlock block = inherited;
   for (const auto& [name, value] : contract(job, local_rank)) set(block, name, value);
   set_if_missing(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  set_if_missing(block, "OMP_NUM_THREADS", std::to_string(omp_threads_per_worker(job)));
+  set_if_missing(block, "OMP_NUM_THREADS", std::to_string(omp_threads(job, placement)));
+  for (const auto& [name, value] : placement.environment) set(block, name, value);
   remove(block, "DDP_OVERSUBSCRIBE");
   if (job.oversubscribe) {
     set(block, "DDP_OVERSUBSCRIBE", "1");
-    for (const auto& [name, value] : sharing_gpus(rank)) set_if_missing(block, name, value);
+    for (const auto& [name, value] : sharing_gpus(rank, job.on_one_host)) {
+      set_if_missing(block, name, value);
+    }
   }
   remove(block, "DDP_LAUNCH_TTY");
   if (job.rank0_on_terminal && rank == 0) set(block, "DDP_LAUNCH_TTY", "1");

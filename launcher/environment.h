@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ddp/base/socket.h"
+#include "launcher/placement.h"
 
 namespace ddp::launcher {
 
@@ -24,8 +25,10 @@ struct JobContext {
   std::string error_directory;  // DIR/<local rank>/error.json is a worker's; empty: it has none
   std::string step_file;        // where workers note their steps; empty: nowhere
   int usable_cpus = 1;
-  bool oversubscribe = false;      // workers may share GPUs
-  bool rank0_on_terminal = false;  // rank 0's output ends on a terminal, through our pipe
+  std::vector<Placement> placements;  // by local rank; empty: nothing is said
+  bool oversubscribe = false;         // workers may share GPUs
+  bool on_one_host = true;            // all nodes are
+  bool rank0_on_terminal = false;     // rank 0's output ends on a terminal, through our pipe
 };
 
 // "NAME=value" entries, as execve takes them.
@@ -35,7 +38,8 @@ using EnvironmentBlock = std::vector<std::string>;
 // RANK LOCAL_RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE GROUP_WORLD_SIZE
 // ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_{RESTART_COUNT,MAX_RESTARTS,RUN_ID,
 // USE_AGENT_STORE,ERROR_FILE,SIGNALS_TO_HANDLE}; and, unless inherited,
-// TORCH_NCCL_ASYNC_ERROR_HANDLING=1 and OMP_NUM_THREADS = usable CPUs / workers.
+// TORCH_NCCL_ASYNC_ERROR_HANDLING=1 and OMP_NUM_THREADS = usable CPUs / workers, or as the worker's
+// placement has it; then what that says of CUDA.
 // TORCHELASTIC_ERROR_FILE is empty rather than inherited: a file of the launcher's own launcher is
 // not the workers'. DDP_LAUNCH_TTY=1 tells rank 0 that a progress bar is welcome although its
 // stdout is a pipe, DDP_STEP_FILE where to note steps (ddp/base/step_file.h). With `oversubscribe`,
@@ -48,6 +52,9 @@ using EnvironmentBlock = std::vector<std::string>;
 [[nodiscard]] EnvironmentBlock contract_entries(const EnvironmentBlock& inherited,
                                                 const JobContext& job, int local_rank);
 
+// Of workers that are not kept on CPUs.
 [[nodiscard]] int omp_threads_per_worker(const JobContext& job);
+
+[[nodiscard]] Placement placement_of(const JobContext& job, int local_rank);
 
 }  // namespace ddp::launcher

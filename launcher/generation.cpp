@@ -27,15 +27,6 @@ namespace {
 constexpr Timeout kLastWords{200};
 constexpr Timeout kTimeOfCause{1000};
 
-void require_descriptors(int workers) {
-  rlimit limit{};
-  const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
-    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -n)",
-                                  workers, needed, limit.rlim_cur));
-  }
-}
-
 FileDescriptor open_null() {
   FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!null.is_open()) throw SystemError("cannot open /dev/null", errno);
@@ -52,6 +43,15 @@ std::string count_ranks(std::size_t count) {
 }
 
 }  // namespace
+
+void require_descriptors(int workers) {
+  rlimit limit{};
+  const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
+    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -n)",
+                                  workers, needed, limit.rlim_cur));
+  }
+}
 
 Generation::Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files,
                        SignalReader& signals, Console& console, NodeWatch* nodes)
@@ -87,7 +87,6 @@ Outcome Generation::run() {
 }
 
 void Generation::start_workers() {
-  require_descriptors(job_.local_world_size);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   files_.begin_attempt(job_);
   job_.error_directory = files_.error_directory();
@@ -103,12 +102,17 @@ void Generation::start_workers() {
                        .command = command,
                        .environment = environment,
                        .signal_mask = signals_.original_mask(),
+                       .cpus = placement_of(job_, local_rank).cpus,
                        .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));
   }
   for (Worker& worker : workers_) {
     worker.wait_for_exec(plan_.command);
     add_logs(worker);
-    if (plan_.verbose) console_.say(fmt::format("rank {}: pid {}", worker.rank(), worker.pid()));
+    if (plan_.verbose) {
+      console_.say(
+          fmt::format("rank {}: pid {}{}", worker.rank(), worker.pid(),
+                      describe_placement(placement_of(job_, worker.rank() - job_.first_rank))));
+    }
   }
   if (plan_.on_start) plan_.on_start();
 }

@@ -44,6 +44,9 @@ struct Outcome {
   bool stop_requested = false;        // by SIGUSR1, which the workers may have obeyed or not
 };
 
+// Throws LaunchError if this process may not open as many files as the workers' output needs.
+void require_descriptors(int workers);
+
 // One generation of this node's workers: starts them, forwards their output, stops all as soon as
 // one fails, here or on another node, or a signal asks for it. SIGUSR1 and SIGUSR2 are for the
 // workers. One thread, one poll loop, no wait without end but for the workers themselves. Makes

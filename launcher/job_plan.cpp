@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "launcher/command.h"
 #include "launcher/cpu_count.h"
+#include "launcher/fellow_launchers.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
+#include "launcher/placement.h"
 #include "launcher/worker_count.h"
 
 namespace ddp::launcher {
@@ -29,6 +32,18 @@ EnvironmentBlock own_environment() {
   EnvironmentBlock block;
   for (char** entry = environ; *entry != nullptr; ++entry) block.emplace_back(*entry);
   return block;
+}
+
+Machine this_machine() {
+  Machine machine;
+  machine.find_gpus = [found = std::optional<GpuInventory>()]() mutable {
+    if (!found) found = find_gpus();
+    return *found;
+  };
+  machine.cuda_visible_devices = environment_variable("CUDA_VISIBLE_DEVICES");
+  machine.usable_cpus = usable_cpus();
+  machine.allowed_cpus = allowed_cpus();
+  return machine;
 }
 
 WorkerPlan plan_workers(const Options& options) {
@@ -69,12 +84,24 @@ JobContext describe_workers(const Options& options, int workers, int cpus) {
 
 JobPlan plan_job(const Options& options) {
   JobPlan plan{plan_workers(options), {}, {}};
-  const int cpus = usable_cpus();
-  const WorkerCount count = decide_worker_count(
-      options.workers, {find_gpus, environment_variable("CUDA_VISIBLE_DEVICES"), cpus});
-  plan.job = describe_workers(options, count.workers, cpus);
-  if (!count.remark.empty()) plan.remarks.push_back(count.remark);
-  if (options.placement.oversubscribe) plan.remarks.emplace_back(kSharingRemark);
+  Machine machine = this_machine();
+  const std::string chosen = choose_gpus(options.placement, machine);
+  const WorkerCount count =
+      decide_worker_count(options.workers, machine, options.placement.oversubscribe);
+  require_descriptors(count.workers);
+  plan.job = describe_workers(options, count.workers, machine.usable_cpus);
+  const bool tells_devices = options.verbose || options.action == Options::Action::kDryRun;
+  Placements placements =
+      place_workers(options.placement, count.workers, machine,
+                    tells_devices ? DeviceNames::kNeeded : DeviceNames::kNotNeeded);
+  plan.job.placements = std::move(placements.by_local_rank);
+  plan.remarks = std::move(placements.remarks);
+  for (const std::string& remark :
+       {chosen, count.remark, std::string(options.placement.oversubscribe ? kSharingRemark : ""),
+        remark_on_unused_nodes(options.nodes, ::getenv),
+        remark_on_bound_launcher(count.workers, machine.allowed_cpus, ::getenv)}) {
+    if (!remark.empty()) plan.remarks.push_back(remark);
+  }
   return plan;
 }
 

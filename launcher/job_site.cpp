@@ -74,7 +74,7 @@ std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, Si
                                  Console& console) {
   if (options.count == 1) return open_on_one_node(options, job);
   check_rank_is_said(options);
-  check_reachable(options.endpoint, options.count);
+  if (!options.on_one_host) check_reachable(options.endpoint, options.count);
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
   if (options.rank == 0) site.store = serve_store(options.endpoint);
@@ -88,6 +88,7 @@ std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, Si
   if (!meeting) return std::nullopt;
   job.node_rank = meeting->self;
   job.node_count = options.count;
+  job.on_one_host = options.on_one_host;
   job.first_rank = meeting->first_rank(meeting->self);
   job.world_size = meeting->world_size();
   job.store = {options.endpoint.host, meeting->worker_port};

@@ -23,7 +23,6 @@
 #include "launcher/job_site.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
-#include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
@@ -86,7 +85,6 @@ int run(int argc, char** argv) {
   if (options.action == Options::Action::kPrintHelp) return print(help_text());
   if (options.action == Options::Action::kPrintVersion)
     return print("ddp-launch " DDP_VERSION "\n");
-  refuse_unbuilt(options);
   if (options.action == Options::Action::kDryRun) return show_plan(options);
   if (!options.detach) return run_job(options, {});
   return run_detached(std::filesystem::current_path(),

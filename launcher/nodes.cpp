@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <sstream>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/resolve.h"
@@ -170,11 +171,14 @@ std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self, Signal
     meeting.store->set("worker_port", std::to_string(plan.worker_port));
     meeting.store->set("run_id", plan.run_id);
   }
-  meeting.self = register_self(*meeting.store, plan, self);
+  bool is_registered = false;
   for (;;) {
+    meeting.run_id = agreed_run_id(*meeting.store, plan);  // another job's store stays untouched
+    if (!meeting.run_id.empty() && !std::exchange(is_registered, true)) {
+      meeting.self = register_self(*meeting.store, plan, self);
+    }
     const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
-    meeting.run_id = agreed_run_id(*meeting.store, plan);
-    if (missing.empty() && !meeting.run_id.empty()) break;
+    if (missing.empty() && is_registered) break;
     if (patience.is_over()) throw LaunchError(describe_waiting(plan, missing));
     patience.remark(describe_waiting(plan, missing));
     if (!patience.wait(kBetweenLooks)) return std::nullopt;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "launcher/fellow_launchers.h"
 #include "launcher/flag_value.h"
 #include "launcher/flags.h"
 #include "launcher/given_flags.h"
@@ -16,8 +17,8 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr int kStaticPort = 29500;  // as torchrun has them
-constexpr int kC10dPort = 29400;
+constexpr std::uint16_t kStaticPort = 29500;  // as torchrun has them
+constexpr std::uint16_t kC10dPort = 29400;
 
 // What flags say, before it is known what they mean together.
 struct Draft {
@@ -25,6 +26,7 @@ struct Draft {
   std::optional<WorkerRequest> workers;
   Address master;
   Address rendezvous;  // comes before `master`
+  std::optional<int> node_count;
   bool standalone = false;
   bool module = false;
   bool no_python = false;
@@ -44,7 +46,7 @@ constexpr Setter kSetters[] = {
     {"show", [](D& d, const V& v) { d.options.logs.show = to_show(v); }},
     {"log_dir", [](D& d, const V& v) { d.options.logs.directory = to_name(v); }},
     {"max_restarts", [](D& d, const V& v) { d.options.max_restarts = to_count(v, 0); }},
-    {"nnodes", [](D& d, const V& v) { d.options.nodes.count = to_node_count(v); }},
+    {"nnodes", [](D& d, const V& v) { d.node_count = to_node_count(v); }},
     {"node_rank", [](D& d, const V& v) { d.options.nodes.rank = to_count(v, 0); }},
     {"master_addr", [](D& d, const V& v) { d.master.host = to_host(v); }},
     {"master_port", [](D& d, const V& v) { d.master.port = to_port(v); }},
@@ -107,8 +109,9 @@ void apply(const GivenFlag& given, Draft& draft) {
 
 // ---- What flags mean together.
 
-void settle_nodes(Draft& draft) {
+void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
   NodeOptions& nodes = draft.options.nodes;
+  nodes.count = draft.node_count.value_or(1);
   if (draft.standalone) {
     if (nodes.count > 1) {
       throw LaunchError(fmt::format("--standalone is for one node (--nnodes={})", nodes.count));
@@ -116,11 +119,15 @@ void settle_nodes(Draft& draft) {
     nodes = NodeOptions();
     return;
   }
+  const bool is_static = nodes.backend == NodeOptions::Backend::kStatic;
+  if (const auto fellows = fellow_launchers(draft.node_count, environment)) {
+    join_fellows(*fellows, nodes);
+  } else if (nodes.count > 1) {
+    nodes.endpoint.port = is_static ? kStaticPort : kC10dPort;
+  }
   const Address& given = draft.rendezvous.host.empty() ? draft.master : draft.rendezvous;
   if (!given.host.empty()) nodes.endpoint.host = given.host;
-  const bool is_static = nodes.backend == NodeOptions::Backend::kStatic;
-  const int usual_port = nodes.count == 1 ? 0 : is_static ? kStaticPort : kC10dPort;
-  nodes.endpoint.port = given.port.value_or(static_cast<std::uint16_t>(usual_port));
+  if (given.port) nodes.endpoint.port = *given.port;
 }
 
 void check_nodes(const NodeOptions& nodes) {
@@ -130,6 +137,12 @@ void check_nodes(const NodeOptions& nodes) {
                                   nodes.count - 1));
   }
   if (nodes.count == 1) return;
+  if (nodes.endpoint.host.empty()) {
+    throw LaunchError(
+        fmt::format("nothing tells the {} nodes where they can meet; give an address of node 0 as "
+                    "--master_addr or --rdzv_endpoint",
+                    nodes.count));
+  }
   if (nodes.endpoint.port == 0) {
     throw LaunchError(
         fmt::format("--nnodes={}: other nodes cannot know a port that is picked "
@@ -188,7 +201,7 @@ Options parse_options(std::span<const std::string> args, const WorkerEnv::Lookup
   }
   if (!only_prints(draft.options.action)) {
     settle_workers(draft);
-    settle_nodes(draft);
+    settle_nodes(draft, environment);
     check_nodes(draft.options.nodes);
     settle_program(draft, std::move(line.command));
   }

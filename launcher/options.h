@@ -62,6 +62,7 @@ struct NodeOptions {
   std::optional<std::string> run_id;  // nullopt: a random one
   std::string local_addr;             // of this node, for the others; empty: not said
   Timeout start_timeout{600'000};     // to wait for the other nodes
+  bool on_one_host = false;           // all launchers are on this one, so may meet on loopback
 };
 
 // What the workers run on.
@@ -103,8 +104,9 @@ struct Options {
 };
 
 // `args` is argv without argv[0]. A flag NAME that is not among them takes its value from the
-// environment's PET_NAME, if that is there and not empty. PYTHON_EXEC is read too. Throws
-// LaunchError naming flag and value.
+// environment's PET_NAME, if that is there and not empty. PYTHON_EXEC is read too. Launchers that
+// mpirun or srun started together are the nodes of one job, as far as flags say nothing else
+// (fellow_launchers.h). Throws LaunchError naming flag and value.
 [[nodiscard]] Options parse_options(std::span<const std::string> args,
                                     const WorkerEnv::Lookup& environment);
 

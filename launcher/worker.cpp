@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -53,6 +55,7 @@ struct ChildPlan {
   char* const* argv;
   char* const* envp;
   const sigset_t* signal_mask;
+  std::span<const unsigned long> cpus;  // as an affinity mask; empty: it stays as it is
   pid_t agent;
   int stdin_fd;
   int stdout_fd;
@@ -71,13 +74,20 @@ bool tie_to_agent(const ChildPlan& plan) {
   return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == plan.agent;
 }
 
+bool stay_on_cpus(const ChildPlan& plan) {
+  const auto* const set = reinterpret_cast<const cpu_set_t*>(plan.cpus.data());
+  return plan.cpus.empty() || ::sched_setaffinity(0, plan.cpus.size_bytes(), set) == 0;
+}
+
+// The parent reads an errno value, negative if it is not exec's.
 [[noreturn]] void become_worker(const ChildPlan& plan) {
   ::setpgid(0, 0);
-  if (tie_to_agent(plan) && redirect(plan)) {
+  const bool has_cpus = stay_on_cpus(plan);
+  if (has_cpus && tie_to_agent(plan) && redirect(plan)) {
     ::sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
     ::execve(plan.path, plan.argv, plan.envp);
   }
-  const int error = errno;
+  const int error = has_cpus ? errno : -errno;
   // Nobody is left to tell if this fails.
   [[maybe_unused]] const ssize_t written = ::write(plan.exec_status_fd, &error, sizeof(error));
   ::_exit(kNotFoundExitCode);
@@ -93,10 +103,12 @@ Worker Worker::start(const WorkerSpec& spec) {
   make_non_blocking(err.read_end);
   const std::vector<char*> argv = c_strings(spec.command.argv);
   const std::vector<char*> envp = c_strings(spec.environment);
+  const std::vector<unsigned long> cpus = affinity_mask(spec.cpus);
   const ChildPlan plan{.path = spec.command.path.c_str(),
                        .argv = argv.data(),
                        .envp = envp.data(),
                        .signal_mask = &spec.signal_mask,
+                       .cpus = cpus,
                        .agent = ::getpid(),
                        .stdin_fd = spec.stdin_fd,
                        .stdout_fd = out.write_end.get(),
@@ -145,6 +157,10 @@ void Worker::wait_for_exec(const Command& command) {
   const ssize_t size = ::read(exec_status_.get(), &error, sizeof(error));
   exec_status_.reset();
   if (size != static_cast<ssize_t>(sizeof(error))) return;  // closed by a successful exec
+  if (error < 0) {
+    throw LaunchError(fmt::format("--bind: rank {} (pid {}) cannot be kept on its CPUs: {}", rank_,
+                                  pid_, error_text(-error)));
+  }
   const char* hint = error == ENOENT ? " (the interpreter of its first line is missing)" : "";
   throw LaunchError(fmt::format("cannot run '{}': {}{}", command.path, error_text(error), hint),
                     error == ENOENT ? kNotFoundExitCode : kNotExecutableExitCode);

@@ -8,6 +8,7 @@
 
 #include "ddp/base/socket.h"
 #include "launcher/command.h"
+#include "launcher/cpu_list.h"
 #include "launcher/environment.h"
 
 namespace ddp::launcher {
@@ -17,6 +18,7 @@ struct WorkerSpec {
   const Command& command;
   const EnvironmentBlock& environment;
   const sigset_t& signal_mask;
+  CpuList cpus = {};  // to stay on; empty: where this process may run
   int stdin_fd = -1;
 };
 

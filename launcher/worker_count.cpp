@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "launcher/gpu_list.h"
 #include "launcher/launch_error.h"
 
 namespace ddp::launcher {
@@ -22,33 +23,41 @@ bool names_gpus(const std::optional<std::string>& cuda_visible_devices) {
 std::string reason_for_none(const GpuInventory& gpus, const Machine& machine) {
   if (!gpus.problem.empty()) return gpus.problem;
   return fmt::format("CUDA_VISIBLE_DEVICES='{}' shows none of {}",
-                     machine.cuda_visible_devices.value_or(""), gpus.uuids.size());
+                     machine.cuda_visible_devices.value_or(""), gpus.gpus.size());
 }
 
-WorkerCount count_for_number(int workers, const Machine& machine) {
+int count_visible(const GpuInventory& gpus, const Machine& machine) {
+  return static_cast<int>(visible_gpus(gpus, machine.cuda_visible_devices).size());
+}
+
+WorkerCount count_for_number(int workers, const Machine& machine, bool may_share_gpus) {
   const bool expects_gpus = names_gpus(machine.cuda_visible_devices);
   if (hides_all_gpus(machine.cuda_visible_devices) || (workers == 1 && !expects_gpus)) {
     return {workers, ""};
   }
   const GpuInventory gpus = machine.find_gpus();
-  const int visible = visible_gpus(gpus, machine.cuda_visible_devices);
+  const int visible = count_visible(gpus, machine);
   if (visible == 0 && expects_gpus) {
     return {workers, fmt::format(kNoGpuRemark, reason_for_none(gpus, machine))};
   }
-  if (visible == 0 || workers <= visible) return {workers, ""};
+  if (visible == 0 || workers <= visible || may_share_gpus) return {workers, ""};
   return {workers, fmt::format("{} workers, but {} visible GPU{}: a GPU takes one rank, so use "
-                               "-n {}, or CUDA_VISIBLE_DEVICES= to run on the CPU",
+                               "-n {}, --oversubscribe to let them share, or "
+                               "CUDA_VISIBLE_DEVICES= to run on the CPU",
                                workers, visible, visible == 1 ? "" : "s", visible)};
 }
 
 }  // namespace
 
-WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& machine) {
+WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& machine,
+                                bool may_share_gpus) {
   using Kind = WorkerRequest::Kind;
-  if (request.kind == Kind::kNumber) return count_for_number(request.number, machine);
+  if (request.kind == Kind::kNumber) {
+    return count_for_number(request.number, machine, may_share_gpus);
+  }
   if (request.kind == Kind::kCpu) return {machine.usable_cpus, ""};
   const GpuInventory gpus = machine.find_gpus();
-  const int visible = visible_gpus(gpus, machine.cuda_visible_devices);
+  const int visible = count_visible(gpus, machine);
   if (visible > 0) return {visible, ""};
   const std::string reason = reason_for_none(gpus, machine);
   if (request.kind == Kind::kGpu) {

@@ -9,7 +9,7 @@ build_packages=(g++ cmake ninja-build libspdlog-dev libfmt-dev libcxxopts-dev nl
   zlib1g-dev libopenblas-dev libgloo-dev)
 data_packages=(dataset-fashion-mnist)
 test_packages=(catch2 ccache binutils python3)
-optional_packages=(libtorch-dev python3-torch)  # where the distribution has them
+optional_packages=(libtorch-dev python3-torch openmpi-bin)  # where the distribution has them
 
 missing_packages() {
   local package

@@ -101,6 +101,21 @@ TEST_CASE("a node rank that is taken and another job's store are refused", "[nod
              Contains("serves job 'job', not 'another' (--rdzv_id)"));
 }
 
+TEST_CASE("a node that finds another job's store leaves nothing there", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    NodePlan plan = plan_of(std::min(rank, 1), 2, server);
+    if (rank < 2) {
+      expect(meet(plan, 1).run_id == "job", "both nodes of the job are there");
+    } else {
+      plan.run_id = "another";
+      expect(error_of([&] { meet(plan, 1); }).find("serves job 'job', not 'another'") !=
+                 std::string::npos,
+             "the stranger is sent away");
+    }
+  });
+}
+
 TEST_CASE("a node 0 that does not answer is named with each address", "[nodes]") {
   NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}, .start_timeout = Timeout(0)};
   CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("node 0 does not answer") &&

@@ -7,7 +7,6 @@
 #include "launcher/flags.h"
 #include "launcher/given_flags.h"
 #include "launcher/launch_error.h"
-#include "launcher/not_yet.h"
 #include "launcher/options.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
@@ -80,7 +79,6 @@ TEST_CASE("without flags one worker meets on a free loopback port", "[options]")
   CHECK_FALSE(options.grace);
   CHECK_FALSE(options.detach);
   CHECK_FALSE(options.verbose);
-  refuse_unbuilt(options);
 }
 
 TEST_CASE("torchrun's flags reach their options", "[options]") {
@@ -285,13 +283,6 @@ TEST_CASE("by default rank 0's stdout and everybody's stderr are shown", "[optio
   CHECK(listed.shows_stdout(3));
   CHECK(listed.shows_stderr(1));
   CHECK(parse({"--show=all", "x"}).logs.show.shows_stdout(7));
-}
-
-TEST_CASE("what nothing does yet is refused, not ignored", "[options]") {
-  for (const Strings& args : {Strings{"--gpus=0", "x"}, Strings{"--bind=core", "x"}}) {
-    CAPTURE(args);
-    CHECK_THAT(error_of([&] { refuse_unbuilt(parse(args)); }), Contains("not yet"));
-  }
 }
 
 TEST_CASE("Python runs modules and .py files, unless told not to", "[command]") {

@@ -7,7 +7,7 @@
 
 #include "launcher/cpu_count.h"
 #include "launcher/environment.h"
-#include "launcher/gpu_count.h"
+#include "launcher/gpu_list.h"
 #include "launcher/launch_error.h"
 #include "launcher/process_tree.h"
 #include "launcher/verdict.h"
@@ -43,7 +43,7 @@ Strings values_of(const EnvironmentBlock& block, const std::string& name) {
 GpuInventory gpus(std::size_t count) {
   GpuInventory inventory;
   for (std::size_t i = 0; i < count; ++i) {
-    inventory.uuids.push_back("GPU-" + std::string(1, static_cast<char>('a' + i)) + "1234");
+    inventory.gpus.push_back({"GPU-" + std::string(1, static_cast<char>('a' + i)) + "1234"});
   }
   if (count == 0) inventory.problem = "no driver";
   return inventory;
@@ -216,10 +216,10 @@ TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
   };
   for (const auto& [value, count] : expected) {
     CAPTURE(value);
-    CHECK(visible_gpus(gpus(3), value) == count);
+    CHECK(static_cast<int>(visible_gpus(gpus(3), value).size()) == count);
   }
-  CHECK(visible_gpus(gpus(0), std::nullopt) == 0);
-  CHECK(visible_gpus(gpus(0), "MIG-1") == 0);
+  CHECK(visible_gpus(gpus(0), std::nullopt).empty());
+  CHECK(visible_gpus(gpus(0), "MIG-1").empty());
 }
 
 TEST_CASE("the number of workers follows the machine when asked to", "[worker-count]") {

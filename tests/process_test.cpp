@@ -133,9 +133,18 @@ TEST_CASE("a wrong environment is one line that names variable and value", "[pro
       {{"RANK", "5"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}},
       "RANK=5 must be below WORLD_SIZE=2");
   check_one_line_failure({{"RANK", "0"}, {"WORLD_SIZE", "2"}}, "MASTER_ADDR, MASTER_PORT not set");
-  check_one_line_failure({{"OMPI_COMM_WORLD_SIZE", "2"}}, "OMPI_COMM_WORLD_SIZE=2");
+  check_one_line_failure({{"OMPI_COMM_WORLD_SIZE", "2"}},
+                         "mpirun started 2 processes, but OMPI_COMM_WORLD_RANK is not set");
   check_one_line_failure({{"SLURM_NTASKS", "4"}}, "SLURM_NTASKS=4");
   check_one_line_failure({{"PMI_SIZE", "2"}}, "PMI_SIZE=2");
+}
+
+TEST_CASE("rank 0 says so if it should host the store at another host's address", "[process]") {
+  check_one_line_failure({{"RANK", "0"},
+                          {"WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "203.0.113.7"},
+                          {"MASTER_PORT", "29500"}},
+                         "MASTER_ADDR is not an address of its host");
 }
 
 TEST_CASE("rank 0 says so if the port it should host is taken", "[process]") {

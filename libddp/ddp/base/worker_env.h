@@ -4,9 +4,9 @@
 // (https://pytorch.org/docs/stable/elastic/run.html#environment-variables), read once.
 #pragma once
 
-#include <functional>
 #include <string>
 
+#include "ddp/base/env_reader.h"
 #include "ddp/base/socket.h"
 
 namespace ddp {
@@ -23,12 +23,13 @@ struct WorkerEnv {
   bool agent_hosts_store = false;  // TORCHELASTIC_USE_AGENT_STORE
   bool shares_gpus = false;        // DDP_OVERSUBSCRIBE: more workers than GPUs, on purpose
 
-  using Lookup = std::function<const char*(const char*)>;
+  using Lookup = EnvReader::Lookup;
 
-  // Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (all four, or none: a world of one), and
-  // the optional rest. LOCAL_RANK and LOCAL_WORLD_SIZE come together; without them every rank is
-  // taken to be on this host. Throws EnvironmentError naming variable and value if one is missing,
-  // unparsable or contradictory, or if mpirun or srun started several processes without RANK.
+  // Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (all four, or none), and the optional rest.
+  // LOCAL_RANK and LOCAL_WORLD_SIZE come together; without them every rank is taken to be on this
+  // host. Without RANK it is a world of one, or as many as mpirun or srun started
+  // (scheduler_env.h). Throws EnvironmentError naming variable and value if one is missing,
+  // unparsable or contradictory, or if there are several processes that cannot find each other.
   static WorkerEnv from_environment();
   static WorkerEnv parse(const Lookup& lookup);
 };

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <stdexcept>
 #include <utility>
 
@@ -25,8 +26,15 @@ namespace {
 
 // What rank 0 holds when no agent hosts the store.
 struct HostedStore {
-  HostedStore(const Endpoint& endpoint, Timeout timeout)
-      : server(endpoint), client(endpoint, timeout, 0) {}
+  HostedStore(const Endpoint& endpoint, Timeout timeout) try
+      : server(endpoint), client(endpoint, timeout, 0) {
+  } catch (const SystemError& error) {
+    if (error.error_number() != EADDRNOTAVAIL) throw;
+    std::throw_with_nested(
+        EnvironmentError("rank 0 hosts the store, but MASTER_ADDR is not an "
+                         "address of its host (" +
+                         host_name() + ")"));
+  }
 
   TcpServer server;
   TcpStore client;

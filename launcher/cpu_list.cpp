@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/cpu_list.h"
+
+#include <sched.h>
+
+#include <charconv>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kWordBits = std::numeric_limits<unsigned long>::digits;
+
+}  // namespace
+
+CpuList parse_cpu_list(std::string_view text) {
+  CpuList cpus;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    int first = 0;
+    auto [stop, error] = std::from_chars(at, end, first);
+    if (error != std::errc()) break;
+    int last = first;
+    if (stop < end && *stop == '-') stop = std::from_chars(stop + 1, end, last).ptr;
+    for (int cpu = first; cpu <= last; ++cpu) cpus.push_back(cpu);
+    at = stop < end ? stop + 1 : end;
+  }
+  return cpus;
+}
+
+std::string to_string(const CpuList& cpus) {
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size();) {
+    std::size_t last = i;
+    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(cpus[i]);
+    if (last > i) text += "-" + std::to_string(cpus[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::vector<unsigned long> affinity_mask(const CpuList& cpus) {
+  std::vector<unsigned long> words;
+  for (const int cpu : cpus) {
+    const auto bit = static_cast<std::size_t>(cpu);
+    if (words.size() <= bit / kWordBits) words.resize(bit / kWordBits + 1);
+    words[bit / kWordBits] |= 1UL << (bit % kWordBits);
+  }
+  return words;
+}
+
+CpuList allowed_cpus() {
+  // The kernel refuses a mask smaller than its own, so grow until it fits.
+  for (std::size_t bits = CPU_SETSIZE; bits <= (1 << 20); bits *= 2) {
+    std::vector<unsigned long> words(bits / kWordBits);
+    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+    if (::sched_getaffinity(0, bits / 8, set) != 0) continue;
+    CpuList cpus;
+    for (std::size_t bit = 0; bit < bits; ++bit) {
+      if (words[bit / kWordBits] >> (bit % kWordBits) & 1) cpus.push_back(static_cast<int>(bit));
+    }
+    return cpus;
+  }
+  CpuList all(std::thread::hardware_concurrency());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
+}  // namespace ddp::launcher

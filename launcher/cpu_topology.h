@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+//
+// Which CPUs belong together, as the kernel tells it under /sys; tests bring a folder of their own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/cpu_list.h"
+
+namespace ddp::launcher {
+
+struct CpuTopology {
+  struct Cpu {
+    int number = 0;
+    int core = 0;  // the first of its hyperthreads, allowed or not
+    int node = 0;  // of memory (NUMA)
+  };
+  std::vector<Cpu> cpus;  // those that may be used
+
+  [[nodiscard]] CpuList all() const;
+  [[nodiscard]] CpuList on_node(int node) const;
+  [[nodiscard]] std::vector<int> nodes() const;  // that have some, ascending
+};
+
+// What is not told is taken to be simple: a core for each CPU, one node.
+[[nodiscard]] CpuTopology read_topology(const std::string& sysfs, const CpuList& allowed);
+
+// The node next to a PCI device ("0000:1a:00.0"). Nothing if the kernel does not know.
+[[nodiscard]] std::optional<int> node_of_device(const std::string& sysfs,
+                                                const std::string& bus_id);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace ddp::launcher {
+
+struct Gpu {
+  std::string uuid;                   // "GPU-8f4a…"
+  std::string bus_id = {};            // "0000:1a:00.0", as under /sys/bus/pci/devices
+  std::vector<std::string> mig = {};  // UUIDs of the instances that it is cut into, "MIG-…"
+};
+
+// The machine's GPUs in NVML's order, which is PCI's; texts that NVML does not give are empty.
+struct GpuInventory {
+  std::vector<Gpu> gpus;
+  std::string problem;  // why there are none; empty if there are some
+};
+
+// Asks NVML, loaded at run time: no CUDA context is made, and a machine without a driver is no
+// error.
+[[nodiscard]] GpuInventory find_gpus();
+
+// "0 GPU-8f4a…, 1 GPU-77b1…", or why there are none.
+[[nodiscard]] std::string describe_gpus(const GpuInventory& inventory);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/env_reader.h"
+
+#include <charconv>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+// Nothing unless all of the text is a number of this type.
+template <class T>
+std::optional<T> number_in(const std::string& text) {
+  T number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+}  // namespace
+
+std::optional<std::string> EnvReader::text(const char* name) const {
+  const char* value = lookup_(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+std::optional<int> EnvReader::integer(const char* name, int minimum) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  const auto number = number_in<int>(*value);
+  if (!number || *number < minimum) {
+    throw EnvironmentError(std::string(name) + "='" + *value + "' is not an integer of at least " +
+                           std::to_string(minimum));
+  }
+  return number;
+}
+
+std::optional<std::uint32_t> EnvReader::identifier(const char* name) const {
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  const auto number = number_in<std::uint32_t>(*value);
+  if (!number) throw EnvironmentError(std::string(name) + "='" + *value + "' is not a number");
+  return number;
+}
+
+std::optional<std::uint16_t> EnvReader::port(const char* name) const {
+  const auto number = integer(name, 1);
+  if (!number) return std::nullopt;
+  if (*number > 65535) {
+    throw EnvironmentError(std::string(name) + "=" + std::to_string(*number) + " is no port");
+  }
+  return static_cast<std::uint16_t>(*number);
+}
+
+bool EnvReader::flag(const char* name) const {
+  const std::string value = text(name).value_or("False");
+  return value == "True" || value == "true" || value == "1";
+}
+
+}  // namespace ddp

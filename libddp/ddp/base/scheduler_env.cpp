@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/scheduler_env.h"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+template <class T>
+T required(const std::optional<T>& value, const char* name, const SchedulerEnv& env) {
+  if (value) return *value;
+  throw EnvironmentError(env.starter + " started " + std::to_string(env.size) + " processes, but " +
+                         name + " is not set");
+}
+
+std::string first_set(const EnvReader& env, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const auto value = env.text(name)) return *value;
+  }
+  return "";
+}
+
+// "1272053760.0;tcp://10.0.0.2,192.168.1.2:46187;tcp6://[fd00::2]:34589": the first address.
+std::string host_in_uri(std::string_view uri) {
+  const std::size_t scheme = uri.find("://");
+  if (scheme == std::string_view::npos) return "";
+  uri.remove_prefix(scheme + 3);
+  if (uri.starts_with('[')) return std::string(uri.substr(1, uri.find_first_of(",]") - 1));
+  return std::string(uri.substr(0, uri.find_first_of(",:")));
+}
+
+// A job's number has the mpirun in its upper half, a program started by it in its lower one.
+SchedulerEnv parse_open_mpi(const EnvReader& env) {
+  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
+  result.size = env.integer("OMPI_COMM_WORLD_SIZE", 1).value_or(1);
+  if (result.size == 1) return result;
+  const auto integer = [&](const char* name, int minimum) {
+    return required(env.integer(name, minimum), name, result);
+  };
+  result.rank = integer("OMPI_COMM_WORLD_RANK", 0);
+  result.local_rank = integer("OMPI_COMM_WORLD_LOCAL_RANK", 0);
+  result.local_size = integer("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
+  result.node_rank =
+      result.rank / result.local_size;  // as mpirun places them unless told otherwise
+  result.meeting.host = host_in_uri(first_set(env, {"OMPI_MCA_orte_hnp_uri"}));
+  if (const auto job = env.identifier("OMPI_MCA_ess_base_jobid")) {
+    result.meeting.port = meeting_port(*job >> 16, *job & 0xffff);
+    result.run_id = "mpirun-" + std::to_string(*job);
+  }
+  return result;
+}
+
+// Its mpirun says nothing of host and job.
+SchedulerEnv parse_mpich(const EnvReader& env) {
+  SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
+  result.size = env.integer("PMI_SIZE", 1).value_or(1);
+  if (result.size == 1) return result;
+  result.rank = required(env.integer("PMI_RANK", 0), "PMI_RANK", result);
+  result.local_rank = required(env.integer("MPI_LOCALRANKID", 0), "MPI_LOCALRANKID", result);
+  result.local_size = *env.integer("MPI_LOCALNRANKS", 1);
+  result.node_rank = result.rank / result.local_size;
+  return result;
+}
+
+// "4(x2),3": of the node with this number.
+std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node) {
+  while (!tasks_per_node.empty()) {
+    const std::string_view group = tasks_per_node.substr(0, tasks_per_node.find(','));
+    tasks_per_node.remove_prefix(std::min(group.size() + 1, tasks_per_node.size()));
+    const char* end = group.data() + group.size();
+    int tasks = 0;
+    int nodes = 1;
+    const auto [stop, error] = std::from_chars(group.data(), end, tasks);
+    if (error != std::errc()) return std::nullopt;
+    if (end - stop > 2) std::from_chars(stop + 2, end, nodes);
+    if (node < nodes) return tasks;
+    node -= nodes;
+  }
+  return std::nullopt;
+}
+
+int slurm_tasks_here(const EnvReader& env, const SchedulerEnv& self) {
+  const std::string list = first_set(env, {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  if (const auto tasks = tasks_on_node(list, self.node_rank)) return *tasks;
+  const int nodes = env.integer("SLURM_NNODES", 1).value_or(1);
+  if (self.size % nodes == 0) return self.size / nodes;
+  throw EnvironmentError("SLURM_TASKS_PER_NODE='" + list + "' does not tell how many of " +
+                         std::to_string(self.size) + " tasks are on node " +
+                         std::to_string(self.node_rank));
+}
+
+// A job that is queued again keeps its number.
+std::string slurm_run_id(const EnvReader& env, std::uint32_t job, std::uint32_t step) {
+  return "slurm-" + std::to_string(job) + "." + std::to_string(step) + "-" +
+         std::to_string(env.integer("SLURM_RESTART_COUNT", 0).value_or(0));
+}
+
+SchedulerEnv parse_slurm(const EnvReader& env) {
+  SchedulerEnv result{.starter = "srun", .meeting = {}, .run_id = {}};
+  // Of a shell in the step of an interactive job, SLURM_NTASKS is the job's.
+  result.size = env.has("SLURM_STEP_NUM_TASKS") ? *env.integer("SLURM_STEP_NUM_TASKS", 1)
+                                                : env.integer("SLURM_NTASKS", 1).value_or(1);
+  if (result.size == 1) return result;
+  result.rank = required(env.integer("SLURM_PROCID", 0), "SLURM_PROCID", result);
+  result.local_rank = required(env.integer("SLURM_LOCALID", 0), "SLURM_LOCALID", result);
+  result.node_rank = required(env.integer("SLURM_NODEID", 0), "SLURM_NODEID", result);
+  result.local_size = slurm_tasks_here(env, result);
+  result.meeting.host = first_host_of(
+      first_set(env, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"}));
+  const auto job = required(env.identifier("SLURM_JOB_ID"), "SLURM_JOB_ID", result);
+  const auto step = required(env.identifier("SLURM_STEP_ID"), "SLURM_STEP_ID", result);
+  result.meeting.port = meeting_port(job, step);
+  result.run_id = slurm_run_id(env, job, step);
+  return result;
+}
+
+// Both kinds of mpirun may use srun to reach the hosts: its variables are of their helpers then.
+std::optional<SchedulerEnv> parse_any(const EnvReader& env) {
+  if (env.has("OMPI_COMM_WORLD_SIZE")) return parse_open_mpi(env);
+  if (env.has("PMI_SIZE") && env.has("MPI_LOCALNRANKS")) return parse_mpich(env);
+  if (env.has("SLURM_STEP_ID")) return parse_slurm(env);
+  return std::nullopt;
+}
+
+void check(const SchedulerEnv& env) {
+  const bool contradicts = env.rank >= env.size || env.local_rank >= env.local_size ||
+                           env.local_size > env.size || env.local_rank > env.rank;
+  if (!contradicts) return;
+  throw EnvironmentError("the variables of " + env.starter + " contradict each other: rank " +
+                         std::to_string(env.rank) + " of " + std::to_string(env.size) +
+                         ", on its host " + std::to_string(env.local_rank) + " of " +
+                         std::to_string(env.local_size));
+}
+
+}  // namespace
+
+std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup) {
+  const EnvReader env(lookup);
+  if (env.has("RANK")) return std::nullopt;
+  std::optional<SchedulerEnv> result = parse_any(env);
+  if (!result) return std::nullopt;
+  check(*result);
+  if (result->is_on_one_host()) result->meeting.host = "127.0.0.1";
+  result->meeting.host = env.text("MASTER_ADDR").value_or(result->meeting.host);
+  result->meeting.port = env.port("MASTER_PORT").value_or(result->meeting.port);
+  return result;
+}
+
+std::uint16_t meeting_port(std::uint32_t job, std::uint32_t step) {
+  return static_cast<std::uint16_t>(16384 + (101 * std::uint64_t{job} + step) % 16381);
+}
+
+// The first of each bracket, up to the first comma outside.
+std::string first_host_of(std::string_view hosts) {
+  std::string host;
+  while (!hosts.empty() && hosts.front() != ',') {
+    if (hosts.front() == '[') {
+      host += hosts.substr(1, hosts.find_first_of("-,]") - 1);
+      hosts.remove_prefix(std::min(hosts.find(']'), hosts.size() - 1));
+    } else {
+      host += hosts.front();
+    }
+    hosts.remove_prefix(1);
+  }
+  return host;
+}
+
+}  // namespace ddp

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+//
+// What mpirun and srun tell the processes that they start, so that neither workers nor launchers
+// need variables or flags of their own under them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/env_reader.h"
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+// The processes that one mpirun or srun started, and which of them this one is.
+struct SchedulerEnv {
+  std::string starter;  // "mpirun" or "srun"
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 1;
+  int node_rank = 0;   // of its host
+  Endpoint meeting;    // where rank 0 can listen; no host, or port 0, where that is not known
+  std::string run_id;  // a different one for each job; empty: not known
+
+  [[nodiscard]] bool is_on_one_host() const { return local_size == size; }
+};
+
+// Nothing if neither started the process, as far as can be told, or RANK is set: then whoever set
+// it has numbered the processes. What is read:
+//
+//             Open MPI                       Slurm                              MPICH
+//   ranks     OMPI_COMM_WORLD_RANK, _SIZE    SLURM_PROCID, _STEP_NUM_TASKS      PMI_RANK, PMI_SIZE
+//   on host   OMPI_COMM_WORLD_LOCAL_*        SLURM_LOCALID, _STEP_TASKS_PER_NODE  MPI_LOCAL*
+//   host      OMPI_MCA_orte_hnp_uri          the first of SLURM_STEP_NODELIST
+//   job       OMPI_MCA_ess_base_jobid        SLURM_JOB_ID, SLURM_STEP_ID
+//
+// They meet at MASTER_ADDR:MASTER_PORT, where those are set. Otherwise the address is 127.0.0.1 if
+// all are on one host, else the host of the table (of Open MPI the one where mpirun runs), and the
+// port is meeting_port(). Slurm has a process in a step only if SLURM_STEP_ID is set: a batch
+// script, which is alone, has the other variables as well.
+// Throws EnvironmentError naming a variable that is missing, unparsable or contradictory.
+[[nodiscard]] std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup);
+
+// 16384 + (101 job + step) modulo the prime 16381: below the ports that Linux gives to clients, and
+// different for jobs of nearby numbers and for the first hundred steps of each.
+[[nodiscard]] std::uint16_t meeting_port(std::uint32_t job, std::uint32_t step);
+
+// Of a list as Slurm writes it: "gpu03" of "gpu[03-05,7],x".
+[[nodiscard]] std::string first_host_of(std::string_view hosts);
+
+}  // namespace ddp

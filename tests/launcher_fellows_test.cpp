@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <map>
+
+#include "launcher/fellow_launchers.h"
+#include "support/run_ranks.h"
+
+using namespace ddp::launcher;
+using Catch::Matchers::Contains;
+using ddp::test::error_of;
+using Strings = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+namespace {
+
+ddp::EnvReader::Lookup lookup_in(const Variables& variables) {
+  return [&variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+NodeOptions nodes_of(Strings flags, const Variables& variables) {
+  flags.emplace_back("x");
+  return parse_options(flags, lookup_in(variables)).nodes;
+}
+
+// The second of two launchers, one on each of two hosts.
+const Variables kSlurm = {{"SLURM_PROCID", "1"},
+                          {"SLURM_LOCALID", "0"},
+                          {"SLURM_NODEID", "1"},
+                          {"SLURM_NTASKS", "2"},
+                          {"SLURM_STEP_NUM_TASKS", "2"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                          {"SLURM_STEP_NODELIST", "gpu[07,11]"},
+                          {"SLURM_JOB_ID", "4711"},
+                          {"SLURM_STEP_ID", "0"}};
+
+// The same on one host.
+const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
+                            {"OMPI_COMM_WORLD_SIZE", "2"},
+                            {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                            {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                            {"OMPI_MCA_ess_base_jobid", "65537"}};
+
+}  // namespace
+
+TEST_CASE("launchers that srun started are the nodes of one job", "[fellows]") {
+  const NodeOptions nodes = nodes_of({}, kSlurm);
+  CHECK(nodes.count == 2);
+  CHECK(nodes.rank == 1);
+  CHECK(nodes.endpoint.host == "gpu07");
+  CHECK(nodes.endpoint.port == ddp::meeting_port(4711, 0));
+  CHECK(nodes.run_id == "slurm-4711.0-0");
+  CHECK_FALSE(nodes.on_one_host);
+}
+
+TEST_CASE("launchers on one host may meet on its loopback address", "[fellows]") {
+  const NodeOptions nodes = nodes_of({}, kOpenMpi);
+  CHECK(nodes.count == 2);
+  CHECK(nodes.rank == 1);
+  CHECK(to_string(nodes.endpoint) == "127.0.0.1:" + std::to_string(ddp::meeting_port(1, 1)));
+  CHECK(nodes.run_id == "mpirun-65537");
+  CHECK(nodes.on_one_host);
+  CHECK(nodes_of({"--master_addr=localhost"}, kOpenMpi).endpoint.host == "localhost");
+}
+
+TEST_CASE("flags come before what the scheduler says", "[fellows]") {
+  const NodeOptions nodes = nodes_of(
+      {"--nnodes=2", "--node_rank=0", "--rdzv_endpoint=10.0.0.9:77", "--rdzv_id=mine"}, kSlurm);
+  CHECK(nodes.rank == 0);
+  CHECK(to_string(nodes.endpoint) == "10.0.0.9:77");
+  CHECK(nodes.run_id == "mine");
+  CHECK(nodes_of({"--master_addr=10.0.0.9"}, kSlurm).endpoint.port == ddp::meeting_port(4711, 0));
+  CHECK_FALSE(nodes_of({"--rdzv_backend=c10d"}, kSlurm).rank);
+}
+
+TEST_CASE("launchers that are told to be alone, or of another number, are", "[fellows]") {
+  for (const char* flag : {"--nnodes=1", "--standalone"}) {
+    const NodeOptions nodes = nodes_of({flag}, kOpenMpi);
+    CHECK(nodes.count == 1);
+    CHECK_FALSE(nodes.rank);
+    CHECK_FALSE(nodes.run_id);
+    CHECK(nodes.endpoint.port == 0);
+  }
+  const NodeOptions three = nodes_of({"--nnodes=3", "--master_addr=10.0.0.9"}, kSlurm);
+  CHECK_FALSE(three.rank);
+  CHECK(three.endpoint.port == 29500);
+}
+
+TEST_CASE("a launcher inside a worker is not one of those around it", "[fellows]") {
+  Variables worker = kOpenMpi;
+  worker["RANK"] = "1";
+  CHECK(nodes_of({}, worker).count == 1);
+}
+
+TEST_CASE("launchers that cannot know where to meet say what is missing", "[fellows]") {
+  Variables far = kOpenMpi;
+  far["OMPI_COMM_WORLD_LOCAL_SIZE"] = "1";
+  far["OMPI_COMM_WORLD_LOCAL_RANK"] = "0";
+  CHECK_THAT(
+      error_of([&] { nodes_of({}, far); }),
+      Contains("nothing tells the 2 nodes where they can meet") && Contains("--master_addr"));
+  CHECK(nodes_of({"--master_addr=10.0.0.9"}, far).endpoint.host == "10.0.0.9");
+}
+
+TEST_CASE("who is bound by mpirun to fewer CPUs than workers is told so", "[fellows]") {
+  Variables bound = kOpenMpi;
+  bound["OMPI_MCA_orte_bound_at_launch"] = "1";
+  const auto remark = [](int workers, const Variables& variables) {
+    return remark_on_bound_launcher(workers, {4, 5}, lookup_in(variables));
+  };
+  CHECK_THAT(remark(3, bound), Contains("bound ddp-launch to CPUs 4-5, which 3 workers") &&
+                                   Contains("--bind-to none"));
+  CHECK(remark(2, bound).empty());
+  CHECK(remark(3, kOpenMpi).empty());
+}
+
+TEST_CASE("a batch script that uses one of several nodes is told so", "[fellows]") {
+  const auto remark = [](const Variables& variables) {
+    return remark_on_unused_nodes(NodeOptions(), lookup_in(variables));
+  };
+  CHECK_THAT(remark({{"SLURM_JOB_NUM_NODES", "2"}}),
+             Contains("2 nodes, of which only this one is used") && Contains("srun"));
+  CHECK(remark({{"SLURM_JOB_NUM_NODES", "1"}}).empty());
+  CHECK(remark({{"SLURM_JOB_NUM_NODES", "2"}, {"SLURM_STEP_ID", "0"}}).empty());
+  CHECK(remark({}).empty());
+}

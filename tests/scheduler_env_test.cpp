@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+#include "ddp/base/scheduler_env.h"
+#include "ddp/base/worker_env.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using Catch::Matchers::Contains;
+using test::error_of;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+EnvReader::Lookup lookup_in(const Variables& variables) {
+  return [&variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+}
+
+WorkerEnv worker_of(const Variables& variables) { return WorkerEnv::parse(lookup_in(variables)); }
+
+SchedulerEnv scheduler_of(const Variables& variables) {
+  return parse_scheduler_env(lookup_in(variables)).value();
+}
+
+std::string error_with(const Variables& variables) {
+  return error_of([&] { static_cast<void>(worker_of(variables)); });
+}
+
+Variables with(Variables variables, const Variables& changes) {
+  for (const auto& [name, value] : changes) variables[name] = value;
+  return variables;
+}
+
+// Rank 3 of 4 on two hosts, as Open MPI 4.1 tells it.
+const Variables kOpenMpi = {
+    {"OMPI_COMM_WORLD_RANK", "3"},
+    {"OMPI_COMM_WORLD_SIZE", "4"},
+    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+    {"OMPI_MCA_ess_base_jobid", "1272053761"},
+    {"OMPI_MCA_orte_hnp_uri", "1272053760.0;tcp://10.1.2.3,192.168.0.3:46187;tcp6://[fd00::3]:34"}};
+
+// Rank 5 of 7 on three nodes of a larger job.
+const Variables kSlurm = {{"SLURM_PROCID", "5"},
+                          {"SLURM_LOCALID", "1"},
+                          {"SLURM_NODEID", "1"},
+                          {"SLURM_NTASKS", "7"},
+                          {"SLURM_NNODES", "3"},
+                          {"SLURM_STEP_NUM_TASKS", "7"},
+                          {"SLURM_STEP_TASKS_PER_NODE", "4,2,1"},
+                          {"SLURM_JOB_NODELIST", "gpu[01-09]"},
+                          {"SLURM_STEP_NODELIST", "gpu[03-05]"},
+                          {"SLURM_JOB_ID", "4711"},
+                          {"SLURM_STEP_ID", "2"}};
+
+}  // namespace
+
+TEST_CASE("Open MPI's variables number workers and say where they meet", "[scheduler]") {
+  const WorkerEnv env = worker_of(kOpenMpi);
+  CHECK(env.rank == 3);
+  CHECK(env.world_size == 4);
+  CHECK(env.local_rank == 1);
+  CHECK(env.local_world_size == 2);
+  CHECK(env.node_rank == 1);
+  CHECK(env.master.host == "10.1.2.3");
+  CHECK(env.master.port == meeting_port(19410, 1));
+  CHECK(env.run_id == "mpirun-1272053761");
+  CHECK_FALSE(env.agent_hosts_store);
+}
+
+TEST_CASE("processes on one host meet on its loopback address", "[scheduler]") {
+  const WorkerEnv env = worker_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+                                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
+                                                  {"OMPI_MCA_orte_hnp_uri", ""}}));
+  CHECK(env.master.host == "127.0.0.1");
+  CHECK(env.local_world_size == 4);
+}
+
+TEST_CASE("a host that is known by an IPv6 address alone is found", "[scheduler]") {
+  const auto host = [](const std::string& uri) {
+    return scheduler_of(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", uri}})).meeting.host;
+  };
+  CHECK(host("7.0;tcp6://[fd00::3]:34589") == "fd00::3");
+  CHECK(host("7.0;tcp6://[fd00::3,fd00::4]:34589") == "fd00::3");
+  CHECK(host("7.0;tcp://10.0.0.1:1") == "10.0.0.1");
+  CHECK(host("nonsense").empty());
+}
+
+TEST_CASE("Slurm's variables number workers and say where they meet", "[scheduler]") {
+  const WorkerEnv env = worker_of(kSlurm);
+  CHECK(env.rank == 5);
+  CHECK(env.world_size == 7);
+  CHECK(env.local_rank == 1);
+  CHECK(env.local_world_size == 2);
+  CHECK(env.node_rank == 1);
+  CHECK(env.master.host == "gpu03");
+  CHECK(env.master.port == meeting_port(4711, 2));
+  CHECK(env.run_id == "slurm-4711.2-0");
+  CHECK(worker_of(with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}})).run_id == "slurm-4711.2-1");
+}
+
+TEST_CASE("tasks on a node are read from Slurm's short form", "[scheduler]") {
+  const auto here = [](const std::string& tasks, const std::string& node) {
+    return scheduler_of(with(kSlurm, {{"SLURM_STEP_TASKS_PER_NODE", tasks},
+                                      {"SLURM_NODEID", node},
+                                      {"SLURM_LOCALID", "0"}}))
+        .local_size;
+  };
+  CHECK(here("3(x2),1", "0") == 3);
+  CHECK(here("3(x2),1", "1") == 3);
+  CHECK(here("3(x2),1", "2") == 1);
+  CHECK(here("7", "0") == 7);
+  CHECK_THAT(error_of([&] { here("4,3", "2"); }), Contains("SLURM_TASKS_PER_NODE='4,3'"));
+}
+
+TEST_CASE("a Slurm step on one node needs neither lists nor counts of nodes", "[scheduler]") {
+  const WorkerEnv env = worker_of({{"SLURM_PROCID", "1"},
+                                   {"SLURM_LOCALID", "1"},
+                                   {"SLURM_NODEID", "0"},
+                                   {"SLURM_NTASKS", "2"},
+                                   {"SLURM_NNODES", "1"},
+                                   {"SLURM_JOB_ID", "4294967000"},
+                                   {"SLURM_STEP_ID", "0"}});
+  CHECK(env.local_world_size == 2);
+  CHECK(env.master.host == "127.0.0.1");
+}
+
+TEST_CASE("the first host of a list is expanded as Slurm means it", "[scheduler]") {
+  const std::pair<const char*, const char*> expected[] = {
+      {"gpu[03-05,7],x", "gpu03"},
+      {"x,gpu[03-05]", "x"},
+      {"gpu[7,03-05]", "gpu7"},
+      {"rack[2-3]n[010-020]", "rack2n010"},
+      {"gpu[1-3].cluster,y", "gpu1.cluster"},
+      {"gpu[12]", "gpu12"},
+      {"a", "a"},
+      {"", ""},
+      {"gpu[3", "gpu3"},
+  };
+  for (const auto& [list, host] : expected) {
+    CAPTURE(list);
+    CHECK(first_host_of(list) == host);
+  }
+}
+
+TEST_CASE("what a user says of the meeting point comes first", "[scheduler]") {
+  const Variables said = {{"MASTER_ADDR", "10.9.9.9"}, {"MASTER_PORT", "1234"}};
+  CHECK(to_string(worker_of(with(kOpenMpi, said)).master) == "10.9.9.9:1234");
+  CHECK(to_string(worker_of(with(kSlurm, said)).master) == "10.9.9.9:1234");
+  CHECK(worker_of(with(kSlurm, {{"MASTER_PORT", "1234"}})).master.host == "gpu03");
+}
+
+TEST_CASE("MPICH tells ranks, but needs to be told where to meet", "[scheduler]") {
+  const Variables mpich = {
+      {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  CHECK_THAT(error_with(mpich),
+             Contains("mpirun started 2 processes") && Contains("set MASTER_ADDR and MASTER_PORT"));
+  const WorkerEnv env = worker_of(with(mpich, {{"MASTER_PORT", "1234"}}));
+  CHECK(env.rank == 1);
+  CHECK(to_string(env.master) == "127.0.0.1:1234");
+}
+
+TEST_CASE("jobs and steps that may run side by side meet at different ports", "[scheduler]") {
+  std::set<std::uint16_t> ports;
+  for (std::uint32_t job = 100'000; job < 100'040; ++job) {
+    for (std::uint32_t step = 0; step < 100; ++step) ports.insert(meeting_port(job, step));
+  }
+  CHECK(ports.size() == 40 * 100);
+  CHECK(*ports.begin() >= 16384);
+  CHECK(*ports.rbegin() < 32768);
+  CHECK(meeting_port(0xffffffff, 0xffffffff) < 32768);
+}
+
+TEST_CASE("who is alone is a world of one, whoever started it", "[scheduler]") {
+  CHECK(worker_of({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_NTASKS", "4"}}).world_size == 1);
+  CHECK(worker_of({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}})
+            .world_size == 1);
+  CHECK(worker_of({{"SLURM_STEP_ID", "4294967290"}, {"SLURM_NTASKS", "1"}}).world_size == 1);
+}
+
+TEST_CASE("a batch script is no step, and its tasks are started by srun", "[scheduler]") {
+  Variables script = kSlurm;
+  script.erase("SLURM_STEP_ID");
+  CHECK_FALSE(parse_scheduler_env(lookup_in(script)));
+  CHECK_THAT(error_with(script), Contains("SLURM_NTASKS=7 but RANK is not set"));
+}
+
+TEST_CASE("mpirun's variables come before those of the srun that it uses", "[scheduler]") {
+  CHECK(worker_of(with(kSlurm, kOpenMpi)).world_size == 4);
+}
+
+TEST_CASE("workers that are numbered already are not numbered again", "[scheduler]") {
+  const Variables numbered = with(kOpenMpi, {{"RANK", "0"}, {"WORLD_SIZE", "2"}});
+  CHECK_FALSE(parse_scheduler_env(lookup_in(numbered)));
+  CHECK_THAT(error_with(numbered), Contains("MASTER_ADDR, MASTER_PORT not set"));
+  const WorkerEnv env =
+      worker_of(with(numbered, {{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "1"}, {"RANK", "1"}}));
+  CHECK(env.world_size == 2);
+  CHECK(env.run_id == "none");
+}
+
+TEST_CASE("schedulers' variables that make no sense are named", "[scheduler]") {
+  CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "x"}})),
+             Contains("OMPI_COMM_WORLD_RANK='x'"));
+  CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "4"}})),
+             Contains("variables of mpirun contradict each other: rank 4 of 4"));
+  CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_MCA_orte_hnp_uri", ""}})),
+             Contains("does not say where they can meet"));
+  CHECK_THAT(error_with(with(kSlurm, {{"SLURM_LOCALID", ""}})),
+             Contains("srun started 7 processes, but SLURM_LOCALID is not set"));
+  CHECK_THAT(error_with(with(kSlurm, {{"SLURM_JOB_ID", "-1"}})), Contains("SLURM_JOB_ID='-1'"));
+  CHECK_THAT(error_with(with(kSlurm, {{"WORLD_SIZE", "8"}})),
+             Contains("WORLD_SIZE=8, but srun started 7 processes"));
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+//
+// A libnvidia-ml.so.1 whose GPUs are counted by the variable FAKE_GPUS: what ddp-launch asks of it.
+#include <cstdio>
+#include <cstdlib>
+
+namespace {
+
+struct Device {
+  unsigned index;
+};
+
+Device devices[16];
+
+struct PciInfo {  // nvmlPciInfo_t
+  char bus_id_legacy[16];
+  unsigned domain;
+  unsigned bus;
+  unsigned device;
+};
+
+constexpr int kNotFound = 6;
+
+unsigned count_gpus() {
+  const char* text = std::getenv("FAKE_GPUS");
+  return text == nullptr ? 0 : static_cast<unsigned>(std::atoi(text));
+}
+
+}  // namespace
+
+extern "C" {
+
+[[gnu::visibility("default")]] int nvmlInit_v2() { return 0; }
+
+[[gnu::visibility("default")]] int nvmlShutdown() { return 0; }
+
+[[gnu::visibility("default")]] int nvmlDeviceGetCount_v2(unsigned* count) {
+  *count = count_gpus();
+  return 0;
+}
+
+[[gnu::visibility("default")]] int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  if (index >= count_gpus()) return kNotFound;
+  devices[index].index = index;
+  *device = &devices[index];
+  return 0;
+}
+
+[[gnu::visibility("default")]] int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {
+  std::snprintf(text, size, "GPU-fake%u", static_cast<Device*>(device)->index);
+  return 0;
+}
+
+[[gnu::visibility("default")]] int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+  info->domain = 0;
+  info->bus = 16 + static_cast<Device*>(device)->index;
+  info->device = 0;
+  return 0;
+}
+}
