@@ -108,6 +108,28 @@ finish 120 0 0
   fail "2 x 2 ranks end with other parameters than 4"
 passed "2 nodes x 2 ranks train lenet5 to the parameters of 4 local ranks"
 
+# Without flags under Open MPI, whose way to the other host is a script that enters its namespace.
+if command -v mpirun >/dev/null; then
+  cat >"$work/rsh" <<EOF
+#!/bin/sh
+host=\$1
+shift
+exec ip netns exec ${nodes[1]} unshare --uts sh -c "hostname \$host; exec sh -c '\$*'"
+EOF
+  chmod +x "$work/rsh"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ip netns exec "${nodes[0]}" \
+    timeout 120 mpirun --mca plm_rsh_agent "$work/rsh" --bind-to none \
+    --host "$(hostname):1,${nodes[1]}:1" -np 2 \
+    "$bin/ddp-launch" -v -n 2 "${train[@]}" --metrics "$work/mpirun.jsonl" >"$work/node0.log" 2>&1 ||
+    fail "mpirun over two nodes"
+  says 0 "store at $address:"
+  [ "$(params_of "$work/local.jsonl")" = "$(params_of "$work/mpirun.jsonl")" ] ||
+    fail "2 x 2 ranks under mpirun end with other parameters than 4"
+  passed "mpirun starts a launcher on each of two nodes, without flags"
+else
+  echo "  SKIPPED: no mpirun (package openmpi-bin)"
+fi
+
 worker='[ $RANK = 3 ] && [ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 7; [ $TORCHELASTIC_RESTART_COUNT = 1 ] || sleep 60'
 for node in 0 1; do start "$node" -n 2 sh -c "$worker"; done
 finish 20 7 7
