@@ -21,10 +21,11 @@ namespace {
 // A reader of our output that stands still must not hold up the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
 
-constexpr Ending kNodeEnded{.rank = Failure::kNoRank, .pid = 0, .status = W_EXITCODE(1, 0)};
-
 // Whether a scheduler asked for the stop by SIGTERM or SIGUSR1: the job has not done all its work.
 constexpr int kStoppedExitCode = 128 + SIGTERM;
+
+// News of no other nodes: there is nobody to wait for.
+const NodeWatch::News kNoNodes{.is_open = true};
 
 // This launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
@@ -52,9 +53,8 @@ int Agent::run() {
 }
 
 int Agent::run_generations() {
-  for (;; ++job_.restart_count) {
-    begin_generation();
-    const Outcome outcome = Generation(plan_, job_, files_, signals_, console_, nodes_).run();
+  Outcome outcome = run_generation();
+  for (;;) {
     const std::optional<Failure> failure = agree_on_failure(outcome);
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
     if (failure) say(console_, *failure);
@@ -65,22 +65,35 @@ int Agent::run_generations() {
       pass_on(*failure);
       return exit_code_of(failure->first.status);
     }
-    console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
-                             job_.max_restarts, std::chrono::duration<double>(*delay).count()));
-    console_.flush();
-    const std::optional<int> signal_number = wait_for_restart(*delay);
-    is_interrupted_ = signal_number.has_value();
-    if (is_interrupted_) return 128 + *signal_number;
+    outcome = run_again(*delay);
   }
 }
 
-void Agent::begin_generation() {
-  if (job_.restart_count > 0 && job_.node_rank == 0 && job_.agent_hosts_store) {
+Outcome Agent::run_generation() {
+  return Generation(plan_, job_, files_, signals_, console_, nodes_).run();
+}
+
+Outcome Agent::run_again(Timeout delay) {
+  console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(), job_.max_restarts,
+                           std::chrono::duration<double>(delay).count()));
+  console_.flush();
+  begin_next_generation();
+  const Outcome end = wait_for_restart(delay);
+  return end.interrupted_by || end.stopped_by_nodes ? end : run_generation();
+}
+
+void Agent::begin_next_generation() {
+  ++job_.restart_count;
+  if (nodes_ != nullptr) nodes_->begin(job_.restart_count);
+}
+
+// By node 0, whose workers are gone, as are the others'.
+void Agent::open_generation() {
+  if (job_.agent_hosts_store) {
     TcpStore store(job_.store, kStoreTimeout);
     begin_attempt(store, job_.run_id, job_.restart_count);
-    if (nodes_ != nullptr) nodes_->open(job_.restart_count);
   }
-  if (nodes_ != nullptr) nodes_->begin(job_.restart_count);
+  if (nodes_ != nullptr) nodes_->open();
 }
 
 // On several nodes the first failure of all of them; nothing if there was none, or if this is the
@@ -95,14 +108,12 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (outcome.interrupted_by) return std::nullopt;
   if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
-  return Failure{.first = kNodeEnded, .message = nodes_->news().lost};
+  return node_failure(nodes_->news().lost, W_EXITCODE(1, 0));
 }
 
 Failure Agent::describe_signal(int signal_number) const {
-  const Node& self = nodes_->nodes()[static_cast<std::size_t>(nodes_->self())];
-  return {.first = {.rank = Failure::kNoRank, .pid = 0, .status = W_EXITCODE(0, signal_number)},
-          .message = describe_node(nodes_->self(), self) + " was stopped by " +
-                     signal_name(signal_number)};
+  return node_failure(nodes_->describe_self() + " was stopped by " + signal_name(signal_number),
+                      W_EXITCODE(0, signal_number));
 }
 
 // To a launcher above this one.
@@ -117,30 +128,53 @@ void Agent::pass_on(const Failure& failure) const {
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
   const bool is_wanted = job_.max_restarts > 0 && failure && !outcome.interrupted_by &&
-                         !outcome.stop_requested && failure->first.rank != Failure::kNoRank;
+                         failure->first.rank != Failure::kNoRank;
   if (!is_wanted) return std::nullopt;
   if (nodes_ != nullptr && !nodes_->wait_for_all()) {
-    console_.say("not started again: " + nodes_->news().lost);
+    const std::string lost = nodes_->news().lost;
+    console_.say("not started again: " +
+                 (lost.empty() ? "the workers of another node do not end" : lost));
     return std::nullopt;
   }
   const auto decision = restarts_.after_failure(failure->first.rank, failure->step);
   if (!decision.reason.empty()) console_.say(decision.reason);
-  return decision.delay;
+  if (!outcome.stop_requested) return decision.delay;
+  if (decision.delay) decline_restart();
+  return std::nullopt;
 }
 
-// Returns a signal that ends the job.
-std::optional<int> Agent::wait_for_restart(Timeout delay) {
-  const Deadline end = Deadline::after(delay);
-  while (!end.passed()) {
-    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
+// Only this node knows that it was asked to stop.
+void Agent::decline_restart() {
+  if (nodes_ == nullptr) return;
+  begin_next_generation();
+  nodes_->claim_failure();
+  (void)nodes_->agree_on_failure(to_json(describe_signal(SIGUSR1)));
+}
+
+// The end of the job if that comes first.
+Outcome Agent::wait_for_restart(Timeout delay) {
+  const Deadline pause = Deadline::after(delay);
+  bool is_opened = job_.node_rank != 0;
+  for (;;) {
+    const bool is_over = pause.passed();
+    if (is_over && !std::exchange(is_opened, true)) open_generation();
+    const NodeWatch::News news = nodes_ == nullptr ? kNoNodes : nodes_->news();
+    if (news.is_bad()) {
+      nodes_->end_generation();  // whose workers here never began
+      return {.stopped_by_nodes = true};
+    }
+    if (is_over && news.is_open) return {};
+    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
+                                   {nodes_ == nullptr ? -1 : nodes_->fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
-    ::poll(entries.data(), entries.size(), poll_timeout(end));
+    ::poll(entries.data(), entries.size(), is_over ? -1 : poll_timeout(pause));
     console_.flush();
     while (const auto signal_number = signals_.next()) {
-      if (ends_job(*signal_number)) return signal_number;
+      if (!ends_job(*signal_number)) continue;
+      if (nodes_ != nullptr) nodes_->claim_failure();
+      return {.interrupted_by = signal_number};
     }
   }
-  return std::nullopt;
 }
 
 // Our reader may be a pager with a person behind it, who is not to lose lines: the wait has no end

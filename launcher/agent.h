@@ -23,18 +23,23 @@ class Agent {
 
   // Returns the launcher's exit code once no process of the job is left: 0, that of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
-  // LaunchError or SystemError if a worker cannot be started; none is left then.
+  // LaunchError or SystemError if a worker cannot be started; none is left then, and the other
+  // nodes, if any, are still to be told.
   int run();
 
  private:
   [[nodiscard]] int run_generations();
+  [[nodiscard]] Outcome run_generation();
+  [[nodiscard]] Outcome run_again(Timeout delay);
+  [[nodiscard]] Outcome wait_for_restart(Timeout delay);
   [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
   [[nodiscard]] Failure describe_signal(int signal_number) const;
   void pass_on(const Failure& failure) const;
   [[nodiscard]] std::optional<Timeout> delay_of_restart(const Outcome& outcome,
                                                         const std::optional<Failure>& failure);
-  [[nodiscard]] std::optional<int> wait_for_restart(Timeout delay);
-  void begin_generation();
+  void decline_restart();
+  void begin_next_generation();
+  void open_generation();
   void drain_console();
 
   WorkerPlan plan_;

@@ -39,6 +39,10 @@ Failure failure_of(const Json& json) {
 
 }  // namespace
 
+Failure node_failure(const std::string& sentence, int status) {
+  return {.first = {.rank = Failure::kNoRank, .status = status}, .message = sentence};
+}
+
 std::string to_json(const Failure& failure) {
   Json json = {{"rank", failure.first.rank},
                {"pid", failure.first.pid},

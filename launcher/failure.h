@@ -66,6 +66,9 @@ struct Failure {
   std::string log_file{};                 // with its whole stderr, if there is one
 };
 
+// Of a whole node; `status` is as waitpid(2) would give it.
+[[nodiscard]] Failure node_failure(const std::string& sentence, int status);
+
 // One line, which failure_from_json takes apart again.
 [[nodiscard]] std::string to_json(const Failure& failure);
 // Nothing if the text is not what to_json has made: it may come from anybody who reaches the store.

@@ -288,9 +288,11 @@ void Generation::check_finished() {
   }
 }
 
-// Until they have ended well, this node's success is not the job's.
+// Until they have ended well, this node's success is not the job's. A failure is claimed, here or
+// elsewhere, before the end is told: nobody is to take it for a good one.
 bool Generation::others_may_fail() {
   if (nodes_ == nullptr) return false;
+  if (patience_end_ && !has_claimed_ && !nodes_->news().is_bad()) return true;
   if (!std::exchange(has_told_end_, true)) nodes_->end_generation();
   const NodeWatch::News news = nodes_->news();
   stopped_by_nodes_ = stopped_by_nodes_ || (news.is_bad() && suspects_.empty());

@@ -38,10 +38,10 @@ struct WorkerPlan {
 
 // How a generation ended on this node; none of these: all workers exited with 0.
 struct Outcome {
-  std::optional<Failure> failure;
-  std::optional<int> interrupted_by;  // a signal
-  bool stopped_by_nodes = false;      // the job ended on another node
-  bool stop_requested = false;        // by SIGUSR1, which the workers may have obeyed or not
+  std::optional<Failure> failure = {};
+  std::optional<int> interrupted_by = {};  // a signal
+  bool stopped_by_nodes = false;           // the job ended on another node
+  bool stop_requested = false;             // by SIGUSR1, which the workers may have obeyed or not
 };
 
 // Throws LaunchError if this process may not open as many files as the workers' output needs.

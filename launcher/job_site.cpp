@@ -56,12 +56,14 @@ void check_rank_is_said(const NodeOptions& options) {
                   options.count, options.count - 1));
 }
 
-NodePlan plan_node(const NodeOptions& options, bool hosts_store) {
+NodePlan plan_node(const NodeOptions& options, const JobContext& job, bool hosts_store) {
   NodePlan plan{.rank = options.rank,
                 .count = options.count,
                 .store = options.endpoint,
                 .worker_port = options.endpoint.port,
                 .run_id = options.run_id.value_or(""),
+                .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
+                                     job.max_restarts, job.agent_hosts_store ? "agent" : "worker"),
                 .start_timeout = options.start_timeout};
   if (!plan.rank && hosts_store) plan.rank = 0;
   if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
@@ -70,30 +72,29 @@ NodePlan plan_node(const NodeOptions& options, bool hosts_store) {
 
 }  // namespace
 
-std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
-                                 Console& console) {
+JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
+                  Console& console) {
   if (options.count == 1) return open_on_one_node(options, job);
   check_rank_is_said(options);
   if (!options.on_one_host) check_reachable(options.endpoint, options.count);
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
   if (options.rank == 0) site.store = serve_store(options.endpoint);
-  NodePlan plan = plan_node(options, site.store != nullptr);
+  NodePlan plan = plan_node(options, job, site.store != nullptr);
   // Where the launchers meet is not where the workers do, if those host their own store.
   if (site.store && !job.agent_hosts_store) {
     plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
   }
   const Node self{.host = host_name(), .launcher = ::getpid(), .workers = job.local_world_size};
-  std::optional<Meeting> meeting = meet_nodes(plan, self, signals, console);
-  if (!meeting) return std::nullopt;
-  job.node_rank = meeting->self;
+  Meeting meeting = meet_nodes(plan, self, signals, console);
+  job.node_rank = meeting.self;
   job.node_count = options.count;
   job.on_one_host = options.on_one_host;
-  job.first_rank = meeting->first_rank(meeting->self);
-  job.world_size = meeting->world_size();
-  job.store = {options.endpoint.host, meeting->worker_port};
-  job.run_id = meeting->run_id;
-  site.nodes = std::make_unique<NodeWatch>(std::move(*meeting));
+  job.first_rank = meeting.first_rank(meeting.self);
+  job.world_size = meeting.world_size();
+  job.store = {options.endpoint.host, meeting.worker_port};
+  job.run_id = meeting.run_id;
+  site.nodes = std::make_unique<NodeWatch>(std::move(meeting));
   return site;
 }
 

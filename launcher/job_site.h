@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
 #include "ddp/store/tcp_server.h"
 #include "launcher/console.h"
@@ -23,9 +22,9 @@ struct JobSite {
 // not know: its store, run id, ranks and nodes. `job` knows its local world size.
 //
 // Without a node rank (rdzv_backend c10d) the launcher that can bind the endpoint becomes node 0,
-// and the others get their ranks as they come. Nothing if a signal ended the wait. Throws
-// LaunchError or SystemError.
-[[nodiscard]] std::optional<JobSite> open_site(const NodeOptions& options, JobContext& job,
-                                               SignalReader& signals, Console& console);
+// and the others get their ranks as they come. Throws LaunchError, also if a signal ends the wait,
+// or SystemError.
+[[nodiscard]] JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
+                                Console& console);
 
 }  // namespace ddp::launcher

@@ -2,6 +2,7 @@
 //
 // ddp-launch: see help_text(). Everything is checked before anything is started.
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -17,6 +18,7 @@
 #include "launcher/console.h"
 #include "launcher/detach.h"
 #include "launcher/dry_run.h"
+#include "launcher/failure.h"
 #include "launcher/given_flags.h"
 #include "launcher/guardian.h"
 #include "launcher/job_plan.h"
@@ -30,8 +32,7 @@
 namespace ddp::launcher {
 namespace {
 
-// A signal came before there was a job.
-constexpr int kStoppedExitCode = 130;
+constexpr int kRefusedExitCode = 2;
 
 // If stdin, stdout or stderr is closed, a pipe or socket of ours would get its number.
 void occupy_standard_descriptors() {
@@ -42,19 +43,36 @@ void occupy_standard_descriptors() {
   if (fd >= 0) ::close(fd);
 }
 
-int run_agent(const Options& options, JobPlan plan, const std::string& private_folder,
-              SignalReader& signals) {
-  Console console(STDOUT_FILENO, STDERR_FILENO);
-  for (const std::string& remark : plan.remarks) console.say(remark);
-  const std::optional<JobSite> site = open_site(options.nodes, plan.job, signals, console);
-  if (!site) return kStoppedExitCode;
+int run_at_site(const Options& options, JobPlan plan, const std::string& private_folder,
+                SignalReader& signals, Console& console, NodeWatch* nodes) {
   check_shown_ranks(options.logs.show, plan.job.world_size);
   if (options.verbose) console.say(describe_job(plan.workers, plan.job));
   RunFolder files(options.logs, plan.job, private_folder);
   if (!files.remark().empty()) console.say(files.remark());
-  return Agent(std::move(plan.workers), std::move(plan.job), signals, console, site->nodes.get(),
-               files)
-      .run();
+  return Agent(std::move(plan.workers), std::move(plan.job), signals, console, nodes, files).run();
+}
+
+// The other nodes are to know it at once.
+void give_up(NodeWatch& nodes, const std::exception& error) {
+  const auto* refusal = dynamic_cast<const LaunchError*>(&error);
+  const int exit_code = refusal == nullptr ? kRefusedExitCode : refusal->exit_code();
+  nodes.give_up(to_json(
+      node_failure(nodes.describe_self() + ": " + describe(error), W_EXITCODE(exit_code, 0))));
+}
+
+int run_agent(const Options& options, JobPlan plan, const std::string& private_folder,
+              SignalReader& signals) {
+  Console console(STDOUT_FILENO, STDERR_FILENO);
+  for (const std::string& remark : plan.remarks) console.say(remark);
+  const JobSite site = open_site(options.nodes, plan.job, signals, console);
+  try {
+    return run_at_site(options, std::move(plan), private_folder, signals, console,
+                       site.nodes.get());
+  } catch (const std::exception& error) {
+    console.flush();
+    if (site.nodes) give_up(*site.nodes, error);
+    throw;
+  }
 }
 
 int run_job(const Options& options, const ReportStart& on_start) {
@@ -108,6 +126,6 @@ int main(int argc, char** argv) {
   } catch (const ddp::launcher::LaunchError& error) {
     return ddp::launcher::refuse(error, error.exit_code());
   } catch (const std::exception& error) {
-    return ddp::launcher::refuse(error, 2);
+    return ddp::launcher::refuse(error, ddp::launcher::kRefusedExitCode);
   }
 }

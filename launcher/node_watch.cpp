@@ -40,6 +40,8 @@ NodeWatch::NodeWatch(Meeting meeting)
       peers_(meeting_.nodes.size(), Peer{.since = Clock::now()}),
       answered_(Clock::now()),
       next_sign_of_life_(Deadline::after(Timeout(0))),
+      generation_(generation_key(0)),
+      news_({.is_open = true}),
       thread_(start_background_thread("ddp-nodes", [this] { run(); })) {}
 
 NodeWatch::~NodeWatch() {
@@ -51,19 +53,16 @@ NodeWatch::~NodeWatch() {
   thread_.join();
 }
 
-void NodeWatch::open(int generation) {
-  meeting_.store->set(generation_key(generation) + "/open", "1");
-}
-
 void NodeWatch::begin(int generation) {
-  const std::string key = generation_key(generation);
-  if (generation > 0) (void)meeting_.store->get(key + "/open", kVanished);
   const std::lock_guard lock(mutex_);
-  generation_ = key;
+  generation_ = generation_key(generation);
   claims_ = false;
   ends_ = false;
-  news_ = {.lost = std::move(news_.lost)};
+  news_ = {.lost = std::move(news_.lost), .is_open = generation == 0};
 }
+
+// Only the main thread changes generation_.
+void NodeWatch::open() { meeting_.store->set(generation_ + "/open", "1"); }
 
 NodeWatch::News NodeWatch::news() {
   eventfd_t ignored = 0;
@@ -103,6 +102,12 @@ std::string NodeWatch::agree_on_failure(const std::string& own) {
   }
 }
 
+void NodeWatch::give_up(const std::string& own) {
+  claim_failure();
+  (void)agree_on_failure(own);
+  leave();
+}
+
 bool NodeWatch::wait_for_all() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kVanished,
@@ -124,6 +129,10 @@ void NodeWatch::leave() {
   }
 }
 
+std::string NodeWatch::describe_self() const {
+  return describe_node(meeting_.self, meeting_.nodes[static_cast<std::size_t>(meeting_.self)]);
+}
+
 void NodeWatch::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_ && news_.lost.empty()) {
@@ -142,10 +151,8 @@ void NodeWatch::talk() {
   const bool ends = std::exchange(ends_, false);
   lock.unlock();
   try {
-    if (!generation.empty()) {
-      look_for_claim(generation, claims);
-      look_for_ends(generation, ends);
-    }
+    tell(generation, claims, ends);
+    look(generation);
     exchange_signs_of_life();
     answered_ = Clock::now();
   } catch (const Error& error) {
@@ -158,32 +165,29 @@ void NodeWatch::talk() {
   }
 }
 
-void NodeWatch::look_for_claim(const std::string& generation, bool claims) {
-  const std::string key = generation + "/claim";
-  std::string node;
-  if (claims) {
-    node = store_->compare_set(key, "", std::to_string(meeting_.self));
-  } else if (store_->has(key)) {
-    node = store_->get(key);
-  }
-  if (node.empty()) return;
-  const std::lock_guard lock(mutex_);
-  if (generation != generation_ || news_.failed_node) return;
-  news_.failed_node = std::stoi(node);
-  wake_poll_loop();
-  changed_.notify_all();
+void NodeWatch::tell(const std::string& generation, bool claims, bool ends) {
+  if (claims) store_->compare_set(generation + "/claim", "", std::to_string(meeting_.self));
+  if (ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
 }
 
-void NodeWatch::look_for_ends(const std::string& generation, bool ends) {
-  std::vector<std::string> keys;
+// First who has ended, then whether anybody failed: a node claims its failure before it ends, so
+// that what has ended without a claim has ended well.
+void NodeWatch::look(const std::string& generation) {
+  std::vector<std::string> ends;
   for (std::size_t node = 0; node < peers_.size(); ++node) {
-    keys.push_back(generation + "/ended/" + std::to_string(node));
+    ends.push_back(generation + "/ended/" + std::to_string(node));
   }
-  if (ends) store_->set(keys[static_cast<std::size_t>(meeting_.self)], "1");
-  const bool have_all = store_->check(keys);
+  const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
+  const bool have_all_ended = store_->check(ends);
+  std::optional<int> failed_node;
+  if (store_->has(generation + "/claim")) {
+    failed_node = std::stoi(store_->get(generation + "/claim"));
+  }
   const std::lock_guard lock(mutex_);
-  if (generation != generation_ || !have_all || news_.have_all_ended) return;
-  news_.have_all_ended = true;
+  if (generation != generation_) return;
+  const News seen{failed_node, news_.lost, is_open, have_all_ended};
+  if (seen == news_) return;
+  news_ = seen;
   wake_poll_loop();
   changed_.notify_all();
 }

@@ -20,19 +20,21 @@ namespace ddp::launcher {
 // first failure of a generation, and that its workers are gone. A thread with a store connection of
 // its own does all the talking; the poll loop wakes by fd().
 //
-// Keys, under the launchers' prefix: alive/<node> counts signs of life; gen/<g>/claim is the node
-// that saw the first failure, gen/<g>/failure what it says of it, gen/<g>/ended/<node> that its
-// workers are gone. To say one of these twice does no harm, and it is said again if the store has
-// not answered.
+// Keys, under the launchers' prefix: alive/<node> counts signs of life; gen/<g>/open says that the
+// store is ready for the workers, gen/<g>/claim is the node that saw the first failure,
+// gen/<g>/failure what it says of it, gen/<g>/ended/<node> that its workers are gone. To say one of
+// these twice does no harm, and it is said again if the store has not answered.
 class NodeWatch {
  public:
   // What is known of the generation.
   struct News {
     std::optional<int> failed_node = {};  // where the first failure was
     std::string lost = {};                // a sentence: which node cannot be reached any more
+    bool is_open = false;                 // the store is ready for its workers
     bool have_all_ended = false;          // the workers of all nodes are gone
 
     [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
+    friend bool operator==(const News&, const News&) = default;
   };
 
   explicit NodeWatch(Meeting meeting);
@@ -40,10 +42,10 @@ class NodeWatch {
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
 
-  // A generation of workers may start on this node. From the second one on node 0 says when:
-  // open() is for it, once the store is ready for them; the others wait in begin().
+  // All that follows is about this generation; at first it is 0, which is open. Those after it wait
+  // for node 0 to open() them.
   void begin(int generation);
-  void open(int generation);
+  void open();
 
   // Readable when there is news; read it by news().
   [[nodiscard]] int fd() const { return event_.get(); }
@@ -58,15 +60,19 @@ class NodeWatch {
   // empty if the failed node has vanished since.
   [[nodiscard]] std::string agree_on_failure(const std::string& own);
 
-  // Waits until the workers of all nodes are gone; false if a node cannot be reached.
+  // This launcher cannot go on, for what `own` says: the others are told, and the job is left.
+  void give_up(const std::string& own);
+
+  // Waits until the workers of all nodes are gone; false if a node cannot be reached, or theirs do
+  // not end.
   [[nodiscard]] bool wait_for_all();
 
   // The job is over here. Node 0's launcher, which hosts the store, waits for the others to come to
   // this point.
   void leave();
 
-  [[nodiscard]] const std::vector<Node>& nodes() const { return meeting_.nodes; }
-  [[nodiscard]] int self() const { return meeting_.self; }
+  // "node 1 (gpu-b)"
+  [[nodiscard]] std::string describe_self() const;
 
   static constexpr Timeout kSignOfLife{500};
   static constexpr Timeout kVanished = std::chrono::seconds(15);
@@ -79,8 +85,8 @@ class NodeWatch {
 
   void run();
   void talk();
-  void look_for_claim(const std::string& generation, bool claims);
-  void look_for_ends(const std::string& generation, bool ends);
+  void tell(const std::string& generation, bool claims, bool ends);
+  void look(const std::string& generation);
   void exchange_signs_of_life();
   void lose(const std::string& sentence);
   void wake_poll_loop() const;

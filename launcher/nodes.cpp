@@ -6,7 +6,6 @@
 #include <poll.h>
 
 #include <sstream>
-#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/resolve.h"
@@ -33,21 +32,21 @@ bool is_loopback(const sockaddr& address) {
 
 std::string node_key(int rank) { return "node/" + std::to_string(rank); }
 
-// The state of a launcher that waits for others: when to say so, when to give up, and whether the
-// user has.
+// The state of a launcher that waits for others: when to say so, and when to give up.
 class Patience {
  public:
   Patience(Timeout timeout, SignalReader& signals, Console& console)
       : end_(Deadline::after(timeout)), signals_(signals), console_(console) {}
 
-  // False once a signal has come that ends the job.
-  [[nodiscard]] bool wait(Timeout time) {
+  // Throws LaunchError once a signal has come that ends the job.
+  void wait(Timeout time) {
     pollfd entry{signals_.fd(), POLLIN, 0};
     ::poll(&entry, 1, static_cast<int>(time.count()));
     while (const auto signal_number = signals_.next()) {
-      if (ends_job(*signal_number)) return false;
+      if (!ends_job(*signal_number)) continue;
+      throw LaunchError(signal_name(*signal_number) + " while waiting for the other nodes",
+                        128 + *signal_number);
     }
-    return true;
   }
 
   void remark(const std::string& sentence) {
@@ -66,7 +65,6 @@ class Patience {
   Console& console_;
 };
 
-// Nothing if the user has given up.
 std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
   for (;;) {
     try {
@@ -78,7 +76,7 @@ std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
       if (patience.is_over()) throw LaunchError("node 0 does not answer: " + why);
       patience.remark("waiting for node 0: " + why);
     }
-    if (!patience.wait(kBetweenLooks)) return nullptr;
+    patience.wait(kBetweenLooks);
   }
 }
 
@@ -108,6 +106,14 @@ std::string agreed_run_id(Store& store, const NodePlan& plan) {
                                 to_string(plan.store), agreed, plan.run_id));
 }
 
+// Node 0's are everybody's.
+void check_terms(Store& store, const NodePlan& plan) {
+  const std::string agreed = store.get("terms");
+  if (agreed == plan.terms) return;
+  throw LaunchError(fmt::format(
+      "node 0 has {}, this node {}: these are to be the same on all nodes", agreed, plan.terms));
+}
+
 std::vector<int> missing_nodes(Store& store, int count) {
   std::vector<int> missing;
   for (int rank = 0; rank < count; ++rank) {
@@ -123,6 +129,33 @@ std::string describe_waiting(const NodePlan& plan, const std::vector<int>& missi
   return fmt::format("{}/{} nodes here; missing node {}; {}{}",
                      static_cast<std::size_t>(plan.count) - missing.size(), plan.count, ranks,
                      where, to_string(plan.store));
+}
+
+// Waits for node 0's word on which job this is, and registers this node if it is of that job:
+// another's store stays untouched.
+void join(Meeting& meeting, const NodePlan& plan, const Node& self, Patience& patience) {
+  while ((meeting.run_id = agreed_run_id(*meeting.store, plan)).empty()) {
+    const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
+    if (patience.is_over()) throw LaunchError(describe_waiting(plan, missing));
+    patience.remark(describe_waiting(plan, missing));
+    patience.wait(kBetweenLooks);
+  }
+  check_terms(*meeting.store, plan);
+  meeting.self = register_self(*meeting.store, plan, self);
+}
+
+// Who gives up makes room for another try.
+void wait_for_others(const Meeting& meeting, const NodePlan& plan, Patience& patience) try {
+  for (;;) {
+    const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
+    if (missing.empty()) return;
+    if (patience.is_over()) throw LaunchError(describe_waiting(plan, missing));
+    patience.remark(describe_waiting(plan, missing));
+    patience.wait(kBetweenLooks);
+  }
+} catch (const LaunchError&) {
+  meeting.store->delete_key(node_key(meeting.self));
+  throw;
 }
 
 }  // namespace
@@ -161,31 +194,26 @@ int Meeting::first_rank(int node) const {
   return sum;
 }
 
-std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self, SignalReader& signals,
-                                  Console& console) {
+Meeting meet_nodes(const NodePlan& plan, const Node& self, SignalReader& signals,
+                   Console& console) {
   Patience patience(plan.start_timeout, signals, console);
   Meeting meeting;
   meeting.store = connect(plan, patience);
-  if (!meeting.store) return std::nullopt;
   if (plan.rank == 0) {
     meeting.store->set("worker_port", std::to_string(plan.worker_port));
+    meeting.store->set("terms", plan.terms);
     meeting.store->set("run_id", plan.run_id);
   }
-  bool is_registered = false;
-  for (;;) {
-    meeting.run_id = agreed_run_id(*meeting.store, plan);  // another job's store stays untouched
-    if (!meeting.run_id.empty() && !std::exchange(is_registered, true)) {
-      meeting.self = register_self(*meeting.store, plan, self);
+  try {
+    join(meeting, plan, self, patience);
+    wait_for_others(meeting, plan, patience);
+    const std::string port = meeting.store->get("worker_port");
+    meeting.worker_port = static_cast<std::uint16_t>(std::stoi(port));
+    for (int rank = 0; rank < plan.count; ++rank) {
+      meeting.nodes.push_back(parse_node(meeting.store->get(node_key(rank))));
     }
-    const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
-    if (missing.empty() && is_registered) break;
-    if (patience.is_over()) throw LaunchError(describe_waiting(plan, missing));
-    patience.remark(describe_waiting(plan, missing));
-    if (!patience.wait(kBetweenLooks)) return std::nullopt;
-  }
-  meeting.worker_port = static_cast<std::uint16_t>(std::stoi(meeting.store->get("worker_port")));
-  for (int rank = 0; rank < plan.count; ++rank) {
-    meeting.nodes.push_back(parse_node(meeting.store->get(node_key(rank))));
+  } catch (const NetworkError& error) {
+    throw LaunchError("node 0 has left before all nodes were there: " + describe(error));
   }
   return meeting;
 }

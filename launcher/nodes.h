@@ -33,6 +33,7 @@ struct NodePlan {
   Endpoint store = {};            // node 0's, where the others reach it
   std::uint16_t worker_port = 0;  // where the workers meet on node 0's host, as it decides
   std::string run_id = {};        // node 0 has one; empty: any
+  std::string terms = {};         // flags that are to be the same on all nodes
   Timeout start_timeout = std::chrono::minutes(10);
 };
 
@@ -55,10 +56,10 @@ struct Meeting {
   [[nodiscard]] int world_size() const { return first_rank(static_cast<int>(nodes.size())); }
 };
 
-// Waits until all nodes are there, and says every few seconds which are not. Nothing if a signal
-// that stops the job came first. Throws LaunchError if they do not come in time, if two have the
-// same rank, or if they are of different jobs.
-[[nodiscard]] std::optional<Meeting> meet_nodes(const NodePlan& plan, const Node& self,
-                                                SignalReader& signals, Console& console);
+// Waits until all nodes are there, and says every few seconds which are not. Throws LaunchError if
+// they do not come in time, if two have the same rank, if they are of different jobs, or if a
+// signal ends the wait.
+[[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, SignalReader& signals,
+                                 Console& console);
 
 }  // namespace ddp::launcher

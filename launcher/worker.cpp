@@ -161,7 +161,9 @@ void Worker::wait_for_exec(const Command& command) {
     throw LaunchError(fmt::format("--bind: rank {} (pid {}) cannot be kept on its CPUs: {}", rank_,
                                   pid_, error_text(-error)));
   }
-  const char* hint = error == ENOENT ? " (the interpreter of its first line is missing)" : "";
+  const bool is_there = ::access(command.path.c_str(), F_OK) == 0;
+  const char* hint =
+      error == ENOENT && is_there ? " (the interpreter of its first line is missing)" : "";
   throw LaunchError(fmt::format("cannot run '{}': {}{}", command.path, error_text(error), hint),
                     error == ENOENT ? kNotFoundExitCode : kNotExecutableExitCode);
 }

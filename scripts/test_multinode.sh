@@ -143,6 +143,43 @@ says 0 'restart 1 of 1'
 says 1 'restart 1 of 1'
 passed "both nodes start again"
 
+for node in 0 1; do start "$node" -n 2 --max_restarts 1 --store worker sh -c "$worker"; done
+finish 30 0 0
+passed "also if the workers host the store"
+
+for node in 0 1; do start "$node" -n 2 --max_restarts 9 sh -c 'exit 7'; done
+says 0 'restart 3 of 9'
+kill -TERM "${pids[0]}"
+finish 5 143 143
+says 1 'node 0 .*was stopped by SIGTERM'
+passed "a signal in the pause before a restart ends both nodes"
+
+printf '#!/no/such/interpreter\n' >"$work/unfit"
+chmod +x "$work/unfit"
+start 0 -n 1 sleep 60
+start 1 -n 1 "$work/unfit"
+finish 5 127 127
+says 0 'node 1 .*: cannot run'
+passed "workers that cannot be started end both nodes, and both say why"
+
+start 0 -n 1 sh -c 'exit 0'
+start 1 -n 1 --max_restarts 2 sleep 60
+code=0
+wait "${pids[1]}" || code=$?
+[ "$code" -eq 2 ] || fail "a launcher with other restarts ended with $code"
+says 1 'node 0 has .*--max_restarts 0.*, this node .*--max_restarts 2'
+start 1 -n 1 sh -c 'exit 0'
+finish 5 0 0
+passed "launchers that were told different things do not start a job"
+
+start 0 -n 1 sleep 60
+says 0 '1/2 nodes here'
+kill -TERM "${pids[0]}"
+code=0
+wait "${pids[0]}" || code=$?
+[ "$code" -eq 143 ] || fail "a launcher that waits ended with $code after SIGTERM"
+passed "a signal to a launcher that waits has its own exit code"
+
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
 says 1 'here'
 kill -KILL "${pids[0]}"

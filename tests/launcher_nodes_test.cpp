@@ -5,6 +5,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,15 +43,22 @@ Meeting meet(const NodePlan& plan, int workers) {
   Console console(-1, -1);
   const Node self{
       .host = "host" + std::to_string(plan.rank.value_or(9)), .launcher = 100, .workers = workers};
-  return meet_nodes(plan, self, signals, console).value();
+  return meet_nodes(plan, self, signals, console);
 }
 
-// Waits until the watch has something to say.
-NodeWatch::News next_news(NodeWatch& watch) {
-  pollfd entry{watch.fd(), POLLIN, 0};
-  expect(::poll(&entry, 1, 10000) == 1, "news come");
-  return watch.news();
+// Waits until the news are such.
+NodeWatch::News await(NodeWatch& watch, const std::function<bool(const NodeWatch::News&)>& are_so) {
+  for (;;) {
+    NodeWatch::News news = watch.news();
+    if (are_so(news)) return news;
+    pollfd entry{watch.fd(), POLLIN, 0};
+    expect(::poll(&entry, 1, 10000) == 1, "news come");
+  }
 }
+
+bool is_bad(const NodeWatch::News& news) { return news.is_bad(); }
+bool is_open(const NodeWatch::News& news) { return news.is_open; }
+bool have_all_ended(const NodeWatch::News& news) { return news.have_all_ended; }
 
 }  // namespace
 
@@ -133,11 +141,11 @@ TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
   run_ranks(3, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 3, server), 1));
     for (int generation = 0; generation < 2; ++generation) {
-      if (rank == 0) watch.open(generation);
       watch.begin(generation);
+      if (rank == 0) watch.open();
+      (void)await(watch, is_open);
       if (rank == 1) watch.claim_failure();
-      NodeWatch::News news = next_news(watch);
-      while (!news.is_bad()) news = next_news(watch);
+      const NodeWatch::News news = await(watch, is_bad);
       expect(news.failed_node == 1 && news.lost.empty(), "node 1 was first");
       if (rank == 2) watch.claim_failure();  // a consequence
       const std::string own = "failure of node " + std::to_string(rank);
@@ -149,16 +157,110 @@ TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
   });
 }
 
+TEST_CASE("a launcher that cannot go on tells the others why", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    if (rank == 1) return watch.give_up("no room for logs");
+    (void)await(watch, is_bad);
+    expect(watch.agree_on_failure("") == "no room for logs", "what it said");
+    watch.leave();
+  });
+}
+
+TEST_CASE("launchers that were told different things do not start a job", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  NodePlan first = plan_of(0, 2, server);
+  first.terms = "--max_restarts 0";
+  first.start_timeout = Timeout(0);
+  CHECK_THROWS(meet(first, 1));  // it waits for node 1
+  NodePlan second = plan_of(1, 2, server);
+  second.terms = "--max_restarts 2";
+  CHECK_THAT(error_of([&] { meet(second, 1); }),
+             Contains("node 0 has --max_restarts 0, this node --max_restarts 2"));
+}
+
+TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  NodePlan plan = plan_of(0, 2, server);
+  plan.start_timeout = Timeout(0);
+  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("missing node 1"));
+  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("missing node 1"));
+}
+
 TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1));
     watch.begin(0);
     watch.end_generation();
-    NodeWatch::News news = next_news(watch);
-    expect(news.have_all_ended && !news.is_bad(), "no node failed");
+    expect(!await(watch, have_all_ended).is_bad(), "no node failed");
     watch.leave();
   });
+}
+
+namespace {
+
+// A store in which something happens between two looks of one launcher: after it has been asked for
+// this key.
+class MeddledStore : public ddp::Store {
+ public:
+  MeddledStore(std::shared_ptr<ddp::Store> store, std::string key, std::function<void()> meddle)
+      : store_(std::move(store)), key_(std::move(key)), meddle_(std::move(meddle)) {}
+
+  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
+  std::string get(std::string_view key, Timeout timeout) override {
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(std::string_view key, std::int64_t delta) override {
+    return store_->add(key, delta);
+  }
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    return store_->compare_set(key, expected, desired);
+  }
+  void wait(std::span<const std::string> keys, Timeout timeout) override {
+    store_->wait(keys, timeout);
+  }
+  bool check(std::span<const std::string> keys) override {
+    const bool exist = store_->check(keys);
+    if (keys[0] == key_) meddle_();
+    return exist;
+  }
+  bool delete_key(std::string_view key) override { return store_->delete_key(key); }
+  std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
+    return std::make_shared<MeddledStore>(store_->clone(timeout), key_, meddle_);
+  }
+  Timeout timeout() const override { return store_->timeout(); }
+
+ private:
+  std::shared_ptr<ddp::Store> store_;
+  std::string key_;
+  std::function<void()> meddle_;
+};
+
+}  // namespace
+
+TEST_CASE("a node that fails and ends between two looks has not ended well", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  ddp::TcpStore other(server.endpoint(), 5s);
+  const auto fail_and_end = [&other] {
+    other.set("ddp-launch/gen/0/claim", "1");
+    other.set("ddp-launch/gen/0/ended/1", "1");
+    (void)other.has("ddp-launch/gen/0/claim");  // answered: the server has got both
+  };
+  for (const char* key : {"gen/0/claim", "gen/0/ended/0"}) {
+    Meeting meeting = meet(plan_of(0, 1, server), 1);
+    meeting.nodes.push_back({.host = "host1", .launcher = 1, .workers = 1});
+    meeting.store = std::make_shared<MeddledStore>(meeting.store, key, fail_and_end);
+    NodeWatch watch(std::move(meeting));
+    watch.end_generation();
+    CHECK(await(watch, have_all_ended).failed_node == 1);
+    for (const char* left : {"claim", "ended/0", "ended/1"}) {
+      other.delete_key(std::string("ddp-launch/gen/0/") + left);
+    }
+    other.delete_key("ddp-launch/node/0");
+  }
 }
 
 TEST_CASE("a node whose store is gone says so", "[nodes]") {
@@ -166,7 +268,7 @@ TEST_CASE("a node whose store is gone says so", "[nodes]") {
   NodeWatch watch(meet(plan_of(0, 1, *server), 1));
   watch.begin(0);
   server.reset();
-  const NodeWatch::News news = next_news(watch);
+  const NodeWatch::News news = await(watch, is_bad);
   CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("cannot be reached any more"));
   CHECK_FALSE(watch.wait_for_all());
 }
