@@ -139,7 +139,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   check_all_ready();
   stream_ = stream;
   if (synchronized_) {
-    stopwatch_.backward_ended(stream);
+    if (!alone_) stopwatch_.backward_ended(stream);
     reduce(stream);
     stopwatch_.ended(stream, data_seconds_, step_samples_ == 0);
     step_span_.end();
@@ -147,7 +147,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   } else {
     hold(stream);
   }
-  group_->recorder().end_step();
+  if (!alone_) group_->recorder().end_step();  // alone it keeps nothing
   if (passes_left_ > 0) --passes_left_;
   ++statistics_.passes;
   state_ = State::kIdle;
@@ -226,7 +226,7 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
 }
 
 void DistributedDataParallel::Impl::open_step() {
-  log_who_ran_out();
+  if (!alone_) log_who_ran_out();
   ++step_;
   if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_);
   if (finite_) finite_->begin_step(stream_);
@@ -259,9 +259,10 @@ void DistributedDataParallel::Impl::count_times() {
 }
 
 // Alone all is known at once, and may be counted now and then: each time costs more cache misses
-// than all else in a step.
+// than all else in a step. A step is work from one end to the other.
 void DistributedDataParallel::Impl::count_own_times() {
-  while (const auto lap = stopwatch_.next_lap()) {
+  while (auto lap = stopwatch_.next_lap()) {
+    lap->times.work_seconds = lap->seconds;
     step_statistics_.end_step(lap->step, {.seconds = lap->seconds});
     step_statistics_.add_ranks(lap->step, {&lap->times, 1});
   }
@@ -289,7 +290,7 @@ void DistributedDataParallel::Impl::launch_control(Stream stream) {
 }
 
 void DistributedDataParallel::Impl::log_who_ran_out() {
-  if (alone_ || group_->rank() != 0 || has_logged_who_ran_out_) return;
+  if (group_->rank() != 0 || has_logged_who_ran_out_) return;
   const int active = control_.latest().active_ranks;
   if (control_.steps_arrived() == 0 || active == 0 || active == group_->world_size()) return;
   std::string ranks;
