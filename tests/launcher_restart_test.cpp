@@ -2,10 +2,14 @@
 //
 // Jobs that ddp-launch starts again.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <vector>
 
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+#include "launcher/worker_keys.h"
 #include "support/child_process.h"
 
 using Catch::Matchers::Contains;
@@ -52,4 +56,32 @@ TEST_CASE("no restart keeps a signal from ending the job", "[restart]") {
       [](const ChildProcess& c) { return c.err().find("restart 2 of 5") != std::string::npos; });
   child.send_signal(SIGTERM);
   CHECK(child.wait() == 143);
+}
+
+TEST_CASE("a rank that fails three times at the same step is not started again", "[restart]") {
+  ChildProcess child(
+      {DDP_LAUNCH_PATH, "-n", "2", "--max_restarts", "5", DDP_COLLECTIVE_WORKER, "fail", "shm"});
+  CHECK(child.wait() == 3);
+  CHECK_THAT(child.err(), Contains("restart 2 of 5") && !Contains("restart 3 of 5") &&
+                              Contains("rank 1 failed at step 5 3 times in a row"));
+  CHECK_THAT(lines_of(child.err()).back(), Contains("in step 5: thrown on purpose"));
+}
+
+TEST_CASE("a worker of an earlier attempt is refused by name", "[restart]") {
+  const ddp::TcpServer server({"127.0.0.1", 0});
+  ddp::TcpStore store(server.endpoint(), std::chrono::seconds(5));
+  ddp::launcher::begin_attempt(store, "job", 1);
+  ChildProcess stale({DDP_COLLECTIVE_WORKER, "sum", "shm"},
+                     {.environment = {{"RANK", "1"},
+                                      {"LOCAL_RANK", "1"},
+                                      {"WORLD_SIZE", "2"},
+                                      {"LOCAL_WORLD_SIZE", "2"},
+                                      {"MASTER_ADDR", "127.0.0.1"},
+                                      {"MASTER_PORT", std::to_string(server.endpoint().port)},
+                                      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                      {"TORCHELASTIC_RUN_ID", "job"},
+                                      {"TORCHELASTIC_RESTART_COUNT", "0"}}});
+  CHECK(stale.wait() == 3);
+  CHECK_THAT(stale.err(), Contains("rank 1 (") &&
+                              Contains("is of attempt 0, but attempt 1 of this job is running"));
 }
