@@ -6,29 +6,20 @@
 #include <filesystem>
 
 #include "ddp/base/socket.h"
-#include "support/child_process.h"
 #include "support/files.h"
+#include "support/launch.h"
 
 using Catch::Matchers::Contains;
 using ddp::test::ChildProcess;
 using ddp::test::lines_of;
 using ddp::test::TemporaryDirectory;
-using Strings = std::vector<std::string>;
+using namespace ddp::test::launch;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 namespace {
 
-struct Result {
-  int exit_code;
-  std::string out;
-  std::string err;
-};
-
-Result launch(Strings args, const Variables& environment = {}) {
-  args.insert(args.begin(), DDP_LAUNCH_PATH);
-  ChildProcess child(args, {.environment = environment});
-  const int exit_code = child.wait();
-  return {exit_code, child.out(), child.err()};
+Result launch(const Strings& args, const Variables& environment = {}) {
+  return run(command(args), ChildProcess::kDefaultTimeout, {.environment = environment});
 }
 
 }  // namespace

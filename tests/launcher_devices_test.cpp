@@ -6,33 +6,24 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
-#include "support/child_process.h"
+#include "support/launch.h"
 
 using Catch::Matchers::Contains;
 using ddp::test::ChildProcess;
 using ddp::test::lines_of;
-using Strings = std::vector<std::string>;
+using namespace ddp::test::launch;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 namespace {
 
-struct Result {
-  int exit_code;
-  std::string out;
-  std::string err;
-};
-
-Result run(const Strings& argv, const Variables& more = {}) {
+Result run_beside_gpus(const Strings& argv, const Variables& more = {}) {
   Variables environment = {{"LD_LIBRARY_PATH", DDP_FAKE_NVML_FOLDER}, {"FAKE_GPUS", "8"}};
   environment.insert(environment.end(), more.begin(), more.end());
-  ChildProcess child(argv, {.environment = environment});
-  const int exit_code = child.wait();
-  return {exit_code, child.out(), child.err()};
+  return run(argv, ChildProcess::kDefaultTimeout, {.environment = environment});
 }
 
-Result launch(Strings args, const Variables& more = {}) {
-  args.insert(args.begin(), DDP_LAUNCH_PATH);
-  return run(args, more);
+Result launch(const Strings& args, const Variables& more = {}) {
+  return run_beside_gpus(command(args), more);
 }
 
 // What each rank prints, in the order of ranks.
@@ -107,17 +98,17 @@ TEST_CASE("a worker's threads are its share of the CPUs that ddp-launch may use"
   const Strings pinned = {"/usr/bin/env", "-u", "OMP_NUM_THREADS",      "taskset",
                           "-c",           "0",  DDP_LAUNCH_PATH,        "-n2",
                           "sh",           "-c", "echo $OMP_NUM_THREADS"};
-  const Result result = run(pinned);
+  const Result result = run_beside_gpus(pinned);
   CHECK(result.out == "1\n");
   CHECK(result.err.empty());
 }
 
 TEST_CASE("--bind=core keeps workers on CPUs of their own", "[launcher][devices]") {
   const Strings alone = lines_by_rank({"-n1", "--bind=core"}, kOwnCpus);
-  const Result own = run({"/bin/sh", "-c", "echo 0 " + kOwnCpus});
+  const Result own = run_beside_gpus({"/bin/sh", "-c", "echo 0 " + kOwnCpus});
   CHECK(alone == lines_of(own.out));
-  const Result pinned =
-      run({"/usr/bin/env", "taskset", "-c", "0", DDP_LAUNCH_PATH, "-n2", "--bind=core", "true"});
+  const Result pinned = run_beside_gpus(
+      {"/usr/bin/env", "taskset", "-c", "0", DDP_LAUNCH_PATH, "-n2", "--bind=core", "true"});
   CHECK(pinned.exit_code == 2);
   CHECK_THAT(pinned.err, Contains("2 workers need CPUs of their own, but may use 1 (0)"));
   if (::sysconf(_SC_NPROCESSORS_ONLN) < 2) return;
