@@ -21,9 +21,6 @@ namespace {
 // A reader of our output that stands still must not hold up the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
 
-// Whether a scheduler asked for the stop by SIGTERM or SIGUSR1: the job has not done all its work.
-constexpr int kStoppedExitCode = 128 + SIGTERM;
-
 // News of no other nodes: there is nobody to wait for.
 const NodeWatch::News kNoNodes{.is_open = true};
 
@@ -59,8 +56,8 @@ int Agent::run_generations() {
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
     if (failure) say(console_, *failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
-    if (is_interrupted_) return 128 + *outcome.interrupted_by;
-    if (!failure) return outcome.stop_requested ? kStoppedExitCode : EXIT_SUCCESS;
+    if (is_interrupted_) return exit_code_after(*outcome.interrupted_by);
+    if (!failure) return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
     if (!delay) {
       pass_on(*failure);
       return exit_code_of(failure->first.status);
@@ -113,7 +110,7 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
 
 Failure Agent::describe_signal(int signal_number) const {
   return node_failure(nodes_->describe_self() + " was stopped by " + signal_name(signal_number),
-                      W_EXITCODE(0, signal_number));
+                      W_EXITCODE(exit_code_after(signal_number), 0));
 }
 
 // To a launcher above this one.
@@ -138,12 +135,14 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
   }
   const auto decision = restarts_.after_failure(failure->first.rank, failure->step);
   if (!decision.reason.empty()) console_.say(decision.reason);
-  if (!outcome.stop_requested) return decision.delay;
+  const bool stop_requested =
+      outcome.stop_requested || (nodes_ != nullptr && nodes_->news().stop_requested);
+  if (!stop_requested) return decision.delay;
   if (decision.delay) decline_restart();
   return std::nullopt;
 }
 
-// Only this node knows that it was asked to stop.
+// The others may not know yet that the job was asked to stop.
 void Agent::decline_restart() {
   if (nodes_ == nullptr) return;
   begin_next_generation();

@@ -37,11 +37,12 @@ struct Ending {
   pid_t pid = 0;
   int status = 0;  // as waitpid(2) gives it
   When when = When::kFirst;
+  bool was_requested = false;           // it died of the signal that asks it to stop
   std::optional<ErrorRecord> record{};  // what it left
   std::optional<OutOfMemory> out_of_memory{};
   std::string hint{};  // what its signal may mean on this host
 
-  [[nodiscard]] bool is_failure() const { return status != 0; }
+  [[nodiscard]] bool is_failure() const { return status != 0 && !was_requested; }
   // It says itself that another rank is the cause.
   [[nodiscard]] bool is_consequence() const { return record && record->caused_by_peer; }
 };

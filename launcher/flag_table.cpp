@@ -53,8 +53,7 @@ constexpr Flag kFlags[] = {
     {kTorchrun, "numa_binding", '\0', "node", "the same as --bind numa"},
 
     {kOwn, "grace", '\0', "SECONDS",
-     "time to end in when asked to, before SIGKILL (default: 30; 3 after Ctrl-C; none after "
-     "SIGUSR1)"},
+     "time to end in when asked to, before SIGKILL (default: 30; 3 after Ctrl-C)"},
     {kOwn, "detach", '\0', nullptr,
      "go on in the background, in a session of its own, with the output in a file"},
     {kOwn, "bind", '\0', "none|core|numa",

@@ -152,8 +152,10 @@ void Generation::handle_signals() {
   while (const auto signal_number = signals_.next()) {
     if (*signal_number == SIGCHLD) {
       child_ended = true;
-    } else if (*signal_number == SIGUSR1 || *signal_number == SIGUSR2) {
-      pass_on(*signal_number);
+    } else if (*signal_number == SIGUSR1) {
+      request_stop();
+    } else if (*signal_number == SIGUSR2) {
+      request_report();
     } else {
       stop_on(*signal_number);
     }
@@ -161,27 +163,26 @@ void Generation::handle_signals() {
   if (child_ended) reap();
 }
 
-// As libddp's SignalGuard takes them: SIGUSR1 asks all ranks to stop at the same step, SIGUSR2 asks
-// for a report, and one is enough. A scheduler that sends SIGUSR1 does so some time before its own
-// end of the job, which we do not know: the clock runs only if the user has set it.
-void Generation::pass_on(int signal_number) {
-  std::vector<int> told;
+// As libddp's SignalGuard takes SIGUSR1: all ranks are to stop at the same step.
+void Generation::request_stop() {
+  if (!std::exchange(stop_requested_, true)) stopper_.expect_end(plan_.outside_grace);
+  if (nodes_ != nullptr) nodes_->request_stop();
+  std::size_t told = 0;
   for (const Worker& worker : workers_) {
-    if (worker.has_ended() || (signal_number == SIGUSR2 && !told.empty())) continue;
-    ::kill(worker.pid(), signal_number);
-    told.push_back(worker.rank());
+    if (worker.has_ended()) continue;
+    ::kill(worker.pid(), SIGUSR1);
+    ++told;
   }
-  const std::string whom =
-      told.size() == 1 ? fmt::format("rank {}", told.front()) : count_ranks(told.size());
-  std::string clock;
-  if (signal_number == SIGUSR1) {
-    stop_requested_ = true;
-    if (plan_.request_grace) {
-      stopper_.expect_end(*plan_.request_grace);
-      clock = fmt::format(", to be killed after {:g} s", seconds(*plan_.request_grace));
-    }
-  }
-  console_.say(fmt::format("{}: passed on to {}{}", signal_name(signal_number), whom, clock));
+  console_.say(fmt::format("SIGUSR1: passed on to {}; what is left after {:g} s is killed",
+                           count_ranks(told), seconds(plan_.outside_grace)));
+}
+
+// One report is enough.
+void Generation::request_report() {
+  const auto worker = std::ranges::find_if_not(workers_, &Worker::has_ended);
+  if (worker == workers_.end()) return;
+  ::kill(worker->pid(), SIGUSR2);
+  console_.say(fmt::format("SIGUSR2: passed on to rank {}", worker->rank()));
 }
 
 // Only the keyboard is impatient: a scheduler or a closing terminal may well signal twice.
@@ -236,6 +237,7 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   const bool is_before = patience_end_ && !patience_end_->passed();
   const std::string error_file = files_.error_file(worker->rank() - job_.first_rank);
   Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
+  ending.was_requested = stop_requested_ && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1;
   if (!is_suspect) ending.when = is_before ? Ending::When::kBefore : Ending::When::kAfter;
   endings_.push_back(std::move(ending));
 }
@@ -272,7 +274,10 @@ void Generation::claim_failure() {
 
 void Generation::check_nodes() {
   claim_failure();
-  if (nodes_ == nullptr || stopper_.is_stopping() || !nodes_->news().is_bad()) return;
+  if (nodes_ == nullptr || stopper_.is_stopping()) return;
+  const NodeWatch::News news = nodes_->news();
+  if (news.stop_requested && !stop_requested_) request_stop();
+  if (!news.is_bad()) return;
   stopped_by_nodes_ = true;
   stopper_.terminate(plan_.failure_grace);
 }
@@ -295,6 +300,7 @@ bool Generation::others_may_fail() {
   if (patience_end_ && !has_claimed_ && !nodes_->news().is_bad()) return true;
   if (!std::exchange(has_told_end_, true)) nodes_->end_generation();
   const NodeWatch::News news = nodes_->news();
+  stop_requested_ = stop_requested_ || news.stop_requested;
   stopped_by_nodes_ = stopped_by_nodes_ || (news.is_bad() && suspects_.empty());
   return !news.have_all_ended && !news.is_bad();
 }

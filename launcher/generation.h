@@ -27,12 +27,11 @@ struct WorkerPlan {
   Command command;
   EnvironmentBlock environment;  // what the workers inherit
   LogOptions logs;
-  // Between SIGTERM and SIGKILL.
+  // Between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
   Timeout failure_grace{2000};
   Timeout keyboard_grace{3000};
-  Timeout outside_grace{30000};          // for a signal from a scheduler or a terminal that closes
-  std::optional<Timeout> request_grace;  // between SIGUSR1 and SIGKILL, which may never come
-  std::function<void()> on_start;        // called when the workers of a generation have started
+  Timeout outside_grace{30000};    // for a signal from a scheduler or a terminal that closes
+  std::function<void()> on_start;  // called when the workers of a generation have started
   bool verbose = false;
 };
 
@@ -41,7 +40,7 @@ struct Outcome {
   std::optional<Failure> failure = {};
   std::optional<int> interrupted_by = {};  // a signal
   bool stopped_by_nodes = false;           // the job ended on another node
-  bool stop_requested = false;             // by SIGUSR1, which the workers may have obeyed or not
+  bool stop_requested = false;             // by SIGUSR1, to this launcher or another node's
 };
 
 // Throws LaunchError if this process may not open as many files as the workers' output needs.
@@ -66,7 +65,8 @@ class Generation {
   void add_logs(Worker& worker);
   void wait_for_events();
   void handle_signals();
-  void pass_on(int signal_number);
+  void request_stop();
+  void request_report();
   void stop_on(int signal_number);
   void interrupt(int signal_number);
   void reap();
@@ -98,7 +98,7 @@ class Generation {
   bool stopped_by_nodes_ = false;
   bool has_told_end_ = false;
   bool has_claimed_ = false;
-  bool stop_requested_ = false;  // by SIGUSR1
+  bool stop_requested_ = false;
   bool has_children_ = true;
   bool is_finished_ = false;
   Clock::time_point start_;

@@ -55,7 +55,6 @@ WorkerPlan plan_workers(const Options& options) {
   if (options.grace) {
     plan.failure_grace = std::min(plan.failure_grace, *options.grace);
     plan.keyboard_grace = plan.outside_grace = *options.grace;
-    plan.request_grace = options.grace;
   }
   plan.verbose = options.verbose;
   return plan;

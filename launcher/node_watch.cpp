@@ -56,9 +56,10 @@ NodeWatch::~NodeWatch() {
 void NodeWatch::begin(int generation) {
   const std::lock_guard lock(mutex_);
   generation_ = generation_key(generation);
-  claims_ = false;
-  ends_ = false;
-  news_ = {.lost = std::move(news_.lost), .is_open = generation == 0};
+  words_ = {.stops = words_.stops};
+  news_ = {.lost = std::move(news_.lost),
+           .is_open = generation == 0,
+           .stop_requested = news_.stop_requested};
 }
 
 // Only the main thread changes generation_.
@@ -71,18 +72,16 @@ NodeWatch::News NodeWatch::news() {
   return news_;
 }
 
-void NodeWatch::claim_failure() {
-  {
-    const std::lock_guard lock(mutex_);
-    claims_ = true;
-  }
-  changed_.notify_all();
-}
+void NodeWatch::claim_failure() { say(&Words::claims); }
 
-void NodeWatch::end_generation() {
+void NodeWatch::end_generation() { say(&Words::ends); }
+
+void NodeWatch::request_stop() { say(&Words::stops); }
+
+void NodeWatch::say(bool Words::*word) {
   {
     const std::lock_guard lock(mutex_);
-    ends_ = true;
+    words_.*word = true;
   }
   changed_.notify_all();
 }
@@ -139,7 +138,7 @@ void NodeWatch::run() {
     lock.unlock();
     talk();
     lock.lock();
-    changed_.wait_for(lock, kBetweenTalks, [this] { return stopping_ || claims_ || ends_; });
+    changed_.wait_for(lock, kBetweenTalks, [this] { return stopping_ || words_.any(); });
   }
 }
 
@@ -147,31 +146,33 @@ void NodeWatch::run() {
 void NodeWatch::talk() {
   std::unique_lock lock(mutex_);
   const std::string generation = generation_;
-  const bool claims = std::exchange(claims_, false);
-  const bool ends = std::exchange(ends_, false);
+  const Words words = std::exchange(words_, {});
   lock.unlock();
   try {
-    tell(generation, claims, ends);
+    tell(generation, words);
     look(generation);
     exchange_signs_of_life();
     answered_ = Clock::now();
   } catch (const Error& error) {
     const std::lock_guard relock(mutex_);
-    claims_ = claims_ || claims;
-    ends_ = ends_ || ends;
+    const bool is_of_now = generation == generation_;
+    words_.stops = words_.stops || words.stops;
+    words_.claims = words_.claims || (is_of_now && words.claims);
+    words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
     lose(describe_node(0, meeting_.nodes[0]) + " cannot be reached any more: " + describe(error));
   }
 }
 
-void NodeWatch::tell(const std::string& generation, bool claims, bool ends) {
-  if (claims) store_->compare_set(generation + "/claim", "", std::to_string(meeting_.self));
-  if (ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
+void NodeWatch::tell(const std::string& generation, const Words& words) {
+  if (words.stops) store_->set("stop", "1");
+  if (words.claims) store_->compare_set(generation + "/claim", "", std::to_string(meeting_.self));
+  if (words.ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
 }
 
-// First who has ended, then whether anybody failed: a node claims its failure before it ends, so
-// that what has ended without a claim has ended well.
+// First who has ended, then whether anybody failed or was asked to stop: a node tells that before
+// it ends, so that what has ended without a claim has ended well.
 void NodeWatch::look(const std::string& generation) {
   std::vector<std::string> ends;
   for (std::size_t node = 0; node < peers_.size(); ++node) {
@@ -183,9 +184,10 @@ void NodeWatch::look(const std::string& generation) {
   if (store_->has(generation + "/claim")) {
     failed_node = std::stoi(store_->get(generation + "/claim"));
   }
+  const bool stop_requested = store_->has("stop");
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, news_.lost, is_open, have_all_ended};
+  const News seen{failed_node, news_.lost, is_open, have_all_ended, stop_requested};
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();

@@ -22,8 +22,9 @@ namespace ddp::launcher {
 //
 // Keys, under the launchers' prefix: alive/<node> counts signs of life; gen/<g>/open says that the
 // store is ready for the workers, gen/<g>/claim is the node that saw the first failure,
-// gen/<g>/failure what it says of it, gen/<g>/ended/<node> that its workers are gone. To say one of
-// these twice does no harm, and it is said again if the store has not answered.
+// gen/<g>/failure what it says of it, gen/<g>/ended/<node> that its workers are gone; stop says
+// that the job is to end by itself. To say one of these twice does no harm, and it is said again if
+// the store has not answered.
 class NodeWatch {
  public:
   // What is known of the generation.
@@ -32,6 +33,7 @@ class NodeWatch {
     std::string lost = {};                // a sentence: which node cannot be reached any more
     bool is_open = false;                 // the store is ready for its workers
     bool have_all_ended = false;          // the workers of all nodes are gone
+    bool stop_requested = false;          // of the whole job, by a signal to one of its launchers
 
     [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
     friend bool operator==(const News&, const News&) = default;
@@ -55,6 +57,8 @@ class NodeWatch {
   void claim_failure();
   // The workers of this node are gone.
   void end_generation();
+  // This launcher was asked to let the job stop by itself.
+  void request_stop();
 
   // Waits for what the failed node says of its failure, or, if it is this one, says it. The text is
   // empty if the failed node has vanished since.
@@ -78,14 +82,23 @@ class NodeWatch {
   static constexpr Timeout kVanished = std::chrono::seconds(15);
 
  private:
+  // What is still to be told.
+  struct Words {
+    bool claims = false;  // the first failure
+    bool ends = false;
+    bool stops = false;
+
+    [[nodiscard]] bool any() const { return claims || ends || stops; }
+  };
   struct Peer {
     std::int64_t signs = 0;
     Clock::time_point since;
   };
 
+  void say(bool Words::*word);
   void run();
   void talk();
-  void tell(const std::string& generation, bool claims, bool ends);
+  void tell(const std::string& generation, const Words& words);
   void look(const std::string& generation);
   void exchange_signs_of_life();
   void lose(const std::string& sentence);
@@ -100,8 +113,7 @@ class NodeWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string generation_;  // under mutex_, as are all below
-  bool claims_ = false;     // still to be told
-  bool ends_ = false;       // likewise
+  Words words_;
   bool stopping_ = false;
   News news_;
   std::thread thread_;

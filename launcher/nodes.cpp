@@ -45,7 +45,7 @@ class Patience {
     while (const auto signal_number = signals_.next()) {
       if (!ends_job(*signal_number)) continue;
       throw LaunchError(signal_name(*signal_number) + " while waiting for the other nodes",
-                        128 + *signal_number);
+                        exit_code_after(*signal_number));
     }
   }
 

@@ -86,8 +86,10 @@ bool is_from_keyboard(int signal_number) {
   return signal_number == SIGINT || signal_number == SIGQUIT;
 }
 
-bool ends_job(int signal_number) {
-  return signal_number != SIGCHLD && signal_number != SIGUSR1 && signal_number != SIGUSR2;
+bool ends_job(int signal_number) { return signal_number != SIGCHLD && signal_number != SIGUSR2; }
+
+int exit_code_after(int signal_number) {
+  return 128 + (signal_number == SIGUSR1 ? SIGTERM : signal_number);
 }
 
 std::string signal_name(int signal_number) {

@@ -45,9 +45,13 @@ class SignalReader {
   pid_t guardian_ = 0;  // 0: none to follow
 };
 
-// Whether a signal of a SignalReader stops the job: SIGCHLD is no news, SIGUSR1 and SIGUSR2 are for
-// the workers.
+// Whether a signal of a SignalReader ends a job that has no workers at the time: SIGCHLD is no
+// news, and SIGUSR2 is for the workers.
 [[nodiscard]] bool ends_job(int signal_number);
+
+// The launcher's, once a signal has ended the job: 128 + its number; SIGUSR1 asks for what SIGTERM
+// does.
+[[nodiscard]] int exit_code_after(int signal_number);
 
 // From the guardian to the agent, whose next() then says `signal_number`.
 void pass_on(int signal_number, pid_t agent);

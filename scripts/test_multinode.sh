@@ -102,6 +102,17 @@ code=0
 says 0 'localhost is a loopback address'
 passed "a loopback address is refused"
 
+# A name with an address where nobody listens and one that nobody has.
+printf '%s\n' "$address headless" '10.77.0.9 headless' >"$work/hosts"
+code=0
+ip netns exec "${nodes[1]}" sh -c 'mount --bind "$1" /etc/hosts; shift; exec "$@"' sh "$work/hosts" \
+  timeout 20 "$bin/ddp-launch" --nnodes 2 --node_rank 1 --master_addr headless --timeout-start 3 true \
+  >"$work/node1.log" 2>&1 || code=$?
+[ "$code" -eq 2 ] || fail "a node 0 that is not there: exit code $code"
+says 1 'node 0 does not answer: .*10\.77\.0\.1:29500: Connection refused'
+says 1 'node 0 does not answer: .*10\.77\.0\.9:29500: [A-Z]'
+passed "who cannot connect lists every address and why"
+
 "$bin/ddp-launch" -n 4 "${train[@]}" --metrics "$work/local.jsonl" >"$work/local.log" 2>&1 ||
   fail "four local ranks: $(cat "$work/local.log")"
 start 0 -n 2 "${train[@]}" --metrics "$work/nodes.jsonl"
@@ -159,6 +170,19 @@ finish 5 143 143
 says 1 'node 0 .*was stopped by SIGTERM'
 passed "a signal in the pause before a restart ends both nodes"
 
+for node in 0 1; do start "$node" -n 2 --max_restarts 9 sh -c 'exit 7'; done
+says 1 'restart 2 of 9'
+kill -USR1 "${pids[1]}"
+finish 5 143 143
+says 0 'node 1 .*was stopped by SIGUSR1'
+passed "so does a request to stop"
+
+for node in 0 1; do start "$node" -n 2 --max_restarts 9 "$bin/collective_worker" fail gloo; done
+finish 60 3 3
+same_verdict
+for node in 0 1; do says "$node" 'rank [0-9] failed at step 5 3 times in a row'; done
+passed "the same failure three times ends both nodes"
+
 printf '#!/no/such/interpreter\n' >"$work/unfit"
 chmod +x "$work/unfit"
 start 0 -n 1 sleep 60
@@ -177,12 +201,14 @@ start 1 -n 1 sh -c 'exit 0'
 finish 5 0 0
 passed "launchers that were told different things do not start a job"
 
-start 0 -n 1 sleep 60
-says 0 '1/2 nodes here'
-kill -TERM "${pids[0]}"
-code=0
-wait "${pids[0]}" || code=$?
-[ "$code" -eq 143 ] || fail "a launcher that waits ended with $code after SIGTERM"
+for signal in TERM USR1; do
+  start 0 -n 1 sleep 60
+  says 0 '1/2 nodes here'
+  kill "-$signal" "${pids[0]}"
+  code=0
+  wait "${pids[0]}" || code=$?
+  [ "$code" -eq 143 ] || fail "a launcher that waits ended with $code after SIG$signal"
+done
 passed "a signal to a launcher that waits has its own exit code"
 
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 60'; done
@@ -199,9 +225,15 @@ finish 20 143 143
 says 0 'node 1 .*was stopped by SIGTERM'
 passed "a signal to one launcher ends both nodes"
 
-for node in 0 1; do
-  start "$node" -n 2 "$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10
-done
+endless=("$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10)
+for node in 0 1; do start "$node" -n 2 "${endless[@]}" --save "$work/stopped.safetensors"; done
+says 0 'step|loss'
+kill -USR1 "${pids[1]}"
+finish 20 143 143
+[ -s "$work/stopped.safetensors" ] || fail "train did not save when it was asked to stop"
+passed "a request to one launcher stops train on both nodes at the same step"
+
+for node in 0 1; do start "$node" -n 2 "${endless[@]}"; done
 says 0 'step|loss'
 ip -n "${nodes[0]}" link set eth0 down
 pulled=$SECONDS

@@ -81,6 +81,15 @@ TEST_CASE("--grace bounds what a request to stop may take", "[guardian]") {
   check_all_gone(pids);
 }
 
+TEST_CASE("workers that die of SIGUSR1 have obeyed it", "[guardian]") {
+  ChildProcess child(shell({"-n", "2"}, "echo pid=$$. >&2; while :; do sleep 0.01; done"));
+  const std::vector<pid_t> pids = wait_for_pids(child, 2);
+  child.send_signal(SIGUSR1);
+  CHECK(child.wait(kStopBound) == 128 + SIGTERM);
+  CHECK_THAT(child.err(), !Contains("was killed by"));
+  check_all_gone(pids);
+}
+
 TEST_CASE("a failure after a request to stop is still a failure", "[guardian]") {
   ChildProcess child(shell({"-n", "2"},
                            "trap '[ $RANK = 1 ] && exit 9; exit 0' USR1; echo pid=$$. >&2; "
