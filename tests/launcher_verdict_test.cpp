@@ -258,6 +258,20 @@ TEST_CASE("a kill for want of memory is recognised", "[launcher][verdict]") {
           "because of it"));
 }
 
+TEST_CASE("a bus error is put down to a small /dev/shm", "[launcher][verdict]") {
+  const std::string in_small_shm = "mount -t tmpfs -o size=2m tmpfs /dev/shm && exec \"$0\" \"$@\"";
+  if (run({"/usr/bin/unshare", "--mount", "sh", "-c", in_small_shm, "true"}).exit_code != 0) {
+    std::fprintf(stderr, "SKIPPED: /dev/shm cannot be replaced here (not root?)\n");
+    return;
+  }
+  const Result result = run({"/usr/bin/unshare", "--mount", "sh", "-c", in_small_shm,
+                             DDP_LAUNCH_PATH, "-n", "1", "--", "sh", "-c", "kill -BUS $$"});
+  CHECK(result.exit_code == 128 + SIGBUS);
+  CHECK_THAT(last_line(result.err),
+             Contains("was killed by SIGBUS") &&
+                 Contains("/dev/shm is small (2 of 2 MiB free); in a container"));
+}
+
 TEST_CASE("a kill by a person is no want of memory", "[launcher][verdict]") {
   const Result result = run(shell({"-n", "2"}, "[ $RANK = 1 ] && kill -KILL $$; exec sleep 1000"));
   CHECK_THAT(last_line(result.err),
