@@ -14,6 +14,12 @@ Scope Scope::child(std::string_view name) const {
   return scope;
 }
 
+Scope Scope::on(Context& context) const {
+  Scope scope = *this;
+  scope.context_ = &context;
+  return scope;
+}
+
 Parameter Scope::uniform(std::string_view name, const Shape& shape, double bound) const {
   const std::string parameter_name = full_name(name);
   const std::uint64_t stream = stream_of(parameter_name);

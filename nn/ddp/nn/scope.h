@@ -21,6 +21,9 @@ class Scope {
   // For a child module: Scope for "features" .child("0") names "features.0.weight".
   [[nodiscard]] Scope child(std::string_view name) const;
 
+  // The same on another device: equal values.
+  [[nodiscard]] Scope on(Context& context) const;
+
   // Drawn from U(-bound, bound).
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
 

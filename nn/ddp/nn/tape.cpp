@@ -14,6 +14,13 @@ Variable Tape::watch(Parameter& parameter) {
   return {parameter.value(), entry->second};
 }
 
+Variable Tape::record_all(Tensor output, std::vector<Edge> edges) {
+  for (const Edge& edge : edges) check_on_tape(edge.input);
+  const std::size_t first_edge = edges_.size();
+  for (Edge& edge : edges) add_edge(std::move(edge));
+  return add_node(std::move(output), first_edge);
+}
+
 std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
   if (loss.is_constant()) {
     throw std::logic_error("[nn] backward: the loss does not depend on any parameter");

@@ -73,6 +73,7 @@ class Tape {
   Tape& operator=(const Tape&) = delete;
 
   [[nodiscard]] Context& context() { return context_; }
+  [[nodiscard]] Recording recording() const { return recording_; }
 
   // The parameter's value as an operand; however often it is watched, its gradient is one.
   [[nodiscard]] Variable watch(Parameter& parameter);
@@ -86,6 +87,9 @@ class Tape {
     (add_edge(std::move(edges)), ...);
     return add_node(std::move(output), first_edge);
   }
+
+  // The same for a number of edges that is not known at compile time.
+  [[nodiscard]] Variable record_all(Tensor output, std::vector<Edge> edges);
 
   // Writes the gradient of every parameter that `loss` (one element) depends on into its grad():
   // overwriting if the parameter has no gradient yet, adding otherwise. Returns those parameters in

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/parallel/data_parallel.h"
+
+#include <algorithm>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/parallel/replica_thread.h"
+
+namespace ddp::nn {
+namespace {
+
+// y = alpha x + beta y, for any device.
+void add_scaled(Context& context, double alpha, const Buffer& x, double beta, const Buffer& y) {
+  const Tensor one = context.empty({1}, x.dtype);
+  fill(one.buffer(), 1, context.stream());
+  context.gemm(x, one.buffer(), y, {.m = x.count, .n = 1, .k = 1}, {.alpha = alpha, .beta = beta});
+}
+
+// The devices of the replicas beside the module itself.
+std::vector<Device> other_devices(Device own, std::vector<Device> device_ids) {
+  std::string names;
+  for (const Device device : device_ids) {
+    names += (names.empty() ? "" : ", ") + to_string(device);
+    if (!device.is_cuda() || std::ranges::count(device_ids, device) == 1) continue;
+    throw std::invalid_argument("[nn] DataParallel: " + to_string(device) + " is named twice");
+  }
+  const auto first = std::ranges::find(device_ids, own);
+  if (first == device_ids.end()) {
+    throw std::invalid_argument("[nn] DataParallel: the module is on " + to_string(own) +
+                                ", which is not among the devices: " + names);
+  }
+  device_ids.erase(first);
+  return device_ids;
+}
+
+std::size_t size_along(const Shape& shape, std::size_t dim, const char* what) {
+  if (dim < shape.rank()) return shape[dim];
+  throw std::invalid_argument("[nn] DataParallel: " + std::string(what) + " of shape " +
+                              to_string(shape) + " has no dimension " + std::to_string(dim));
+}
+
+}  // namespace
+
+struct DataParallel::Replica {
+  Replica(Device device, const Scope& scope, const ModuleFactory& make)
+      : context(device), module(make(scope.on(context))) {}
+
+  Context context;
+  std::unique_ptr<Module> module;
+  ReplicaThread thread;  // ends first
+};
+
+// What a pass computes: outputs, or their loss.
+struct DataParallel::Work {
+  const Tensor& input;
+  const Tensor* targets = nullptr;  // with a loss
+  LossFunction loss = {};
+};
+
+// A piece of the batch on one device.
+struct DataParallel::Part {
+  Part(Replica& where, const Piece& which, Recording recording)
+      : replica(where), piece(which), tape(where.context, recording) {}
+
+  void forward(const LossFunction& loss) {
+    output = replica.module->forward(tape, input);
+    if (loss) output = loss(tape, output, targets);
+  }
+
+  // From the gradient of the output on.
+  void backward() {
+    if (output.is_constant()) return;
+    const auto pass_on = [this](const Buffer&, const GradientTarget& target) {
+      transfer(replica.context, grad_output.buffer(), replica.context, target);
+    };
+    const Variable root =
+        tape.record(replica.context.empty({}, output.value().dtype()), Edge{output, pass_on});
+    tape.backward(root);
+  }
+
+  Replica& replica;
+  Piece piece;
+  Tape tape;
+  Tensor input;
+  Tensor targets;
+  Variable output = Tensor();
+  Tensor grad_output;
+};
+
+struct DataParallel::Pass {
+  [[nodiscard]] double weight_of(const Piece& piece) const {
+    return size == 0 ? 1 : static_cast<double>(piece.count) / static_cast<double>(size);
+  }
+
+  std::size_t size = 0;  // of the whole batch
+  Piece own;             // the module's
+  Tensor input;          // likewise
+  Tensor targets;
+  std::vector<std::unique_ptr<Part>> parts;  // the other replicas'
+};
+
+DataParallel::DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
+                           const DataParallelOptions& options)
+    : context_(context), dim_(options.dim), module_(make(scope.on(context))) {
+  for (const Device device : other_devices(context.device(), options.device_ids)) {
+    replicas_.push_back(std::make_unique<Replica>(device, scope, make));
+  }
+  add(*module_);
+}
+
+DataParallel::~DataParallel() = default;
+
+Variable DataParallel::forward(Tape& tape, const Variable& input) {
+  if (!input.is_constant()) {
+    throw std::invalid_argument("[nn] DataParallel: no gradient flows to its input");
+  }
+  const Work work{.input = input.value()};
+  return compute(tape, scatter(tape, work), work);
+}
+
+Variable DataParallel::loss(Tape& tape, const Tensor& input, const Tensor& targets,
+                            const LossFunction& function) {
+  const Work work{.input = input, .targets = &targets, .loss = function};
+  return compute(tape, scatter(tape, work), work);
+}
+
+std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, const Work& work) {
+  const auto pass = std::make_shared<Pass>();
+  pass->size = size_along(work.input.shape(), dim_, "an input");
+  const auto take = [&](const Piece& piece, Context& to, Tensor& input, Tensor& targets) {
+    input = take_piece(context_, work.input, dim_, piece, to);
+    if (work.targets != nullptr) targets = take_piece(context_, *work.targets, 0, piece, to);
+  };
+  const std::vector<Piece> pieces = chunk(pass->size, replicas_.size() + 1);
+  pass->own = pieces.front();
+  take(pass->own, context_, pass->input, pass->targets);
+  for (std::size_t i = 1; i < pieces.size(); ++i) {
+    Replica& replica = *replicas_[i - 1];
+    pass->parts.push_back(std::make_unique<Part>(replica, pieces[i], tape.recording()));
+    take(pieces[i], replica.context, pass->parts.back()->input, pass->parts.back()->targets);
+    copy_model_to(replica);
+  }
+  return pass;
+}
+
+void DataParallel::copy_model_to(Replica& replica) {
+  const auto copy = [&](const Tensor& from, const Tensor& to) {
+    transfer(context_, from.buffer(), replica.context, {to.buffer()});
+  };
+  const auto parameters = module_->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    copy(parameters[i]->value(), replica.module->parameters()[i]->value());
+  }
+  for (std::size_t i = 0; i < module_->buffers().size(); ++i) {
+    copy(module_->buffers()[i].value, replica.module->buffers()[i].value);
+  }
+}
+
+// On the tape three nodes stand one behind the other: a token that depends on all parameters, what
+// the module computes, and the gathered output, which depends on both. Played in reverse the output
+// starts the backward of the replicas, the module's own runs beside it, and the token adds theirs.
+Variable DataParallel::compute(Tape& tape, const std::shared_ptr<Pass>& pass, const Work& work) {
+  const Variable token = begin(tape, pass);
+  for (const auto& part : pass->parts) {
+    part->replica.thread.start([pass, &part = *part, loss = work.loss] { part.forward(loss); });
+  }
+  Variable own = module_->forward(tape, pass->input);
+  if (work.loss) own = work.loss(tape, own, pass->targets);
+  for (const auto& part : pass->parts) part->replica.thread.wait();
+  return work.loss ? sum_losses(tape, token, own, pass) : gather(tape, token, own, pass);
+}
+
+Variable DataParallel::begin(Tape& tape, const std::shared_ptr<Pass>& pass) {
+  std::vector<Edge> edges;
+  const auto parameters = module_->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    edges.push_back(
+        {tape.watch(*parameters[i]), [this, pass, i](const Buffer&, const GradientTarget& target) {
+           collect_gradients(*pass, i, target);
+         }});
+  }
+  return tape.record_all(context_.empty({}, DType::kFloat32), std::move(edges));
+}
+
+// The target has the module's own gradient by now, if it has one.
+void DataParallel::collect_gradients(Pass& pass, std::size_t parameter, GradientTarget target) {
+  for (const auto& part : pass.parts) {
+    Replica& replica = part->replica;
+    replica.thread.wait();
+    Parameter& own = *replica.module->parameters()[parameter];
+    if (!own.has_grad()) continue;
+    transfer(replica.context, own.grad().buffer(), context_, target);
+    own.clear_grad();
+    target.mode = WriteMode::kAccumulate;
+  }
+  if (target.mode == WriteMode::kOverwrite) fill(target.buffer, 0, context_.stream());
+}
+
+// The gradients of the pieces of `output` are what `split` makes of the whole's.
+Variable DataParallel::record(Tape& tape, const Variable& token, const Variable& own, Tensor output,
+                              const std::shared_ptr<Pass>& pass, const Split& split) {
+  const auto start = [this, pass, split](const Buffer& grad, const GradientTarget&) {
+    for (const auto& part : pass->parts) {
+      Context& there = part->replica.context;
+      const Tensor piece = split(grad, part->piece);
+      part->grad_output = there.empty(piece.shape(), piece.dtype());
+      transfer(context_, piece.buffer(), there, {part->grad_output.buffer()});
+      part->replica.thread.start([pass, &part = *part] { part.backward(); });
+    }
+  };
+  const auto own_backward = [this, pass, split](const Buffer& grad, const GradientTarget& target) {
+    transfer(context_, split(grad, pass->own).buffer(), context_, target);
+  };
+  return tape.record(std::move(output), Edge{token, start}, Edge{own, own_backward});
+}
+
+Variable DataParallel::gather(Tape& tape, const Variable& token, const Variable& own,
+                              const std::shared_ptr<Pass>& pass) {
+  const std::size_t rows = size_along(own.shape(), dim_, "an output");
+  if (rows != pass->own.count) {
+    throw std::invalid_argument("[nn] DataParallel: an output of shape " + to_string(own.shape()) +
+                                " for " + std::to_string(pass->own.count) + " along dimension " +
+                                std::to_string(dim_) + " of the input");
+  }
+  const Shape whole = own.shape().with_size(dim_, pass->size);
+  const Tensor output = context_.empty(whole, own.value().dtype());
+  put_piece(context_, own.value(), context_, output, dim_, pass->own);
+  for (const auto& part : pass->parts) {
+    put_piece(part->replica.context, part->output.value(), context_, output, dim_, part->piece);
+  }
+  return record(tape, token, own, output, pass,
+                [this, whole](const Buffer& grad, const Piece& piece) {
+                  return take_piece(context_, Tensor::view(grad, whole), dim_, piece, context_);
+                });
+}
+
+Variable DataParallel::sum_losses(Tape& tape, const Variable& token, const Variable& own,
+                                  const std::shared_ptr<Pass>& pass) {
+  const DType dtype = own.value().dtype();
+  const Tensor sum = context_.empty({}, dtype);
+  add_scaled(context_, pass->weight_of(pass->own), own.buffer(), 0, sum.buffer());
+  for (const auto& part : pass->parts) {
+    const Tensor loss = context_.empty({}, dtype);
+    transfer(part->replica.context, part->output.buffer(), context_, {loss.buffer()});
+    add_scaled(context_, pass->weight_of(part->piece), loss.buffer(), 1, sum.buffer());
+  }
+  return record(tape, token, own, sum, pass, [this, pass](const Buffer& grad, const Piece& piece) {
+    Tensor share = context_.empty({}, grad.dtype);
+    add_scaled(context_, pass->weight_of(piece), grad, 0, share.buffer());
+    return share;
+  });
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "ddp/nn/module.h"
+#include "ddp/nn/parallel/scatter.h"
+#include "ddp/nn/scope.h"
+#include "ddp/nn/tape.h"
+
+namespace ddp::nn {
+
+using ModuleFactory = std::function<std::unique_ptr<Module>(const Scope&)>;
+
+// The mean loss over the rows of a module's output, a scalar.
+using LossFunction =
+    std::function<Variable(Tape& tape, const Variable& output, const Tensor& targets)>;
+
+struct DataParallelOptions {
+  // Where the replicas compute. The context's device is among them; the CPU may be named several
+  // times, a GPU once.
+  std::vector<Device> device_ids;
+  std::size_t dim = 0;  // along which inputs are scattered and outputs gathered
+};
+
+// One process on several devices: torch.nn.DataParallel. A pass scatters its batch (torch.chunk),
+// copies the parameters to the replicas, runs them side by side on threads of their own, and
+// gathers the outputs where the module is; backward sums their gradients into the module's. One
+// process per device with DistributedModule is faster and is what to use for training; this is for
+// programs that are to stay one process.
+//
+// What PyTorch's users trip over:
+// - The gathered output is the whole batch, so that its mean loss is exact however uneven the cut.
+//   loss() computes it on the devices, in pieces weighted by their sizes, and gathers scalars only.
+// - The output device is the context's: it holds parameters, outputs and optimizer state. loss()
+//   keeps the outputs off it.
+// - Names have no "module." before them.
+// - A buffer (batch-norm statistics) follows the module's own piece of the batch alone.
+class DataParallel final : public Module {
+ public:
+  // `make` is called once for each device, with `scope` for the first, which belongs to `context`
+  // and is where the module is. Throws std::invalid_argument for device ids as above.
+  DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
+               const DataParallelOptions& options);
+  ~DataParallel() override;
+
+  // `input` is a constant; the output has its size in dimension `dim`. `tape` is on the module's
+  // context. What a replica throws is thrown here.
+  Variable forward(Tape& tape, const Variable& input) override;
+
+  // The mean loss over the whole batch; `targets` is cut along dimension 0, as is the input.
+  [[nodiscard]] Variable loss(Tape& tape, const Tensor& input, const Tensor& targets,
+                              const LossFunction& function);
+
+  [[nodiscard]] Module& module() { return *module_; }
+
+ private:
+  struct Replica;
+  struct Part;
+  struct Pass;
+  struct Work;
+  // The gradient of one piece's output from that of the whole; on the module's context.
+  using Split = std::function<Tensor(const Buffer& grad, const Piece& piece)>;
+
+  [[nodiscard]] std::shared_ptr<Pass> scatter(const Tape& tape, const Work& work);
+  void copy_model_to(Replica& replica);
+  [[nodiscard]] Variable begin(Tape& tape, const std::shared_ptr<Pass>& pass);
+  [[nodiscard]] Variable compute(Tape& tape, const std::shared_ptr<Pass>& pass, const Work& work);
+  [[nodiscard]] Variable gather(Tape& tape, const Variable& token, const Variable& own,
+                                const std::shared_ptr<Pass>& pass);
+  [[nodiscard]] Variable sum_losses(Tape& tape, const Variable& token, const Variable& own,
+                                    const std::shared_ptr<Pass>& pass);
+  [[nodiscard]] Variable record(Tape& tape, const Variable& token, const Variable& own,
+                                Tensor output, const std::shared_ptr<Pass>& pass,
+                                const Split& split);
+  void collect_gradients(Pass& pass, std::size_t parameter, GradientTarget target);
+
+  Context& context_;
+  std::size_t dim_;
+  std::unique_ptr<Module> module_;
+  std::vector<std::unique_ptr<Replica>> replicas_;  // beside the module itself
+};
+
+}  // namespace ddp::nn

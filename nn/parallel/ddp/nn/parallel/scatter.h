@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// Tensors cut along a dimension, and put together again, between devices. All of it is ordered
+// behind what stands on the contexts' streams, and done when it returns.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "ddp/kernels/shapes.h"
+#include "ddp/nn/context.h"
+#include "ddp/nn/tensor.h"
+
+namespace ddp::nn {
+
+// A range of a dimension.
+struct Piece {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+// torch.chunk: pieces of ceil(size / parts), the last one smaller, so at most `parts` of them; one
+// empty piece for size 0.
+[[nodiscard]] std::vector<Piece> chunk(std::size_t size, std::size_t parts);
+
+// `target` = `source`, or += with kAccumulate; equal counts and dtypes.
+void transfer(Context& from, const Buffer& source, Context& to, const GradientTarget& target);
+
+// The piece of `source` along `dim`, in memory of `to`.
+[[nodiscard]] Tensor take_piece(Context& from, const Tensor& source, std::size_t dim,
+                                const Piece& piece, Context& to);
+// Writes `source` to where the piece lies in `target`.
+void put_piece(Context& from, const Tensor& source, Context& to, const Tensor& target,
+               std::size_t dim, const Piece& piece);
+
+}  // namespace ddp::nn

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+//
+// One process on several devices, which are all the CPU here.
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <stdexcept>
+#include <vector>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/models/factory.h"
+#include "ddp/nn/modules/linear.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/data_parallel.h"
+#include "ddp/nn/random.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using Catch::Matchers::Contains;
+using nn::DataParallel;
+using nn::Piece;
+using nn::Tape;
+using nn::Tensor;
+using nn::Variable;
+using test::error_of;
+
+namespace {
+
+std::vector<Device> cpus(std::size_t count) { return std::vector<Device>(count, kCpuDevice); }
+
+nn::ModuleFactory factory(const char* name) {
+  return [name](const nn::Scope& scope) { return nn::make_model(name, scope); };
+}
+
+struct Batch {
+  Tensor images;
+  Tensor labels;
+};
+
+Batch make_batch(nn::Context& context, std::size_t samples) {
+  std::vector<double> pixels(samples * 784);
+  std::vector<std::int64_t> labels(samples);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = nn::random_unit(1, 2, i);
+  for (std::size_t i = 0; i < samples; ++i) labels[i] = static_cast<std::int64_t>(i % 10);
+  return {context.from_host<double>(pixels, {samples, 784}),
+          context.from_host<std::int64_t>(labels, {samples})};
+}
+
+std::vector<double> values_of(const nn::Context& context, const nn::Module& module) {
+  std::vector<double> values;
+  for (const nn::Parameter* parameter : module.parameters()) {
+    const auto part = context.to_host<double>(parameter->value());
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  return values;
+}
+
+double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+enum class LossOn { kOutputDevice, kEachDevice };
+
+// The parameters after some steps on `devices` devices.
+std::vector<double> train(std::size_t devices, std::size_t samples, LossOn where) {
+  nn::Context context;
+  DataParallel model(context, {context, DType::kFloat64, 7}, factory("lenet5"),
+                     {.device_ids = cpus(devices)});
+  nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const Batch batch = make_batch(context, samples);
+  for (int step = 0; step < 5; ++step) {
+    Tape tape(context);
+    const Variable loss =
+        where == LossOn::kEachDevice
+            ? model.loss(tape, batch.images, batch.labels, nn::softmax_cross_entropy)
+            : nn::softmax_cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
+    tape.backward(loss);
+    optimizer.step(nullptr);
+  }
+  return values_of(context, model);
+}
+
+// Its output is its input times a weight of one.
+class Scale final : public nn::Module {
+ public:
+  explicit Scale(const nn::Scope& scope) : linear(scope, 1, 1) {
+    fill(linear.parameters()[0]->value().buffer(), 1);
+    fill(linear.parameters()[1]->value().buffer(), 0);
+    add(linear);
+  }
+  Variable forward(Tape& tape, const Variable& input) override {
+    if (limit < static_cast<double>(input.shape()[0])) throw std::range_error("too many rows");
+    return linear.forward(tape, input);
+  }
+
+  nn::Linear linear;
+  double limit = 100;
+};
+
+nn::ModuleFactory scale_factory(double first_limit = 100, double other_limit = 100) {
+  return [=, made = 0](const nn::Scope& scope) mutable {
+    auto module = std::make_unique<Scale>(scope);
+    module->limit = made++ == 0 ? first_limit : other_limit;
+    return module;
+  };
+}
+
+// The mean over the rows.
+Variable mean(Tape& tape, const Variable& output, const Tensor&) {
+  const std::vector<double> rows = tape.context().to_host<double>(output.value());
+  const double n = static_cast<double>(rows.size());
+  const std::vector<double> value = {std::accumulate(rows.begin(), rows.end(), 0.0) / n};
+  return tape.record(tape.context().from_host<double>(value, {}),
+                     nn::Edge{output, [n](const Buffer& grad, const GradientTarget& target) {
+                                for (double& each : target.buffer.as<double>()) {
+                                  each = grad.as<double>()[0] / n;
+                                }
+                              }});
+}
+
+}  // namespace
+
+TEST_CASE("a batch is cut as torch.chunk cuts it", "[data-parallel]") {
+  CHECK(nn::chunk(6, 3) == std::vector<Piece>{{0, 2}, {2, 2}, {4, 2}});
+  CHECK(nn::chunk(5, 4) == std::vector<Piece>{{0, 2}, {2, 2}, {4, 1}});  // 3 pieces, not 4
+  CHECK(nn::chunk(2, 4) == std::vector<Piece>{{0, 1}, {1, 1}});
+  CHECK(nn::chunk(0, 4) == std::vector<Piece>{{0, 0}});
+}
+
+TEST_CASE("several devices train as one, however uneven the pieces", "[data-parallel]") {
+  const auto where = GENERATE(LossOn::kOutputDevice, LossOn::kEachDevice);
+  for (const std::size_t samples : {12, 7}) {
+    const std::vector<double> alone = train(1, samples, LossOn::kOutputDevice);
+    for (const std::size_t devices : {1, 2, 3, 4}) {
+      CHECK(largest_difference(alone, train(devices, samples, where)) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("the mean loss of 0.3, 0.2 and 0.8 is 0.4333 on 1, 2 or 3 devices", "[data-parallel]") {
+  for (const std::size_t devices : {1, 2, 3}) {
+    nn::Context context;
+    DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                       {.device_ids = cpus(devices)});
+    const std::vector<double> losses = {0.3, 0.2, 0.8};
+    const Tensor input = context.from_host<double>(losses, {3, 1});
+    Tape tape(context);
+    const Variable gathered = mean(tape, model.forward(tape, input), {});
+    const Variable on_each = model.loss(tape, input, input, mean);
+    CHECK(context.to_host<double>(gathered.value())[0] == Approx(1.3 / 3).epsilon(1e-14));
+    CHECK(context.to_host<double>(on_each.value())[0] == Approx(1.3 / 3).epsilon(1e-14));
+  }
+}
+
+TEST_CASE("two passes on one tape are summed", "[data-parallel]") {
+  nn::Context context;
+  DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                     {.device_ids = cpus(2)});
+  const std::vector<double> rows = {1, 2, 4};
+  const Tensor input = context.from_host<double>(rows, {3, 1});
+  Tape tape(context);
+  const Variable once = model.forward(tape, input);
+  const Variable twice = model.forward(tape, once.value());
+  const auto sum = [](const Buffer& grad, const GradientTarget& target) {
+    fill(target.buffer, grad.as<double>()[0]);
+  };
+  tape.backward(
+      tape.record(Tensor::zeros({}, DType::kFloat64), nn::Edge{once, sum}, nn::Edge{twice, sum}));
+  CHECK(context.to_host<double>(model.parameters()[0]->grad())[0] == 14);
+  CHECK(context.to_host<double>(model.parameters()[1]->grad())[0] == 6);
+}
+
+TEST_CASE("a tape that does not record evaluates on all devices", "[data-parallel]") {
+  nn::Context context;
+  DataParallel model(context, {context, DType::kFloat64, 7}, factory("mlp"),
+                     {.device_ids = cpus(3)});
+  const Batch batch = make_batch(context, 7);
+  Tape tape(context, nn::Recording::kOff);
+  const Variable spread = model.forward(tape, batch.images);
+  CHECK(spread.is_constant());
+  const Variable alone = model.module().forward(tape, batch.images);
+  CHECK(largest_difference(context.to_host<double>(spread.value()),
+                           context.to_host<double>(alone.value())) < 1e-14);
+}
+
+TEST_CASE("tensors are cut and joined along any dimension", "[data-parallel]") {
+  nn::Context here;
+  nn::Context there;
+  std::vector<double> elements(2 * 3 * 2);
+  std::iota(elements.begin(), elements.end(), 0);
+  const Tensor whole = here.from_host<double>(elements, {2, 3, 2});
+  for (std::size_t dim = 0; dim < 3; ++dim) {
+    const Tensor joined = here.empty(whole.shape(), DType::kFloat64);
+    for (const Piece& piece : nn::chunk(whole.shape()[dim], 2)) {
+      nn::put_piece(there, nn::take_piece(here, whole, dim, piece, there), here, joined, dim,
+                    piece);
+    }
+    CHECK(here.to_host<double>(joined) == elements);
+  }
+  const Tensor middle = nn::take_piece(here, whole, 1, {1, 2}, there);
+  CHECK(there.to_host<double>(middle) == std::vector<double>{2, 3, 4, 5, 8, 9, 10, 11});
+}
+
+TEST_CASE("what a replica throws reaches the caller, and the next pass works", "[data-parallel]") {
+  nn::Context context;
+  DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(100, 1),
+                     {.device_ids = cpus(2)});
+  const std::vector<double> rows = {1, 2, 4, 8};
+  Tape tape(context);
+  CHECK_THROWS_AS(model.forward(tape, context.from_host<double>(rows, {4, 1})), std::range_error);
+  const Variable output =
+      model.forward(tape, context.from_host<double>(std::span(rows).first(2), {2, 1}));
+  CHECK(context.to_host<double>(output.value()) == std::vector<double>{1, 2});
+}
+
+TEST_CASE("devices that cannot be are refused", "[data-parallel]") {
+  nn::Context context;
+  const auto error = [&](std::vector<Device> devices) {
+    return error_of([&] {
+      const DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                               {.device_ids = std::move(devices)});
+    });
+  };
+  CHECK_THAT(error({cuda_device(0), cuda_device(1)}),
+             Contains("the module is on cpu, which is not among the devices: cuda:0, cuda:1"));
+  CHECK_THAT(error({kCpuDevice, cuda_device(1), cuda_device(1)}),
+             Contains("cuda:1 is named twice"));
+  DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                     {.device_ids = cpus(2), .dim = 2});
+  Tape tape(context);
+  CHECK_THAT(error_of([&] {
+               (void)model.forward(tape, Tensor::zeros({3, 1}, DType::kFloat64));
+             }),
+             Contains("an input of shape [3, 1] has no dimension 2"));
+}
