@@ -11,7 +11,8 @@ install_packages "${build_packages[@]}"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
   -DDDP_BUILD_EXAMPLES=ON >/dev/null
 cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce \
-  bench_reducer bench_recorder bench_step bench_conv2d bench_engine bench_accumulation
+  bench_reducer bench_recorder bench_step bench_conv2d bench_engine bench_accumulation \
+  bench_parallel
 
 run() {
   printf '\n$ %s\n' "$*"
@@ -33,6 +34,7 @@ else
   echo
   echo "all_reduce over NCCL: left out, it needs two GPUs and here are $gpus."
 fi
+run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_parallel
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_reducer
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend shm
 if grep -q '^Gloo_DIR:PATH=/' build/CMakeCache.txt &&

@@ -1,45 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include "support/training.h"
 
-#include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "ddp/nn/models/factory.h"
-#include "ddp/nn/random.h"
+#include "ddp/nn/ops.h"
 
 namespace ddp::bench {
-namespace {
-
-constexpr std::size_t kPixels = 784;
-constexpr std::size_t kClasses = 10;
-
-nn::Tensor make_images(nn::Context& context, const Workload& workload) {
-  std::vector<double> values(workload.batch * kPixels);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(0, 1, i) - 1;
-  const nn::Shape shape{workload.batch, kPixels};
-  if (workload.dtype == DType::kFloat64) return context.from_host<double>(values, shape);
-  return context.from_host<float>(std::vector<float>(values.begin(), values.end()), shape);
-}
-
-nn::Tensor make_labels(nn::Context& context, std::size_t batch) {
-  std::vector<std::int64_t> values(batch);
-  for (std::size_t i = 0; i < batch; ++i) values[i] = static_cast<std::int64_t>(i % kClasses);
-  return context.from_host<std::int64_t>(values, {batch});
-}
-
-}  // namespace
 
 Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group,
                    DdpOptions options)
     : module_(nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0))),
       replica_(*module_, context_, std::move(group), std::move(options)),
       sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
-      images_(make_images(context_, workload)),
-      labels_(make_labels(context_, workload.batch)) {}
+      batch_(make_batch(context_, workload)) {}
 
 nn::Variable Training::loss() {
-  return nn::softmax_cross_entropy(tape_, module_->forward(tape_, images_), labels_);
+  return nn::softmax_cross_entropy(tape_, module_->forward(tape_, batch_.images), batch_.labels);
 }
 
 void Training::step(int passes) {

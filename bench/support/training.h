@@ -2,20 +2,13 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "ddp/ddp.h"
-#include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
+#include "support/workload.h"
 
 namespace ddp::bench {
-
-struct Workload {
-  std::string model;  // of the factory
-  std::size_t batch = 64;
-  DType dtype = DType::kFloat32;
-};
 
 // A model of the factory that trains on one batch of images of 28 x 28 on the CPU, again and again:
 // forward, loss, backward and SGD.
@@ -41,8 +34,7 @@ class Training {
   std::unique_ptr<nn::Module> module_;
   nn::DistributedModule replica_;
   nn::Sgd sgd_;
-  nn::Tensor images_;
-  nn::Tensor labels_;
+  Batch batch_;
 };
 
 }  // namespace ddp::bench
