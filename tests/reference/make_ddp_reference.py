@@ -30,7 +30,7 @@ import torch.distributed
 import torch.multiprocessing
 from torch.nn.parallel import DistributedDataParallel
 
-from reference import MODELS, bits, draws, print_tensor, set_initial_values
+from reference import MODELS, class_labels, draws, print_tensor, set_initial_values
 
 SEED, RANKS = 17, 2
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -60,7 +60,7 @@ def cases():
 
 def batch(case, first, rows):
     images = draws(SEED, "input", first * 784, (rows, 1, 28, 28))
-    labels = torch.tensor([b % 10 for b in bits(SEED, "label", first, rows)])
+    labels = class_labels(SEED, first, rows)
     return images.to(DTYPES[case.dtype]), labels
 
 

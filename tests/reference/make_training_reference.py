@@ -16,7 +16,7 @@ tensor's sum and Euclidean norm, in float64.
 """
 import torch
 
-from reference import MODELS, bits, draws, print_tensor, set_initial_values
+from reference import MODELS, class_labels, draws, print_tensor, set_initial_values
 
 SEED, STEPS, ROWS = 11, 10, 8
 
@@ -26,7 +26,7 @@ def train(title, model):
     sgd = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=1e-4)
     for step in range(STEPS):
         x = draws(SEED, "input", step * ROWS * 784, (ROWS, 1, 28, 28)).float()
-        labels = torch.tensor([b % 10 for b in bits(SEED, "label", step * ROWS, ROWS)])
+        labels = class_labels(SEED, step * ROWS, ROWS)
         loss = torch.nn.functional.cross_entropy(model(x), labels)
         print(f"{title} loss {step} {loss.item():.8g}")
         sgd.zero_grad()
