@@ -2,7 +2,9 @@
 //
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
+#include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/gemm.h"
@@ -54,6 +56,34 @@ void max_pool2d_forward(const Buffer&, const Buffer&, const Buffer&, const MaxPo
 }
 void max_pool2d_backward(const Buffer&, const Buffer&, const GradientTarget&, const MaxPool2dShape&,
                          Stream) {
+  refuse();
+}
+void channel_moments(const Buffer&, const Buffer&, const ChannelShape&, Stream) { refuse(); }
+void merge_moments(const Buffer&, const Buffer&, Stream) { refuse(); }
+void moments_to_statistics(const Buffer&, double, const Buffer&, const Buffer&, Stream) {
+  refuse();
+}
+void track_statistics(const Buffer&, std::optional<double>, const RunningStatistics&, Stream) {
+  refuse();
+}
+void variance_to_invstd(const Buffer&, double, const Buffer&, Stream) { refuse(); }
+void batch_norm_forward(const Buffer&, const BatchNormOperands&, const Buffer&, const Buffer&,
+                        const ChannelShape&, Stream) {
+  refuse();
+}
+void batch_norm_sums(const Buffer&, const Buffer&, const Buffer&, const Buffer&,
+                     const ChannelShape&, Stream) {
+  refuse();
+}
+void batch_norm_grad_bias(const Buffer&, const GradientTarget&, Stream) { refuse(); }
+void batch_norm_grad_weight(const Buffer&, const Buffer&, const GradientTarget&, Stream) {
+  refuse();
+}
+void batch_norm_terms(const Buffer&, const Buffer&, const Buffer&, const Buffer&, Stream) {
+  refuse();
+}
+void batch_norm_grad_input(const Buffer&, const Buffer&, const BatchNormOperands&, const Buffer&,
+                           const GradientTarget&, const ChannelShape&, Stream) {
   refuse();
 }
 void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }

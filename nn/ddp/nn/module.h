@@ -11,7 +11,8 @@
 namespace ddp::nn {
 
 // A function with parameters. A module registers its own parameters, buffers and child modules in
-// its constructor; they are its members, so a module neither copies nor moves.
+// its constructor; they are its members, so a module neither copies nor moves. Names are full ones
+// ("layer1.0.bn1.weight") from the start, as its Scope gives them.
 class Module {
  public:
   Module() = default;
@@ -25,15 +26,27 @@ class Module {
   [[nodiscard]] std::span<Parameter* const> parameters() const { return parameters_; }
   // State that is not trained but belongs to the model, such as batch-norm statistics.
   [[nodiscard]] std::span<const NamedTensor> buffers() const { return buffers_; }
+  // Parameters, then buffers: what a checkpoint holds of the model. Views of the live tensors.
+  [[nodiscard]] std::vector<NamedTensor> state_dict() const;
+
+  // This module, then its children with theirs, depth first.
+  [[nodiscard]] std::vector<Module*> modules();
+
+  // Whether forward is for training, in which batch norms take the batch's statistics and dropouts
+  // drop; children are told, too. True at first.
+  void train(bool is_training = true);
+  [[nodiscard]] bool is_training() const { return is_training_; }
 
  protected:
   void add(Parameter& parameter) { parameters_.push_back(&parameter); }
   void add_buffer(NamedTensor buffer) { buffers_.push_back(std::move(buffer)); }
-  void add(const Module& child);
+  void add(Module& child);
 
  private:
   std::vector<Parameter*> parameters_;
   std::vector<NamedTensor> buffers_;
+  std::vector<Module*> children_;
+  bool is_training_ = true;
 };
 
 }  // namespace ddp::nn

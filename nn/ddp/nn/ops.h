@@ -3,6 +3,11 @@
 // Operations on variables. Each throws std::invalid_argument if shapes, dtypes or devices disagree.
 #pragma once
 
+#include <memory>
+#include <optional>
+
+#include "ddp/kernels/channel_moments.h"
+#include "ddp/nn/statistics_reducer.h"
 #include "ddp/nn/tape.h"
 
 namespace ddp::nn {
@@ -31,6 +36,28 @@ struct Conv2dOptions {
 
 // max(x, 0), element-wise.
 [[nodiscard]] Variable relu(Tape& tape, const Variable& x);
+
+// Batch normalisation of x (n x channels x anything) by the mean and the biased variance of each
+// channel over the batch:
+//   y = (x - mean) / sqrt(variance + eps) * weight + bias
+// weight and bias have one element a channel, or none for ones and zeros.
+struct BatchNormTraining {
+  double eps = 1e-5;
+  // Follow the batch's statistics, as track_statistics() of ddp/kernels/channel_moments.h says, if
+  // given. Without momentum they are averages over all batches.
+  std::optional<RunningStatistics> running = {};
+  std::optional<double> momentum = 0.1;
+  // For a part of a batch; null: x is the whole. A whole batch of one element a channel has no
+  // variance: std::invalid_argument.
+  std::shared_ptr<StatisticsReducer> reducer = nullptr;
+};
+[[nodiscard]] Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight,
+                                  const Variable& bias, const BatchNormTraining& options);
+
+// The same by given statistics, which are constants.
+[[nodiscard]] Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& weight,
+                                            const Variable& bias, const Tensor& mean,
+                                            const Tensor& variance, double eps);
 
 // Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is
 // n x classes, labels are int64 in [0, classes). CUDA cannot throw for a bad label: the loss is

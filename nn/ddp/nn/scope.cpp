@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/scope.h"
 
+#include <utility>
 #include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -32,6 +33,22 @@ Parameter Scope::uniform(std::string_view name, const Shape& shape, double bound
   cast(exact.buffer(), value.buffer(), context_->stream());
   context_->synchronize();  // `exact` goes away
   return {parameter_name, std::move(value)};
+}
+
+Parameter Scope::constant(std::string_view name, const Shape& shape, double value) const {
+  NamedTensor filled = buffer(name, shape, value);
+  return {std::move(filled.name), std::move(filled.value)};
+}
+
+NamedTensor Scope::buffer(std::string_view name, const Shape& shape, double value) const {
+  return buffer(name, shape, value, dtype_);
+}
+
+NamedTensor Scope::buffer(std::string_view name, const Shape& shape, double value,
+                          DType dtype) const {
+  Tensor tensor = Tensor::zeros(shape, dtype, context_->device());
+  fill(tensor.buffer(), value, context_->stream());
+  return {full_name(name), std::move(tensor)};
 }
 
 std::string Scope::full_name(std::string_view name) const {

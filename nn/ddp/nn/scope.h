@@ -26,6 +26,12 @@ class Scope {
 
   // Drawn from U(-bound, bound).
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
+  // Every element is `value`.
+  [[nodiscard]] Parameter constant(std::string_view name, const Shape& shape, double value) const;
+  // State beside the parameters; of the scope's dtype unless another is named.
+  [[nodiscard]] NamedTensor buffer(std::string_view name, const Shape& shape, double value) const;
+  [[nodiscard]] NamedTensor buffer(std::string_view name, const Shape& shape, double value,
+                                   DType dtype) const;
 
  private:
   [[nodiscard]] std::string full_name(std::string_view name) const;

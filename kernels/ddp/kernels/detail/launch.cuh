@@ -52,4 +52,17 @@ __device__ T warp_max(T value) {
   return value;
 }
 
+// Over a block of kThreads threads, in a fixed order; the result is thread 0's. All threads call it.
+template <class T>
+__device__ T block_sum(T value) {
+  __shared__ T partial[kRowsPerBlock];
+  value = warp_sum(value);
+  if (threadIdx.x % kWarp == 0) partial[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  T sum = 0;
+  for (unsigned w = 0; threadIdx.x == 0 && w < kRowsPerBlock; ++w) sum += partial[w];
+  __syncthreads();  // before the next sum is put there
+  return sum;
+}
+
 }  // namespace ddp::cu::launch

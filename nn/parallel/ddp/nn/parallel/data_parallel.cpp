@@ -148,6 +148,7 @@ std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, cons
 }
 
 void DataParallel::copy_model_to(Replica& replica) {
+  replica.module->train(module_->is_training());
   const auto copy = [&](const Tensor& from, const Tensor& to) {
     transfer(context_, from.buffer(), replica.context, {to.buffer()});
   };

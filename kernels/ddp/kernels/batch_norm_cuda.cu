@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/batch_norm.h"
+#include "ddp/kernels/detail/batch_norm_checks.h"
+#include "ddp/kernels/detail/launch.cuh"
+
+namespace ddp::cu {
+namespace {
+
+// One of each a channel; null where the operand is empty.
+template <class T>
+struct Channels {
+  const T* mean;
+  const T* invstd;
+  const T* weight;
+
+  __device__ T scale(std::size_t c) const { return weight ? invstd[c] * weight[c] : invstd[c]; }
+};
+
+template <class T>
+const T* pointer_or_null(const Buffer& buffer) {
+  return buffer.count == 0 ? nullptr : static_cast<const T*>(buffer.data);
+}
+
+template <class T>
+Channels<T> channels_of(const BatchNormOperands& operands) {
+  return {static_cast<const T*>(operands.mean.data), static_cast<const T*>(operands.invstd.data),
+          pointer_or_null<T>(operands.weight)};
+}
+
+template <class T>
+__global__ void batch_norm_kernel(const T* x, Channels<T> of, const T* bias, T* y,
+                                  ChannelShape shape) {
+  const std::size_t count = shape.batch * shape.channels * shape.plane;
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    const std::size_t c = i / shape.plane % shape.channels;
+    y[i] = (x[i] - of.mean[c]) * of.scale(c) + (bias ? bias[c] : T{0});
+  }
+}
+
+// A block sums a channel, in a fixed order.
+template <class T>
+__global__ void batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mean, double* sums,
+                                       ChannelShape shape) {
+  const std::size_t n = shape.batch * shape.plane;
+  for (std::size_t c = blockIdx.x; c < shape.channels; c += gridDim.x) {
+    double sum = 0, product = 0;
+    for (std::size_t i = threadIdx.x; i < n; i += launch::kThreads) {
+      const std::size_t plane = i / shape.plane * shape.channels + c;
+      const std::size_t at = plane * shape.plane + i % shape.plane;
+      sum += static_cast<double>(grad_y[at]);
+      product += static_cast<double>(grad_y[at] * (x[at] - mean[c]));
+    }
+    sum = launch::block_sum(sum);
+    product = launch::block_sum(product);
+    if (threadIdx.x != 0) continue;
+    sums[c] = sum;
+    sums[shape.channels + c] = product;
+  }
+}
+
+// grad[c] = sums[c] * scale[c], or without a scale sums[c].
+template <class T>
+__global__ void grad_of_channels_kernel(const double* sums, const T* scale, T* grad,
+                                        std::size_t channels, WriteMode mode) {
+  for (std::size_t c = launch::global_thread(); c < channels; c += launch::grid_threads()) {
+    const double factor = scale ? static_cast<double>(scale[c]) : 1;
+    launch::store(&grad[c], static_cast<T>(factor * sums[c]), mode);
+  }
+}
+
+template <class T>
+__global__ void terms_kernel(const double* sums, const double* n, const T* invstd, T* terms,
+                             std::size_t channels) {
+  for (std::size_t c = launch::global_thread(); c < channels; c += launch::grid_threads()) {
+    const double deviation = static_cast<double>(invstd[c]);
+    terms[c] = static_cast<T>(*n == 0 ? 0 : sums[c] / *n);
+    terms[channels + c] =
+        static_cast<T>(*n == 0 ? 0 : sums[channels + c] * deviation * deviation / *n);
+  }
+}
+
+template <class T>
+__global__ void grad_input_kernel(const T* x, const T* grad_y, Channels<T> of, const T* terms,
+                                  T* grad_x, ChannelShape shape, WriteMode mode) {
+  const std::size_t count = shape.batch * shape.channels * shape.plane;
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    const std::size_t c = i / shape.plane % shape.channels;
+    T gradient = grad_y[i];
+    if (terms) gradient -= terms[c] + (x[i] - of.mean[c]) * terms[shape.channels + c];
+    launch::store(&grad_x[i], of.scale(c) * gradient, mode);
+  }
+}
+
+template <class T>
+void launch_grad_of_channels(const double* sums, const T* scale, const GradientTarget& grad,
+                             Stream stream) {
+  const Buffer& target = grad.buffer;
+  grad_of_channels_kernel<<<launch::blocks_for(target.count, launch::kThreads), launch::kThreads, 0,
+                            launch::native(stream)>>>(sums, scale, static_cast<T*>(target.data),
+                                                      target.count, grad.mode);
+}
+
+}  // namespace
+
+void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, const Buffer& bias,
+                        const Buffer& y, const ChannelShape& shape, Stream stream) {
+  detail::check_batch_norm_forward(x, operands, bias, y, shape);
+  if (x.count == 0) return;
+  const DeviceGuard guard(x.device);
+  detail::dispatch_float("batch_norm_forward", x.dtype, [&](auto element) {
+    using T = decltype(element);
+    batch_norm_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
+                        launch::native(stream)>>>(
+        static_cast<const T*>(x.data), channels_of<T>(operands), pointer_or_null<T>(bias),
+        static_cast<T*>(y.data), shape);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, const Buffer& sums,
+                     const ChannelShape& shape, Stream stream) {
+  detail::check_batch_norm_sums(x, grad_y, mean, sums, shape);
+  if (x.count == 0) return cu::fill(sums, 0, stream);
+  const DeviceGuard guard(x.device);
+  detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
+    using T = decltype(element);
+    batch_norm_sums_kernel<<<launch::blocks_for(shape.channels, 1), launch::kThreads, 0,
+                             launch::native(stream)>>>(
+        static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
+        static_cast<const T*>(mean.data), static_cast<double*>(sums.data), shape);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void batch_norm_grad_bias(const Buffer& sums, const GradientTarget& grad_bias, Stream stream) {
+  const Buffer& target = grad_bias.buffer;
+  detail::check_grad_of_channels("batch_norm_grad_bias", sums, target);
+  if (target.count == 0) return;
+  const DeviceGuard guard(target.device);
+  detail::dispatch_float("batch_norm_grad_bias", target.dtype, [&](auto element) {
+    using T = decltype(element);
+    launch_grad_of_channels<T>(static_cast<const double*>(sums.data), nullptr, grad_bias, stream);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void batch_norm_grad_weight(const Buffer& sums, const Buffer& invstd,
+                            const GradientTarget& grad_weight, Stream stream) {
+  const Buffer& target = grad_weight.buffer;
+  detail::check_grad_of_channels("batch_norm_grad_weight", sums, target);
+  detail::require("batch_norm_grad_weight", "invstd", invstd, target);
+  if (target.count == 0) return;
+  const DeviceGuard guard(target.device);
+  detail::dispatch_float("batch_norm_grad_weight", target.dtype, [&](auto element) {
+    using T = decltype(element);
+    launch_grad_of_channels<T>(static_cast<const double*>(sums.data) + target.count,
+                               static_cast<const T*>(invstd.data), grad_weight, stream);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void batch_norm_terms(const Buffer& sums, const Buffer& n, const Buffer& invstd,
+                      const Buffer& terms, Stream stream) {
+  detail::check_batch_norm_terms(sums, n, invstd, terms);
+  if (invstd.count == 0) return;
+  const DeviceGuard guard(invstd.device);
+  detail::dispatch_float("batch_norm_terms", invstd.dtype, [&](auto element) {
+    using T = decltype(element);
+    terms_kernel<<<launch::blocks_for(invstd.count, launch::kThreads), launch::kThreads, 0,
+                   launch::native(stream)>>>(
+        static_cast<const double*>(sums.data), static_cast<const double*>(n.data),
+        static_cast<const T*>(invstd.data), static_cast<T*>(terms.data), invstd.count);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNormOperands& operands,
+                           const Buffer& terms, const GradientTarget& grad_x,
+                           const ChannelShape& shape, Stream stream) {
+  const Buffer& target = grad_x.buffer;
+  detail::check_batch_norm_grad_input(x, grad_y, operands, terms, target, shape);
+  if (x.count == 0) return;
+  const DeviceGuard guard(x.device);
+  detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
+    using T = decltype(element);
+    grad_input_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
+                        launch::native(stream)>>>(
+        static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data), channels_of<T>(operands),
+        pointer_or_null<T>(terms), static_cast<T*>(target.data), shape, grad_x.mode);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace ddp::cu

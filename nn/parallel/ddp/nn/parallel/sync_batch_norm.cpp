@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/parallel/sync_batch_norm.h"
+
+#include <memory>
+#include <utility>
+
+#include "ddp/nn/modules/batch_norm.h"
+
+namespace ddp::nn {
+namespace {
+
+class GroupReducer final : public StatisticsReducer {
+ public:
+  explicit GroupReducer(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+
+  // Gathered rather than added up: of sums of squares, variances come out inexact.
+  Tensor merge_moments(Context& context, const Tensor& moments) override {
+    const auto ranks = static_cast<std::size_t>(group_->world_size());
+    const Tensor parts = context.empty({ranks, moments.count()}, moments.dtype());
+    group_->all_gather(moments.buffer(), parts.buffer(), context.stream()).wait(context.stream());
+    Tensor merged = context.empty(moments.shape(), moments.dtype());
+    context.run(cpu::merge_moments, cu::merge_moments, parts.buffer(), merged.buffer());
+    return merged;
+  }
+
+  void sum(Context& context, const Tensor& sums) override {
+    group_->all_reduce(sums.buffer(), ReduceOp::kSum, context.stream()).wait(context.stream());
+  }
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+}  // namespace
+
+std::size_t convert_sync_batchnorm(Module& module, ProcessGroup& group) {
+  std::shared_ptr<StatisticsReducer> reducer;
+  if (group.world_size() > 1) reducer = std::make_shared<GroupReducer>(group.duplicate());
+  std::size_t converted = 0;
+  for (Module* each : module.modules()) {
+    auto* batch_norm = dynamic_cast<BatchNorm*>(each);
+    if (batch_norm == nullptr) continue;
+    batch_norm->set_statistics_reducer(reducer);
+    ++converted;
+  }
+  return converted;
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+//
+// A batch that ranks share in unequal parts is normalised as one process would.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ddp/nn/modules/batch_norm.h"
+#include "ddp/nn/modules/linear.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/distributed_module.h"
+#include "ddp/nn/parallel/sync_batch_norm.h"
+#include "support/gradients.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using nn::Shape;
+using nn::Tensor;
+using test::expect;
+using Doubles = std::vector<double>;
+
+namespace {
+
+Doubles draws(std::uint64_t seed, std::size_t first, std::size_t count) {
+  Doubles values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = 3 * nn::random_unit(seed, 1, first + i) + 2;
+  return values;
+}
+
+void append(Doubles& to, const Doubles& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+void expect_equal(const Doubles& values, const Doubles& expected, const std::string& what) {
+  double largest = 0, difference = 0;
+  expect(values.size() == expected.size(), what + " of the right size");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    largest = std::max(largest, std::abs(expected[i]));
+    difference = std::max(difference, std::abs(values[i] - expected[i]));
+  }
+  expect(std::isfinite(difference) && difference <= 1e-12 * std::max(largest, 1.0),
+         what + " equal, not different by " + std::to_string(difference));
+}
+
+constexpr std::size_t kChannels = 3;
+constexpr std::size_t kPlane = 5 * 2;
+
+// What a batch norm makes of some samples of a batch.
+struct Outcome {
+  Doubles y, grad_x;
+  Doubles grad_parameters;  // weight, then bias
+  Doubles running;          // mean, variance, batches
+};
+
+// Two steps on samples [first, first + n) of a batch, so that running statistics move on.
+Outcome run_batch_norm(nn::Context& context, nn::BatchNorm2d& layer, std::size_t first,
+                       std::size_t n) {
+  Outcome outcome;
+  nn::Tape tape(context);
+  constexpr std::size_t kSample = kChannels * kPlane;
+  for (const std::uint64_t step : {1U, 2U}) {
+    nn::Parameter x("x", context.from_host<double>(draws(step, first * kSample, n * kSample),
+                                                   {n, kChannels, 5, 2}));
+    const nn::Variable y = layer.forward(tape, tape.watch(x));
+    const Tensor grad =
+        context.from_host<double>(draws(step + 9, first * kSample, n * kSample), {1, n * kSample});
+    const Tensor zero = Tensor::zeros({1}, DType::kFloat64);
+    for (nn::Parameter* parameter : layer.parameters()) parameter->clear_grad();
+    tape.backward(nn::linear(tape, y.reshaped({1, n * kSample}), grad, zero));
+    append(outcome.y, context.to_host<double>(y.value()));
+    append(outcome.grad_x, context.to_host<double>(x.grad()));
+    for (nn::Parameter* parameter : layer.parameters()) {
+      append(outcome.grad_parameters, context.to_host<double>(parameter->grad()));
+    }
+  }
+  append(outcome.running, context.to_host<double>(layer.buffers()[0].value));
+  append(outcome.running, context.to_host<double>(layer.buffers()[1].value));
+  const Tensor& batches = layer.buffers()[2].value;
+  outcome.running.push_back(static_cast<double>(context.to_host<std::int64_t>(batches).front()));
+  return outcome;
+}
+
+// The part of a rank in what one process has for two steps of 8 samples.
+Doubles part_of(const Doubles& whole, std::size_t first, std::size_t n) {
+  const std::size_t sample = whole.size() / 16;
+  Doubles part;
+  for (const std::size_t step : {0U, 8U}) {
+    const auto begin = whole.begin() + static_cast<std::ptrdiff_t>((step + first) * sample);
+    part.insert(part.end(), begin, begin + static_cast<std::ptrdiff_t>(n * sample));
+  }
+  return part;
+}
+
+void check_parts(const std::vector<std::size_t>& parts, const nn::BatchNormOptions& options) {
+  nn::Context whole_context;
+  nn::BatchNorm2d whole_layer({whole_context, DType::kFloat64, 0}, kChannels, options);
+  const Outcome whole = run_batch_norm(whole_context, whole_layer, 0, 8);
+  test::run_groups(Backend::kShm, static_cast<int>(parts.size()), [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    const std::size_t first =
+        std::accumulate(parts.begin(), parts.begin() + group.rank(), std::size_t{0});
+    nn::Context context;
+    nn::BatchNorm2d layer({context, DType::kFloat64, 0}, kChannels, options);
+    expect(nn::convert_sync_batchnorm(layer, group) == 1, "one batch norm");
+    Outcome own = run_batch_norm(context, layer, first, parts[rank]);
+    expect_equal(own.y, part_of(whole.y, first, parts[rank]), "outputs");
+    expect_equal(own.grad_x, part_of(whole.grad_x, first, parts[rank]), "gradients of x");
+    expect_equal(own.running, whole.running, "running statistics");
+    group.all_reduce(buffer_of(own.grad_parameters)).wait();
+    expect_equal(own.grad_parameters, whole.grad_parameters, "summed gradients of parameters");
+    Doubles first_running = own.running;
+    group.broadcast(buffer_of(first_running), 0).wait();
+    expect(first_running == own.running, "the same bits on all ranks");
+  });
+}
+
+// Linear, batch norm, ReLU, linear.
+class Net final : public nn::Module {
+ public:
+  explicit Net(const nn::Scope& scope)
+      : fc1_(scope.child("fc1"), 4, 6),
+        bn1_(scope.child("bn1"), 6),
+        fc2_(scope.child("fc2"), 6, 3) {
+    add(fc1_);
+    add(bn1_);
+    add(fc2_);
+  }
+  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
+    const nn::Variable hidden = bn1_.forward(tape, fc1_.forward(tape, input));
+    return fc2_.forward(tape, nn::relu(tape, hidden));
+  }
+
+ private:
+  nn::Linear fc1_;
+  nn::BatchNorm1d bn1_;
+  nn::Linear fc2_;
+};
+
+// One rank's training with synchronised batch norms.
+class Trainee {
+ public:
+  explicit Trainee(ProcessGroup& group)
+      : net_({context_, DType::kFloat64, 3}),
+        model_(net_, context_, group.shared_from_this(), {}),
+        optimizer_(context_, net_.parameters(), {.learning_rate = 0.1, .momentum = 0.9}),
+        tape_(context_) {
+    expect(nn::convert_sync_batchnorm(net_, group) == 1, "one batch norm");
+  }
+
+  void step(std::size_t first, std::size_t n, bool is_active = true) {
+    const Tensor input = context_.from_host<double>(draws(5, 4 * first, 4 * n), {n, 4});
+    std::vector<std::int64_t> labels(n);
+    for (std::size_t i = 0; i < n; ++i) labels[i] = static_cast<std::int64_t>((first + i) % 3);
+    const Tensor label = context_.from_host<std::int64_t>(labels, {n});
+    const nn::Variable loss = nn::softmax_cross_entropy(tape_, model_.forward(tape_, input), label);
+    model_.backward(tape_, loss, {.samples = static_cast<double>(n), .is_active = is_active});
+    model_.step(optimizer_);
+  }
+
+  [[nodiscard]] bool is_over() { return model_.engine().is_over(); }
+
+  // Parameters and running statistics.
+  [[nodiscard]] Doubles state() {
+    Doubles all;
+    for (const nn::NamedTensor& tensor : net_.state_dict()) {
+      if (tensor.value.dtype() == DType::kFloat64) {
+        append(all, context_.to_host<double>(tensor.value));
+      }
+    }
+    return all;
+  }
+
+ private:
+  nn::Context context_;
+  Net net_;
+  nn::DistributedModule model_;
+  nn::Sgd optimizer_;
+  nn::Tape tape_;
+};
+
+}  // namespace
+
+TEST_CASE("batches of 3 and 5 on two ranks are normalised as one of 8", "[sync_batch_norm]") {
+  check_parts({3, 5}, {});
+  check_parts({3, 5}, {.affine = false});
+  check_parts({3, 5}, {.momentum = {}});
+  check_parts({8, 0}, {});
+  check_parts({0, 8}, {});
+  check_parts({1, 0, 7}, {});
+  check_parts({4, 3, 1}, {});
+}
+
+TEST_CASE("batches that are all empty leave synchronised statistics alone", "[sync_batch_norm]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    nn::Context context;
+    nn::BatchNorm2d layer({context, DType::kFloat64, 0}, kChannels);
+    nn::convert_sync_batchnorm(layer, group);
+    const Outcome outcome = run_batch_norm(context, layer, 0, 0);
+    expect(outcome.running == Doubles{0, 0, 0, 1, 1, 1, 0}, "statistics as they began");
+    expect(outcome.grad_parameters == Doubles(4 * kChannels, 0), "gradients of 0");
+  });
+}
+
+TEST_CASE("in evaluation ranks do not exchange", "[sync_batch_norm]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    nn::Context context;
+    nn::BatchNorm1d layer({context, DType::kFloat64, 0}, 2);
+    nn::convert_sync_batchnorm(layer, group);
+    layer.train(false);
+    if (group.rank() == 1) return;  // it would wait for this one
+    nn::Tape tape(context, nn::Recording::kOff);
+    const Tensor x = context.from_host<double>(Doubles{1, 2}, {1, 2});
+    const double invstd = 1 / std::sqrt(1 + 1e-5);
+    expect_equal(context.to_host<double>(layer.forward(tape, x).value()), {invstd, 2 * invstd},
+                 "outputs");
+  });
+}
+
+TEST_CASE("loaders of 4 and 7 batches train what one process trains, batch norms included",
+          "[sync_batch_norm]") {
+  // Rank r has r + 2 samples in each step while it has data.
+  const auto samples = [](std::size_t step, std::size_t rank, std::size_t world_size) {
+    constexpr std::size_t kBatches[] = {4, 7, 5};
+    return step < kBatches[rank % world_size] ? rank + 2 : 0;
+  };
+  for (const std::size_t world_size : {2U, 3U}) {
+    Doubles alone;
+    test::run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
+      Trainee trainee(group);
+      std::size_t first = 0;
+      for (std::size_t step = 0; step < 7; ++step) {
+        std::size_t n = 0;
+        for (std::size_t rank = 0; rank < world_size; ++rank) n += samples(step, rank, world_size);
+        trainee.step(first, n);
+        first += n;
+      }
+      alone = trainee.state();
+    });
+    test::run_groups(Backend::kShm, static_cast<int>(world_size), [&](ProcessGroup& group) {
+      Trainee trainee(group);
+      std::size_t first = 0;
+      const auto own_rank = static_cast<std::size_t>(group.rank());
+      for (std::size_t step = 0;; ++step) {
+        std::size_t own_first = first;
+        for (std::size_t rank = 0; rank < world_size; ++rank) {
+          if (rank == own_rank) own_first = first;
+          first += samples(step, rank, world_size);
+        }
+        const std::size_t n = samples(step, own_rank, world_size);
+        trainee.step(own_first, n, n > 0);
+        if (trainee.is_over()) break;
+      }
+      expect_equal(trainee.state(), alone, "the same model");
+    });
+  }
+}
