@@ -4,14 +4,32 @@
 #include <stdexcept>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/ops.h"
 
 namespace ddp::nn {
+
+Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
+    : context_(context), recording_(recording), autocast_(autocast) {
+  if (!autocast || *autocast == DType::kFloat16 || *autocast == DType::kBFloat16) return;
+  throw std::invalid_argument("[nn] autocast to " + std::string(to_string(*autocast)) +
+                              ", expected float16 or bfloat16");
+}
 
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff) return parameter.value();
   const auto [entry, is_new] = watched_.try_emplace(&parameter, 0);
   if (is_new) entry->second = add_slot(parameter.value(), &parameter);
   return {parameter.value(), entry->second};
+}
+
+Variable Tape::narrowed(const Variable& operand) {
+  if (!autocast_ || operand.value().dtype() != DType::kFloat32) return operand;
+  const bool is_parameter =
+      !operand.is_constant() && slots_[index_of(operand)].parameter != nullptr;
+  if (!is_parameter) return cast(*this, operand, *autocast_);
+  const auto known = narrowed_.find(operand.slot_);
+  if (known != narrowed_.end()) return known->second;
+  return narrowed_.emplace(operand.slot_, cast(*this, operand, *autocast_)).first->second;
 }
 
 std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
@@ -107,6 +125,7 @@ void Tape::clear() {
   edges_.clear();
   nodes_.clear();
   watched_.clear();
+  narrowed_.clear();
 }
 
 }  // namespace ddp::nn
