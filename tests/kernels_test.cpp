@@ -195,8 +195,8 @@ TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
   Doubles velocity(momentum == 0 ? 0 : count), reference(count);
   for (unsigned step = 0; step < 3; ++step) {
     Doubles grad = uniform(count, 10 + step);
-    ddp::cpu::sgd_step(buffer_of(value), buffer_of(grad), buffer_of(velocity),
-                       {0.1, momentum, 0.01}, grad_scale);
+    const ddp::SgdTensor tensor{buffer_of(value), buffer_of(grad), buffer_of(velocity)};
+    ddp::cpu::sgd_step({&tensor, 1}, {0.1, momentum, 0.01}, grad_scale);
     for (std::size_t i = 0; i < count; ++i) {
       const double g = grad[i] * used_scale + 0.01 * expected[i];
       reference[i] = step == 0 ? g : momentum * reference[i] + g;
@@ -211,6 +211,8 @@ TEST_CASE("kernels refuse operands that disagree", "[kernels]") {
   CHECK(error_of([&] { ddp::cpu::relu_forward(buffer_of(three), buffer_of(four)); }) ==
         "[kernels] relu_forward: y is float64[4] on cpu, expected float64[3] on cpu");
   CHECK(error_of([&] {
-          ddp::cpu::sgd_step(buffer_of(three), buffer_of(three), {}, {.momentum = 0.9}, nullptr);
-        }) == "[kernels] sgd_step: velocity is float32[0] on cpu, expected float64[3] on cpu");
+          const ddp::SgdTensor tensor{buffer_of(three), buffer_of(three), {}};
+          ddp::cpu::sgd_step({&tensor, 1}, {.momentum = 0.9}, nullptr);
+        }) ==
+        "[kernels] sgd_step: momentum_buffer is float32[0] on cpu, expected float64[3] on cpu");
 }

@@ -14,7 +14,6 @@
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/relu.h"
-#include "ddp/kernels/sgd.h"
 #include "gpu/twin.h"
 
 namespace {
@@ -128,22 +127,4 @@ TEST_CASE("cu::count_correct equals cpu::count_correct, equal logits included", 
   ddp::cpu::count_correct(logits.cpu(), labels.cpu(), count.cpu(), shape);
   ddp::cu::count_correct(logits.cuda(), labels.cuda(), count.cuda(), shape, {});
   count.check_equal(0);
-}
-
-TEMPLATE_TEST_CASE("cu::sgd_step equals cpu::sgd_step", "[gpu]", float, double) {
-  using T = TestType;
-  const double momentum = GENERATE(0.0, 0.9);
-  const bool is_scaled = GENERATE(false, true);
-  const std::size_t count = GENERATE(0U, 1U, 1009U);
-  auto value = Twin<T>::uniform(count, 1), grad = Twin<T>::uniform(count, 2);
-  auto velocity = Twin<T>::uniform(momentum == 0 ? 0 : count, 3);
-  Twin<double> scale(std::vector<double>{0.25});
-  const auto factor = [&](const Buffer& b) {
-    return is_scaled ? static_cast<const double*>(b.data) : nullptr;
-  };
-  const ddp::SgdStep step{0.1, momentum, 0.01};
-  ddp::cpu::sgd_step(value.cpu(), grad.cpu(), velocity.cpu(), step, factor(scale.cpu()));
-  ddp::cu::sgd_step(value.cuda(), grad.cuda(), velocity.cuda(), step, factor(scale.cuda()), {});
-  value.check_equal(kTolerance<T>);
-  velocity.check_equal(kTolerance<T>);
 }

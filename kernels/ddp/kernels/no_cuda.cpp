@@ -2,12 +2,14 @@
 //
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
+#include "ddp/kernels/adam.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/gemm.h"
+#include "ddp/kernels/grad_norm.h"
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
@@ -99,7 +101,10 @@ void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
   refuse();
 }
 void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
-void sgd_step(const Buffer&, const Buffer&, const Buffer&, const SgdStep&, const double*, Stream) {
+void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
+void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
+void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
+                    Stream) {
   refuse();
 }
 

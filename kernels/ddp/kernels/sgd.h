@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <span>
+
 #include "ddp/base/buffer.h"
 #include "ddp/base/stream.h"
 
@@ -10,25 +12,34 @@ struct SgdStep {
   double learning_rate = 0;
   double momentum = 0;
   double weight_decay = 0;
+  bool nesterov = false;  // needs momentum
+};
+
+// A parameter with what its step needs: all of one size, and float32 or float64 throughout a call.
+struct SgdTensor {
+  Buffer value;
+  Buffer grad;
+  Buffer momentum_buffer;  // starts as zeros; empty if momentum is 0
 };
 
 }  // namespace ddp
 
 namespace ddp::cpu {
 
-// One pass, as torch.optim.SGD without dampening and Nesterov does it:
+// One pass over each tensor, as torch.optim.SGD without dampening does it:
 //   g = grad * *grad_scale + weight_decay * value
-//   velocity = momentum * velocity + g;  value -= learning_rate * velocity
-// `velocity` starts as zeros, which makes the first step PyTorch's; it is empty if momentum is 0
-// (then g itself is used). `grad_scale` may be null (1); on CUDA it is device memory.
-void sgd_step(const Buffer& value, const Buffer& grad, const Buffer& velocity, const SgdStep& step,
-              const double* grad_scale);
+//   momentum_buffer = momentum * momentum_buffer + g
+//   value -= learning_rate * (nesterov ? g + momentum * momentum_buffer : momentum_buffer)
+// Without momentum g itself is used. `grad_scale` may be null (1); on CUDA it is device memory.
+// Throws std::invalid_argument if sizes or dtypes disagree.
+void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const double* grad_scale);
 
 }  // namespace ddp::cpu
 
 namespace ddp::cu {
 
-void sgd_step(const Buffer& value, const Buffer& grad, const Buffer& velocity, const SgdStep& step,
-              const double* grad_scale, Stream stream);
+// A launch for about a hundred tensors.
+void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const double* grad_scale,
+              Stream stream);
 
 }  // namespace ddp::cu

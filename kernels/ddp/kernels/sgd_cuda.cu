@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
-#include "ddp/kernels/detail/launch.cuh"
+#include "ddp/kernels/detail/multi_tensor.cuh"
 #include "ddp/kernels/detail/sgd_checks.h"
 #include "ddp/kernels/sgd.h"
 
@@ -12,43 +11,52 @@ template <class T>
 struct Operands {
   T* value;
   const T* grad;
-  T* velocity;  // null without momentum
+  T* momentum_buffer;
   std::size_t count;
 };
 
 template <class T>
-__global__ void sgd_kernel(Operands<T> operands, T learning_rate, T momentum, T weight_decay,
-                           const double* grad_scale) {
-  const T scale = grad_scale == nullptr ? T{1} : static_cast<T>(*grad_scale);
-  for (std::size_t i = launch::global_thread(); i < operands.count; i += launch::grid_threads()) {
-    const T value = operands.value[i];
-    T update = operands.grad[i] * scale + weight_decay * value;
-    if (operands.velocity != nullptr) {
-      update += momentum * operands.velocity[i];
-      operands.velocity[i] = update;
+struct SgdUpdate {
+  T learning_rate;
+  T momentum;
+  T weight_decay;
+  bool nesterov;
+  const double* grad_scale;
+
+  __device__ void operator()(const Operands<T>& tensor, const launch::Chunk& chunk) const {
+    const T scale = grad_scale == nullptr ? T{1} : static_cast<T>(*grad_scale);
+    for (std::size_t i = chunk.begin + threadIdx.x; i < chunk.end; i += blockDim.x) {
+      const T value = tensor.value[i];
+      const T g = tensor.grad[i] * scale + weight_decay * value;
+      tensor.value[i] = value - learning_rate * (momentum == T{0} ? g : moved(tensor, i, g));
     }
-    operands.value[i] = value - learning_rate * update;
   }
-}
+
+  __device__ T moved(const Operands<T>& tensor, std::size_t i, T g) const {
+    const T velocity = momentum * tensor.momentum_buffer[i] + g;
+    tensor.momentum_buffer[i] = velocity;
+    return nesterov ? g + momentum * velocity : velocity;
+  }
+};
 
 }  // namespace
 
-void sgd_step(const Buffer& value, const Buffer& grad, const Buffer& velocity, const SgdStep& step,
-              const double* grad_scale, Stream stream) {
-  detail::check_sgd_step(value, grad, velocity, step);
-  if (value.count == 0) return;
-  const DeviceGuard guard(value.device);
-  detail::dispatch_float("sgd_step", value.dtype, [&](auto element) {
+void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const double* grad_scale,
+              Stream stream) {
+  if (tensors.empty()) return;
+  detail::check_sgd_step(tensors, step);
+  const DeviceGuard guard(tensors.front().value.device);
+  detail::dispatch_float("sgd_step", tensors.front().value.dtype, [&](auto element) {
     using T = decltype(element);
-    const Operands<T> operands{static_cast<T*>(value.data), static_cast<const T*>(grad.data),
-                               velocity.count == 0 ? nullptr : static_cast<T*>(velocity.data),
-                               value.count};
-    sgd_kernel<<<launch::blocks_for(value.count, launch::kThreads), launch::kThreads, 0,
-                 launch::native(stream)>>>(operands, static_cast<T>(step.learning_rate),
-                                           static_cast<T>(step.momentum),
-                                           static_cast<T>(step.weight_decay), grad_scale);
+    const auto describe = [&](std::size_t k) {
+      const auto& [value, grad, momentum_buffer] = tensors[k];
+      return Operands<T>{static_cast<T*>(value.data), static_cast<const T*>(grad.data),
+                         static_cast<T*>(momentum_buffer.data), value.count};
+    };
+    const SgdUpdate<T> update{static_cast<T>(step.learning_rate), static_cast<T>(step.momentum),
+                              static_cast<T>(step.weight_decay), step.nesterov, grad_scale};
+    launch::over_tensors(tensors.size(), describe, update, stream);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -27,11 +27,8 @@ Tensor Context::empty(const Shape& shape, DType dtype) {
 
 void Context::gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
                    const GemmOptions& options) {
-  if (device_.is_cuda()) {
-    cu::gemm(a, b, c, shape, options, *blas_, stream_);
-  } else {
-    cpu::gemm(a, b, c, shape, options);
-  }
+  if (device_.is_cuda()) return cu::gemm(a, b, c, shape, options, *blas_, stream_);
+  with_wide_operands(cpu::gemm, a, b, c, shape, options);
 }
 
 cu::Conv2dBackend& Context::conv2d_backend() {

@@ -13,6 +13,7 @@
 #include "ddp/kernels/gemm.h"
 #include "ddp/nn/memory_pool.h"
 #include "ddp/nn/tensor.h"
+#include "ddp/nn/wide_operands.h"
 
 namespace ddp::nn {
 
@@ -34,24 +35,34 @@ class Context {
   // Undefined content, from the pool: for temporaries of a step.
   [[nodiscard]] Tensor empty(const Shape& shape, DType dtype);
 
-  // Calls the twin that fits the device: run(cpu::relu_forward, cu::relu_forward, x, y).
+  // Calls the twin that fits the device: run(cpu::relu_forward, cu::relu_forward, x, y). With
+  // 16-bit operands it computes in float32 and rounds the results, by way of WideOperands.
   template <class Cpu, class Cuda, class... Arguments>
   void run(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
-    if (device_.is_cuda()) {
-      cuda_kernel(arguments..., stream_);
-    } else {
-      cpu_kernel(arguments...);
-    }
+    with_wide_operands(
+        [&](const auto&... operands) {
+          if (device_.is_cuda()) {
+            cuda_kernel(operands..., stream_);
+          } else {
+            cpu_kernel(operands...);
+          }
+        },
+        arguments...);
   }
   // The same for kernels whose CUDA twin also takes what convolutions run with.
   template <class Cpu, class Cuda, class... Arguments>
   void run_conv2d(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
-    if (device_.is_cuda()) {
-      cuda_kernel(arguments..., conv2d_backend(), stream_);
-    } else {
-      cpu_kernel(arguments...);
-    }
+    with_wide_operands(
+        [&](const auto&... operands) {
+          if (device_.is_cuda()) {
+            cuda_kernel(operands..., conv2d_backend(), stream_);
+          } else {
+            cpu_kernel(operands...);
+          }
+        },
+        arguments...);
   }
+  // On CUDA 16-bit operands are multiplied as such, with sums in float32.
   void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
             const GemmOptions& options);
 
@@ -73,6 +84,13 @@ class Context {
   void synchronize() const;
 
  private:
+  template <class Call, class... Arguments>
+  void with_wide_operands(const Call& call, const Arguments&... arguments) {
+    if (!(WideOperands::is_narrow(arguments) || ...)) return call(arguments...);
+    WideOperands wide(*this);
+    call(wide(arguments)...);
+    wide.round_back();
+  }
   cu::Conv2dBackend& conv2d_backend();
   void copy_from_host(const void* source, std::size_t size_bytes, const Buffer& target) const;
   void copy_to_host(const Buffer& source, DType dtype, void* target) const;

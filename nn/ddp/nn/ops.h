@@ -31,6 +31,9 @@ struct Conv2dOptions {
 [[nodiscard]] Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel,
                                   const Size2d& stride);
 
+// The elements converted; the gradient is converted back.
+[[nodiscard]] Variable cast(Tape& tape, const Variable& x, DType dtype);
+
 // n x the elements of a sample. Nothing is copied.
 [[nodiscard]] Variable flatten(const Variable& x);
 

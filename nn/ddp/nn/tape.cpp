@@ -4,8 +4,16 @@
 #include <stdexcept>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/ops.h"
 
 namespace ddp::nn {
+
+Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
+    : context_(context), recording_(recording), autocast_(autocast) {
+  if (!autocast || *autocast == DType::kFloat16 || *autocast == DType::kBFloat16) return;
+  throw std::invalid_argument("[nn] autocast to " + std::string(to_string(*autocast)) +
+                              ", expected float16 or bfloat16");
+}
 
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff) return parameter.value();
@@ -19,6 +27,16 @@ Variable Tape::record_all(Tensor output, std::vector<Edge> edges) {
   const std::size_t first_edge = edges_.size();
   for (Edge& edge : edges) add_edge(std::move(edge));
   return add_node(std::move(output), first_edge);
+}
+
+Variable Tape::narrowed(const Variable& operand) {
+  if (!autocast_ || operand.value().dtype() != DType::kFloat32) return operand;
+  const bool is_parameter =
+      !operand.is_constant() && slots_[index_of(operand)].parameter != nullptr;
+  if (!is_parameter) return cast(*this, operand, *autocast_);
+  const auto known = narrowed_.find(operand.slot_);
+  if (known != narrowed_.end()) return known->second;
+  return narrowed_.emplace(operand.slot_, cast(*this, operand, *autocast_)).first->second;
 }
 
 std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
@@ -114,6 +132,7 @@ void Tape::clear() {
   edges_.clear();
   nodes_.clear();
   watched_.clear();
+  narrowed_.clear();
 }
 
 }  // namespace ddp::nn

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -67,16 +68,23 @@ enum class Recording : std::uint8_t { kOn, kOff };
 // One thread at a time. With kOff nothing is recorded, and activations are freed at once.
 class Tape {
  public:
-  explicit Tape(Context& context, Recording recording = Recording::kOn)
-      : context_(context), recording_(recording) {}
+  // `autocast`: a 16-bit type for mixed precision, as amp/autocast.h says; std::invalid_argument
+  // for any other.
+  explicit Tape(Context& context, Recording recording = Recording::kOn,
+                std::optional<DType> autocast = {});
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
   [[nodiscard]] Context& context() { return context_; }
   [[nodiscard]] Recording recording() const { return recording_; }
+  [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
 
   // The parameter's value as an operand; however often it is watched, its gradient is one.
   [[nodiscard]] Variable watch(Parameter& parameter);
+
+  // For operations: a float32 operand in the autocast type, any other as it is. A parameter is cast
+  // once, until backward() has run.
+  [[nodiscard]] Variable narrowed(const Variable& operand);
 
   // For operations: `output` came from the inputs of `edges`. Backward runs the edges in the given
   // order: put parameters first, so that they are reported before the rest is computed.
@@ -127,11 +135,13 @@ class Tape {
 
   Context& context_;
   Recording recording_;
+  std::optional<DType> autocast_;
   std::uint64_t first_slot_ = 0;  // numbers go on after a backward, which makes old ones known
   std::vector<Slot> slots_;
   std::vector<RecordedEdge> edges_;
   std::vector<Node> nodes_;
   std::unordered_map<const Parameter*, std::uint64_t> watched_;
+  std::unordered_map<std::uint64_t, Variable> narrowed_;  // of parameters, by their slots
 };
 
 }  // namespace ddp::nn

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -29,6 +30,9 @@ Conv2dShape shape_of(const Shape& x, const Shape& weight, const Shape& bias,
 
 Variable conv2d(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options) {
+  if (must_narrow(tape, x, weight, bias)) {
+    return conv2d(tape, tape.narrowed(x), tape.narrowed(weight), tape.narrowed(bias), options);
+  }
   const Conv2dShape shape = shape_of(x.shape(), weight.shape(), bias.shape(), options);
   const Size2d output = shape.output();
   Context& context = tape.context();

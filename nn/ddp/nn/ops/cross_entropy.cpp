@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/cross_entropy.h"
 
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
 
 Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels) {
+  if (must_widen(logits)) return softmax_cross_entropy(tape, widened(tape, logits), labels);
   Context& context = tape.context();
   const MatrixShape shape = as_matrix(logits.shape());
   const DType dtype = logits.value().dtype();

@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "ddp/kernels/bias.h"
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -20,6 +21,9 @@ double beta_of(WriteMode mode) { return mode == WriteMode::kAccumulate ? 1 : 0; 
 
 Variable linear(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias) {
   check_shapes(x.shape(), weight.shape(), bias.shape());
+  if (must_narrow(tape, x, weight, bias)) {
+    return linear(tape, tape.narrowed(x), tape.narrowed(weight), tape.narrowed(bias));
+  }
   Context& context = tape.context();
   const std::size_t n = x.shape()[0], in = weight.shape()[1], out = weight.shape()[0];
   Tensor y = context.empty({n, out}, x.value().dtype());

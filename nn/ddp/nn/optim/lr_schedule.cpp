@@ -52,4 +52,25 @@ double learning_rate(const LrSchedule& schedule, int epoch) {
   return schedule.base;
 }
 
+double warmup_factor(const LinearWarmup& warmup, std::int64_t step) {
+  const double start = warmup.start_factor;
+  if (step < 0 || warmup.steps < 0 || !(start >= 0 && start <= 1)) {
+    throw std::invalid_argument("[nn] warmup_factor: step " + std::to_string(step) + " of " +
+                                std::to_string(warmup.steps) + ", starting at " +
+                                std::to_string(start));
+  }
+  if (step >= warmup.steps) return 1;
+  return start + (1 - start) * static_cast<double>(step) / static_cast<double>(warmup.steps);
+}
+
+double scaled_learning_rate(double reference_rate, std::int64_t global_batch,
+                            std::int64_t reference_batch) {
+  if (global_batch < 1 || reference_batch < 1) {
+    throw std::invalid_argument("[nn] scaled_learning_rate: a global batch of " +
+                                std::to_string(global_batch) + ", a reference batch of " +
+                                std::to_string(reference_batch));
+  }
+  return reference_rate * static_cast<double>(global_batch) / static_cast<double>(reference_batch);
+}
+
 }  // namespace ddp::nn

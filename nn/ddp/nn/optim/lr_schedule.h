@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Learning rates as pure functions of the epoch, so that a resumed run needs no scheduler state.
+// Learning rates as pure functions of epoch and step, so that a resumed run needs no scheduler
+// state.
 #pragma once
 
 #include <cstdint>
@@ -29,5 +30,25 @@ struct LrSchedule {
 //   cosine: minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2    (PyTorch's CosineAnnealingLR)
 // Throws std::invalid_argument for a negative epoch, or a schedule that contradicts itself.
 [[nodiscard]] double learning_rate(const LrSchedule& schedule, int epoch);
+
+// A warm-up by steps, to be multiplied by learning_rate() of the epoch: from `start_factor` it
+// rises by the same amount in each step and is 1 from step `steps` on (PyTorch's LinearLR). With
+// start_factor = 1 / k it is the gradual warm-up of Goyal et al. 2017 (section 2.2), who take k
+// times the rate of one worker for k workers and rise to it in the first five epochs.
+struct LinearWarmup {
+  std::int64_t steps = 0;
+  double start_factor = 0;
+};
+
+// Throws std::invalid_argument if `step` (from 0) or the number of steps is negative, or the start
+// is not in [0, 1].
+[[nodiscard]] double warmup_factor(const LinearWarmup& warmup, std::int64_t step);
+
+// The linear scaling rule (Goyal et al. 2017, section 2.1; Krizhevsky 2014): where the batch of a
+// step, all ranks together, is k times as large as the one for which `reference_rate` is right, the
+// rate is to be, too. For SGD; meant to go with a warm-up, and not to hold for any size. Throws
+// std::invalid_argument unless both batches are positive.
+[[nodiscard]] double scaled_learning_rate(double reference_rate, std::int64_t global_batch,
+                                          std::int64_t reference_batch = 256);
 
 }  // namespace ddp::nn

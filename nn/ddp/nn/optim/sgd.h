@@ -6,35 +6,38 @@
 
 #include "ddp/kernels/sgd.h"
 #include "ddp/nn/context.h"
+#include "ddp/nn/optim/flat_state.h"
 #include "ddp/nn/optim/optimizer.h"
-#include "ddp/nn/parameter.h"
 
 namespace ddp::nn {
 
-// torch.optim.SGD; the formula stands at sgd_step in ddp/kernels/sgd.h. The velocities of all
-// parameters are one flat buffer.
+// torch.optim.SGD, without dampening; the formula stands at sgd_step in ddp/kernels/sgd.h. A group
+// is one call of the kernel.
 class Sgd final : public Optimizer {
  public:
   // The parameters and the context outlive the optimizer. Throws std::invalid_argument unless all
-  // parameters have one dtype.
+  // parameters of a group have one dtype.
   Sgd(Context& context, std::span<Parameter* const> parameters, const SgdStep& options);
+  Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups);
 
   void step(const double* grad_scale) override;
-  [[nodiscard]] double learning_rate() const override { return options_.learning_rate; }
-  void set_learning_rate(double learning_rate) override { options_.learning_rate = learning_rate; }
-  // "fc1.weight.velocity", ...; nothing if momentum is 0.
+  [[nodiscard]] double learning_rate() const override;
+  void set_learning_rate(double learning_rate) override;
+  // "fc1.weight.momentum_buffer", ...; nothing of groups whose momentum is 0.
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 
  private:
-  struct Entry {
-    Parameter* parameter;
-    Buffer velocity;  // empty if momentum is 0
+  struct Group {
+    explicit Group(ParameterGroup<SgdStep> group);
+
+    std::vector<Parameter*> parameters;
+    SgdStep options;
+    FlatState momentum_buffers;  // of no parameter if momentum is 0
   };
 
   Context& context_;
-  SgdStep options_;
-  Tensor velocities_;
-  std::vector<Entry> entries_;
+  std::vector<Group> groups_;
+  std::vector<SgdTensor> tensors_;  // of the group at hand, kept for its memory
 };
 
 }  // namespace ddp::nn

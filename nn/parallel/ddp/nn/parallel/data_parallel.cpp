@@ -63,8 +63,8 @@ struct DataParallel::Work {
 
 // A piece of the batch on one device.
 struct DataParallel::Part {
-  Part(Replica& where, const Piece& which, Recording recording)
-      : replica(where), piece(which), tape(where.context, recording) {}
+  Part(Replica& where, const Piece& which, const Tape& like)
+      : replica(where), piece(which), tape(where.context, like.recording(), like.autocast()) {}
 
   void forward(const LossFunction& loss) {
     output = replica.module->forward(tape, input);
@@ -140,7 +140,7 @@ std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, cons
   take(pass->own, context_, pass->input, pass->targets);
   for (std::size_t i = 1; i < pieces.size(); ++i) {
     Replica& replica = *replicas_[i - 1];
-    pass->parts.push_back(std::make_unique<Part>(replica, pieces[i], tape.recording()));
+    pass->parts.push_back(std::make_unique<Part>(replica, pieces[i], tape));
     take(pieces[i], replica.context, pass->parts.back()->input, pass->parts.back()->targets);
     copy_model_to(replica);
   }

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/buffer_ops/buffer_ops.h"
+
 namespace ddp::nn {
 namespace {
 
@@ -45,6 +47,7 @@ DistributedModule::DistributedModule(Module& module, Context& context,
     : module_(module),
       context_(context),
       may_be_unused_(options.unused != UnusedParameters::kError),
+      skips_non_finite_(options.non_finite == NonFinite::kSkip),
       engine_(after(context, std::move(group)), describe_parameters(module),
               with_module(module, std::move(options))) {
   const std::span<Parameter* const> parameters = module.parameters();
@@ -74,7 +77,7 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
                              "each backward");
     }
   }
-  const double factor = engine_.begin_step(step);
+  const double factor = engine_.begin_step(step) * (scaler_ == nullptr ? 1 : scaler_->scale());
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
   }
@@ -94,10 +97,38 @@ void DistributedModule::take_use_from_engine() {
   }
 }
 
+Tensor DistributedModule::clip_grad_norm(double max_norm) {
+  clipped_ = nn::clip_grad_norm(context_, module_.parameters(), max_norm, gradient_scale());
+  return clipped_->norm;
+}
+
 void DistributedModule::step(Optimizer& optimizer) {
-  const double* scale = engine_.gradient_scale();
-  if (engine_.should_step()) return optimizer.step(scale);
-  for (Parameter* parameter : module_.parameters()) parameter->clear_grad();
+  const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();
+  const bool is_taken = engine_.should_step();
+  if (is_taken) {
+    optimizer.step(scale);
+  } else {
+    for (Parameter* parameter : module_.parameters()) parameter->clear_grad();
+  }
+  clipped_.reset();
+  if (scaler_ != nullptr && !engine_.is_over()) scaler_->update(!is_taken);
+}
+
+void DistributedModule::scale_losses(GradScaler& scaler) {
+  if (!skips_non_finite_) {
+    throw std::logic_error("[ddp] scale_losses needs DdpOptions::non_finite = NonFinite::kSkip");
+  }
+  scaler_ = &scaler;
+  unscale_ = Tensor::zeros({}, DType::kFloat64, context_.device());
+}
+
+// What makes of the reduced gradients those of the mean loss, unscaled; null for 1.
+const double* DistributedModule::gradient_scale() {
+  const double* mean = engine_.gradient_scale();
+  if (scaler_ == nullptr) return mean;
+  fill(unscale_.buffer(), 1 / scaler_->scale(), context_.stream());
+  if (mean != nullptr) scale(unscale_.buffer(), mean, context_.stream());
+  return static_cast<const double*>(unscale_.buffer().data);
 }
 
 }  // namespace ddp::nn

@@ -2,12 +2,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/nn/amp/grad_scaler.h"
 #include "ddp/nn/module.h"
+#include "ddp/nn/optim/clip_grad_norm.h"
 #include "ddp/nn/optim/optimizer.h"
 #include "ddp/nn/tape.h"
 
@@ -50,19 +53,36 @@ class DistributedModule {
     backward(tape, loss, StepOptions{.samples = samples}, metrics);
   }
 
+  // Between backward() and step(): has step() scale the mean gradients so that their Euclidean norm
+  // is at most `max_norm`. Returns what it is before, a float64 scalar on the device, equal on all
+  // ranks, as nn::clip_grad_norm does, which has the details; no host waits for it. It may be a
+  // metric of the next backward(). std::logic_error if the gradients have not been reduced.
+  Tensor clip_grad_norm(double max_norm);
+
   // Steps the optimizer with the mean gradients, or drops them if engine().should_step() is false.
   // std::logic_error if they have not been reduced.
   void step(Optimizer& optimizer);
+
+  // From now on losses are multiplied by scaler.scale(), and gradients divided by it on their way
+  // into the optimizer. A step that overflows on any rank is skipped on all of them, and all halve
+  // the scale. The scaler outlives this object. Between steps; std::logic_error unless
+  // DdpOptions::non_finite is kSkip.
+  void scale_losses(GradScaler& scaler);
 
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
 
  private:
   [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
   void take_use_from_engine();
+  [[nodiscard]] const double* gradient_scale();
 
   Module& module_;
   Context& context_;
   bool may_be_unused_;
+  bool skips_non_finite_;
+  GradScaler* scaler_ = nullptr;
+  Tensor unscale_;                      // with a scaler: gradient_scale() points to it
+  std::optional<ClippedNorm> clipped_;  // until step()
   DistributedDataParallel engine_;
   // By address: side by side in memory, since it is looked into when the caches hold other things.
   std::vector<std::pair<const Parameter*, std::size_t>> indices_;

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+//
+// Kernels that take many tensors at once cut each of them into chunks.
+#pragma once
+
+#include <cstddef>
+
+namespace ddp::detail {
+
+inline constexpr std::size_t kChunkElements = 4096;
+
+[[nodiscard]] constexpr std::size_t chunks_of(std::size_t count) {
+  return (count + kChunkElements - 1) / kChunkElements;
+}
+
+}  // namespace ddp::detail

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/grad_norm_checks.h"
+#include "ddp/kernels/detail/multi_tensor.cuh"
+#include "ddp/kernels/grad_norm.h"
+
+namespace ddp::cu {
+namespace {
+
+// The sum over a block's threads, in thread 0; a fixed order, so that equal inputs give equal bits.
+__device__ double block_sum(double value) {
+  __shared__ double of_warp[launch::kRowsPerBlock];
+  value = launch::warp_sum(value);
+  if (threadIdx.x % launch::kWarp == 0) of_warp[threadIdx.x / launch::kWarp] = value;
+  __syncthreads();
+  if (threadIdx.x > 0) return 0;
+  double sum = 0;
+  for (const double part : of_warp) sum += part;
+  return sum;
+}
+
+template <class T>
+struct Operand {
+  const T* grad;
+  std::size_t count;
+};
+
+template <class T>
+struct SumSquares {
+  double* partials;  // by chunk
+
+  __device__ void operator()(const Operand<T>& tensor, const launch::Chunk& chunk) const {
+    double sum = 0;
+    for (std::size_t i = chunk.begin + threadIdx.x; i < chunk.end; i += blockDim.x) {
+      const double value = tensor.grad[i];
+      sum += value * value;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) partials[chunk.index] = sum;
+  }
+};
+
+struct Results {
+  double* norm;
+  double* scale;
+};
+
+// One block.
+__global__ void finish_kernel(const double* partials, std::size_t count, double max_norm,
+                              const double* grad_scale, Results results) {
+  double sum = 0;
+  for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) sum += partials[i];
+  sum = block_sum(sum);
+  if (threadIdx.x > 0) return;
+  const double scale = grad_scale == nullptr ? 1 : *grad_scale;
+  const double norm = abs(scale) * sqrt(sum);
+  *results.norm = norm;
+  const double factor = max_norm / (norm + detail::kNormEpsilon);
+  *results.scale = factor > 1 ? scale : scale * factor;
+}
+
+}  // namespace
+
+void clip_grad_norm(std::span<const Buffer> grads, double max_norm, const double* grad_scale,
+                    const ClippedGradients& result, Stream stream) {
+  detail::check_clip_grad_norm(grads, max_norm, result);
+  const DeviceGuard guard(result.scale.device);
+  auto* partials = static_cast<double*>(result.partials.data);
+  if (!grads.empty()) {
+    detail::dispatch_float("clip_grad_norm", grads.front().dtype, [&](auto element) {
+      using T = decltype(element);
+      const auto describe = [&](std::size_t k) {
+        return Operand<T>{static_cast<const T*>(grads[k].data), grads[k].count};
+      };
+      launch::over_tensors(grads.size(), describe, SumSquares<T>{partials}, stream);
+    });
+  }
+  finish_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
+      partials, result.partials.count, max_norm, grad_scale,
+      {static_cast<double*>(result.norm.data), static_cast<double*>(result.scale.data)});
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace ddp::cu

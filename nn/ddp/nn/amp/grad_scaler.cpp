@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/amp/grad_scaler.h"
+
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+namespace ddp::nn {
+namespace {
+
+void check(const GradScalerOptions& options) {
+  if (options.initial_scale > 0 && options.growth_factor > 1 && options.backoff_factor > 0 &&
+      options.backoff_factor < 1 && options.growth_interval > 0) {
+    return;
+  }
+  throw std::invalid_argument("[nn] GradScaler: an initial scale of " +
+                              std::to_string(options.initial_scale) + ", growth by " +
+                              std::to_string(options.growth_factor) + " every " +
+                              std::to_string(options.growth_interval) + " steps, backoff by " +
+                              std::to_string(options.backoff_factor));
+}
+
+}  // namespace
+
+GradScaler::GradScaler(const GradScalerOptions& options)
+    : options_(options),
+      scale_(Tensor::zeros({}, DType::kFloat64)),
+      growth_tracker_(Tensor::zeros({}, DType::kInt64)) {
+  check(options);
+  scale_.buffer().as<double>()[0] = options.initial_scale;
+}
+
+void GradScaler::update(bool has_overflowed) {
+  double& scale = scale_.buffer().as<double>()[0];
+  std::int64_t& good_steps = growth_tracker_.buffer().as<std::int64_t>()[0];
+  if (has_overflowed) {
+    scale *= options_.backoff_factor;
+    good_steps = 0;
+  } else if (++good_steps == options_.growth_interval) {
+    const double grown = scale * options_.growth_factor;
+    if (grown <= std::numeric_limits<float>::max()) scale = grown;
+    good_steps = 0;
+  }
+}
+
+std::vector<NamedTensor> GradScaler::state() const {
+  return {{"scale", scale_}, {"growth_tracker", growth_tracker_}};
+}
+
+}  // namespace ddp::nn

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/optim/adam.h"
+
+#include <cstdint>
+#include <utility>
+
+namespace ddp::nn {
+
+Adam::Group::Group(ParameterGroup<AdamStep> group)
+    : parameters(std::move(group.parameters)),
+      options(group.options),
+      exp_avgs(parameters),
+      exp_avg_sqs(parameters),
+      steps(Tensor::zeros({parameters.size()}, DType::kInt64)) {}
+
+Adam::Adam(Context& context, std::span<Parameter* const> parameters, const AdamStep& options)
+    : Adam(context, {{{parameters.begin(), parameters.end()}, options}}) {}
+
+Adam::Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups)
+    : context_(context), groups_(groups.begin(), groups.end()) {}
+
+void Adam::step(const double* grad_scale) {
+  for (const Group& group : groups_) {
+    tensors_.clear();
+    const std::span<std::int64_t> steps = group.steps.buffer().as<std::int64_t>();
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      Parameter& parameter = *group.parameters[i];
+      if (!parameter.has_grad()) continue;
+      tensors_.push_back({parameter.value().buffer(), parameter.grad().buffer(), group.exp_avgs[i],
+                          group.exp_avg_sqs[i], ++steps[i]});
+      parameter.clear_grad();
+    }
+    context_.run(cpu::adam_step, cu::adam_step, std::span<const AdamTensor>(tensors_),
+                 group.options, grad_scale);
+  }
+}
+
+double Adam::learning_rate() const {
+  return groups_.empty() ? 0 : groups_.front().options.learning_rate;
+}
+
+void Adam::set_learning_rate(double learning_rate) {
+  for (Group& group : groups_) group.options.learning_rate = learning_rate;
+}
+
+std::vector<NamedTensor> Adam::state() const {
+  std::vector<NamedTensor> state;
+  for (const Group& group : groups_) {
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+      const std::string& name = group.parameters[i]->name();
+      const Shape& shape = group.parameters[i]->value().shape();
+      state.push_back({name + ".exp_avg", Tensor::view(group.exp_avgs[i], shape)});
+      state.push_back({name + ".exp_avg_sq", Tensor::view(group.exp_avg_sqs[i], shape)});
+      state.push_back({name + ".step", Tensor::view(group.steps.buffer().slice(i, 1), {})});
+    }
+  }
+  return state;
+}
+
+}  // namespace ddp::nn

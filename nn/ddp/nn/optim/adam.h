@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ddp/kernels/adam.h"
+#include "ddp/nn/context.h"
+#include "ddp/nn/optim/flat_state.h"
+#include "ddp/nn/optim/optimizer.h"
+
+namespace ddp::nn {
+
+// torch.optim.Adam, and torch.optim.AdamW with WeightDecay::kDecoupled; the formula stands at
+// adam_step in ddp/kernels/adam.h. A group is one call of the kernel. A parameter's bias correction
+// follows how often it has been stepped itself.
+class Adam final : public Optimizer {
+ public:
+  // The parameters and the context outlive the optimizer. Throws std::invalid_argument unless all
+  // parameters of a group have one dtype.
+  Adam(Context& context, std::span<Parameter* const> parameters, const AdamStep& options);
+  Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups);
+
+  void step(const double* grad_scale) override;
+  [[nodiscard]] double learning_rate() const override;
+  void set_learning_rate(double learning_rate) override;
+  // "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.step", ...
+  [[nodiscard]] std::vector<NamedTensor> state() const override;
+
+ private:
+  struct Group {
+    explicit Group(ParameterGroup<AdamStep> group);
+
+    std::vector<Parameter*> parameters;
+    AdamStep options;
+    FlatState exp_avgs;
+    FlatState exp_avg_sqs;
+    Tensor steps;  // int64 on the CPU, by parameter
+  };
+
+  Context& context_;
+  std::vector<Group> groups_;
+  std::vector<AdamTensor> tensors_;  // of the group at hand, kept for its memory
+};
+
+}  // namespace ddp::nn

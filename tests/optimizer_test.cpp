@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: MIT
+//
+// Optimizers against real PyTorch: tests/reference/make_optimizer_reference.py says what it ran.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/optim/adam.h"
+#include "ddp/nn/optim/clip_grad_norm.h"
+#include "ddp/nn/optim/lr_schedule.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/scope.h"
+#include "support/reference.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using namespace ddp::nn;
+using ddp::AdamStep;
+using ddp::DType;
+using ddp::SgdStep;
+using ddp::WeightDecay;
+using ddp::test::error_of;
+using ddp::test::read_reference;
+using ddp::test::Reference;
+
+constexpr std::uint64_t kSeed = 5;
+constexpr double kMaxNorm = 1.5;
+
+const Reference& reference() {
+  static const Reference lines = read_reference(DDP_REFERENCE_DIR "/optimizer_reference.txt", 1);
+  return lines;
+}
+
+// The two parameters, and gradients for them, as the reference has them.
+struct Pair {
+  explicit Pair(DType dtype = DType::kFloat64)
+      : w(Scope(context, dtype, kSeed).uniform("w", {3, 5}, 1)),
+        b(Scope(context, dtype, kSeed).uniform("b", {7}, 1)) {}
+
+  void write_gradients(std::size_t step, double factor = 1) {
+    write_gradient(w, step, factor);
+    if (step % 7 != 3) write_gradient(b, step, factor);
+  }
+
+  Context context;
+  Parameter w, b;
+  Parameter* const both[2] = {&w, &b};
+
+ private:
+  static void write_gradient(Parameter& parameter, std::size_t step, double factor) {
+    const ddp::Buffer& grad = parameter.grad().buffer();
+    const auto stream = stream_of("grad " + parameter.name());
+    for (std::size_t i = 0; i < grad.count; ++i) {
+      const double value = factor * (2 * random_unit(kSeed, stream, step * grad.count + i) - 1);
+      if (grad.dtype == DType::kFloat64) {
+        grad.as<double>()[i] = value;
+      } else {
+        grad.as<float>()[i] = static_cast<float>(value);
+      }
+    }
+    parameter.mark_grad_written();
+  }
+};
+
+using Make = std::function<std::unique_ptr<Optimizer>(Pair&)>;
+
+Make sgd(double momentum, bool nesterov = false) {
+  const SgdStep options{0.05, momentum, 0.01, nesterov};
+  return [options](Pair& pair) { return std::make_unique<Sgd>(pair.context, pair.both, options); };
+}
+
+Make adam(const AdamStep& options) {
+  return [options](Pair& pair) { return std::make_unique<Adam>(pair.context, pair.both, options); };
+}
+
+const Make kAdamW = adam({.learning_rate = 0.01, .weight_decay = 0.1});
+
+std::unique_ptr<Optimizer> adamw_with_groups(Pair& pair) {
+  const DecaySplit split = split_by_decay(pair.both);
+  const AdamStep decays{.learning_rate = 0.01, .weight_decay = 0.1};
+  const AdamStep does_not{.learning_rate = 0.01};
+  return std::make_unique<Adam>(
+      pair.context, std::vector<ParameterGroup<AdamStep>>{{split.decayed, decays},
+                                                          {split.not_decayed, does_not}});
+}
+
+struct Case {
+  std::string name;
+  Make make;
+};
+
+const std::vector<Case> kCases = {
+    {"sgd", sgd(0)},
+    {"sgd_momentum", sgd(0.9)},
+    {"sgd_nesterov", sgd(0.9, true)},
+    {"adam", adam({.learning_rate = 0.01,
+                   .beta1 = 0.8,
+                   .beta2 = 0.99,
+                   .epsilon = 1e-6,
+                   .weight_decay = 0.01,
+                   .decay = WeightDecay::kL2})},
+    {"adamw", kAdamW},
+    {"adamw_clipped", kAdamW},
+    {"adamw_groups", adamw_with_groups},
+};
+
+// Steps [first, end) with gradients that are four times too large and a scale that says so.
+void run(const Case& each, Pair& pair, Optimizer& optimizer, std::size_t first, std::size_t end) {
+  const double scale = 0.25;
+  for (std::size_t step = first; step < end; ++step) {
+    pair.write_gradients(step, 4);
+    if (each.name != "adamw_clipped") {
+      optimizer.step(&scale);
+      continue;
+    }
+    const ClippedNorm clipped = clip_grad_norm(pair.context, pair.both, kMaxNorm, &scale);
+    if (pair.w.value().dtype() == DType::kFloat64) {
+      const double norm = pair.context.to_host<double>(clipped.norm).front();
+      CHECK(norm == Approx(reference().at("adamw_clipped norm")[2 * step + 1]).epsilon(1e-13));
+    }
+    optimizer.step(clipped.grad_scale());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("fifty steps of each optimizer equal PyTorch's to 1e-12, state included",
+          "[optim][torch]") {
+  const Case& each = GENERATE(from_range(kCases));
+  CAPTURE(each.name);
+  Pair pair;
+  const auto optimizer = each.make(pair);
+  run(each, pair, *optimizer, 0, 50);
+  std::vector<NamedTensor> tensors = optimizer->state();
+  for (const Parameter* parameter : pair.both) {
+    tensors.push_back({parameter->name(), parameter->value()});
+  }
+  for (const NamedTensor& tensor : tensors) {
+    CAPTURE(tensor.name);
+    const std::vector<double>& line = reference().at(each.name + " " + tensor.name);
+    if (tensor.value.dtype() == DType::kInt64) {
+      CHECK(pair.context.to_host<std::int64_t>(tensor.value) ==
+            std::vector{static_cast<std::int64_t>(line[1])});
+    } else {
+      CHECK(ddp::test::difference(pair.context.to_host<double>(tensor.value), line) < 1e-12);
+    }
+  }
+}
+
+TEST_CASE("in float32 fifty steps equal PyTorch's float64 ones to 1e-5", "[optim][torch]") {
+  const Case& each = GENERATE(from_range(kCases));
+  CAPTURE(each.name);
+  Pair pair(DType::kFloat32);
+  const auto optimizer = each.make(pair);
+  run(each, pair, *optimizer, 0, 50);
+  for (const Parameter* parameter : pair.both) {
+    const auto values = ddp::test::to_doubles(pair.context, parameter->value());
+    CHECK(ddp::test::difference(values, reference().at(each.name + " " + parameter->name())) <
+          1e-5);
+  }
+}
+
+TEST_CASE("an optimizer whose state was written goes on as if nothing had happened", "[optim]") {
+  const Case& each = GENERATE(from_range(kCases));
+  CAPTURE(each.name);
+  Pair whole, before, after;
+  const auto unbroken = each.make(whole), saved = each.make(before), loaded = each.make(after);
+  run(each, whole, *unbroken, 0, 30);
+  run(each, before, *saved, 0, 17);
+  const auto from = saved->state(), to = loaded->state();
+  REQUIRE(from.size() == to.size());
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    CHECK(from[i].name == to[i].name);
+    ddp::copy(from[i].value.buffer(), to[i].value.buffer());
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    ddp::copy(before.both[i]->value().buffer(), after.both[i]->value().buffer());
+  }
+  run(each, after, *loaded, 17, 30);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(after.context.to_host<double>(after.both[i]->value()) ==
+          whole.context.to_host<double>(whole.both[i]->value()));
+  }
+}
+
+TEST_CASE("optimizers skip parameters without a gradient and take the others'", "[optim]") {
+  Pair pair;
+  Adam adam(pair.context, pair.both, {});
+  const auto old_b = pair.context.to_host<double>(pair.b.value());
+  pair.write_gradients(3);  // of w alone
+  adam.step(nullptr);
+  const auto new_w = pair.context.to_host<double>(pair.w.value());
+  adam.step(nullptr);  // nothing is left to step on
+  CHECK(pair.context.to_host<double>(pair.w.value()) == new_w);
+  CHECK(pair.context.to_host<double>(pair.b.value()) == old_b);
+  std::string names;
+  for (const NamedTensor& tensor : adam.state()) names += tensor.name + " ";
+  CHECK(names == "w.exp_avg w.exp_avg_sq w.step b.exp_avg b.exp_avg_sq b.step ");
+  CHECK(pair.context.to_host<std::int64_t>(adam.state()[2].value).front() == 1);
+  CHECK(pair.context.to_host<std::int64_t>(adam.state()[5].value).front() == 0);
+  Adam(pair.context, std::span<Parameter* const>(), {}).step(nullptr);
+}
+
+TEST_CASE("the learning rate is that of all groups", "[optim]") {
+  Pair pair;
+  const auto adam = adamw_with_groups(pair);
+  CHECK(adam->learning_rate() == 0.01);
+  adam->set_learning_rate(0);
+  const auto old_w = pair.context.to_host<double>(pair.w.value());
+  const auto old_b = pair.context.to_host<double>(pair.b.value());
+  pair.write_gradients(0);
+  adam->step(nullptr);
+  CHECK(pair.context.to_host<double>(pair.w.value()) == old_w);
+  CHECK(pair.context.to_host<double>(pair.b.value()) == old_b);
+}
+
+TEST_CASE("weights decay, biases and norms need not", "[optim]") {
+  Pair pair;
+  const DecaySplit split = split_by_decay(pair.both);
+  CHECK(split.decayed == std::vector{&pair.w});
+  CHECK(split.not_decayed == std::vector{&pair.b});
+}
+
+TEST_CASE("optimizers refuse parameters and options that contradict each other", "[optim]") {
+  Pair pair, other(DType::kFloat32);
+  Parameter* const mixed[] = {&pair.w, &other.b};
+  CHECK(error_of([&] { Adam(pair.context, mixed, {}); }) ==
+        "[nn] an optimizer's parameters differ: b is float32[7] on cpu, w is float64[15] on cpu");
+  const auto step_with = [&](auto&& optimizer) {
+    return error_of([&] {
+      pair.write_gradients(0);
+      optimizer.step(nullptr);
+    });
+  };
+  CHECK(step_with(Sgd(pair.context, pair.both, {.learning_rate = 1, .nesterov = true})) ==
+        "[kernels] sgd_step: nesterov without momentum");
+  CHECK(step_with(Adam(pair.context, pair.both, {.beta2 = 1})) ==
+        "[kernels] adam_step: a beta is 1.000000, expected 0 <= beta < 1");
+}
+
+TEST_CASE("clip_grad_norm leaves small gradients alone and tells of bad ones", "[optim]") {
+  Pair pair;
+  const auto value_of = [&](const Tensor& tensor) {
+    return pair.context.to_host<double>(tensor).front();
+  };
+  const ClippedNorm none = clip_grad_norm(pair.context, pair.both, 1);
+  CHECK(value_of(none.norm) == 0);
+  CHECK(value_of(none.scale) == 1);
+  pair.write_gradients(0);
+  const double scale = 0.25;
+  const ClippedNorm small = clip_grad_norm(pair.context, pair.both, 100, &scale);
+  CHECK(value_of(small.scale) == 0.25);
+  CHECK(value_of(small.norm) == Approx(reference().at("adamw_clipped norm")[1] / 4));
+  const double bad =
+      GENERATE(std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity());
+  pair.b.grad().buffer().as<double>()[3] = bad;
+  const ClippedNorm clipped = clip_grad_norm(pair.context, pair.both, 1);
+  CHECK(!std::isfinite(value_of(clipped.norm)));
+  CHECK(!(value_of(clipped.scale) > 0));
+  CHECK(error_of([&] { static_cast<void>(clip_grad_norm(pair.context, pair.both, 0)); }) ==
+        "[kernels] clip_grad_norm: max_norm is 0.000000, expected a positive number");
+}
+
+TEST_CASE("a linear warm-up equals PyTorch's LinearLR", "[optim][torch]") {
+  const LinearWarmup warmup{.steps = 6, .start_factor = 0.25};
+  for (std::int64_t step = 0; step < 9; ++step) {
+    const double rate = reference().at("linear")[static_cast<std::size_t>(2 * step + 1)];
+    CHECK(0.4 * warmup_factor(warmup, step) == Approx(rate).epsilon(1e-14));
+  }
+  CHECK(warmup_factor({}, 0) == 1);
+  CHECK(error_of([&] { static_cast<void>(warmup_factor(warmup, -1)); }) ==
+        "[nn] warmup_factor: step -1 of 6, starting at 0.250000");
+}
+
+TEST_CASE("the linear scaling rule multiplies the rate as the batch grows", "[optim]") {
+  CHECK(scaled_learning_rate(0.1, 8192) == Approx(3.2));  // Goyal et al.: 256 GPUs of 32
+  CHECK(scaled_learning_rate(0.1, 96, 64) == Approx(0.15));
+  CHECK(error_of([] { static_cast<void>(scaled_learning_rate(0.1, 0)); }) ==
+        "[nn] scaled_learning_rate: a global batch of 0, a reference batch of 256");
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Fifty steps of each optimizer with real PyTorch on two small tensors, in float64; nn_test replays
+them.
+
+    python3 tests/reference/make_optimizer_reference.py > tests/reference/optimizer_reference.txt
+
+Parameters "w" (3 x 5) and "b" (7) start from the streams "w" and "b" of ddp/nn/random.h under seed 5,
+their gradients in step s are draws s * N ... of the streams "grad w" and "grad b", N being the
+tensor's size. In each seventh step (s % 7 == 3) "b" has no gradient. NAME is that of OPTIMIZERS; those
+that end in "_clipped" clip the norm of both gradients to 1.5 first. Lines:
+    NAME PARAMETER N V0 V1 ...          the parameter after 50 steps
+    NAME PARAMETER.STATE N V0 V1 ...    PyTorch's state of it
+    NAME norm STEP VALUE                what clip_grad_norm_ returned
+    linear STEP RATE                    LinearLR(base 0.4, start_factor 0.25, total_iters 6)
+Vi are all elements, N is 1; the last two numbers are the tensor's sum and Euclidean norm.
+"""
+import torch
+
+from reference import draws, print_tensor
+
+SEED, STEPS, CLIP = 5, 50, 1.5
+SHAPES = {"w": (3, 5), "b": (7,)}
+DECAY = {"weight_decay": 0.01}
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.05, **DECAY),
+    "sgd_momentum": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, **DECAY),
+    "sgd_nesterov": lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9, nesterov=True, **DECAY),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01, betas=(0.8, 0.99), eps=1e-6, **DECAY),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    "adamw_clipped": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+    "adamw_groups": lambda p: torch.optim.AdamW(
+        [{"params": p[:1], "weight_decay": 0.1}, {"params": p[1:], "weight_decay": 0}], lr=0.01),
+}
+
+
+def run(title, make):
+    values = {n: draws(SEED, n, 0, s).requires_grad_() for n, s in SHAPES.items()}
+    optimizer = make(list(values.values()))
+    for step in range(STEPS):
+        for name, value in values.items():
+            n = value.numel()
+            value.grad = draws(SEED, f"grad {name}", step * n, value.shape)
+        if step % 7 == 3:
+            values["b"].grad = None
+        if title.endswith("_clipped"):
+            norm = torch.nn.utils.clip_grad_norm_(values.values(), CLIP)
+            print(f"{title} norm {step} {norm.item():.17g}")
+        optimizer.step()
+    for name, value in values.items():
+        print_tensor(f"{title} {name}", value, 17)
+        for key, state in optimizer.state[value].items():
+            if state is not None:
+                print_tensor(f"{title} {name}.{key}", torch.as_tensor(state), 17)
+
+
+def run_warmup():
+    sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
+    scheduler = torch.optim.lr_scheduler.LinearLR(sgd, start_factor=0.25, total_iters=6)
+    for step in range(9):
+        print(f"linear {step} {scheduler.get_last_lr()[0]:.17g}")
+        sgd.step()
+        scheduler.step()
+
+
+for title, make in OPTIMIZERS.items():
+    run(title, make)
+run_warmup()
