@@ -2,13 +2,16 @@
 //
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
+#include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/upsample_nearest2d.h"
 
 namespace ddp::cu {
 namespace {
@@ -45,15 +48,32 @@ void conv2d_grad_weight(const Buffer&, const Buffer&, const GradientTarget&, con
                         Conv2dBackend&, Stream) {
   refuse();
 }
-void conv2d_grad_bias(const Buffer&, const GradientTarget&, const Conv2dShape&, Stream) {
+void channel_bias_add(const Buffer&, const Buffer&, const ChannelShape&, Stream) { refuse(); }
+void channel_bias_grad(const Buffer&, const GradientTarget&, const ChannelShape&, Stream) {
   refuse();
 }
-void max_pool2d_forward(const Buffer&, const Buffer&, const Buffer&, const MaxPool2dShape&,
-                        Stream) {
+void max_pool2d_forward(const Buffer&, const Buffer&, const Buffer&, const Pool2dShape&, Stream) {
   refuse();
 }
-void max_pool2d_backward(const Buffer&, const Buffer&, const GradientTarget&, const MaxPool2dShape&,
+void max_pool2d_backward(const Buffer&, const Buffer&, const GradientTarget&, const Pool2dShape&,
                          Stream) {
+  refuse();
+}
+void avg_pool2d_forward(const Buffer&, const Buffer&, const Pool2dShape&, Stream) { refuse(); }
+void avg_pool2d_backward(const Buffer&, const GradientTarget&, const Pool2dShape&, Stream) {
+  refuse();
+}
+void avg_pool2d_forward(const Buffer&, const Buffer&, const AdaptivePool2dShape&, Stream) {
+  refuse();
+}
+void avg_pool2d_backward(const Buffer&, const GradientTarget&, const AdaptivePool2dShape&, Stream) {
+  refuse();
+}
+void upsample_nearest2d_forward(const Buffer&, const Buffer&, const Upsample2dShape&, Stream) {
+  refuse();
+}
+void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Upsample2dShape&,
+                                 Stream) {
   refuse();
 }
 void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }

@@ -16,6 +16,17 @@ struct MatrixShape {
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 };
 
+// A contiguous batch whose samples are channels of equally many elements: n x channels x height x
+// width, or with one element each n x channels.
+struct ChannelShape {
+  std::size_t batch = 0;
+  std::size_t channels = 0;
+  std::size_t plane = 1;  // elements of one channel of one sample
+
+  [[nodiscard]] constexpr std::size_t count() const { return batch * channels * plane; }
+  [[nodiscard]] constexpr std::size_t per_channel() const { return batch * plane; }
+};
+
 // Of an image, a kernel, a stride.
 struct Size2d {
   std::size_t height = 1;
