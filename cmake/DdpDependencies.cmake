@@ -54,6 +54,21 @@ if(NOT DDP_GLOO STREQUAL "OFF")
 endif()
 ddp_resolve(DDP_GLOO ${found} DDP_HAVE_GLOO)
 
+# Only its header is used: kernels open it. The C interface of version 3 is another one.
+set(found FALSE)
+if(NOT DDP_ONEDNN STREQUAL "OFF")
+  find_path(DDP_ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h
+    HINTS ${ONEDNN_ROOT}/include ENV ONEDNN_ROOT PATH_SUFFIXES include)
+  if(DDP_ONEDNN_INCLUDE_DIR)
+    file(STRINGS ${DDP_ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h DDP_ONEDNN_VERSION
+      REGEX "DNNL_VERSION_MAJOR +2")
+    if(DDP_ONEDNN_VERSION)
+      set(found TRUE)
+    endif()
+  endif()
+endif()
+ddp_resolve(DDP_ONEDNN ${found} DDP_HAVE_ONEDNN)
+
 if(DDP_BUILD_TESTS)
   find_package(Catch2 2 REQUIRED)
 endif()

@@ -22,6 +22,8 @@ ddp_summary_line("Gloo       " DDP_HAVE_GLOO
   "CPU ranks on several hosts" "CPU ranks on one host only")
 ddp_summary_line("OpenBLAS   " OpenBLAS_FOUND
   "CPU matrix products" "CPU matrix products by a plain loop, many times slower")
+ddp_summary_line("oneDNN     " DDP_HAVE_ONEDNN
+  "CPU convolutions" "CPU convolutions by loops of our own, slower for many channels")
 if(TARGET train_lenet)
   set(DDP_HAVE_LIBTORCH TRUE)
 endif()

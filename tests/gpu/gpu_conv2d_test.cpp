@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// Convolution, with and without cuDNN, and pooling against their CPU twins.
+// Convolution, with and without cuDNN, against its CPU twin.
 #include <catch2/catch.hpp>
-#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/conv2d.h"
-#include "ddp/kernels/max_pool2d.h"
 #include "gpu/twin.h"
 
 namespace {
 
 using ddp::Conv2dShape;
 using ddp::GemmShape;
-using ddp::MaxPool2dShape;
 using ddp::Transpose;
 using ddp::WriteMode;
 using ddp::cu::Conv2dBackend;
@@ -30,6 +28,8 @@ const std::vector<Conv2dShape> kShapes{
     {64, 6, 16, {14, 14}, {5, 5}},
     {17, 7, 5, {6, 11}, {4, 3}, {3, 2}, {2, 0}},
     {70, 32, 8, {40, 40}, {3, 3}, {1, 1}, {1, 1}},  // its columns exceed the scratch memory
+    {9, 4, 6, {7, 5}, {3, 3}, {1, 1}, {1, 1}, 2},
+    {5, 8, 16, {9, 9}, {3, 3}, {2, 2}, {1, 1}, 8},
 };
 
 // A backend and what it needs; null where this machine has no cuDNN.
@@ -54,8 +54,10 @@ TEMPLATE_TEST_CASE("cu::conv2d_forward equals its CPU twin", "[gpu][conv2d]", fl
   const Conv2dShape shape = GENERATE(from_range(kShapes));
   CAPTURE(shape.batch, shape.in_channels, shape.out_channels);
   auto x = Twin<T>::uniform(shape.x_count(), 1), weight = Twin<T>::uniform(shape.weight_count(), 2);
-  auto bias = Twin<T>::uniform(shape.out_channels, 3), y = Twin<T>::poison(shape.y_count());
-  ddp::cpu::conv2d_forward(x.cpu(), weight.cpu(), bias.cpu(), y.cpu(), shape);
+  auto bias = Twin<T>::uniform(GENERATE(true, false) ? shape.out_channels : 0, 3);
+  auto y = Twin<T>::poison(shape.y_count());
+  ddp::cpu::conv2d_forward(x.cpu(), weight.cpu(), bias.cpu(), y.cpu(), shape,
+                           *ddp::cpu::make_loop_conv2d());
   ddp::cu::conv2d_forward(x.cuda(), weight.cuda(), bias.cuda(), y.cuda(), shape, *backend.conv2d,
                           {});
   y.check_equal(10 * kTolerance<T>);
@@ -74,14 +76,16 @@ TEMPLATE_TEST_CASE("the gradients of cu::conv2d equal their CPU twins", "[gpu][c
   auto grad_x = Twin<T>::gradient(shape.x_count(), mode);
   auto grad_weight = Twin<T>::gradient(shape.weight_count(), mode);
   auto grad_bias = Twin<T>::gradient(shape.out_channels, mode);
-  ddp::cpu::conv2d_grad_input(weight.cpu(), grad_y.cpu(), {grad_x.cpu(), mode}, shape);
-  ddp::cpu::conv2d_grad_weight(x.cpu(), grad_y.cpu(), {grad_weight.cpu(), mode}, shape);
-  ddp::cpu::conv2d_grad_bias(grad_y.cpu(), {grad_bias.cpu(), mode}, shape);
+  const auto loops = ddp::cpu::make_loop_conv2d();
+  const ddp::ChannelShape channels{shape.batch, shape.out_channels, shape.output().count()};
+  ddp::cpu::conv2d_grad_input(weight.cpu(), grad_y.cpu(), {grad_x.cpu(), mode}, shape, *loops);
+  ddp::cpu::conv2d_grad_weight(x.cpu(), grad_y.cpu(), {grad_weight.cpu(), mode}, shape, *loops);
+  ddp::cpu::channel_bias_grad(grad_y.cpu(), {grad_bias.cpu(), mode}, channels);
   ddp::cu::conv2d_grad_input(weight.cuda(), grad_y.cuda(), {grad_x.cuda(), mode}, shape,
                              *backend.conv2d, {});
   ddp::cu::conv2d_grad_weight(x.cuda(), grad_y.cuda(), {grad_weight.cuda(), mode}, shape,
                               *backend.conv2d, {});
-  ddp::cu::conv2d_grad_bias(grad_y.cuda(), {grad_bias.cuda(), mode}, shape, {});
+  ddp::cu::channel_bias_grad(grad_y.cuda(), {grad_bias.cuda(), mode}, channels, {});
   grad_x.check_equal(10 * kTolerance<T>);
   grad_weight.check_equal(100 * kTolerance<T>);  // sums of up to 112000 products
   grad_bias.check_equal(100 * kTolerance<T>);
@@ -102,24 +106,4 @@ TEMPLATE_TEST_CASE("cu::gemm_batched equals products one by one", "[gpu][gemm]",
   ddp::cu::Blas blas(kGpu);
   ddp::cu::gemm_batched(a.cuda(), b.cuda(), c.cuda(), shape, {transpose, transpose}, blas, {});
   c.check_equal(kTolerance<T>);
-}
-
-TEMPLATE_TEST_CASE("cu::max_pool2d equals its CPU twin", "[gpu][max_pool2d]", float, double) {
-  using T = TestType;
-  const auto shape = GENERATE(
-      MaxPool2dShape{0, {4, 4}, {2, 2}, {2, 2}}, MaxPool2dShape{384, {28, 28}, {2, 2}, {2, 2}},
-      MaxPool2dShape{2, {7, 9}, {2, 2}, {2, 2}}, MaxPool2dShape{3, {8, 7}, {3, 2}, {1, 2}},
-      MaxPool2dShape{2, {5, 5}, {1, 1}, {3, 3}});
-  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
-  auto x = Twin<T>::uniform(shape.x_count(), 1), y = Twin<T>::poison(shape.y_count());
-  Twin<std::int32_t> indices(std::vector<std::int32_t>(shape.y_count(), -1));
-  ddp::cpu::max_pool2d_forward(x.cpu(), y.cpu(), indices.cpu(), shape);
-  ddp::cu::max_pool2d_forward(x.cuda(), y.cuda(), indices.cuda(), shape, {});
-  y.check_equal(0);
-  indices.check_equal(0);
-  auto grad_y = Twin<T>::uniform(shape.y_count(), 2);
-  auto grad_x = Twin<T>::gradient(shape.x_count(), mode);
-  ddp::cpu::max_pool2d_backward(grad_y.cpu(), indices.cpu(), {grad_x.cpu(), mode}, shape);
-  ddp::cu::max_pool2d_backward(grad_y.cuda(), indices.cuda(), {grad_x.cuda(), mode}, shape, {});
-  grad_x.check_equal(kTolerance<T>);
 }

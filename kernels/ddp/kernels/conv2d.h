@@ -2,10 +2,12 @@
 //
 // Two-dimensional convolution, as deep learning calls it: a cross-correlation. Everything is NCHW
 // and contiguous: x is batch x in_channels x input, y batch x out_channels x output, the weight
-// out_channels x in_channels x kernel.
+// out_channels x in_channels / groups x kernel. Group g of the output channels sees only group g of
+// the input channels; as many groups as input channels make it depthwise.
 //
-// CPU: loops of our own, whose vectors hold a pixel of several samples (detail/conv2d_lanes.h).
-// CUDA: cuDNN where it can be opened, else columns and cuBLAS (Conv2dBackend).
+// What computes is a Conv2dBackend. CPU: oneDNN, loops of our own, or columns and GEMM, whichever
+// is fastest for a shape (make_conv2d). CUDA: cuDNN where it can be opened, else columns and
+// cuBLAS.
 #pragma once
 
 #include <cstddef>
@@ -25,18 +27,26 @@ struct Conv2dShape {
   Size2d kernel;
   Size2d stride{1, 1};
   Size2d padding{0, 0};  // zeros on either side
+  std::size_t groups = 1;
 
-  // Throws std::invalid_argument if a stride is 0 or the kernel is larger than the padded input.
-  [[nodiscard]] Size2d output() const { return windows("conv2d", padded_input(), kernel, stride); }
+  // Throws std::invalid_argument if a stride is 0, the kernel is larger than the padded input, or
+  // the groups do not divide the channels.
+  [[nodiscard]] Size2d output() const;
   [[nodiscard]] Size2d padded_input() const {
     return {input.height + 2 * padding.height, input.width + 2 * padding.width};
+  }
+  // The convolution of one group.
+  [[nodiscard]] Conv2dShape group() const;
+  // A kernel of one pixel that visits every pixel: a matrix product.
+  [[nodiscard]] bool is_pointwise() const {
+    return kernel == Size2d{1, 1} && stride == Size2d{1, 1} && padding == Size2d{0, 0};
   }
 
   // Elements of the operands.
   [[nodiscard]] std::size_t x_count() const { return batch * in_channels * input.count(); }
   [[nodiscard]] std::size_t y_count() const { return batch * out_channels * output().count(); }
   [[nodiscard]] std::size_t weight_count() const {
-    return out_channels * in_channels * kernel.count();
+    return out_channels * (in_channels / groups) * kernel.count();
   }
 
   friend bool operator==(const Conv2dShape&, const Conv2dShape&) = default;
@@ -46,19 +56,46 @@ struct Conv2dShape {
 
 namespace ddp::cpu {
 
+// What convolutions on the CPU run with, scratch memory included. For one thread at a time. Calls
+// are those of the functions below, with operands that are checked and not empty.
+class Conv2dBackend {
+ public:
+  virtual ~Conv2dBackend() = default;
+
+  virtual void forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
+                       const Conv2dShape& shape) = 0;
+  virtual void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
+                          const Conv2dShape& shape) = 0;
+  virtual void grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
+                           const Conv2dShape& shape) = 0;
+};
+
+// The one to use: takes the fastest of those below for each call. Which one that is depends on
+// dtype and shape, but for forward and grad_input never on the batch.
+[[nodiscard]] std::unique_ptr<Conv2dBackend> make_conv2d();
+
+// Loops whose vectors hold a pixel of several samples (detail/conv2d_lanes.h).
+[[nodiscard]] std::unique_ptr<Conv2dBackend> make_loop_conv2d();
+// Columns (im2col) and GEMM.
+[[nodiscard]] std::unique_ptr<Conv2dBackend> make_column_conv2d();
+// oneDNN, for float32 only. It is opened here. Null if this build or this machine lacks it. Its
+// threads are OpenMP's: OMP_NUM_THREADS, else every core.
+[[nodiscard]] std::unique_ptr<Conv2dBackend> make_onednn_conv2d();
+
 // y[n, o, r, c] = bias[o] + sum over i, h, w of
-//     weight[o, i, h, w] * x[n, i, r * stride.height + h - padding.height, ... columns likewise].
-// A sample's result has the same bits wherever in whichever batch the sample stands.
+//     weight[o, i, h, w] * x[n, i, r * stride.height + h - padding.height, ... columns likewise],
+// i going through o's group. A bias without elements is none.
+//
+// A sample's y and grad_x have the same bits wherever in whichever batch the sample stands. This
+// holds by construction for loops and columns; oneDNN does not promise it, but its direct
+// convolutions compute each sample alone, and kernels_test compares them.
 void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
-                    const Conv2dShape& shape);
+                    const Conv2dShape& shape, Conv2dBackend& backend);
 void conv2d_grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
-                       const Conv2dShape& shape);
-// Summed over the batch; zero for an empty one, as is the bias'.
+                       const Conv2dShape& shape, Conv2dBackend& backend);
+// Summed over the batch; zero for an empty one. The bias' gradient is channel_bias_grad's.
 void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
-                        const Conv2dShape& shape);
-// grad_bias[o] = sum over n, r, c of grad_y[n, o, r, c].
-void conv2d_grad_bias(const Buffer& grad_y, const GradientTarget& grad_bias,
-                      const Conv2dShape& shape);
+                        const Conv2dShape& shape, Conv2dBackend& backend);
 
 }  // namespace ddp::cpu
 
@@ -91,7 +128,5 @@ void conv2d_grad_input(const Buffer& weight, const Buffer& grad_y, const Gradien
                        const Conv2dShape& shape, Conv2dBackend& backend, Stream stream);
 void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
                         const Conv2dShape& shape, Conv2dBackend& backend, Stream stream);
-void conv2d_grad_bias(const Buffer& grad_y, const GradientTarget& grad_bias,
-                      const Conv2dShape& shape, Stream stream);
 
 }  // namespace ddp::cu

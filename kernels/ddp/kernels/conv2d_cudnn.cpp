@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -12,6 +10,7 @@
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/detail/cudnn_library.h"
 #include "ddp/kernels/detail/gemm_checks.h"
+#include "ddp/kernels/detail/owned_handle.h"
 
 namespace ddp::cu {
 namespace {
@@ -20,9 +19,8 @@ namespace {
 
 constexpr std::size_t kScratchLimitBytes = std::size_t{256} << 20;
 
-// A handle or a descriptor, with cuDNN's function that destroys it.
 template <class Handle>
-using Owned = std::unique_ptr<std::remove_pointer_t<Handle>, cudnnStatus_t (*)(Handle)>;
+using Owned = detail::OwnedHandle<Handle, cudnnStatus_t>;
 
 template <class Handle>
 Owned<Handle> make(const CudnnLibrary& library, cudnnStatus_t (*create)(Handle*),
@@ -58,11 +56,13 @@ struct Plan {
                     as_int(shape.input.height), as_int(shape.input.width));
     DDP_CUDNN_CHECK(library, set_tensor, y.get(), CUDNN_TENSOR_NCHW, data_type, batch, out,
                     as_int(output.height), as_int(output.width));
-    DDP_CUDNN_CHECK(library, set_filter, weight.get(), data_type, CUDNN_TENSOR_NCHW, out, in,
-                    as_int(shape.kernel.height), as_int(shape.kernel.width));
+    DDP_CUDNN_CHECK(library, set_filter, weight.get(), data_type, CUDNN_TENSOR_NCHW, out,
+                    in / as_int(shape.groups), as_int(shape.kernel.height),
+                    as_int(shape.kernel.width));
     DDP_CUDNN_CHECK(library, set_convolution, convolution.get(), as_int(shape.padding.height),
                     as_int(shape.padding.width), as_int(shape.stride.height),
                     as_int(shape.stride.width), 1, 1, CUDNN_CROSS_CORRELATION, data_type);
+    DDP_CUDNN_CHECK(library, set_group_count, convolution.get(), as_int(shape.groups));
     // The default would round float32 operands to TF32.
     DDP_CUDNN_CHECK(library, set_math_type, convolution.get(), CUDNN_FMA_MATH);
   }

@@ -36,6 +36,7 @@ bool CudnnLibrary::open() {
   load(library, "cudnnDestroyFilterDescriptor", destroy_filter);
   load(library, "cudnnCreateConvolutionDescriptor", create_convolution);
   load(library, "cudnnSetConvolution2dDescriptor", set_convolution);
+  load(library, "cudnnSetConvolutionGroupCount", set_group_count);
   load(library, "cudnnSetConvolutionMathType", set_math_type);
   load(library, "cudnnDestroyConvolutionDescriptor", destroy_convolution);
   load(library, "cudnnGetConvolutionForwardAlgorithm_v7", find_forward);

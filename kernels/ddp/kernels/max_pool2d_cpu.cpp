@@ -5,20 +5,22 @@
 
 #include "ddp/kernels/detail/lanes.h"
 #include "ddp/kernels/detail/max_pool2d_checks.h"
+#include "ddp/kernels/detail/pool_axis.h"
 #include "ddp/kernels/max_pool2d.h"
 
 namespace ddp::cpu {
 namespace {
 
-// A row of y. `first` is where its first window begins in the plane.
+// A row of y: its windows, their rows first.
 template <class T>
-void forward_row(const T* x, std::size_t first, const MaxPool2dShape& shape, T* y,
-                 std::int32_t* indices, std::size_t width) {
-  for (std::size_t c = 0; c < width; ++c) {
-    std::size_t best = first + c * shape.stride.width;
-    for (std::size_t h = 0; h < shape.kernel.height; ++h) {
-      for (std::size_t w = 0; w < shape.kernel.width; ++w) {
-        const std::size_t at = first + c * shape.stride.width + h * shape.input.width + w;
+void forward_row(const T* x, const detail::Range& rows,
+                 const detail::PoolAxes<detail::FixedAxis>& axes, T* y, std::int32_t* indices) {
+  for (std::size_t c = 0; c < axes.columns.output; ++c) {
+    const detail::Range columns = axes.columns.window(c);
+    std::size_t best = rows.begin * axes.columns.input + columns.begin;
+    for (std::size_t h = rows.begin; h < rows.end; ++h) {
+      for (std::size_t w = columns.begin; w < columns.end; ++w) {
+        const std::size_t at = h * axes.columns.input + w;
         if (x[at] > x[best] || x[at] != x[at]) best = at;
       }
     }
@@ -81,43 +83,49 @@ class HalvingRow {
 };
 
 template <class T>
-void forward_halving_row(const T* x, std::size_t first, const MaxPool2dShape& shape, T* y,
-                         std::int32_t* indices, std::size_t width) {
+void forward_halving_row(const T* x, const detail::Range& rows,
+                         const detail::PoolAxes<detail::FixedAxis>& axes, T* y,
+                         std::int32_t* indices) {
   using Row = HalvingRow<T>;
-  if (width < Row::kWindows) return forward_row(x, first, shape, y, indices, width);
-  const Row row(x + first, first, shape.input.width);
+  const std::size_t width = axes.columns.output;
+  if (width < Row::kWindows) return forward_row(x, rows, axes, y, indices);
+  const std::size_t first = rows.begin * axes.columns.input;
+  const Row row(x + first, first, axes.columns.input);
   std::size_t c = 0;
   for (; c + Row::kWindows <= width; c += Row::kWindows) row.compute(c, y, indices);
   // The last ones again, rather than one by one.
   if (c < width) row.compute(width - Row::kWindows, y, indices);
 }
 
+bool is_halving(const Pool2dShape& shape) {
+  return shape.kernel == Size2d{2, 2} && shape.stride == Size2d{2, 2} &&
+         shape.padding == Size2d{0, 0};
+}
+
 }  // namespace
 
 void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
-                        const MaxPool2dShape& shape) {
+                        const Pool2dShape& shape) {
   detail::check_max_pool2d("max_pool2d_forward", x, y, indices, shape);
-  const Size2d output = shape.output();
+  const detail::PoolAxes<detail::FixedAxis> axes = detail::axes_of(shape);
   detail::dispatch_float("max_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    const bool is_halving = shape.kernel == Size2d{2, 2} && shape.stride == Size2d{2, 2};
-    const auto compute_row = is_halving ? forward_halving_row<T> : forward_row<T>;
+    const auto compute_row = is_halving(shape) ? forward_halving_row<T> : forward_row<T>;
     T* y_row = static_cast<T*>(y.data);
     auto* indices_row = static_cast<std::int32_t*>(indices.data);
     for (std::size_t p = 0; p < shape.planes; ++p) {
       const T* plane = static_cast<const T*>(x.data) + p * shape.input.count();
-      for (std::size_t r = 0; r < output.height; ++r) {
-        compute_row(plane, r * shape.stride.height * shape.input.width, shape, y_row, indices_row,
-                    output.width);
-        y_row += output.width;
-        indices_row += output.width;
+      for (std::size_t r = 0; r < axes.rows.output; ++r) {
+        compute_row(plane, axes.rows.window(r), axes, y_row, indices_row);
+        y_row += axes.columns.output;
+        indices_row += axes.columns.output;
       }
     }
   });
 }
 
 void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const GradientTarget& grad_x,
-                         const MaxPool2dShape& shape) {
+                         const Pool2dShape& shape) {
   detail::check_max_pool2d("max_pool2d_backward", grad_x.buffer, grad_y, indices, shape);
   const std::size_t windows_of_plane = shape.output().count();
   detail::dispatch_float("max_pool2d_backward", grad_y.dtype, [&](auto element) {

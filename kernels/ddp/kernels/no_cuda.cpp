@@ -3,8 +3,10 @@
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
 #include "ddp/kernels/adam.h"
+#include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
@@ -13,6 +15,7 @@
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/upsample_nearest2d.h"
 
 namespace ddp::cu {
 namespace {
@@ -49,14 +52,14 @@ void conv2d_grad_weight(const Buffer&, const Buffer&, const GradientTarget&, con
                         Conv2dBackend&, Stream) {
   refuse();
 }
-void conv2d_grad_bias(const Buffer&, const GradientTarget&, const Conv2dShape&, Stream) {
+void channel_bias_add(const Buffer&, const Buffer&, const ChannelShape&, Stream) { refuse(); }
+void channel_bias_grad(const Buffer&, const GradientTarget&, const ChannelShape&, Stream) {
   refuse();
 }
-void max_pool2d_forward(const Buffer&, const Buffer&, const Buffer&, const MaxPool2dShape&,
-                        Stream) {
+void max_pool2d_forward(const Buffer&, const Buffer&, const Buffer&, const Pool2dShape&, Stream) {
   refuse();
 }
-void max_pool2d_backward(const Buffer&, const Buffer&, const GradientTarget&, const MaxPool2dShape&,
+void max_pool2d_backward(const Buffer&, const Buffer&, const GradientTarget&, const Pool2dShape&,
                          Stream) {
   refuse();
 }
@@ -86,26 +89,42 @@ void batch_norm_terms(const Buffer&, const Buffer&, const Buffer&, const Buffer&
 }
 void batch_norm_grad_input(const Buffer&, const Buffer&, const BatchNormOperands&, const Buffer&,
                            const GradientTarget&, const ChannelShape&, Stream) {
-  refuse();
-}
-void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
-void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
-void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
-void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
-void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
-                                   MatrixShape, Stream) {
-  refuse();
-}
-void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
-                                    const GradientTarget&, MatrixShape, Stream) {
-  refuse();
-}
-void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
-void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
-void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
-void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
-                    Stream) {
-  refuse();
-}
+  void avg_pool2d_forward(const Buffer&, const Buffer&, const Pool2dShape&, Stream) { refuse(); }
+  void avg_pool2d_backward(const Buffer&, const GradientTarget&, const Pool2dShape&, Stream) {
+    refuse();
+  }
+  void avg_pool2d_forward(const Buffer&, const Buffer&, const AdaptivePool2dShape&, Stream) {
+    refuse();
+  }
+  void avg_pool2d_backward(const Buffer&, const GradientTarget&, const AdaptivePool2dShape&,
+                           Stream) {
+    refuse();
+  }
+  void upsample_nearest2d_forward(const Buffer&, const Buffer&, const Upsample2dShape&, Stream) {
+    refuse();
+  }
+  void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Upsample2dShape&,
+                                   Stream) {
+    refuse();
+  }
+  void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+  void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
+  void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
+  void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
+  void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
+                                     MatrixShape, Stream) {
+    refuse();
+  }
+  void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
+                                      const GradientTarget&, MatrixShape, Stream) {
+    refuse();
+  }
+  void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+  void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
+  void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
+  void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
+                      Stream) {
+    refuse();
+  }
 
 }  // namespace ddp::cu

@@ -31,10 +31,15 @@ void Context::gemm(const Buffer& a, const Buffer& b, const Buffer& c, const Gemm
   with_wide_operands(cpu::gemm, a, b, c, shape, options);
 }
 
-cu::Conv2dBackend& Context::conv2d_backend() {
-  if (!conv2d_backend_) conv2d_backend_ = cu::make_cudnn_conv2d(device_);
-  if (!conv2d_backend_) conv2d_backend_ = cu::make_gemm_conv2d(device_, *blas_);
-  return *conv2d_backend_;
+cpu::Conv2dBackend& Context::cpu_conv2d() {
+  if (!cpu_conv2d_) cpu_conv2d_ = cpu::make_conv2d();
+  return *cpu_conv2d_;
+}
+
+cu::Conv2dBackend& Context::cuda_conv2d() {
+  if (!cuda_conv2d_) cuda_conv2d_ = cu::make_cudnn_conv2d(device_);
+  if (!cuda_conv2d_) cuda_conv2d_ = cu::make_gemm_conv2d(device_, *blas_);
+  return *cuda_conv2d_;
 }
 
 void Context::synchronize() const {

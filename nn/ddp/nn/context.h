@@ -49,15 +49,15 @@ class Context {
         },
         arguments...);
   }
-  // The same for kernels whose CUDA twin also takes what convolutions run with.
+  // The same for kernels that also take what convolutions run with.
   template <class Cpu, class Cuda, class... Arguments>
   void run_conv2d(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
     with_wide_operands(
         [&](const auto&... operands) {
           if (device_.is_cuda()) {
-            cuda_kernel(operands..., conv2d_backend(), stream_);
+            cuda_kernel(operands..., cuda_conv2d(), stream_);
           } else {
-            cpu_kernel(operands...);
+            cpu_kernel(operands..., cpu_conv2d());
           }
         },
         arguments...);
@@ -91,7 +91,8 @@ class Context {
     call(wide(arguments)...);
     wide.round_back();
   }
-  cu::Conv2dBackend& conv2d_backend();
+  cpu::Conv2dBackend& cpu_conv2d();
+  cu::Conv2dBackend& cuda_conv2d();
   void copy_from_host(const void* source, std::size_t size_bytes, const Buffer& target) const;
   void copy_to_host(const Buffer& source, DType dtype, void* target) const;
   void copy_and_wait(const void* source, void* target, std::size_t size_bytes) const;
@@ -100,7 +101,9 @@ class Context {
   std::optional<cu::OwnedStream> owned_stream_;
   Stream stream_;
   std::optional<cu::Blas> blas_;
-  std::unique_ptr<cu::Conv2dBackend> conv2d_backend_;  // made by the first convolution on CUDA
+  // Made by the first convolution.
+  std::unique_ptr<cpu::Conv2dBackend> cpu_conv2d_;
+  std::unique_ptr<cu::Conv2dBackend> cuda_conv2d_;
   MemoryPool pool_;
 };
 

@@ -3,6 +3,7 @@
 // Operations on variables. Each throws std::invalid_argument if shapes, dtypes or devices disagree.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 
@@ -18,18 +19,46 @@ namespace ddp::nn {
 
 struct Conv2dOptions {
   Size2d stride{1, 1};
-  Size2d padding{0, 0};  // zeros on either side
+  Size2d padding{0, 0};    // zeros on either side
+  std::size_t groups = 1;  // that channels are divided into; each sees itself only
 };
 
-// x: n x in x height x width, weight: out x in x kernel, bias: out. The cross-correlation of
-// torch.nn.functional.conv2d: n x out x what the strides leave.
+// x: n x in x height x width, weight: out x in / groups x kernel, bias: out. The cross-correlation
+// of torch.nn.functional.conv2d: n x out x what the strides leave.
 [[nodiscard]] Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
-                              const Variable& bias, const Conv2dOptions& options = {});
+                              const std::optional<Variable>& bias,
+                              const Conv2dOptions& options = {});
 
-// The largest element of each window of each channel of x (n x channels x height x width). A
-// gradient goes to the first of equals.
+struct ConvTranspose2dOptions {
+  Size2d stride{1, 1};
+  Size2d padding{0, 0};         // taken away on either side
+  Size2d output_padding{0, 0};  // added below and to the right; smaller than the stride
+  std::size_t groups = 1;
+};
+
+// x: n x in x height x width, weight: in x out / groups x kernel, bias: out. As
+// torch.nn.functional.conv_transpose2d: n x out x (height - 1) * stride - 2 * padding + kernel +
+// output_padding, the width likewise.
+[[nodiscard]] Variable conv_transpose2d(Tape& tape, const Variable& x, const Variable& weight,
+                                        const std::optional<Variable>& bias,
+                                        const ConvTranspose2dOptions& options = {});
+
+// The largest element of each window of each channel of x (n x channels x height x width). Padding,
+// at most half of the kernel, is smaller than any element. A gradient goes to the first of equals.
 [[nodiscard]] Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel,
-                                  const Size2d& stride);
+                                  const Size2d& stride, const Size2d& padding = {0, 0});
+
+// The mean of each window. Padding counts as zeros, as by default in PyTorch.
+[[nodiscard]] Variable avg_pool2d(Tape& tape, const Variable& x, const Size2d& kernel,
+                                  const Size2d& stride, const Size2d& padding = {0, 0});
+
+// The means of output.height x output.width windows that cover x evenly (and overlap where its size
+// is no multiple): torch.nn.functional.adaptive_avg_pool2d.
+[[nodiscard]] Variable adaptive_avg_pool2d(Tape& tape, const Variable& x, const Size2d& output);
+
+// Every pixel becomes a block of scale.height x scale.width equal ones: torch.nn.Upsample with an
+// integer scale_factor.
+[[nodiscard]] Variable upsample_nearest2d(Tape& tape, const Variable& x, const Size2d& scale);
 
 // The elements converted; the gradient is converted back.
 [[nodiscard]] Variable cast(Tape& tape, const Variable& x, DType dtype);

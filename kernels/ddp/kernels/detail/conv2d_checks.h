@@ -10,7 +10,7 @@ inline void check_conv2d_forward(const Buffer& x, const Buffer& weight, const Bu
                                  const Buffer& y, const Conv2dShape& shape) {
   require("conv2d_forward", "x", x, like(x, shape.x_count()));
   require("conv2d_forward", "weight", weight, like(x, shape.weight_count()));
-  require("conv2d_forward", "bias", bias, like(x, shape.out_channels));
+  if (bias.count > 0) require("conv2d_forward", "bias", bias, like(x, shape.out_channels));
   require("conv2d_forward", "y", y, like(x, shape.y_count()));
 }
 
@@ -26,12 +26,6 @@ inline void check_conv2d_grad_weight(const Buffer& x, const Buffer& grad_y,
   require("conv2d_grad_weight", "x", x, like(x, shape.x_count()));
   require("conv2d_grad_weight", "grad_y", grad_y, like(x, shape.y_count()));
   require("conv2d_grad_weight", "grad_weight", grad_weight, like(x, shape.weight_count()));
-}
-
-inline void check_conv2d_grad_bias(const Buffer& grad_y, const Buffer& grad_bias,
-                                   const Conv2dShape& shape) {
-  require("conv2d_grad_bias", "grad_y", grad_y, like(grad_y, shape.y_count()));
-  require("conv2d_grad_bias", "grad_bias", grad_bias, like(grad_y, shape.out_channels));
 }
 
 }  // namespace ddp::detail

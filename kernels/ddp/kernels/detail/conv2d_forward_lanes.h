@@ -25,7 +25,7 @@ class Conv2dForward : private Conv2dPass<L> {
     for (std::size_t n = 0; n < pass.shape.batch; n += L::kCount) {
       pass.load_input(x, n);
       pass.compute_group(bias);
-      from_lanes<L>(pass.out, y_size, pass.group(y, n, y_size), WriteMode::kOverwrite);
+      from_lanes<L>(pass.out, y_size, pass.group(y, n, pass.y_sample), WriteMode::kOverwrite);
     }
   }
 

@@ -27,7 +27,7 @@ class Conv2dGradInput : private Conv2dPass<L> {
     for (std::size_t n = 0; n < pass.shape.batch; n += L::kCount) {
       pass.load_gradient(grad_y, n);
       pass.compute_group();
-      from_lanes<L>(pass.in, x_size, pass.group(grad_x, n, x_size), mode);
+      from_lanes<L>(pass.in, x_size, pass.group(grad_x, n, pass.x_sample), mode);
     }
   }
 
@@ -54,7 +54,7 @@ class Conv2dGradInput : private Conv2dPass<L> {
 
   void load_gradient(const T* grad_y, std::size_t n) const {
     const std::size_t rows = this->shape.out_channels * this->output.height;
-    const Samples<const T> samples = this->group(grad_y, n, rows * this->output.width);
+    const Samples<const T> samples = this->group(grad_y, n, this->y_sample);
     for (std::size_t r = 0; r < rows; ++r) {
       to_lanes<L>(samples.moved(r * this->output.width), this->output.width,
                   this->out + r * grad_width() + 1);

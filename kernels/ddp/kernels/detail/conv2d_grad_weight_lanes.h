@@ -27,7 +27,7 @@ class Conv2dGradWeight : private Conv2dPass<L> {
     clear(sums, weight_count);
     for (std::size_t n = 0; n < pass.shape.batch; n += L::kCount) {
       pass.load_input(x, n);
-      to_lanes<L>(pass.group(grad_y, n, y_size), y_size, pass.out);
+      to_lanes<L>(pass.group(grad_y, n, pass.y_sample), y_size, pass.out);
       pass.add_group(sums);
     }
     for (std::size_t i = 0; i < weight_count; ++i) {

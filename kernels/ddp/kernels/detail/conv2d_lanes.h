@@ -63,6 +63,8 @@ struct Conv2dPass {
   Conv2dPass(const Conv2dSizes& sizes, const Conv2dScratch<T>& scratch)
       : shape(sizes.shape),
         output(sizes.output),
+        x_sample(sizes.x_sample),
+        y_sample(sizes.y_sample),
         padded{shape.input.height + 2 * shape.padding.height,
                shape.input.width + 2 * shape.padding.width},
         kernel_plane(shape.kernel.height * shape.kernel.width),
@@ -74,11 +76,11 @@ struct Conv2dPass {
         weights(scratch.weights),
         tap_offsets(scratch.tap_offsets) {}
 
-  // The group of samples that starts at sample n of a batch.
+  // The group of samples that starts at sample n of a batch, whose samples are `distance` apart.
   template <class Element>
-  Samples<Element> group(Element* batch, std::size_t n, std::size_t sample_size) const {
+  Samples<Element> group(Element* batch, std::size_t n, std::size_t distance) const {
     const std::size_t rest = shape.batch - n;
-    return {batch + n * sample_size, sample_size, rest < L::kCount ? rest : L::kCount};
+    return {batch + n * distance, distance, rest < L::kCount ? rest : L::kCount};
   }
 
   // Before the first load_input: the border is never written again.
@@ -86,7 +88,7 @@ struct Conv2dPass {
 
   // The group at sample n of x, padded.
   void load_input(const T* x, std::size_t n) const {
-    const Samples<const T> samples = group(x, n, shape.in_channels * in_plane);
+    const Samples<const T> samples = group(x, n, x_sample);
     for (std::size_t c = 0; c < shape.in_channels; ++c) {
       for (std::size_t h = 0; h < shape.input.height; ++h) {
         const std::size_t row = c * padded.height + h + shape.padding.height;
@@ -108,6 +110,7 @@ struct Conv2dPass {
 
   const Conv2dShape& shape;
   Size2d output;
+  std::size_t x_sample, y_sample;  // from one sample to the next
   Size2d padded;
   std::size_t kernel_plane, in_plane, out_plane;  // pixels
   std::size_t taps;                               // of one output channel

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What conv2d_cpu.cpp chooses from: the loops of conv2d_lanes.h, compiled for one instruction set.
+// What conv2d_loops.cpp chooses from: the loops of conv2d_lanes.h, compiled for one instruction
+// set.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,12 @@
 
 namespace ddp::detail {
 
-// A checked call.
+// A checked call for one group, whose channels may be a part of each sample's.
 struct Conv2dSizes {
-  Conv2dShape shape;
+  Conv2dShape shape;  // groups = 1
   Size2d output;
+  std::size_t x_sample;  // from one sample to the next, in elements
+  std::size_t y_sample;
 };
 
 // Memory for one group of samples, aligned to 64 bytes; `lanes` elements for each pixel.
@@ -22,6 +25,7 @@ struct Conv2dScratch {
   T* output;                 // out_channels x height x (width + 2)
   T* weights;                // out_channels x in_channels x kernel, with lanes
   std::size_t* tap_offsets;  // in_channels x kernel
+  const T* no_bias;          // out_channels zeros
 };
 
 template <class T>

@@ -20,6 +20,7 @@ struct CudnnLibrary {
   decltype(&cudnnDestroyFilterDescriptor) destroy_filter = nullptr;
   decltype(&cudnnCreateConvolutionDescriptor) create_convolution = nullptr;
   decltype(&cudnnSetConvolution2dDescriptor) set_convolution = nullptr;
+  decltype(&cudnnSetConvolutionGroupCount) set_group_count = nullptr;
   decltype(&cudnnSetConvolutionMathType) set_math_type = nullptr;
   decltype(&cudnnDestroyConvolutionDescriptor) destroy_convolution = nullptr;
   decltype(&cudnnGetConvolutionForwardAlgorithm_v7) find_forward = nullptr;

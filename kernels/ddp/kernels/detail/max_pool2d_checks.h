@@ -12,7 +12,7 @@
 namespace ddp::detail {
 
 inline void check_max_pool2d(const char* kernel, const Buffer& x, const Buffer& y,
-                             const Buffer& indices, const MaxPool2dShape& shape) {
+                             const Buffer& indices, const Pool2dShape& shape) {
   require(kernel, "x", x, like(x, shape.x_count()));
   require(kernel, "y", y, like(x, shape.y_count()));
   require(kernel, "indices", indices, like(x, shape.y_count(), DType::kInt32));

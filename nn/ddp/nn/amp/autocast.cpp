@@ -20,4 +20,9 @@ Variable widened(Tape& tape, const Variable& operand) {
   return must_widen(operand) ? cast(tape, operand, DType::kFloat32) : operand;
 }
 
+std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand) {
+  if (!operand) return std::nullopt;
+  return tape.narrowed(*operand);
+}
+
 }  // namespace ddp::nn

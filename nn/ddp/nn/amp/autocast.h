@@ -49,6 +49,9 @@ template <class... Variables>
   return must_widen(first, others...) && ((others.value().dtype() != first.value().dtype()) || ...);
 }
 
+// Of an operand that may be missing.
+[[nodiscard]] std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand);
+
 // A 16-bit operand in float32, any other as it is.
 [[nodiscard]] Variable widened(Tape& tape, const Variable& operand);
 

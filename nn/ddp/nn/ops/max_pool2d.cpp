@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/max_pool2d.h"
 
-#include <stdexcept>
-
 #include "ddp/nn/ops.h"
+#include "ddp/nn/ops/image.h"
 
 namespace ddp::nn {
 
-Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel, const Size2d& stride) {
+Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel, const Size2d& stride,
+                    const Size2d& padding) {
   const Shape& in = x.shape();
-  if (in.rank() != 4) {
-    throw std::invalid_argument("[nn] max_pool2d: x is " + to_string(in) +
-                                ", expected [n, channels, height, width]");
-  }
-  const MaxPool2dShape shape{in[0] * in[1], {in[2], in[3]}, kernel, stride};
+  require_image("max_pool2d", in);
+  const Pool2dShape shape{in[0] * in[1], {in[2], in[3]}, kernel, stride, padding};
   const Size2d output = shape.output();
   Context& context = tape.context();
   Tensor y = context.empty({in[0], in[1], output.height, output.width}, x.value().dtype());

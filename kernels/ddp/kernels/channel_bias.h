@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+//
+// The bias of convolutions: one number for a whole channel.
+#pragma once
+
+#include "ddp/base/stream.h"
+#include "ddp/kernels/shapes.h"
+
+namespace ddp::cpu {
+
+// y[n, c, p] += bias[c].
+void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape);
+// grad_bias[c] = sum over n, p of grad_y[n, c, p]; zero for an empty batch.
+void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
+                       const ChannelShape& shape);
+
+}  // namespace ddp::cpu
+
+namespace ddp::cu {
+
+void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape,
+                      Stream stream);
+void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
+                       const ChannelShape& shape, Stream stream);
+
+}  // namespace ddp::cu

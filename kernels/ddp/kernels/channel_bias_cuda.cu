@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/channel_bias.h"
+#include "ddp/kernels/detail/channel_bias_checks.h"
+#include "ddp/kernels/detail/launch.cuh"
+
+namespace ddp::cu {
+namespace {
+
+template <class T>
+__global__ void channel_bias_add_kernel(T* y, const T* bias, std::size_t count,
+                                        std::size_t channels, std::size_t plane) {
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    y[i] += bias[i / plane % channels];
+  }
+}
+
+// A block sums a channel: each thread every 256th element of it, then the 256 sums are folded in
+// halves. A fixed order, so that equal inputs give equal bits.
+template <class T>
+__global__ void channel_bias_grad_kernel(const T* grad_y, T* grad_bias, ChannelShape shape,
+                                         WriteMode mode) {
+  __shared__ T partial[launch::kThreads];
+  for (std::size_t channel = blockIdx.x; channel < shape.channels; channel += gridDim.x) {
+    T sum = 0;
+    for (std::size_t i = threadIdx.x; i < shape.batch * shape.plane; i += launch::kThreads) {
+      const std::size_t plane = i / shape.plane * shape.channels + channel;
+      sum += grad_y[plane * shape.plane + i % shape.plane];
+    }
+    partial[threadIdx.x] = sum;
+    for (unsigned half = launch::kThreads / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+    }
+    if (threadIdx.x == 0) launch::store(&grad_bias[channel], partial[0], mode);
+    __syncthreads();
+  }
+}
+
+}  // namespace
+
+void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape,
+                      Stream stream) {
+  detail::check_channel_bias("channel_bias_add", "y", y, bias, shape);
+  if (y.count == 0) return;
+  const DeviceGuard guard(y.device);
+  detail::dispatch_float("channel_bias_add", y.dtype, [&](auto element) {
+    using T = decltype(element);
+    channel_bias_add_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
+                              launch::native(stream)>>>(static_cast<T*>(y.data),
+                                                        static_cast<const T*>(bias.data), y.count,
+                                                        shape.channels, shape.plane);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
+                       const ChannelShape& shape, Stream stream) {
+  const Buffer& target = grad_bias.buffer;
+  detail::check_channel_bias("channel_bias_grad", "grad_y", grad_y, target, shape);
+  if (target.count == 0) return;
+  const DeviceGuard guard(target.device);
+  detail::dispatch_float("channel_bias_grad", target.dtype, [&](auto element) {
+    using T = decltype(element);
+    channel_bias_grad_kernel<<<launch::blocks_for(target.count, 1), launch::kThreads, 0,
+                               launch::native(stream)>>>(
+        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape, grad_bias.mode);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace ddp::cu

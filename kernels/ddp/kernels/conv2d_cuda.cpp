@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/channel_bias.h"
+#include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/detail/conv2d_checks.h"
+
+namespace ddp::cu {
+namespace {
+
+// For what no product contributes to.
+void write_zero(const GradientTarget& target, Stream stream) {
+  if (target.mode == WriteMode::kOverwrite) cu::fill(target.buffer, 0, stream);
+}
+
+}  // namespace
+
+void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
+                    const Conv2dShape& shape, Conv2dBackend& backend, Stream stream) {
+  detail::check_conv2d_forward(x, weight, bias, y, shape);
+  if (y.count == 0) return;
+  const DeviceGuard guard(y.device);
+  if (x.count == 0) {
+    cu::fill(y, 0, stream);
+  } else {
+    backend.forward(x, weight, y, shape, stream);
+  }
+  if (bias.count == 0) return;
+  channel_bias_add(y, bias, {shape.batch, shape.out_channels, shape.output().count()}, stream);
+}
+
+void conv2d_grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
+                       const Conv2dShape& shape, Conv2dBackend& backend, Stream stream) {
+  detail::check_conv2d_grad_input(weight, grad_y, grad_x.buffer, shape);
+  if (grad_x.buffer.count == 0) return;
+  const DeviceGuard guard(grad_y.device);
+  if (grad_y.count == 0) return write_zero(grad_x, stream);
+  backend.grad_input(weight, grad_y, grad_x, shape, stream);
+}
+
+void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
+                        const Conv2dShape& shape, Conv2dBackend& backend, Stream stream) {
+  detail::check_conv2d_grad_weight(x, grad_y, grad_weight.buffer, shape);
+  if (grad_weight.buffer.count == 0) return;
+  const DeviceGuard guard(grad_y.device);
+  if (grad_y.count == 0) return write_zero(grad_weight, stream);
+  backend.grad_weight(x, grad_y, grad_weight, shape, stream);
+}
+
+}  // namespace ddp::cu

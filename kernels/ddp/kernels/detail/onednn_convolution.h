@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// A convolution of one shape as oneDNN computes it. For sources compiled with oneDNN only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/detail/onednn.h"
+
+namespace ddp::cpu {
+
+enum class Conv2dPass : std::uint8_t { kForward, kGradInput, kGradWeight };
+
+struct OnednnConvolutionKey {
+  Conv2dPass pass;
+  Conv2dShape shape;
+  WriteMode mode = WriteMode::kOverwrite;  // of the result
+  bool has_bias = false;
+
+  friend bool operator==(const OnednnConvolutionKey&, const OnednnConvolutionKey&) = default;
+};
+
+// oneDNN computes fastest in layouts of its own. An operand whose layout is another than ours is
+// copied into scratch memory before, or out of it afterwards.
+class OnednnConvolution {
+ public:
+  OnednnConvolution(const Onednn& onednn, const OnednnConvolutionKey& key);
+
+  [[nodiscard]] const OnednnConvolutionKey& key() const { return key_; }
+  [[nodiscard]] std::size_t scratch_bytes() const;
+
+  struct Operands {
+    float* x;
+    float* weight;
+    float* bias;  // null if there is none
+    float* y;
+  };
+  // Computes so many batches that follow one another, all with one weight. The weight's gradient
+  // is that of a single batch.
+  void run(const Onednn& onednn, const Operands& operands, void* scratch,
+           std::size_t batches) const;
+
+ private:
+  struct Operand {
+    int argument = 0;  // oneDNN's number for it
+    DnnlMemory ours{nullptr, nullptr};
+    DnnlMemory inner{nullptr, nullptr};  // null if ours will do
+    DnnlPrimitive copy{nullptr, nullptr};
+    std::size_t inner_bytes = 0;
+    bool is_result = false;
+  };
+
+  [[nodiscard]] Operand make_operand(const Onednn& onednn, const DnnlPrimitiveDesc& desc,
+                                     int argument, const dnnl_memory_desc_t& ours,
+                                     bool is_result) const;
+  static void copy(const Onednn& onednn, const Operand& operand);
+  void compute(const Onednn& onednn) const;
+
+  OnednnConvolutionKey key_;
+  DnnlPrimitive primitive_{nullptr, nullptr};
+  DnnlMemory bias_{nullptr, nullptr};
+  Operand x_, weight_, y_;
+};
+
+}  // namespace ddp::cpu

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include "ddp/base/allocation.h"
+
+namespace ddp::detail {
+
+// Host memory that is used again and again, and grows when more is asked for.
+class Scratch {
+ public:
+  // At least so many bytes, aligned to kHostAlignment, of undefined content. What was handed out
+  // before is gone.
+  void* at_least(std::size_t size_bytes) {
+    if (memory_.size_bytes() < size_bytes) {
+      memory_ = {};
+      memory_ = allocate_host(size_bytes);
+    }
+    return memory_.data();
+  }
+
+  // The bytes that an operand takes if the next one is to be aligned, too.
+  [[nodiscard]] static constexpr std::size_t padded(std::size_t size_bytes) {
+    return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+  }
+
+ private:
+  Allocation memory_;
+};
+
+}  // namespace ddp::detail

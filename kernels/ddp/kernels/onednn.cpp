@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/detail/onednn.h"
+
+#include <string>
+
+#include "ddp/base/error.h"
+
+namespace ddp::cpu {
+namespace {
+
+#define DDP_ONEDNN_CHECK(library, call, ...) check_onednn((library).call(__VA_ARGS__), #call)
+
+OwnedDnnl<dnnl_engine_t> make_engine(const OnednnLibrary& library) {
+  dnnl_engine_t engine = nullptr;
+  DDP_ONEDNN_CHECK(library, engine_create, &engine, dnnl_cpu, 0);
+  return {engine, library.engine_destroy};
+}
+
+OwnedDnnl<dnnl_stream_t> make_stream(const OnednnLibrary& library, dnnl_engine_t engine) {
+  dnnl_stream_t stream = nullptr;
+  DDP_ONEDNN_CHECK(library, stream_create, &stream, engine, dnnl_stream_default_flags);
+  return {stream, library.stream_destroy};
+}
+
+// For a primitive that writes, or adds to what it finds.
+OwnedDnnl<dnnl_primitive_attr_t> make_attributes(const OnednnLibrary& library, WriteMode mode) {
+  dnnl_primitive_attr_t raw = nullptr;
+  DDP_ONEDNN_CHECK(library, attributes_create, &raw);
+  OwnedDnnl<dnnl_primitive_attr_t> attributes(raw, library.attributes_destroy);
+  if (mode == WriteMode::kOverwrite) return attributes;
+  dnnl_post_ops_t raw_post_ops = nullptr;
+  DDP_ONEDNN_CHECK(library, post_ops_create, &raw_post_ops);
+  const OwnedDnnl<dnnl_post_ops_t> post_ops(raw_post_ops, library.post_ops_destroy);
+  DDP_ONEDNN_CHECK(library, post_ops_append_sum, post_ops.get(), 1.0F);
+  DDP_ONEDNN_CHECK(library, attributes_set_post_ops, attributes.get(), post_ops.get());
+  return attributes;
+}
+
+}  // namespace
+
+void check_onednn(dnnl_status_t status, const char* call) {
+  if (status == dnnl_success) return;
+  throw Error(std::string("[kernels] oneDNN: ") + call + ": status " +
+              std::to_string(static_cast<int>(status)));
+}
+
+Onednn::Onednn(const OnednnLibrary& library)
+    : library_(library),
+      engine_(make_engine(library)),
+      stream_(make_stream(library, engine_.get())) {}
+
+DnnlMemory Onednn::make_memory(const dnnl_memory_desc_t& layout) const {
+  dnnl_memory_t memory = nullptr;
+  DDP_ONEDNN_CHECK(library_, memory_create, &memory, &layout, engine_.get(), DNNL_MEMORY_NONE);
+  return {memory, library_.memory_destroy};
+}
+
+void Onednn::set_data(const DnnlMemory& memory, void* data) const {
+  DDP_ONEDNN_CHECK(library_, memory_set_data, memory.get(), data);
+}
+
+DnnlPrimitiveDesc Onednn::describe(const dnnl_convolution_desc_t& convolution,
+                                   const DnnlPrimitiveDesc& hint) const {
+  dnnl_primitive_desc_t desc = nullptr;
+  DDP_ONEDNN_CHECK(library_, primitive_desc_create, &desc, &convolution, nullptr, engine_.get(),
+                   hint.get());
+  return {desc, library_.primitive_desc_destroy};
+}
+
+DnnlPrimitive Onednn::make_primitive(const DnnlPrimitiveDesc& desc) const {
+  dnnl_primitive_t primitive = nullptr;
+  DDP_ONEDNN_CHECK(library_, primitive_create, &primitive, desc.get());
+  return {primitive, library_.primitive_destroy};
+}
+
+DnnlPrimitive Onednn::make_reorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to,
+                                   WriteMode mode) const {
+  const OwnedDnnl<dnnl_primitive_attr_t> attributes = make_attributes(library_, mode);
+  dnnl_primitive_desc_t desc = nullptr;
+  DDP_ONEDNN_CHECK(library_, reorder_desc_create, &desc, &from, engine_.get(), &to, engine_.get(),
+                   attributes.get());
+  return make_primitive({desc, library_.primitive_desc_destroy});
+}
+
+void Onednn::execute(const DnnlPrimitive& primitive,
+                     std::span<const dnnl_exec_arg_t> arguments) const {
+  DDP_ONEDNN_CHECK(library_, primitive_execute, primitive.get(), stream_.get(),
+                   static_cast<int>(arguments.size()), arguments.data());
+}
+
+}  // namespace ddp::cpu
