@@ -16,6 +16,12 @@ std::optional<DType> parse_amp(std::string_view name) {
                               "\", only: none, bf16, fp16");
 }
 
+Variable narrowed(Tape& tape, const Variable& operand) { return tape.narrowed(operand); }
+
+std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand) {
+  return operand ? std::optional(tape.narrowed(*operand)) : std::nullopt;
+}
+
 Variable widened(Tape& tape, const Variable& operand) {
   return must_widen(operand) ? cast(tape, operand, DType::kFloat32) : operand;
 }

@@ -30,8 +30,8 @@ Conv2dShape shape_of(const Shape& x, const Shape& weight, const Shape& bias,
 
 Variable conv2d(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2dOptions& options) {
-  if (must_narrow(tape, x, weight, bias)) {
-    return conv2d(tape, tape.narrowed(x), tape.narrowed(weight), tape.narrowed(bias), options);
+  if (must_narrow(tape, x, weight)) {
+    return conv2d(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias), options);
   }
   const Conv2dShape shape = shape_of(x.shape(), weight.shape(), bias.shape(), options);
   const Size2d output = shape.output();
