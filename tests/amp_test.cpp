@@ -12,6 +12,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/models/lenet5.h"
+#include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/adam.h"
@@ -393,4 +394,17 @@ TEST_CASE("the scale grows and backs off as PyTorch's GradScaler has it", "[amp]
   CHECK(error_of([] { nn::GradScaler({.backoff_factor = 1}); }) ==
         "[nn] GradScaler: an initial scale of 65536.000000, growth by 2.000000 every 2000 steps, "
         "backoff by 1.000000");
+}
+
+TEST_CASE("batch norms run in float32 under autocast", "[amp]") {
+  nn::Context context;
+  nn::BatchNorm2d norm({context, DType::kFloat32, 1}, 3);
+  norm.train(GENERATE(true, false));
+  nn::Tape mixed(context, nn::Recording::kOff, DType::kFloat16);
+  nn::Tape full(context, nn::Recording::kOff);
+  const Variable x = nn::cast(full, random(context, {4, 3, 2, 2}, 1), DType::kFloat16);
+  const Variable wide = nn::cast(full, x, DType::kFloat32);
+  const Variable y = norm.forward(mixed, x);
+  CHECK(context.to_host<float>(y.value()) ==
+        context.to_host<float>(norm.forward(full, wide).value()));
 }

@@ -63,6 +63,8 @@ class Blas {
   std::unique_ptr<Library> library_;
 };
 
+// float16 and bfloat16, too: they are multiplied as such, on tensor cores where there are some,
+// added up in float32 and rounded once. float32 is not rounded to TF32.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream);
 

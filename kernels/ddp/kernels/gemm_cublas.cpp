@@ -38,6 +38,18 @@ void load(void* library, const char* name, Function& function) {
   function = reinterpret_cast<Function>(symbol);
 }
 
+// The header overloads both, so decltype cannot tell them.
+using GemmEx = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int,
+                                  int, const void*, const void*, cudaDataType, int, const void*,
+                                  cudaDataType, int, const void*, void*, cudaDataType, int,
+                                  cublasComputeType_t, cublasGemmAlgo_t);
+using GemmStridedBatchedEx = cublasStatus_t (*)(cublasHandle_t, cublasOperation_t,
+                                                cublasOperation_t, int, int, int, const void*,
+                                                const void*, cudaDataType, int, long long,
+                                                const void*, cudaDataType, int, long long,
+                                                const void*, void*, cudaDataType, int, long long,
+                                                int, cublasComputeType_t, cublasGemmAlgo_t);
+
 }  // namespace
 
 struct Blas::Library {
@@ -45,10 +57,9 @@ struct Blas::Library {
   decltype(&cublasDestroy_v2) destroy = nullptr;
   decltype(&cublasSetStream_v2) set_stream = nullptr;
   decltype(&cublasGetStatusString) status_string = nullptr;
-  decltype(&cublasSgemm_v2) sgemm = nullptr;
-  decltype(&cublasDgemm_v2) dgemm = nullptr;
-  decltype(&cublasSgemmStridedBatched) sgemm_batched = nullptr;
-  decltype(&cublasDgemmStridedBatched) dgemm_batched = nullptr;
+  decltype(&cublasSetMathMode) set_math_mode = nullptr;
+  GemmEx gemm = nullptr;
+  GemmStridedBatchedEx gemm_batched = nullptr;
   cublasHandle_t handle = nullptr;
 
   Library() {
@@ -57,10 +68,9 @@ struct Blas::Library {
     load(library, "cublasDestroy_v2", destroy);
     load(library, "cublasSetStream_v2", set_stream);
     load(library, "cublasGetStatusString", status_string);
-    load(library, "cublasSgemm_v2", sgemm);
-    load(library, "cublasDgemm_v2", dgemm);
-    load(library, "cublasSgemmStridedBatched", sgemm_batched);
-    load(library, "cublasDgemmStridedBatched", dgemm_batched);
+    load(library, "cublasSetMathMode", set_math_mode);
+    load(library, "cublasGemmEx", gemm);
+    load(library, "cublasGemmStridedBatchedEx", gemm_batched);
   }
   ~Library() {
     if (handle != nullptr) destroy(handle);
@@ -80,6 +90,9 @@ struct Blas::Library {
 Blas::Blas(Device device) : library_(std::make_unique<Library>()) {
   const DeviceGuard guard(device);
   DDP_CUBLAS_CHECK(*library_, create, &library_->handle);
+  // Products of 16-bit numbers are added up in float32 to the end.
+  DDP_CUBLAS_CHECK(*library_, set_math_mode, library_->handle,
+                   CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
 }
 Blas::Blas(Blas&&) noexcept = default;
 Blas& Blas::operator=(Blas&&) noexcept = default;
@@ -91,20 +104,40 @@ cublasOperation_t to_cublas(Transpose transpose) {
   return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-// cuBLAS is column-major, and a row-major matrix read so is its transpose: C' = op(B)' op(A)'.
-template <class T, class BlasGemm>
-void multiply(const Blas::Library& library, BlasGemm blas_gemm, const Buffer& a, const Buffer& b,
-              const Buffer& c, const GemmShape& shape, const GemmOptions& options) {
-  const auto [m, n, k] = shape;
-  const T alpha = static_cast<T>(options.alpha);
-  const T beta = static_cast<T>(options.beta);
-  library.check(
-      blas_gemm(library.handle, to_cublas(options.transpose_b), to_cublas(options.transpose_a),
-                detail::blas_int(n), detail::blas_int(m), detail::blas_int(k), &alpha,
-                static_cast<const T*>(b.data), detail::leading_dimension(options.transpose_b, k, n),
-                static_cast<const T*>(a.data), detail::leading_dimension(options.transpose_a, m, k),
-                &beta, static_cast<T*>(c.data), detail::blas_int(n)),
-      "gemm");
+cudaDataType to_cublas(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16:
+      return CUDA_R_16F;
+    case DType::kBFloat16:
+      return CUDA_R_16BF;
+    case DType::kFloat64:
+      return CUDA_R_64F;
+    default:
+      return CUDA_R_32F;
+  }
+}
+
+// A factor in the type that sums have: float64 for float64 operands, else float32.
+class Factor {
+ public:
+  Factor(double value, DType dtype)
+      : exact_(value), single_(static_cast<float>(value)), is_exact_(dtype == DType::kFloat64) {}
+  [[nodiscard]] const void* data() const {
+    return is_exact_ ? static_cast<const void*>(&exact_) : &single_;
+  }
+
+ private:
+  double exact_;
+  float single_;
+  bool is_exact_;
+};
+
+cublasComputeType_t sums_of(DType dtype) {
+  return dtype == DType::kFloat64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F;
+}
+
+void check_dtype(const char* kernel, DType dtype) {
+  if (!is_floating_point(dtype)) detail::refuse_dtype(kernel, dtype);
 }
 
 // From one operand of a batch to the next: 0 if there is but one.
@@ -112,61 +145,50 @@ long long stride_of(const Buffer& operand, std::size_t matrix) {
   return operand.count == matrix ? 0 : static_cast<long long>(matrix);
 }
 
-template <class T, class BlasGemm>
-void multiply_batch(const Blas::Library& library, BlasGemm blas_gemm, const Buffer& a,
-                    const Buffer& b, const Buffer& c, const GemmShape& shape,
-                    const GemmOptions& options) {
-  const auto [m, n, k] = shape;
-  const T alpha = static_cast<T>(options.alpha);
-  const T beta = static_cast<T>(options.beta);
-  library.check(
-      blas_gemm(library.handle, to_cublas(options.transpose_b), to_cublas(options.transpose_a),
-                detail::blas_int(n), detail::blas_int(m), detail::blas_int(k), &alpha,
-                static_cast<const T*>(b.data), detail::leading_dimension(options.transpose_b, k, n),
-                stride_of(b, k * n), static_cast<const T*>(a.data),
-                detail::leading_dimension(options.transpose_a, m, k), stride_of(a, m * k), &beta,
-                static_cast<T*>(c.data), detail::blas_int(n), static_cast<long long>(m * n),
-                detail::blas_int(c.count / (m * n))),
-      "gemm_batched");
-}
-
 }  // namespace
 
+// cuBLAS is column-major, and a row-major matrix read so is its transpose: C' = op(B)' op(A)'.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream) {
   detail::check_gemm(a, b, c, shape);
+  check_dtype("gemm", c.dtype);
   if (c.count == 0) return;
+  const auto [m, n, k] = shape;
   // An empty batch has null operands, which cuBLAS need not accept.
-  if (shape.k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
+  if (k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
+  const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
+  const cudaDataType type = to_cublas(c.dtype);
   DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
-  detail::dispatch_float("gemm", c.dtype, [&](auto element) {
-    using T = decltype(element);
-    if constexpr (sizeof(T) == sizeof(float)) {
-      multiply<T>(library, library.sgemm, a, b, c, shape, options);
-    } else {
-      multiply<T>(library, library.dgemm, a, b, c, shape, options);
-    }
-  });
+  DDP_CUBLAS_CHECK(library, gemm, library.handle, to_cublas(options.transpose_b),
+                   to_cublas(options.transpose_a), detail::blas_int(n), detail::blas_int(m),
+                   detail::blas_int(k), alpha.data(), b.data, type,
+                   detail::leading_dimension(options.transpose_b, k, n), a.data, type,
+                   detail::leading_dimension(options.transpose_a, m, k), beta.data(), c.data, type,
+                   detail::blas_int(n), sums_of(c.dtype), CUBLAS_GEMM_DEFAULT);
 }
 
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
                   const GemmOptions& options, Blas& blas, Stream stream) {
   detail::check_gemm_batched(a, b, c, shape);
+  check_dtype("gemm_batched", c.dtype);
   if (c.count == 0) return;
-  if (shape.k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
+  const auto [m, n, k] = shape;
+  if (k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
+  const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
+  const cudaDataType type = to_cublas(c.dtype);
   DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
-  detail::dispatch_float("gemm_batched", c.dtype, [&](auto element) {
-    using T = decltype(element);
-    if constexpr (sizeof(T) == sizeof(float)) {
-      multiply_batch<T>(library, library.sgemm_batched, a, b, c, shape, options);
-    } else {
-      multiply_batch<T>(library, library.dgemm_batched, a, b, c, shape, options);
-    }
-  });
+  DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, to_cublas(options.transpose_b),
+                   to_cublas(options.transpose_a), detail::blas_int(n), detail::blas_int(m),
+                   detail::blas_int(k), alpha.data(), b.data, type,
+                   detail::leading_dimension(options.transpose_b, k, n), stride_of(b, k * n),
+                   a.data, type, detail::leading_dimension(options.transpose_a, m, k),
+                   stride_of(a, m * k), beta.data(), c.data, type, detail::blas_int(n),
+                   static_cast<long long>(m * n), detail::blas_int(c.count / (m * n)),
+                   sums_of(c.dtype), CUBLAS_GEMM_DEFAULT);
 }
 
 }  // namespace ddp::cu

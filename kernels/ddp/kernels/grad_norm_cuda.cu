@@ -7,18 +7,6 @@
 namespace ddp::cu {
 namespace {
 
-// The sum over a block's threads, in thread 0; a fixed order, so that equal inputs give equal bits.
-__device__ double block_sum(double value) {
-  __shared__ double of_warp[launch::kRowsPerBlock];
-  value = launch::warp_sum(value);
-  if (threadIdx.x % launch::kWarp == 0) of_warp[threadIdx.x / launch::kWarp] = value;
-  __syncthreads();
-  if (threadIdx.x > 0) return 0;
-  double sum = 0;
-  for (const double part : of_warp) sum += part;
-  return sum;
-}
-
 template <class T>
 struct Operand {
   const T* grad;
@@ -35,7 +23,7 @@ struct SumSquares {
       const double value = tensor.grad[i];
       sum += value * value;
     }
-    sum = block_sum(sum);
+    sum = launch::block_sum(sum);
     if (threadIdx.x == 0) partials[chunk.index] = sum;
   }
 };
@@ -50,7 +38,7 @@ __global__ void finish_kernel(const double* partials, std::size_t count, double 
                               const double* grad_scale, Results results) {
   double sum = 0;
   for (std::size_t i = threadIdx.x; i < count; i += blockDim.x) sum += partials[i];
-  sum = block_sum(sum);
+  sum = launch::block_sum(sum);
   if (threadIdx.x > 0) return;
   const double scale = grad_scale == nullptr ? 1 : *grad_scale;
   const double norm = abs(scale) * sqrt(sum);

@@ -16,13 +16,14 @@ std::optional<DType> parse_amp(std::string_view name) {
                               "\", only: none, bf16, fp16");
 }
 
-Variable widened(Tape& tape, const Variable& operand) {
-  return must_widen(operand) ? cast(tape, operand, DType::kFloat32) : operand;
-}
+Variable narrowed(Tape& tape, const Variable& operand) { return tape.narrowed(operand); }
 
 std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand) {
-  if (!operand) return std::nullopt;
-  return tape.narrowed(*operand);
+  return operand ? std::optional(tape.narrowed(*operand)) : std::nullopt;
+}
+
+Variable widened(Tape& tape, const Variable& operand) {
+  return must_widen(operand) ? cast(tape, operand, DType::kFloat32) : operand;
 }
 
 }  // namespace ddp::nn

@@ -49,7 +49,8 @@ template <class... Variables>
   return must_widen(first, others...) && ((others.value().dtype() != first.value().dtype()) || ...);
 }
 
-// Of an operand that may be missing.
+// A float32 operand in the autocast type, any other as it is; none for none.
+[[nodiscard]] Variable narrowed(Tape& tape, const Variable& operand);
 [[nodiscard]] std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand);
 
 // A 16-bit operand in float32, any other as it is.

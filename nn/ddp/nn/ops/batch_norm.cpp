@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -129,6 +130,7 @@ Variable record(Tape& tape, std::shared_ptr<BatchNormCall> call, const Variable&
 
 Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias,
                     const BatchNormTraining& options) {
+  if (must_widen(x)) return batch_norm(tape, widened(tape, x), weight, bias, options);
   const ChannelShape shape = shape_of(x.shape(), weight.shape(), bias.shape());
   if (shape.per_channel() == 1 && !options.reducer) {
     throw std::invalid_argument("[nn] batch_norm: x is " + to_string(x.shape()) +
@@ -142,6 +144,9 @@ Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight, const
 Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& weight,
                               const Variable& bias, const Tensor& mean, const Tensor& variance,
                               double eps) {
+  if (must_widen(x)) {
+    return batch_norm_inference(tape, widened(tape, x), weight, bias, mean, variance, eps);
+  }
   const ChannelShape shape = shape_of(x.shape(), weight.shape(), bias.shape());
   auto call = std::make_shared<BatchNormCall>(tape.context(), x.value(), weight.value(), shape);
   call->take_statistics(mean, variance, eps);

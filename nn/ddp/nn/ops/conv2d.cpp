@@ -35,7 +35,7 @@ Conv2dShape shape_of(const Shape& x, const Shape& weight, const std::optional<Va
 Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
                 const std::optional<Variable>& bias, const Conv2dOptions& options) {
   if (must_narrow(tape, x, weight)) {
-    return conv2d(tape, tape.narrowed(x), tape.narrowed(weight), narrowed(tape, bias), options);
+    return conv2d(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias), options);
   }
   const Conv2dShape shape = shape_of(x.shape(), weight.shape(), bias, options);
   const Size2d output = shape.output();

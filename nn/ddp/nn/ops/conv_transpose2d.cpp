@@ -74,7 +74,7 @@ Variable conv_transpose2d(Tape& tape, const Variable& x, const Variable& weight,
                           const std::optional<Variable>& bias,
                           const ConvTranspose2dOptions& options) {
   if (must_narrow(tape, x, weight)) {
-    return conv_transpose2d(tape, tape.narrowed(x), tape.narrowed(weight), narrowed(tape, bias),
+    return conv_transpose2d(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias),
                             options);
   }
   check(x.shape(), weight.shape(), bias, options);

@@ -21,8 +21,8 @@ double beta_of(WriteMode mode) { return mode == WriteMode::kAccumulate ? 1 : 0; 
 
 Variable linear(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias) {
   check_shapes(x.shape(), weight.shape(), bias.shape());
-  if (must_narrow(tape, x, weight, bias)) {
-    return linear(tape, tape.narrowed(x), tape.narrowed(weight), tape.narrowed(bias));
+  if (must_narrow(tape, x, weight)) {
+    return linear(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias));
   }
   Context& context = tape.context();
   const std::size_t n = x.shape()[0], in = weight.shape()[1], out = weight.shape()[0];

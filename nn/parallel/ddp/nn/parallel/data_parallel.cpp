@@ -63,8 +63,8 @@ struct DataParallel::Work {
 
 // A piece of the batch on one device.
 struct DataParallel::Part {
-  Part(Replica& where, const Piece& which, const Tape& like)
-      : replica(where), piece(which), tape(where.context, like.recording(), like.autocast()) {}
+  Part(Replica& where, const Piece& which, const Tape& outer)
+      : replica(where), piece(which), tape(where.context, outer.recording(), outer.autocast()) {}
 
   void forward(const LossFunction& loss) {
     output = replica.module->forward(tape, input);
