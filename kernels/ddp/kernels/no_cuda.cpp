@@ -7,6 +7,7 @@
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/dropout.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/relu.h"
@@ -90,6 +91,9 @@ void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
 void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
 void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
 void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
+void dropout(const Buffer&, const GradientTarget&, const DropoutMask&, MatrixShape, Stream) {
+  refuse();
+}
 void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
                                    MatrixShape, Stream) {
   refuse();

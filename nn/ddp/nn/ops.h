@@ -3,6 +3,7 @@
 // Operations on variables. Each throws std::invalid_argument if shapes, dtypes or devices disagree.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -58,6 +59,11 @@ struct BatchNormTraining {
 [[nodiscard]] Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& weight,
                                             const Variable& bias, const Tensor& mean,
                                             const Tensor& variance, double eps);
+
+// x with each element of the rows dropped (0) with that probability, and the others divided by 1 -
+// probability. What is dropped is a function of the tape's random key and of `layer`.
+[[nodiscard]] Variable dropout(Tape& tape, const Variable& x, double probability,
+                               std::uint64_t layer);
 
 // Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is
 // n x classes, labels are int64 in [0, classes). CUDA cannot throw for a bad label: the loss is

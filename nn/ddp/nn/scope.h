@@ -21,6 +21,9 @@ class Scope {
   // For a child module: Scope for "features" .child("0") names "features.0.weight".
   [[nodiscard]] Scope child(std::string_view name) const;
 
+  // Of the module: "features.0"; empty for the outermost.
+  [[nodiscard]] const std::string& name() const { return prefix_; }
+
   // Drawn from U(-bound, bound).
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
   // Every element is `value`.
