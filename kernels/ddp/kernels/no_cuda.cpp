@@ -2,16 +2,20 @@
 //
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
+#include "ddp/kernels/add.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/channel_moments.h"
+#include "ddp/kernels/columns.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/dropout.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/max_pool2d.h"
+#include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/sigmoid.h"
 
 namespace ddp::cu {
 namespace {
@@ -87,6 +91,26 @@ void batch_norm_grad_input(const Buffer&, const Buffer&, const BatchNormOperands
                            const GradientTarget&, const ChannelShape&, Stream) {
   refuse();
 }
+void add(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
+void sigmoid_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
+void sigmoid_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
+void put_columns(const Buffer&, const Buffer&, const ColumnRange&, Stream) { refuse(); }
+void take_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
+void mse_forward(const Buffer&, const Buffer&, const PointwiseLossResult&, MatrixShape, Stream) {
+  refuse();
+}
+void mse_backward(const Buffer&, const Buffer&, const Buffer&, const GradientTarget&, MatrixShape,
+                  Stream) {
+  refuse();
+}
+void bce_with_logits_forward(const Buffer&, const Buffer&, double, const PointwiseLossResult&,
+                             MatrixShape, Stream) {
+  refuse();
+}
+void bce_with_logits_backward(const Buffer&, const Buffer&, double, const Buffer&,
+                              const GradientTarget&, MatrixShape, Stream) {
+  refuse();
+}
 void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
 void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
 void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
@@ -95,11 +119,11 @@ void dropout(const Buffer&, const GradientTarget&, const DropoutMask&, MatrixSha
   refuse();
 }
 void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
-                                   MatrixShape, Stream) {
+                                   MatrixShape, double, Stream) {
   refuse();
 }
 void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
-                                    const GradientTarget&, MatrixShape, Stream) {
+                                    const GradientTarget&, MatrixShape, double, Stream) {
   refuse();
 }
 void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }

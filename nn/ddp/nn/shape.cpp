@@ -15,6 +15,12 @@ Shape::Shape(std::initializer_list<std::size_t> sizes) : rank_(sizes.size()) {
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
 }
 
+Shape Shape::with(std::size_t i, std::size_t size) const {
+  Shape shape = *this;
+  shape.sizes_[i] = size;
+  return shape;
+}
+
 std::size_t Shape::count() const {
   std::size_t count = 1;
   for (std::size_t i = 0; i < rank_; ++i) count *= sizes_[i];
