@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Batch normalisation against real PyTorch (tests/reference/make_norm_reference.py says what its
+// Batch normalisation against real PyTorch (tests/reference/make_layer_reference.py says what its
 // lines hold) and against central differences.
 #include <catch2/catch.hpp>
 #include <cmath>

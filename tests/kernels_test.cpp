@@ -68,7 +68,7 @@ CrossEntropyRun run_cross_entropy(Doubles logits, std::vector<std::int64_t> labe
   CrossEntropyRun run{Doubles(shape.count(), kNan), Doubles(shape.rows, kNan), Doubles(1, kNan)};
   ddp::cpu::softmax_cross_entropy_forward(
       buffer_of(logits), buffer_of(labels),
-      {buffer_of(run.probabilities), buffer_of(run.row_losses), buffer_of(run.loss)}, shape);
+      {buffer_of(run.probabilities), buffer_of(run.row_losses), buffer_of(run.loss)}, shape, 0);
   return run;
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("softmax_cross_entropy_backward equals (p - one_hot) * grad / rows", "
   Doubles grad_logits = initial_gradient(shape.count(), mode);
   ddp::cpu::softmax_cross_entropy_backward(buffer_of(probabilities), buffer_of(labels),
                                            buffer_of(grad_loss), {buffer_of(grad_logits), mode},
-                                           shape);
+                                           shape, 0);
   check_close(grad_logits, expected_gradient(expected, mode));
 }
 

@@ -85,21 +85,22 @@ TEMPLATE_TEST_CASE("cu::softmax_cross_entropy equals its CPU twin", "[gpu]", flo
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 10},
                               MatrixShape{700, 33}, MatrixShape{3, 1000});
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
+  const double smoothing = GENERATE(0.0, 0.1);
   auto logits = Twin<T>::uniform(shape.count(), 1);
   auto labels = labels_below(shape.columns, shape.rows);
   auto p = Twin<T>::poison(shape.count()), rows = Twin<T>::poison(shape.rows);
   auto loss = Twin<T>::poison(1), grad = Twin<T>::gradient(shape.count(), mode);
   ddp::cpu::softmax_cross_entropy_forward(logits.cpu(), labels.cpu(),
-                                          {p.cpu(), rows.cpu(), loss.cpu()}, shape);
-  ddp::cu::softmax_cross_entropy_forward(logits.cuda(), labels.cuda(),
-                                         {p.cuda(), rows.cuda(), loss.cuda()}, shape, {});
+                                          {p.cpu(), rows.cpu(), loss.cpu()}, shape, smoothing);
+  ddp::cu::softmax_cross_entropy_forward(
+      logits.cuda(), labels.cuda(), {p.cuda(), rows.cuda(), loss.cuda()}, shape, smoothing, {});
   p.check_equal(kTolerance<T>);
   rows.check_equal(kTolerance<T>);
   loss.check_equal(kTolerance<T>);
   ddp::cpu::softmax_cross_entropy_backward(p.cpu(), labels.cpu(), loss.cpu(), {grad.cpu(), mode},
-                                           shape);
+                                           shape, smoothing);
   ddp::cu::softmax_cross_entropy_backward(p.cuda(), labels.cuda(), loss.cuda(), {grad.cuda(), mode},
-                                          shape, {});
+                                          shape, smoothing, {});
   grad.check_equal(kTolerance<T>);
 }
 
@@ -109,7 +110,7 @@ TEST_CASE("a label outside its range makes the CUDA loss NaN", "[gpu]") {
   const std::int64_t label = GENERATE(as<std::int64_t>(), 3, -1);
   Twin<std::int64_t> labels(std::vector<std::int64_t>{0, label});
   ddp::cu::softmax_cross_entropy_forward(logits.cuda(), labels.cuda(),
-                                         {p.cuda(), rows.cuda(), loss.cuda()}, {2, 3}, {});
+                                         {p.cuda(), rows.cuda(), loss.cuda()}, {2, 3}, 0, {});
   float value = 0;
   ddp::cu::synchronize({});
   ddp::cu::copy_async(&value, loss.cuda().data, sizeof(value), {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What tests/reference/make_norm_reference.py does, in C++: a layer's output for an input that both
-// draw, and the gradients that come of given gradients of that output.
+// What tests/reference/make_layer_reference.py does, in C++: a layer's output for an input that
+// both draw, and the gradients that come of given gradients of that output.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -51,16 +51,16 @@ class LayerRun {
       : name_(std::move(name)),
         shape_(shape),
         dtype_(dtype),
-        reference_(read_reference(DDP_REFERENCE_DIR "/norm_reference.txt", 2)),
+        reference_(read_reference(DDP_REFERENCE_DIR "/layer_reference.txt", 2)),
         tape_(context_) {}
 
   [[nodiscard]] nn::Scope scope() { return {context_, dtype_, 0}; }
   [[nodiscard]] nn::Tape& tape() { return tape_; }
 
-  [[nodiscard]] nn::Tensor input(std::size_t batch) {
+  [[nodiscard]] nn::Tensor input(std::size_t batch, double scale = 1) {
     const std::size_t count = shape_.count();
     std::vector<double> values = reference_draws("x " + name_, batch * count, count);
-    for (double& value : values) value = 3 * value + 1;
+    for (double& value : values) value = scale * (3 * value + 1);
     return to_tensor(context_, values, shape_, dtype_);
   }
 

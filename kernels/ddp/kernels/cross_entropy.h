@@ -20,15 +20,18 @@ struct CrossEntropyResult {
 namespace ddp::cpu {
 
 // row_loss = log(sum over c of exp(logit_c)) - logit_label, shifted by the row's maximum so that
-// nothing overflows. A label outside its range is std::invalid_argument here, and a NaN loss on
-// CUDA, which cannot throw from a kernel.
+// nothing overflows. With label smoothing s (torch.nn.CrossEntropyLoss), (1 - s) of that and s of
+// the mean over c of log(sum) - logit_c, which is the cross-entropy to the distribution with s /
+// classes for every class and 1 - s more for the label. A label outside its range is
+// std::invalid_argument here, and a NaN loss on CUDA, which cannot throw from a kernel.
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
-                                   const CrossEntropyResult& result, MatrixShape shape);
+                                   const CrossEntropyResult& result, MatrixShape shape,
+                                   double label_smoothing);
 
-// grad_logits = (probabilities - one_hot(label)) * grad_loss[0] / samples.
+// grad_logits = (probabilities - that distribution) * grad_loss[0] / samples.
 void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
-                                    MatrixShape shape);
+                                    MatrixShape shape, double label_smoothing);
 
 // count[0] (int64) = samples whose largest logit is that of their label; of equals the first wins.
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
@@ -40,10 +43,10 @@ namespace ddp::cu {
 
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
                                    const CrossEntropyResult& result, MatrixShape shape,
-                                   Stream stream);
+                                   double label_smoothing, Stream stream);
 void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
-                                    MatrixShape shape, Stream stream);
+                                    MatrixShape shape, double label_smoothing, Stream stream);
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
                    MatrixShape shape, Stream stream);
 

@@ -10,6 +10,7 @@
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/detail/cross_entropy_checks.h"
 #include "ddp/kernels/detail/launch.cuh"
+#include "ddp/kernels/detail/mean.cuh"
 
 namespace ddp::cu {
 namespace {
@@ -20,7 +21,7 @@ __device__ std::size_t row_step() { return launch::grid_threads() / launch::kWar
 
 template <class T>
 __global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* probabilities,
-                               T* row_losses, MatrixShape shape) {
+                               T* row_losses, MatrixShape shape, T label_smoothing) {
   const std::size_t classes = shape.columns;
   for (std::size_t r = first_row(); r < shape.rows; r += row_step()) {
     const T* in = logits + r * classes;
@@ -28,47 +29,39 @@ __global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* p
     T maximum = -static_cast<T>(INFINITY);
     for (std::size_t c = lane(); c < classes; c += launch::kWarp) maximum = max(maximum, in[c]);
     maximum = launch::warp_max(maximum);
-    T sum = 0;
+    T sum = 0, shifted_sum = 0;
     for (std::size_t c = lane(); c < classes; c += launch::kWarp) {
       out[c] = exp(in[c] - maximum);
       sum += out[c];
+      shifted_sum += in[c] - maximum;
     }
     sum = launch::warp_sum(sum);
+    shifted_sum = launch::warp_sum(shifted_sum);
     for (std::size_t c = lane(); c < classes; c += launch::kWarp) out[c] *= T{1} / sum;
     if (lane() == 0) {
       const std::int64_t label = labels[r];
       const bool valid = label >= 0 && static_cast<std::size_t>(label) < classes;
-      row_losses[r] = valid ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
+      const T loss = valid ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
+      const T uniform_loss = log(sum) - shifted_sum / static_cast<T>(classes);
+      row_losses[r] = label_smoothing == T{0}
+                          ? loss
+                          : (T{1} - label_smoothing) * loss + label_smoothing * uniform_loss;
     }
   }
-}
-
-// One block: a thread sums every 256th row, then the 256 sums are folded in halves.
-template <class T>
-__global__ void mean_kernel(const T* row_losses, std::size_t rows, T* loss) {
-  __shared__ double partial[launch::kThreads];
-  double sum = 0;
-  for (std::size_t r = threadIdx.x; r < rows; r += launch::kThreads) {
-    sum += static_cast<double>(row_losses[r]);
-  }
-  partial[threadIdx.x] = sum;
-  for (unsigned half = launch::kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
-  }
-  if (threadIdx.x == 0) *loss = rows == 0 ? T{0} : static_cast<T>(partial[0] / rows);
 }
 
 template <class T>
 __global__ void cross_entropy_backward_kernel(const T* probabilities, const std::int64_t* labels,
                                               const T* grad_loss, T* grad_logits, MatrixShape shape,
-                                              WriteMode mode) {
+                                              T label_smoothing, WriteMode mode) {
+  const T of_others = label_smoothing / static_cast<T>(shape.columns);
+  const T of_label = T{1} - label_smoothing + of_others;
   const T scale = *grad_loss / static_cast<T>(shape.rows);
   const std::size_t count = shape.rows * shape.columns;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
     const auto column = static_cast<std::int64_t>(i % shape.columns);
-    const T one_hot = column == labels[i / shape.columns] ? T{1} : T{0};
-    launch::store(&grad_logits[i], (probabilities[i] - one_hot) * scale, mode);
+    const T expected = column == labels[i / shape.columns] ? of_label : of_others;
+    launch::store(&grad_logits[i], (probabilities[i] - expected) * scale, mode);
   }
 }
 
@@ -101,7 +94,7 @@ __global__ void count_correct_kernel(const T* logits, const std::int64_t* labels
 
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
                                    const CrossEntropyResult& result, MatrixShape shape,
-                                   Stream stream) {
+                                   double label_smoothing, Stream stream) {
   detail::check_forward(logits, labels, result, shape);
   const DeviceGuard guard(logits.device);
   detail::dispatch_float("softmax_cross_entropy_forward", logits.dtype, [&](auto element) {
@@ -111,9 +104,10 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
       softmax_kernel<<<launch::blocks_for(shape.rows, launch::kRowsPerBlock), launch::kThreads, 0,
                        launch::native(stream)>>>(
           static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
-          static_cast<T*>(result.probabilities.data), row_losses, shape);
+          static_cast<T*>(result.probabilities.data), row_losses, shape,
+          static_cast<T>(label_smoothing));
     }
-    mean_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
+    launch::mean_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
         row_losses, shape.rows, static_cast<T*>(result.loss.data));
   });
   DDP_CUDA_CHECK(cudaGetLastError());
@@ -121,7 +115,7 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
 
 void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
-                                    MatrixShape shape, Stream stream) {
+                                    MatrixShape shape, double label_smoothing, Stream stream) {
   detail::check_backward(probabilities, labels, grad_loss, grad_logits.buffer, shape);
   if (probabilities.count == 0) return;
   const DeviceGuard guard(probabilities.device);
@@ -131,7 +125,7 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
                                     launch::kThreads, 0, launch::native(stream)>>>(
         static_cast<const T*>(probabilities.data), static_cast<const std::int64_t*>(labels.data),
         static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_logits.buffer.data), shape,
-        grad_logits.mode);
+        static_cast<T>(label_smoothing), grad_logits.mode);
   });
   DDP_CUDA_CHECK(cudaGetLastError());
 }

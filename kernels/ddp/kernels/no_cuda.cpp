@@ -3,18 +3,23 @@
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
 #include "ddp/kernels/adam.h"
+#include "ddp/kernels/add.h"
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/channel_moments.h"
+#include "ddp/kernels/columns.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
+#include "ddp/kernels/dropout.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/grad_norm.h"
 #include "ddp/kernels/max_pool2d.h"
+#include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/sigmoid.h"
 #include "ddp/kernels/upsample_nearest2d.h"
 
 namespace ddp::cu {
@@ -126,5 +131,46 @@ void batch_norm_grad_input(const Buffer&, const Buffer&, const BatchNormOperands
                       Stream) {
     refuse();
   }
+  refuse();
+}
+void add(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
+void sigmoid_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
+void sigmoid_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
+void put_columns(const Buffer&, const Buffer&, const ColumnRange&, Stream) { refuse(); }
+void take_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
+void mse_forward(const Buffer&, const Buffer&, const PointwiseLossResult&, MatrixShape, Stream) {
+  refuse();
+}
+void mse_backward(const Buffer&, const Buffer&, const Buffer&, const GradientTarget&, MatrixShape,
+                  Stream) {
+  refuse();
+}
+void bce_with_logits_forward(const Buffer&, const Buffer&, double, const PointwiseLossResult&,
+                             MatrixShape, Stream) {
+  refuse();
+}
+void bce_with_logits_backward(const Buffer&, const Buffer&, double, const Buffer&,
+                              const GradientTarget&, MatrixShape, Stream) {
+  refuse();
+}
+void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
+void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
+void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
+void dropout(const Buffer&, const GradientTarget&, const DropoutMask&, MatrixShape, Stream) {
+  refuse();
+}
+void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
+                                   MatrixShape, double, Stream) {
+  refuse();
+}
+void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
+                                    const GradientTarget&, MatrixShape, double, Stream) {
+  refuse();
+}
+void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void sgd_step(const Buffer&, const Buffer&, const Buffer&, const SgdStep&, const double*, Stream) {
+  refuse();
+}
 
 }  // namespace ddp::cu

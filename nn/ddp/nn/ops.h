@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -69,6 +70,15 @@ struct ConvTranspose2dOptions {
 // max(x, 0), element-wise.
 [[nodiscard]] Variable relu(Tape& tape, const Variable& x);
 
+// 1 / (1 + exp(-x)), element-wise.
+[[nodiscard]] Variable sigmoid(Tape& tape, const Variable& x);
+
+// a + b, element-wise, of one shape.
+[[nodiscard]] Variable add(Tape& tape, const Variable& a, const Variable& b);
+
+// The channels of a, then those of b: n x (channels of both) x what follows, which is equal.
+[[nodiscard]] Variable concat(Tape& tape, const Variable& a, const Variable& b);
+
 // Batch normalisation of x (n x channels x anything) by the mean and the biased variance of each
 // channel over the batch:
 //   y = (x - mean) / sqrt(variance + eps) * weight + bias
@@ -91,11 +101,25 @@ struct BatchNormTraining {
                                             const Variable& bias, const Tensor& mean,
                                             const Tensor& variance, double eps);
 
+// x with each element of the rows dropped (0) with that probability, and the others divided by 1 -
+// probability. What is dropped is a function of the tape's random key and of `layer`.
+[[nodiscard]] Variable dropout(Tape& tape, const Variable& x, double probability,
+                               std::uint64_t layer);
+
 // Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is
 // n x classes, labels are int64 in [0, classes). CUDA cannot throw for a bad label: the loss is
-// NaN.
+// NaN. With label smoothing s (0 to 1) the label gets 1 - s, and every class s / classes.
 [[nodiscard]] Variable softmax_cross_entropy(Tape& tape, const Variable& logits,
-                                             const Tensor& labels);
+                                             const Tensor& labels, double label_smoothing = 0);
+
+// Mean over all elements of (x - target)^2: a scalar, 0 for an empty batch.
+[[nodiscard]] Variable mse_loss(Tape& tape, const Variable& x, const Tensor& target);
+
+// Mean over all elements of the binary cross-entropy of sigmoid(logits), as
+// torch.nn.BCEWithLogitsLoss: a scalar, 0 for an empty batch. `target` has the logits' shape and
+// values from 0 to 1; its positive part counts pos_weight times.
+[[nodiscard]] Variable bce_with_logits(Tape& tape, const Variable& logits, const Tensor& target,
+                                       double pos_weight = 1);
 
 // Rows whose largest logit is that of their label: an int64 scalar on the device.
 [[nodiscard]] Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels);

@@ -1,42 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// Random numbers as functions: draw `index` of stream `stream` under `seed` needs no earlier draw,
-// so results depend neither on the order of calls nor on threads, ranks or the standard library.
+// The random numbers of ddp/base/random.h under the names that nn's users know.
 #pragma once
 
-#include <cstdint>
-#include <string_view>
+#include "ddp/base/random.h"
 
 namespace ddp::nn {
 
-// The finaliser of splitmix64 (Steele, Lea, Flood 2014).
-[[nodiscard]] constexpr std::uint64_t mix_bits(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-// splitmix64 started from a mixture of seed and stream.
-[[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream,
-                                                  std::uint64_t index) {
-  constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-  const std::uint64_t start = mix_bits(mix_bits(seed + kGolden) ^ stream);
-  return mix_bits(start + (index + 1) * kGolden);
-}
-
-// In [0, 1), with 53 random bits.
-[[nodiscard]] constexpr double random_unit(std::uint64_t seed, std::uint64_t stream,
-                                           std::uint64_t index) {
-  return static_cast<double>(random_bits(seed, stream, index) >> 11) * 0x1p-53;
-}
-
-// A stream for a name: FNV-1a.
-[[nodiscard]] constexpr std::uint64_t stream_of(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return hash;
-}
+using ddp::mix_bits;
+using ddp::random_bits;
+using ddp::random_unit;
+using ddp::stream_of;
 
 }  // namespace ddp::nn

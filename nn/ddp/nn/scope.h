@@ -24,6 +24,9 @@ class Scope {
   // The same on another device: equal values.
   [[nodiscard]] Scope on(Context& context) const;
 
+  // Of the module: "features.0"; empty for the outermost.
+  [[nodiscard]] const std::string& name() const { return prefix_; }
+
   // Drawn from U(-bound, bound).
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
   // Every element is `value`.

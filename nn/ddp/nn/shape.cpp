@@ -15,9 +15,9 @@ Shape::Shape(std::initializer_list<std::size_t> sizes) : rank_(sizes.size()) {
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
 }
 
-Shape Shape::with_size(std::size_t dimension, std::size_t size) const {
+Shape Shape::with(std::size_t i, std::size_t size) const {
   Shape shape = *this;
-  shape.sizes_[dimension] = size;
+  shape.sizes_[i] = size;
   return shape;
 }
 

@@ -22,8 +22,8 @@ class Shape {
   [[nodiscard]] std::size_t rank() const { return rank_; }
   // Size of dimension `i`, which the caller keeps below rank().
   [[nodiscard]] std::size_t operator[](std::size_t i) const { return sizes_[i]; }
-  // The same but for one dimension, which the caller keeps below rank().
-  [[nodiscard]] Shape with_size(std::size_t dimension, std::size_t size) const;
+  // The same with another size of dimension `i`, which the caller keeps below rank().
+  [[nodiscard]] Shape with(std::size_t i, std::size_t size) const;
   // Elements; 1 for rank 0, a scalar.
   [[nodiscard]] std::size_t count() const;
 

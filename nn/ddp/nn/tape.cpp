@@ -15,6 +15,13 @@ Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
                               ", expected float16 or bfloat16");
 }
 
+const RandomKey& Tape::random_key() const {
+  if (random_key_) return *random_key_;
+  throw std::logic_error(
+      "[nn] a layer makes random choices, but the tape has no key: call set_random_key() before "
+      "each forward pass");
+}
+
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff) return parameter.value();
   const auto [entry, is_new] = watched_.try_emplace(&parameter, 0);
@@ -133,6 +140,7 @@ void Tape::clear() {
   nodes_.clear();
   watched_.clear();
   narrowed_.clear();
+  random_key_.reset();
 }
 
 }  // namespace ddp::nn

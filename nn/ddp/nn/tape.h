@@ -63,6 +63,16 @@ struct BackwardOptions {
   std::function<void(Parameter&)> on_grad_ready = {};
 };
 
+// What the random choices of a batch are a function of, with their layer and the row of the global
+// batch: so they are the same whichever rank has the row. As samplers deal rows out, rank r of W
+// has rows r, r + W, ... : first_row = r, row_stride = W.
+struct RandomKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;  // a number that no other batch of the training has
+  std::uint64_t first_row = 0;
+  std::uint64_t row_stride = 1;
+};
+
 enum class Recording : std::uint8_t { kOn, kOff };
 
 // One thread at a time. With kOff nothing is recorded, and activations are freed at once.
@@ -78,6 +88,11 @@ class Tape {
   [[nodiscard]] Context& context() { return context_; }
   [[nodiscard]] Recording recording() const { return recording_; }
   [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
+
+  // To be set before each forward pass that makes random choices: backward() forgets it, since what
+  // is drawn twice is no longer random. std::logic_error if there is none.
+  void set_random_key(const RandomKey& key) { random_key_ = key; }
+  [[nodiscard]] const RandomKey& random_key() const;
 
   // The parameter's value as an operand; however often it is watched, its gradient is one.
   [[nodiscard]] Variable watch(Parameter& parameter);
@@ -136,6 +151,7 @@ class Tape {
   Context& context_;
   Recording recording_;
   std::optional<DType> autocast_;
+  std::optional<RandomKey> random_key_;
   std::uint64_t first_slot_ = 0;  // numbers go on after a backward, which makes old ones known
   std::vector<Slot> slots_;
   std::vector<RecordedEdge> edges_;

@@ -52,7 +52,8 @@ __device__ T warp_max(T value) {
   return value;
 }
 
-// Over a block of kThreads threads, in a fixed order; the result is thread 0's. All threads call it.
+// Over a block of kThreads threads, in a fixed order; the result is thread 0's. All threads call
+// it.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T partial[kRowsPerBlock];

@@ -1,13 +1,23 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/cross_entropy.h"
 
+#include <stdexcept>
+#include <string>
+
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
 
-Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels) {
-  if (must_widen(logits)) return softmax_cross_entropy(tape, widened(tape, logits), labels);
+Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels,
+                               double label_smoothing) {
+  if (must_widen(logits)) {
+    return softmax_cross_entropy(tape, widened(tape, logits), labels, label_smoothing);
+  }
+  if (!(label_smoothing >= 0 && label_smoothing <= 1)) {
+    throw std::invalid_argument("[nn] softmax_cross_entropy: the label smoothing is " +
+                                std::to_string(label_smoothing) + ", expected 0 to 1");
+  }
   Context& context = tape.context();
   const MatrixShape shape = as_matrix(logits.shape());
   const DType dtype = logits.value().dtype();
@@ -16,12 +26,12 @@ Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor&
   Tensor loss = context.empty({}, dtype);
   const CrossEntropyResult result{probabilities.buffer(), row_losses.buffer(), loss.buffer()};
   context.run(cpu::softmax_cross_entropy_forward, cu::softmax_cross_entropy_forward,
-              logits.buffer(), labels.buffer(), result, shape);
+              logits.buffer(), labels.buffer(), result, shape, label_smoothing);
 
-  const auto backward = [&context, probabilities, labels, shape](const Buffer& grad_loss,
-                                                                 const GradientTarget& target) {
+  const auto backward = [&context, probabilities, labels, shape, label_smoothing](
+                            const Buffer& grad_loss, const GradientTarget& target) {
     context.run(cpu::softmax_cross_entropy_backward, cu::softmax_cross_entropy_backward,
-                probabilities.buffer(), labels.buffer(), grad_loss, target, shape);
+                probabilities.buffer(), labels.buffer(), grad_loss, target, shape, label_smoothing);
   };
   return tape.record(std::move(loss), Edge{logits, backward});
 }

@@ -227,7 +227,7 @@ Variable DataParallel::gather(Tape& tape, const Variable& token, const Variable&
                                 " for " + std::to_string(pass->own.count) + " along dimension " +
                                 std::to_string(dim_) + " of the input");
   }
-  const Shape whole = own.shape().with_size(dim_, pass->size);
+  const Shape whole = own.shape().with(dim_, pass->size);
   const Tensor output = context_.empty(whole, own.value().dtype());
   put_piece(context_, own.value(), context_, output, dim_, pass->own);
   for (const auto& part : pass->parts) {

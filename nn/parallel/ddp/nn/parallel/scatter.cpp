@@ -65,7 +65,7 @@ void transfer(Context& from, const Buffer& source, Context& to, const GradientTa
 Tensor take_piece(Context& from, const Tensor& source, std::size_t dim, const Piece& piece,
                   Context& to) {
   const View view = view_of(source.shape(), dim);
-  Tensor result = to.empty(source.shape().with_size(dim, piece.count), source.dtype());
+  Tensor result = to.empty(source.shape().with(dim, piece.count), source.dtype());
   const std::size_t row = piece.count * view.inner;
   for (std::size_t i = 0; i < view.outer; ++i) {
     const std::size_t offset = (i * view.size + piece.begin) * view.inner;

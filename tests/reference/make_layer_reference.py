@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """Layers and losses of real PyTorch on small inputs, in float64; nn_test compares.
 
-    python3 tests/reference/make_norm_reference.py > tests/reference/norm_reference.txt
+    python3 tests/reference/make_layer_reference.py > tests/reference/layer_reference.txt
 
 Inputs are the draws of ddp/nn/random.h from U(-1, 1) under seed 5, stream "x NAME" (scaled by 3, plus
 1), and the gradients of the outputs those of stream "grad NAME". Weights and biases are draws of
@@ -10,6 +10,8 @@ streams "weight" and "bias". Lines hold all elements:
     NAME y V0 V1 ...               the output; of a case with several batches that of the last
     NAME grad_x ..., grad_weight ..., grad_bias ...
     NAME running_mean ..., running_var ..., num_batches_tracked N
+    NAME loss V                    of losses, and grad_x
+Targets of losses are draws of stream "target NAME", for bce in [0, 1], for labels of 4 classes.
 """
 import torch
 
@@ -48,7 +50,20 @@ def run(name, shape, layer, batches=1, training=True):
         show(name, buffer_name, buffer)
 
 
+def run_loss(name, shape, loss_of, scale=1):
+    x = (input_of(name, shape).detach() * scale).requires_grad_()
+    loss = loss_of(x)
+    loss.backward()
+    show(name, "loss", loss)
+    show(name, "grad_x", x.grad)
+
+
+def target_of(name, shape):
+    return draws(SEED, f"target {name}", 0, shape)
+
+
 nn = torch.nn
+F = torch.nn.functional
 run("bn1d", (5, 3), nn.BatchNorm1d(3))
 run("bn1d_length", (3, 2, 4), nn.BatchNorm1d(2), batches=3)
 run("bn2d", (4, 3, 5, 7), nn.BatchNorm2d(3))
@@ -56,3 +71,13 @@ run("bn2d_cumulative", (2, 3, 3, 3), nn.BatchNorm2d(3, momentum=None), batches=3
 run("bn2d_options", (2, 3, 4, 4), nn.BatchNorm2d(3, eps=0.1, momentum=0.3, affine=False), batches=2)
 run("bn2d_eval", (2, 3, 4, 4), nn.BatchNorm2d(3), batches=3, training=False)
 run("bn2d_untracked", (2, 3, 4, 4), nn.BatchNorm2d(3, track_running_stats=False), batches=2, training=False)
+
+shape = (3, 2, 4)
+run_loss("mse", shape, lambda x: F.mse_loss(x, target_of("mse", shape)))
+probability = (target_of("bce", shape) + 1) / 2
+bce = F.binary_cross_entropy_with_logits
+run_loss("bce", shape, lambda x: bce(x, probability))
+run_loss("bce_weighted", shape, lambda x: bce(x, probability, pos_weight=torch.tensor(2.5)))
+run_loss("bce_huge", shape, lambda x: bce(x, probability, pos_weight=torch.tensor(2.5)), scale=1000)
+labels = ((target_of("smoothed", (6,)) + 1) * 2).long()
+run_loss("smoothed", (6, 4), lambda x: F.cross_entropy(x, labels, label_smoothing=0.1))

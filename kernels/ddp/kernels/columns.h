@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+//
+// Columns of a matrix as a matrix of their own: what tensors are joined and taken apart by, a
+// sample a row.
+#pragma once
+
+#include <cstddef>
+
+#include "ddp/base/stream.h"
+#include "ddp/kernels/shapes.h"
+
+namespace ddp {
+
+// `count` columns of a matrix from column `first` on, which the caller keeps inside.
+struct ColumnRange {
+  MatrixShape whole;
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+}  // namespace ddp
+
+namespace ddp::cpu {
+
+// whole[r, first + c] = part[r, c].
+void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range);
+// part[r, c] = whole[r, first + c].
+void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnRange& range);
+
+}  // namespace ddp::cpu
+
+namespace ddp::cu {
+
+void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range, Stream stream);
+void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnRange& range,
+                  Stream stream);
+
+}  // namespace ddp::cu

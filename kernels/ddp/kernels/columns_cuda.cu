@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/columns.h"
+#include "ddp/kernels/detail/columns_checks.h"
+#include "ddp/kernels/detail/launch.cuh"
+
+namespace ddp::cu {
+namespace {
+
+// Element i of the part within the whole.
+__device__ std::size_t place_in_whole(std::size_t i, const ColumnRange& range) {
+  return i / range.count * range.whole.columns + range.first + i % range.count;
+}
+
+template <class T>
+__global__ void put_columns_kernel(const T* part, T* whole, ColumnRange range, std::size_t count) {
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    whole[place_in_whole(i, range)] = part[i];
+  }
+}
+
+template <class T>
+__global__ void take_columns_kernel(const T* whole, T* part, ColumnRange range, std::size_t count,
+                                    WriteMode mode) {
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    launch::store(&part[i], whole[place_in_whole(i, range)], mode);
+  }
+}
+
+}  // namespace
+
+void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range, Stream stream) {
+  detail::check_columns("put_columns", part, whole, range);
+  if (part.count == 0) return;
+  const DeviceGuard guard(part.device);
+  detail::dispatch_float("put_columns", whole.dtype, [&](auto element) {
+    using T = decltype(element);
+    put_columns_kernel<<<launch::blocks_for(part.count, launch::kThreads), launch::kThreads, 0,
+                         launch::native(stream)>>>(static_cast<const T*>(part.data),
+                                                   static_cast<T*>(whole.data), range, part.count);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnRange& range,
+                  Stream stream) {
+  const Buffer& target = part.buffer;
+  detail::check_columns("take_columns", target, whole, range);
+  if (target.count == 0) return;
+  const DeviceGuard guard(target.device);
+  detail::dispatch_float("take_columns", whole.dtype, [&](auto element) {
+    using T = decltype(element);
+    take_columns_kernel<<<launch::blocks_for(target.count, launch::kThreads), launch::kThreads, 0,
+                          launch::native(stream)>>>(static_cast<const T*>(whole.data),
+                                                    static_cast<T*>(target.data), range,
+                                                    target.count, part.mode);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace ddp::cu

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+#include "ddp/kernels/columns.h"
+#include "ddp/kernels/detail/checks.h"
+
+namespace ddp::detail {
+
+inline void check_columns(const char* kernel, const Buffer& part, const Buffer& whole,
+                          const ColumnRange& range) {
+  require(kernel, "whole", whole, like(whole, range.whole.count()));
+  require(kernel, "part", part, like(whole, range.whole.rows * range.count));
+  if (range.first + range.count <= range.whole.columns) return;
+  throw std::invalid_argument("[kernels] " + std::string(kernel) + ": " +
+                              std::to_string(range.count) + " columns from column " +
+                              std::to_string(range.first) + " on, of " +
+                              std::to_string(range.whole.columns));
+}
+
+}  // namespace ddp::detail

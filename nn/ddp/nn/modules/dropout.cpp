@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/modules/dropout.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "ddp/nn/ops.h"
+#include "ddp/nn/random.h"
+
+namespace ddp::nn {
+
+Dropout::Dropout(const Scope& scope, double probability)
+    : probability_(probability), layer_(stream_of(scope.name())) {
+  if (probability >= 0 && probability <= 1) return;
+  throw std::invalid_argument("[nn] Dropout " + scope.name() + ": the probability is " +
+                              std::to_string(probability) + ", expected 0 to 1");
+}
+
+Variable Dropout::forward(Tape& tape, const Variable& input) {
+  if (!is_training() || probability_ == 0) return input;
+  return dropout(tape, input, probability_, layer_);
+}
+
+}  // namespace ddp::nn

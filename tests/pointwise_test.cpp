@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+//
+// Element-wise operations and losses against real PyTorch (tests/reference/make_layer_reference.py
+// says what its lines hold) and against central differences.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "support/gradients.h"
+#include "support/layer_reference.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using namespace ddp::nn;
+using ddp::DType;
+using ddp::test::check_gradients;
+using ddp::test::error_of;
+using ddp::test::LayerRun;
+using ddp::test::reference_draws;
+using ddp::test::to_tensor;
+using ddp::test::weighted_sum;
+using Doubles = std::vector<double>;
+
+using LossOf = std::function<Variable(Tape&, const Variable& x)>;
+
+void check_loss(const std::string& name, const Shape& shape, DType dtype, double scale,
+                const LossOf& loss_of) {
+  LayerRun run(name, shape, dtype);
+  Parameter x("x", run.input(0, scale));
+  const Variable loss = loss_of(run.tape(), run.tape().watch(x));
+  run.check("loss", loss.value());
+  run.tape().backward(loss);
+  run.check("grad_x", x.grad());
+}
+
+Tensor probabilities(Context& context, const Shape& shape, DType dtype) {
+  Doubles values = reference_draws("target bce", 0, shape.count());
+  for (double& value : values) value = (value + 1) / 2;
+  return to_tensor(context, values, shape, dtype);
+}
+
+}  // namespace
+
+TEST_CASE("losses and their gradients equal PyTorch's", "[nn][torch]") {
+  const DType dtype = GENERATE(DType::kFloat64, DType::kFloat32);
+  const Shape shape{3, 2, 4};
+  check_loss("mse", shape, dtype, 1, [&](Tape& tape, const Variable& x) {
+    const Doubles target = reference_draws("target mse", 0, shape.count());
+    return mse_loss(tape, x, to_tensor(tape.context(), target, shape, dtype));
+  });
+  check_loss("bce", shape, dtype, 1, [&](Tape& tape, const Variable& x) {
+    return bce_with_logits(tape, x, probabilities(tape.context(), shape, dtype));
+  });
+  for (const double scale : {1.0, 1000.0}) {
+    const std::string name = scale == 1 ? "bce_weighted" : "bce_huge";
+    check_loss(name, shape, dtype, scale, [&](Tape& tape, const Variable& x) {
+      return bce_with_logits(tape, x, probabilities(tape.context(), shape, dtype), 2.5);
+    });
+  }
+  check_loss("smoothed", {6, 4}, dtype, 1, [&](Tape& tape, const Variable& x) {
+    std::vector<std::int64_t> labels;
+    for (const double draw : reference_draws("target smoothed", 0, 6)) {
+      labels.push_back(static_cast<std::int64_t>((draw + 1) * 2));
+    }
+    const Tensor label = tape.context().from_host<std::int64_t>(labels, {6});
+    return softmax_cross_entropy(tape, x, label, 0.1);
+  });
+}
+
+TEST_CASE("gradients of losses equal central differences", "[nn]") {
+  Context context;
+  Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {4, 3}, 1);
+  const Tensor target = probabilities(context, {4, 3}, DType::kFloat64);
+  const Tensor labels = ddp::test::labels_for(context, 4, 3);
+  const std::vector<ddp::test::Loss> losses = {
+      [&](Tape& tape) { return mse_loss(tape, tape.watch(x), target); },
+      [&](Tape& tape) { return bce_with_logits(tape, tape.watch(x), target, 3); },
+      [&](Tape& tape) { return softmax_cross_entropy(tape, tape.watch(x), labels, 0.2); }};
+  for (const auto& loss : losses) {
+    x.clear_grad();
+    check_gradients(context, loss, {&x});
+  }
+}
+
+TEST_CASE("gradients of add, concat and sigmoid equal central differences", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, 1);
+  Parameter a = scope.uniform("a", {2, 3, 2, 2}, 1);
+  Parameter b = scope.uniform("b", {2, 3, 2, 2}, 1);
+  // Each operand has two uses, so that gradients accumulate.
+  check_gradients(context,
+                  [&](Tape& tape) {
+                    const Variable left = tape.watch(a), right = tape.watch(b);
+                    const Variable sum = add(tape, left, add(tape, right, left));
+                    return weighted_sum(
+                        tape, sigmoid(tape, concat(tape, sum, concat(tape, right, left))));
+                  },
+                  {&b, &a});
+}
+
+TEST_CASE("sigmoid saturates without overflow", "[nn]") {
+  Context context;
+  Tape tape(context);
+  const Tensor x = context.from_host<float>(std::vector<float>{-1000, 0, 1000}, {3});
+  CHECK(context.to_host<float>(sigmoid(tape, x).value()) == std::vector<float>{0, 0.5, 1});
+}
+
+TEST_CASE("concat puts channels one behind the other, sample by sample", "[nn]") {
+  Context context;
+  Tape tape(context);
+  const Tensor a = context.from_host<double>(Doubles{1, 2, 5, 6}, {2, 1, 2});
+  const Tensor b = context.from_host<double>(Doubles{3, 4, 30, 40, 7, 8, 70, 80}, {2, 2, 2});
+  const Tensor joined = concat(tape, a, b).value();
+  CHECK(joined.shape() == Shape{2, 3, 2});
+  CHECK(context.to_host<double>(joined) == Doubles{1, 2, 3, 4, 30, 40, 5, 6, 7, 8, 70, 80});
+}
+
+TEST_CASE("of an empty batch every loss is 0, and so is every gradient", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, 1);
+  Parameter weight = scope.uniform("weight", {3, 2}, 1), bias = scope.uniform("bias", {3}, 1);
+  const Tensor none = Tensor::zeros({0, 3}, DType::kFloat64);
+  const Tensor labels = Tensor::zeros({0}, DType::kInt64);
+  const std::vector<LossOf> losses = {
+      [&](Tape& tape, const Variable& x) { return mse_loss(tape, x, none); },
+      [&](Tape& tape, const Variable& x) { return bce_with_logits(tape, x, none, 2); },
+      [&](Tape& tape, const Variable& x) { return softmax_cross_entropy(tape, x, labels, 0.1); }};
+  for (const LossOf& loss_of : losses) {
+    Tape tape(context);
+    const Variable x =
+        linear(tape, Tensor::zeros({0, 2}, DType::kFloat64), tape.watch(weight), tape.watch(bias));
+    const Variable wide = add(tape, x, sigmoid(tape, x));
+    const Variable loss = loss_of(tape, wide);
+    CHECK(context.to_host<double>(loss.value()) == Doubles{0});
+    tape.backward(loss);
+    CHECK(context.to_host<double>(weight.grad()) == Doubles(6, 0));
+    CHECK(context.to_host<double>(bias.grad()) == Doubles(3, 0));
+    weight.clear_grad();
+    bias.clear_grad();
+  }
+}
+
+TEST_CASE("operations of several operands say which shapes do not fit", "[nn]") {
+  Context context;
+  Tape tape(context);
+  const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::kFloat32); };
+  CHECK(error_of([&] {
+          static_cast<void>(add(tape, zeros({2, 3}), zeros({3, 2})));
+        }) == "[nn] add: a is [2, 3], b [3, 2], expected one shape");
+  CHECK(error_of([&] {
+          static_cast<void>(concat(tape, zeros({2, 3, 4}), zeros({2, 3, 5})));
+        }) ==
+        "[nn] concat: a is [2, 3, 4], b [2, 3, 5], expected shapes that differ in channels alone");
+  CHECK(error_of([&] {
+          static_cast<void>(mse_loss(tape, zeros({2, 3}), zeros({2})));
+        }) == "[nn] mse_loss: x is [2, 3], target [2], expected one shape [n, ...]");
+  CHECK(error_of([&] {
+          static_cast<void>(softmax_cross_entropy(tape, zeros({2, 3}), zeros({2}), 1.5));
+        }) == "[nn] softmax_cross_entropy: the label smoothing is 1.500000, expected 0 to 1");
+}
