@@ -4,30 +4,53 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddp/nn/models/convnet.h"
 #include "ddp/nn/models/lenet5.h"
 #include "ddp/nn/models/mlp.h"
+#include "ddp/nn/models/resnet18.h"
+#include "ddp/nn/models/unet.h"
 
 namespace ddp::nn {
 namespace {
 
 struct KnownModel {
   std::string_view name;
-  std::unique_ptr<Module> (*make)(const Scope&);
+  std::unique_ptr<Module> (*make)(const Scope& scope, const ImageSizes& sizes);
 };
 
-template <class Model>
-std::unique_ptr<Module> make(const Scope& scope) {
-  return std::make_unique<Model>(scope);
+std::unique_ptr<Module> make_mlp(const Scope& scope, const ImageSizes& sizes) {
+  return std::make_unique<Mlp>(
+      scope, MlpSizes{.inputs = sizes.channels * sizes.image.count(), .classes = sizes.classes});
 }
 
-constexpr KnownModel kModels[] = {{"mlp", make<Mlp>}, {"lenet5", make<LeNet5>}};
+std::unique_ptr<Module> make_lenet5(const Scope& scope, const ImageSizes& sizes) {
+  return std::make_unique<LeNet5>(scope, sizes);
+}
+
+std::unique_ptr<Module> make_unet(const Scope& scope, const ImageSizes& sizes) {
+  return std::make_unique<UNet>(scope,
+                                UNetSizes{.channels = sizes.channels, .outputs = sizes.classes});
+}
+
+// For images of any size.
+template <class Model>
+std::unique_ptr<Module> make(const Scope& scope, const ImageSizes& sizes) {
+  return std::make_unique<Model>(scope, sizes.channels, sizes.classes);
+}
+
+constexpr KnownModel kModels[] = {{"mlp", make_mlp},
+                                  {"lenet5", make_lenet5},
+                                  {"convnet", make<ConvNet>},
+                                  {"resnet18", make<ResNet18>},
+                                  {"unet", make_unet}};
 
 }  // namespace
 
-std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope) {
+std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope,
+                                   const ImageSizes& sizes) {
   std::string known;
   for (const KnownModel& model : kModels) {
-    if (model.name == name) return model.make(scope);
+    if (model.name == name) return model.make(scope, sizes);
     known += (known.empty() ? "" : ", ") + std::string(model.name);
   }
   throw std::invalid_argument("[nn] there is no model \"" + std::string(name) +

@@ -4,13 +4,15 @@
 #include <memory>
 #include <string_view>
 
+#include "ddp/nn/models/image_sizes.h"
 #include "ddp/nn/module.h"
 #include "ddp/nn/scope.h"
 
 namespace ddp::nn {
 
-// "mlp" or "lenet5", in their default sizes. Throws std::invalid_argument that lists the known
-// names.
-[[nodiscard]] std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope);
+// "mlp", "lenet5", "convnet", "resnet18" or "unet". Throws std::invalid_argument that lists the
+// known names.
+[[nodiscard]] std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope,
+                                                 const ImageSizes& sizes = {});
 
 }  // namespace ddp::nn

@@ -6,8 +6,10 @@
 namespace ddp::nn {
 namespace {
 
-constexpr std::size_t kSide = 28;
-constexpr std::size_t kClasses = 10;
+// Pixels of a map after conv2 and its pool.
+std::size_t pixels_before_fc1(const Size2d& image) {
+  return ((image.height / 2 - 4) / 2) * ((image.width / 2 - 4) / 2);
+}
 
 // The maximum first: ReLU keeps order, so both orders give the same values and gradients, and this
 // one has a quarter of the elements left for ReLU.
@@ -17,12 +19,13 @@ Variable pool_and_relu(Tape& tape, const Variable& x) {
 
 }  // namespace
 
-LeNet5::LeNet5(const Scope& scope)
-    : conv1_(scope.child("conv1"), 1, 6, {5, 5}, {.padding = {2, 2}}),
+LeNet5::LeNet5(const Scope& scope, const ImageSizes& sizes)
+    : sizes_(sizes),
+      conv1_(scope.child("conv1"), sizes.channels, 6, {5, 5}, {.padding = {2, 2}}),
       conv2_(scope.child("conv2"), 6, 16, {5, 5}),
-      fc1_(scope.child("fc1"), std::size_t{16} * 5 * 5, 120),
+      fc1_(scope.child("fc1"), 16 * pixels_before_fc1(sizes.image), 120),
       fc2_(scope.child("fc2"), 120, 84),
-      fc3_(scope.child("fc3"), 84, kClasses) {
+      fc3_(scope.child("fc3"), 84, sizes.classes) {
   add(conv1_);
   add(conv2_);
   add(fc1_);
@@ -32,7 +35,8 @@ LeNet5::LeNet5(const Scope& scope)
 
 Variable LeNet5::forward(Tape& tape, const Variable& input) {
   const std::size_t rows = as_matrix(input.shape()).rows;
-  const Variable image = input.reshaped({rows, 1, kSide, kSide});
+  const Variable image =
+      input.reshaped({rows, sizes_.channels, sizes_.image.height, sizes_.image.width});
   const Variable map1 = pool_and_relu(tape, conv1_.forward(tape, image));
   const Variable map2 = pool_and_relu(tape, conv2_.forward(tape, map1));
   const Variable hidden1 = relu(tape, fc1_.forward(tape, flatten(map2)));

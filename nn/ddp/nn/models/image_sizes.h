@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+
+#include "ddp/kernels/shapes.h"
+
+namespace ddp::nn {
+
+// What a model is made for.
+struct ImageSizes {
+  std::size_t channels = 1;
+  Size2d image{28, 28};
+  std::size_t classes = 10;  // or logits a pixel
+};
+
+}  // namespace ddp::nn
