@@ -56,12 +56,12 @@ for file in "${sources[@]}"; do
 done
 
 # Public headers show no library of ours.
-internal='cudnn_library|nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
+internal='cudnn_library|onednn|nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
 for file in "${sources[@]}"; do
   case $file in *.h) ;; *) continue ;; esac
   case $file in launcher/* | tests/* | bench/* | examples/*) continue ;; esac
   [[ $file =~ $internal ]] && continue
-  if grep -nE '#include <(spdlog|fmt|nccl|cuda|cublas|cudnn|nlohmann|gloo|zlib)' "$file"; then
+  if grep -nE '#include <(spdlog|fmt|nccl|cuda|cublas|cudnn|nlohmann|gloo|zlib|dnnl)' "$file"; then
     complain "$file: a public header that needs another library's"
   fi
 done

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// The convolutions of lenet5 on the CPU: ours against columns and a matrix product.
+// Convolutions on the CPU: what is chosen for each layer, and what it is chosen from.
 #include <fmt/core.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cxxopts.hpp>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "conv2d/columns.h"
+#include "ddp/kernels/conv2d.h"
 #include "support/blas.h"
 #include "support/pinning.h"
 #include "support/program.h"
@@ -23,6 +25,7 @@ namespace {
 using namespace ddp::bench;
 using ddp::buffer_of;
 using ddp::Conv2dShape;
+using ddp::cpu::Conv2dBackend;
 
 struct Options {
   int rounds;
@@ -30,16 +33,37 @@ struct Options {
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_conv2d", "Microseconds of lenet5's convolutions, CPU, float32");
+  cxxopts::Options parser("bench_conv2d", "Microseconds of convolutions, CPU, float32");
   auto add = parser.add_options();
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("200"));
-  add("batch-size", "samples", cxxopts::value<std::size_t>()->default_value("64"));
+  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("30"));
+  add("batch-size", "samples", cxxopts::value<std::size_t>()->default_value("16"));
   const auto given = parse_command_line(std::move(parser), argc, argv);
   if (!given) return std::nullopt;
   const cxxopts::ParseResult& parsed = *given;
   return Options{.rounds = parsed["rounds"].as<int>(),
                  .batch = parsed["batch-size"].as<std::size_t>()};
 }
+
+struct Layer {
+  std::string name;
+  Conv2dShape shape;  // its batch is an option
+};
+
+// One of each kind, for images of 64 x 64 in resnet18 and in a U-Net of 32 channels.
+const std::vector<Layer> kLayers{
+    {"lenet5 conv1", {0, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}}},
+    {"lenet5 conv2", {0, 6, 16, {14, 14}, {5, 5}}},
+    {"resnet18 conv1", {0, 3, 64, {64, 64}, {7, 7}, {2, 2}, {3, 3}}},
+    {"resnet18 layer1", {0, 64, 64, {16, 16}, {3, 3}, {1, 1}, {1, 1}}},
+    {"resnet18 layer2.0", {0, 64, 128, {16, 16}, {3, 3}, {2, 2}, {1, 1}}},
+    {"resnet18 layer2 1x1", {0, 64, 128, {16, 16}, {1, 1}, {2, 2}}},
+    {"resnet18 layer3", {0, 256, 256, {4, 4}, {3, 3}, {1, 1}, {1, 1}}},
+    {"resnet18 layer4", {0, 512, 512, {2, 2}, {3, 3}, {1, 1}, {1, 1}}},
+    {"unet down1", {0, 32, 32, {64, 64}, {3, 3}, {1, 1}, {1, 1}}},
+    {"unet up1", {0, 64, 32, {64, 64}, {3, 3}, {1, 1}, {1, 1}}},
+    {"unet out", {0, 32, 1, {64, 64}, {1, 1}}},
+    {"depthwise", {0, 128, 128, {16, 16}, {3, 3}, {1, 1}, {1, 1}, 128}},
+};
 
 struct Operands {
   explicit Operands(const Conv2dShape& s)
@@ -53,36 +77,66 @@ struct Operands {
   std::vector<float> x, weight, bias, y;
 };
 
-void compare(const Table& table, const std::string& name, int rounds,
-             const std::function<void()>& ours, const std::function<void()>& columns) {
-  std::vector<Variant> variants{
-      {"ours", [&] { return duration_of<std::chrono::microseconds>(ours); }},
-      {"columns", [&] { return duration_of<std::chrono::microseconds>(columns); }}};
-  interleave(variants, rounds);
-  const Summary time = summarize(variants[0].samples), rival = summarize(variants[1].samples);
-  const Summary factor = ratio(variants[1].samples, variants[0].samples);
-  table.print_row(
-      {name, fmt::format("{:.0f}", time.median), fmt::format("{:.0f}%", time.spread_percent()),
-       fmt::format("{:.0f}", rival.median), fmt::format("{:.0f}%", rival.spread_percent()),
-       fmt::format("{:.2f}", factor.median)});
+struct Rival {
+  std::string name;
+  std::unique_ptr<Conv2dBackend> backend;
+};
+
+// What is chosen, and what it is chosen from. Without oneDNN its column is left out.
+std::vector<Rival> make_rivals() {
+  std::vector<Rival> rivals;
+  rivals.push_back({"chosen", ddp::cpu::make_conv2d()});
+  rivals.push_back({"loops", ddp::cpu::make_loop_conv2d()});
+  rivals.push_back({"columns", ddp::cpu::make_column_conv2d()});
+  if (auto onednn = ddp::cpu::make_onednn_conv2d()) {
+    rivals.push_back({"oneDNN", std::move(onednn)});
+  }
+  return rivals;
 }
 
-void run_layer(const Table& table, const std::string& layer, const Conv2dShape& shape, int rounds) {
+Table make_table(const std::vector<Rival>& rivals) {
+  std::vector<Table::Column> columns{{"operation", 31}};
+  for (const Rival& rival : rivals) {
+    columns.push_back({rival.name, 8});
+    columns.push_back({"+-", 4});
+  }
+  return Table(std::move(columns));
+}
+
+void compare(const Table& table, const std::string& name, int rounds,
+             const std::vector<Rival>& rivals, const std::function<void(Conv2dBackend&)>& run) {
+  std::vector<Variant> variants;
+  for (const Rival& rival : rivals) {
+    variants.push_back({rival.name, [&run, &rival] {
+                          return duration_of<std::chrono::microseconds>(
+                              [&] { run(*rival.backend); });
+                        }});
+  }
+  interleave(variants, rounds);
+  std::vector<std::string> row{name};
+  for (const Variant& variant : variants) {
+    const Summary time = summarize(variant.samples);
+    row.push_back(fmt::format("{:.0f}", time.median));
+    row.push_back(fmt::format("{:.0f}%", time.spread_percent()));
+  }
+  table.print_row(row);
+}
+
+void run_layer(const Table& table, const Layer& layer, const Options& options,
+               const std::vector<Rival>& rivals) {
+  Conv2dShape shape = layer.shape;
+  shape.batch = options.batch;
   Operands o(shape);
-  ColumnConv2d columns(shape);
   const ddp::Buffer x = buffer_of(o.x), weight = buffer_of(o.weight), y = buffer_of(o.y);
-  compare(
-      table, layer + " forward", rounds,
-      [&] { ddp::cpu::conv2d_forward(x, weight, buffer_of(o.bias), y, shape); },
-      [&] { columns.forward(o.x, o.weight, o.bias, o.y); });
-  compare(
-      table, layer + " grad_weight", rounds,
-      [&] { ddp::cpu::conv2d_grad_weight(x, y, {weight}, shape); },
-      [&] { columns.grad_weight(o.x, o.y, o.weight); });
-  compare(
-      table, layer + " grad_input", rounds,
-      [&] { ddp::cpu::conv2d_grad_input(weight, y, {x}, shape); },
-      [&] { columns.grad_input(o.weight, o.y, o.x); });
+  compare(table, layer.name + " forward", options.rounds, rivals, [&](Conv2dBackend& backend) {
+    ddp::cpu::conv2d_forward(x, weight, buffer_of(o.bias), y, shape, backend);
+  });
+  compare(table, layer.name + " grad_weight", options.rounds, rivals, [&](Conv2dBackend& backend) {
+    ddp::cpu::conv2d_grad_weight(x, y, {weight}, shape, backend);
+  });
+  compare(table, layer.name + " grad_input", options.rounds, rivals, [&](Conv2dBackend& backend) {
+    ddp::cpu::conv2d_grad_input(weight, y, {x}, shape, backend);
+  });
 }
 
 void run(const Options& options) {
@@ -90,12 +144,10 @@ void run(const Options& options) {
   std::puts(header_line("bench_conv2d").c_str());
   fmt::print("# Batch {}, float32, one thread, microseconds; medians of {} interleaved samples\n",
              options.batch, options.rounds);
-  const Table table(
-      {{"operation", 17}, {"ours", 6}, {"+-", 4}, {"columns", 7}, {"+-", 4}, {"columns/ours", 12}});
+  const std::vector<Rival> rivals = make_rivals();
+  const Table table = make_table(rivals);
   table.print_titles();
-  run_layer(table, "conv1", {options.batch, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}},
-            options.rounds);
-  run_layer(table, "conv2", {options.batch, 6, 16, {14, 14}, {5, 5}}, options.rounds);
+  for (const Layer& layer : kLayers) run_layer(table, layer, options, rivals);
 }
 
 }  // namespace

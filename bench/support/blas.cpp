@@ -12,10 +12,13 @@
 namespace ddp::bench {
 
 void use_one_blas_thread(char** argv) {
-  constexpr const char* kVariable = "OPENBLAS_NUM_THREADS";
-  const char* threads = std::getenv(kVariable);
-  if (threads != nullptr && std::string_view(threads) == "1") return;
-  ::setenv(kVariable, "1", 1);
+  bool is_set = true;
+  for (const char* variable : {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"}) {
+    const char* threads = std::getenv(variable);
+    is_set = is_set && threads != nullptr && std::string_view(threads) == "1";
+    ::setenv(variable, "1", 1);
+  }
+  if (is_set) return;
   ::execv("/proc/self/exe", argv);
   throw SystemError("cannot start this program again with one BLAS thread", errno);
 }

@@ -3,14 +3,14 @@
 
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/detail/avg_pool2d_checks.h"
-#include "ddp/kernels/detail/pool_axis.h"
+#include "ddp/kernels/detail/window_axis.h"
 
 namespace ddp::cpu {
 namespace {
 
 // Calls f(rows, columns, divisor) for each window of a plane.
 template <class Axis, class F>
-void for_each_window(const detail::PoolAxes<Axis>& axes, const F& f) {
+void for_each_window(const detail::WindowAxes<Axis>& axes, const F& f) {
   for (std::size_t r = 0; r < axes.rows.output; ++r) {
     for (std::size_t c = 0; c < axes.columns.output; ++c) {
       f(axes.rows.window(r), axes.columns.window(c),

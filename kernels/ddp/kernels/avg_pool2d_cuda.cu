@@ -4,7 +4,7 @@
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/detail/avg_pool2d_checks.h"
 #include "ddp/kernels/detail/launch.cuh"
-#include "ddp/kernels/detail/pool_axis.h"
+#include "ddp/kernels/detail/window_axis.h"
 
 namespace ddp::cu {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 // One thread a window.
 template <class T, class Axis>
 __global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count,
-                                  detail::PoolAxes<Axis> axes) {
+                                  detail::WindowAxes<Axis> axes) {
   const Axis& rows = axes.rows;
   const Axis& columns = axes.columns;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
@@ -30,7 +30,7 @@ __global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count,
 // One thread a pixel of x, which adds up the windows that cover it.
 template <class T, class Axis>
 __global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, std::size_t count,
-                                           detail::PoolAxes<Axis> axes, WriteMode mode) {
+                                           detail::WindowAxes<Axis> axes, WriteMode mode) {
   const Axis& rows = axes.rows;
   const Axis& columns = axes.columns;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {

@@ -9,16 +9,33 @@
 namespace ddp::cpu {
 namespace {
 
-// oneDNN computes blocks of 16 channels, which must not be mostly empty; in a depthwise
-// convolution a block is 16 groups.
+// oneDNN computes blocks of 16 channels, which must not be mostly empty.
+constexpr std::size_t kBlock = 16;
+// Of an image: oneDNN reads them as they are.
+constexpr std::size_t kColours = 3;
+
+// In a depthwise convolution a block is 16 groups.
+bool is_depthwise(const Conv2dShape& shape) {
+  return shape.groups >= kBlock && shape.groups == shape.in_channels &&
+         shape.groups == shape.out_channels;
+}
+
 bool fills_blocks(const Conv2dShape& shape) {
-  constexpr std::size_t kBlock = 16;
   const Conv2dShape group = shape.group();
-  if (group.in_channels == 1 && group.out_channels == 1) return shape.groups >= kBlock;
   return group.in_channels >= kBlock && group.out_channels >= kBlock;
 }
 
+bool reads_colours(const Conv2dShape& shape) {
+  return shape.in_channels <= kColours && shape.out_channels >= kBlock;
+}
+
+// A matrix product: what would be blocks of mostly empty channels is none.
 bool is_product(const Conv2dShape& shape) { return shape.is_pointwise() && shape.groups == 1; }
+
+// oneDNN is the fastest in all passes.
+bool fits_all_passes(const Conv2dShape& shape) {
+  return fills_blocks(shape) || is_depthwise(shape) || is_product(shape);
+}
 
 // The sum over a sample's pixels is then so short that the others spend their time on reading and
 // writing the gradient.
@@ -31,24 +48,25 @@ class BestConv2d final : public Conv2dBackend {
  public:
   void forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
                const Conv2dShape& shape) override {
-    best(x.dtype, shape).forward(x, weight, bias, y, shape);
+    const bool suits_onednn = fits_all_passes(shape) || reads_colours(shape);
+    choose(x.dtype, suits_onednn).forward(x, weight, bias, y, shape);
   }
   void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
                   const Conv2dShape& shape) override {
-    best(weight.dtype, shape).grad_input(weight, grad_y, grad_x, shape);
+    choose(weight.dtype, fits_all_passes(shape)).grad_input(weight, grad_y, grad_x, shape);
   }
   void grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
                    const Conv2dShape& shape) override {
-    Conv2dBackend& backend = has_few_pixels(shape) ? *columns_ : best(x.dtype, shape);
+    const bool suits_onednn = fits_all_passes(shape) || reads_colours(shape);
+    Conv2dBackend& backend = has_few_pixels(shape) ? *columns_ : choose(x.dtype, suits_onednn);
     backend.grad_weight(x, grad_y, grad_weight, shape);
   }
 
  private:
-  // Must not look at the batch: a sample's result would depend on it.
-  Conv2dBackend& best(DType dtype, const Conv2dShape& shape) {
-    const bool suits_onednn =
-        dtype == DType::kFloat32 && (fills_blocks(shape) || is_product(shape));
-    return suits_onednn && onednn() != nullptr ? *onednn() : *loops_;
+  // For forward and grad_input this must not depend on the batch, or a sample's result would.
+  Conv2dBackend& choose(DType dtype, bool suits_onednn) {
+    const bool is_possible = suits_onednn && dtype == DType::kFloat32;
+    return is_possible && onednn() != nullptr ? *onednn() : *loops_;
   }
 
   // Opened when the first convolution comes that it suits.

@@ -1,33 +1,82 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "ddp/kernels/detail/lanes.h"
 #include "ddp/kernels/detail/max_pool2d_checks.h"
-#include "ddp/kernels/detail/pool_axis.h"
+#include "ddp/kernels/detail/window_axis.h"
 #include "ddp/kernels/max_pool2d.h"
 
 namespace ddp::cpu {
 namespace {
 
-// A row of y: its windows, their rows first.
-template <class T>
-void forward_row(const T* x, const detail::Range& rows,
-                 const detail::PoolAxes<detail::FixedAxis>& axes, T* y, std::int32_t* indices) {
-  for (std::size_t c = 0; c < axes.columns.output; ++c) {
-    const detail::Range columns = axes.columns.window(c);
-    std::size_t best = rows.begin * axes.columns.input + columns.begin;
-    for (std::size_t h = rows.begin; h < rows.end; ++h) {
-      for (std::size_t w = columns.begin; w < columns.end; ++w) {
-        const std::size_t at = h * axes.columns.input + w;
-        if (x[at] > x[best] || x[at] != x[at]) best = at;
-      }
-    }
-    y[c] = x[best];
-    indices[c] = static_cast<std::int32_t>(best);
+using Axes = detail::WindowAxes<detail::FixedAxis>;
+
+// Compares the windows' pixels under one tap, which are `stride` apart and the first of which has
+// the index `at`, with what is the largest so far. Which is larger cannot be predicted: no branch.
+template <class T, class Stride>
+void take_larger(const T* x, std::int32_t at, std::size_t count, Stride stride, T* y,
+                 std::int32_t* indices) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const T value = x[i * stride];
+    const bool is_larger = (value > y[i]) | (value != value);
+    y[i] = is_larger ? value : y[i];
+    indices[i] = is_larger ? at + static_cast<std::int32_t>(i * stride) : indices[i];
   }
 }
+
+// The rows of y, one at a time; what they have in common is found once.
+template <class T>
+class Rows {
+ public:
+  explicit Rows(const detail::FixedAxis& axis) : axis_(axis) {
+    for (std::size_t c = 0; c < axis.output; ++c) {
+      begins_.push_back(static_cast<std::int32_t>(axis.window(c).begin));
+    }
+    for (std::size_t tap = 0; tap < axis.kernel; ++tap) {
+      const detail::Range windows = axis.windows_at(tap);
+      if (windows.size() > 0) taps_.push_back({windows, axis.pixel_of(windows.begin, tap)});
+    }
+  }
+
+  // A row whose windows have these rows of the plane x.
+  void compute(const T* x, const detail::Range& rows, T* y, std::int32_t* indices) const {
+    const auto first = static_cast<std::int32_t>(rows.begin * axis_.input);
+    for (std::size_t c = 0; c < axis_.output; ++c) {
+      y[c] = -std::numeric_limits<T>::infinity();
+      indices[c] = first + begins_[c];
+    }
+    for (std::size_t h = rows.begin; h < rows.end; ++h) {
+      for (const Tap& tap : taps_) compare(x, h * axis_.input + tap.pixel, tap.windows, y, indices);
+    }
+  }
+
+ private:
+  // A column of the kernel.
+  struct Tap {
+    detail::Range windows;  // that find no padding under it
+    std::size_t pixel;      // that the first of them finds
+  };
+
+  void compare(const T* x, std::size_t first, const detail::Range& windows, T* y,
+               std::int32_t* indices) const {
+    const auto take = [&](auto stride) {
+      take_larger(x + first, static_cast<std::int32_t>(first), windows.size(), stride,
+                  y + windows.begin, indices + windows.begin);
+    };
+    // The compiler makes vectors of steps that it knows.
+    if (axis_.stride == 1) return take(std::integral_constant<std::size_t, 1>{});
+    if (axis_.stride == 2) return take(std::integral_constant<std::size_t, 2>{});
+    take(axis_.stride);
+  }
+
+  detail::FixedAxis axis_;
+  std::vector<std::int32_t> begins_;  // of each window
+  std::vector<Tap> taps_;
+};
 
 // Windows of 2 x 2 side by side, as many as a vector has lanes. Where in its window the largest
 // element stands cannot be predicted, so it is found without a branch.
@@ -82,24 +131,44 @@ class HalvingRow {
   Index x_width_;
 };
 
+// The same as Rows, for windows of 2 x 2 side by side.
 template <class T>
-void forward_halving_row(const T* x, const detail::Range& rows,
-                         const detail::PoolAxes<detail::FixedAxis>& axes, T* y,
-                         std::int32_t* indices) {
-  using Row = HalvingRow<T>;
-  const std::size_t width = axes.columns.output;
-  if (width < Row::kWindows) return forward_row(x, rows, axes, y, indices);
-  const std::size_t first = rows.begin * axes.columns.input;
-  const Row row(x + first, first, axes.columns.input);
-  std::size_t c = 0;
-  for (; c + Row::kWindows <= width; c += Row::kWindows) row.compute(c, y, indices);
-  // The last ones again, rather than one by one.
-  if (c < width) row.compute(width - Row::kWindows, y, indices);
-}
+class HalvingRows {
+ public:
+  explicit HalvingRows(const detail::FixedAxis& axis) : axis_(axis) {}
 
-bool is_halving(const Pool2dShape& shape) {
-  return shape.kernel == Size2d{2, 2} && shape.stride == Size2d{2, 2} &&
-         shape.padding == Size2d{0, 0};
+  static bool suit(const Pool2dShape& shape) {
+    return shape.kernel == Size2d{2, 2} && shape.stride == Size2d{2, 2} &&
+           shape.padding == Size2d{0, 0} && shape.output().width >= HalvingRow<T>::kWindows;
+  }
+
+  void compute(const T* x, const detail::Range& rows, T* y, std::int32_t* indices) const {
+    constexpr std::size_t kStep = HalvingRow<T>::kWindows;
+    const std::size_t first = rows.begin * axis_.input;
+    const HalvingRow<T> row(x + first, first, axis_.input);
+    std::size_t c = 0;
+    for (; c + kStep <= axis_.output; c += kStep) row.compute(c, y, indices);
+    // The last ones again, rather than one by one.
+    if (c < axis_.output) row.compute(axis_.output - kStep, y, indices);
+  }
+
+ private:
+  detail::FixedAxis axis_;
+};
+
+template <class T, class RowKernel>
+void compute_planes(const Buffer& x, const Buffer& y, const Buffer& indices,
+                    const Pool2dShape& shape, const Axes& axes, const RowKernel& row) {
+  const T* plane = static_cast<const T*>(x.data);
+  T* y_row = static_cast<T*>(y.data);
+  auto* indices_row = static_cast<std::int32_t*>(indices.data);
+  for (std::size_t p = 0; p < shape.planes; ++p, plane += shape.input.count()) {
+    for (std::size_t r = 0; r < axes.rows.output; ++r) {
+      row.compute(plane, axes.rows.window(r), y_row, indices_row);
+      y_row += axes.columns.output;
+      indices_row += axes.columns.output;
+    }
+  }
 }
 
 }  // namespace
@@ -107,19 +176,13 @@ bool is_halving(const Pool2dShape& shape) {
 void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
                         const Pool2dShape& shape) {
   detail::check_max_pool2d("max_pool2d_forward", x, y, indices, shape);
-  const detail::PoolAxes<detail::FixedAxis> axes = detail::axes_of(shape);
+  const Axes axes = detail::axes_of(shape);
   detail::dispatch_float("max_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    const auto compute_row = is_halving(shape) ? forward_halving_row<T> : forward_row<T>;
-    T* y_row = static_cast<T*>(y.data);
-    auto* indices_row = static_cast<std::int32_t*>(indices.data);
-    for (std::size_t p = 0; p < shape.planes; ++p) {
-      const T* plane = static_cast<const T*>(x.data) + p * shape.input.count();
-      for (std::size_t r = 0; r < axes.rows.output; ++r) {
-        compute_row(plane, axes.rows.window(r), axes, y_row, indices_row);
-        y_row += axes.columns.output;
-        indices_row += axes.columns.output;
-      }
+    if (HalvingRows<T>::suit(shape)) {
+      compute_planes<T>(x, y, indices, shape, axes, HalvingRows<T>(axes.columns));
+    } else {
+      compute_planes<T>(x, y, indices, shape, axes, Rows<T>(axes.columns));
     }
   });
 }

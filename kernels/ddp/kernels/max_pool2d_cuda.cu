@@ -5,13 +5,13 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/max_pool2d_checks.h"
-#include "ddp/kernels/detail/pool_axis.h"
+#include "ddp/kernels/detail/window_axis.h"
 #include "ddp/kernels/max_pool2d.h"
 
 namespace ddp::cu {
 namespace {
 
-using Axes = detail::PoolAxes<detail::FixedAxis>;
+using Axes = detail::WindowAxes<detail::FixedAxis>;
 
 // One thread a window.
 template <class T>

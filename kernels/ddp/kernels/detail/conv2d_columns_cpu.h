@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/detail/window_axis.h"
 
 namespace ddp::detail {
 
@@ -17,37 +18,27 @@ struct Columns {
   std::size_t distance;
 };
 
-// Where the pixels of a row of y lie, under one tap, in a row of x.
-struct TapRow {
-  std::size_t begin, end;  // the pixels of y that are no padding; end <= begin if all are
-  std::size_t x_begin;     // where the first of them is in x
-};
-
-// A row of y is `width` pixels long.
-inline TapRow tap_row(std::size_t tap_column, std::size_t width, const Conv2dShape& shape) {
-  const std::size_t stride = shape.stride.width, padding = shape.padding.width;
-  const std::size_t begin = tap_column < padding ? (padding - tap_column + stride - 1) / stride : 0;
-  const std::size_t limit = shape.input.width + padding;  // the first padded column behind x
-  const std::size_t end =
-      tap_column < limit ? std::min(width, (limit - tap_column + stride - 1) / stride) : 0;
-  return {begin, end, begin * stride + tap_column - padding};
-}
-
-// Calls f(row of x, columns of a row of y, TapRow) for every row of y and every tap; with null for
-// the row of x if it is padding. `x` is one group's part of a sample.
+// Calls f(pixels of x, columns of a row of y, Range of those that are no padding) for every row of
+// y and every tap; the pixels begin with the Range's first. `x` is one group's part of a sample.
 template <class X, class T, class F>
 void for_each_tap_row(X* x, const Columns<T>& columns, const Conv2dShape& shape, const F& f) {
   const Size2d output = shape.output();
+  const FixedAxis axis{shape.input.width, output.width, shape.kernel.width, shape.stride.width,
+                       shape.padding.width};
   const std::size_t taps = shape.in_channels * shape.kernel.count();
   for (std::size_t tap = 0; tap < taps; ++tap) {
     const std::size_t h = tap / shape.kernel.width % shape.kernel.height;
-    const TapRow row = tap_row(tap % shape.kernel.width, output.width, shape);
+    const std::size_t w = tap % shape.kernel.width;
+    const Range seen = axis.windows_at(w);
     X* plane = x + tap / shape.kernel.count() * shape.input.count();
     for (std::size_t r = 0; r < output.height; ++r) {
       // Unsigned: what lies above the image wraps around to far below it.
-      const std::size_t x_row = r * shape.stride.height + h - shape.padding.height;
-      X* source = x_row < shape.input.height ? plane + x_row * shape.input.width : nullptr;
-      f(source, columns.first + tap * columns.distance + r * output.width, row);
+      const std::size_t row = r * shape.stride.height + h - shape.padding.height;
+      const bool is_seen = row < shape.input.height && seen.size() > 0;
+      X* pixels =
+          is_seen ? plane + row * shape.input.width + axis.pixel_of(seen.begin, w) : nullptr;
+      f(pixels, columns.first + tap * columns.distance + r * output.width,
+        is_seen ? seen : Range{0, 0});
     }
   }
 }
@@ -56,25 +47,18 @@ void for_each_tap_row(X* x, const Columns<T>& columns, const Conv2dShape& shape,
 template <class T>
 void image_to_columns(const T* x, const Columns<T>& columns, const Conv2dShape& shape) {
   const std::size_t width = shape.output().width, stride = shape.stride.width;
-  for_each_tap_row(x, columns, shape, [&](const T* source, T* to, TapRow row) {
-    if (source == nullptr || row.end <= row.begin) {
-      std::fill_n(to, width, T{0});
-      return;
-    }
-    std::fill_n(to, row.begin, T{0});
-    const T* from = source + row.x_begin;
-    for (std::size_t c = row.begin; c < row.end; ++c, from += stride) to[c] = *from;
-    std::fill(to + row.end, to + width, T{0});
+  for_each_tap_row(x, columns, shape, [&](const T* from, T* to, const Range& seen) {
+    std::fill_n(to, seen.begin, T{0});
+    for (std::size_t c = seen.begin; c < seen.end; ++c, from += stride) to[c] = *from;
+    std::fill(to + seen.end, to + width, T{0});
   });
 }
 
 // Adds each element of columns to the pixel of x that it holds.
 template <class T>
 void add_columns_to_image(const Columns<T>& columns, T* x, const Conv2dShape& shape) {
-  for_each_tap_row(x, columns, shape, [&](T* target, const T* from, TapRow row) {
-    if (target == nullptr) return;
-    T* to = target + row.x_begin;
-    for (std::size_t c = row.begin; c < row.end; ++c, to += shape.stride.width) *to += from[c];
+  for_each_tap_row(x, columns, shape, [&](T* to, const T* from, const Range& seen) {
+    for (std::size_t c = seen.begin; c < seen.end; ++c, to += shape.stride.width) *to += from[c];
   });
 }
 

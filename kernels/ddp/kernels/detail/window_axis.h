@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The windows of a pooling along one axis, for host and device code.
+// The windows of a pooling or a convolution along one axis, for host and device code.
 #pragma once
 
 #include <cstddef>
@@ -33,6 +33,18 @@ struct FixedAxis {
   }
   // What its sum is divided by.
   DDP_HOST_DEVICE std::size_t divisor(std::size_t) const { return kernel; }
+  // The windows that find a pixel, and no padding, under a place of the kernel (a tap).
+  DDP_HOST_DEVICE Range windows_at(std::size_t tap) const {
+    const std::size_t begin = tap < padding ? (padding - tap + stride - 1) / stride : 0;
+    const std::size_t limit = input + padding;  // the first padding behind the pixels
+    const std::size_t end = tap < limit ? (limit - tap + stride - 1) / stride : 0;
+    const std::size_t last = end < output ? end : output;
+    return {begin, begin < last ? last : begin};
+  }
+  // Which pixel that is; only for those windows.
+  DDP_HOST_DEVICE std::size_t pixel_of(std::size_t window, std::size_t tap) const {
+    return window * stride + tap - padding;
+  }
   // The windows that cover a pixel.
   DDP_HOST_DEVICE Range windows_of(std::size_t pixel) const {
     const std::size_t at = pixel + padding;
@@ -55,11 +67,11 @@ struct AdaptiveAxis {
 };
 
 template <class Axis>
-struct PoolAxes {
+struct WindowAxes {
   Axis rows, columns;
 };
 
-inline PoolAxes<FixedAxis> axes_of(const Pool2dShape& shape) {
+inline WindowAxes<FixedAxis> axes_of(const Pool2dShape& shape) {
   const Size2d output = shape.output();
   return {{shape.input.height, output.height, shape.kernel.height, shape.stride.height,
            shape.padding.height},
@@ -67,7 +79,7 @@ inline PoolAxes<FixedAxis> axes_of(const Pool2dShape& shape) {
            shape.padding.width}};
 }
 
-inline PoolAxes<AdaptiveAxis> axes_of(const AdaptivePool2dShape& shape) {
+inline WindowAxes<AdaptiveAxis> axes_of(const AdaptivePool2dShape& shape) {
   return {{shape.input.height, shape.windows.height}, {shape.input.width, shape.windows.width}};
 }
 
