@@ -18,6 +18,7 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
 
 namespace ddp::cu {
 
+// Takes 16-bit types, too.
 void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape,
                       Stream stream);
 void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,

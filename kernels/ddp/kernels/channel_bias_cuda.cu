@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <type_traits>
+
+#include "ddp/buffer_ops/elementwise.cuh"
 #include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/channel_bias.h"
@@ -12,7 +15,9 @@ template <class T>
 __global__ void channel_bias_add_kernel(T* y, const T* bias, std::size_t count,
                                         std::size_t channels, std::size_t plane) {
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    y[i] += bias[i / plane % channels];
+    using Compute = elementwise::Compute<T>;
+    y[i] = elementwise::convert<T>(elementwise::convert<Compute>(y[i]) +
+                                   elementwise::convert<Compute>(bias[i / plane % channels]));
   }
 }
 
@@ -45,12 +50,16 @@ void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& s
   detail::check_channel_bias("channel_bias_add", "y", y, bias, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
-  detail::dispatch_float("channel_bias_add", y.dtype, [&](auto element) {
+  elementwise::dispatch_device(y.dtype, [&](auto element) {
     using T = decltype(element);
-    channel_bias_add_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                              launch::native(stream)>>>(static_cast<T*>(y.data),
-                                                        static_cast<const T*>(bias.data), y.count,
-                                                        shape.channels, shape.plane);
+    if constexpr (std::is_integral_v<T>) {
+      detail::refuse_dtype("channel_bias_add", y.dtype);
+    } else {
+      channel_bias_add_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
+                                launch::native(stream)>>>(static_cast<T*>(y.data),
+                                                          static_cast<const T*>(bias.data), y.count,
+                                                          shape.channels, shape.plane);
+    }
   });
   DDP_CUDA_CHECK(cudaGetLastError());
 }

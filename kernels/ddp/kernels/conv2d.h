@@ -107,6 +107,9 @@ class Conv2dBackend {
  public:
   virtual ~Conv2dBackend() = default;
 
+  // Whether it takes float16 and bfloat16 beside float32 and float64. Sums are float32 then.
+  [[nodiscard]] virtual bool takes_16_bit_types() const = 0;
+
   // The products of the twins below, without the bias. The operands are checked and not empty.
   virtual void forward(const Buffer& x, const Buffer& weight, const Buffer& y,
                        const Conv2dShape& shape, Stream stream) = 0;
@@ -117,9 +120,10 @@ class Conv2dBackend {
 };
 
 // cuDNN is opened here, so call it when the first convolution comes: loading it takes long. Null if
-// this build or this machine lacks it; throws CudaError if it is there but fails.
+// this build or this machine lacks it; throws CudaError if it is there but fails. Takes 16-bit
+// types, on tensor cores where there are some.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device);
-// Columns and cuBLAS; `blas` outlives it.
+// Columns and cuBLAS, without 16-bit types; `blas` outlives it.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device device, Blas& blas);
 
 void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,

@@ -38,6 +38,31 @@ struct Choice {
   std::size_t scratch_bytes;
 };
 
+cudnnDataType_t to_cudnn(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return CUDNN_DATA_FLOAT;
+    case DType::kFloat64:
+      return CUDNN_DATA_DOUBLE;
+    case DType::kFloat16:
+      return CUDNN_DATA_HALF;
+    case DType::kBFloat16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      detail::refuse_dtype("conv2d", dtype);
+  }
+}
+
+// Of sums.
+cudnnDataType_t compute_type(DType dtype) {
+  return dtype == DType::kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+}
+
+// Tensor cores for 16-bit operands; the default would round float32 ones to TF32.
+cudnnMathType_t math_type(DType dtype) {
+  return size_of(dtype) == 2 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
+}
+
 // The descriptors of one convolution, and the algorithms chosen for it when it first ran.
 struct Plan {
   Plan(const CudnnLibrary& library, const Conv2dShape& of, DType type)
@@ -47,8 +72,7 @@ struct Plan {
         y(make(library, library.create_tensor, library.destroy_tensor)),
         weight(make(library, library.create_filter, library.destroy_filter)),
         convolution(make(library, library.create_convolution, library.destroy_convolution)) {
-    const cudnnDataType_t data_type =
-        dtype == DType::kFloat32 ? CUDNN_DATA_FLOAT : CUDNN_DATA_DOUBLE;
+    const cudnnDataType_t data_type = to_cudnn(dtype);
     const int batch = as_int(shape.batch), in = as_int(shape.in_channels);
     const int out = as_int(shape.out_channels);
     const Size2d output = shape.output();
@@ -61,10 +85,9 @@ struct Plan {
                     as_int(shape.kernel.width));
     DDP_CUDNN_CHECK(library, set_convolution, convolution.get(), as_int(shape.padding.height),
                     as_int(shape.padding.width), as_int(shape.stride.height),
-                    as_int(shape.stride.width), 1, 1, CUDNN_CROSS_CORRELATION, data_type);
+                    as_int(shape.stride.width), 1, 1, CUDNN_CROSS_CORRELATION, compute_type(dtype));
     DDP_CUDNN_CHECK(library, set_group_count, convolution.get(), as_int(shape.groups));
-    // The default would round float32 operands to TF32.
-    DDP_CUDNN_CHECK(library, set_math_type, convolution.get(), CUDNN_FMA_MATH);
+    DDP_CUDNN_CHECK(library, set_math_type, convolution.get(), math_type(dtype));
   }
 
   Conv2dShape shape;
@@ -98,7 +121,7 @@ auto choose(const CudnnLibrary& library, const char* name, const Find& find) {
 
 // One and beta in the type that cuDNN wants for the operands' dtype.
 struct Factors {
-  Factors(DType dtype, WriteMode mode) : is_single(dtype == DType::kFloat32) {
+  Factors(DType dtype, WriteMode mode) : is_single(dtype != DType::kFloat64) {
     const double value = mode == WriteMode::kAccumulate ? 1 : 0;
     beta_single = static_cast<float>(value);
     beta_exact = value;
@@ -118,6 +141,8 @@ class CudnnConv2d final : public Conv2dBackend {
  public:
   CudnnConv2d(const CudnnLibrary& library, Device device)
       : library_(library), device_(device), handle_(make_handle(library, device)) {}
+
+  [[nodiscard]] bool takes_16_bit_types() const override { return true; }
 
   void forward(const Buffer& x, const Buffer& weight, const Buffer& y, const Conv2dShape& shape,
                Stream stream) override {

@@ -18,6 +18,8 @@ class GemmConv2d final : public Conv2dBackend {
  public:
   GemmConv2d(Device device, Blas& blas) : device_(device), blas_(blas) {}
 
+  [[nodiscard]] bool takes_16_bit_types() const override { return false; }
+
   void forward(const Buffer& x, const Buffer& weight, const Buffer& y, const Conv2dShape& shape,
                Stream stream) override {
     for_each_chunk(shape, x.dtype, [&](const Chunk& chunk) {

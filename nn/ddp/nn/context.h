@@ -49,18 +49,19 @@ class Context {
         },
         arguments...);
   }
-  // The same for kernels that also take what convolutions run with.
+  // The same for kernels that also take what convolutions run with, which on CUDA may know 16-bit
+  // types itself.
   template <class Cpu, class Cuda, class... Arguments>
   void run_conv2d(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
-    with_wide_operands(
-        [&](const auto&... operands) {
-          if (device_.is_cuda()) {
-            cuda_kernel(operands..., cuda_conv2d(), stream_);
-          } else {
-            cpu_kernel(operands..., cpu_conv2d());
-          }
-        },
-        arguments...);
+    const auto call = [&](const auto&... operands) {
+      if (device_.is_cuda()) {
+        cuda_kernel(operands..., cuda_conv2d(), stream_);
+      } else {
+        cpu_kernel(operands..., cpu_conv2d());
+      }
+    };
+    if (device_.is_cuda() && cuda_conv2d().takes_16_bit_types()) return call(arguments...);
+    with_wide_operands(call, arguments...);
   }
   // On CUDA 16-bit operands are multiplied as such, with sums in float32.
   void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
