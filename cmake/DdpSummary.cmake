@@ -20,6 +20,8 @@ ddp_summary_line("CUDA + NCCL" DDP_HAVE_CUDA
   "everything runs on the CPU (no CUDA toolkit or nccl.h, or DDP_CUDA=OFF)")
 ddp_summary_line("Gloo       " DDP_HAVE_GLOO
   "CPU ranks on several hosts" "CPU ranks on one host only")
+ddp_summary_line("image files" DDP_HAVE_IMAGES
+  "JPEG and PNG" "no datasets of image files (no libjpeg or libpng, or DDP_IMAGES=OFF)")
 ddp_summary_line("OpenBLAS   " OpenBLAS_FOUND
   "CPU matrix products" "CPU matrix products by a plain loop, many times slower")
 ddp_summary_line("oneDNN     " DDP_HAVE_ONEDNN

@@ -1,12 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# scripts/test.sh and what takes longer: the fuzzer for a minute, real PyTorch, the soak test.
+# scripts/test.sh and what takes longer: the fuzzer for a minute, real TensorBoard and
+# PyTorch, the soak test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/test.sh
 scripts/fuzz_store.sh 60
 scripts/soak.sh
+status=0
+scripts/test_tensorboard.sh || status=$?
+[ "$status" -eq 0 ] || [ "$status" -eq 77 ]
 status=0
 scripts/test_torch_interop.sh || status=$?
 [ "$status" -eq 77 ] && echo "SKIPPED: real PyTorch (see above)" && status=0

@@ -10,10 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/data/subset.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "support/allocation_counter.h"
 #include "support/gate.h"
+#include "support/groups.h"
 #include "support/images.h"
 #include "support/run_ranks.h"
 
@@ -29,10 +31,10 @@ using ddp::test::error_of;
 using ddp::test::Gate;
 using ddp::test::numbered_images;
 
-// Calls `hook` with the indices before it gathers them.
+// Calls `hook` with a sample's index before it reads the sample.
 class HookedDataset final : public ddp::Dataset {
  public:
-  using Hook = std::function<void(std::span<const std::int64_t> indices)>;
+  using Hook = std::function<void(std::int64_t index)>;
 
   HookedDataset(std::int64_t size, Hook hook)
       : images_(numbered_images(size)), hook_(std::move(hook)) {}
@@ -44,10 +46,13 @@ class HookedDataset final : public ddp::Dataset {
   [[nodiscard]] std::span<const std::int64_t> label_shape() const override {
     return images_.label_shape();
   }
-  void gather(std::span<const std::int64_t> indices, const ddp::Buffer& inputs,
-              const ddp::Buffer& labels) const override {
-    hook_(indices);
-    images_.gather(indices, inputs, labels);
+  [[nodiscard]] ddp::DType label_dtype(ddp::DType input_dtype) const override {
+    return images_.label_dtype(input_dtype);
+  }
+  void read(std::int64_t index, std::int64_t epoch, const ddp::Buffer& input,
+            const ddp::Buffer& label) const override {
+    hook_(index);
+    images_.read(index, epoch, input, label);
   }
 
  private:
@@ -59,6 +64,13 @@ class HookedDataset final : public ddp::Dataset {
 EpochPlan in_order(std::int64_t dataset_size) {
   return ExactSampler({.dataset_size = dataset_size, .global_batch_size = 4, .shuffle = false})
       .plan({});
+}
+
+// A hook for a plan in_order: once a batch, at its first sample.
+HookedDataset::Hook once_a_batch(std::function<void()> hook) {
+  return [hook = std::move(hook)](std::int64_t index) {
+    if (index % 4 == 0) hook();
+  };
 }
 
 EpochPlan shuffled(std::int64_t dataset_size, int world_size, int rank, std::int64_t epoch) {
@@ -179,10 +191,10 @@ TEST_CASE("workers gather ahead while a batch is in use, which they leave alone"
   Gate gathers;
   std::atomic<int> delivered{0};
   std::atomic<bool> too_far{false};
-  const HookedDataset dataset(80, [&](auto) {
-    if (gathers.count() > delivered + 3) too_far = true;
-    gathers.raise();
-  });
+  const HookedDataset dataset(80, once_a_batch([&] {
+                                if (gathers.count() > delivered + 3) too_far = true;
+                                gathers.raise();
+                              }));
   DataLoader loader(dataset, {.num_workers = 2, .prefetch = 3});
   loader.start(in_order(80));
   for (int step = 0; step < 20; ++step) {
@@ -201,10 +213,11 @@ TEST_CASE("workers gather ahead while a batch is in use, which they leave alone"
 TEST_CASE("batches are gathered concurrently", "[data][loader]") {
   Gate inside;
   std::atomic<bool> alone{false};
-  const HookedDataset dataset(8, [&](auto) {
-    inside.raise();
-    if (!inside.wait_for(2)) alone = true;  // each gather waits for the other's beginning
-  });
+  const HookedDataset dataset(8, once_a_batch([&] {
+                                inside.raise();
+                                // Each gather waits for the other's beginning.
+                                if (!inside.wait_for(2)) alone = true;
+                              }));
   DataLoader loader(dataset, {.num_workers = 2});
   loader.start(in_order(8));
   CHECK(deliver(loader).size() == 2);
@@ -241,26 +254,56 @@ TEST_CASE("a later plan may have larger batches", "[data][loader]") {
   }
 }
 
-TEST_CASE("a dataset's error arrives with its batch", "[data][loader]") {
+TEST_CASE("a dataset's error arrives with its batch and names the sample", "[data][loader]") {
   std::atomic<std::int64_t> damaged{13};
-  const HookedDataset dataset(40, [&](std::span<const std::int64_t> indices) {
-    if (std::find(indices.begin(), indices.end(), damaged) != indices.end()) {
-      throw std::runtime_error("sample " + std::to_string(damaged) + " is damaged");
-    }
+  const HookedDataset dataset(40, [&](std::int64_t index) {
+    if (index == damaged) throw std::runtime_error("the file is damaged");
   });
+  const std::string expected =
+      "[dataset] cannot read sample 13 of 40 in epoch 0: the file is damaged";
   for (const int num_workers : {0, 1, 2, 4}) {
     CAPTURE(num_workers);
     damaged = 13;  // in batch 3
     DataLoader loader(dataset, {.num_workers = num_workers});
     loader.start(in_order(40));
     REQUIRE(deliver(loader, 3).size() == 3);
-    CHECK(error_of([&] { (void)loader.next(); }) == "sample 13 is damaged");
-    CHECK(error_of([&] { (void)loader.next(); }) == "sample 13 is damaged");
+    CHECK(error_of([&] { (void)loader.next(); }) == expected);
+    CHECK(error_of([&] { (void)loader.next(); }) == expected);
     CHECK(loader.statistics().batches == 3);
     loader.start(in_order(0));  // no worker gathers any more
     damaged = -1;
     loader.start(in_order(40));
     CHECK(deliver(loader).size() == 10);
+  }
+}
+
+TEST_CASE("a sample that one rank cannot read ends the job on all with that sentence",
+          "[data][loader]") {
+  const HookedDataset dataset(12, [](std::int64_t index) {
+    if (index == 5) throw std::runtime_error("the file is damaged");
+  });
+  for (const ddp::Backend backend : ddp::test::backends()) {
+    CAPTURE(to_string(backend));
+    ddp::test::run_groups(backend, 2, [&](ddp::ProcessGroup& group) {
+      DataLoader loader(dataset, {.num_workers = 2});
+      loader.start(ExactSampler({.dataset_size = 12,
+                                 .world_size = 2,
+                                 .rank = group.rank(),
+                                 .global_batch_size = 4,
+                                 .shuffle = false})
+                       .plan({}));
+      const std::string error = error_of([&] {
+        try {
+          while (loader.next()) group.barrier().wait();
+        } catch (const std::exception& caught) {
+          group.abort(ddp::describe(caught));
+          throw;
+        }
+      });
+      ddp::test::expect(error.find("cannot read sample 5 of 12 in epoch 0: the file is damaged") !=
+                            std::string::npos,
+                        "rank " + std::to_string(group.rank()) + " said: " + error);
+    });
   }
 }
 
@@ -297,10 +340,10 @@ TEST_CASE("from the start of an epoch to its end nothing is allocated", "[data][
 TEST_CASE("the time that next() needed is measured for each epoch", "[data][loader]") {
   using namespace std::chrono_literals;
   Gate gathers;
-  const HookedDataset dataset(20, [&](auto) {
-    std::this_thread::sleep_for(20ms);  // a slow disk
-    gathers.raise();
-  });
+  const HookedDataset dataset(20, once_a_batch([&] {
+                                std::this_thread::sleep_for(20ms);  // a slow disk
+                                gathers.raise();
+                              }));
   DataLoader alone(dataset, {});
   CHECK(alone.statistics().batches == 0);
   alone.start(in_order(20));

@@ -170,11 +170,14 @@ TEST_CASE("gather refuses what does not fit", "[data][images]") {
   };
   const ddp::Buffer good_inputs = ddp::buffer_of(inputs);
   const ddp::Buffer good_labels = ddp::buffer_of(labels);
-  CHECK(error(4, good_inputs, good_labels) == "[image_dataset] index 4 is not in [0, 4)");
-  CHECK(error(-1, good_inputs, good_labels) == "[image_dataset] index -1 is not in [0, 4)");
-  CHECK_THAT(error(0, good_inputs.slice(0, 3), good_labels), Contains("float32[3] on cpu"));
+  CHECK(error(4, good_inputs, good_labels) == "[dataset] index 4 is not in [0, 4)");
+  CHECK(error(-1, good_inputs, good_labels) == "[dataset] index -1 is not in [0, 4)");
+  CHECK_THAT(error(0, good_inputs.slice(0, 3), good_labels),
+             Contains("inputs are float32[3] on cpu"));
   CHECK_THAT(error(0, good_inputs, good_inputs), Contains("instead of int64[1] on cpu"));
-  CHECK_THAT(error(0, good_labels, good_labels), Contains("neither float32 nor float64"));
+  std::vector<std::int64_t> integers(4);
+  CHECK_THAT(error(0, ddp::buffer_of(integers), good_labels),
+             Contains("neither float32 nor float64"));
   CHECK_THROWS_AS(ImageDataset({.shape = {1, 2, 2},
                                 .pixels = {1, 2},
                                 .labels = {0},

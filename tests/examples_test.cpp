@@ -39,6 +39,13 @@ TEST_CASE("ranks add up their numbers", "[examples]") {
   CHECK(run(3, DDP_ALL_REDUCE_PATH) == "3 ranks on cpu: the sum is 6\n");
 }
 
+TEST_CASE("a program that forks its ranks needs no launcher", "[examples]") {
+  ChildProcess program({DDP_SPAWN_PATH});
+  CHECK(program.wait() == 0);
+  CHECK(program.out() == "4 ranks: the sum is 10\n");
+  CHECK(program.err().empty());
+}
+
 TEST_CASE("jobs started at once on one host do not meet", "[examples]") {
   std::vector<std::unique_ptr<ChildProcess>> jobs;
   for (int i = 0; i < 16; ++i) {

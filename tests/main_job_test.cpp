@@ -195,10 +195,11 @@ TEST_CASE("two runs with the same seed end bit-identical, another seed differs",
 TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
   const TemporaryDirectory directory;
   const std::string metrics = directory / "metrics.jsonl";
-  ChildProcess job(
-      train_command(2, {"--model", "mlp", "--epochs", "3", "--batch-size", "64", "--lr", "0.05",
-                        "--lr-schedule", "cosine", "--metrics", metrics}));
+  ChildProcess job(train_command(
+      2, {"--model", "mlp", "--epochs", "3", "--batch-size", "64", "--lr", "0.05", "--lr-schedule",
+          "cosine", "--metrics", metrics, "--log-dir", directory / "runs"}));
   REQUIRE(job.wait(100s) == 0);
+  CHECK(test::entries_of(directory / "runs") == 1);  // an event file
   CHECK(job.err().empty());
   CHECK_THAT(job.out(), Catch::StartsWith("mlp on cpu over shm: 2 ranks, global batch 128"));
   int epochs = 0;
@@ -306,6 +307,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "/nonexistent/model.safetensors");
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/dev/full"}),
                 "/dev/full: is not a regular file");
+  check_refused(train_command(2, {"--epochs", "1000", "--log-dir", "/dev/null/runs"}),
+                "/dev/null/runs: cannot make the directory");
   check_refused(train_command(1, {"--save", "--epochs", "3"}), "--save needs a value");
   check_refused(train_command(1, {"--log-every", "-1"}), "--log-every must not be negative");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");

@@ -46,6 +46,8 @@ cxxopts::Options make_parser() {
   add("log-every", "batches between progress lines; 0: only at the end of an epoch's", text("100"),
       "N");
   add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
+  add("log-dir", "write scalars for TensorBoard into this directory", cxxopts::value<std::string>(),
+      "DIR");
   add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)",
       cxxopts::value<std::string>(), "FILE.json");
   add("step-svg", "draw a typical step of all ranks", cxxopts::value<std::string>(), "FILE.svg");
@@ -149,6 +151,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.bucket_cap_mb = number<double>(parsed, "bucket-cap-mb");
   options.log_every = number<std::int64_t>(parsed, "log-every");
   options.metrics = path("metrics");
+  options.log_dir = path("log-dir");
   options.traces = {.trace = path("trace"), .step_svg = path("step-svg")};
   options.save = path("save");
   return options;

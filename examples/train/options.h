@@ -37,6 +37,7 @@ struct Options {
   double bucket_cap_mb = 25;
   std::int64_t log_every = 100;
   std::filesystem::path metrics;  // empty: none
+  std::filesystem::path log_dir;  // empty: no TensorBoard
   TraceFiles traces;
   std::filesystem::path save;  // empty: nowhere
 

@@ -109,6 +109,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
   if (!options.metrics.empty()) metrics_.emplace(options.metrics);
+  if (!options.log_dir.empty()) summaries_.emplace(options.log_dir);
   progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
                                          .log_every = options.log_every},
                     [](std::string_view text) {
@@ -135,6 +136,10 @@ void Trainer::run() {
       metrics_->write("epoch", {{"epoch", std::int64_t{epoch}},
                                 {"test_accuracy", result.accuracy},
                                 {"test_loss", result.loss}});
+    }
+    if (summaries_) {
+      summaries_->add_scalar("Loss/test", result.loss, steps_done_);
+      summaries_->add_scalar("Accuracy/test", result.accuracy, steps_done_);
     }
   }
   if (trace_) trace_->finish();
@@ -246,6 +251,12 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
                      .accuracy = accuracy,
                      .samples_per_second = samples_per_second,
                      .elapsed = now - epoch_begin_});
+  if (summaries_) {
+    summaries_->add_scalar("Loss/train", loss, steps_done_);
+    summaries_->add_scalar("Accuracy/train", accuracy, steps_done_);
+    summaries_->add_scalar("learning_rate", optimizer_.learning_rate(), steps_done_);
+    summaries_->add_scalar("samples_per_second", samples_per_second, steps_done_);
+  }
   if (!metrics_) return;
   metrics_->write("step", {{"epoch", std::int64_t{epoch}},
                            {"step", steps_done_},

@@ -13,6 +13,7 @@
 #include "ddp/io/metrics_writer.h"
 #include "ddp/io/named_buffer.h"
 #include "ddp/io/progress.h"
+#include "ddp/io/summary_writer.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
@@ -67,6 +68,7 @@ class Trainer {
   ddp::nn::Tape tape_;
   ddp::SignalGuard signals_;
   std::optional<ddp::MetricsWriter> metrics_;
+  std::optional<ddp::SummaryWriter> summaries_;
   std::optional<ddp::Progress> progress_;
   std::optional<StepTrace> trace_;
   std::int64_t steps_done_ = 0;

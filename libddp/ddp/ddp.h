@@ -13,6 +13,7 @@
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/process_group.h"
+#include "ddp/collectives/spawn.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/signal_guard.h"
 #include "ddp/version.h"

@@ -54,7 +54,7 @@ void BatchRing::fill(std::size_t index, const EpochPlan& plan, std::int64_t step
   plan.copy_batch(step, slot.samples);
   if (device_.is_cuda()) slot.copied.synchronize();
   const Batch host = view(slot.host, kCpuDevice, slot.samples.size());
-  dataset_.gather(slot.samples, host.inputs, host.labels);
+  dataset_.gather(slot.samples, host.inputs, host.labels, plan.epoch());
   slot.batch = device_.is_cuda() ? copy_to_device(slot, host) : host;
   slot.batch.step = step;
   slot.batch.global_count = plan.global_count(step);
@@ -74,7 +74,7 @@ Batch BatchRing::view(const Storage& storage, Device device, std::size_t samples
   const std::size_t inputs = samples * elements_of(dataset_.input_shape());
   const std::size_t labels = samples * elements_of(dataset_.label_shape());
   return {.inputs = {storage.inputs.data(), inputs, dtype_, device},
-          .labels = {storage.labels.data(), labels, DType::kInt64, device},
+          .labels = {storage.labels.data(), labels, dataset_.label_dtype(dtype_), device},
           .count = static_cast<std::int64_t>(samples)};
 }
 

@@ -4,8 +4,44 @@
 #include <fmt/core.h>
 
 #include <stdexcept>
+#include <string>
+
+#include "ddp/base/error.h"
 
 namespace ddp {
+namespace {
+
+void check_buffer(const char* what, const Buffer& buffer, std::size_t count, DType dtype) {
+  if (buffer.count == count && buffer.dtype == dtype && buffer.device == kCpuDevice) return;
+  const Buffer expected{.count = count, .dtype = dtype};
+  throw std::invalid_argument(fmt::format("[dataset] {} are {} instead of {}", what,
+                                          to_string(buffer), to_string(expected)));
+}
+
+void check_gather(const Dataset& dataset, std::span<const std::int64_t> indices,
+                  const Buffer& inputs, const Buffer& labels) {
+  check_indices("[dataset]", indices, dataset.size());
+  check_buffer("inputs", inputs, indices.size() * elements_of(dataset.input_shape()), inputs.dtype);
+  check_buffer("labels", labels, indices.size() * elements_of(dataset.label_shape()),
+               dataset.label_dtype(inputs.dtype));
+}
+
+}  // namespace
+
+void Dataset::gather(std::span<const std::int64_t> indices, const Buffer& inputs,
+                     const Buffer& labels, std::int64_t epoch) const {
+  check_gather(*this, indices, inputs, labels);
+  const std::size_t input = elements_of(input_shape());
+  const std::size_t label = elements_of(label_shape());
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    try {
+      read(indices[i], epoch, inputs.slice(i * input, input), labels.slice(i * label, label));
+    } catch (...) {
+      std::throw_with_nested(Error(fmt::format("[dataset] cannot read sample {} of {} in epoch {}",
+                                               indices[i], size(), epoch)));
+    }
+  }
+}
 
 std::size_t elements_of(std::span<const std::int64_t> shape) {
   std::size_t elements = 1;

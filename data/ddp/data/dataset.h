@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "ddp/base/buffer.h"
 
@@ -23,18 +22,27 @@ class Dataset {
   [[nodiscard]] virtual std::span<const std::int64_t> input_shape() const = 0;
   [[nodiscard]] virtual std::span<const std::int64_t> label_shape() const = 0;
 
-  // Writes the samples, one after the other in the order of `indices`, into CPU memory. Inputs are
-  // of a type that the dataset supports, labels int64. Throws std::invalid_argument if an index is
-  // out of range or a buffer has another count, type or device than that.
-  virtual void gather(std::span<const std::int64_t> indices, const Buffer& inputs,
-                      const Buffer& labels) const = 0;
+  // The type of the labels beside inputs of that type: int64 for classes, the inputs' own for
+  // targets that a loss compares with outputs, such as masks.
+  [[nodiscard]] virtual DType label_dtype(DType input_dtype) const = 0;
+
+  // Writes sample `index`, as `epoch` shows it, into CPU memory of the shapes and types above. What
+  // is random about it (a crop, a flip) is a function of the dataset, index and epoch alone, so
+  // that any thread of any rank reads the same. What it throws ends up in gather's error.
+  virtual void read(std::int64_t index, std::int64_t epoch, const Buffer& input,
+                    const Buffer& label) const = 0;
+
+  // Reads samples one after the other, in the order of `indices`, into CPU memory. Throws
+  // std::invalid_argument if an index is out of range or a buffer has another count, type or device
+  // than that; Error that names the index of the sample which cannot be read, the reason nested.
+  void gather(std::span<const std::int64_t> indices, const Buffer& inputs, const Buffer& labels,
+              std::int64_t epoch = 0) const;
 };
 
 // The elements of one sample of that shape.
 [[nodiscard]] std::size_t elements_of(std::span<const std::int64_t> shape);
 
-// Throws std::invalid_argument, which begins with `origin`, if an index is not in [0, size). For
-// implementations of gather().
+// Throws std::invalid_argument, which begins with `origin`, if an index is not in [0, size).
 void check_indices(std::string_view origin, std::span<const std::int64_t> indices,
                    std::int64_t size);
 

@@ -3,11 +3,10 @@
 
 #include <filesystem>
 
+#include "ddp/data/data_split.h"
 #include "ddp/data/image_dataset.h"
 
 namespace ddp {
-
-enum class DataSplit { kTrain, kTest };
 
 // Mean and standard deviation over the pixels of the training set.
 inline constexpr Normalization kFashionMnistNormalization{.mean = 0.2860, .stddev = 0.3530};

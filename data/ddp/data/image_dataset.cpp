@@ -9,96 +9,51 @@
 namespace ddp {
 namespace {
 
-[[noreturn]] void fail(const std::string& complaint) {
-  throw std::invalid_argument("[image_dataset] " + complaint);
-}
-
 void require(bool condition, const std::string& complaint) {
-  if (!condition) fail(complaint);
+  if (!condition) throw std::invalid_argument("[image_dataset] " + complaint);
 }
 
-std::array<double, 256> normalized_pixels(const Normalization& normalization) {
-  std::array<double, 256> values{};
-  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) {
-    values[pixel] =
-        (static_cast<double>(pixel) / 255.0 - normalization.mean) / normalization.stddev;
+void check_images(const LabelledImages& images) {
+  for (const std::int64_t size : images.shape) {
+    require(size >= 1, fmt::format("an image has a side or a number of channels of {}", size));
   }
-  return values;
+  const std::size_t pixels = elements_of(images.shape);
+  require(
+      images.pixels.size() / pixels == images.labels.size() && images.pixels.size() % pixels == 0,
+      fmt::format("{} pixels and {} labels, with {} pixels an image", images.pixels.size(),
+                  images.labels.size(), pixels));
+  require(images.normalization.size() == static_cast<std::size_t>(images.shape[0]),
+          fmt::format("{} normalizations for {} channels", images.normalization.size(),
+                      images.shape[0]));
 }
 
 }  // namespace
 
-ImageDataset::ImageDataset(LabelledImages images) : data_(std::move(images)) {
-  for (const std::int64_t size : data_.shape) {
-    require(size >= 1, fmt::format("an image has a side or a number of channels of {}", size));
-  }
-  require(data_.pixels.size() / pixels_per_image() == data_.labels.size() &&
-              data_.pixels.size() % pixels_per_image() == 0,
-          fmt::format("{} pixels and {} labels, with {} pixels an image", data_.pixels.size(),
-                      data_.labels.size(), pixels_per_image()));
-  require(
-      data_.normalization.size() == static_cast<std::size_t>(data_.shape[0]),
-      fmt::format("{} normalizations for {} channels", data_.normalization.size(), data_.shape[0]));
-  for (const Normalization& channel : data_.normalization) {
-    require(channel.stddev > 0, fmt::format("stddev is {}, not above 0", channel.stddev));
-    normalized_.push_back(normalized_pixels(channel));
-  }
+ImageDataset::ImageDataset(LabelledImages images, const ImageTransforms& transforms)
+    : data_(std::move(images)), transforms_(transforms) {
+  check_images(data_);
+  check_transforms(transforms_);
+  const std::string complaint = misfit(transforms_, image_size());
+  require(complaint.empty(), "an image of " + complaint);
+  const ImageSize size = transforms_.output_size(image_size());
+  input_shape_ = {data_.shape[0], size.height, size.width};
+  tables_ = pixel_tables(data_.normalization);
 }
 
 std::int64_t ImageDataset::size() const { return static_cast<std::int64_t>(data_.labels.size()); }
 
-std::size_t ImageDataset::pixels_per_channel() const {
-  return static_cast<std::size_t>(data_.shape[1]) * static_cast<std::size_t>(data_.shape[2]);
+ImageView ImageDataset::image(std::int64_t index) const {
+  const auto [height, width] = image_size();
+  return {.pixels = data_.pixels.data() + index * data_.shape[0] * height * width,
+          .size = image_size(),
+          .channel_stride = height * width,
+          .row_stride = width};
 }
 
-std::size_t ImageDataset::pixels_per_image() const {
-  return static_cast<std::size_t>(data_.shape[0]) * pixels_per_channel();
-}
-
-void ImageDataset::gather(std::span<const std::int64_t> indices, const Buffer& inputs,
-                          const Buffer& labels) const {
-  check(indices, inputs, labels);
-  if (inputs.dtype == DType::kFloat32) {
-    gather_inputs(indices, inputs.as<float>());
-  } else {
-    gather_inputs(indices, inputs.as<double>());
-  }
-  const auto out = labels.as<std::int64_t>();
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    out[i] = data_.labels[static_cast<std::size_t>(indices[i])];
-  }
-}
-
-template <class T>
-void ImageDataset::gather_inputs(std::span<const std::int64_t> indices, std::span<T> inputs) const {
-  T* out = inputs.data();
-  for (const std::int64_t index : indices) {
-    const std::uint8_t* pixel =
-        data_.pixels.data() + static_cast<std::size_t>(index) * pixels_per_image();
-    for (const std::array<double, 256>& values : normalized_) {
-      for (std::size_t i = 0; i < pixels_per_channel(); ++i) {
-        *out++ = static_cast<T>(values[*pixel++]);
-      }
-    }
-  }
-}
-
-// Comes with every batch, so that a complaint is only written when there is one.
-void ImageDataset::check(std::span<const std::int64_t> indices, const Buffer& inputs,
-                         const Buffer& labels) const {
-  check_indices("[image_dataset]", indices, size());
-  if (inputs.dtype != DType::kFloat32 && inputs.dtype != DType::kFloat64) {
-    fail(fmt::format("inputs are {}, neither float32 nor float64", to_string(inputs)));
-  }
-  if (inputs.count != indices.size() * pixels_per_image() || inputs.device != kCpuDevice) {
-    fail(fmt::format("inputs are {}, but {} images of {} pixels go to the CPU", to_string(inputs),
-                     indices.size(), pixels_per_image()));
-  }
-  if (labels.count != indices.size() || labels.dtype != DType::kInt64 ||
-      labels.device != kCpuDevice) {
-    fail(fmt::format("labels are {} instead of int64[{}] on cpu", to_string(labels),
-                     indices.size()));
-  }
+void ImageDataset::read(std::int64_t index, std::int64_t epoch, const Buffer& input,
+                        const Buffer& label) const {
+  write_pixels(image(index), window_of(transforms_, image_size(), epoch, index), tables_, input);
+  label.as<std::int64_t>()[0] = data_.labels[static_cast<std::size_t>(index)];
 }
 
 }  // namespace ddp

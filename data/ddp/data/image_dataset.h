@@ -6,14 +6,9 @@
 #include <vector>
 
 #include "ddp/data/dataset.h"
+#include "ddp/data/image_transforms.h"
 
 namespace ddp {
-
-// An input is (pixel / 255 - mean) / stddev.
-struct Normalization {
-  double mean = 0;
-  double stddev = 1;
-};
 
 struct LabelledImages {
   std::array<std::int64_t, 3> shape{};  // channels, height, width
@@ -22,28 +17,27 @@ struct LabelledImages {
   std::vector<Normalization> normalization;  // one a channel
 };
 
-// 8-bit images in memory. Inputs are gathered as float32 or float64, normalised in float64.
+// 8-bit images in memory with a class each. Inputs are float32 or float64, normalised in float64.
 class ImageDataset final : public Dataset {
  public:
-  // Throws std::invalid_argument if the vectors do not fit together.
-  explicit ImageDataset(LabelledImages images);
+  // Throws std::invalid_argument if the vectors do not fit together, or the transforms the images.
+  explicit ImageDataset(LabelledImages images, const ImageTransforms& transforms = {});
 
   [[nodiscard]] std::int64_t size() const override;
-  [[nodiscard]] std::span<const std::int64_t> input_shape() const override { return data_.shape; }
+  [[nodiscard]] std::span<const std::int64_t> input_shape() const override { return input_shape_; }
   [[nodiscard]] std::span<const std::int64_t> label_shape() const override { return {}; }
-  void gather(std::span<const std::int64_t> indices, const Buffer& inputs,
-              const Buffer& labels) const override;
+  [[nodiscard]] DType label_dtype(DType) const override { return DType::kInt64; }
+  void read(std::int64_t index, std::int64_t epoch, const Buffer& input,
+            const Buffer& label) const override;
 
  private:
-  [[nodiscard]] std::size_t pixels_per_channel() const;
-  [[nodiscard]] std::size_t pixels_per_image() const;
-  void check(std::span<const std::int64_t> indices, const Buffer& inputs,
-             const Buffer& labels) const;
-  template <class T>
-  void gather_inputs(std::span<const std::int64_t> indices, std::span<T> inputs) const;
+  [[nodiscard]] ImageSize image_size() const { return {data_.shape[1], data_.shape[2]}; }
+  [[nodiscard]] ImageView image(std::int64_t index) const;
 
   LabelledImages data_;
-  std::vector<std::array<double, 256>> normalized_;  // [channel][pixel]
+  ImageTransforms transforms_;
+  std::array<std::int64_t, 3> input_shape_{};
+  std::vector<PixelTable> tables_;  // one a channel
 };
 
 }  // namespace ddp

@@ -5,20 +5,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/samplers/randperm.h"
 
 namespace ddp {
 namespace {
 
-constexpr double kRounding = 1e-9;   // of a sum of fractions; PyTorch allows the same
-constexpr std::size_t kChunk = 512;  // indices translated at a time, on the stack
+constexpr double kRounding = 1e-9;  // of a sum of fractions; PyTorch allows the same
 
 void require(bool condition, const std::string& complaint) {
   if (!condition) throw std::invalid_argument(complaint);
@@ -52,32 +51,17 @@ std::span<const std::int64_t> Subset::input_shape() const { return dataset_->inp
 
 std::span<const std::int64_t> Subset::label_shape() const { return dataset_->label_shape(); }
 
-void Subset::gather(std::span<const std::int64_t> indices, const Buffer& inputs,
-                    const Buffer& labels) const {
-  check(indices, inputs, labels);
-  const std::size_t input = elements_of(input_shape());
-  const std::size_t label = elements_of(label_shape());
-  std::array<std::int64_t, kChunk> chunk{};
-  for (std::size_t begin = 0; begin < indices.size(); begin += kChunk) {
-    const std::size_t count = std::min(kChunk, indices.size() - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      chunk[i] = indices_[static_cast<std::size_t>(indices[begin + i])];
-    }
-    dataset_->gather(std::span(chunk).first(count), inputs.slice(begin * input, count * input),
-                     labels.slice(begin * label, count * label));
-  }
-}
+DType Subset::label_dtype(DType input_dtype) const { return dataset_->label_dtype(input_dtype); }
 
-// Types and devices are the dataset's to check.
-void Subset::check(std::span<const std::int64_t> indices, const Buffer& inputs,
-                   const Buffer& labels) const {
-  check_indices("[subset]", indices, size());
-  if (inputs.count == indices.size() * elements_of(input_shape()) &&
-      labels.count == indices.size() * elements_of(label_shape())) {
-    return;
+void Subset::read(std::int64_t index, std::int64_t epoch, const Buffer& input,
+                  const Buffer& label) const {
+  const std::int64_t whole_index = indices_[static_cast<std::size_t>(index)];
+  try {
+    dataset_->read(whole_index, epoch, input, label);
+  } catch (...) {
+    std::throw_with_nested(Error(
+        fmt::format("[subset] it is sample {} of {} of the whole", whole_index, dataset_->size())));
   }
-  throw std::invalid_argument(fmt::format("[subset] inputs {} and labels {} do not fit {} samples",
-                                          to_string(inputs), to_string(labels), indices.size()));
 }
 
 std::vector<std::int64_t> split_sizes(std::int64_t size, const std::vector<double>& fractions) {

@@ -10,7 +10,7 @@
 namespace ddp {
 
 // A dataset made of chosen samples of another one, which must outlive it. Sample i is the other's
-// sample indices[i]; an index may occur more than once.
+// sample indices[i], and is shown as such; an index may occur more than once.
 class Subset final : public Dataset {
  public:
   // Throws std::invalid_argument if an index is not in the dataset.
@@ -21,13 +21,11 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] std::span<const std::int64_t> input_shape() const override;
   [[nodiscard]] std::span<const std::int64_t> label_shape() const override;
-  void gather(std::span<const std::int64_t> indices, const Buffer& inputs,
-              const Buffer& labels) const override;
+  [[nodiscard]] DType label_dtype(DType input_dtype) const override;
+  void read(std::int64_t index, std::int64_t epoch, const Buffer& input,
+            const Buffer& label) const override;
 
  private:
-  void check(std::span<const std::int64_t> indices, const Buffer& inputs,
-             const Buffer& labels) const;
-
   const Dataset* dataset_;
   std::vector<std::int64_t> indices_;
 };

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/cifar10.h"
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <exception>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::int64_t, 3> kShape = {3, 32, 32};
+constexpr std::size_t kPixels = 3 * 32 * 32;
+constexpr std::size_t kRecord = 1 + kPixels;
+constexpr std::size_t kRecords = 10000;  // in a file of the archive
+
+[[noreturn]] void fail(const fs::path& path, const std::string& complaint) {
+  throw FileError(path.string() + ": " + complaint);
+}
+
+std::size_t checked_size(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) fail(path, error.message());
+  if (size == 0 || size % kRecord != 0) {
+    fail(path, fmt::format("has {} bytes, where {} were expected, or another multiple of the {} of "
+                           "a record",
+                           size, kRecords * kRecord, kRecord));
+  }
+  return static_cast<std::size_t>(size);
+}
+
+std::vector<std::uint8_t> contents_of(const fs::path& path) {
+  std::vector<std::uint8_t> bytes(checked_size(path));
+  std::ifstream file(path, std::ios::binary);
+  if (!file) fail(path, "cannot be opened: " + error_text(errno));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!file) fail(path, fmt::format("{} of {} bytes were read", file.gcount(), bytes.size()));
+  return bytes;
+}
+
+void append_file(const fs::path& path, LabelledImages& images) {
+  const std::vector<std::uint8_t> bytes = contents_of(path);
+  images.pixels.reserve(images.pixels.size() + bytes.size());
+  for (auto record = bytes.begin(); record != bytes.end(); record += kRecord) {
+    if (*record >= kCifar10Classes) {
+      fail(path, fmt::format("label {} of image {} is not in [0, {}]", *record,
+                             (record - bytes.begin()) / static_cast<std::ptrdiff_t>(kRecord),
+                             kCifar10Classes - 1));
+    }
+    images.labels.push_back(*record);
+    images.pixels.insert(images.pixels.end(), record + 1, record + kRecord);
+  }
+}
+
+std::vector<std::string> files_of(DataSplit split) {
+  if (split == DataSplit::kTest) return {"test_batch.bin"};
+  std::vector<std::string> files;
+  for (int batch = 1; batch <= 5; ++batch) files.push_back(fmt::format("data_batch_{}.bin", batch));
+  return files;
+}
+
+ImageDataset load(DataSplit split, const fs::path& data_dir, const ImageTransforms& transforms) {
+  const fs::path unpacked = data_dir / "cifar-10-batches-bin";
+  std::error_code ignored;
+  const fs::path& directory = fs::is_directory(unpacked, ignored) ? unpacked : data_dir;
+  LabelledImages images{
+      .shape = kShape,
+      .pixels = {},
+      .labels = {},
+      .normalization = {kCifar10Normalization.begin(), kCifar10Normalization.end()}};
+  for (const std::string& file : files_of(split)) append_file(directory / file, images);
+  return ImageDataset(std::move(images), transforms);
+}
+
+}  // namespace
+
+ImageDataset load_cifar10(DataSplit split, const fs::path& data_dir,
+                          const ImageTransforms& transforms) {
+  try {
+    return load(split, data_dir, transforms);
+  } catch (const FileError&) {
+    std::throw_with_nested(FileError(
+        fmt::format("[cifar10] cannot load the {} set (give --data-dir DIR with the files of "
+                    "cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html)",
+                    split == DataSplit::kTrain ? "training" : "test")));
+  }
+}
+
+}  // namespace ddp

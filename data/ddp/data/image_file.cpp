@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/image_file.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <limits>
+#include <stdexcept>
+
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
+#include "ddp/data/image_codecs.h"
+
+namespace ddp {
+namespace {
+
+namespace fs = std::filesystem;
+using image_internal::Bytes;
+
+constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kUsualHeader = 1U << 16;
+constexpr std::array<std::uint8_t, 3> kJpegStart = {0xff, 0xd8, 0xff};
+constexpr std::array<std::uint8_t, 8> kPngStart = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+
+bool starts_with(Bytes file, Bytes start) {
+  return file.size() >= start.size() && std::equal(start.begin(), start.end(), file.begin());
+}
+
+std::string beginning_of(Bytes file) {
+  std::string text;
+  for (const std::uint8_t byte : file.first(std::min<std::size_t>(file.size(), 4))) {
+    text += fmt::format("{:02x} ", byte);
+  }
+  return text.empty() ? "is empty" : "begins with " + text + "and is neither JPEG nor PNG";
+}
+
+std::size_t size_of_file(const FileDescriptor& file) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw std::runtime_error(error_text(errno));
+  if (!S_ISREG(status.st_mode)) throw std::runtime_error("is not a regular file");
+  return static_cast<std::size_t>(status.st_size);
+}
+
+// The file's first bytes.
+std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) throw std::runtime_error("cannot be opened: " + error_text(errno));
+  std::vector<std::uint8_t> bytes(std::min(size_of_file(file), at_most));
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw std::runtime_error("cannot be read: " + error_text(errno));
+    if (got == 0) break;  // somebody has cut it in the meantime
+    done += static_cast<std::size_t>(got);
+  }
+  bytes.resize(done);
+  return bytes;
+}
+
+// Calls one of the two with the file's bytes; every failure becomes a FileError with its name.
+template <class Jpeg, class Png>
+auto with_codec(const fs::path& path, std::size_t at_most, Jpeg jpeg, Png png) {
+  try {
+    const std::vector<std::uint8_t> file = contents_of(path, at_most);
+    if (starts_with(file, kJpegStart)) return jpeg(Bytes(file));
+    if (starts_with(file, kPngStart)) return png(Bytes(file));
+    throw std::runtime_error(beginning_of(file));
+  } catch (const std::runtime_error& error) {
+    throw FileError("[image_file] " + path.string() + ": " + error.what());
+  }
+}
+
+void check_channels(std::int64_t channels) {
+  if (channels == 1 || channels == 3) return;
+  throw std::invalid_argument(fmt::format("[image_file] {} channels, neither 1 nor 3", channels));
+}
+
+}  // namespace
+
+void image_internal::check_size(const ImageSize& size) {
+  if (size.height <= kMaxPixels / std::max<std::int64_t>(size.width, 1)) return;
+  throw std::runtime_error(
+      fmt::format("says that it has {} pixels, more than 2^28 altogether", to_string(size)));
+}
+
+bool image_files_are_compiled_in() { return true; }
+
+Image read_image(const fs::path& path, std::int64_t channels) {
+  check_channels(channels);
+  return with_codec(
+      path, kWhole, [=](Bytes file) { return image_internal::decode_jpeg(file, channels); },
+      [=](Bytes file) { return image_internal::decode_png(file, channels); });
+}
+
+ImageSize read_image_size(const fs::path& path) {
+  const auto size_in = [&path](std::size_t bytes) {
+    return with_codec(path, bytes, image_internal::jpeg_size, image_internal::png_size);
+  };
+  try {
+    return size_in(kUsualHeader);
+  } catch (const FileError&) {  // before a JPEG's size there may be a large preview, or a profile
+    return size_in(kWhole);
+  }
+}
+
+void write_png(const fs::path& path, const Image& image) {
+  check_channels(image.channels);
+  if (static_cast<std::int64_t>(image.pixels.size()) !=
+      image.size.height * image.size.width * image.channels) {
+    throw std::invalid_argument(fmt::format("[image_file] {} bytes of pixels for {} of {} channels",
+                                            image.pixels.size(), to_string(image.size),
+                                            image.channels));
+  }
+  const std::string bytes = image_internal::encode_png(image);
+  std::ofstream file(path, std::ios::binary);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  if (!file) throw FileError("[image_file] " + path.string() + ": cannot be written");
+}
+
+}  // namespace ddp

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ddp/base/buffer.h"
+
+namespace ddp {
+
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  friend bool operator==(const ImageSize&, const ImageSize&) = default;
+};
+
+// "480 x 640", height first.
+[[nodiscard]] std::string to_string(const ImageSize& size);
+
+// 8-bit pixels of somebody else's, in whatever order: strides are distances in bytes.
+struct ImageView {
+  const std::uint8_t* pixels = nullptr;
+  ImageSize size = {};
+  std::ptrdiff_t channel_stride = 0;
+  std::ptrdiff_t row_stride = 0;
+  std::ptrdiff_t column_stride = 1;
+};
+
+// The rectangle of an image that is shown, mirrored if `flipped`. Where it reaches beyond the
+// image, pixels are 0.
+struct Window {
+  std::int64_t top = 0;
+  std::int64_t left = 0;
+  ImageSize size = {};
+  bool flipped = false;
+};
+
+// What a pixel's value becomes; one table a channel.
+using PixelTable = std::array<double, 256>;
+
+// An input is (pixel / 255 - mean) / stddev.
+struct Normalization {
+  double mean = 0;
+  double stddev = 1;
+};
+
+// Throws std::invalid_argument if a standard deviation is not above 0.
+[[nodiscard]] std::vector<PixelTable> pixel_tables(std::span<const Normalization> channels);
+
+// Writes the window as a float32 or float64 tensor of shape [tables.size(), height, width]. Throws
+// std::invalid_argument if `out` has another type or count.
+void write_pixels(const ImageView& image, const Window& window, std::span<const PixelTable> tables,
+                  const Buffer& out);
+
+}  // namespace ddp

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/spawn.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/time.h"
+#include "ddp/collectives/fork_check.h"
+#include "ddp/collectives/spawned_process.h"
+#include "ddp/store/tcp_server.h"
+
+namespace ddp {
+namespace {
+
+constexpr Timeout kForever = Timeout::max();
+constexpr Timeout kPatience{1000};  // for the cause, when the first to fail says it was a peer
+constexpr Timeout kGrace{2000};     // from SIGTERM to SIGKILL
+
+bool is_consequence(const SpawnedEnding& ending) {
+  return ending.error && ending.error->caused_by_peer;
+}
+
+// The processes of all ranks.
+class Ranks {
+ public:
+  Ranks(const SpawnedProcess::Function& fn, int nprocs) {
+    processes_.reserve(static_cast<std::size_t>(nprocs));
+    for (int rank = 0; rank < nprocs; ++rank) {
+      processes_.push_back(SpawnedProcess::start(rank, nprocs, fn, processes_));
+    }
+  }
+
+  void tell_port(std::uint16_t port) const {
+    for (const SpawnedProcess& process : processes_) process.tell_port(port);
+  }
+
+  // Returns when all have ended, by themselves or, after a failure, by a signal.
+  void wait() {
+    wait_until([this] { return !failed_.empty(); }, kForever);
+    wait_until([this] { return cause_ != nullptr; }, kPatience);
+    stop(SIGTERM);
+    wait_until([] { return false; }, kGrace);
+    stop(SIGKILL);
+    wait_until([] { return false; }, kForever);
+  }
+
+  void throw_if_failed() const {
+    if (failed_.empty()) return;
+    const SpawnedProcess& process = cause_ != nullptr ? *cause_ : *failed_.front();
+    throw Error("[spawn] rank " + std::to_string(process.rank()) + " of " +
+                std::to_string(processes_.size()) + " (pid " + std::to_string(process.pid()) +
+                ") failed: " + to_string(*process.ending()));
+  }
+
+ private:
+  // Until `condition` holds, nobody is left, or the time is up.
+  template <class Condition>
+  void wait_until(Condition condition, Timeout timeout) {
+    const Deadline deadline = Deadline::after(timeout);
+    while (running_ranks() > 0 && !condition() && !deadline.passed()) reap_some(deadline);
+  }
+
+  [[nodiscard]] std::ptrdiff_t running_ranks() const {
+    return std::ranges::count_if(processes_, [](const auto& each) { return !each.ending(); });
+  }
+
+  void reap_some(Deadline deadline) {
+    std::vector<pollfd> entries;
+    for (const SpawnedProcess& process : processes_) {
+      entries.push_back({process.ending() ? -1 : process.end_fd(), POLLIN, 0});
+    }
+    const auto limit = std::min<Timeout>(deadline.remaining(), std::chrono::hours(1));
+    if (::poll(entries.data(), entries.size(), static_cast<int>(limit.count())) <= 0) return;
+    for (std::size_t rank = 0; rank < entries.size(); ++rank) {
+      if (entries[rank].revents != 0) reap(processes_[rank]);
+    }
+  }
+
+  void reap(SpawnedProcess& process) {
+    process.reap();
+    if (is_stopping_ || !process.ending()->is_failure()) return;
+    failed_.push_back(&process);
+    if (cause_ == nullptr && !is_consequence(*process.ending())) cause_ = &process;
+  }
+
+  void stop(int signal_number) {
+    is_stopping_ = true;
+    for (const SpawnedProcess& process : processes_) process.send_signal(signal_number);
+  }
+
+  std::vector<SpawnedProcess> processes_;      // by rank; never moved after the constructor
+  std::vector<const SpawnedProcess*> failed_;  // by themselves, in the order of their ends
+  const SpawnedProcess* cause_ = nullptr;      // the first of them that blames no peer
+  bool is_stopping_ = false;
+};
+
+}  // namespace
+
+void spawn(const std::function<void(int rank)>& fn, int nprocs) {
+  if (nprocs < 1) {
+    throw std::invalid_argument("[spawn] nprocs is " + std::to_string(nprocs) + ", below 1");
+  }
+  check_can_fork();
+  Ranks ranks(fn, nprocs);
+  const TcpServer store({.host = "127.0.0.1", .port = 0});  // has a thread: not before the forks
+  ranks.tell_port(store.endpoint().port);
+  ranks.wait();
+  ranks.throw_if_failed();
+}
+
+}  // namespace ddp

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/spawned_process.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+// More would not fit into the socket, and the parent reads when the child has ended.
+constexpr std::size_t kLongestMessage = 32 << 10;
+
+struct Channel {
+  FileDescriptor parent;
+  FileDescriptor child;
+};
+
+Channel make_channel() {
+  int fds[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0) {
+    throw SystemError("[spawn] cannot make a channel to a child", errno);
+  }
+  return {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
+}
+
+void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
+
+// What ddp-launch gives its workers.
+void set_environment(int rank, int nprocs, std::uint16_t port) {
+  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) set(name, std::to_string(rank));
+  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) {
+    set(name, std::to_string(nprocs));
+  }
+  set("GROUP_RANK", "0");
+  set("GROUP_WORLD_SIZE", "1");
+  set("ROLE_NAME", "default");
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(port));
+  set("TORCHELASTIC_RESTART_COUNT", "0");
+  set("TORCHELASTIC_MAX_RESTARTS", "0");
+  set("TORCHELASTIC_RUN_ID", "spawn_" + std::to_string(::getppid()));
+  set("TORCHELASTIC_USE_AGENT_STORE", "True");
+  set("TORCHELASTIC_ERROR_FILE", "");
+  set("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
+  const unsigned cpus = std::thread::hardware_concurrency() / static_cast<unsigned>(nprocs);
+  ::setenv("OMP_NUM_THREADS", std::to_string(std::max(1U, cpus)).c_str(), 0);
+  ::unsetenv("DDP_STEP_FILE");  // those of a launcher above are not for us
+  ::unsetenv("DDP_LAUNCH_TTY");
+}
+
+// The parent may have died before the prctl: then the death signal never comes, but the parent has
+// changed.
+bool tie_to(pid_t parent) {
+  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
+}
+
+std::optional<std::uint16_t> receive_port(const FileDescriptor& channel) {
+  std::uint16_t port = 0;
+  const ssize_t size = ::recv(channel.get(), &port, sizeof(port), MSG_WAITALL);
+  if (size != static_cast<ssize_t>(sizeof(port))) return std::nullopt;  // the parent has given up
+  return port;
+}
+
+void report(const FileDescriptor& channel, const std::exception_ptr& error) {
+  std::string message(1, is_caused_by_peer(error) ? '\1' : '\0');
+  message += describe(error).substr(0, kLongestMessage);
+  // Nobody is left to tell if this fails.
+  [[maybe_unused]] const ssize_t sent =
+      ::send(channel.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// Ends by _exit: what the parent registered for its exit is the parent's.
+[[noreturn]] void become_rank(int rank, int nprocs, const SpawnedProcess::Function& fn,
+                              const FileDescriptor& channel) {
+  int exit_code = EXIT_FAILURE;
+  try {
+    if (const auto port = receive_port(channel)) {
+      set_environment(rank, nprocs, *port);
+      fn(rank);
+      exit_code = EXIT_SUCCESS;
+    }
+  } catch (...) {
+    report(channel, std::current_exception());
+  }
+  if (std::fflush(nullptr) != 0) exit_code = EXIT_FAILURE;
+  ::_exit(exit_code);
+}
+
+}  // namespace
+
+std::string to_string(const SpawnedEnding& ending) {
+  if (ending.error) return "it threw: " + ending.error->message;
+  if (WIFEXITED(ending.status)) return "exit code " + std::to_string(WEXITSTATUS(ending.status));
+  const int signal_number = WTERMSIG(ending.status);
+  const char* name = ::sigabbrev_np(signal_number);
+  return "it was killed by " +
+         (name == nullptr ? "signal " + std::to_string(signal_number) : "SIG" + std::string(name));
+}
+
+SpawnedProcess SpawnedProcess::start(int rank, int nprocs, const Function& fn,
+                                     std::span<SpawnedProcess> siblings) {
+  Channel channel = make_channel();
+  std::fflush(nullptr);  // or the child would write it again
+  SpawnedProcess process;
+  process.rank_ = rank;
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (!tie_to(parent)) ::_exit(EXIT_FAILURE);
+    channel.parent.reset();
+    for (SpawnedProcess& sibling : siblings) sibling.forget();
+    become_rank(rank, nprocs, fn, channel.child);
+  }
+  if (pid < 0) throw SystemError("[spawn] cannot fork rank " + std::to_string(rank), errno);
+  process.pid_ = pid;
+  process.channel_ = std::move(channel.parent);
+  process.end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.end_.is_open()) throw SystemError("[spawn] cannot watch a child", errno);
+  return process;
+}
+
+SpawnedProcess::SpawnedProcess(SpawnedProcess&& other) noexcept
+    : rank_(other.rank_),
+      pid_(std::exchange(other.pid_, 0)),
+      channel_(std::move(other.channel_)),
+      end_(std::move(other.end_)),
+      ending_(std::move(other.ending_)) {}
+
+SpawnedProcess::~SpawnedProcess() {
+  if (pid_ == 0 || ending_) return;
+  ::kill(pid_, SIGKILL);
+  ::waitpid(pid_, nullptr, 0);
+}
+
+void SpawnedProcess::forget() noexcept {
+  pid_ = 0;
+  channel_.reset();
+  end_.reset();
+}
+
+void SpawnedProcess::tell_port(std::uint16_t port) const {
+  // A child that has died meanwhile is seen to later.
+  [[maybe_unused]] const ssize_t sent = ::send(channel_.get(), &port, sizeof(port), MSG_NOSIGNAL);
+}
+
+void SpawnedProcess::send_signal(int signal_number) const {
+  if (!ending_) ::kill(pid_, signal_number);
+}
+
+void SpawnedProcess::reap() {
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0) {
+    if (errno != EINTR) throw SystemError("[spawn] cannot wait for a child", errno);
+  }
+  ending_ = {.status = status, .error = received_error()};
+}
+
+std::optional<ErrorRecord> SpawnedProcess::received_error() const {
+  std::string bytes(1 + kLongestMessage, '\0');
+  const ssize_t size = ::recv(channel_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  if (size < 1) return std::nullopt;
+  return ErrorRecord{.message = bytes.substr(1, static_cast<std::size_t>(size) - 1),
+                     .caused_by_peer = bytes[0] != '\0'};
+}
+
+}  // namespace ddp

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// The generator's files as a dataset.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <vector>
+
+#include "ddp/data/image_mask_folder.h"
+#include "support/child_process.h"
+#include "support/files.h"
+
+namespace {
+
+using ddp::test::ChildProcess;
+using ddp::test::TemporaryDirectory;
+
+std::string make_set(const TemporaryDirectory& directory, const std::string& seed) {
+  ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", directory.path(), "--count", "8",
+                        "--size", "48", "--seed", seed});
+  CHECK(program.wait() == 0);
+  return program.out();
+}
+
+struct Set {
+  std::vector<double> images;
+  std::vector<double> masks;
+
+  friend bool operator==(const Set&, const Set&) = default;
+};
+
+Set load(const TemporaryDirectory& directory) {
+  const ddp::ImageMaskFolder folder(directory.path(), {.normalization = {{}, {}, {}}});
+  REQUIRE(folder.size() == 8);
+  Set set{std::vector<double>(8 * 3 * 48 * 48), std::vector<double>(8 * 48 * 48)};
+  folder.gather(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7}, ddp::buffer_of(set.images),
+                ddp::buffer_of(set.masks));
+  return set;
+}
+
+}  // namespace
+
+TEST_CASE("a crack set is the same for a seed, dark where its masks are, and called synthetic",
+          "[data][cracks]") {
+  const TemporaryDirectory directories[3];
+  CHECK_THAT(make_set(directories[0], "1"), Catch::StartsWith("SYNTHETIC: "));
+  make_set(directories[1], "1");
+  make_set(directories[2], "2");
+  CHECK_THAT(ddp::test::bytes_of(directories[0] / "SYNTHETIC.txt"), Catch::StartsWith("SYNTHETIC"));
+  const Set set = load(directories[0]);
+  CHECK(set == load(directories[1]));
+  CHECK_FALSE(set == load(directories[2]));
+
+  double sums[2] = {};  // of red, outside and inside the cracks
+  double counts[2] = {};
+  constexpr std::size_t kPixels = 48 * 48;
+  for (std::size_t i = 0; i < set.masks.size(); ++i) {
+    const std::size_t inside = set.masks[i] > 0 ? 1 : 0;
+    sums[inside] += set.images[i / kPixels * 3 * kPixels + i % kPixels];
+    ++counts[inside];
+  }
+  CHECK(counts[1] > 0.005 * static_cast<double>(set.masks.size()));
+  CHECK(counts[1] < 0.25 * static_cast<double>(set.masks.size()));
+  CHECK(sums[1] / counts[1] < 0.6 * sums[0] / counts[0]);
+}

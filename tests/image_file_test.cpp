@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/image_file.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/data/image_codecs.h"
+#include "support/files.h"
+#include "support/image_files.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using ddp::Image;
+using ddp::ImageSize;
+using ddp::read_image;
+using ddp::image_internal::decode_jpeg;
+using ddp::image_internal::decode_png;
+using ddp::test::error_of;
+using ddp::test::gradient;
+using ddp::test::jpeg_of;
+using ddp::test::JpegKind;
+using ddp::test::png_of;
+using ddp::test::PngKind;
+using ddp::test::TemporaryDirectory;
+using ddp::test::write_bytes;
+using Pixels = std::vector<std::uint8_t>;
+
+constexpr int kGrey = 0;
+constexpr int kRgb = 2;
+constexpr int kPalette = 3;
+constexpr int kGreyAlpha = 4;
+constexpr int kRgba = 6;
+
+// One file that is written again and again.
+class File {
+ public:
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  [[nodiscard]] Image decoded(const std::string& bytes, std::int64_t channels) const {
+    write_bytes(path_, bytes);
+    return read_image(path_, channels);
+  }
+
+  // What reading these bytes throws, which has to be a FileError with the file's name; "" if
+  // nothing.
+  [[nodiscard]] std::string error(const std::string& bytes) const {
+    write_bytes(path_, bytes);
+    try {
+      (void)read_image(path_, 3);
+    } catch (const ddp::FileError& error) {
+      CHECK_THAT(error.what(), StartsWith("[image_file] " + path_.string() + ": "));
+      return error.what();
+    }
+    return "";
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  std::filesystem::path path_ = directory_ / "image";
+};
+
+// What decoding throws, for tests that would write thousands of files. Anything but a
+// std::runtime_error goes through.
+std::string decoder_error(const std::string& bytes, bool is_png) {
+  const Pixels file(bytes.begin(), bytes.end());
+  try {
+    (void)(is_png ? decode_png(file, 3) : decode_jpeg(file, 3));
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+struct Coded {
+  std::string bytes;
+  bool is_png;
+};
+
+std::vector<Coded> small_images() {
+  return {{jpeg_of(gradient({16, 24}, 3)), false},
+          {jpeg_of(gradient({24, 40}, 1), JpegKind::kProgressive), false},
+          {png_of({kGrey, 8, true}, {3, 2}, {{1, 2}, {3, 4}, {5, 6}}), true},
+          {png_of({kPalette, 4}, {3, 2}, {{0x12}, {0x34}, {0x56}}), true}};
+}
+
+int largest_difference(const Pixels& a, const Pixels& b) {
+  REQUIRE(a.size() == b.size());
+  int largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+// A JPEG's size follows the marker SOF0 (two bytes), a length (two) and the precision (one).
+std::string with_jpeg_size(std::string bytes, char high, char low) {
+  const std::size_t frame = bytes.find("\xff\xc0");
+  REQUIRE(frame != std::string::npos);
+  bytes.replace(frame + 5, 4, {high, low, high, low});
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a PNG that was written is read back, grey and in colour", "[data][image_file]") {
+  const TemporaryDirectory directory;
+  const auto path = directory / "image.png";
+  for (const std::int64_t channels : {1, 3}) {
+    for (const ImageSize size : {ImageSize{1, 1}, ImageSize{7, 13}, ImageSize{64, 3}}) {
+      CAPTURE(channels, to_string(size));
+      const Image image = gradient(size, channels);
+      ddp::write_png(path, image);
+      CHECK(ddp::read_image_size(path) == size);
+      const Image back = read_image(path, channels);
+      CHECK(back.size == size);
+      CHECK(back.channels == channels);
+      CHECK(back.pixels == image.pixels);
+    }
+  }
+}
+
+TEST_CASE("every kind of PNG becomes 8 bits, grey or colour", "[data][image_file]") {
+  const File file;
+  // 1 bit: 1 0 1; expanded to black and white
+  CHECK(file.decoded(png_of({kGrey, 1}, {1, 3}, {{0xa0}}), 1).pixels == Pixels{255, 0, 255});
+  CHECK(file.decoded(png_of({kGrey, 4}, {1, 2}, {{0x1f}}), 1).pixels == Pixels{17, 255});
+  CHECK(file.decoded(png_of({kGrey, 16}, {1, 2}, {{0xff, 0xff, 0x12, 0x34}}), 1).pixels ==
+        Pixels{255, 0x12});
+  CHECK(file.decoded(png_of({kPalette, 8}, {1, 2}, {{1, 20}}), 3).pixels ==
+        Pixels{1, 2, 3, 20, 40, 60});
+  CHECK(file.decoded(png_of({kGreyAlpha, 8}, {1, 2}, {{9, 0, 8, 255}}), 1).pixels == Pixels{9, 8});
+  CHECK(file.decoded(png_of({kRgba, 8}, {1, 1}, {{9, 8, 7, 0}}), 3).pixels == Pixels{9, 8, 7});
+  CHECK(file.decoded(png_of({kGrey, 8}, {1, 2}, {{5, 6}}), 3).pixels == Pixels{5, 5, 5, 6, 6, 6});
+  // 0.299 * 200 + 0.587 * 100 + 0.114 * 50 = 124.2
+  CHECK(file.decoded(png_of({kRgb, 8}, {1, 2}, {{200, 100, 50, 255, 255, 255}}), 1).pixels ==
+        Pixels{124, 255});
+
+  std::vector<Pixels> rows;
+  Pixels all;
+  for (std::uint8_t row = 0; row < 11; ++row) {
+    rows.push_back({row, static_cast<std::uint8_t>(row + 50), static_cast<std::uint8_t>(9 * row)});
+    all.insert(all.end(), rows.back().begin(), rows.back().end());
+  }
+  CHECK(file.decoded(png_of({kGrey, 8, true}, {11, 3}, rows), 1).pixels == all);
+}
+
+TEST_CASE("a JPEG is decoded, grey and in colour, baseline and progressive", "[data][image_file]") {
+  const File file;
+  for (const JpegKind kind : {JpegKind::kBaseline, JpegKind::kProgressive}) {
+    for (const std::int64_t channels : {1, 3}) {
+      CAPTURE(static_cast<int>(kind), channels);
+      const Image image = gradient({37, 50}, channels);
+      const std::string bytes = jpeg_of(image, kind);
+      const Image decoded = file.decoded(bytes, channels);
+      CHECK(decoded.size == ImageSize{37, 50});
+      CHECK(ddp::read_image_size(file.path()) == ImageSize{37, 50});
+      CHECK(largest_difference(decoded.pixels, image.pixels) <= 8);
+    }
+  }
+  const Image grey = gradient({8, 8}, 1);
+  const Image color = file.decoded(jpeg_of(grey), 3);
+  const Image back = file.decoded(jpeg_of(grey), 1);
+  for (std::size_t i = 0; i < color.pixels.size(); ++i) {
+    REQUIRE(color.pixels[i] == back.pixels[i / 3]);
+  }
+  CHECK(file.decoded(jpeg_of(gradient({8, 8}, 3)), 1).pixels.size() == 64);
+}
+
+TEST_CASE("a JPEG's size is found behind long metadata", "[data][image_file]") {
+  const File file;
+  const std::string bytes = jpeg_of(gradient({9, 5}, 3));
+  // Comments (marker 0xfffe) of the greatest length behind the file's first two bytes.
+  const std::string comment = "\xff\xfe\xff\xff" + std::string(0xffff - 2, 'x');
+  write_bytes(file.path(), bytes.substr(0, 2) + comment + comment + bytes.substr(2));
+  CHECK(ddp::read_image_size(file.path()) == ImageSize{9, 5});
+}
+
+TEST_CASE("an image that is cut off anywhere is an error", "[data][fuzz]") {
+  for (const auto& [bytes, is_png] : small_images()) {
+    REQUIRE(decoder_error(bytes, is_png).empty());
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      CAPTURE(size, bytes.size());
+      REQUIRE_FALSE(decoder_error(bytes.substr(0, size), is_png).empty());
+    }
+  }
+}
+
+TEST_CASE("damaged images end in an image or an error, nothing else", "[data][fuzz]") {
+  std::mt19937 random(1);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
+  int damaged = 0;
+  for (const auto& [good, is_png] : small_images()) {
+    for (int i = 0; i < 2000; ++i) {
+      std::string bytes = good;
+      for (std::size_t k = 0; k < 1 + below(3); ++k) {
+        bytes[below(bytes.size())] = static_cast<char>(random());
+      }
+      damaged += decoder_error(bytes, is_png).empty() ? 0 : 1;
+    }
+  }
+  CHECK(damaged > 4000);  // a JPEG's coefficients have no checksum
+}
+
+TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
+  const File file;
+  CHECK_THAT(error_of([&] { (void)read_image(file.path(), 3); }), Contains("No such file"));
+  CHECK_THAT(error_of([&] { (void)read_image(file.path().parent_path(), 3); }),
+             Contains("is not a regular file"));
+  CHECK_THAT(file.error(""), Contains("is empty"));
+  CHECK_THAT(file.error("<html>"), Contains("begins with 3c 68 74 6d and is neither JPEG nor PNG"));
+  const std::string jpeg = jpeg_of(gradient({16, 16}, 3));
+  CHECK_THAT(file.error(jpeg.substr(0, jpeg.size() - 2)), Contains("Premature end of JPEG file"));
+  CHECK_THAT(file.error(with_jpeg_size(jpeg, '\xff', '\x00')),
+             Contains("says that it has 65280 x 65280 pixels, more than 2^28 altogether"));
+  CHECK_THAT(file.error(with_jpeg_size(jpeg, '\x01', '\x00')), Contains("remature end"));
+  std::string png = png_of({kGrey, 8}, {1, 2}, {{5, 6}});
+  png[png.size() - 16] = static_cast<char>(png[png.size() - 16] ^ 1);  // IDAT's checksum
+  CHECK_THAT(file.error(png), Contains("IDAT: CRC error"));
+  CHECK_THAT(file.error(png.substr(0, 20)), Contains("the file ends early"));
+  CHECK(error_of([&] { (void)read_image(file.path(), 4); }) ==
+        "[image_file] 4 channels, neither 1 nor 3");
+}
+
+TEST_CASE("what cannot be written as PNG is refused", "[data][image_file]") {
+  const TemporaryDirectory directory;
+  CHECK_THAT(error_of([&] {
+               write_png(directory / "no/such/a.png", gradient({2, 2}, 1));
+             }),
+             Contains("no/such/a.png: cannot be written"));
+  Image image = gradient({2, 2}, 3);
+  image.pixels.pop_back();
+  CHECK(error_of([&] { write_png(directory / "a.png", image); }) ==
+        "[image_file] 11 bytes of pixels for 2 x 2 of 3 channels");
+  image.channels = 2;
+  CHECK_THROWS_AS(write_png(directory / "a.png", image), std::invalid_argument);
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+//
+// These fork for real, which works since nothing in this program leaves threads behind.
+#include "ddp/collectives/spawn.h"
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/init.h"
+#include "ddp/kernels/gemm.h"
+#include "launcher/environment.h"
+#include "support/child_process.h"
+#include "support/files.h"
+#include "support/gate.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using test::error_of;
+using test::TemporaryDirectory;
+
+std::shared_ptr<ProcessGroup> meet() { return init_process_group({.device = DeviceChoice::kCpu}); }
+
+// The sentence with which it ends. Catch2's handler of SIGTERM would have a rank tell that as a
+// failed test.
+std::string spawn_error(int nprocs, const std::function<void(int)>& fn) {
+  try {
+    spawn(
+        [&](int rank) {
+          ::signal(SIGTERM, SIG_DFL);
+          fn(rank);
+        },
+        nprocs);
+  } catch (const Error& error) {
+    return describe(error);
+  }
+  return "";
+}
+
+// A rank that waits to be stopped, but not for ever should nobody do so.
+void wait_for_signal() {
+  ::alarm(60);
+  for (;;) ::pause();
+}
+
+// A pipe that outlives forks.
+struct Pipe {
+  Pipe() {
+    int fds[2];
+    REQUIRE(::pipe(fds) == 0);
+    read_end = FileDescriptor(fds[0]);
+    write_end = FileDescriptor(fds[1]);
+  }
+
+  [[nodiscard]] pid_t receive() const {
+    pollfd entry{read_end.get(), POLLIN, 0};
+    REQUIRE(::poll(&entry, 1, 20000) == 1);
+    pid_t pid = 0;
+    REQUIRE(::read(read_end.get(), &pid, sizeof(pid)) == static_cast<ssize_t>(sizeof(pid)));
+    return pid;
+  }
+
+  void send(pid_t pid) const {
+    test::expect(::write(write_end.get(), &pid, sizeof(pid)) == static_cast<ssize_t>(sizeof(pid)),
+                 "a pid goes through the pipe");
+  }
+
+  FileDescriptor read_end;
+  FileDescriptor write_end;
+};
+
+}  // namespace
+
+TEST_CASE("spawned ranks find each other, again and again", "[spawn]") {
+  const TemporaryDirectory directory;
+  for (const int nprocs : {1, 2, 4, 2}) {
+    CAPTURE(nprocs);
+    spawn(
+        [&](int rank) {
+          const auto group = meet();
+          test::expect(group->rank() == rank, "the rank");
+          double value = rank + 1;
+          group->all_reduce({&value, 1, DType::kFloat64}).wait();
+          test::write_bytes(directory / std::to_string(rank), std::to_string(value));
+        },
+        nprocs);
+    for (int rank = 0; rank < nprocs; ++rank) {
+      const auto file = directory / std::to_string(rank);
+      CHECK(std::stod(test::bytes_of(file)) == nprocs * (nprocs + 1) / 2);
+      std::filesystem::remove(file);
+    }
+  }
+}
+
+TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]") {
+  launcher::JobContext job;
+  job.world_size = job.local_world_size = 2;
+  job.store = {"127.0.0.1", 1};
+  job.agent_hosts_store = true;
+  const TemporaryDirectory directory;
+  spawn(
+      [&](int rank) {
+        std::string different;
+        for (const std::string& entry : launcher::worker_environment({}, job, rank)) {
+          const std::string name = entry.substr(0, entry.find('='));
+          const char* value = std::getenv(name.c_str());
+          if (value == nullptr || name + "=" + value != entry) different += name + " ";
+        }
+        test::write_bytes(directory / std::to_string(rank), different);
+      },
+      2);
+  for (int rank = 0; rank < 2; ++rank) {
+    // Those are the job's own.
+    CHECK_THAT(test::bytes_of(directory / std::to_string(rank)),
+               Matches("MASTER_PORT TORCHELASTIC_RUN_ID (OMP_NUM_THREADS )?"));
+  }
+  CHECK(std::getenv("RANK") == nullptr);
+}
+
+TEST_CASE("what a rank throws is told with rank, pid and text, not what its peers say of it",
+          "[spawn]") {
+  const std::string error = spawn_error(3, [](int rank) {
+    const auto group = meet();
+    if (rank == 1) {
+      try {
+        throw std::runtime_error("the loss is not finite");
+      } catch (...) {
+        std::throw_with_nested(std::runtime_error("step 7"));
+      }
+    }
+    group->barrier().wait();
+  });
+  CHECK_THAT(error, Matches(R"(\[spawn\] rank 1 of 3 \(pid \d+\) failed: it threw: step 7: the )"
+                            "loss is not finite"));
+}
+
+TEST_CASE("a rank's exit code and signal are told", "[spawn]") {
+  CHECK_THAT(spawn_error(2,
+                         [](int rank) {
+                           if (rank == 0) ::_exit(3);
+                         }),
+             Matches(R"(\[spawn\] rank 0 of 2 \(pid \d+\) failed: exit code 3)"));
+  CHECK_THAT(spawn_error(2,
+                         [](int rank) {
+                           if (rank == 1) ::raise(SIGKILL);
+                         }),
+             Matches(R"(\[spawn\] rank 1 of 2 \(pid \d+\) failed: it was killed by SIGKILL)"));
+  CHECK_THAT(spawn_error(1, [](int) { throw 42; }), Contains("it threw: unknown error"));
+  const std::string long_text(100000, 'x');
+  CHECK_THAT(spawn_error(1, [&](int) { throw std::runtime_error(long_text); }),
+             Contains(long_text.substr(0, 30000)));
+}
+
+TEST_CASE("the other ranks are stopped, even those that take no SIGTERM", "[spawn]") {
+  const Pipe pids;
+  const auto begin = Clock::now();
+  const std::string error = spawn_error(3, [&](int rank) {
+    if (rank == 0) ::signal(SIGTERM, SIG_IGN);
+    pids.send(::getpid());
+    if (rank < 2) wait_for_signal();
+    for (int i = 0; i < 3; ++i) test::expect(pids.receive() > 0, "everybody is there");
+    throw std::runtime_error("enough");
+  });
+  CHECK_THAT(error, Contains("rank 2 of 3") && Contains("it threw: enough"));
+  CHECK(Clock::now() - begin > 1900ms);
+  CHECK(Clock::now() - begin < 10s);
+}
+
+TEST_CASE("spawned ranks die with their parent", "[spawn]") {
+  const Pipe pids;
+  const pid_t parent = ::fork();
+  if (parent == 0) {
+    (void)error_of([&] {
+      spawn(
+          [&](int) {
+            pids.send(::getpid());
+            wait_for_signal();
+          },
+          2);
+    });
+    ::_exit(1);
+  }
+  const pid_t children[] = {pids.receive(), pids.receive()};
+  REQUIRE(::kill(parent, SIGKILL) == 0);
+  REQUIRE(::waitpid(parent, nullptr, 0) == parent);
+  for (const pid_t child : children) CHECK(test::wait_until_gone(child, 10s));
+}
+
+TEST_CASE("a process with threads is not forked", "[spawn]") {
+  test::Gate may_end;
+  std::thread other([&] { (void)may_end.wait_for(1); });
+  const auto call = [] { spawn([](int) {}, 2); };
+  CHECK_THROWS_AS(call(), std::logic_error);
+  CHECK_THAT(error_of(call), Contains("[spawn] this process has 2 threads") &&
+                                 Contains("call spawn before anything starts threads"));
+  may_end.raise();
+  other.join();
+  CHECK_NOTHROW(call());
+}
+
+// OpenBLAS, where there is one, has had its threads since this program was loaded.
+TEST_CASE("a program with OpenBLAS is forked, and each rank computes", "[spawn]") {
+  const auto multiply = [] {
+    std::vector<double> a(64 * 64, 1.0);
+    std::vector<double> c(64 * 64);
+    cpu::gemm(buffer_of(a), buffer_of(a), buffer_of(c), {64, 64, 64}, {});
+    test::expect(c.front() == 64 && c.back() == 64, "the product");
+  };
+  multiply();
+  CHECK_NOTHROW(spawn([&](int) { multiply(); }, 2));
+  multiply();
+}
+
+TEST_CASE("a process that has used CUDA is not forked", "[spawn]") {
+  void* const driver = ::dlopen(DDP_FAKE_CUDA, RTLD_NOW);
+  REQUIRE(driver != nullptr);
+  const auto call = [] { spawn([](int) {}, 1); };
+  CHECK_NOTHROW(call());  // it is loaded, no more
+  ::setenv("FAKE_CUDA_INITIALIZED", "1", 1);
+  CHECK_THROWS_AS(call(), std::logic_error);
+  CHECK_THAT(error_of(call), Contains("[spawn] this process has used CUDA"));
+  ::unsetenv("FAKE_CUDA_INITIALIZED");
+  ::dlclose(driver);
+}
+
+TEST_CASE("a world of nobody is refused", "[spawn]") {
+  CHECK(error_of([] { spawn([](int) {}, 0); }) == "[spawn] nprocs is 0, below 1");
+}
