@@ -51,6 +51,14 @@ cxxopts::Options make_parser() {
   add("step-svg", "draw a typical step of all ranks", cxxopts::value<std::string>(), "FILE.svg");
   add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
       "FILE.safetensors");
+  add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop",
+      cxxopts::value<std::string>(), "DIR");
+  add("checkpoint-every", "save one after this many steps, too; 0: none inside an epoch", text("0"),
+      "N");
+  add("keep", "newest checkpoints that are kept, beside the best; 0: all", text("3"), "N");
+  add("resume",
+      "go on from the newest checkpoint in --checkpoint-dir (auto) or from a file; or none",
+      text("auto"), "auto|FILE|none");
   add("help", "show this text");
   return parser;
 }
@@ -103,6 +111,8 @@ void check(const Options& options) {
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
           "--bucket-cap-mb must be positive and at most 2^20");
+  require(options.checkpoints.every >= 0, "--checkpoint-every must not be negative");
+  require(options.checkpoints.keep >= 0, "--keep must not be negative");
 }
 
 // "--save --epochs 3" would train for one epoch and save to a file "--epochs".
@@ -110,6 +120,14 @@ void check_values(const cxxopts::ParseResult& parsed) {
   for (const cxxopts::KeyValue& flag : parsed.arguments()) {
     require(!flag.value().starts_with("--"), "--" + flag.key() + " needs a value");
   }
+  const bool has_directory = parsed.count("checkpoint-dir") > 0;
+  for (const char* flag : {"checkpoint-every", "keep"}) {
+    require(has_directory || parsed.count(flag) == 0,
+            "--" + std::string(flag) + " needs --checkpoint-dir");
+  }
+  const bool is_explicit_auto =
+      parsed.count("resume") > 0 && parsed["resume"].as<std::string>() == "auto";
+  require(has_directory || !is_explicit_auto, "--resume auto needs --checkpoint-dir");
 }
 
 Options read(const cxxopts::ParseResult& parsed) {
@@ -151,6 +169,10 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.metrics = path("metrics");
   options.traces = {.trace = path("trace"), .step_svg = path("step-svg")};
   options.save = path("save");
+  options.checkpoints = {.directory = path("checkpoint-dir"),
+                         .resume = text("resume"),
+                         .every = number<std::int64_t>(parsed, "checkpoint-every"),
+                         .keep = number<int>(parsed, "keep")};
   return options;
 }
 

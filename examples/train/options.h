@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpointing.h"
 #include "ddp/base/dtype.h"
 #include "ddp/collectives/init.h"
 #include "ddp/nn/optim/lr_schedule.h"
@@ -39,6 +40,7 @@ struct Options {
   std::filesystem::path metrics;  // empty: none
   TraceFiles traces;
   std::filesystem::path save;  // empty: nowhere
+  CheckpointOptions checkpoints;
 
   // The samples of one step on all ranks together.
   [[nodiscard]] std::int64_t global_batch(int world_size) const;
