@@ -109,12 +109,13 @@ std::optional<ddp::LoadedCheckpoint> Checkpointing::find() {
 // One directory, one training: checkpoints of two would replace each other.
 ddp::LoadedCheckpoint Checkpointing::load_named_file() {
   const std::filesystem::path file = options_.resume;
+  ddp::LoadedCheckpoint loaded{file, ddp::load_checkpoint(file)};
   if (saves() && !directory_->names().empty() && !is_in(file, options_.directory)) {
     throw std::invalid_argument(
         fmt::format("--resume {}: --checkpoint-dir {} already has checkpoints of another job",
                     file.string(), options_.directory.string()));
   }
-  return {file, ddp::load_checkpoint(file)};
+  return loaded;
 }
 
 void Checkpointing::check_essentials(const ddp::LoadedCheckpoint& loaded) const {

@@ -60,7 +60,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
       return loaded;
     } catch (const FileError& error) {
       if (!newest_error) newest_error = std::current_exception();
-      log::warning("[checkpoint] passed over: " + describe(error));
+      log::warning(describe(error) + "; passed over");
     }
   }
   if (!newest_error) return std::nullopt;
