@@ -7,7 +7,10 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -21,7 +24,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
-#include "model_tensors.h"
+#include "named_buffers.h"
 
 namespace train {
 namespace {
@@ -143,8 +146,10 @@ void Trainer::run() {
 }
 
 void Trainer::resume() {
-  checkpoints_.emplace(options_.checkpoints, *group_, training_tensors(*module_, optimizer_),
-                       describe_job(), context_.stream());
+  std::vector<ddp::NamedBuffer> tensors = named_buffers(module_->state_dict());
+  std::ranges::move(named_buffers(optimizer_.state(), "optimizer."), std::back_inserter(tensors));
+  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), describe_job(),
+                       context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
   steps_done_ = resumed_->step;
@@ -355,15 +360,16 @@ Evaluation Trainer::evaluate() {
 
 void Trainer::finish(const Evaluation& result) {
   ddp::HostCopy copy;
-  copy.take(parameters_of(*module_), context_.stream());
-  const std::vector<ddp::NamedBuffer>& parameters = copy.tensors();
+  copy.take(named_buffers(module_->state_dict()), context_.stream());
+  const std::span<const ddp::NamedBuffer> model = copy.tensors();
   if (metrics_) {
-    metrics_->write("final", {{"test_accuracy", result.accuracy},
-                              {"test_loss", result.loss},
-                              {"params_sha256", ddp::sha256(parameters)}});
+    metrics_->write("final",
+                    {{"test_accuracy", result.accuracy},
+                     {"test_loss", result.loss},
+                     {"params_sha256", ddp::sha256(model.first(module_->parameters().size()))}});
   }
   if (options_.save.empty()) return;
-  ddp::save_safetensors(options_.save, parameters);
+  ddp::save_safetensors(options_.save, model);
   fmt::print("saved {}\n", options_.save.string());
 }
 
