@@ -106,21 +106,21 @@ TEST_CASE("a job that breaks off inside an epoch and goes on ends bit-identical"
 
 TEST_CASE("checkpoints of whole epochs go on as well, and the best is kept", "[resume]") {
   const Arguments schedule = {"--lr-schedule",       "cosine", "--warmup", "1", "--epochs", "3",
-                              "--global-batch-size", "1000"};
+                              "--global-batch-size", "3000"};
   Training training(2);
-  (void)training.run(schedule + Arguments{"--max-steps", "120", "--keep", "1"});
+  (void)training.run(schedule + Arguments{"--max-steps", "40", "--keep", "1"});
   CHECK(training.latest() == "model_epoch_2.safetensors\n");
   CHECK_FALSE(std::filesystem::exists(training.file("c/model_epoch_1.safetensors")));
-  CHECK_THAT(training.run(schedule), Contains("model_epoch_2.safetensors: epoch 2, step 120"));
+  CHECK_THAT(training.run(schedule), Contains("model_epoch_2.safetensors: epoch 2, step 40"));
   CHECK(training.latest() == "model_epoch_3.safetensors\nmodel_epoch_2.safetensors\n");
   const std::string parameters = parameters_of_unbroken_run(2, schedule);
   CHECK(training.parameters() == parameters);
 
   const auto metadata = load_checkpoint(training.file("c/model_best.safetensors")).metadata;
   CHECK(metadata.at("test_accuracy") == metadata.at("best_accuracy"));
-  CHECK(std::stod(metadata.at("best_accuracy")) > 0.7);
+  CHECK(std::stod(metadata.at("best_accuracy")) > 0.5);
 
-  CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 180"));
+  CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 60"));
   CHECK(training.parameters() == parameters);
 }
 
@@ -137,15 +137,19 @@ TEST_CASE("another number of ranks goes on with the rest of the epoch", "[resume
 
 TEST_CASE("a killed rank leads to a restart that ends as if nothing had happened",
           "[resume][kill]") {
-  const Arguments flags = {"--max-steps", "500", "--checkpoint-every", "7", "--resume", "auto"};
-  Training training(2);
-  ChildProcess job(training.command(flags, {"--max_restarts", "3"}));
-  job.wait_for_output("step 100/");
-  REQUIRE(kill(ddp::test::first_rank_of(job), SIGKILL) == 0);
-  REQUIRE(job.wait(60s) == 0);
-  CHECK_THAT(job.err(), Contains("restart 1 of 3"));
-  CHECK_THAT(job.out(), Contains("resumed from " + training.file("c").string()));
-  CHECK(training.parameters() == parameters_of_unbroken_run(2, {"--max-steps", "500"}));
+  const std::string unbroken = parameters_of_unbroken_run(2, {"--max-steps", "300"});
+  for (const char* resume : {"auto", "none"}) {
+    Training training(2);
+    ChildProcess job(
+        training.command({"--max-steps", "300", "--checkpoint-every", "7", "--resume", resume},
+                         {"--max_restarts", "3"}));
+    job.wait_for_output("step 100/");
+    REQUIRE(kill(ddp::test::first_rank_of(job), SIGKILL) == 0);
+    REQUIRE(job.wait(60s) == 0);
+    CHECK_THAT(job.err(), Contains("restart 1 of 3"));
+    CHECK_THAT(job.out(), Contains("resumed from " + training.file("c").string()));
+    CHECK(training.parameters() == unbroken);
+  }
 }
 
 TEST_CASE("who asks a job to stop gets a checkpoint", "[resume][stop]") {
@@ -197,8 +201,8 @@ TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]
   Training training(1);
   (void)training.run({"--max-steps", "5"});
   const std::string file = training.file("c/model_epoch_0_step_5.safetensors");
-  training.check_refused({"--seed", "1"}, file + ": seed is \"0\" there and \"1\" here");
-  training.check_refused({"--model", "lenet5"}, file + ": model is \"mlp\" there");
+  training.check_refused({"--seed", "1"}, file + ": seed is 0 there and 1 here");
+  training.check_refused({"--model", "lenet5"}, file + ": model is mlp there");
   training.check_refused({"--dtype", "float64"},
                          file + ": tensor \"fc1.weight\" is float32[256, 784] there");
   training.check_refused({"--momentum", "0"}, ".momentum_buffer\" is there, but nothing here");

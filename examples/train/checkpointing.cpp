@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/worker_env.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/io/checkpoint_file.h"
@@ -24,14 +25,6 @@ constexpr const char* kNone = "none";
 ddp::CheckpointName name_of(const TrainingState& state) {
   if (state.position.consumed == 0) return {.epochs = state.position.epoch, .step = {}};
   return {.epochs = state.position.epoch, .step = state.step};
-}
-
-TrainingState read_state_of(const ddp::LoadedCheckpoint& loaded) {
-  try {
-    return read_state(loaded.content.metadata);
-  } catch (const ddp::FileError&) {
-    std::throw_with_nested(ddp::FileError("[train] cannot resume from " + loaded.path.string()));
-  }
 }
 
 bool is_in(const std::filesystem::path& file, const std::filesystem::path& directory) {
@@ -61,6 +54,9 @@ Checkpointing::Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group
   directory_.emplace(
       ddp::CheckpointDirectoryOptions{.path = options_.directory, .keep = options_.keep});
   writer_.emplace(*directory_);
+  // What is there has been saved by this job's earlier attempts, whatever the first began with.
+  const bool is_restart = ddp::WorkerEnv::from_environment().restart_count > 0;
+  if (is_restart && !directory_->names().empty()) options_.resume = kAuto;
 }
 
 std::optional<TrainingState> Checkpointing::resume() {
@@ -85,13 +81,12 @@ std::optional<TrainingState> Checkpointing::load() {
   const auto loaded = find();
   if (!loaded) return std::nullopt;
   const TrainingState state = read_state_of(*loaded);
-  check_essentials(*loaded);
   ddp::restore_tensors(loaded->path, loaded->content, tensors_, stream_);
   best_accuracy_ = state.best_accuracy;
   if (saves() && options_.resume != kAuto) move_into_directory(*loaded, state);
-  remark_ =
-      fmt::format("resumed from {}: epoch {}, step {}{}", loaded->path.string(),
-                  state.position.epoch, state.step, changed_settings(loaded->content.metadata));
+  remark_ = fmt::format("resumed from {}: epoch {}, step {}{}", loaded->path.string(),
+                        state.position.epoch, state.step,
+                        changed_settings(job_, loaded->content.metadata));
   return state;
 }
 
@@ -118,15 +113,13 @@ ddp::LoadedCheckpoint Checkpointing::load_named_file() {
   return loaded;
 }
 
-void Checkpointing::check_essentials(const ddp::LoadedCheckpoint& loaded) const {
-  for (const auto& [key, value] : job_.essentials) {
-    const auto found = loaded.content.metadata.find(key);
-    if (found != loaded.content.metadata.end() && found->second == value) continue;
-    const std::string there =
-        found == loaded.content.metadata.end() ? "nothing" : "\"" + found->second + "\"";
-    throw ddp::FileError(
-        fmt::format("[train] cannot resume from {}: {} is {} there and \"{}\" here",
-                    loaded.path.string(), key, there, value));
+// Throws if it is another job's.
+TrainingState Checkpointing::read_state_of(const ddp::LoadedCheckpoint& loaded) const {
+  try {
+    check_essentials(job_, loaded.content.metadata);
+    return read_state(loaded.content.metadata);
+  } catch (const ddp::FileError&) {
+    std::throw_with_nested(ddp::FileError("[train] cannot resume from " + loaded.path.string()));
   }
 }
 
@@ -142,16 +135,6 @@ void Checkpointing::move_into_directory(const ddp::LoadedCheckpoint& loaded,
   directory_->save(info, loaded.content.tensors);
 }
 
-std::string Checkpointing::changed_settings(const ddp::SafetensorsMetadata& metadata) const {
-  std::string changes;
-  for (const auto& [key, value] : job_.settings) {
-    const auto found = metadata.find(key);
-    if (found == metadata.end() || found->second == value) continue;
-    changes += fmt::format("; {} was {} and is {}", key, found->second, value);
-  }
-  return changes;
-}
-
 bool Checkpointing::is_due(std::int64_t step) const {
   return options_.every > 0 && step % options_.every == 0;
 }
@@ -162,8 +145,7 @@ void Checkpointing::save(TrainingState state) {
       state.evaluation && (!best_accuracy_ || state.evaluation->accuracy > *best_accuracy_);
   if (is_best) best_accuracy_ = state.evaluation->accuracy;
   state.best_accuracy = best_accuracy_;
-  ddp::CheckpointInfo info{.name = name_of(state), .metadata = job_.settings, .is_best = is_best};
-  info.metadata.insert(job_.essentials.begin(), job_.essentials.end());
+  ddp::CheckpointInfo info{.name = name_of(state), .metadata = job_.all(), .is_best = is_best};
   write_state(state, info.metadata);
   last_ = options_.directory / to_string(info.name);
   writer_->save(std::move(info), tensors_, stream_);

@@ -11,6 +11,7 @@
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_writer.h"
 #include "ddp/io/named_buffer.h"
+#include "job_description.h"
 #include "training_state.h"
 
 namespace train {
@@ -24,13 +25,6 @@ struct CheckpointOptions {
   [[nodiscard]] bool any() const {
     return !directory.empty() || (resume != "auto" && resume != "none");
   }
-};
-
-// What describes a job. A job with other `essentials` is refused: it would not be the same
-// training; of `settings` that have changed since, the user is told.
-struct JobDescription {
-  ddp::SafetensorsMetadata essentials;
-  ddp::SafetensorsMetadata settings;
 };
 
 // A job's checkpoints. Rank 0 alone reads and writes files: nodes need not share a disk.
@@ -60,9 +54,8 @@ class Checkpointing {
   [[nodiscard]] std::optional<TrainingState> load();
   [[nodiscard]] std::optional<ddp::LoadedCheckpoint> find();
   [[nodiscard]] ddp::LoadedCheckpoint load_named_file();
-  void check_essentials(const ddp::LoadedCheckpoint& loaded) const;
+  [[nodiscard]] TrainingState read_state_of(const ddp::LoadedCheckpoint& loaded) const;
   void move_into_directory(const ddp::LoadedCheckpoint& loaded, const TrainingState& state);
-  [[nodiscard]] std::string changed_settings(const ddp::SafetensorsMetadata& metadata) const;
   void broadcast(const ddp::Buffer& buffer);
   [[nodiscard]] bool saves() const { return directory_.has_value(); }
 

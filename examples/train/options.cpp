@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "options.h"
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -180,6 +182,24 @@ Options read(const cxxopts::ParseResult& parsed) {
 
 std::int64_t Options::global_batch(int world_size) const {
   return global_batch_size ? *global_batch_size : batch_size.value_or(64) * world_size;
+}
+
+JobDescription Options::describe(int world_size, std::int64_t dataset_size) const {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {.essentials = {{"model", model},
+                         {"dataset", "fashion-mnist"},
+                         {"dataset_size", text(dataset_size)},
+                         {"seed", text(seed)}},
+          .settings = {{"ranks", text(world_size)},
+                       {"sampler", sampler == SamplerKind::kExact ? "exact" : "torch"},
+                       {"global_batch_size", text(global_batch(world_size))},
+                       {"accumulate", text(accumulate)},
+                       {"epochs", text(epochs)},
+                       {"lr", text(learning_rate)},
+                       {"lr_schedule", text(to_string(lr_schedule))},
+                       {"warmup", text(warmup_epochs)},
+                       {"momentum", text(momentum)},
+                       {"weight_decay", text(weight_decay)}}};
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {

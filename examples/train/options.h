@@ -44,6 +44,8 @@ struct Options {
 
   // The samples of one step on all ranks together.
   [[nodiscard]] std::int64_t global_batch(int world_size) const;
+  // What makes it this training, for its checkpoints.
+  [[nodiscard]] JobDescription describe(int world_size, std::int64_t dataset_size) const;
 };
 
 // Nothing if --help was asked for and shown. Throws std::invalid_argument, in one line, for an

@@ -148,30 +148,13 @@ void Trainer::run() {
 void Trainer::resume() {
   std::vector<ddp::NamedBuffer> tensors = named_buffers(module_->state_dict());
   std::ranges::move(named_buffers(optimizer_.state(), "optimizer."), std::back_inserter(tensors));
-  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), describe_job(),
+  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors),
+                       options_.describe(group_->world_size(), train_set_.size()),
                        context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
   steps_done_ = resumed_->step;
   sampler_->seek(resumed_->position);
-}
-
-JobDescription Trainer::describe_job() const {
-  const auto text = [](const auto& value) { return fmt::format("{}", value); };
-  return {.essentials = {{"model", options_.model},
-                         {"dataset", "fashion-mnist"},
-                         {"dataset_size", text(train_set_.size())},
-                         {"seed", text(options_.seed)}},
-          .settings = {{"ranks", text(group_->world_size())},
-                       {"sampler", options_.sampler == SamplerKind::kExact ? "exact" : "torch"},
-                       {"global_batch_size", text(global_batch_)},
-                       {"accumulate", text(options_.accumulate)},
-                       {"epochs", text(options_.epochs)},
-                       {"lr", text(options_.learning_rate)},
-                       {"lr_schedule", std::string(to_string(options_.lr_schedule))},
-                       {"warmup", text(options_.warmup_epochs)},
-                       {"momentum", text(options_.momentum)},
-                       {"weight_decay", text(options_.weight_decay)}}};
 }
 
 void Trainer::announce() {
@@ -208,7 +191,7 @@ std::string Trainer::job_name() const {
                      global_batch_, accumulated);
 }
 
-bool Trainer::train_epoch(int epoch) {
+void Trainer::begin_epoch(int epoch) {
   optimizer_.set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
                                                        .base = options_.learning_rate,
                                                        .epochs = options_.epochs,
@@ -220,6 +203,10 @@ bool Trainer::train_epoch(int epoch) {
   epoch_begin_ = interval_begin_ = ddp::Clock::now();
   interval_samples_ = interval_steps_ = interval_batches_ = 0;
   interval_wait_ = 0;
+}
+
+bool Trainer::train_epoch(int epoch) {
+  begin_epoch(epoch);
   for (;;) {
     const auto waited_since = ddp::Clock::now();
     const auto batch = loader_.next(context_.stream());
