@@ -8,6 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/host_collectives.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -418,4 +419,14 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
     expect(!error_of([&] { group.all_reduce(elsewhere); }).empty(), "device");
     group.barrier().wait();
   });
+}
+
+TEST_CASE("host memory is broadcast in place", "[broadcast]") {
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 3, [](ProcessGroup& group) {
+      std::vector<std::uint8_t> bytes(57, static_cast<std::uint8_t>(group.rank()));
+      broadcast_on_host(group, buffer_of(bytes), 1);
+      expect(bytes == std::vector<std::uint8_t>(57, 1), "the root's bytes everywhere");
+    });
+  }
 }

@@ -162,6 +162,30 @@ TEST_CASE("batches do not depend on workers, prefetch or epochs broken off", "[d
   }
 }
 
+TEST_CASE("a job goes on behind the batches that were delivered, not those gathered ahead",
+          "[data][loader][resume]") {
+  const ddp::ImageDataset dataset = numbered_images(50);
+  ExactSampler sampler({.dataset_size = dataset.size(), .global_batch_size = 4, .seed = 2});
+  DataLoader whole(dataset, {.num_workers = 2, .prefetch = 5});
+  whole.start(sampler.plan({.epoch = 3}));
+  CHECK(whole.position() == ddp::DataPosition{.epoch = 3, .consumed = 0});
+  for (int step = 0; step < 6; ++step) REQUIRE(whole.next());
+  CHECK(whole.position() == ddp::DataPosition{.epoch = 3, .consumed = 24});
+
+  sampler.seek(whole.position());
+  DataLoader rest(dataset, {.num_workers = 1});
+  rest.start(sampler.next_epoch());
+  while (const auto expected = whole.next()) {
+    const auto batch = rest.next();
+    REQUIRE(batch);
+    CHECK(batch->count == expected->count);
+    CHECK(first_label(*batch) == first_label(*expected));
+    CHECK(rest.position() == whole.position());
+  }
+  CHECK_FALSE(rest.next());
+  CHECK(rest.position() == ddp::DataPosition{.epoch = 4, .consumed = 0});
+}
+
 TEST_CASE("an evaluation with workers sees each sample once", "[data][loader]") {
   const ddp::ImageDataset dataset = numbered_images(101);
   for (int world_size = 1; world_size <= 4; ++world_size) {

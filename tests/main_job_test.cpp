@@ -12,10 +12,14 @@
 #include "ddp/io/safetensors.h"
 #include "support/child_process.h"
 #include "support/files.h"
+#include "support/ranks_of.h"
+#include "support/relative_difference.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
 using test::ChildProcess;
+using test::first_rank_of;
+using test::largest_relative_difference;
 using test::TemporaryDirectory;
 
 namespace {
@@ -40,27 +44,6 @@ Safetensors train(int ranks, const Arguments& flags, const std::string& dtype = 
   INFO(job.err());
   REQUIRE(code == 0);
   return load_safetensors(file);
-}
-
-// Of a tensor's largest difference to its largest element.
-template <class T = double>
-double largest_relative_difference(const Safetensors& a, const Safetensors& b) {
-  REQUIRE(a.tensors.size() == b.tensors.size());
-  double largest = 0;
-  for (std::size_t t = 0; t < a.tensors.size(); ++t) {
-    REQUIRE(a.tensors[t].name == b.tensors[t].name);
-    const auto x = a.tensors[t].buffer.as<T>();
-    const auto y = b.tensors[t].buffer.as<T>();
-    double difference = 0;
-    double magnitude = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      magnitude = std::max(magnitude, std::abs(static_cast<double>(x[i])));
-      difference =
-          std::max(difference, std::abs(static_cast<double>(x[i]) - static_cast<double>(y[i])));
-    }
-    largest = std::max(largest, difference / magnitude);
-  }
-  return largest;
 }
 
 void check_refused(const Arguments& command, const std::string& expected) {
@@ -116,20 +99,6 @@ void check_one_clock(const std::vector<Span>& spans) {
     INFO(span.name << " of step " << span.step << " on rank " << span.rank);
     CHECK(span.end >= last_begin[{span.step, span.name}]);
   }
-}
-
-pid_t first_child_of(pid_t parent) {
-  const std::string pid = std::to_string(parent);
-  std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
-  pid_t first = 0;
-  children >> first;
-  REQUIRE(first > 0);
-  return first;
-}
-
-// The child of what the user has started is the agent, whose children are the ranks.
-pid_t first_rank_of(const ChildProcess& launcher) {
-  return first_child_of(first_child_of(launcher.pid()));
 }
 
 }  // namespace

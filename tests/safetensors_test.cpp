@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <sys/resource.h>
-
 #include <catch2/catch.hpp>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <string>
@@ -11,6 +8,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/error.h"
 #include "ddp/io/safetensors.h"
+#include "support/file_size_limit.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 
@@ -26,6 +24,7 @@ using ddp::save_safetensors;
 using ddp::test::bytes_of;
 using ddp::test::entries_of;
 using ddp::test::error_of;
+using ddp::test::FileSizeLimit;
 using ddp::test::TemporaryDirectory;
 using ddp::test::write_bytes;
 
@@ -51,24 +50,6 @@ std::string error_of_file(const std::string& bytes) {
 std::string error_of_header(const std::string& header, const std::string& data = "") {
   return error_of_file(file_with(header, data));
 }
-
-// Lets every write beyond this size fail, as a full disk does.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t size_bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit limit{size_bytes, old_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  void (*old_handler_)(int);
-  rlimit old_{};
-};
 
 }  // namespace
 
@@ -230,7 +211,8 @@ TEST_CASE("a failed save leaves the old file and nothing else", "[safetensors][d
     const FileSizeLimit full(4096);
     error = error_of([&] { save_safetensors(path, tensors); });
   }
-  CHECK(error == "[atomic_file] " + path.string() + ": cannot write: File too large");
+  CHECK(error == "[safetensors] tensor \"w\" is not saved: [atomic_file] " + path.string() +
+                     ": cannot write: File too large");
   CHECK(bytes_of(path) == "old");
   CHECK(entries_of(directory.path()) == 1);
 

@@ -13,12 +13,12 @@
 
 namespace {
 
-// An error on one rank reaches the others with its text.
+// An error on one rank reaches the others with its text; what came from another one has done so.
 void run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>& group) {
   try {
     train::Trainer(options, group).run();
   } catch (const std::exception& error) {
-    group->abort(ddp::describe(error));
+    if (!ddp::is_caused_by_peer(std::current_exception())) group->abort(ddp::describe(error));
     throw;
   }
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "options.h"
 
+#include <fmt/core.h>
+
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -53,6 +55,14 @@ cxxopts::Options make_parser() {
   add("step-svg", "draw a typical step of all ranks", cxxopts::value<std::string>(), "FILE.svg");
   add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
       "FILE.safetensors");
+  add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop",
+      cxxopts::value<std::string>(), "DIR");
+  add("checkpoint-every", "save one after this many steps, too; 0: none inside an epoch", text("0"),
+      "N");
+  add("keep", "newest checkpoints that are kept, beside the best; 0: all", text("3"), "N");
+  add("resume",
+      "go on from the newest checkpoint in --checkpoint-dir (auto) or from a file; or none",
+      text("auto"), "auto|FILE|none");
   add("help", "show this text");
   return parser;
 }
@@ -105,6 +115,8 @@ void check(const Options& options) {
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
           "--bucket-cap-mb must be positive and at most 2^20");
+  require(options.checkpoints.every >= 0, "--checkpoint-every must not be negative");
+  require(options.checkpoints.keep >= 0, "--keep must not be negative");
 }
 
 // "--save --epochs 3" would train for one epoch and save to a file "--epochs".
@@ -112,6 +124,14 @@ void check_values(const cxxopts::ParseResult& parsed) {
   for (const cxxopts::KeyValue& flag : parsed.arguments()) {
     require(!flag.value().starts_with("--"), "--" + flag.key() + " needs a value");
   }
+  const bool has_directory = parsed.count("checkpoint-dir") > 0;
+  for (const char* flag : {"checkpoint-every", "keep"}) {
+    require(has_directory || parsed.count(flag) == 0,
+            "--" + std::string(flag) + " needs --checkpoint-dir");
+  }
+  const bool is_explicit_auto =
+      parsed.count("resume") > 0 && parsed["resume"].as<std::string>() == "auto";
+  require(has_directory || !is_explicit_auto, "--resume auto needs --checkpoint-dir");
 }
 
 Options read(const cxxopts::ParseResult& parsed) {
@@ -154,6 +174,10 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.log_dir = path("log-dir");
   options.traces = {.trace = path("trace"), .step_svg = path("step-svg")};
   options.save = path("save");
+  options.checkpoints = {.directory = path("checkpoint-dir"),
+                         .resume = text("resume"),
+                         .every = number<std::int64_t>(parsed, "checkpoint-every"),
+                         .keep = number<int>(parsed, "keep")};
   return options;
 }
 
@@ -161,6 +185,24 @@ Options read(const cxxopts::ParseResult& parsed) {
 
 std::int64_t Options::global_batch(int world_size) const {
   return global_batch_size ? *global_batch_size : batch_size.value_or(64) * world_size;
+}
+
+JobDescription Options::describe(int world_size, std::int64_t dataset_size) const {
+  const auto text = [](const auto& value) { return fmt::format("{}", value); };
+  return {.essentials = {{"model", model},
+                         {"dataset", "fashion-mnist"},
+                         {"dataset_size", text(dataset_size)},
+                         {"seed", text(seed)}},
+          .settings = {{"ranks", text(world_size)},
+                       {"sampler", sampler == SamplerKind::kExact ? "exact" : "torch"},
+                       {"global_batch_size", text(global_batch(world_size))},
+                       {"accumulate", text(accumulate)},
+                       {"epochs", text(epochs)},
+                       {"lr", text(learning_rate)},
+                       {"lr_schedule", text(to_string(lr_schedule))},
+                       {"warmup", text(warmup_epochs)},
+                       {"momentum", text(momentum)},
+                       {"weight_decay", text(weight_decay)}}};
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {

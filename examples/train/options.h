@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpointing.h"
 #include "ddp/base/dtype.h"
 #include "ddp/collectives/init.h"
 #include "ddp/nn/optim/lr_schedule.h"
@@ -40,9 +41,12 @@ struct Options {
   std::filesystem::path log_dir;  // empty: no TensorBoard
   TraceFiles traces;
   std::filesystem::path save;  // empty: nowhere
+  CheckpointOptions checkpoints;
 
   // The samples of one step on all ranks together.
   [[nodiscard]] std::int64_t global_batch(int world_size) const;
+  // What makes it this training, for its checkpoints.
+  [[nodiscard]] JobDescription describe(int world_size, std::int64_t dataset_size) const;
 };
 
 // Nothing if --help was asked for and shown. Throws std::invalid_argument, in one line, for an

@@ -7,19 +7,24 @@
 #include <array>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/data/fashion_mnist.h"
 #include "ddp/io/atomic_file.h"
+#include "ddp/io/host_copy.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
+#include "named_buffers.h"
 
 namespace train {
 namespace {
@@ -103,12 +108,16 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
                   .momentum = options.momentum,
                   .weight_decay = options.weight_decay}),
       tape_(context_) {
+  if (options.checkpoints.any()) resume();
   if (options.traces.any()) {
     trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
   }
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
-  if (!options.metrics.empty()) metrics_.emplace(options.metrics);
+  if (!options.metrics.empty()) {
+    metrics_.emplace(options.metrics,
+                     resumed_ ? ddp::TextFileMode::kAppend : ddp::TextFileMode::kTruncate);
+  }
   if (!options.log_dir.empty()) summaries_.emplace(options.log_dir);
   progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
                                          .log_every = options.log_every},
@@ -119,33 +128,58 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
 }
 
 void Trainer::run() {
-  if (is_main()) {
-    fmt::print("{}, {} training samples\n", job_name(), train_set_.size());
-  }
+  if (is_main()) announce();
   Evaluation result;
-  bool more = true;
-  for (int epoch = 0; epoch < options_.epochs && more; ++epoch) {
-    more = train_epoch(epoch);
+  const std::int64_t first = resumed_ ? resumed_->position.epoch : 0;
+  bool more = has_steps_left();
+  if (!more || first >= options_.epochs) result = evaluate();  // nothing is left to train
+  for (std::int64_t epoch = first; epoch < options_.epochs && more; ++epoch) {
+    more = train_epoch(static_cast<int>(epoch));
     result = evaluate();
-    if (!is_main()) continue;
-    progress_->end_line();
-    fmt::print("epoch {}/{}: test accuracy {:.2f} %, test loss {:.4f}\n", epoch + 1,
-               options_.epochs, 100 * result.accuracy, result.loss);
-    std::fflush(stdout);
-    if (metrics_) {
-      metrics_->write("epoch", {{"epoch", std::int64_t{epoch}},
-                                {"test_accuracy", result.accuracy},
-                                {"test_loss", result.loss}});
-    }
-    if (summaries_) {
-      summaries_->add_scalar("Loss/test", result.loss, steps_done_);
-      summaries_->add_scalar("Accuracy/test", result.accuracy, steps_done_);
-    }
+    save_epoch(result);
+    if (is_main()) report_epoch(epoch, result);
   }
+  if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
   if (!is_main()) return;
   report(stdout);
   finish(result);
+}
+
+void Trainer::resume() {
+  std::vector<ddp::NamedBuffer> tensors = named_buffers(module_->state_dict());
+  std::ranges::move(named_buffers(optimizer_.state(), "optimizer."), std::back_inserter(tensors));
+  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors),
+                       options_.describe(group_->world_size(), train_set_.size()),
+                       context_.stream());
+  resumed_ = checkpoints_->resume();
+  if (!resumed_) return;
+  steps_done_ = resumed_->step;
+  sampler_->seek(resumed_->position);
+}
+
+void Trainer::announce() {
+  fmt::print("{}, {} training samples\n", job_name(), train_set_.size());
+  if (!resumed_) return;
+  fmt::print("{}\n", checkpoints_->remark());
+  std::fflush(stdout);
+  if (metrics_) {
+    metrics_->write("resume", {{"epoch", resumed_->position.epoch}, {"step", resumed_->step}});
+  }
+}
+
+void Trainer::report_epoch(std::int64_t epoch, const Evaluation& result) {
+  progress_->end_line();
+  fmt::print("epoch {}/{}: test accuracy {:.2f} %, test loss {:.4f}\n", epoch + 1, options_.epochs,
+             100 * result.accuracy, result.loss);
+  std::fflush(stdout);
+  if (summaries_) {
+    summaries_->add_scalar("Loss/test", result.loss, steps_done_);
+    summaries_->add_scalar("Accuracy/test", result.accuracy, steps_done_);
+  }
+  if (!metrics_) return;
+  metrics_->write(
+      "epoch", {{"epoch", epoch}, {"test_accuracy", result.accuracy}, {"test_loss", result.loss}});
 }
 
 void Trainer::report(std::FILE* stream) {
@@ -162,16 +196,22 @@ std::string Trainer::job_name() const {
                      global_batch_, accumulated);
 }
 
-bool Trainer::train_epoch(int epoch) {
+void Trainer::begin_epoch(int epoch) {
   optimizer_.set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
                                                        .base = options_.learning_rate,
                                                        .epochs = options_.epochs,
                                                        .warmup_epochs = options_.warmup_epochs},
                                                       epoch));
   loader_.start(sampler_->next_epoch());
+  const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
+  steps_skipped_ = is_continued ? resumed_->position.consumed / global_batch_ : 0;
   epoch_begin_ = interval_begin_ = ddp::Clock::now();
   interval_samples_ = interval_steps_ = interval_batches_ = 0;
   interval_wait_ = 0;
+}
+
+bool Trainer::train_epoch(int epoch) {
+  begin_epoch(epoch);
   for (;;) {
     const auto waited_since = ddp::Clock::now();
     const auto batch = loader_.next(context_.stream());
@@ -188,14 +228,37 @@ bool Trainer::train_epoch(int epoch) {
       progress_->end_line();
       fmt::print("asked to stop: the last step is {}\n", steps_done_);
     }
-    const bool last = stops || (options_.max_steps > 0 && steps_done_ >= options_.max_steps);
+    const bool last = stops || !has_steps_left();
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
     if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
       log_step(epoch, *batch);
     }
     if (signals_.take_report_request()) report(stderr);
-    if (last) return false;
+    if (last) {
+      save_before_stop();
+      return false;
+    }
+    if (!ends && checkpoints_ && checkpoints_->is_due(steps_done_)) checkpoints_->save(state());
   }
+}
+
+TrainingState Trainer::state() const {
+  return {.position = loader_.position(), .step = steps_done_};
+}
+
+void Trainer::save_before_stop() {
+  if (!checkpoints_) return;
+  checkpoints_->save(state());
+  const std::filesystem::path file = checkpoints_->finish();
+  if (is_main()) fmt::print("saved {}\n", file.string());
+}
+
+// Of an epoch that has broken off there is a checkpoint already.
+void Trainer::save_epoch(const Evaluation& result) {
+  TrainingState reached = state();
+  if (!checkpoints_ || reached.position.consumed != 0) return;
+  reached.evaluation = result;
+  checkpoints_->save(reached);
 }
 
 // At the end of an epoch a step may have fewer batches than others.
@@ -245,8 +308,9 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   if (!is_main()) return;
   progress_->update({.epoch = epoch,
                      .epochs = options_.epochs,
-                     .step = batch.step + 1,
-                     .steps = loader_.plan().steps(),
+                     .step = steps_skipped_ + batch.step + 1,
+                     .steps = steps_skipped_ + loader_.plan().steps(),
+                     .skipped = steps_skipped_,
                      .loss = loss,
                      .accuracy = accuracy,
                      .samples_per_second = samples_per_second,
@@ -293,42 +357,22 @@ Evaluation Trainer::evaluate() {
 }
 
 void Trainer::finish(const Evaluation& result) {
-  std::vector<ddp::Allocation> storage;
-  const std::vector<ddp::NamedBuffer> parameters = host_parameters(storage);
+  ddp::HostCopy copy;
+  copy.take(named_buffers(module_->state_dict()), context_.stream());
+  const std::span<const ddp::NamedBuffer> model = copy.tensors();
   if (metrics_) {
-    metrics_->write("final", {{"test_accuracy", result.accuracy},
-                              {"test_loss", result.loss},
-                              {"params_sha256", ddp::sha256(parameters)}});
+    metrics_->write("final",
+                    {{"test_accuracy", result.accuracy},
+                     {"test_loss", result.loss},
+                     {"params_sha256", ddp::sha256(model.first(module_->parameters().size()))}});
   }
   if (options_.save.empty()) return;
-  ddp::save_safetensors(options_.save, parameters);
+  ddp::save_safetensors(options_.save, model);
   fmt::print("saved {}\n", options_.save.string());
 }
 
 ddp::DataLoaderOptions Trainer::loader_options() const {
   return {.dtype = options_.dtype, .device = group_->device(), .num_workers = options_.num_workers};
-}
-
-std::vector<ddp::NamedBuffer> Trainer::host_parameters(
-    std::vector<ddp::Allocation>& storage) const {
-  std::vector<ddp::NamedBuffer> parameters;
-  for (const ddp::nn::Parameter* parameter : module_->parameters()) {
-    const ddp::nn::Tensor& value = parameter->value();
-    std::vector<std::int64_t> shape;
-    for (std::size_t i = 0; i < value.shape().rank(); ++i) {
-      shape.push_back(static_cast<std::int64_t>(value.shape()[i]));
-    }
-    ddp::Buffer host = value.buffer();
-    if (host.device.is_cuda()) {
-      storage.push_back(ddp::allocate_host(host.size_bytes()));
-      ddp::cu::copy_async(storage.back().data(), host.data, host.size_bytes(), context_.stream());
-      host.data = storage.back().data();
-      host.device = ddp::kCpuDevice;
-    }
-    parameters.push_back({parameter->name(), std::move(shape), host});
-  }
-  context_.synchronize();
-  return parameters;
 }
 
 }  // namespace train

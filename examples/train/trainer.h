@@ -6,12 +6,12 @@
 #include <optional>
 #include <string>
 
+#include "checkpointing.h"
 #include "ddp/base/time.h"
 #include "ddp/data/data_loader.h"
 #include "ddp/data/image_dataset.h"
 #include "ddp/engine/signal_guard.h"
 #include "ddp/io/metrics_writer.h"
-#include "ddp/io/named_buffer.h"
 #include "ddp/io/progress.h"
 #include "ddp/io/summary_writer.h"
 #include "ddp/nn/optim/sgd.h"
@@ -19,13 +19,9 @@
 #include "ddp/samplers/sampler.h"
 #include "options.h"
 #include "step_trace.h"
+#include "training_state.h"
 
 namespace train {
-
-struct Evaluation {
-  double loss = 0;
-  double accuracy = 0;
-};
 
 // One rank's part of the job. All ranks do the same; rank 0 alone talks and writes files.
 class Trainer {
@@ -35,23 +31,33 @@ class Trainer {
   void run();
 
  private:
-  // Returns false when --max-steps is reached, or a signal has asked some rank to stop.
+  // Loads a checkpoint, if there is one to go on from.
+  void resume();
+  void announce();
+  void begin_epoch(int epoch);
+  // What is left of it. Returns false when --max-steps is reached, or a signal has asked some rank
+  // to stop.
   bool train_epoch(int epoch);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
+  // At once, since whoever asked to stop may not wait for the evaluation.
+  void save_before_stop();
+  void save_epoch(const Evaluation& result);
+  [[nodiscard]] TrainingState state() const;
   void log_step(int epoch, const ddp::Batch& batch);
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
+  void report_epoch(std::int64_t epoch, const Evaluation& result);
   // What the steps so far have cost.
   void report(std::FILE* stream);
   void finish(const Evaluation& result);
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
-  // The parameters in CPU memory; `storage` keeps them alive.
-  [[nodiscard]] std::vector<ddp::NamedBuffer> host_parameters(
-      std::vector<ddp::Allocation>& storage) const;
+  [[nodiscard]] bool has_steps_left() const {
+    return options_.max_steps == 0 || steps_done_ < options_.max_steps;
+  }
   [[nodiscard]] bool is_main() const { return group_->rank() == 0; }
 
   Options options_;
@@ -71,7 +77,10 @@ class Trainer {
   std::optional<ddp::SummaryWriter> summaries_;
   std::optional<ddp::Progress> progress_;
   std::optional<StepTrace> trace_;
+  std::optional<Checkpointing> checkpoints_;
+  std::optional<TrainingState> resumed_;  // where this job began, if not at the beginning
   std::int64_t steps_done_ = 0;
+  std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
   // Since the last logged step.
   ddp::Clock::time_point interval_begin_;
   std::int64_t interval_samples_ = 0;

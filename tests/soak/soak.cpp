@@ -12,8 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "soak/checkpoint_kills.h"
 #include "soak/ends.h"
 #include "soak/launcher_ends.h"
+#include "support/files.h"
 #include "support/job.h"
 
 using namespace ddp;
@@ -102,11 +104,22 @@ void report_on_rank0(int rounds) {
          [](int) { return soak::lost_rank0_is_told(SIGSTOP, "is stopped (SIGSTOP)"); });
 }
 
+void report_checkpoint_kills(int rounds) {
+  const test::TemporaryDirectory directory;
+  const soak::CheckpointKills kills = soak::kill_while_saving(directory.path(), rounds);
+  fmt::print(
+      "kill -9 of a process that saves: the newest checkpoint loads {} of {} times\n"
+      "  {} kills hit while it was written, {} before `latest` named it\n",
+      kills.rounds, rounds, kills.in_file, kills.before_list);
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     const int rounds = argc > 1 ? std::max(1, std::stoi(argv[1])) : 100;
+    report_checkpoint_kills(2 * rounds);
     report_launcher_ends(rounds);
     report_ends(rounds);
     const int long_rounds = std::max(1, rounds / 20);

@@ -59,6 +59,10 @@ class DataLoader {
   // The plan of the epoch that was started. std::logic_error before start().
   [[nodiscard]] const EpochPlan& plan() const;
 
+  // Where the job stands behind the batch that next() delivered last; batches gathered ahead do not
+  // count. What a checkpoint holds, and Sampler::seek() takes. std::logic_error before start().
+  [[nodiscard]] DataPosition position() const { return plan().position(step_); }
+
   [[nodiscard]] const DataLoaderStatistics& statistics() const { return statistics_; }
 
  private:

@@ -3,11 +3,17 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
+#include <iterator>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -17,6 +23,33 @@ namespace ddp {
 namespace {
 
 constexpr int kMaxTemporaries = 100;
+constexpr std::string_view kTemporaryMark = ".tmp.";
+
+std::string temporary_name(const std::filesystem::path& path, int attempt) {
+  return fmt::format("{}{}{}.{}", path.string(), kTemporaryMark, getpid(), attempt);
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& action,
+                       int error_number) {
+  throw FileError(fmt::format("[atomic_file] {}: cannot {}: {}", path.string(), action,
+                              error_text(error_number)));
+}
+
+// The process that made the file NAME.tmp.PID.N; nothing if it is no such file.
+std::optional<pid_t> maker_of(const std::string& name) {
+  const std::size_t mark = name.rfind(kTemporaryMark);
+  if (mark == std::string::npos) return std::nullopt;
+  const char* const end = name.data() + name.size();
+  pid_t pid = 0;
+  int attempt = 0;
+  const auto [dot, pid_error] = std::from_chars(&name[mark] + kTemporaryMark.size(), end, pid);
+  if (pid_error != std::errc() || pid <= 0 || dot == end || *dot != '.') return std::nullopt;
+  const auto [stop, attempt_error] = std::from_chars(dot + 1, end, attempt);
+  if (attempt_error != std::errc() || stop != end) return std::nullopt;
+  return pid;
+}
+
+bool lives(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
 }  // namespace
 
@@ -37,27 +70,22 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd_.get(), bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", errno);
+    if (written < 0) fail(path_, "write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
 
 void AtomicFile::commit() {
-  if (fsync(fd_.get()) != 0) fail("flush", errno);
-  if (close(fd_.release()) != 0) fail("close", errno);
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", errno);
+  if (fsync(fd_.get()) != 0) fail(path_, "flush", errno);
+  if (close(fd_.release()) != 0) fail(path_, "close", errno);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail(path_, "rename", errno);
   temporary_.clear();
   sync_directory();
 }
 
-void AtomicFile::fail(const char* action, int error_number) const {
-  throw FileError(fmt::format("[atomic_file] {}: cannot {}: {}", path_.string(), action,
-                              error_text(error_number)));
-}
-
 void AtomicFile::create_temporary() {
   for (int attempt = 0; attempt < kMaxTemporaries; ++attempt) {
-    const std::string name = fmt::format("{}.tmp.{}.{}", path_.string(), getpid(), attempt);
+    const std::string name = temporary_name(path_, attempt);
     fd_ = FileDescriptor(open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd_.is_open()) {
       temporary_ = name;
@@ -65,15 +93,40 @@ void AtomicFile::create_temporary() {
     }
     if (errno != EEXIST) break;
   }
-  fail("create a temporary file beside it", errno);
+  fail(path_, "create a temporary file beside it", errno);
 }
 
 // Makes the rename itself durable. Some file systems cannot and say EINVAL.
 void AtomicFile::sync_directory() const {
   const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
   const FileDescriptor directory(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!directory.is_open()) fail("open the directory of", errno);
-  if (fsync(directory.get()) != 0 && errno != EINVAL) fail("flush the directory of", errno);
+  if (!directory.is_open()) fail(path_, "open the directory of", errno);
+  if (fsync(directory.get()) != 0 && errno != EINVAL) fail(path_, "flush the directory of", errno);
+}
+
+bool link_atomically(const std::filesystem::path& file, const std::filesystem::path& path) {
+  const std::string temporary = temporary_name(path, 0);
+  unlink(temporary.c_str());
+  if (link(file.c_str(), temporary.c_str()) != 0) {
+    constexpr int kCannot[] = {EPERM, EOPNOTSUPP, ENOSYS, EMLINK};
+    if (std::ranges::find(kCannot, errno) != std::end(kCannot)) return false;
+    fail(path, "link to " + file.string(), errno);
+  }
+  const bool renamed = std::rename(temporary.c_str(), path.c_str()) == 0;
+  const int error = errno;
+  unlink(temporary.c_str());  // rename leaves it if both were names of one file already
+  if (!renamed) fail(path, "rename", error);
+  return true;
+}
+
+void remove_orphaned_temporaries(const std::filesystem::path& directory) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    const auto pid = maker_of(entry.path().filename().string());
+    if (!pid || (*pid != getpid() && lives(*pid))) continue;
+    std::error_code ignored;  // what cannot be removed takes room, no more
+    std::filesystem::remove(entry.path(), ignored);
+  }
 }
 
 }  // namespace ddp

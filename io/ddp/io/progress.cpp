@@ -42,9 +42,10 @@ std::string tail(const ProgressState& state) {
 }  // namespace
 
 std::optional<std::chrono::seconds> ProgressState::time_left() const {
-  if (step <= 0) return std::nullopt;
+  const std::int64_t done = step - skipped;
+  if (done <= 0) return std::nullopt;
   const auto left = static_cast<double>(std::max<std::int64_t>(steps - step, 0));
-  return std::chrono::round<std::chrono::seconds>(elapsed * (left / static_cast<double>(step)));
+  return std::chrono::round<std::chrono::seconds>(elapsed * (left / static_cast<double>(done)));
 }
 
 std::string format_progress_bar(const ProgressState& state) {

@@ -18,6 +18,7 @@ struct ProgressState {
   std::int64_t epochs = 1;
   std::int64_t step = 0;  // steps done in this epoch
   std::int64_t steps = 1;
+  std::int64_t skipped = 0;  // of the steps done, those before a resume: they took no time
   double loss = 0;
   std::optional<double> accuracy = {};  // 0 to 1; left out of the text if there is none
   double samples_per_second = 0;

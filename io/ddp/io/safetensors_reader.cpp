@@ -64,15 +64,11 @@ SafetensorsHeader read_header(InputFile& file) {
   return parse_safetensors_header(text, rest - length);
 }
 
-std::size_t aligned(std::size_t size_bytes) {
-  return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
-}
-
 // Offsets ascend, so the file is read from front to back.
 Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
   std::size_t total_bytes = 0;
   for (const SafetensorsEntry& entry : header.entries) {
-    total_bytes += aligned(entry.end - entry.begin);
+    total_bytes += host_aligned(entry.end - entry.begin);
   }
   Safetensors result{
       .tensors = {}, .metadata = std::move(header.metadata), .memory = allocate_host(total_bytes)};
@@ -82,7 +78,7 @@ Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
     const Buffer buffer{memory, size_bytes / size_of(entry.dtype), entry.dtype, kCpuDevice};
     file.read(buffer.data, size_bytes);
     result.tensors.push_back({std::move(entry.name), std::move(entry.shape), buffer});
-    memory += aligned(size_bytes);
+    memory += host_aligned(size_bytes);
   }
   return result;
 }

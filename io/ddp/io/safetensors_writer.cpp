@@ -2,15 +2,27 @@
 #include <array>
 #include <bit>
 #include <cstddef>
-#include <cstring>
+#include <exception>
 
+#include "ddp/base/error.h"
 #include "ddp/io/atomic_file.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/safetensors_header.h"
 
 namespace ddp {
+namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+void write_data(AtomicFile& file, const NamedBuffer& tensor) {
+  try {
+    file.write({static_cast<const std::byte*>(tensor.buffer.data), tensor.buffer.size_bytes()});
+  } catch (const FileError&) {
+    std::throw_with_nested(FileError("[safetensors] tensor \"" + tensor.name + "\" is not saved"));
+  }
+}
+
+}  // namespace
 
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedBuffer> tensors,
                       const SafetensorsMetadata& metadata) {
@@ -19,9 +31,7 @@ void save_safetensors(const std::filesystem::path& path, std::span<const NamedBu
   AtomicFile file(path);
   file.write(std::as_bytes(std::span(&length, 1)));
   file.write(std::as_bytes(std::span(header)));
-  for (const NamedBuffer& tensor : tensors) {
-    file.write({static_cast<const std::byte*>(tensor.buffer.data), tensor.buffer.size_bytes()});
-  }
+  for (const NamedBuffer& tensor : tensors) write_data(file, tensor);
   file.commit();
 }
 

@@ -41,6 +41,11 @@ class Allocation {
 
 inline constexpr std::size_t kHostAlignment = 64;
 
+// Rounded up to kHostAlignment: where the next of several blocks of one allocation begins.
+[[nodiscard]] constexpr std::size_t host_aligned(std::size_t size_bytes) {
+  return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+}
+
 // Zeroed host memory aligned to kHostAlignment; throws std::bad_alloc.
 [[nodiscard]] Allocation allocate_host(std::size_t size_bytes);
 

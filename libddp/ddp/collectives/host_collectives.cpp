@@ -24,20 +24,33 @@ void copy_bytes(const Buffer& source, const Buffer& target, Stream stream) {
   cu::copy_async(target.data, source.data, source.size_bytes(), stream);
 }
 
-}  // namespace
-
-void all_reduce_on_host(ProcessGroup& group, std::span<double> values, ReduceOp op) {
-  const Buffer host = buffer_of(values);
-  if (!group.device().is_cuda()) return group.all_reduce(host, op).wait_host();
+// Runs run(operand, producer), a collective in place.
+template <class Run>
+void run_in_place(ProcessGroup& group, const Buffer& host, const Run& run) {
+  if (!group.device().is_cuda()) return run(host, Stream{}).wait_host();
   const cu::DeviceGuard guard(group.device());
   const cu::OwnedStream stream(group.device());
   const DeviceTwin twin(group, host);
   copy_bytes(host, twin.buffer(), stream.view());
-  const Work work = group.all_reduce(twin.buffer(), op, stream.view());
+  const Work work = run(twin.buffer(), stream.view());
   work.wait(stream.view());
   copy_bytes(twin.buffer(), host, stream.view());
   work.wait_host();
   stream.synchronize();
+}
+
+}  // namespace
+
+void all_reduce_on_host(ProcessGroup& group, std::span<double> values, ReduceOp op) {
+  run_in_place(group, buffer_of(values), [&](const Buffer& operand, Stream producer) {
+    return group.all_reduce(operand, op, producer);
+  });
+}
+
+void broadcast_on_host(ProcessGroup& group, const Buffer& buffer, int root) {
+  run_in_place(group, buffer, [&](const Buffer& operand, Stream producer) {
+    return group.broadcast(operand, root, producer);
+  });
 }
 
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output) {

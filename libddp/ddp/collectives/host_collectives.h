@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Collectives on a few numbers in host memory, whatever the group's device: for checks at the
+// Collectives on a little data in host memory, whatever the group's device: for checks at the
 // start and figures at the end of an epoch. They block the host; a step has record_metric().
 #pragma once
 
@@ -13,6 +13,9 @@ namespace ddp {
 // In place: every rank ends with the reduction of everybody's `values`.
 void all_reduce_on_host(ProcessGroup& group, std::span<double> values,
                         ReduceOp op = ReduceOp::kSum);
+
+// In place: every rank ends with the root's elements.
+void broadcast_on_host(ProcessGroup& group, const Buffer& buffer, int root);
 
 // output[r * n ..] = rank r's input of n elements.
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output);

@@ -13,6 +13,7 @@ enum class LrScheduleKind : std::uint8_t { kConstant, kStep, kCosine };
 
 // "constant", "step" or "cosine"; std::invalid_argument that lists them for anything else.
 [[nodiscard]] LrScheduleKind parse_lr_schedule(std::string_view name);
+[[nodiscard]] std::string_view to_string(LrScheduleKind kind);
 
 struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kConstant;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "checkpointing.h"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <exception>
+#include <stdexcept>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/worker_env.h"
+#include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/on_rank0.h"
+#include "ddp/io/checkpoint_file.h"
+
+namespace train {
+namespace {
+
+constexpr const char* kAuto = "auto";
+constexpr const char* kNone = "none";
+
+ddp::CheckpointName name_of(const TrainingState& state) {
+  if (state.position.consumed == 0) return {.epochs = state.position.epoch, .step = {}};
+  return {.epochs = state.position.epoch, .step = state.step};
+}
+
+bool is_in(const std::filesystem::path& file, const std::filesystem::path& directory) {
+  std::error_code ignored;
+  const std::filesystem::path parent = file.has_parent_path() ? file.parent_path() : ".";
+  return std::filesystem::equivalent(parent, directory, ignored);
+}
+
+// What travels from rank 0 to the others.
+struct Outcome {
+  bool is_resumed = false;
+  TrainingState state;
+};
+static_assert(std::is_trivially_copyable_v<Outcome>);
+
+}  // namespace
+
+Checkpointing::Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group,
+                             std::vector<ddp::NamedBuffer> tensors, JobDescription job,
+                             ddp::Stream stream)
+    : options_(std::move(options)),
+      group_(group),
+      tensors_(std::move(tensors)),
+      job_(std::move(job)),
+      stream_(stream) {
+  if (group.rank() != 0 || options_.directory.empty()) return;
+  directory_.emplace(
+      ddp::CheckpointDirectoryOptions{.path = options_.directory, .keep = options_.keep});
+  writer_.emplace(*directory_);
+  // What is there has been saved by this job's earlier attempts, whatever the first began with.
+  const bool is_restart = ddp::WorkerEnv::from_environment().restart_count > 0;
+  if (is_restart && !directory_->names().empty()) options_.resume = kAuto;
+}
+
+std::optional<TrainingState> Checkpointing::resume() {
+  Outcome outcome;
+  ddp::on_rank0(group_, [&] {
+    const auto state = load();
+    if (state) outcome = {.is_resumed = true, .state = *state};
+  });
+  ddp::broadcast_on_host(group_, {&outcome, sizeof(outcome), ddp::DType::kUInt8}, 0);
+  if (!outcome.is_resumed) return std::nullopt;
+  for (const ddp::NamedBuffer& tensor : tensors_) broadcast(tensor.buffer);
+  return outcome.state;
+}
+
+void Checkpointing::broadcast(const ddp::Buffer& buffer) {
+  if (buffer.count == 0) return;
+  if (buffer.device != group_.device()) return ddp::broadcast_on_host(group_, buffer, 0);
+  group_.broadcast(buffer, 0, stream_).wait(stream_);
+}
+
+std::optional<TrainingState> Checkpointing::load() {
+  const auto loaded = find();
+  if (!loaded) return std::nullopt;
+  const TrainingState state = read_state_of(*loaded);
+  ddp::restore_tensors(loaded->path, loaded->content, tensors_, stream_);
+  best_accuracy_ = state.best_accuracy;
+  if (saves() && options_.resume != kAuto) move_into_directory(*loaded, state);
+  remark_ = fmt::format("resumed from {}: epoch {}, step {}{}", loaded->path.string(),
+                        state.position.epoch, state.step,
+                        changed_settings(job_, loaded->content.metadata));
+  return state;
+}
+
+std::optional<ddp::LoadedCheckpoint> Checkpointing::find() {
+  if (options_.resume == kAuto) return directory_->load_newest();
+  if (options_.resume != kNone) return load_named_file();
+  if (saves() && !directory_->names().empty()) {
+    throw std::invalid_argument(fmt::format(
+        "--resume none: {} already has checkpoints, the newest of them {}; --resume auto goes on",
+        options_.directory.string(), to_string(directory_->names().front())));
+  }
+  return std::nullopt;
+}
+
+// One directory, one training: checkpoints of two would replace each other.
+ddp::LoadedCheckpoint Checkpointing::load_named_file() {
+  const std::filesystem::path file = options_.resume;
+  ddp::LoadedCheckpoint loaded{file, ddp::load_checkpoint(file)};
+  if (saves() && !directory_->names().empty() && !is_in(file, options_.directory)) {
+    throw std::invalid_argument(
+        fmt::format("--resume {}: --checkpoint-dir {} already has checkpoints of another job",
+                    file.string(), options_.directory.string()));
+  }
+  return loaded;
+}
+
+// Throws if it is another job's.
+TrainingState Checkpointing::read_state_of(const ddp::LoadedCheckpoint& loaded) const {
+  try {
+    check_essentials(job_, loaded.content.metadata);
+    return read_state(loaded.content.metadata);
+  } catch (const ddp::FileError&) {
+    std::throw_with_nested(ddp::FileError("[train] cannot resume from " + loaded.path.string()));
+  }
+}
+
+// From now on the named file's state is the newest of the directory, even if there were later ones.
+void Checkpointing::move_into_directory(const ddp::LoadedCheckpoint& loaded,
+                                        const TrainingState& state) {
+  ddp::CheckpointInfo info{.name = name_of(state), .metadata = loaded.content.metadata};
+  if (directory_->names().empty()) {  // the best one so far is elsewhere
+    best_accuracy_.reset();
+    info.metadata.erase("best_accuracy");
+  }
+  directory_->go_back_to(info.name);
+  directory_->save(info, loaded.content.tensors);
+}
+
+bool Checkpointing::is_due(std::int64_t step) const {
+  return options_.every > 0 && step % options_.every == 0;
+}
+
+void Checkpointing::save(TrainingState state) {
+  if (!saves()) return;
+  const bool is_best =
+      state.evaluation && (!best_accuracy_ || state.evaluation->accuracy > *best_accuracy_);
+  if (is_best) best_accuracy_ = state.evaluation->accuracy;
+  state.best_accuracy = best_accuracy_;
+  ddp::CheckpointInfo info{.name = name_of(state), .metadata = job_.all(), .is_best = is_best};
+  write_state(state, info.metadata);
+  last_ = options_.directory / to_string(info.name);
+  writer_->save(std::move(info), tensors_, stream_);
+}
+
+std::filesystem::path Checkpointing::finish() {
+  if (writer_) writer_->finish();
+  return last_;
+}
+
+}  // namespace train

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#include "job_description.h"
+
+#include <fmt/core.h>
+
+#include "ddp/base/error.h"
+
+namespace train {
+
+ddp::SafetensorsMetadata JobDescription::all() const {
+  ddp::SafetensorsMetadata result = settings;
+  result.insert(essentials.begin(), essentials.end());
+  return result;
+}
+
+void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there) {
+  for (const auto& [key, value] : here.essentials) {
+    const auto found = there.find(key);
+    if (found == there.end()) throw ddp::FileError("it has no " + key + " in its metadata");
+    if (found->second == value) continue;
+    throw ddp::FileError(fmt::format("{} is {} there and {} here", key, found->second, value));
+  }
+}
+
+std::string changed_settings(const JobDescription& here, const ddp::SafetensorsMetadata& there) {
+  std::string changes;
+  for (const auto& [key, value] : here.settings) {
+    const auto found = there.find(key);
+    if (found == there.end() || found->second == value) continue;
+    changes += fmt::format("; {} was {} and is {}", key, found->second, value);
+  }
+  return changes;
+}
+
+}  // namespace train

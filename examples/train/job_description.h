@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+
+#include "ddp/io/safetensors.h"
+
+namespace train {
+
+// What tells jobs apart, as metadata of their checkpoints.
+struct JobDescription {
+  ddp::SafetensorsMetadata essentials;  // with others it would not be the same training
+  ddp::SafetensorsMetadata settings;    // may change when a training goes on
+
+  [[nodiscard]] ddp::SafetensorsMetadata all() const;
+};
+
+// Throws FileError that names the first of the essentials in which the metadata differ.
+void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there);
+
+// "; lr was 0.1 and is 0.05" for each setting that has changed.
+[[nodiscard]] std::string changed_settings(const JobDescription& here,
+                                           const ddp::SafetensorsMetadata& there);
+
+}  // namespace train

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ddp/io/safetensors.h"
+#include "ddp/samplers/epoch_plan.h"
+
+namespace train {
+
+struct Evaluation {
+  double loss = 0;
+  double accuracy = 0;
+};
+
+// Where a training stands between two steps. With the model's and the optimizer's tensors and the
+// seed it is all that is needed to go on exactly: random numbers are functions of seed, epoch, step
+// and sample, and so are learning rates.
+struct TrainingState {
+  ddp::DataPosition position;
+  std::int64_t step = 0;                   // optimizer's steps since the beginning
+  std::optional<Evaluation> evaluation{};  // of this state
+  std::optional<double> best_accuracy{};   // of all evaluations so far
+};
+
+// As metadata of a file: epoch, consumed_samples, step, and where known test_loss, test_accuracy,
+// best_accuracy. Reading throws FileError that names what is missing or no number.
+void write_state(const TrainingState& state, ddp::SafetensorsMetadata& metadata);
+[[nodiscard]] TrainingState read_state(const ddp::SafetensorsMetadata& metadata);
+
+}  // namespace train

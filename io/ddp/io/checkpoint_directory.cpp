@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/io/checkpoint_directory.h"
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/io/atomic_file.h"
+#include "ddp/io/checkpoint_file.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kBest = "model_best.safetensors";
+
+void make_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    throw FileError("[checkpoint] cannot create the directory " + path.string() + ": " +
+                    error.message());
+  }
+}
+
+}  // namespace
+
+CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
+    : options_(std::move(options)) {
+  if (options_.keep < 0) {
+    throw std::invalid_argument("[checkpoint] keep is " + std::to_string(options_.keep) +
+                                ", below 0");
+  }
+  make_directory(options_.path);
+  names_ = read_checkpoint_list(options_.path);
+}
+
+// The order matters for whoever is killed in between: the file, then what makes it the best, then
+// what makes it the newest, and only then may an old one go.
+void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors) {
+  const std::filesystem::path file = options_.path / to_string(info.name);
+  remove_orphaned_temporaries(options_.path);
+  save_checkpoint(file, tensors, info.metadata);
+  if (info.is_best) save_best(file, info, tensors);
+  std::erase(names_, info.name);
+  names_.insert(names_.begin(), info.name);
+  list_and_prune();
+}
+
+std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
+  std::exception_ptr newest_error;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    const std::filesystem::path file = options_.path / to_string(names_[i]);
+    try {
+      LoadedCheckpoint loaded{file, load_checkpoint(file)};
+      names_.erase(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i));
+      return loaded;
+    } catch (const FileError& error) {
+      if (!newest_error) newest_error = std::current_exception();
+      log::warning(describe(error) + "; passed over");
+    }
+  }
+  if (!newest_error) return std::nullopt;
+  try {
+    std::rethrow_exception(newest_error);
+  } catch (const FileError&) {
+    std::throw_with_nested(FileError("[checkpoint] none of " + std::to_string(names_.size()) +
+                                     " checkpoints in " + options_.path.string() +
+                                     " can be loaded, the newest because"));
+  }
+}
+
+void CheckpointDirectory::go_back_to(const CheckpointName& name) {
+  std::erase_if(names_, [&](const CheckpointName& other) { return other > name; });
+}
+
+// The same content a second time, so that neither name depends on the other's file.
+void CheckpointDirectory::save_best(const std::filesystem::path& file, const CheckpointInfo& info,
+                                    std::span<const NamedBuffer> tensors) const {
+  const std::filesystem::path best = options_.path / kBest;
+  if (!link_atomically(file, best)) save_checkpoint(best, tensors, info.metadata);
+}
+
+void CheckpointDirectory::list_and_prune() {
+  std::vector<CheckpointName> surplus;
+  const auto keep = static_cast<std::size_t>(options_.keep);
+  if (keep > 0 && names_.size() > keep) {
+    surplus.assign(names_.begin() + options_.keep, names_.end());
+    names_.resize(keep);
+  }
+  write_checkpoint_list(options_.path, names_);
+  for (const CheckpointName& name : surplus) {
+    const std::filesystem::path file = options_.path / to_string(name);
+    std::error_code error;
+    std::filesystem::remove(file, error);
+    if (error) {
+      log::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
+    }
+  }
+}
+
+}  // namespace ddp

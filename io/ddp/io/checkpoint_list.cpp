@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/io/checkpoint_list.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <functional>
+#include <span>
+#include <system_error>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/io/atomic_file.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kLatest = "latest";
+constexpr std::string_view kPrefix = "model_epoch_";
+constexpr std::string_view kStepMark = "_step_";
+constexpr std::string_view kSuffix = ".safetensors";
+
+bool take(std::string_view& text, std::string_view expected) {
+  if (!text.starts_with(expected)) return false;
+  text.remove_prefix(expected.size());
+  return true;
+}
+
+bool take(std::string_view& text, std::int64_t& number) {
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return false;
+  text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  return true;
+}
+
+// Nothing if a line is no name.
+std::optional<std::vector<CheckpointName>> parse_list(std::istream& lines) {
+  std::vector<CheckpointName> names;
+  for (std::string line; std::getline(lines, line);) {
+    const auto name = parse_checkpoint_name(line);
+    if (!name) return std::nullopt;
+    names.push_back(*name);
+  }
+  if (names.empty()) return std::nullopt;
+  return names;
+}
+
+std::vector<CheckpointName> find_checkpoints(const std::filesystem::path& directory) {
+  std::vector<CheckpointName> names;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (const auto name = parse_checkpoint_name(entry.path().filename().string())) {
+      names.push_back(*name);
+    }
+  }
+  std::sort(names.begin(), names.end(), std::greater<>());
+  return names;
+}
+
+}  // namespace
+
+std::string to_string(const CheckpointName& name) {
+  const std::string step = name.step ? fmt::format("{}{}", kStepMark, *name.step) : "";
+  return fmt::format("{}{}{}{}", kPrefix, name.epochs, step, kSuffix);
+}
+
+std::optional<CheckpointName> parse_checkpoint_name(std::string_view text) {
+  const std::string_view whole = text;
+  CheckpointName name;
+  if (!take(text, kPrefix) || !take(text, name.epochs)) return std::nullopt;
+  if (take(text, kStepMark) && !take(text, name.step.emplace())) return std::nullopt;
+  if (text != kSuffix || to_string(name) != whole) return std::nullopt;  // "model_epoch_007"
+  return name;
+}
+
+std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& directory) {
+  const std::filesystem::path latest = directory / kLatest;
+  try {
+    if (!std::filesystem::exists(latest)) return find_checkpoints(directory);
+    std::ifstream file(latest);
+    if (!file) throw FileError("cannot open " + latest.string());
+    if (auto names = parse_list(file)) return *names;
+    log::warning("[checkpoint] " + latest.string() +
+                 " is no list of checkpoints: going by the names of the files there");
+    return find_checkpoints(directory);
+  } catch (const std::exception&) {
+    std::throw_with_nested(FileError("[checkpoint] cannot read " + directory.string()));
+  }
+}
+
+void write_checkpoint_list(const std::filesystem::path& directory,
+                           const std::vector<CheckpointName>& names) {
+  std::string text;
+  for (const CheckpointName& name : names) text += to_string(name) + "\n";
+  AtomicFile file(directory / kLatest);
+  file.write(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+}  // namespace ddp

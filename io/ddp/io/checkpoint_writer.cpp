@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/io/checkpoint_writer.h"
+
+#include <string>
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+
+namespace ddp {
+
+CheckpointWriter::~CheckpointWriter() {
+  try {
+    finish();
+  } catch (const std::exception& error) {
+    log::error("[checkpoint] the last one was not saved: " + describe(error));
+  }
+}
+
+void CheckpointWriter::save(CheckpointInfo info, std::span<const NamedBuffer> tensors,
+                            Stream stream) {
+  finish();
+  copy_.take(tensors, stream);
+  thread_ = start_background_thread("ddp-checkpoint", [this, info = std::move(info)] {
+    try {
+      directory_.save(info, copy_.tensors());
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  });
+}
+
+void CheckpointWriter::finish() {
+  if (thread_.joinable()) thread_.join();
+  if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+}  // namespace ddp

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <exception>
+#include <span>
+#include <thread>
+
+#include "ddp/base/stream.h"
+#include "ddp/io/checkpoint_directory.h"
+#include "ddp/io/host_copy.h"
+
+namespace ddp {
+
+// Saves checkpoints on a thread of its own: the caller waits for a copy in host memory only. At
+// most one save is under way; while it is, the directory is the writer's. Not thread-safe.
+class CheckpointWriter {
+ public:
+  // The directory outlives it.
+  explicit CheckpointWriter(CheckpointDirectory& directory) : directory_(directory) {}
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+  // Waits for the save under way, however long the disk takes, and logs its error.
+  ~CheckpointWriter();
+
+  // Begins to save the tensors, in CPU or device memory, as `stream` leaves them; they may change
+  // when it returns. First waits for the save before, and throws what that threw.
+  void save(CheckpointInfo info, std::span<const NamedBuffer> tensors, Stream stream = {});
+
+  // Returns when all is on disk; throws what the last save threw, unless that was thrown already.
+  void finish();
+
+ private:
+  CheckpointDirectory& directory_;
+  HostCopy copy_;
+  std::exception_ptr error_;  // of the thread
+  std::thread thread_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: MIT
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/io/atomic_file.h"
+#include "ddp/io/checkpoint_directory.h"
+#include "ddp/io/checkpoint_file.h"
+#include "ddp/io/checkpoint_writer.h"
+#include "soak/checkpoint_kills.h"
+#include "support/file_size_limit.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using ddp::buffer_of;
+using ddp::CheckpointDirectory;
+using ddp::CheckpointName;
+using ddp::load_checkpoint;
+using ddp::NamedBuffer;
+using ddp::restore_tensors;
+using ddp::save_checkpoint;
+using ddp::test::bytes_of;
+using ddp::test::entries_of;
+using ddp::test::error_of;
+using ddp::test::FileSizeLimit;
+using ddp::test::TemporaryDirectory;
+using ddp::test::write_bytes;
+
+constexpr CheckpointName after_epoch(std::int64_t epochs) { return {.epochs = epochs, .step = {}}; }
+
+// A model of one tensor, "w", whose two elements are equal.
+class Model {
+ public:
+  explicit Model(float value) : values_{value, value} {}
+
+  [[nodiscard]] std::vector<NamedBuffer> tensors() { return {{"w", {2}, buffer_of(values_)}}; }
+  [[nodiscard]] float value() const { return values_[0] == values_[1] ? values_[0] : -1; }
+
+ private:
+  std::vector<float> values_;
+};
+
+void save(CheckpointDirectory& directory, std::int64_t epochs, bool is_best = false) {
+  Model model(static_cast<float>(epochs));
+  directory.save({.name = after_epoch(epochs), .metadata = {}, .is_best = is_best},
+                 model.tensors());
+}
+
+float value_in(const fs::path& file) {
+  Model model(-1);
+  restore_tensors(file, load_checkpoint(file), model.tensors());
+  return model.value();
+}
+
+float newest_value(const fs::path& path) {
+  CheckpointDirectory directory({.path = path});
+  return value_in(directory.load_newest().value().path);
+}
+
+std::string damaged(const fs::path& file, std::size_t at = 0) {
+  std::string bytes = bytes_of(file);
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  return bytes;
+}
+
+// A process that has ended.
+pid_t dead_pid() {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+}  // namespace
+
+TEST_CASE("the checksum is what Python computes from the format's description", "[checkpoint]") {
+  std::vector<float> weight = {1, -2};
+  std::vector<std::uint8_t> mask = {7, 8, 9};
+  const NamedBuffer tensors[] = {{"w", {2, 1}, buffer_of(weight)},
+                                 {"m", {3}, buffer_of(mask)},
+                                 {"n", {0, 4}, {nullptr, 0, ddp::DType::kFloat64}}};
+  // zlib.crc32(b"epoch\0001\0step\0005\0m\0uint8\0003\0\7\10\11n\0float64\0000,4\0w\0float32\0002,1\0"
+  //            + struct.pack("<ff", 1, -2))
+  CHECK(checkpoint_checksum(tensors, {{"step", "5"}, {"epoch", "1"}, {"checksum", "x"}}) ==
+        "607f702e");
+}
+
+TEST_CASE("a checkpoint with a bit changed anywhere, or cut short, is refused",
+          "[checkpoint][damage]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  Model model(3);
+  save_checkpoint(file, model.tensors(), {{"step", "5"}});
+  const std::string good = bytes_of(file);
+  CHECK(value_in(file) == 3);
+  const auto is_refused = [&](const std::string& bytes) {
+    write_bytes(file, bytes);
+    try {
+      (void)load_checkpoint(file);
+    } catch (const ddp::FileError& error) {
+      return describe(error).find(file.string()) != std::string::npos;
+    }
+    return false;
+  };
+  for (std::size_t at = 0; at < good.size(); ++at) {
+    for (const int bit : {0, 5}) {  // 5 makes a letter small, and a space a zero byte
+      CAPTURE(at, bit);
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
+      REQUIRE(is_refused(bad));
+    }
+    REQUIRE(is_refused(good.substr(0, at)));
+  }
+  CHECK(is_refused(good + "x"));
+  save_safetensors(file, model.tensors());
+  CHECK_THAT(error_of([&] { (void)load_checkpoint(file); }), Contains("it has no checksum"));
+}
+
+TEST_CASE("tensors that do not fit are named, and nothing is overwritten", "[checkpoint]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  std::vector<float> saved = {1, 2, 3, 4, 5, 6};
+  const NamedBuffer a{"a", {2}, buffer_of(std::span(saved).first(2))};
+  const NamedBuffer b{"b", {2, 2}, buffer_of(std::span(saved).last(4))};
+  std::vector<float> live(6);
+  const NamedBuffer to_a{"a", {2}, buffer_of(std::span(live).first(2))};
+  NamedBuffer to_b{"b", {2, 2}, buffer_of(std::span(live).last(4))};
+  const auto restore_error = [&](const std::vector<NamedBuffer>& from,
+                                 const std::vector<NamedBuffer>& to) {
+    save_checkpoint(file, from, {});
+    return error_of([&] { restore_tensors(file, load_checkpoint(file), to); });
+  };
+  const std::string origin = "[checkpoint] " + file.string() + ": tensor ";
+  CHECK(restore_error({a}, {to_a, to_b}) == origin + "\"b\" is missing");
+  CHECK(restore_error({a, b}, {to_a}) == origin + "\"b\" is there, but nothing here has that name");
+  to_b.shape = {4};
+  CHECK(restore_error({a, b}, {to_a, to_b}) ==
+        origin + "\"b\" is float32[2, 2] there and float32[4] here");
+  std::vector<double> wide(4);
+  CHECK(restore_error({a, b}, {to_a, {"b", {2, 2}, buffer_of(wide)}}) ==
+        origin + "\"b\" is float32[2, 2] there and float64[2, 2] here");
+  CHECK(live == std::vector<float>(6));
+  to_b.shape = {2, 2};
+  CHECK(restore_error({a, b}, {to_b, to_a}).empty());
+  CHECK(live == saved);
+}
+
+TEST_CASE("names under PyTorch's wrapper are accepted", "[checkpoint]") {
+  const TemporaryDirectory directory;
+  std::vector<float> saved = {1, 2};
+  std::vector<float> live(2);
+  const NamedBuffer wrapped{"module.fc1.weight", {2}, buffer_of(saved)};
+  const NamedBuffer bare{"fc1.weight", {2}, buffer_of(live)};
+  save_checkpoint(directory / "file", {&wrapped, 1}, {});
+  restore_tensors(directory / "file", load_checkpoint(directory / "file"), {&bare, 1});
+  CHECK(live == saved);
+}
+
+TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {
+  const CheckpointName inside{.epochs = 2, .step = 1100};
+  CHECK(to_string(after_epoch(2)) == "model_epoch_2.safetensors");
+  CHECK(to_string(inside) == "model_epoch_2_step_1100.safetensors");
+  CHECK(after_epoch(2) < inside);
+  CHECK(inside < after_epoch(3));
+  CHECK(after_epoch(9) < after_epoch(10));
+  for (const CheckpointName& name : {after_epoch(0), after_epoch(12), inside}) {
+    CHECK(ddp::parse_checkpoint_name(to_string(name)) == name);
+  }
+  for (const char* text :
+       {"", "model_epoch_", "model_epoch_x.safetensors", "model_epoch_-1.safetensors",
+        "model_epoch_007.safetensors", "model_epoch_1_step_.safetensors", "model_best.safetensors",
+        "../model_epoch_1.safetensors", "model_epoch_1.safetensors.tmp.1.0",
+        "model_epoch_99999999999999999999.safetensors"}) {
+    CAPTURE(text);
+    CHECK_FALSE(ddp::parse_checkpoint_name(text));
+  }
+}
+
+TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
+  const TemporaryDirectory parent;
+  const fs::path path = parent / "a/b";
+  CheckpointDirectory directory({.path = path, .keep = 2});
+  CHECK_FALSE(directory.load_newest());
+  for (const int epoch : {1, 2, 3, 4, 5}) save(directory, epoch, epoch == 2);
+  CHECK(bytes_of(path / "latest") == "model_epoch_5.safetensors\nmodel_epoch_4.safetensors\n");
+  CHECK(entries_of(path) == 4);
+  CHECK(newest_value(path) == 5);
+  CHECK(value_in(path / "model_best.safetensors") == 2);
+  save(directory, 6, true);
+  CHECK(value_in(path / "model_best.safetensors") == 6);
+  save(directory, 6, true);  // once more, as after a resume
+  CHECK(bytes_of(path / "latest") == "model_epoch_6.safetensors\nmodel_epoch_5.safetensors\n");
+  CHECK(entries_of(path) == 4);
+
+  CheckpointDirectory all({.path = path, .keep = 0});
+  for (const int epoch : {7, 8, 9}) save(all, epoch);
+  CHECK(all.names().size() == 5);
+  CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
+}
+
+TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
+  save(checkpoints, 2);
+  write_bytes(directory / "model_epoch_1.safetensors", "mine");
+  save(checkpoints, 3);
+  CHECK(bytes_of(directory / "model_epoch_1.safetensors") == "mine");
+  CHECK_FALSE(fs::exists(directory / "model_epoch_2.safetensors"));
+}
+
+TEST_CASE("a damaged newest checkpoint is passed over", "[checkpoint][directory][damage]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  for (const int epoch : {1, 2, 3}) save(writer, epoch);
+  const fs::path newest = directory / "model_epoch_3.safetensors";
+  write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
+  CheckpointDirectory reader({.path = directory.path()});
+  CHECK(value_in(reader.load_newest().value().path) == 2);
+  CHECK(reader.names() == std::vector<CheckpointName>{after_epoch(2), after_epoch(1)});
+  save(reader, 3);
+  CHECK(newest_value(directory.path()) == 3);
+
+  for (const int epoch : {1, 2, 3}) {
+    fs::remove(directory / to_string(after_epoch(epoch)));
+  }
+  CheckpointDirectory empty({.path = directory.path()});
+  CHECK_THAT(error_of([&] { (void)empty.load_newest(); }),
+             Contains("none of 3 checkpoints in " + directory.path().string()) &&
+                 Contains("model_epoch_3.safetensors: cannot be opened: No such file"));
+}
+
+TEST_CASE("without a list the names tell the order", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path(), .keep = 0});
+  for (const int epoch : {1, 9, 10}) save(writer, epoch);
+  fs::remove(directory / "latest");
+  CHECK(newest_value(directory.path()) == 10);
+  for (const char* nonsense : {"", "\n", "/etc/passwd\n", "model_epoch_9.safetensors\n\xff"}) {
+    write_bytes(directory / "latest", nonsense);
+    CHECK(newest_value(directory.path()) == 10);
+  }
+  write_bytes(directory / "latest", "model_epoch_9.safetensors\n");
+  CHECK(newest_value(directory.path()) == 9);
+}
+
+TEST_CASE("who goes back leaves the later ones behind", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 2});
+  for (const int epoch : {4, 5}) save(checkpoints, epoch);
+  checkpoints.go_back_to(after_epoch(4));
+  save(checkpoints, 4);
+  CHECK(bytes_of(directory / "latest") == "model_epoch_4.safetensors\n");
+  CHECK(fs::exists(directory / "model_epoch_5.safetensors"));
+  CHECK(newest_value(directory.path()) == 4);
+}
+
+TEST_CASE("a full disk is an error that names file and tensor, and what was there stays",
+          "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
+  save(checkpoints, 1, true);
+  std::vector<double> values(10000);
+  const NamedBuffer large{"fc1.weight", {10000}, buffer_of(values)};
+  std::string error;
+  {
+    const FileSizeLimit full(4096);
+    error = error_of([&] {
+      checkpoints.save({.name = after_epoch(2), .metadata = {}, .is_best = true}, {&large, 1});
+    });
+  }
+  CHECK_THAT(error, Contains("\"fc1.weight\"") &&
+                        Contains((directory / "model_epoch_2.safetensors").string()) &&
+                        Contains("File too large"));
+  CHECK(newest_value(directory.path()) == 1);
+  CHECK(value_in(directory / "model_best.safetensors") == 1);
+  CHECK(entries_of(directory.path()) == 3);
+  save(checkpoints, 2);
+  CHECK(newest_value(directory.path()) == 2);
+}
+
+TEST_CASE("a directory that cannot be made is named", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "file", "");
+  CHECK_THAT(error_of([&] { const CheckpointDirectory below({.path = directory / "file/below"}); }),
+             Contains("cannot create the directory " + (directory / "file/below").string()));
+}
+
+TEST_CASE("the next save removes what killed processes left", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  const auto leave = [&](const std::string& mark) {
+    write_bytes(directory / ("model_epoch_1.safetensors" + mark), "half");
+  };
+  const std::string dead = ".tmp." + std::to_string(dead_pid()) + ".0";
+  const std::string own = ".tmp." + std::to_string(getpid()) + ".0";
+  const std::vector<std::string> others = {".tmp." + std::to_string(getppid()) + ".0", ".tmp.x.0",
+                                           ".tmp.1", ".tmp"};
+  leave(dead);
+  leave(own);
+  for (const std::string& mark : others) leave(mark);
+  save(checkpoints, 2);
+  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + dead)));
+  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + own)));
+  CHECK(entries_of(directory.path()) == 2 + others.size());
+}
+
+TEST_CASE("a save in the background holds what was there when it began", "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  {
+    ddp::CheckpointWriter writer(checkpoints);
+    std::vector<float> values = {1, 1};
+    const NamedBuffer tensor{"w", {2}, buffer_of(values)};
+    writer.save({.name = after_epoch(1), .metadata = {}}, {&tensor, 1});
+    values = {2, 2};
+    writer.save({.name = after_epoch(2), .metadata = {}}, {&tensor, 1});
+    values = {3, 3};
+  }
+  CHECK(value_in(directory / "model_epoch_1.safetensors") == 1);
+  CHECK(newest_value(directory.path()) == 2);
+}
+
+TEST_CASE("an error in the background surfaces once, at the next call", "[checkpoint][writer]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  ddp::CheckpointWriter writer(checkpoints);
+  Model model(1);
+  fs::remove(parent / "directory");
+  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  CHECK_THAT(
+      error_of([&] { writer.save({.name = after_epoch(2), .metadata = {}}, model.tensors()); }),
+      Contains("model_epoch_1.safetensors"));
+  writer.finish();
+  writer.save({.name = after_epoch(3), .metadata = {}}, model.tensors());
+  CHECK_THAT(error_of([&] { writer.finish(); }), Contains("model_epoch_3.safetensors"));
+  writer.finish();
+}
+
+// soak does it 200 times.
+TEST_CASE("whenever a process is killed, the newest checkpoint loads", "[checkpoint][kill]") {
+  const TemporaryDirectory directory;
+  CHECK(ddp::soak::kill_while_saving(directory.path(), 20).rounds == 20);
+}
