@@ -94,43 +94,23 @@ void batch_norm_terms(const Buffer&, const Buffer&, const Buffer&, const Buffer&
 }
 void batch_norm_grad_input(const Buffer&, const Buffer&, const BatchNormOperands&, const Buffer&,
                            const GradientTarget&, const ChannelShape&, Stream) {
-  void avg_pool2d_forward(const Buffer&, const Buffer&, const Pool2dShape&, Stream) { refuse(); }
-  void avg_pool2d_backward(const Buffer&, const GradientTarget&, const Pool2dShape&, Stream) {
-    refuse();
-  }
-  void avg_pool2d_forward(const Buffer&, const Buffer&, const AdaptivePool2dShape&, Stream) {
-    refuse();
-  }
-  void avg_pool2d_backward(const Buffer&, const GradientTarget&, const AdaptivePool2dShape&,
-                           Stream) {
-    refuse();
-  }
-  void upsample_nearest2d_forward(const Buffer&, const Buffer&, const Upsample2dShape&, Stream) {
-    refuse();
-  }
-  void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Upsample2dShape&,
-                                   Stream) {
-    refuse();
-  }
-  void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
-  void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
-  void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
-  void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
-  void softmax_cross_entropy_forward(const Buffer&, const Buffer&, const CrossEntropyResult&,
-                                     MatrixShape, Stream) {
-    refuse();
-  }
-  void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
-                                      const GradientTarget&, MatrixShape, Stream) {
-    refuse();
-  }
-  void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
-  void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
-  void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
-  void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
-                      Stream) {
-    refuse();
-  }
+  refuse();
+}
+void avg_pool2d_forward(const Buffer&, const Buffer&, const Pool2dShape&, Stream) { refuse(); }
+void avg_pool2d_backward(const Buffer&, const GradientTarget&, const Pool2dShape&, Stream) {
+  refuse();
+}
+void avg_pool2d_forward(const Buffer&, const Buffer&, const AdaptivePool2dShape&, Stream) {
+  refuse();
+}
+void avg_pool2d_backward(const Buffer&, const GradientTarget&, const AdaptivePool2dShape&, Stream) {
+  refuse();
+}
+void upsample_nearest2d_forward(const Buffer&, const Buffer&, const Upsample2dShape&, Stream) {
+  refuse();
+}
+void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Upsample2dShape&,
+                                 Stream) {
   refuse();
 }
 void add(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
@@ -169,7 +149,10 @@ void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
   refuse();
 }
 void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
-void sgd_step(const Buffer&, const Buffer&, const Buffer&, const SgdStep&, const double*, Stream) {
+void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
+void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
+void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
+                    Stream) {
   refuse();
 }
 

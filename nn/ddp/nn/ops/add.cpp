@@ -4,11 +4,13 @@
 #include <stdexcept>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
 
 Variable add(Tape& tape, const Variable& a, const Variable& b) {
+  if (must_promote(a, b)) return add(tape, widened(tape, a), widened(tape, b));
   if (a.shape() != b.shape()) {
     throw std::invalid_argument("[nn] add: a is " + to_string(a.shape()) + ", b " +
                                 to_string(b.shape()) + ", expected one shape");

@@ -2,6 +2,7 @@
 #include <stdexcept>
 
 #include "ddp/kernels/columns.h"
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -17,6 +18,7 @@ Shape joined_shape(const Shape& a, const Shape& b) {
 }  // namespace
 
 Variable concat(Tape& tape, const Variable& a, const Variable& b) {
+  if (must_promote(a, b)) return concat(tape, widened(tape, a), widened(tape, b));
   const Shape shape = joined_shape(a.shape(), b.shape());
   Context& context = tape.context();
   Tensor y = context.empty(shape, a.value().dtype());

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -34,6 +35,7 @@ Variable pointwise_loss(Tape& tape, const Variable& x, const Forward& forward,
 }  // namespace
 
 Variable mse_loss(Tape& tape, const Variable& x, const Tensor& target) {
+  if (must_widen(x)) return mse_loss(tape, widened(tape, x), target);
   check_shapes("mse_loss", x.shape(), target.shape());
   Context& context = tape.context();
   return pointwise_loss(
@@ -50,6 +52,7 @@ Variable mse_loss(Tape& tape, const Variable& x, const Tensor& target) {
 
 Variable bce_with_logits(Tape& tape, const Variable& logits, const Tensor& target,
                          double pos_weight) {
+  if (must_widen(logits)) return bce_with_logits(tape, widened(tape, logits), target, pos_weight);
   check_shapes("bce_with_logits", logits.shape(), target.shape());
   Context& context = tape.context();
   return pointwise_loss(
