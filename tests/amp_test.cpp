@@ -408,3 +408,22 @@ TEST_CASE("batch norms run in float32 under autocast", "[amp]") {
   CHECK(context.to_host<float>(y.value()) ==
         context.to_host<float>(norm.forward(full, wide).value()));
 }
+
+TEST_CASE("sums and joints meet in the widest type, losses in float32", "[amp]") {
+  nn::Context context;
+  nn::Tape tape(context, nn::Recording::kOn, DType::kBFloat16);
+  nn::Parameter weight("weight", random(context, {2, 3}, 1));
+  const Variable full = tape.watch(weight);
+  const Variable low = nn::cast(tape, full, DType::kBFloat16);
+  CHECK(nn::add(tape, low, low).value().dtype() == DType::kBFloat16);
+  CHECK(nn::concat(tape, low, low).value().dtype() == DType::kBFloat16);
+  const Variable joined = nn::concat(tape, nn::add(tape, full, low), low);
+  CHECK(joined.value().dtype() == DType::kFloat32);
+  const Tensor target = Tensor::zeros(joined.shape(), DType::kFloat32);
+  CHECK(nn::mse_loss(tape, nn::cast(tape, joined, DType::kBFloat16), target).value().dtype() ==
+        DType::kFloat32);
+  const Variable loss = nn::bce_with_logits(tape, nn::cast(tape, joined, DType::kBFloat16), target);
+  CHECK(loss.value().dtype() == DType::kFloat32);
+  tape.backward(loss);
+  for (const float gradient : context.to_host<float>(weight.grad())) CHECK(gradient != 0);
+}

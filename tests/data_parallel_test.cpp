@@ -11,6 +11,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/models/factory.h"
+#include "ddp/nn/modules/dropout.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
@@ -65,6 +66,10 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
   return largest;
 }
 
+Variable cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels) {
+  return nn::softmax_cross_entropy(tape, logits, labels);
+}
+
 enum class LossOn { kOutputDevice, kEachDevice };
 
 // The parameters after some steps on `devices` devices.
@@ -78,8 +83,8 @@ std::vector<double> train(std::size_t devices, std::size_t samples, LossOn where
     Tape tape(context);
     const Variable loss =
         where == LossOn::kEachDevice
-            ? model.loss(tape, batch.images, batch.labels, nn::softmax_cross_entropy)
-            : nn::softmax_cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
+            ? model.loss(tape, batch.images, batch.labels, cross_entropy)
+            : cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
     tape.backward(loss);
     optimizer.step(nullptr);
   }
@@ -187,6 +192,21 @@ TEST_CASE("a tape that does not record evaluates on all devices", "[data-paralle
   const Variable alone = model.module().forward(tape, batch.images);
   CHECK(largest_difference(context.to_host<double>(spread.value()),
                            context.to_host<double>(alone.value())) < 1e-14);
+}
+
+TEST_CASE("any number of devices drops the same elements", "[data-parallel]") {
+  const auto dropped = [](std::size_t devices) {
+    nn::Context context;
+    const auto make = [](const nn::Scope& scope) { return std::make_unique<nn::Dropout>(scope); };
+    DataParallel model(context, {context, DType::kFloat64, 7}, make, {.device_ids = cpus(devices)});
+    Tape tape(context, nn::Recording::kOff);
+    tape.set_random_key({.seed = 3, .step = 1, .first_row = 1, .row_stride = 2});
+    const std::vector<double> ones(7 * 5, 1.0);
+    return context.to_host<double>(
+        model.forward(tape, context.from_host<double>(ones, {7, 5})).value());
+  };
+  CHECK(dropped(2) == dropped(1));
+  CHECK(dropped(3) == dropped(1));
 }
 
 TEST_CASE("tensors are cut and joined along any dimension", "[data-parallel]") {

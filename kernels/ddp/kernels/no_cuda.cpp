@@ -113,12 +113,6 @@ void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Ups
                                  Stream) {
   refuse();
 }
-void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
-void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
-void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
-                    Stream) {
-  refuse();
-}
 void add(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
 void sigmoid_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
 void sigmoid_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
@@ -155,5 +149,11 @@ void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
   refuse();
 }
 void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
+void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
+void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,
+                    Stream) {
+  refuse();
+}
 
 }  // namespace ddp::cu

@@ -71,6 +71,11 @@ struct RandomKey {
   std::uint64_t step = 0;  // a number that no other batch of the training has
   std::uint64_t first_row = 0;
   std::uint64_t row_stride = 1;
+
+  // For the rows from `row` on of the batch that this is the key of.
+  [[nodiscard]] RandomKey from_row(std::size_t row) const {
+    return {seed, step, first_row + row * row_stride, row_stride};
+  }
 };
 
 enum class Recording : std::uint8_t { kOn, kOff };
@@ -92,6 +97,7 @@ class Tape {
   // To be set before each forward pass that makes random choices: backward() forgets it, since what
   // is drawn twice is no longer random. std::logic_error if there is none.
   void set_random_key(const RandomKey& key) { random_key_ = key; }
+  [[nodiscard]] bool has_random_key() const { return random_key_.has_value(); }
   [[nodiscard]] const RandomKey& random_key() const;
 
   // The parameter's value as an operand; however often it is watched, its gradient is one.

@@ -64,7 +64,9 @@ struct DataParallel::Work {
 // A piece of the batch on one device.
 struct DataParallel::Part {
   Part(Replica& where, const Piece& which, const Tape& outer)
-      : replica(where), piece(which), tape(where.context, outer.recording(), outer.autocast()) {}
+      : replica(where), piece(which), tape(where.context, outer.recording(), outer.autocast()) {
+    if (outer.has_random_key()) tape.set_random_key(outer.random_key().from_row(piece.begin));
+  }
 
   void forward(const LossFunction& loss) {
     output = replica.module->forward(tape, input);
