@@ -110,6 +110,7 @@ class ColumnConv2d final : public Conv2dBackend {
   Buffer columns_of(const Buffer& x, const Geometry& of) {
     if (of.all.is_pointwise()) return x;
     const Buffer columns = scratch(of.taps * of.pixels, x);
+    cpu::fill(columns, 0);
     detail::dispatch_float("conv2d_forward", x.dtype, [&](auto element) {
       using T = decltype(element);
       detail::image_to_columns<T>(static_cast<const T*>(x.data),
@@ -123,6 +124,7 @@ class ColumnConv2d final : public Conv2dBackend {
     const Buffer memory = scratch((of.taps + of.group.out_channels) * row, x);
     const Side side{memory.slice(0, of.taps * row),
                     memory.slice(of.taps * row, of.group.out_channels * row)};
+    cpu::fill(side.columns, 0);
     detail::dispatch_float("conv2d_grad_weight", x.dtype, [&](auto element) {
       using T = decltype(element);
       for (std::size_t i = 0; i < samples.count; ++i) {

@@ -3,7 +3,6 @@
 // The CPU twin of detail/conv2d_columns.h, for one group of one sample at a time.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "ddp/kernels/conv2d.h"
@@ -43,14 +42,13 @@ void for_each_tap_row(X* x, const Columns<T>& columns, const Conv2dShape& shape,
   }
 }
 
-// columns = the pixels of x that each tap sees.
+// Puts the pixels of x that each tap sees into columns, which hold zeros: filled here, the padding
+// of small images would be many calls of memset for a few elements each.
 template <class T>
 void image_to_columns(const T* x, const Columns<T>& columns, const Conv2dShape& shape) {
-  const std::size_t width = shape.output().width, stride = shape.stride.width;
+  const std::size_t stride = shape.stride.width;
   for_each_tap_row(x, columns, shape, [&](const T* from, T* to, const Range& seen) {
-    std::fill_n(to, seen.begin, T{0});
     for (std::size_t c = seen.begin; c < seen.end; ++c, from += stride) to[c] = *from;
-    std::fill(to + seen.end, to + width, T{0});
   });
 }
 
