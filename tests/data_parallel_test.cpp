@@ -14,6 +14,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/models/factory.h"
+#include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/dropout.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
@@ -110,6 +111,15 @@ class Scale final : public nn::Module {
 
   nn::Linear linear;
   double limit = 100;
+};
+
+// A batch norm in another module.
+class Normalized final : public nn::Module {
+ public:
+  explicit Normalized(const nn::Scope& scope) : norm(scope, 1) { add(norm); }
+  Variable forward(Tape& tape, const Variable& input) override { return norm.forward(tape, input); }
+
+  nn::BatchNorm1d norm;
 };
 
 // Fails where it is told to.
@@ -218,6 +228,18 @@ TEST_CASE("a tape that does not record evaluates on all devices", "[data-paralle
   const Variable alone = model.module().forward(tape, batch.images);
   CHECK(largest_difference(context.to_host<double>(spread.value()),
                            context.to_host<double>(alone.value())) < 1e-14);
+}
+
+TEST_CASE("a layer that is not trained is not on any device", "[data-parallel]") {
+  nn::Context context;
+  const auto make = [](const nn::Scope& scope) { return std::make_unique<Normalized>(scope); };
+  DataParallel model(context, {context, DType::kFloat64, 7}, make, {.device_ids = cpus(2)});
+  dynamic_cast<Normalized&>(model.module()).norm.train(false);
+  const std::vector<double> rows = {1, 2, 4, 8};
+  const Tensor input = context.from_host<double>(rows, {4, 1});
+  Tape tape(context);
+  const auto output = context.to_host<double>(model.forward(tape, input).value());
+  CHECK(output == context.to_host<double>(model.module().forward(tape, input).value()));
 }
 
 TEST_CASE("any number of devices drops the same elements", "[data-parallel]") {

@@ -168,7 +168,9 @@ std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, cons
 }
 
 void DataParallel::copy_model_to(Replica& replica) {
-  replica.module->train(module_->is_training());
+  const std::vector<Module*> modules = module_->modules(), copies = replica.module->modules();
+  // Parents come first: a child's own mode is what remains.
+  for (std::size_t i = 0; i < modules.size(); ++i) copies[i]->train(modules[i]->is_training());
   const auto copy = [&](const Tensor& from, const Tensor& to) {
     transfer(context_, from.buffer(), replica.context, {to.buffer()});
   };
