@@ -227,3 +227,17 @@ TEST_CASE("a rank without samples does not hold up a model with synchronised bat
   job.run(3, {"--global-batch-size", "23"});
   CHECK_THAT(job.final_line(), Contains("test_accuracy"));
 }
+
+TEST_CASE("a job may begin with the weights of another, or refuses what is not its model's",
+          "[models]") {
+  const Sets sets;
+  const Job first(sets.fashion_mnist() + Arguments{"--model", "lenet5"});
+  first.run(1, {"--max-steps", "2"});
+  const Job second(sets.fashion_mnist() +
+                   Arguments{"--model", "lenet5", "--seed", "1", "--init", first.file("model")});
+  second.run(2, {"--lr", "0", "--max-steps", "1"});
+  CHECK(have_equal_models(first, second));
+  ChildProcess other({DDP_TRAIN_PATH, "--device", "cpu", "--init", first.file("model")});
+  CHECK(other.wait() == 1);
+  CHECK_THAT(other.err(), Contains(first.file("model").string()) && Contains("fc1.weight"));
+}
