@@ -6,77 +6,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <stdexcept>
 #include <type_traits>
 
 #include "ddp/nn/amp/autocast.h"
+#include "flags.h"
 
 namespace train {
 namespace {
-
-cxxopts::Options make_parser() {
-  cxxopts::Options parser("train",
-                          "Trains a model on one or many ranks:\n"
-                          "  ddp-launch --nproc_per_node=2 train --model mlp --epochs 3\n");
-  auto add = parser.add_options();
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
-  parser.set_width(100);
-  add("model", "mlp, lenet5, convnet, resnet18 or unet", text("mlp"), "NAME");
-  add("dataset", "fashion-mnist, cifar10 or image-masks (default: what fits the model)",
-      cxxopts::value<std::string>(), "NAME");
-  add("data-dir", "directory of the dataset's files; image-masks: with train and test",
-      cxxopts::value<std::string>(), "DIR");
-  add("augment", "crop (cifar10) and flip training images at random");
-  add("epochs", "epochs", text("1"), "N");
-  add("max-steps", "stop after this many steps; 0: no limit", text("0"), "N");
-  add("batch-size", "samples per rank and step (default 64)", cxxopts::value<std::string>(), "N");
-  add("global-batch-size", "samples per step, of all ranks together", cxxopts::value<std::string>(),
-      "N");
-  add("accumulate", "batches that make a step of the optimizer", text("1"), "N");
-  add("lr", "learning rate (default: 0.05; 0.001 for adam and adamw)",
-      cxxopts::value<std::string>(), "F");
-  add("lr-schedule", "constant, step or cosine, by epoch", text("constant"), "NAME");
-  add("warmup", "epochs of linear warm-up", text("0"), "N");
-  add("optimizer", "sgd, adam or adamw", text("sgd"), "NAME");
-  add("momentum", "momentum of sgd", text("0.9"), "F");
-  add("nesterov", "Nesterov's momentum");
-  add("weight-decay", "weight decay", text("0"), "F");
-  add("clip-grad-norm", "largest norm of a step's gradients; 0: any", text("0"), "F");
-  add("label-smoothing", "share of a label's probability that goes to all classes", text("0"), "F");
-  add("sync-bn", "batch norms take the statistics of all ranks' batches");
-  add("dtype", "float32 or float64", text("float32"), "NAME");
-  add("amp", "mixed precision: none, bf16 or fp16", text("none"), "NAME");
-  add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
-      text("exact"), "NAME");
-  add("seed", "of initial weights and data order", text("0"), "N");
-  add("num-workers", "threads of a rank that gather batches ahead; 0: none", text("1"), "N");
-  add("device", "auto, cpu or cuda", text("auto"), "NAME");
-  add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
-  add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
-  add("log-every", "batches between progress lines; 0: only at the end of an epoch's", text("100"),
-      "N");
-  add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
-  add("log-dir", "write scalars for TensorBoard into this directory", cxxopts::value<std::string>(),
-      "DIR");
-  add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)",
-      cxxopts::value<std::string>(), "FILE.json");
-  add("step-svg", "draw a typical step of all ranks", cxxopts::value<std::string>(), "FILE.svg");
-  add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
-      "FILE.safetensors");
-  add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop",
-      cxxopts::value<std::string>(), "DIR");
-  add("checkpoint-every", "save one after this many steps, too; 0: none inside an epoch", text("0"),
-      "N");
-  add("keep", "newest checkpoints that are kept, beside the best; 0: all", text("3"), "N");
-  add("resume",
-      "go on from the newest checkpoint in --checkpoint-dir (auto) or from a file; or none",
-      text("auto"), "auto|FILE|none");
-  add("help", "show this text");
-  return parser;
-}
 
 // `value` if it is one of the choices.
 template <class T>
@@ -204,6 +141,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.model = text("model");
   options.dataset = read_dataset(parsed);
   options.optimizer = read_optimizer(parsed);
+  options.init = path("init");
   options.max_grad_norm = number<double>(parsed, "clip-grad-norm");
   options.label_smoothing = number<double>(parsed, "label-smoothing");
   options.sync_batch_norm = parsed.count("sync-bn") > 0;
@@ -276,11 +214,11 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {
-  cxxopts::Options parser = make_parser();
+  cxxopts::Options parser = make_flags();
   try {
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
     if (parsed.count("help") > 0) {
-      std::fputs(parser.help().c_str(), stdout);
+      std::fputs(help_text(parser).c_str(), stdout);
       return std::nullopt;
     }
     check_values(parsed);

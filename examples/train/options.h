@@ -27,7 +27,8 @@ struct Options {
   std::optional<std::int64_t> batch_size;         // per rank
   std::optional<std::int64_t> global_batch_size;  // of all ranks together
   OptimizerOptions optimizer;
-  double max_grad_norm = 0;  // 0: gradients are not clipped
+  std::filesystem::path init;  // the weights to begin with; empty: drawn from the seed
+  double max_grad_norm = 0;    // 0: gradients are not clipped
   double label_smoothing = 0;
   bool sync_batch_norm = false;
   ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;

@@ -16,6 +16,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/io/atomic_file.h"
+#include "ddp/io/checkpoint_file.h"
 #include "ddp/io/host_copy.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
@@ -71,6 +72,19 @@ ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch
   return result;
 }
 
+// Rank 0's values, which are what DistributedModule gives all ranks, come from --init, if there is
+// one.
+std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
+                                             ddp::nn::Context& context, const Task& task) {
+  auto module =
+      ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
+  if (group.rank() == 0 && !options.init.empty()) {
+    ddp::restore_tensors(options.init, ddp::load_safetensors(options.init),
+                         named_buffers(module->state_dict()), context.stream());
+  }
+  return module;
+}
+
 // Hours of training should not end at a place where nothing can be written.
 void check_can_save(const std::filesystem::path& file) {
   if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
@@ -89,8 +103,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       task_(make_task(options.dataset, options.label_smoothing)),
       sampler_(make_sampler(options, *group_, task_->train_set().size(), global_batch_)),
       loader_(task_->train_set(), loader_options()),
-      module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed},
-                                  task_->sizes())),
+      module_(make_module(options, *group_, context_, *task_)),
       model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
       optimizer_(make_optimizer(options.optimizer, context_, module_->parameters())),
       tape_(context_, ddp::nn::Recording::kOn, options.amp) {
