@@ -365,7 +365,8 @@ TEST_CASE("the clipped norm is that of the mean gradient, on all ranks", "[amp]"
 
 TEST_CASE("the scale grows and backs off as PyTorch's GradScaler has it", "[amp]") {
   nn::GradScaler scaler({.initial_scale = 1024, .growth_interval = 4});
-  // {overflow, scale afterwards}, by the rule of _amp_update_scale_ in ATen's AmpKernels.cu.
+  // {overflow, scale afterwards}, as _amp_update_scale_, which GradScaler calls, gives it
+  // (torch 2.15).
   const std::vector<std::pair<bool, double>> steps = {
       {false, 1024}, {false, 1024}, {true, 512},   {false, 512},  {false, 512},
       {false, 512},  {false, 1024}, {false, 1024}, {false, 1024}, {false, 1024},

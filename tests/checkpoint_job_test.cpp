@@ -117,8 +117,8 @@ TEST_CASE("checkpoints of whole epochs go on as well, and the best is kept", "[r
   CHECK(training.parameters() == parameters);
 
   const auto metadata = load_checkpoint(training.file("c/model_best.safetensors")).metadata;
-  CHECK(metadata.at("test_accuracy") == metadata.at("best_accuracy"));
-  CHECK(std::stod(metadata.at("best_accuracy")) > 0.5);
+  CHECK(metadata.at("test_score") == metadata.at("best_score"));
+  CHECK(std::stod(metadata.at("best_score")) > 0.5);
 
   CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 60"));
   CHECK(training.parameters() == parameters);

@@ -10,6 +10,7 @@
 #include "ddp/data/fashion_mnist.h"
 #include "ddp/data/idx.h"
 #include "support/files.h"
+#include "support/idx_bytes.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -22,19 +23,9 @@ using ddp::ImageDataset;
 using ddp::read_idx;
 using ddp::test::bytes_of;
 using ddp::test::error_of;
+using ddp::test::idx;
 using ddp::test::TemporaryDirectory;
 using ddp::test::write_bytes;
-
-std::string big_endian(std::uint32_t value) {
-  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16 & 0xff),
-          static_cast<char>(value >> 8 & 0xff), static_cast<char>(value & 0xff)};
-}
-
-std::string idx(const std::vector<std::uint32_t>& shape, const std::string& values) {
-  std::string bytes = big_endian(0x0800U | static_cast<std::uint32_t>(shape.size()));
-  for (const std::uint32_t size : shape) bytes += big_endian(size);
-  return bytes + values;
-}
 
 void write_gzipped(const fs::path& path, const std::string& bytes) {
   gzFile file = gzopen(path.c_str(), "wb");

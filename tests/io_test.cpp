@@ -138,10 +138,10 @@ TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {
   state.skipped = 5;  // the other five took the thirty seconds
   CHECK_THAT(format_progress_line(state), Contains("step 10/40") && Contains("ETA 3:00"));
   state.skipped = 0;
-  state.accuracy = 0.8512;
+  state.score = 0.8512;
   CHECK(format_progress_line(state) ==
         "epoch 1/5 step 10/40 loss 2.3026 accuracy 85.1 % 12345 samples/s ETA 1:30");
-  state.accuracy = std::nullopt;
+  state.score = std::nullopt;
   state.elapsed = std::chrono::hours(1);
   CHECK(format_progress_line(state) ==
         "epoch 1/5 step 10/40 loss 2.3026 12345 samples/s ETA 3:00:00");

@@ -264,7 +264,7 @@ TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") 
 
 TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9"}),
-                "there is no model \"transformer9\", only: mlp, lenet5");
+                "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");
   check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");

@@ -154,7 +154,7 @@ TEST_CASE("the default MLP has PyTorch's names and shapes in order", "[nn]") {
   CHECK(model->buffers().empty());
   CHECK(error_of([&] {
           static_cast<void>(make_model("resnet", Scope(context, DType::kFloat32, 1)));
-        }) == "[nn] there is no model \"resnet\", only: mlp, lenet5");
+        }) == "[nn] there is no model \"resnet\", only: mlp, lenet5, convnet, resnet18, unet");
 }
 
 TEST_CASE("initial values depend on seed and name, fill U(-b, b), and agree across dtypes",

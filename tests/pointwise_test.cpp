@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 namespace {
 
 using namespace ddp::nn;
+using Catch::Matchers::Contains;
 using ddp::DType;
 using ddp::test::check_gradients;
 using ddp::test::error_of;
@@ -100,6 +102,20 @@ TEST_CASE("gradients of add, concat and sigmoid equal central differences", "[nn
                         tape, sigmoid(tape, concat(tape, sum, concat(tape, right, left))));
                   },
                   {&b, &a});
+}
+
+TEST_CASE("masks overlap where both the logit and the target say so", "[nn]") {
+  Context context;
+  const std::vector<float> logits = {2, 1, -1, -3, 0, std::numeric_limits<float>::quiet_NaN()};
+  const std::vector<float> target = {1, 0, 1, 0, 0, 1};
+  const Tensor counts = mask_overlap(context, context.from_host<float>(logits, {2, 3}),
+                                     context.from_host<float>(target, {2, 3}));
+  CHECK(context.to_host<std::int64_t>(counts) == std::vector<std::int64_t>{1, 4});
+  const Tensor none = Tensor::zeros({0, 3}, DType::kFloat64);
+  CHECK(context.to_host<std::int64_t>(mask_overlap(context, none, none)) ==
+        std::vector<std::int64_t>{0, 0});
+  CHECK_THAT(error_of([&] { (void)mask_overlap(context, none, counts); }),
+             Contains("mask_overlap: target is int64[2] on cpu, expected float64[0] on cpu"));
 }
 
 TEST_CASE("sigmoid saturates without overflow", "[nn]") {

@@ -82,7 +82,7 @@ std::optional<TrainingState> Checkpointing::load() {
   if (!loaded) return std::nullopt;
   const TrainingState state = read_state_of(*loaded);
   ddp::restore_tensors(loaded->path, loaded->content, tensors_, stream_);
-  best_accuracy_ = state.best_accuracy;
+  best_score_ = state.best_score;
   if (saves() && options_.resume != kAuto) move_into_directory(*loaded, state);
   remark_ = fmt::format("resumed from {}: epoch {}, step {}{}", loaded->path.string(),
                         state.position.epoch, state.step,
@@ -128,8 +128,8 @@ void Checkpointing::move_into_directory(const ddp::LoadedCheckpoint& loaded,
                                         const TrainingState& state) {
   ddp::CheckpointInfo info{.name = name_of(state), .metadata = loaded.content.metadata};
   if (directory_->names().empty()) {  // the best one so far is elsewhere
-    best_accuracy_.reset();
-    info.metadata.erase("best_accuracy");
+    best_score_.reset();
+    info.metadata.erase("best_score");
   }
   directory_->go_back_to(info.name);
   directory_->save(info, loaded.content.tensors);
@@ -141,10 +141,9 @@ bool Checkpointing::is_due(std::int64_t step) const {
 
 void Checkpointing::save(TrainingState state) {
   if (!saves()) return;
-  const bool is_best =
-      state.evaluation && (!best_accuracy_ || state.evaluation->accuracy > *best_accuracy_);
-  if (is_best) best_accuracy_ = state.evaluation->accuracy;
-  state.best_accuracy = best_accuracy_;
+  const bool is_best = state.evaluation && (!best_score_ || state.evaluation->score > *best_score_);
+  if (is_best) best_score_ = state.evaluation->score;
+  state.best_score = best_score_;
   ddp::CheckpointInfo info{.name = name_of(state), .metadata = job_.all(), .is_best = is_best};
   write_state(state, info.metadata);
   last_ = options_.directory / to_string(info.name);

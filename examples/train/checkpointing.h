@@ -66,7 +66,7 @@ class Checkpointing {
   ddp::Stream stream_;
   std::string remark_;
   // On rank 0.
-  std::optional<double> best_accuracy_;
+  std::optional<double> best_score_;
   std::filesystem::path last_;
   std::optional<ddp::CheckpointDirectory> directory_;
   std::optional<ddp::CheckpointWriter> writer_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The main job: trains a model on Fashion-MNIST with any number of ranks.
+// The main job: trains a model with any number of ranks.
 //   ddp-launch --nproc_per_node=2 build/bin/train --model mlp --epochs 3
 #include <cstdio>
 #include <exception>

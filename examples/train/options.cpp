@@ -6,66 +6,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <stdexcept>
 #include <type_traits>
 
+#include "ddp/nn/amp/autocast.h"
+#include "flags.h"
+
 namespace train {
 namespace {
-
-cxxopts::Options make_parser() {
-  cxxopts::Options parser("train",
-                          "Trains a model on Fashion-MNIST, on one or many ranks:\n"
-                          "  ddp-launch --nproc_per_node=2 train --model mlp --epochs 3\n");
-  auto add = parser.add_options();
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
-  parser.set_width(100);
-  add("model", "mlp or lenet5", text("mlp"), "NAME");
-  add("dataset", "fashion-mnist", text("fashion-mnist"), "NAME");
-  add("data-dir", "directory of the dataset's four files", cxxopts::value<std::string>(), "DIR");
-  add("epochs", "epochs", text("1"), "N");
-  add("max-steps", "stop after this many steps; 0: no limit", text("0"), "N");
-  add("batch-size", "samples per rank and step (default 64)", cxxopts::value<std::string>(), "N");
-  add("global-batch-size", "samples per step, of all ranks together", cxxopts::value<std::string>(),
-      "N");
-  add("accumulate", "batches that make a step of the optimizer", text("1"), "N");
-  add("lr", "learning rate", text("0.05"), "F");
-  add("lr-schedule", "constant, step or cosine, by epoch", text("constant"), "NAME");
-  add("warmup", "epochs of linear warm-up", text("0"), "N");
-  add("optimizer", "sgd", text("sgd"), "NAME");
-  add("momentum", "momentum", text("0.9"), "F");
-  add("weight-decay", "weight decay", text("0"), "F");
-  add("dtype", "float32 or float64", text("float32"), "NAME");
-  add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
-      text("exact"), "NAME");
-  add("seed", "of initial weights and data order", text("0"), "N");
-  add("num-workers", "threads of a rank that gather batches ahead; 0: none", text("1"), "N");
-  add("device", "auto, cpu or cuda", text("auto"), "NAME");
-  add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
-  add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
-  add("log-every", "batches between progress lines; 0: only at the end of an epoch's", text("100"),
-      "N");
-  add("metrics", "write JSON lines to this file", cxxopts::value<std::string>(), "FILE");
-  add("log-dir", "write scalars for TensorBoard into this directory", cxxopts::value<std::string>(),
-      "DIR");
-  add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)",
-      cxxopts::value<std::string>(), "FILE.json");
-  add("step-svg", "draw a typical step of all ranks", cxxopts::value<std::string>(), "FILE.svg");
-  add("save", "write the trained parameters to this file", cxxopts::value<std::string>(),
-      "FILE.safetensors");
-  add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop",
-      cxxopts::value<std::string>(), "DIR");
-  add("checkpoint-every", "save one after this many steps, too; 0: none inside an epoch", text("0"),
-      "N");
-  add("keep", "newest checkpoints that are kept, beside the best; 0: all", text("3"), "N");
-  add("resume",
-      "go on from the newest checkpoint in --checkpoint-dir (auto) or from a file; or none",
-      text("auto"), "auto|FILE|none");
-  add("help", "show this text");
-  return parser;
-}
 
 // `value` if it is one of the choices.
 template <class T>
@@ -93,6 +41,26 @@ void require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument(message);
 }
 
+void check(const OptimizerOptions& options) {
+  require(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
+          "--lr must be finite and not negative");
+  require(std::isfinite(options.momentum), "--momentum must be finite");
+  require(!options.nesterov || (options.kind == OptimizerKind::kSgd && options.momentum > 0),
+          "--nesterov needs --optimizer sgd with a momentum");
+  require(std::isfinite(options.weight_decay), "--weight-decay must be finite");
+}
+
+void check(const DatasetChoice& dataset, const std::string& model) {
+  const bool is_segmented = dataset.kind == DatasetKind::kImageMasks;
+  require(is_segmented == (model == "unet"),
+          "--model " + model + " cannot be trained on --dataset " +
+              std::string(to_string(dataset.kind)) + ": unet goes with image-masks");
+  require(dataset.kind == DatasetKind::kFashionMnist || !dataset.directory.empty(),
+          "--dataset " + std::string(to_string(dataset.kind)) + " needs --data-dir");
+  require(dataset.kind != DatasetKind::kFashionMnist || !dataset.is_augmented,
+          "--augment is for cifar10 and image-masks");
+}
+
 void check(const Options& options) {
   require(!options.batch_size || !options.global_batch_size,
           "--batch-size and --global-batch-size exclude each other");
@@ -105,10 +73,13 @@ void check(const Options& options) {
   require(options.accumulate >= 1, "--accumulate must be at least 1");
   require(options.max_steps >= 0, "--max-steps must not be negative");
   require(options.log_every >= 0, "--log-every must not be negative");
-  require(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
-          "--lr must be finite and not negative");
-  require(std::isfinite(options.momentum), "--momentum must be finite");
-  require(std::isfinite(options.weight_decay), "--weight-decay must be finite");
+  check(options.optimizer);
+  require(options.max_grad_norm >= 0, "--clip-grad-norm must not be negative");
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+          "--label-smoothing must be between 0 and 1");
+  require(!options.amp || options.dtype == ddp::DType::kFloat32,
+          "--amp computes in 16 bits what would be float32: it cannot go with --dtype float64");
+  check(options.dataset, options.model);
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
   require(options.num_workers >= 0 && options.num_workers <= 256,
@@ -134,14 +105,46 @@ void check_values(const cxxopts::ParseResult& parsed) {
   require(has_directory || !is_explicit_auto, "--resume auto needs --checkpoint-dir");
 }
 
+// The rate is left as it is unless one is given: Adam's steps are of another size.
+OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
+  const auto kind = choose<OptimizerKind>("optimizer", parsed["optimizer"].as<std::string>(),
+                                          {{"sgd", OptimizerKind::kSgd},
+                                           {"adam", OptimizerKind::kAdam},
+                                           {"adamw", OptimizerKind::kAdamW}});
+  const double usual_rate = kind == OptimizerKind::kSgd ? 0.05 : 1e-3;
+  return {.kind = kind,
+          .learning_rate = parsed.count("lr") > 0 ? number<double>(parsed, "lr") : usual_rate,
+          .momentum = number<double>(parsed, "momentum"),
+          .nesterov = parsed.count("nesterov") > 0,
+          .weight_decay = number<double>(parsed, "weight-decay")};
+}
+
+DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
+  const bool is_unet = parsed["model"].as<std::string>() == "unet";
+  DatasetChoice choice{.kind = is_unet ? DatasetKind::kImageMasks : DatasetKind::kFashionMnist,
+                       .is_augmented = parsed.count("augment") > 0,
+                       .seed = number<std::uint64_t>(parsed, "seed")};
+  if (parsed.count("dataset") > 0) {
+    choice.kind = choose<DatasetKind>("dataset", parsed["dataset"].as<std::string>(),
+                                      {{"fashion-mnist", DatasetKind::kFashionMnist},
+                                       {"cifar10", DatasetKind::kCifar10},
+                                       {"image-masks", DatasetKind::kImageMasks}});
+  }
+  if (parsed.count("data-dir") > 0) choice.directory = parsed["data-dir"].as<std::string>();
+  return choice;
+}
+
 Options read(const cxxopts::ParseResult& parsed) {
   const auto text = [&](const char* flag) { return parsed[flag].as<std::string>(); };
   const auto path = [&](const char* flag) { return parsed.count(flag) > 0 ? text(flag) : ""; };
   Options options;
   options.model = text("model");
-  choose<int>("dataset", text("dataset"), {{"fashion-mnist", 0}});
-  choose<int>("optimizer", text("optimizer"), {{"sgd", 0}});
-  options.data_dir = path("data-dir");
+  options.dataset = read_dataset(parsed);
+  options.optimizer = read_optimizer(parsed);
+  options.init = path("init");
+  options.max_grad_norm = number<double>(parsed, "clip-grad-norm");
+  options.label_smoothing = number<double>(parsed, "label-smoothing");
+  options.sync_batch_norm = parsed.count("sync-bn") > 0;
   options.epochs = number<int>(parsed, "epochs");
   options.max_steps = number<std::int64_t>(parsed, "max-steps");
   if (parsed.count("batch-size") > 0) {
@@ -151,14 +154,12 @@ Options read(const cxxopts::ParseResult& parsed) {
     options.global_batch_size = number<std::int64_t>(parsed, "global-batch-size");
   }
   options.accumulate = number<int>(parsed, "accumulate");
-  options.learning_rate = number<double>(parsed, "lr");
   options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
   options.warmup_epochs = number<int>(parsed, "warmup");
-  options.momentum = number<double>(parsed, "momentum");
-  options.weight_decay = number<double>(parsed, "weight-decay");
   options.dtype =
       choose<ddp::DType>("dtype", text("dtype"),
                          {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
+  options.amp = ddp::nn::parse_amp(text("amp"));
   options.sampler = choose<SamplerKind>(
       "sampler", text("sampler"), {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
   options.seed = number<std::uint64_t>(parsed, "seed");
@@ -190,7 +191,7 @@ std::int64_t Options::global_batch(int world_size) const {
 JobDescription Options::describe(int world_size, std::int64_t dataset_size) const {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {.essentials = {{"model", model},
-                         {"dataset", "fashion-mnist"},
+                         {"dataset", std::string(to_string(dataset.kind))},
                          {"dataset_size", text(dataset_size)},
                          {"seed", text(seed)}},
           .settings = {{"ranks", text(world_size)},
@@ -198,19 +199,26 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
                        {"global_batch_size", text(global_batch(world_size))},
                        {"accumulate", text(accumulate)},
                        {"epochs", text(epochs)},
-                       {"lr", text(learning_rate)},
+                       {"optimizer", text(to_string(optimizer.kind))},
+                       {"lr", text(optimizer.learning_rate)},
                        {"lr_schedule", text(to_string(lr_schedule))},
                        {"warmup", text(warmup_epochs)},
-                       {"momentum", text(momentum)},
-                       {"weight_decay", text(weight_decay)}}};
+                       {"momentum", text(optimizer.momentum)},
+                       {"nesterov", text(optimizer.nesterov)},
+                       {"weight_decay", text(optimizer.weight_decay)},
+                       {"clip_grad_norm", text(max_grad_norm)},
+                       {"label_smoothing", text(label_smoothing)},
+                       {"sync_bn", text(sync_batch_norm)},
+                       {"augment", text(dataset.is_augmented)},
+                       {"amp", amp ? std::string(ddp::to_string(*amp)) : "none"}}};
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {
-  cxxopts::Options parser = make_parser();
+  cxxopts::Options parser = make_flags();
   try {
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
     if (parsed.count("help") > 0) {
-      std::fputs(parser.help().c_str(), stdout);
+      std::fputs(help_text(parser).c_str(), stdout);
       return std::nullopt;
     }
     check_values(parsed);

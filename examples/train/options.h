@@ -10,7 +10,9 @@
 #include "ddp/base/dtype.h"
 #include "ddp/collectives/init.h"
 #include "ddp/nn/optim/lr_schedule.h"
+#include "optimizers.h"
 #include "step_trace.h"
+#include "task.h"
 
 namespace train {
 
@@ -18,18 +20,21 @@ enum class SamplerKind { kExact, kTorch };
 
 struct Options {
   std::string model;
-  std::filesystem::path data_dir;
+  DatasetChoice dataset;
   int epochs = 1;
   std::int64_t max_steps = 0;                     // 0: no limit
   int accumulate = 1;                             // batches that make a step
   std::optional<std::int64_t> batch_size;         // per rank
   std::optional<std::int64_t> global_batch_size;  // of all ranks together
-  double learning_rate = 0.05;
+  OptimizerOptions optimizer;
+  std::filesystem::path init;  // the weights to begin with; empty: drawn from the seed
+  double max_grad_norm = 0;    // 0: gradients are not clipped
+  double label_smoothing = 0;
+  bool sync_batch_norm = false;
   ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;
   int warmup_epochs = 0;
-  double momentum = 0.9;
-  double weight_decay = 0;
   ddp::DType dtype = ddp::DType::kFloat32;
+  std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   SamplerKind sampler = SamplerKind::kExact;
   std::uint64_t seed = 0;
   int num_workers = 1;  // threads of a rank that gather batches

@@ -15,25 +15,28 @@
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/data/fashion_mnist.h"
 #include "ddp/io/atomic_file.h"
+#include "ddp/io/checkpoint_file.h"
 #include "ddp/io/host_copy.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
 #include "ddp/nn/models/factory.h"
-#include "ddp/nn/ops.h"
+#include "ddp/nn/parallel/sync_batch_norm.h"
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "named_buffers.h"
+#include "optimizers.h"
 
 namespace train {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
 
+// Slots of the metrics that ride with the gradients.
 constexpr std::size_t kLoss = 0;
-constexpr std::size_t kAccuracy = 1;
-constexpr std::int64_t kEvaluationBatch = 1000;  // of all ranks together
+constexpr std::size_t kCounts = 1;  // and after it: the task's
+// Elements of a batch in evaluation, of all ranks together: a thousand images of Fashion-MNIST.
+constexpr std::int64_t kEvaluationElements = 784'000;
 
 std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
                                            std::int64_t dataset_size, std::int64_t global_batch) {
@@ -65,7 +68,21 @@ ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch
   // On the CPU it costs next to nothing, and the report then tells the bandwidth.
   result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
+  if (options.amp == ddp::DType::kFloat16) result.non_finite = ddp::NonFinite::kSkip;
   return result;
+}
+
+// Rank 0's values, which are what DistributedModule gives all ranks, come from --init, if there is
+// one.
+std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
+                                             ddp::nn::Context& context, const Task& task) {
+  auto module =
+      ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
+  if (group.rank() == 0 && !options.init.empty()) {
+    ddp::restore_tensors(options.init, ddp::load_safetensors(options.init),
+                         named_buffers(module->state_dict()), context.stream());
+  }
+  return module;
 }
 
 // Hours of training should not end at a place where nothing can be written.
@@ -76,20 +93,6 @@ void check_can_save(const std::filesystem::path& file) {
   const ddp::AtomicFile probe(file);  // gone again without having been there
 }
 
-// The batch as nn sees it: rows of features, and labels.
-ddp::nn::Tensor inputs_of(const ddp::Batch& batch, const ddp::Dataset& dataset) {
-  const auto rows = static_cast<std::size_t>(batch.count);
-  std::size_t features = 1;
-  for (const std::int64_t extent : dataset.input_shape()) {
-    features *= static_cast<std::size_t>(extent);
-  }
-  return ddp::nn::Tensor::view(batch.inputs, {rows, features});
-}
-
-ddp::nn::Tensor labels_of(const ddp::Batch& batch) {
-  return ddp::nn::Tensor::view(batch.labels, {batch.labels.count});
-}
-
 }  // namespace
 
 Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> group)
@@ -97,34 +100,26 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       group_(std::move(group)),
       context_(group_->device()),
       global_batch_(options.global_batch(group_->world_size())),
-      train_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTrain, options.data_dir)),
-      test_set_(ddp::load_fashion_mnist(ddp::DataSplit::kTest, options.data_dir)),
-      sampler_(make_sampler(options, *group_, train_set_.size(), global_batch_)),
-      loader_(train_set_, loader_options()),
-      module_(ddp::nn::make_model(options.model, {context_, options.dtype, options.seed})),
+      task_(make_task(options.dataset, options.label_smoothing)),
+      sampler_(make_sampler(options, *group_, task_->train_set().size(), global_batch_)),
+      loader_(task_->train_set(), loader_options()),
+      module_(make_module(options, *group_, context_, *task_)),
       model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
-      optimizer_(context_, module_->parameters(),
-                 {.learning_rate = options.learning_rate,
-                  .momentum = options.momentum,
-                  .weight_decay = options.weight_decay}),
-      tape_(context_) {
+      optimizer_(make_optimizer(options.optimizer, context_, module_->parameters())),
+      tape_(context_, ddp::nn::Recording::kOn, options.amp) {
+  if (options.sync_batch_norm) ddp::nn::convert_sync_batchnorm(*module_, *group_);
+  if (options.amp == ddp::DType::kFloat16) model_.scale_losses(scaler_.emplace());
   if (options.checkpoints.any()) resume();
   if (options.traces.any()) {
     trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
   }
   if (!is_main()) return;
   if (!options.save.empty()) check_can_save(options.save);
-  if (!options.metrics.empty()) {
-    metrics_.emplace(options.metrics,
-                     resumed_ ? ddp::TextFileMode::kAppend : ddp::TextFileMode::kTruncate);
-  }
-  if (!options.log_dir.empty()) summaries_.emplace(options.log_dir);
-  progress_.emplace(ddp::ProgressOptions{.style = ddp::progress_style_of_stdout(),
-                                         .log_every = options.log_every},
-                    [](std::string_view text) {
-                      std::fwrite(text.data(), 1, text.size(), stdout);
-                      std::fflush(stdout);
-                    });
+  journal_.emplace(JournalOptions{.metrics = options.metrics,
+                                  .log_dir = options.log_dir,
+                                  .log_every = options.log_every,
+                                  .appends = resumed_.has_value(),
+                                  .score_name = std::string(task_->score_name())});
 }
 
 void Trainer::run() {
@@ -137,7 +132,7 @@ void Trainer::run() {
     more = train_epoch(static_cast<int>(epoch));
     result = evaluate();
     save_epoch(result);
-    if (is_main()) report_epoch(epoch, result);
+    if (is_main()) journal_->epoch(epoch, options_.epochs, steps_done_, result);
   }
   if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
@@ -148,9 +143,12 @@ void Trainer::run() {
 
 void Trainer::resume() {
   std::vector<ddp::NamedBuffer> tensors = named_buffers(module_->state_dict());
-  std::ranges::move(named_buffers(optimizer_.state(), "optimizer."), std::back_inserter(tensors));
+  std::ranges::move(named_buffers(optimizer_->state(), "optimizer."), std::back_inserter(tensors));
+  if (scaler_) {
+    std::ranges::move(named_buffers(scaler_->state(), "scaler."), std::back_inserter(tensors));
+  }
   checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors),
-                       options_.describe(group_->world_size(), train_set_.size()),
+                       options_.describe(group_->world_size(), task_->train_set().size()),
                        context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
@@ -159,27 +157,10 @@ void Trainer::resume() {
 }
 
 void Trainer::announce() {
-  fmt::print("{}, {} training samples\n", job_name(), train_set_.size());
+  journal_->say(fmt::format("{}, {} training samples", job_name(), task_->train_set().size()));
   if (!resumed_) return;
-  fmt::print("{}\n", checkpoints_->remark());
-  std::fflush(stdout);
-  if (metrics_) {
-    metrics_->write("resume", {{"epoch", resumed_->position.epoch}, {"step", resumed_->step}});
-  }
-}
-
-void Trainer::report_epoch(std::int64_t epoch, const Evaluation& result) {
-  progress_->end_line();
-  fmt::print("epoch {}/{}: test accuracy {:.2f} %, test loss {:.4f}\n", epoch + 1, options_.epochs,
-             100 * result.accuracy, result.loss);
-  std::fflush(stdout);
-  if (summaries_) {
-    summaries_->add_scalar("Loss/test", result.loss, steps_done_);
-    summaries_->add_scalar("Accuracy/test", result.accuracy, steps_done_);
-  }
-  if (!metrics_) return;
-  metrics_->write(
-      "epoch", {{"epoch", epoch}, {"test_accuracy", result.accuracy}, {"test_loss", result.loss}});
+  journal_->say(checkpoints_->remark());
+  journal_->resumed(*resumed_);
 }
 
 void Trainer::report(std::FILE* stream) {
@@ -197,11 +178,11 @@ std::string Trainer::job_name() const {
 }
 
 void Trainer::begin_epoch(int epoch) {
-  optimizer_.set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
-                                                       .base = options_.learning_rate,
-                                                       .epochs = options_.epochs,
-                                                       .warmup_epochs = options_.warmup_epochs},
-                                                      epoch));
+  optimizer_->set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
+                                                        .base = options_.optimizer.learning_rate,
+                                                        .epochs = options_.epochs,
+                                                        .warmup_epochs = options_.warmup_epochs},
+                                                       epoch));
   loader_.start(sampler_->next_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
   steps_skipped_ = is_continued ? resumed_->position.consumed / global_batch_ : 0;
@@ -225,8 +206,7 @@ bool Trainer::train_epoch(int epoch) {
     ++interval_steps_;
     const bool stops = model_.engine().stop_requested();
     if (stops && is_main()) {
-      progress_->end_line();
-      fmt::print("asked to stop: the last step is {}\n", steps_done_);
+      journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
     }
     const bool last = stops || !has_steps_left();
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
@@ -250,7 +230,7 @@ void Trainer::save_before_stop() {
   if (!checkpoints_) return;
   checkpoints_->save(state());
   const std::filesystem::path file = checkpoints_->finish();
-  if (is_main()) fmt::print("saved {}\n", file.string());
+  if (is_main()) journal_->say("saved " + file.string());
 }
 
 // Of an epoch that has broken off there is a checkpoint already.
@@ -271,12 +251,12 @@ void Trainer::begin_accumulation(const ddp::Batch& batch) {
 void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
   HostTimes times{.begin = waited_since, .data_end = ddp::Clock::now()};
   const auto n = static_cast<double>(batch.count);
-  const ddp::nn::Tensor labels = labels_of(batch);
-  const ddp::nn::Variable logits = model_.forward(tape_, inputs_of(batch, train_set_));
-  const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape_, logits, labels);
-  const ddp::nn::Tensor correct = ddp::nn::count_correct(context_, logits.value(), labels);
-  const std::array<ddp::nn::StepMetric, 2> metrics = {
-      {{loss.value(), n}, {correct, 1}}};  // in the order of kLoss, kAccuracy
+  const ddp::nn::Variable output = model_.forward(tape_, task_->inputs(batch));
+  const ddp::nn::Variable loss = task_->loss(tape_, output, batch);
+  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // from kLoss on
+  for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), batch)) {
+    metrics.push_back({count, 1});
+  }
   times.forward_end = ddp::Clock::now();
   model_.backward(tape_, loss,
                   {.samples = n,
@@ -284,17 +264,24 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
                    .data_seconds = Seconds(times.data_end - times.begin).count()},
                   metrics);
   times.backward_end = ddp::Clock::now();
-  if (model_.engine().is_synchronized()) model_.step(optimizer_);
+  if (model_.engine().is_synchronized()) step_optimizer();
   times.end = ddp::Clock::now();
   if (trace_) trace_->add(steps_done_ + 1, times, model_.engine().times());
+}
+
+void Trainer::step_optimizer() {
+  if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
+  model_.step(*optimizer_);
 }
 
 // Means over the steps since the last line. All ranks come here: reading the totals is what waits
 // for the device.
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   const ddp::StepSummary totals = model_.engine().take_totals();
-  const double loss = totals.metrics[kLoss].mean();
-  const double accuracy = totals.metrics[kAccuracy].sum / totals.samples;
+  std::vector<double> counts;
+  for (std::size_t i = kCounts; i < totals.metrics.size(); ++i) {
+    counts.push_back(totals.metrics[i].sum);
+  }
   const auto now = ddp::Clock::now();
   const double seconds = Seconds(now - interval_begin_).count();
   const double samples_per_second = static_cast<double>(interval_samples_) / seconds;
@@ -306,69 +293,65 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   interval_wait_ = waited;
   interval_samples_ = interval_steps_ = interval_batches_ = 0;
   if (!is_main()) return;
-  progress_->update({.epoch = epoch,
-                     .epochs = options_.epochs,
-                     .step = steps_skipped_ + batch.step + 1,
-                     .steps = steps_skipped_ + loader_.plan().steps(),
-                     .skipped = steps_skipped_,
-                     .loss = loss,
-                     .accuracy = accuracy,
-                     .samples_per_second = samples_per_second,
-                     .elapsed = now - epoch_begin_});
-  if (summaries_) {
-    summaries_->add_scalar("Loss/train", loss, steps_done_);
-    summaries_->add_scalar("Accuracy/train", accuracy, steps_done_);
-    summaries_->add_scalar("learning_rate", optimizer_.learning_rate(), steps_done_);
-    summaries_->add_scalar("samples_per_second", samples_per_second, steps_done_);
-  }
-  if (!metrics_) return;
-  metrics_->write("step", {{"epoch", std::int64_t{epoch}},
-                           {"step", steps_done_},
-                           {"loss", loss},
-                           {"accuracy", accuracy},
-                           {"samples_per_second", samples_per_second},
-                           {"step_ms", step_ms},
-                           {"data_wait_ms", data_wait_ms}});
+  journal_->step({.step = steps_done_,
+                  .learning_rate = optimizer_->learning_rate(),
+                  .step_ms = step_ms,
+                  .data_wait_ms = data_wait_ms,
+                  .progress = {.epoch = epoch,
+                               .epochs = options_.epochs,
+                               .step = steps_skipped_ + batch.step + 1,
+                               .steps = steps_skipped_ + loader_.plan().steps(),
+                               .skipped = steps_skipped_,
+                               .loss = totals.metrics[kLoss].mean(),
+                               .score = task_->score(counts, totals.samples),
+                               .samples_per_second = samples_per_second,
+                               .elapsed = now - epoch_begin_}});
+}
+
+std::int64_t Trainer::evaluation_batch() const {
+  const auto elements =
+      static_cast<std::int64_t>(ddp::elements_of(task_->test_set().input_shape()));
+  return std::max<std::int64_t>(kEvaluationElements / elements, 1);
 }
 
 Evaluation Trainer::evaluate() {
   model_.engine().broadcast_buffers(context_.stream());
-  const ddp::ExactSampler sampler({.dataset_size = test_set_.size(),
+  module_->train(false);
+  const ddp::ExactSampler sampler({.dataset_size = task_->test_set().size(),
                                    .world_size = group_->world_size(),
                                    .rank = group_->rank(),
-                                   .global_batch_size = kEvaluationBatch,
+                                   .global_batch_size = evaluation_batch(),
                                    .shuffle = false});
-  ddp::DataLoader loader(test_set_, loader_options());
+  ddp::DataLoader loader(task_->test_set(), loader_options());
   loader.start(sampler.plan({}));
-  ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff);
-  std::array<double, 2> sums{};  // loss, correct
+  ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
+  std::array<double, ddp::kMaxMetrics> sums{};  // as of the metrics
   while (const auto batch = loader.next(context_.stream())) {
     if (batch->count == 0) continue;
-    const ddp::nn::Tensor labels = labels_of(*batch);
-    const ddp::nn::Variable logits = module_->forward(tape, inputs_of(*batch, test_set_));
-    const ddp::nn::Variable loss = ddp::nn::softmax_cross_entropy(tape, logits, labels);
-    const ddp::nn::Tensor correct = ddp::nn::count_correct(context_, logits.value(), labels);
+    const ddp::nn::Variable output = module_->forward(tape, task_->inputs(*batch));
+    const ddp::nn::Variable loss = task_->loss(tape, output, *batch);
     sums[kLoss] += ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);
-    sums[kAccuracy] += ddp::item(correct.buffer(), context_.stream());
+    std::size_t slot = kCounts;
+    for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), *batch)) {
+      sums[slot++] += ddp::item(count.buffer(), context_.stream());
+    }
   }
+  module_->train();
   ddp::all_reduce_on_host(*group_, sums);
-  const auto samples = static_cast<double>(test_set_.size());
-  return {.loss = sums[kLoss] / samples, .accuracy = sums[kAccuracy] / samples};
+  const auto samples = static_cast<double>(task_->test_set().size());
+  return {.loss = sums[kLoss] / samples,
+          .score = task_->score(std::span(sums).subspan(kCounts), samples)};
 }
 
 void Trainer::finish(const Evaluation& result) {
   ddp::HostCopy copy;
   copy.take(named_buffers(module_->state_dict()), context_.stream());
   const std::span<const ddp::NamedBuffer> model = copy.tensors();
-  if (metrics_) {
-    metrics_->write("final",
-                    {{"test_accuracy", result.accuracy},
-                     {"test_loss", result.loss},
-                     {"params_sha256", ddp::sha256(model.first(module_->parameters().size()))}});
-  }
+  if (!options_.metrics.empty())
+    journal_->end(result, ddp::sha256(model.first(module_->parameters().size())));
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, model);
-  fmt::print("saved {}\n", options_.save.string());
+  journal_->say("saved " + options_.save.string());
 }
 
 ddp::DataLoaderOptions Trainer::loader_options() const {

@@ -9,16 +9,15 @@
 #include "checkpointing.h"
 #include "ddp/base/time.h"
 #include "ddp/data/data_loader.h"
-#include "ddp/data/image_dataset.h"
 #include "ddp/engine/signal_guard.h"
-#include "ddp/io/metrics_writer.h"
-#include "ddp/io/progress.h"
-#include "ddp/io/summary_writer.h"
-#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/amp/grad_scaler.h"
+#include "ddp/nn/optim/optimizer.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
+#include "journal.h"
 #include "options.h"
 #include "step_trace.h"
+#include "task.h"
 #include "training_state.h"
 
 namespace train {
@@ -45,15 +44,16 @@ class Trainer {
   void save_before_stop();
   void save_epoch(const Evaluation& result);
   [[nodiscard]] TrainingState state() const;
+  void step_optimizer();
   void log_step(int epoch, const ddp::Batch& batch);
   // Over the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
-  void report_epoch(std::int64_t epoch, const Evaluation& result);
   // What the steps so far have cost.
   void report(std::FILE* stream);
   void finish(const Evaluation& result);
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
+  [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   [[nodiscard]] bool has_steps_left() const {
     return options_.max_steps == 0 || steps_done_ < options_.max_steps;
@@ -64,21 +64,19 @@ class Trainer {
   std::shared_ptr<ddp::ProcessGroup> group_;
   ddp::nn::Context context_;
   std::int64_t global_batch_;
-  ddp::ImageDataset train_set_;
-  ddp::ImageDataset test_set_;
+  std::unique_ptr<Task> task_;
   std::unique_ptr<ddp::Sampler> sampler_;
   ddp::DataLoader loader_;
   std::unique_ptr<ddp::nn::Module> module_;
   ddp::nn::DistributedModule model_;
-  ddp::nn::Sgd optimizer_;
+  std::unique_ptr<ddp::nn::Optimizer> optimizer_;
+  std::optional<ddp::nn::GradScaler> scaler_;  // with float16
   ddp::nn::Tape tape_;
   ddp::SignalGuard signals_;
-  std::optional<ddp::MetricsWriter> metrics_;
-  std::optional<ddp::SummaryWriter> summaries_;
-  std::optional<ddp::Progress> progress_;
   std::optional<StepTrace> trace_;
   std::optional<Checkpointing> checkpoints_;
   std::optional<TrainingState> resumed_;  // where this job began, if not at the beginning
+  std::optional<Journal> journal_;        // rank 0's
   std::int64_t steps_done_ = 0;
   std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
   // Since the last logged step.

@@ -40,19 +40,19 @@ void write_state(const TrainingState& state, SafetensorsMetadata& metadata) {
   metadata["step"] = fmt::format("{}", state.step);
   if (state.evaluation) {
     metadata["test_loss"] = fmt::format("{}", state.evaluation->loss);
-    metadata["test_accuracy"] = fmt::format("{}", state.evaluation->accuracy);
+    metadata["test_score"] = fmt::format("{}", state.evaluation->score);
   }
-  if (state.best_accuracy) metadata["best_accuracy"] = fmt::format("{}", *state.best_accuracy);
+  if (state.best_score) metadata["best_score"] = fmt::format("{}", *state.best_score);
 }
 
 TrainingState read_state(const SafetensorsMetadata& metadata) {
   TrainingState state{.position = {.epoch = read_count(metadata, "epoch"),
                                    .consumed = read_count(metadata, "consumed_samples")},
                       .step = read_count(metadata, "step"),
-                      .best_accuracy = read_if_there<double>(metadata, "best_accuracy")};
+                      .best_score = read_if_there<double>(metadata, "best_score")};
   const auto loss = read_if_there<double>(metadata, "test_loss");
-  const auto accuracy = read_if_there<double>(metadata, "test_accuracy");
-  if (loss && accuracy) state.evaluation = Evaluation{.loss = *loss, .accuracy = *accuracy};
+  const auto score = read_if_there<double>(metadata, "test_score");
+  if (loss && score) state.evaluation = Evaluation{.loss = *loss, .score = *score};
   return state;
 }
 

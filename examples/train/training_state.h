@@ -12,7 +12,7 @@ namespace train {
 
 struct Evaluation {
   double loss = 0;
-  double accuracy = 0;
+  double score = 0;  // accuracy, or what the task has in its place; 0 to 1
 };
 
 // Where a training stands between two steps. With the model's and the optimizer's tensors and the
@@ -22,11 +22,11 @@ struct TrainingState {
   ddp::DataPosition position;
   std::int64_t step = 0;                   // optimizer's steps since the beginning
   std::optional<Evaluation> evaluation{};  // of this state
-  std::optional<double> best_accuracy{};   // of all evaluations so far
+  std::optional<double> best_score{};      // of all evaluations so far
 };
 
-// As metadata of a file: epoch, consumed_samples, step, and where known test_loss, test_accuracy,
-// best_accuracy. Reading throws FileError that names what is missing or no number.
+// As metadata of a file: epoch, consumed_samples, step, and where known test_loss, test_score,
+// best_score. Reading throws FileError that names what is missing or no number.
 void write_state(const TrainingState& state, ddp::SafetensorsMetadata& metadata);
 [[nodiscard]] TrainingState read_state(const ddp::SafetensorsMetadata& metadata);
 

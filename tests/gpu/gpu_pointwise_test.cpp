@@ -6,6 +6,7 @@
 #include "ddp/kernels/add.h"
 #include "ddp/kernels/columns.h"
 #include "ddp/kernels/dropout.h"
+#include "ddp/kernels/mask_overlap.h"
 #include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/sigmoid.h"
 #include "gpu/twin.h"
@@ -20,6 +21,15 @@ using ddp::test::Twin;
 WriteMode any_mode() { return GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate); }
 
 }  // namespace
+
+TEMPLATE_TEST_CASE("cu::mask_overlap equals its CPU twin", "[gpu]", float, double) {
+  const std::size_t count = GENERATE(0U, 1U, 1009U, 20'000'003U);  // more than a grid
+  auto logits = Twin<TestType>::uniform(count, 1), target = Twin<TestType>::uniform(count, 2);
+  Twin<std::int64_t> counts({7, 8});
+  ddp::cpu::mask_overlap(logits.cpu(), target.cpu(), counts.cpu());
+  ddp::cu::mask_overlap(logits.cuda(), target.cuda(), counts.cuda(), {});
+  counts.check_equal(0);
+}
 
 TEMPLATE_TEST_CASE("cu::add and cu::sigmoid equal their CPU twins", "[gpu]", float, double) {
   using T = TestType;

@@ -33,10 +33,10 @@ std::string clock_time(std::optional<std::chrono::seconds> time) {
 }
 
 std::string tail(const ProgressState& state) {
-  const std::string accuracy =
-      state.accuracy ? fmt::format(" accuracy {:.1f} %", 100 * *state.accuracy) : "";
+  const std::string score =
+      state.score ? fmt::format(" {} {:.1f} %", state.score_name, 100 * *state.score) : "";
   return fmt::format("{}/{} loss {:.4f}{} {:.0f} samples/s ETA {}", state.step, state.steps,
-                     state.loss, accuracy, state.samples_per_second, clock_time(state.time_left()));
+                     state.loss, score, state.samples_per_second, clock_time(state.time_left()));
 }
 
 }  // namespace

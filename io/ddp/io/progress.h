@@ -20,7 +20,8 @@ struct ProgressState {
   std::int64_t steps = 1;
   std::int64_t skipped = 0;  // of the steps done, those before a resume: they took no time
   double loss = 0;
-  std::optional<double> accuracy = {};  // 0 to 1; left out of the text if there is none
+  std::optional<double> score = {};  // 0 to 1; left out of the text if there is none
+  std::string_view score_name = "accuracy";
   double samples_per_second = 0;
   std::chrono::duration<double> elapsed{};  // since the epoch began
 

@@ -15,6 +15,7 @@
 #include "ddp/kernels/dropout.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/grad_norm.h"
+#include "ddp/kernels/mask_overlap.h"
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/relu.h"
@@ -114,6 +115,7 @@ void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Ups
   refuse();
 }
 void add(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
+void mask_overlap(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
 void sigmoid_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
 void sigmoid_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
 void put_columns(const Buffer&, const Buffer&, const ColumnRange&, Stream) { refuse(); }

@@ -124,4 +124,8 @@ struct BatchNormTraining {
 // Rows whose largest logit is that of their label: an int64 scalar on the device.
 [[nodiscard]] Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels);
 
+// {intersection, union} (int64) of where the logits are positive and where the target, of their
+// type, is at least 0.5: see ddp/kernels/mask_overlap.h.
+[[nodiscard]] Tensor mask_overlap(Context& context, const Tensor& logits, const Tensor& target);
+
 }  // namespace ddp::nn

@@ -28,6 +28,9 @@ class Tensor {
   [[nodiscard]] DType dtype() const { return buffer_.dtype; }
   [[nodiscard]] Device device() const { return buffer_.device; }
 
+  // One element, as a scalar.
+  [[nodiscard]] Tensor element(std::size_t i) const { return {buffer_.slice(i, 1), {}, storage_}; }
+
   // The same elements in another shape of equal count.
   [[nodiscard]] Tensor reshaped(const Shape& shape) const { return {buffer_, shape, storage_}; }
 

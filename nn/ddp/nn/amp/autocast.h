@@ -2,22 +2,23 @@
 //
 // Mixed precision as torch.autocast does it. On a Tape made with a 16-bit dtype each operation runs
 // in the type that suits it, whatever type its operands have:
-//   in the 16-bit type, summed up in float32   products: linear, conv2d
+//   in the 16-bit type, summed up in float32   products: linear, conv2d, conv_transpose2d
 //   in float32                                 normalisations, softmax and losses
 //   in the widest of its operands' types       what joins several, such as sums
 //   in the type of its operand                 all others
-// Parameters stay float32, and so do their gradients. They are cast for each pass, and what they
-// are to become is computed in 16 bits: with float16, whose range is small, scale the loss
+// Parameters stay float32, and so do their gradients; they are cast once a pass. The gradient of a
+// 16-bit result has 16 bits, too: with float16, whose range is small, scale the loss
 // (grad_scaler.h). float64 is never cast.
 //
-// Where a kernel knows no 16-bit type, on the CPU all of them, the operands are widened and the
-// results rounded: the same numbers, more slowly than in float32.
+// Where a kernel knows no 16-bit type, on the CPU none does, its operands are widened and its
+// results rounded: numbers of the same precision, but more slowly than in float32.
 //
 // An operation takes part by one statement at its begin, by which it calls itself with operands of
-// the right type:
-//   if (must_narrow(tape, x, weight)) return product(tape, tape.narrowed(x),
-//   tape.narrowed(weight)); if (must_widen(x)) return normalise(tape, widened(tape, x)); if
-//   (must_promote(a, b)) return add(tape, widened(tape, a), widened(tape, b));
+// the right type. The three kinds:
+//
+//   if (must_narrow(tape, x, w)) return product(tape, narrowed(tape, x), narrowed(tape, w));
+//   if (must_widen(x)) return normalise(tape, widened(tape, x));
+//   if (must_promote(a, b)) return add(tape, widened(tape, a), widened(tape, b));
 #pragma once
 
 #include <optional>

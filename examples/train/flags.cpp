@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+#include "flags.h"
+
+#include <iterator>
+#include <memory>
+
+namespace train {
+namespace {
+
+constexpr const char* kTitle =
+    "Trains a model on one or many ranks:\n"
+    "  train                                                        one process\n"
+    "  ddp-launch --nproc_per_node=2 train --model lenet5           one a GPU or CPU\n"
+    "  ddp-launch --nproc_per_node=2 train --model resnet18 --dataset cifar10 --data-dir DIR\n"
+    "  ddp-launch --nproc_per_node=2 train --model unet --data-dir DIR\n";
+
+constexpr const char* kGroups[] = {"Model and data", "Duration", "Training",
+                                   "Device",         "Output",   "Checkpoint"};
+
+std::shared_ptr<cxxopts::Value> text() { return cxxopts::value<std::string>(); }
+std::shared_ptr<cxxopts::Value> text(const char* value) { return text()->default_value(value); }
+
+void add_data(cxxopts::OptionAdder add) {
+  add("model", "mlp, lenet5, convnet, resnet18 or unet", text("mlp"), "NAME");
+  add("dataset",
+      "fashion-mnist, cifar10 or image-masks (default: image-masks for unet, else the first)",
+      text(), "NAME");
+  add("data-dir",
+      "where the dataset's files are; image-masks: train/ and test/ with images/ and masks/ each",
+      text(), "DIR");
+  add("augment", "flip training images at random, and crop those of cifar10");
+  add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
+      text("exact"), "NAME");
+  add("num-workers", "threads of a rank that read batches ahead; 0: none", text("1"), "N");
+  add("seed", "of initial weights, data order and augmentation", text("0"), "N");
+  add("init", "begin with the weights in this file, of --save or from PyTorch", text(),
+      "FILE.safetensors");
+}
+
+void add_duration(cxxopts::OptionAdder add) {
+  add("epochs", "passes over the training set", text("1"), "N");
+  add("max-steps", "stop after this many steps in all; 0: no limit", text("0"), "N");
+  add("batch-size", "samples of a rank in each batch (default 64)", text(), "N");
+  add("global-batch-size", "instead of it: samples of all ranks together", text(), "N");
+  add("accumulate", "batches that make a step of the optimizer", text("1"), "N");
+}
+
+void add_optimization(cxxopts::OptionAdder add) {
+  add("optimizer", "sgd, adam or adamw", text("sgd"), "NAME");
+  add("lr", "learning rate (default: 0.05; 0.001 for adam and adamw)", text(), "F");
+  add("lr-schedule", "by epoch: constant, step (a tenth every 30 epochs) or cosine",
+      text("constant"), "NAME");
+  add("warmup", "epochs of linear warm-up", text("0"), "N");
+  add("momentum", "momentum of sgd", text("0.9"), "F");
+  add("nesterov", "Nesterov's momentum");
+  add("weight-decay", "weight decay", text("0"), "F");
+  add("clip-grad-norm", "largest norm of a step's gradients; 0: any", text("0"), "F");
+  add("label-smoothing", "share of a label's probability that goes to all classes", text("0"), "F");
+  add("sync-bn", "batch norms take the statistics of all ranks' batches");
+  add("amp", "mixed precision: none, bf16 or fp16 (with dynamic loss scaling)", text("none"),
+      "NAME");
+  add("dtype", "float32 or float64", text("float32"), "NAME");
+}
+
+void add_device(cxxopts::OptionAdder add) {
+  add("device", "auto, cpu or cuda", text("auto"), "NAME");
+  add("backend", "auto, nccl, shm or gloo", text("auto"), "NAME");
+  add("bucket-cap-mb", "size of a gradient bucket in MiB", text("25"), "F");
+}
+
+void add_output(cxxopts::OptionAdder add) {
+  add("log-every", "batches between progress lines; 0: only at the end of an epoch's", text("100"),
+      "N");
+  add("metrics", "write JSON lines to this file", text(), "FILE");
+  add("log-dir", "write scalars for TensorBoard into this directory", text(), "DIR");
+  add("trace", "write the time lines of all ranks' last steps (for ui.perfetto.dev)", text(),
+      "FILE.json");
+  add("step-svg", "draw a typical step of all ranks", text(), "FILE.svg");
+  add("save", "write the trained model to this file", text(), "FILE.safetensors");
+  add("help", "show this text");
+}
+
+void add_checkpoints(cxxopts::OptionAdder add) {
+  add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop", text(),
+      "DIR");
+  add("checkpoint-every", "save one after this many steps, too; 0: none inside an epoch", text("0"),
+      "N");
+  add("keep", "newest checkpoints that are kept, beside the best; 0: all", text("3"), "N");
+  add("resume",
+      "go on from the newest checkpoint in --checkpoint-dir (auto) or from a file; or none",
+      text("auto"), "auto|FILE|none");
+}
+
+}  // namespace
+
+cxxopts::Options make_flags() {
+  cxxopts::Options flags("train", kTitle);
+  flags.set_width(100);
+  add_data(flags.add_options(kGroups[0]));
+  add_duration(flags.add_options(kGroups[1]));
+  add_optimization(flags.add_options(kGroups[2]));
+  add_device(flags.add_options(kGroups[3]));
+  add_output(flags.add_options(kGroups[4]));
+  add_checkpoints(flags.add_options(kGroups[5]));
+  return flags;
+}
+
+std::string help_text(const cxxopts::Options& flags) {
+  return flags.help({std::begin(kGroups), std::end(kGroups)});
+}
+
+}  // namespace train

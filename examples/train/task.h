@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// What can be trained: data, the loss that goes with them, and how good an output is.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "ddp/data/batch.h"
+#include "ddp/data/data_split.h"
+#include "ddp/data/dataset.h"
+#include "ddp/nn/models/image_sizes.h"
+#include "ddp/nn/tape.h"
+
+namespace train {
+
+enum class DatasetKind { kFashionMnist, kCifar10, kImageMasks };
+
+[[nodiscard]] std::string_view to_string(DatasetKind kind);
+
+struct DatasetChoice {
+  DatasetKind kind = DatasetKind::kFashionMnist;
+  std::filesystem::path directory = {};
+  bool is_augmented = false;  // training images are cropped and flipped at random
+  std::uint64_t seed = 0;
+};
+
+// Counts are sums over samples, so that a score is the same for any number of ranks.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // The mean over the batch's samples.
+  [[nodiscard]] virtual ddp::nn::Variable loss(ddp::nn::Tape& tape, const ddp::nn::Variable& output,
+                                               const ddp::Batch& batch) const = 0;
+  // One-element tensors, to be added up over batches.
+  [[nodiscard]] virtual std::vector<ddp::nn::Tensor> counts(ddp::nn::Context& context,
+                                                            const ddp::nn::Tensor& output,
+                                                            const ddp::Batch& batch) const = 0;
+  // Between 0 and 1, of the sums of counts over so many samples.
+  [[nodiscard]] virtual double score(std::span<const double> counts, double samples) const = 0;
+  // "accuracy"
+  [[nodiscard]] virtual std::string_view score_name() const = 0;
+
+  [[nodiscard]] const ddp::Dataset& train_set() const { return *train_set_; }
+  [[nodiscard]] const ddp::Dataset& test_set() const { return *test_set_; }
+  [[nodiscard]] const ddp::nn::ImageSizes& sizes() const { return sizes_; }
+
+  // The batch's images.
+  [[nodiscard]] ddp::nn::Tensor inputs(const ddp::Batch& batch) const;
+
+ protected:
+  Task(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset> test_set,
+       std::size_t classes);
+
+ private:
+  std::unique_ptr<ddp::Dataset> train_set_;
+  std::unique_ptr<ddp::Dataset> test_set_;
+  ddp::nn::ImageSizes sizes_;
+};
+
+// Reads the data, or where they are.
+[[nodiscard]] std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing);
+
+}  // namespace train

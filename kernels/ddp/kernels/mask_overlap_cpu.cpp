@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/mask_overlap.h"
+
+#include <cstdint>
+
+#include "ddp/kernels/detail/mask_overlap_checks.h"
+
+namespace ddp::cpu {
+
+void mask_overlap(const Buffer& logits, const Buffer& target, const Buffer& counts) {
+  detail::check_mask_overlap(logits, target, counts);
+  detail::dispatch_float("mask_overlap", logits.dtype, [&](auto element) {
+    using T = decltype(element);
+    const T* x = static_cast<const T*>(logits.data);
+    const T* mask = static_cast<const T*>(target.data);
+    std::int64_t in_both = 0, in_either = 0;
+    for (std::size_t i = 0; i < logits.count; ++i) {
+      const bool is_predicted = x[i] > T{0};
+      const bool is_there = mask[i] >= T{0.5};
+      in_both += is_predicted && is_there ? 1 : 0;
+      in_either += is_predicted || is_there ? 1 : 0;
+    }
+    counts.as<std::int64_t>()[0] = in_both;
+    counts.as<std::int64_t>()[1] = in_either;
+  });
+}
+
+}  // namespace ddp::cpu

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/kernels/detail/launch.cuh"
+#include "ddp/kernels/detail/mask_overlap_checks.h"
+#include "ddp/kernels/mask_overlap.h"
+
+namespace ddp::cu {
+namespace {
+
+// A block's counts meet in shared memory, so that the whole has two atomics a block.
+template <class T>
+__global__ void mask_overlap_kernel(const T* x, const T* mask, unsigned long long* counts,
+                                    std::size_t count) {
+  __shared__ unsigned long long sums[2];
+  if (threadIdx.x < 2) sums[threadIdx.x] = 0;
+  __syncthreads();
+  unsigned long long in_both = 0, in_either = 0;
+  for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
+    const bool is_predicted = x[i] > T{0};
+    const bool is_there = mask[i] >= static_cast<T>(0.5);
+    in_both += is_predicted && is_there ? 1 : 0;
+    in_either += is_predicted || is_there ? 1 : 0;
+  }
+  atomicAdd(&sums[0], in_both);
+  atomicAdd(&sums[1], in_either);
+  __syncthreads();
+  if (threadIdx.x < 2) atomicAdd(&counts[threadIdx.x], sums[threadIdx.x]);
+}
+
+}  // namespace
+
+void mask_overlap(const Buffer& logits, const Buffer& target, const Buffer& counts, Stream stream) {
+  detail::check_mask_overlap(logits, target, counts);
+  cu::fill(counts, 0, stream);
+  if (logits.count == 0) return;
+  const DeviceGuard guard(logits.device);
+  detail::dispatch_float("mask_overlap", logits.dtype, [&](auto element) {
+    using T = decltype(element);
+    mask_overlap_kernel<<<launch::blocks_for(logits.count, launch::kThreads), launch::kThreads, 0,
+                          launch::native(stream)>>>(
+        static_cast<const T*>(logits.data), static_cast<const T*>(target.data),
+        static_cast<unsigned long long*>(counts.data), logits.count);
+  });
+  DDP_CUDA_CHECK(cudaGetLastError());
+}
+
+}  // namespace ddp::cu

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT
+//
+// Each model as a job of two ranks: it trains, evaluates, saves, and goes on exactly. Our launcher,
+// real processes, small sets.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ddp/io/checkpoint_file.h"
+#include "support/child_process.h"
+#include "support/files.h"
+#include "support/small_sets.h"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+using ddp::test::bytes_of;
+using ddp::test::ChildProcess;
+using ddp::test::TemporaryDirectory;
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+void run(const Arguments& command) {
+  ChildProcess program(command);
+  const int code = program.wait(60s);
+  INFO(program.err());
+  REQUIRE(code == 0);
+}
+
+// One small set of each kind, made when it is asked for.
+class Sets {
+ public:
+  [[nodiscard]] Arguments fashion_mnist() const {
+    const auto place = directory_ / "fashion-mnist";
+    if (std::filesystem::create_directory(place)) ddp::test::write_fashion_mnist(place);
+    return {"--data-dir", place};
+  }
+  [[nodiscard]] Arguments cifar10() const {
+    const auto place = directory_ / "cifar10";
+    if (std::filesystem::create_directory(place)) ddp::test::write_cifar10(place);
+    return {"--dataset", "cifar10", "--data-dir", place};
+  }
+  // 64 x 64; the first images of both splits differ.
+  [[nodiscard]] Arguments cracks() const {
+    const auto place = directory_ / "cracks";
+    if (std::filesystem::create_directory(place)) {
+      run({DDP_MAKE_CRACK_SET_PATH, "--out", place / "train", "--count", "4", "--size", "64"});
+      run({DDP_MAKE_CRACK_SET_PATH, "--out", place / "test", "--count", "3", "--size", "64",
+           "--seed", "1"});
+    }
+    return {"--data-dir", place};
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+// A directory of a job's checkpoints, and what its last run has left.
+class Job {
+ public:
+  explicit Job(Arguments flags) : flags_(std::move(flags)) {}
+
+  [[nodiscard]] std::filesystem::path file(const std::string& name) const {
+    return directory_ / name;
+  }
+
+  void run(int ranks, const Arguments& flags) const {
+    std::filesystem::remove(file("metrics"));
+    ::run(Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks), DDP_TRAIN_PATH,
+                    "--device", "cpu", "--log-every", "0", "--save", file("model"), "--metrics",
+                    file("metrics")} +
+          flags_ + flags);
+  }
+  void run_with_checkpoints(const Arguments& flags) const {
+    run(2, flags + Arguments{"--checkpoint-dir", file("c")});
+  }
+
+  // The last line of the metrics: evaluation and fingerprint of the parameters.
+  [[nodiscard]] std::string final_line() const {
+    const std::vector<std::string> lines = ddp::test::lines_of(bytes_of(file("metrics")));
+    REQUIRE_FALSE(lines.empty());
+    REQUIRE_THAT(lines.back(), StartsWith("{\"event\":\"final\",") && Contains("params_sha256"));
+    return lines.back();
+  }
+  // From where a run with checkpoints would go on.
+  [[nodiscard]] std::filesystem::path newest() const {
+    return file("c") / ddp::test::lines_of(bytes_of(file("c/latest"))).front();
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  Arguments flags_;
+};
+
+// Parameters and statistics of batch norms.
+bool have_equal_models(const Job& a, const Job& b) {
+  return bytes_of(a.file("model")) == bytes_of(b.file("model"));
+}
+
+struct Break {
+  const char* epochs = "2";
+  const char* step = "5";  // inside the last epoch
+};
+
+// A job that breaks off and goes on ends as one that does not.
+void check_goes_on_exactly(const Arguments& flags, const Break& where = {}) {
+  INFO(Catch::StringMaker<Arguments>::convert(flags));
+  const Arguments epochs = {"--epochs", where.epochs};
+  const Job unbroken(flags + epochs);
+  unbroken.run(2, {});
+  const Job broken(flags + epochs);
+  broken.run_with_checkpoints({"--max-steps", where.step});
+  CHECK_THAT(broken.newest().string(), Contains("_step_"));
+  CHECK_FALSE(have_equal_models(broken, unbroken));
+  broken.run_with_checkpoints({});
+  CHECK_THAT(broken.newest().string(), !Contains("_step_"));
+  CHECK(broken.final_line() == unbroken.final_line());
+  CHECK(have_equal_models(broken, unbroken));
+}
+
+// The text of a number in a line of metrics.
+std::string value_of(const std::string& line, const std::string& key) {
+  const std::string before = "\"" + key + "\":";
+  const std::size_t begin = line.find(before) + before.size();
+  return line.substr(begin, line.find_first_of(",}", begin) - begin);
+}
+
+std::string score_of(const std::string& line) {
+  const bool is_segmented = line.find("test_iou") != std::string::npos;
+  return value_of(line, is_segmented ? "test_iou" : "test_accuracy");
+}
+
+double scale_in(const std::filesystem::path& checkpoint) {
+  const ddp::Safetensors loaded = ddp::load_checkpoint(checkpoint);
+  for (const ddp::NamedBuffer& tensor : loaded.tensors) {
+    if (tensor.name == "scaler.scale") return tensor.buffer.as<double>()[0];
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("every model trains on two ranks and goes on exactly after a break", "[models]") {
+  const Sets sets;
+  const Arguments batch = {"--global-batch-size", "8"};  // three steps an epoch
+  for (const char* model : {"mlp", "lenet5", "convnet"}) {
+    check_goes_on_exactly(sets.fashion_mnist() + batch + Arguments{"--model", model});
+  }
+  check_goes_on_exactly(sets.cifar10() + batch + Arguments{"--model", "convnet"});
+  // Of these there are large files to write.
+  check_goes_on_exactly(sets.cifar10() + batch + Arguments{"--model", "resnet18"},
+                        {.epochs = "1", .step = "2"});
+  check_goes_on_exactly(
+      sets.cracks() + Arguments{"--model", "unet", "--global-batch-size", "2", "--augment"},
+      {.epochs = "1", .step = "1"});
+}
+
+TEST_CASE("so it does with each way to train", "[models]") {
+  const Sets sets;
+  const Arguments convnet =
+      sets.cifar10() + Arguments{"--model", "convnet", "--global-batch-size", "8"};
+  const std::vector<Arguments> ways = {
+      {"--augment"},
+      {"--sync-bn"},
+      {"--optimizer", "adamw", "--weight-decay", "0.01"},
+      {"--optimizer", "adam", "--clip-grad-norm", "0.5", "--label-smoothing", "0.1"},
+      {"--nesterov", "--lr-schedule", "cosine", "--warmup", "1"},
+      {"--amp", "bf16"},
+      {"--dtype", "float64", "--sampler", "torch"},
+      {"--augment", "--sync-bn", "--optimizer", "adamw", "--amp", "bf16", "--num-workers", "3"}};
+  for (const Arguments& way : ways) check_goes_on_exactly(convnet + way);
+  check_goes_on_exactly(convnet + Arguments{"--accumulate", "2", "--augment"}, {.step = "3"});
+}
+
+TEST_CASE("a job in float16 goes on with the loss scale that it had found", "[models][amp]") {
+  const Sets sets;
+  // Batches of one sample a rank overflow at once with the first scale, which is 65536.
+  const Arguments flags =
+      sets.fashion_mnist() +
+      Arguments{"--model", "convnet", "--global-batch-size", "2", "--amp", "fp16", "--lr", "0.5"};
+  check_goes_on_exactly(flags, {.step = "15"});
+  const Job job(flags);
+  job.run_with_checkpoints({"--max-steps", "3"});
+  CHECK(scale_in(job.newest()) > 0);
+  CHECK(scale_in(job.newest()) < 65536);
+}
+
+TEST_CASE("1, 2, 3 and 4 ranks evaluate one model to the same last digit", "[models][evaluation]") {
+  const Sets sets;
+  const Arguments step = {"--global-batch-size", "4", "--max-steps", "1"};
+  // Seeds and rates that keep the scores away from 0.
+  const Arguments cases[] = {
+      sets.fashion_mnist() + Arguments{"--model", "lenet5", "--lr", "0.001"},
+      sets.cifar10() + Arguments{"--model", "convnet", "--amp", "bf16", "--lr", "0.001"},
+      sets.cracks() + Arguments{"--model", "unet", "--seed", "1", "--lr", "0.3"}};
+  for (const Arguments& flags : cases) {
+    INFO(Catch::StringMaker<Arguments>::convert(flags));
+    const Job job(flags + step);
+    job.run_with_checkpoints({});
+    const std::string trained = job.final_line();
+    CHECK(std::stod(score_of(trained)) > 0);
+    for (const int ranks : {1, 2, 3, 4}) {
+      INFO(ranks << " ranks");
+      job.run(ranks, {"--resume", job.newest()});
+      const std::string evaluated = job.final_line();
+      CHECK(score_of(evaluated) == score_of(trained));
+      CHECK(value_of(evaluated, "params_sha256") == value_of(trained, "params_sha256"));
+      CHECK(std::stod(value_of(evaluated, "test_loss")) ==
+            Approx(std::stod(value_of(trained, "test_loss"))).epsilon(1e-6));
+    }
+  }
+}
+
+TEST_CASE("a rank without samples does not hold up a model with synchronised batch norms",
+          "[models]") {
+  const Sets sets;
+  // One of the 24 samples is left for the last step.
+  const Job job(sets.cifar10() + Arguments{"--model", "convnet", "--sync-bn"});
+  job.run(3, {"--global-batch-size", "23"});
+  CHECK_THAT(job.final_line(), Contains("test_accuracy"));
+}
+
+TEST_CASE("a job may begin with the weights of another, or refuses what is not its model's",
+          "[models]") {
+  const Sets sets;
+  const Job first(sets.fashion_mnist() + Arguments{"--model", "lenet5"});
+  first.run(1, {"--max-steps", "2"});
+  const Job second(sets.fashion_mnist() +
+                   Arguments{"--model", "lenet5", "--seed", "1", "--init", first.file("model")});
+  second.run(2, {"--lr", "0", "--max-steps", "1"});
+  CHECK(have_equal_models(first, second));
+  ChildProcess other({DDP_TRAIN_PATH, "--device", "cpu", "--init", first.file("model")});
+  CHECK(other.wait() == 1);
+  CHECK_THAT(other.err(), Contains(first.file("model").string()) && Contains("fc1.weight"));
+}
