@@ -1,17 +1,30 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/allocation.h"
 
+#include <sys/mman.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
 
 namespace ddp {
+namespace {
+
+// Where memory is large its pages should be, too: passes over many small ones spend much of their
+// time on finding them (docs/benchmarks.md, Training).
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+}  // namespace
 
 Allocation allocate_host(std::size_t size_bytes) {
-  const std::size_t rounded = (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
+  const std::size_t rounded = host_aligned(size_bytes);
   if (rounded == 0) return {};
-  void* data = std::aligned_alloc(kHostAlignment, rounded);
-  if (data == nullptr) throw std::bad_alloc();
+  const bool is_large = rounded >= kHugePage;
+  void* data = nullptr;
+  if (::posix_memalign(&data, is_large ? kHugePage : kHostAlignment, rounded) != 0) {
+    throw std::bad_alloc();
+  }
+  if (is_large) (void)::madvise(data, rounded, MADV_HUGEPAGE);  // where the system knows them
   std::memset(data, 0, rounded);
   return {data, size_bytes, [](void* memory) { std::free(memory); }};
 }

@@ -115,6 +115,7 @@ void OperationQueue::fail(std::exception_ptr error) {
 }
 
 void OperationQueue::run() {
+  ask_for_short_turns();
   while (wait_for_batch()) {
     std::exception_ptr error;
     const Clock::time_point begin = note_started();
