@@ -329,6 +329,29 @@ TEST_CASE("a save in the background holds what was there when it began", "[check
   CHECK(newest_value(directory.path()) == 2);
 }
 
+TEST_CASE("one training at a time saves in a directory", "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory first({.path = directory.path()});
+  CheckpointDirectory second({.path = directory.path()});
+  {
+    const ddp::CheckpointWriter writer(first);
+    CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
+               Contains(directory.path().string() + ": another process is writing there"));
+  }
+  const ddp::CheckpointWriter writer(second);
+  CHECK(entries_of(directory.path()) == 0);
+}
+
+TEST_CASE("where no file can be made a writer says so at once", "[checkpoint][writer][disk]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  fs::permissions(parent / "directory", fs::perms::owner_read | fs::perms::owner_exec);
+  const bool is_root = geteuid() == 0;  // who may write everywhere
+  if (is_root) fs::remove(parent / "directory");
+  CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
+             Contains((parent / "directory").string()));
+}
+
 TEST_CASE("an error in the background surfaces once, at the next call", "[checkpoint][writer]") {
   const TemporaryDirectory parent;
   CheckpointDirectory checkpoints({.path = parent / "directory"});

@@ -3,20 +3,25 @@
 // One process on several devices, which are all the CPU here.
 #include <catch2/catch.hpp>
 
+#include <atomic>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/models/factory.h"
+#include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/dropout.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/random.h"
+#include "support/gate.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
@@ -108,6 +113,37 @@ class Scale final : public nn::Module {
   double limit = 100;
 };
 
+// A batch norm in another module.
+class Normalized final : public nn::Module {
+ public:
+  explicit Normalized(const nn::Scope& scope) : norm(scope, 1) { add(norm); }
+  Variable forward(Tape& tape, const Variable& input) override { return norm.forward(tape, input); }
+
+  nn::BatchNorm1d norm;
+};
+
+// Fails where it is told to.
+class Failing final : public nn::Module {
+ public:
+  enum class In { kNothing, kForward, kBackward };
+
+  explicit Failing(const nn::Scope& scope) : scale(scope) { add(scale); }
+  Variable forward(Tape& tape, const Variable& input) override {
+    before_forward();
+    const Variable output = scale.forward(tape, input);
+    if (fails_in == In::kForward) throw std::range_error("in forward");
+    return tape.record(output.value(),
+                       nn::Edge{output, [this](const Buffer& grad, const GradientTarget& target) {
+                                  if (fails_in == In::kBackward) throw std::range_error("there");
+                                  copy(grad, target.buffer);
+                                }});
+  }
+
+  Scale scale;
+  In fails_in = In::kNothing;
+  std::function<void()> before_forward = [] {};
+};
+
 nn::ModuleFactory scale_factory(double first_limit = 100, double other_limit = 100) {
   return [=, made = 0](const nn::Scope& scope) mutable {
     auto module = std::make_unique<Scale>(scope);
@@ -194,6 +230,18 @@ TEST_CASE("a tape that does not record evaluates on all devices", "[data-paralle
                            context.to_host<double>(alone.value())) < 1e-14);
 }
 
+TEST_CASE("a layer that is not trained is not on any device", "[data-parallel]") {
+  nn::Context context;
+  const auto make = [](const nn::Scope& scope) { return std::make_unique<Normalized>(scope); };
+  DataParallel model(context, {context, DType::kFloat64, 7}, make, {.device_ids = cpus(2)});
+  dynamic_cast<Normalized&>(model.module()).norm.train(false);
+  const std::vector<double> rows = {1, 2, 4, 8};
+  const Tensor input = context.from_host<double>(rows, {4, 1});
+  Tape tape(context);
+  const auto output = context.to_host<double>(model.forward(tape, input).value());
+  CHECK(output == context.to_host<double>(model.module().forward(tape, input).value()));
+}
+
 TEST_CASE("any number of devices drops the same elements", "[data-parallel]") {
   const auto dropped = [](std::size_t devices) {
     nn::Context context;
@@ -237,6 +285,47 @@ TEST_CASE("what a replica throws reaches the caller, and the next pass works", "
   const Variable output =
       model.forward(tape, context.from_host<double>(std::span(rows).first(2), {2, 1}));
   CHECK(context.to_host<double>(output.value()) == std::vector<double>{1, 2});
+}
+
+TEST_CASE("what the module itself throws, it throws when the replicas are done", "[data-parallel]") {
+  nn::Context context;
+  test::Gate module_throws;
+  std::atomic<bool> replica_is_done = false;
+  const auto make = [&, made = 0](const nn::Scope& scope) mutable {
+    auto module = std::make_unique<Failing>(scope);
+    if (made++ == 0) {
+      module->fails_in = Failing::In::kForward;
+      module->before_forward = [&] { module_throws.raise(); };
+    } else {
+      module->before_forward = [&] {
+        (void)module_throws.wait_for(1);
+        for (int i = 0; i < 1000; ++i) std::this_thread::yield();
+        replica_is_done = true;
+      };
+    }
+    return module;
+  };
+  DataParallel model(context, {context, DType::kFloat64, 0}, make, {.device_ids = cpus(2)});
+  Tape tape(context);
+  CHECK_THROWS_AS(model.forward(tape, Tensor::zeros({2, 1}, DType::kFloat64)), std::range_error);
+  CHECK(replica_is_done);
+}
+
+TEST_CASE("a backward that throws leaves nothing to the next one", "[data-parallel]") {
+  nn::Context context;
+  const auto make = [](const nn::Scope& scope) { return std::make_unique<Failing>(scope); };
+  DataParallel model(context, {context, DType::kFloat64, 0}, make, {.device_ids = cpus(2)});
+  const std::vector<double> rows = {1, 2, 4};
+  const Tensor input = context.from_host<double>(rows, {3, 1});
+  Tape tape(context);
+  auto& module = dynamic_cast<Failing&>(model.module());
+  module.fails_in = Failing::In::kBackward;
+  CHECK_THROWS_AS(tape.backward(model.loss(tape, input, input, mean)), std::range_error);
+  module.fails_in = Failing::In::kNothing;
+  for (nn::Parameter* parameter : model.parameters()) parameter->clear_grad();
+  tape.backward(model.loss(tape, input, input, mean));
+  CHECK(context.to_host<double>(model.parameters()[0]->grad())[0] == Approx(7.0 / 3));
+  CHECK(context.to_host<double>(model.parameters()[1]->grad())[0] == Approx(1));
 }
 
 TEST_CASE("devices that cannot be are refused", "[data-parallel]") {

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -104,6 +106,33 @@ TEST_CASE("spawned ranks find each other, again and again", "[spawn]") {
       std::filesystem::remove(file);
     }
   }
+}
+
+TEST_CASE("a process that ignores its children's ends learns those of ranks", "[spawn]") {
+  ::signal(SIGCHLD, SIG_IGN);
+  const std::string good = spawn_error(2, [](int) {});
+  const std::string bad = spawn_error(2, [](int rank) {
+    if (rank == 1) ::_exit(3);
+    wait_for_signal();
+  });
+  CHECK(::signal(SIGCHLD, SIG_DFL) == SIG_IGN);
+  CHECK(good.empty());
+  CHECK_THAT(bad, Contains("rank 1") && Contains("exit code 3"));
+}
+
+TEST_CASE("what a rank has put into std::cout is written, once", "[spawn]") {
+  const TemporaryDirectory directory;
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (std::freopen((directory / "out").c_str(), "w", stdout) == nullptr) ::_exit(1);
+    std::ios::sync_with_stdio(false);
+    std::cout << "parent,";
+    spawn([](int) { std::cout << "rank,"; }, 2);
+    std::cout.flush();
+    ::_exit(0);
+  }
+  ::waitpid(pid, nullptr, 0);
+  CHECK(test::bytes_of(directory / "out") == "parent,rank,rank,");
 }
 
 TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]") {

@@ -18,7 +18,6 @@
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/ddp.h"
 #include "ddp/nn/models/factory.h"
-#include "ddp/nn/ops.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "support/blas.h"
 #include "support/program.h"
@@ -62,14 +61,15 @@ class Local {
  public:
   Local(const Workload& workload, std::size_t devices)
       : model_(context_, nn::Scope(context_, workload.dtype, 0),
-               [&](const nn::Scope& scope) { return nn::make_model(workload.model, scope); },
+               [&](const nn::Scope& scope) {
+                 return nn::make_model(workload.model, scope, sizes_of(workload.model));
+               },
                {.device_ids = std::vector<ddp::Device>(devices, ddp::kCpuDevice)}),
         sgd_(context_, model_.parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
         batch_(make_batch(context_, workload)) {}
 
   void step() {
-    const nn::Variable logits = model_.forward(tape_, batch_.images);
-    tape_.backward(nn::softmax_cross_entropy(tape_, logits, batch_.labels));
+    tape_.backward(loss_of(tape_, model_.forward(tape_, batch_.images), batch_));
     sgd_.step(nullptr);
   }
 

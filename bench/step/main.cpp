@@ -41,10 +41,9 @@ ddp::DType dtype_named(const std::string& name) {
 }
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser(
-      "bench_step",
-      "Milliseconds of a training step on the CPU, for images of 28 x 28. Alone "
-      "or, under ddp-launch, with several ranks.");
+  cxxopts::Options parser("bench_step",
+                          "Milliseconds of a training step on the CPU. Alone or, under ddp-launch, "
+                          "with several ranks.");
   auto add = parser.add_options();
   add("models", "models of the factory",
       cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));

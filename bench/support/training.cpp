@@ -4,19 +4,19 @@
 #include <utility>
 
 #include "ddp/nn/models/factory.h"
-#include "ddp/nn/ops.h"
 
 namespace ddp::bench {
 
 Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group,
                    DdpOptions options)
-    : module_(nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0))),
+    : module_(nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0),
+                             sizes_of(workload.model))),
       replica_(*module_, context_, std::move(group), std::move(options)),
       sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
       batch_(make_batch(context_, workload)) {}
 
 nn::Variable Training::loss() {
-  return nn::softmax_cross_entropy(tape_, module_->forward(tape_, batch_.images), batch_.labels);
+  return loss_of(tape_, module_->forward(tape_, batch_.images), batch_);
 }
 
 void Training::step(int passes) {

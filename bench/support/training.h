@@ -10,8 +10,8 @@
 
 namespace ddp::bench {
 
-// A model of the factory that trains on one batch of images of 28 x 28 on the CPU, again and again:
-// forward, loss, backward and SGD.
+// A model of the factory that trains on one batch on the CPU, again and again: forward, loss,
+// backward and SGD.
 class Training {
  public:
   Training(const Workload& workload, std::shared_ptr<ProcessGroup> group, DdpOptions options = {});

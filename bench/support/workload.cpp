@@ -4,32 +4,59 @@
 #include <cstdint>
 #include <vector>
 
+#include "ddp/nn/ops.h"
 #include "ddp/nn/random.h"
 
 namespace ddp::bench {
 namespace {
 
-constexpr std::size_t kPixels = 784;
-constexpr std::size_t kClasses = 10;
-
-nn::Tensor make_images(nn::Context& context, const Workload& workload) {
-  std::vector<double> values(workload.batch * kPixels);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(0, 1, i) - 1;
-  const nn::Shape shape{workload.batch, kPixels};
-  if (workload.dtype == DType::kFloat64) return context.from_host<double>(values, shape);
+nn::Tensor make_tensor(nn::Context& context, const std::vector<double>& values,
+                       const nn::Shape& shape, DType dtype) {
+  if (dtype == DType::kFloat64) return context.from_host<double>(values, shape);
   return context.from_host<float>(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-nn::Tensor make_labels(nn::Context& context, std::size_t batch) {
+nn::Tensor make_images(nn::Context& context, const Workload& workload,
+                       const nn::ImageSizes& sizes) {
+  const nn::Shape shape{workload.batch, sizes.channels, sizes.image.height, sizes.image.width};
+  std::vector<double> values(shape.count());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(0, 1, i) - 1;
+  return make_tensor(context, values, shape, workload.dtype);
+}
+
+nn::Tensor make_masks(nn::Context& context, const Workload& workload, const nn::ImageSizes& sizes) {
+  const nn::Shape shape{workload.batch, 1, sizes.image.height, sizes.image.width};
+  std::vector<double> values(shape.count());
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = nn::random_unit(0, 2, i) < 0.1;
+  return make_tensor(context, values, shape, workload.dtype);
+}
+
+nn::Tensor make_labels(nn::Context& context, std::size_t batch, std::size_t classes) {
   std::vector<std::int64_t> values(batch);
-  for (std::size_t i = 0; i < batch; ++i) values[i] = static_cast<std::int64_t>(i % kClasses);
+  for (std::size_t i = 0; i < batch; ++i) values[i] = static_cast<std::int64_t>(i % classes);
   return context.from_host<std::int64_t>(values, {batch});
 }
 
 }  // namespace
 
+nn::ImageSizes sizes_of(std::string_view model) {
+  if (model == "convnet") return {.channels = 3, .image = {32, 32}};
+  if (model == "resnet18") return {.channels = 3, .image = {64, 64}};
+  if (model == "unet") return {.channels = 3, .image = {64, 64}, .classes = 1};
+  return {};
+}
+
 Batch make_batch(nn::Context& context, const Workload& workload) {
-  return {make_images(context, workload), make_labels(context, workload.batch)};
+  const nn::ImageSizes sizes = sizes_of(workload.model);
+  return {make_images(context, workload, sizes),
+          workload.model == "unet" ? make_masks(context, workload, sizes)
+                                   : make_labels(context, workload.batch, sizes.classes)};
+}
+
+nn::Variable loss_of(nn::Tape& tape, const nn::Variable& logits, const Batch& batch) {
+  const bool has_labels = batch.targets.dtype() == DType::kInt64;
+  return has_labels ? nn::softmax_cross_entropy(tape, logits, batch.targets)
+                    : nn::bce_with_logits(tape, logits, batch.targets);
 }
 
 }  // namespace ddp::bench

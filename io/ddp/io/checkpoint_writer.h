@@ -7,6 +7,7 @@
 
 #include "ddp/base/stream.h"
 #include "ddp/io/checkpoint_directory.h"
+#include "ddp/io/directory_lock.h"
 #include "ddp/io/host_copy.h"
 
 namespace ddp {
@@ -15,8 +16,11 @@ namespace ddp {
 // most one save is under way; while it is, the directory is the writer's. Not thread-safe.
 class CheckpointWriter {
  public:
-  // The directory outlives it.
-  explicit CheckpointWriter(CheckpointDirectory& directory) : directory_(directory) {}
+  // The directory outlives it. FileError if another process has a writer there, since each would
+  // list its own checkpoints among the other's, or if no file can be made there: hours of training
+  // should not end with that.
+  explicit CheckpointWriter(CheckpointDirectory& directory)
+      : directory_(directory), lock_(directory.path()) {}
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
   // Waits for the save under way, however long the disk takes, and logs its error.
@@ -31,6 +35,7 @@ class CheckpointWriter {
 
  private:
   CheckpointDirectory& directory_;
+  DirectoryLock lock_;
   HostCopy copy_;
   std::exception_ptr error_;  // of the thread
   std::thread thread_;

@@ -45,19 +45,26 @@ class Runner {
   void reduce_scatter();
 
  private:
-  // Elements [0, n) of a rank's current half.
-  [[nodiscard]] Buffer slot(int rank, std::size_t n) const {
-    return {context_.slot(rank, half_), n, dtype_, kCpuDevice};
+  [[nodiscard]] Buffer half(int rank, std::uint32_t index) const {
+    return {context_.slot(rank, index), chunk_, dtype_, kCpuDevice};
   }
+  // Elements [0, n) of a rank's current half.
+  [[nodiscard]] Buffer slot(int rank, std::size_t n) const { return half(rank, half_).slice(0, n); }
   [[nodiscard]] bool is_root() const { return rank_ == operation_.peer; }
   void next_half() { half_ ^= 1U; }
   // Elements [begin, begin + n) of each rank's share of the input, one behind the other in our
   // slot.
   void stage_shares(std::size_t share, std::size_t begin, std::size_t n) const;
 
-  // target = op over all ranks of slot(rank)[offset ...]; target may be one of those places.
-  void reduce_slots(std::size_t slot_count, std::size_t offset, const Buffer& target) const;
-  void reduce_block(std::size_t slot_count, std::size_t offset, const Buffer& target) const;
+  // Of a chunk of n elements: the share of `target` that `source` stages, and its own one, reduced.
+  [[nodiscard]] Buffer staged(int source, int target, std::size_t n) const;
+  [[nodiscard]] Buffer handed_out(int source, std::size_t n) const;
+
+  // target = op over all ranks, in their order, of term_of(rank).
+  template <class TermOf>
+  void reduce(const TermOf& term_of, const Buffer& target) const;
+  template <class TermOf>
+  void reduce_block(const TermOf& term_of, const Buffer& target) const;
 
   Context& context_;
   const Collective& operation_;
@@ -129,22 +136,39 @@ void Runner::all_to_all() {
   }
 }
 
+// Each rank reduces its own share of a chunk, which it reads where it is. The others' shares it
+// stages in half 0, its own one it hands out in half 1: whoever stages again has met those who read
+// half 0, and whoever reduces again those who read half 1.
 void Runner::all_reduce(bool everywhere) {
-  const Buffer& data = operation_.input;
-  for (std::size_t begin = 0; begin < data.count; begin += chunk_) {
-    const std::size_t n = std::min(chunk_, data.count - begin);
-    cpu::copy(data.slice(begin, n), slot(rank_, n));
+  const std::size_t chunk = chunk_ / std::max<std::size_t>(1, ranks_ - 1) * ranks_;
+  for (std::size_t begin = 0; begin < operation_.input.count; begin += chunk) {
+    const std::size_t n = std::min(chunk, operation_.input.count - begin);
+    const auto part = [&](int rank) {
+      const Share share = share_of(n, rank, world_size_);
+      return operation_.input.slice(begin + share.begin, share.count);
+    };
+    for (int other = 0; other < world_size_; ++other) {
+      if (other != rank_) cpu::copy(part(other), staged(rank_, other, n));
+    }
     context_.meet();
-    const Share own = share_of(n, rank_, world_size_);
-    reduce_slots(n, own.begin, slot(rank_, n).slice(own.begin, own.count));
+    reduce([&](int source) { return source == rank_ ? part(rank_) : staged(source, rank_, n); },
+           handed_out(rank_, n));
     context_.meet();
     for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
-      const Share share = share_of(n, source, world_size_);
-      cpu::copy(slot(source, n).slice(share.begin, share.count),
-                data.slice(begin + share.begin, share.count));
+      cpu::copy(handed_out(source, n), part(source));
     }
-    next_half();
   }
+}
+
+// The shares of all ranks but `source`, one behind the other.
+Buffer Runner::staged(int source, int target, std::size_t n) const {
+  const Share share = share_of(n, target, world_size_);
+  const std::size_t left_out = target > source ? share_of(n, source, world_size_).count : 0;
+  return half(source, 0).slice(share.begin - left_out, share.count);
+}
+
+Buffer Runner::handed_out(int source, std::size_t n) const {
+  return half(source, 1).slice(0, share_of(n, source, world_size_).count);
 }
 
 void Runner::reduce_scatter() {
@@ -154,32 +178,38 @@ void Runner::reduce_scatter() {
     const std::size_t n = std::min(chunk, count - begin);
     stage_shares(count, begin, n);
     context_.meet();
-    reduce_slots(chunk_, static_cast<std::size_t>(rank_) * n, operation_.output.slice(begin, n));
+    reduce(
+        [&](int source) {
+          return slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n);
+        },
+        operation_.output.slice(begin, n));
     next_half();
   }
 }
 
-void Runner::reduce_slots(std::size_t slot_count, std::size_t offset, const Buffer& target) const {
+template <class TermOf>
+void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
   for (std::size_t done = 0; done < target.count; done += kBlockElements) {
     const std::size_t n = std::min(kBlockElements, target.count - done);
-    reduce_block(slot_count, offset + done, target.slice(done, n));
+    reduce_block([&](int source) { return term_of(source).slice(done, n); }, target.slice(done, n));
   }
 }
 
-// The sum is built beside the slots: the target may lie in a slot that is still to be read.
-void Runner::reduce_block(std::size_t slot_count, std::size_t offset, const Buffer& target) const {
+// The sum is built beside the terms, in a type that is wide enough.
+template <class TermOf>
+void Runner::reduce_block(const TermOf& term_of, const Buffer& target) const {
   alignas(64) std::array<std::byte, kBlockElements * 8> sum_memory;
-  alignas(64) std::array<std::byte, kBlockElements * 8> term_memory;
+  alignas(64) std::array<std::byte, kBlockElements * 8> wide_memory;
   const std::size_t n = target.count;
   const bool widen = size_of(dtype_) == 2;
   const DType wide = widen ? DType::kFloat32 : dtype_;
   const Buffer sum{sum_memory.data(), n, wide, kCpuDevice};
-  const Buffer term{term_memory.data(), n, wide, kCpuDevice};
-  cpu::cast(slot(0, slot_count).slice(offset, n), sum);
+  const Buffer wide_term{wide_memory.data(), n, wide, kCpuDevice};
+  cpu::cast(term_of(0), sum);
   for (int source = 1; source < world_size_; ++source) {
-    const Buffer theirs = slot(source, slot_count).slice(offset, n);
-    if (widen) cpu::cast(theirs, term);
-    cpu::reduce(widen ? term : theirs, sum, operation_.op);
+    const Buffer term = term_of(source);
+    if (widen) cpu::cast(term, wide_term);
+    cpu::reduce(widen ? wide_term : term, sum, operation_.op);
   }
   if (operation_.op == ReduceOp::kAverage) {
     const double factor = 1.0 / static_cast<double>(world_size_);

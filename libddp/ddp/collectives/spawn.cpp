@@ -27,6 +27,21 @@ bool is_consequence(const SpawnedEnding& ending) {
   return ending.error && ending.error->caused_by_peer;
 }
 
+// A process that was started with SIGCHLD ignored cannot be told how its children end.
+class ReapableChildren {
+ public:
+  ReapableChildren() {
+    ::sigaction(SIGCHLD, nullptr, &before_);
+    if (before_.sa_handler == SIG_IGN) ::signal(SIGCHLD, SIG_DFL);
+  }
+  ReapableChildren(const ReapableChildren&) = delete;
+  ReapableChildren& operator=(const ReapableChildren&) = delete;
+  ~ReapableChildren() { ::sigaction(SIGCHLD, &before_, nullptr); }
+
+ private:
+  struct sigaction before_ {};
+};
+
 // The processes of all ranks.
 class Ranks {
  public:
@@ -108,6 +123,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs) {
     throw std::invalid_argument("[spawn] nprocs is " + std::to_string(nprocs) + ", below 1");
   }
   check_can_fork();
+  const ReapableChildren reapable;
   Ranks ranks(fn, nprocs);
   const TcpServer store({.host = "127.0.0.1", .port = 0});  // has a thread: not before the forks
   ranks.tell_port(store.endpoint().port);

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <thread>
 #include <utility>
 
@@ -86,6 +87,13 @@ void report(const FileDescriptor& channel, const std::exception_ptr& error) {
       ::send(channel.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+// C's and C++'s, which need not share their buffers.
+[[nodiscard]] bool flush_output() {
+  std::cout.flush();
+  std::clog.flush();
+  return std::fflush(nullptr) == 0;
+}
+
 // Ends by _exit: what the parent registered for its exit is the parent's.
 [[noreturn]] void become_rank(int rank, int nprocs, const SpawnedProcess::Function& fn,
                               const FileDescriptor& channel) {
@@ -99,7 +107,7 @@ void report(const FileDescriptor& channel, const std::exception_ptr& error) {
   } catch (...) {
     report(channel, std::current_exception());
   }
-  if (std::fflush(nullptr) != 0) exit_code = EXIT_FAILURE;
+  if (!flush_output()) exit_code = EXIT_FAILURE;
   ::_exit(exit_code);
 }
 
@@ -117,7 +125,7 @@ std::string to_string(const SpawnedEnding& ending) {
 SpawnedProcess SpawnedProcess::start(int rank, int nprocs, const Function& fn,
                                      std::span<SpawnedProcess> siblings) {
   Channel channel = make_channel();
-  std::fflush(nullptr);  // or the child would write it again
+  (void)flush_output();  // or the child would write it again
   SpawnedProcess process;
   process.rank_ = rank;
   const pid_t parent = ::getpid();

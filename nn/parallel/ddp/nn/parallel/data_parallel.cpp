@@ -61,11 +61,25 @@ struct DataParallel::Work {
   LossFunction loss = {};
 };
 
-// A piece of the batch on one device.
+// A piece of the batch on one device. Its replica's thread does not outlive it in its work.
 struct DataParallel::Part {
   Part(Replica& where, const Piece& which, const Tape& outer)
       : replica(where), piece(which), tape(where.context, outer.recording(), outer.autocast()) {
     if (outer.has_random_key()) tape.set_random_key(outer.random_key().from_row(piece.begin));
+  }
+  ~Part() { finish(); }
+
+  void start(std::function<void()> work) {
+    is_running = true;
+    replica.thread.start(std::move(work));
+  }
+  void wait() {
+    is_running = false;
+    replica.thread.wait();
+  }
+  // Where something else has failed, too. The replica is gone, perhaps, if nothing runs.
+  void finish() {
+    if (std::exchange(is_running, false)) replica.thread.finish();
   }
 
   void forward(const LossFunction& loss) {
@@ -91,11 +105,15 @@ struct DataParallel::Part {
   Tensor targets;
   Variable output = Tensor();
   Tensor grad_output;
+  bool is_running = false;
 };
 
 struct DataParallel::Pass {
   [[nodiscard]] double weight_of(const Piece& piece) const {
     return size == 0 ? 1 : static_cast<double>(piece.count) / static_cast<double>(size);
+  }
+  void finish() {
+    for (const auto& part : parts) part->finish();
   }
 
   std::size_t size = 0;  // of the whole batch
@@ -150,13 +168,16 @@ std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, cons
 }
 
 void DataParallel::copy_model_to(Replica& replica) {
-  replica.module->train(module_->is_training());
+  const std::vector<Module*> modules = module_->modules(), copies = replica.module->modules();
+  // Parents come first: a child's own mode is what remains.
+  for (std::size_t i = 0; i < modules.size(); ++i) copies[i]->train(modules[i]->is_training());
   const auto copy = [&](const Tensor& from, const Tensor& to) {
     transfer(context_, from.buffer(), replica.context, {to.buffer()});
   };
   const auto parameters = module_->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     copy(parameters[i]->value(), replica.module->parameters()[i]->value());
+    replica.module->parameters()[i]->clear_grad();  // that a backward has left which threw
   }
   for (std::size_t i = 0; i < module_->buffers().size(); ++i) {
     copy(module_->buffers()[i].value, replica.module->buffers()[i].value);
@@ -168,12 +189,16 @@ void DataParallel::copy_model_to(Replica& replica) {
 // starts the backward of the replicas, the module's own runs beside it, and the token adds theirs.
 Variable DataParallel::compute(Tape& tape, const std::shared_ptr<Pass>& pass, const Work& work) {
   const Variable token = begin(tape, pass);
+  struct FinishAtExit {  // if this throws, the caller may take away what `loss` refers to
+    Pass& pass;
+    ~FinishAtExit() { pass.finish(); }
+  } const finish_at_exit{*pass};
   for (const auto& part : pass->parts) {
-    part->replica.thread.start([pass, &part = *part, loss = work.loss] { part.forward(loss); });
+    part->start([&part = *part, loss = work.loss] { part.forward(loss); });
   }
   Variable own = module_->forward(tape, pass->input);
   if (work.loss) own = work.loss(tape, own, pass->targets);
-  for (const auto& part : pass->parts) part->replica.thread.wait();
+  for (const auto& part : pass->parts) part->wait();
   return work.loss ? sum_losses(tape, token, own, pass) : gather(tape, token, own, pass);
 }
 
@@ -193,7 +218,7 @@ Variable DataParallel::begin(Tape& tape, const std::shared_ptr<Pass>& pass) {
 void DataParallel::collect_gradients(Pass& pass, std::size_t parameter, GradientTarget target) {
   for (const auto& part : pass.parts) {
     Replica& replica = part->replica;
-    replica.thread.wait();
+    part->wait();
     Parameter& own = *replica.module->parameters()[parameter];
     if (!own.has_grad()) continue;
     transfer(replica.context, own.grad().buffer(), context_, target);
@@ -212,7 +237,7 @@ Variable DataParallel::record(Tape& tape, const Variable& token, const Variable&
       const Tensor piece = split(grad, part->piece);
       part->grad_output = there.empty(piece.shape(), piece.dtype());
       transfer(context_, piece.buffer(), there, {part->grad_output.buffer()});
-      part->replica.thread.start([pass, &part = *part] { part.backward(); });
+      part->start([&part = *part] { part.backward(); });
     }
   };
   const auto own_backward = [this, pass, split](const Buffer& grad, const GradientTarget& target) {

@@ -33,6 +33,11 @@ void ReplicaThread::wait() {
   if (auto error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
 }
 
+void ReplicaThread::finish() {
+  std::unique_lock lock(mutex_);
+  wait_until_idle(lock);
+}
+
 void ReplicaThread::wait_until_idle(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return !work_; });
 }

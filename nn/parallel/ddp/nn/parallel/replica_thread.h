@@ -22,6 +22,8 @@ class ReplicaThread {
   void start(std::function<void()> work);
   // Until the work is done; throws what it has thrown.
   void wait();
+  // Until the work is done, however it ends.
+  void finish();
 
  private:
   void run();

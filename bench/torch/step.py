@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+#
+# The training step that bench_step measures, in PyTorch: the same model on data that is already
+# there, one thread a rank, several ranks under DistributedDataParallel over Gloo. Prints the median
+# milliseconds of a step.
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+from torch import nn
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../tests/reference"))
+from reference import MODELS, ResNet18, UNet
+
+# The shape of an image, as bench/support/workload.h has it.
+IMAGES = {"mlp": (1, 28, 28), "lenet5": (1, 28, 28), "resnet18": (3, 64, 64), "unet": (3, 64, 64)}
+
+
+def make_model(name):
+    models = {**MODELS, "resnet18": ResNet18, "unet": lambda: UNet(features=32)}
+    return models[name]()
+
+
+def make_batch(name, size):
+    shape = IMAGES[name]
+    images = 2 * torch.rand(size, *shape) - 1
+    if name == "unet":
+        masks = (torch.rand(size, 1, *shape[1:]) < 0.1).float()
+        return images, masks, nn.BCEWithLogitsLoss()
+    return images, torch.arange(size) % 10, nn.CrossEntropyLoss()
+
+
+def train(rank, options, rendezvous):
+    torch.set_num_threads(1)
+    torch.manual_seed(rank)
+    model = make_model(options.model)
+    if options.ranks > 1:
+        torch.distributed.init_process_group("gloo", init_method="file://" + rendezvous, rank=rank,
+                                             world_size=options.ranks)
+        model = nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    images, targets, loss_function = make_batch(options.model, options.batch_size)
+    samples = []
+    for step in range(options.warmup + options.steps):
+        begin = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        loss_function(model(images), targets).backward()
+        optimizer.step()
+        if step >= options.warmup:
+            samples.append(1000 * (time.perf_counter() - begin))
+    if rank == 0:
+        print(f"{statistics.median(samples):.3f}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=sorted(IMAGES), default="lenet5")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--warmup", type=int, default=20)
+    options = parser.parse_args()
+    if options.ranks == 1:
+        return train(0, options, None)
+    with tempfile.TemporaryDirectory() as directory:
+        torch.multiprocessing.spawn(train, (options, os.path.join(directory, "rendezvous")),
+                                    nprocs=options.ranks)
+
+
+if __name__ == "__main__":
+    main()

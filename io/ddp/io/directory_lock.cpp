@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/io/directory_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <string>
+
+#include "ddp/base/error.h"
+#include "ddp/io/atomic_file.h"
+
+namespace ddp {
+
+DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
+    : fd_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  const auto fail = [&](const std::string& complaint) {
+    throw FileError("[directory_lock] " + directory.string() + ": " + complaint);
+  };
+  if (!fd_.is_open()) fail("cannot be opened: " + error_text(errno));
+  if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    fail("another process is writing there");
+  }
+  const AtomicFile probe(directory / "probe");  // gone again without having been there
+}
+
+}  // namespace ddp
