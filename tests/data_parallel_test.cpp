@@ -287,7 +287,8 @@ TEST_CASE("what a replica throws reaches the caller, and the next pass works", "
   CHECK(context.to_host<double>(output.value()) == std::vector<double>{1, 2});
 }
 
-TEST_CASE("what the module itself throws, it throws when the replicas are done", "[data-parallel]") {
+TEST_CASE("what the module itself throws, it throws when the replicas are done",
+          "[data-parallel]") {
   nn::Context context;
   test::Gate module_throws;
   std::atomic<bool> replica_is_done = false;

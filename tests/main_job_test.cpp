@@ -279,6 +279,11 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(2, {"--epochs", "1000", "--log-dir", "/dev/null/runs"}),
                 "/dev/null/runs: cannot make the directory");
   check_refused(train_command(1, {"--save", "--epochs", "3"}), "--save needs a value");
+  check_refused(train_command(1, {"--checkpoint-dir="}), "--checkpoint-dir needs a value");
+  check_refused(train_command(1, {"--momentum", "-1"}),
+                "--momentum must be finite and not negative");
+  check_refused(train_command(1, {"--momentum", "0", "--nesterov=true"}),
+                "--nesterov needs --optimizer sgd with a momentum");
   check_refused(train_command(1, {"--log-every", "-1"}), "--log-every must not be negative");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");

@@ -1,72 +1,41 @@
 // SPDX-License-Identifier: MIT
 //
-// The C++ of docs/training.md, whose every block stands here as it is there: the last test compares
-// them. Two ranks train on noise; what they must find is checked behind each block.
-#include <signal.h>
-
+// The C++ of docs/training.md, whose every block stands here or in training_recipe_parts_test.cpp
+// as it is there. Two ranks train on noise; what they must find is checked behind each block.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "ddp/data/cifar10.h"
-#include "ddp/data/data_loader.h"
-#include "ddp/data/image_dataset.h"
-#include "ddp/data/image_mask_folder.h"
-#include "ddp/data/subset.h"
-#include "ddp/ddp.h"
 #include "ddp/io/checkpoint_file.h"
 #include "ddp/io/checkpoint_writer.h"
 #include "ddp/io/summary_writer.h"
 #include "ddp/nn/amp/grad_scaler.h"
-#include "ddp/nn/models/convnet.h"
-#include "ddp/nn/models/factory.h"
-#include "ddp/nn/models/resnet18.h"
 #include "ddp/nn/modules/dropout.h"
-#include "ddp/nn/ops.h"
-#include "ddp/nn/optim/adam.h"
-#include "ddp/nn/optim/lr_schedule.h"
-#include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/data_parallel.h"
-#include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
-#include "ddp/samplers/exact_sampler.h"
 #include "named_buffers.h"
-#include "support/child_process.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
-#include "support/small_sets.h"
+#include "support/trainee.h"
 
 using namespace ddp;
 using nn::Tensor;
 using nn::Variable;
 using test::expect;
+using test::images_of;
+using test::labels_of;
+using test::make_set;
+using test::on_ranks;
+using test::on_two_ranks;
+using test::Trainee;
 
 namespace {
-
-// Images of 12 x 12 in ten classes.
-ImageDataset make_set(const std::string& name, std::size_t images) {
-  const std::string pixels = test::noise(name, images * 144);
-  const std::string labels = test::noise(name + " labels", images, 10);
-  return ImageDataset({.shape = {1, 12, 12},
-                       .pixels = {pixels.begin(), pixels.end()},
-                       .labels = {labels.begin(), labels.end()},
-                       .normalization = {{.mean = 0.5, .stddev = 0.25}}});
-}
-
-Tensor images_of(const Batch& batch) {
-  return Tensor::view(batch.inputs, {static_cast<std::size_t>(batch.count), 1, 12, 12});
-}
-
-Tensor labels_of(const Batch& batch) { return Tensor::view(batch.labels, {batch.labels.count}); }
 
 double evaluate(ProcessGroup& group, nn::Context& context, nn::DistributedModule& model,
                 nn::Module& module, const Dataset& test_set) {
@@ -90,61 +59,6 @@ double evaluate(ProcessGroup& group, nn::Context& context, nn::DistributedModule
   module.train();
   return correct / static_cast<double>(test_set.size());
 }
-
-// fn on ranks that are processes, on the CPU. What it throws is thrown here. In this process
-// nothing is computed, since what starts threads (a convolution does) cannot be forked any more.
-void on_ranks(int ranks, const std::function<void()>& fn) {
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
-  spawn(
-      [&](int) {
-        ::signal(SIGTERM, SIG_DFL);  // Catch2 would tell it as a failed test
-        fn();
-      },
-      ranks);
-}
-
-void on_two_ranks(const std::function<void()>& fn) { on_ranks(2, fn); }
-
-// What the parts of the recipe below begin with.
-struct Trainee {
-  explicit Trainee(const DdpOptions& options = {.nominal_samples = 4},
-                   std::optional<DType> amp = std::nullopt)
-      : model(module, context, group, options), tape(context, nn::Recording::kOn, amp) {
-    loader.start(sampler.next_epoch());
-  }
-
-  // Of the next batch.
-  void backward() {
-    batch = loader.next(context.stream());
-    const Variable output = model.forward(tape, images_of(*batch));
-    const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
-    model.backward(tape, loss, static_cast<double>(batch->count));
-  }
-  // Whether all ranks have the same parameters.
-  [[nodiscard]] bool is_in_step() const {
-    std::vector<double> sum(1);
-    for (const nn::Parameter* parameter : module.parameters()) {
-      for (const float value : parameter->value().buffer().as<float>()) sum[0] += value;
-    }
-    std::vector<double> sums(2);
-    all_gather_on_host(*group, buffer_of(sum), buffer_of(sums));
-    return sums[0] == sums[1];
-  }
-
-  ImageDataset train_set = make_set("train", 24);
-  std::shared_ptr<ProcessGroup> group = init_process_group();
-  nn::Context context{group->device()};
-  nn::ConvNet module{{context, DType::kFloat32, 0}, 1, 10};
-  nn::DistributedModule model;
-  nn::Sgd optimizer{context, module.parameters(), {.learning_rate = 0.1, .momentum = 0.9}};
-  nn::Tape tape;
-  ExactSampler sampler{{.dataset_size = train_set.size(),
-                        .world_size = group->world_size(),
-                        .rank = group->rank(),
-                        .global_batch_size = 8}};
-  DataLoader loader{train_set, {.device = group->device()}};
-  std::optional<Batch> batch;
-};
 
 }  // namespace
 
@@ -354,7 +268,8 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       for (const NamedBuffer& tensor : tensors) broadcast_on_host(*group, tensor.buffer, 0);
       sampler.set_epoch(first_epoch);
 
-      CheckpointWriter writer(checkpoints);
+      std::optional<CheckpointWriter> writer;  // one process writes
+      if (group->rank() == 0) writer.emplace(checkpoints);
       double best = 0;
       for (int epoch = first_epoch; epoch < epochs; ++epoch) {
         train_epoch();
@@ -363,9 +278,9 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
                                   .metadata = {{"epoch", std::to_string(epoch + 1)}},
                                   .is_best = accuracy > best};
         best = std::max(best, accuracy);
-        if (group->rank() == 0) writer.save(info, tensors, context.stream());
+        if (writer) writer->save(info, tensors, context.stream());
       }
-      writer.finish();
+      if (writer) writer->finish();
 
       expect(trainee.is_in_step(), "equal parameters");
     });
@@ -407,109 +322,4 @@ TEST_CASE("recipe: loss and accuracy over ranks, for TensorBoard", "[recipe]") {
     expect(step == 3, "one line");
   });
   CHECK(test::entries_of(directory / "runs") == 1);
-}
-
-TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
-  on_two_ranks([] {
-    Trainee trainee;
-    auto& [train_set, group, context, module, model, sgd, tape, sampler, loader, _] = trainee;
-
-    const std::int64_t global_batch = 4 * group->world_size();
-    const nn::DecaySplit split = nn::split_by_decay(module.parameters());
-    const AdamStep decayed{.learning_rate = 1e-3, .weight_decay = 0.05};
-    nn::Adam optimizer(context, {{split.decayed, decayed}, {split.not_decayed, {}}});
-    const double base = nn::scaled_learning_rate(1e-3, global_batch, /*reference_batch=*/256);
-    const nn::LinearWarmup warmup{.steps = 500, .start_factor = 0.1};
-    const nn::LrSchedule schedule{.kind = nn::LrScheduleKind::kCosine, .base = base, .epochs = 90};
-
-    const int epoch = 0;
-    const std::int64_t step = 250;
-    trainee.backward();
-
-    optimizer.set_learning_rate(nn::learning_rate(schedule, epoch) *
-                                nn::warmup_factor(warmup, step));
-    const Tensor norm = model.clip_grad_norm(1.0);
-    model.step(optimizer);
-
-    expect(std::abs(optimizer.learning_rate() - 1e-3 * 8 / 256 * 0.55) < 1e-12, "the rate");
-    expect(split.decayed.size() == 4 && split.not_decayed.size() == 7, "weights and the others");
-    expect(item(norm.buffer()) > 0, "a norm");
-  });
-}
-
-TEST_CASE("recipe: datasets and transforms", "[recipe]") {
-  const test::TemporaryDirectory directory;
-  test::write_cifar10(directory.path());
-  test::ChildProcess program(
-      {DDP_MAKE_CRACK_SET_PATH, "--out", directory / "cracks", "--count", "3", "--size", "64"});
-  REQUIRE(program.wait() == 0);
-
-  const ImageTransforms augment{
-      .crop = Crop{.size = {32, 32}, .padding = 4}, .flip_probability = 0.5, .seed = 0};
-  const ImageDataset cifar10 = load_cifar10(DataSplit::kTrain, directory.path(), augment);
-  const std::vector<Subset> parts = split(cifar10, {0.9, 0.1}, /*seed=*/0);
-  const ImageMaskFolder cracks(directory / "cracks", {.transforms = augment});
-
-  CHECK(parts[0].size() == 22);
-  CHECK(parts[1].size() == 2);
-  CHECK(cracks.input_shape()[1] == 32);
-}
-
-TEST_CASE("recipe: ranks without a launcher", "[recipe]") {
-  const auto train = [](int rank, ProcessGroup& group) {
-    expect(group.rank() == rank && group.world_size() == 2, "two ranks");
-  };
-  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
-
-  spawn(
-      [&](int rank) {
-        const auto group = init_process_group();
-        train(rank, *group);
-      },
-      2);
-}
-
-TEST_CASE("recipe: weights from PyTorch", "[recipe]") {
-  const test::TemporaryDirectory directory;
-  const std::filesystem::path file = directory / "resnet18.safetensors";
-  nn::Context context;
-  const nn::ResNet18 other({context, DType::kFloat32, 3}, 3, 10);
-  std::vector<NamedBuffer> wrapped = train::named_buffers(other.state_dict(), "module.");
-  save_safetensors(file, wrapped);
-
-  nn::ResNet18 module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/3, /*classes=*/10);
-  restore_tensors(file, load_safetensors(file), train::named_buffers(module.state_dict()));
-
-  const auto values = [&](const nn::Module& of) {
-    return context.to_host<float>(of.parameters().front()->value());
-  };
-  CHECK(values(module) == values(other));
-}
-
-namespace {
-
-std::vector<std::string> lines_without_indents(const std::string& path) {
-  std::ifstream file(path);
-  REQUIRE(file);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t begin = line.find_first_not_of(' ');
-    lines.push_back(begin == std::string::npos ? "" : line.substr(begin));
-  }
-  return lines;
-}
-
-}  // namespace
-
-TEST_CASE("the C++ of docs/training.md stands in this file", "[recipe][docs]") {
-  const std::vector<std::string> source = lines_without_indents(__FILE__);
-  const std::vector<std::string> text = lines_without_indents(DDP_TRAINING_GUIDE);
-  int blocks = 0;
-  for (auto at = text.begin(); (at = std::find(at, text.end(), "```cpp")) != text.end(); ++blocks) {
-    const auto begin = at + 1;
-    at = std::find(begin, text.end(), "```");
-    INFO("block at line " << begin - text.begin());
-    CHECK(std::search(source.begin(), source.end(), begin, at) != source.end());
-  }
-  CHECK(blocks >= 12);
 }

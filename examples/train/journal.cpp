@@ -64,6 +64,7 @@ void Journal::step(const StepLine& line) {
   metrics_->write("step", {{"epoch", progress.epoch},
                            {"step", line.step},
                            {"loss", progress.loss},
+                           {"learning_rate", line.learning_rate},
                            {score_key_, *progress.score},
                            {"samples_per_second", progress.samples_per_second},
                            {"step_ms", line.step_ms},

@@ -44,10 +44,12 @@ void require(bool condition, const std::string& message) {
 void check(const OptimizerOptions& options) {
   require(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
           "--lr must be finite and not negative");
-  require(std::isfinite(options.momentum), "--momentum must be finite");
+  require(options.momentum >= 0 && std::isfinite(options.momentum),
+          "--momentum must be finite and not negative");
   require(!options.nesterov || (options.kind == OptimizerKind::kSgd && options.momentum > 0),
           "--nesterov needs --optimizer sgd with a momentum");
-  require(std::isfinite(options.weight_decay), "--weight-decay must be finite");
+  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
+          "--weight-decay must be finite and not negative");
 }
 
 void check(const DatasetChoice& dataset, const std::string& model) {
@@ -80,6 +82,8 @@ void check(const Options& options) {
   require(!options.amp || options.dtype == ddp::DType::kFloat32,
           "--amp computes in 16 bits what would be float32: it cannot go with --dtype float64");
   check(options.dataset, options.model);
+  require(options.label_smoothing == 0 || options.model != "unet",
+          "--label-smoothing is for classes: --model unet has none");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
   require(options.num_workers >= 0 && options.num_workers <= 256,
@@ -90,10 +94,12 @@ void check(const Options& options) {
   require(options.checkpoints.keep >= 0, "--keep must not be negative");
 }
 
-// "--save --epochs 3" would train for one epoch and save to a file "--epochs".
+// "--save --epochs 3" would train for one epoch and save to a file "--epochs"; "--checkpoint-dir="
+// is a variable of a script that is not set.
 void check_values(const cxxopts::ParseResult& parsed) {
   for (const cxxopts::KeyValue& flag : parsed.arguments()) {
-    require(!flag.value().starts_with("--"), "--" + flag.key() + " needs a value");
+    require(!flag.value().empty() && !flag.value().starts_with("--"),
+            "--" + flag.key() + " needs a value");
   }
   const bool has_directory = parsed.count("checkpoint-dir") > 0;
   for (const char* flag : {"checkpoint-every", "keep"}) {
@@ -115,14 +121,14 @@ OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
   return {.kind = kind,
           .learning_rate = parsed.count("lr") > 0 ? number<double>(parsed, "lr") : usual_rate,
           .momentum = number<double>(parsed, "momentum"),
-          .nesterov = parsed.count("nesterov") > 0,
+          .nesterov = parsed["nesterov"].as<bool>(),
           .weight_decay = number<double>(parsed, "weight-decay")};
 }
 
 DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
   const bool is_unet = parsed["model"].as<std::string>() == "unet";
   DatasetChoice choice{.kind = is_unet ? DatasetKind::kImageMasks : DatasetKind::kFashionMnist,
-                       .is_augmented = parsed.count("augment") > 0,
+                       .is_augmented = parsed["augment"].as<bool>(),
                        .seed = number<std::uint64_t>(parsed, "seed")};
   if (parsed.count("dataset") > 0) {
     choice.kind = choose<DatasetKind>("dataset", parsed["dataset"].as<std::string>(),
@@ -144,7 +150,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.init = path("init");
   options.max_grad_norm = number<double>(parsed, "clip-grad-norm");
   options.label_smoothing = number<double>(parsed, "label-smoothing");
-  options.sync_batch_norm = parsed.count("sync-bn") > 0;
+  options.sync_batch_norm = parsed["sync-bn"].as<bool>();
   options.epochs = number<int>(parsed, "epochs");
   options.max_steps = number<std::int64_t>(parsed, "max-steps");
   if (parsed.count("batch-size") > 0) {

@@ -37,8 +37,8 @@ struct LoadedCheckpoint {
 
 // Whenever the process is killed, or a disk is full: `latest` names a whole checkpoint, if ever one
 // was saved. A file is not removed before `latest` names a newer one, and none is that `latest` has
-// not listed. One process of one training at a time writes in a directory (a CheckpointWriter sees to
-// that), from one thread at a time. Failures are FileErrors that name the file.
+// not listed. One process of one training at a time writes in a directory, which a CheckpointWriter
+// sees to, from one thread at a time. Failures are FileErrors that name the file.
 class CheckpointDirectory {
  public:
   // Creates the directory if it is not there. std::invalid_argument if `keep` is negative.

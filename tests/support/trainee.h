@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+//
+// What the tests of docs/training.md train, and where.
+#pragma once
+
+#include <signal.h>
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/data/data_loader.h"
+#include "ddp/data/image_dataset.h"
+#include "ddp/ddp.h"
+#include "ddp/nn/models/convnet.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/distributed_module.h"
+#include "ddp/samplers/exact_sampler.h"
+#include "support/small_sets.h"
+
+namespace ddp::test {
+
+using nn::Tensor;
+using nn::Variable;
+
+// Images of 12 x 12 in ten classes.
+inline ImageDataset make_set(const std::string& name, std::size_t images) {
+  const std::string pixels = noise(name, images * 144);
+  const std::string labels = noise(name + " labels", images, 10);
+  return ImageDataset({.shape = {1, 12, 12},
+                       .pixels = {pixels.begin(), pixels.end()},
+                       .labels = {labels.begin(), labels.end()},
+                       .normalization = {{.mean = 0.5, .stddev = 0.25}}});
+}
+
+inline Tensor images_of(const Batch& batch) {
+  return Tensor::view(batch.inputs, {static_cast<std::size_t>(batch.count), 1, 12, 12});
+}
+
+inline Tensor labels_of(const Batch& batch) {
+  return Tensor::view(batch.labels, {batch.labels.count});
+}
+
+// fn on ranks that are processes, on the CPU. What it throws is thrown here. In this process
+// nothing is computed, since what starts threads (a convolution does) cannot be forked any more.
+inline void on_ranks(int ranks, const std::function<void()>& fn) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  spawn(
+      [&](int) {
+        ::signal(SIGTERM, SIG_DFL);  // Catch2 would tell it as a failed test
+        fn();
+      },
+      ranks);
+}
+
+inline void on_two_ranks(const std::function<void()>& fn) { on_ranks(2, fn); }
+
+// What the parts of the recipe below begin with.
+struct Trainee {
+  Trainee() : model(module, context, group, {.nominal_samples = 4}), tape(context) {
+    loader.start(sampler.next_epoch());
+  }
+
+  // Of the next batch.
+  void backward() {
+    batch = loader.next(context.stream());
+    const Variable output = model.forward(tape, images_of(*batch));
+    const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
+    model.backward(tape, loss, static_cast<double>(batch->count));
+  }
+  // Whether all ranks have the same parameters.
+  [[nodiscard]] bool is_in_step() const {
+    std::vector<double> sum(1);
+    for (const nn::Parameter* parameter : module.parameters()) {
+      for (const float value : parameter->value().buffer().as<float>()) sum[0] += value;
+    }
+    std::vector<double> sums(2);
+    all_gather_on_host(*group, buffer_of(sum), buffer_of(sums));
+    return sums[0] == sums[1];
+  }
+
+  ImageDataset train_set = make_set("train", 24);
+  std::shared_ptr<ProcessGroup> group = init_process_group();
+  nn::Context context{group->device()};
+  nn::ConvNet module{{context, DType::kFloat32, 0}, 1, 10};
+  nn::DistributedModule model;
+  nn::Sgd optimizer{context, module.parameters(), {.learning_rate = 0.1, .momentum = 0.9}};
+  nn::Tape tape;
+  ExactSampler sampler{{.dataset_size = train_set.size(),
+                        .world_size = group->world_size(),
+                        .rank = group->rank(),
+                        .global_batch_size = 8}};
+  DataLoader loader{train_set, {.device = group->device()}};
+  std::optional<Batch> batch;
+};
+
+}  // namespace ddp::test
