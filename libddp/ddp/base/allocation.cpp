@@ -10,8 +10,8 @@
 namespace ddp {
 namespace {
 
-// Where memory is large its pages should be, too: passes over many small ones spend much of their
-// time on finding them (docs/benchmarks.md, Training).
+// Where memory is large its pages should be, too: finding many small ones takes time
+// (docs/benchmarks.md, Training).
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace
