@@ -178,6 +178,13 @@ TEST_CASE("a rank of libddp that fails is named with its error and step", "[laun
   }
 }
 
+TEST_CASE("an error of CUDA is told as CUDA tells it", "[launcher][verdict]") {
+  const Result result = run_worker(2, "fail-cuda", "shm");
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains(", in step 5: "));
+  CHECK_THAT(last_line(result.err), Contains("[cuda] cuda") || Contains("has no CUDA support"));
+}
+
 TEST_CASE("the step of a rank that crashes is known", "[launcher][verdict]") {
   const Result result = run_worker(2, "crash", "shm");
   CHECK(result.exit_code == 128 + SIGSEGV);

@@ -22,6 +22,7 @@
 //   on_rank0     rank 0 waits for its stdin in on_rank0
 //   fail         all_reduces in steps; in the fifth the last rank throws
 //   crash        likewise, by SIGSEGV
+//   fail-cuda    likewise, by an error of CUDA, or by the want of it
 //   fail-slowly  as fail, but that rank takes its time to end
 //   fail-among-aborters  as fail, and the others abort
 // It prints "rank R ready, pid P" once it communicates; on an error it prints the text and returns
@@ -41,6 +42,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/cuda/cuda.h"
 #include "ddp/ddp.h"
 
 namespace {
@@ -112,6 +114,7 @@ void fail_in_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values,
     if (step == 5 && group.rank() == group.world_size() - 1) {
       end.is_slow = mode == "fail-slowly";
       if (mode == "crash") crash();
+      if (mode == "fail-cuda") (void)ddp::cu::allocate_device(1, ddp::cuda_device(99));
       throw std::runtime_error("thrown on purpose");
     }
     group.all_reduce(ddp::buffer_of(values)).wait();
