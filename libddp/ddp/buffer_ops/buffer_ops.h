@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/reduce_op.h"
@@ -26,6 +27,10 @@ void reciprocal(const Buffer& target);
 // target = target op source. kAverage adds: the caller divides. Integers wrap around; min and max
 // keep a NaN of either side.
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op);
+// Every target = terms[0] op terms[1] op ..., from left to right, rounded once at the end; kAverage
+// divides by the number of terms, of which there is at least one. A target may be one of the terms;
+// otherwise nothing overlaps.
+void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op);
 // *result = 1 if every element is finite, else 0. Integers always are.
 void is_finite(const Buffer& source, std::uint8_t* result);
 // A 64-bit hash of the bytes; equal bytes give equal values on the CPU and on CUDA.

@@ -2,15 +2,12 @@
 #include "ddp/collectives/shm_algorithms.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
+#include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp::shm {
 namespace {
-
-constexpr std::size_t kBlockElements = 2048;  // of float32 or wider: 16 KiB, stays in L1
 
 struct Share {
   std::size_t begin;
@@ -63,8 +60,6 @@ class Runner {
   // target = op over all ranks, in their order, of term_of(rank).
   template <class TermOf>
   void reduce(const TermOf& term_of, const Buffer& target) const;
-  template <class TermOf>
-  void reduce_block(const TermOf& term_of, const Buffer& target) const;
 
   Context& context_;
   const Collective& operation_;
@@ -189,33 +184,9 @@ void Runner::reduce_scatter() {
 
 template <class TermOf>
 void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
-  for (std::size_t done = 0; done < target.count; done += kBlockElements) {
-    const std::size_t n = std::min(kBlockElements, target.count - done);
-    reduce_block([&](int source) { return term_of(source).slice(done, n); }, target.slice(done, n));
-  }
-}
-
-// The sum is built beside the terms, in a type that is wide enough.
-template <class TermOf>
-void Runner::reduce_block(const TermOf& term_of, const Buffer& target) const {
-  alignas(64) std::array<std::byte, kBlockElements * 8> sum_memory;
-  alignas(64) std::array<std::byte, kBlockElements * 8> wide_memory;
-  const std::size_t n = target.count;
-  const bool widen = size_of(dtype_) == 2;
-  const DType wide = widen ? DType::kFloat32 : dtype_;
-  const Buffer sum{sum_memory.data(), n, wide, kCpuDevice};
-  const Buffer wide_term{wide_memory.data(), n, wide, kCpuDevice};
-  cpu::cast(term_of(0), sum);
-  for (int source = 1; source < world_size_; ++source) {
-    const Buffer term = term_of(source);
-    if (widen) cpu::cast(term, wide_term);
-    cpu::reduce(widen ? wide_term : term, sum, operation_.op);
-  }
-  if (operation_.op == ReduceOp::kAverage) {
-    const double factor = 1.0 / static_cast<double>(world_size_);
-    cpu::scale(sum, &factor);
-  }
-  cpu::cast(sum, target);
+  std::vector<Buffer> terms;
+  for (int source = 0; source < world_size_; ++source) terms.push_back(term_of(source));
+  cpu::reduce_terms(terms, {&target, 1}, operation_.op);
 }
 
 }  // namespace
