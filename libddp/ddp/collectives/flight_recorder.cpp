@@ -60,6 +60,16 @@ void FlightRecorder::broken(const std::exception_ptr& error) {
   if (error && listener_) listener_(error);
 }
 
+void FlightRecorder::tell_when_overdue(std::function<void()> listener) {
+  const std::lock_guard lock(overdue_mutex_);
+  overdue_listener_ = std::move(listener);
+}
+
+void FlightRecorder::remind() const {
+  const std::lock_guard lock(overdue_mutex_);
+  if (overdue_listener_) overdue_listener_();
+}
+
 void FlightRecorder::begin_step(std::uint64_t step) {
   step_file_.set(step);
   if (by_caller_.capacity() == 0) return;

@@ -95,6 +95,12 @@ class FlightRecorder {
   // Steps are noted there as well. For the group, likewise.
   void tell_steps(StepFile file) { step_file_ = std::move(file); }
 
+  // What an operation that nobody runs because nobody waits for it is to be told, when it has been
+  // pending for long; null for nothing. remind() tells it, from any thread; once this has returned,
+  // the former listener is not called any more.
+  void tell_when_overdue(std::function<void()> listener);
+  void remind() const;
+
   // For the engine: steps are counted from 1.
   void begin_step(std::uint64_t step);
   void end_step();
@@ -165,6 +171,8 @@ class FlightRecorder {
   mutable std::mutex mutex_;
   std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
   std::string diagnosis_;            // under mutex_
+  mutable std::mutex overdue_mutex_;
+  std::function<void()> overdue_listener_;  // under overdue_mutex_
   std::function<void(const std::exception_ptr&)> listener_;
 };
 

@@ -161,7 +161,7 @@ class GlooProcessGroup final : public ProcessGroup {
   Work group_end() override { return {this, engine_->queue().end_batch()}; }
 
   Allocation allocate(std::size_t size_bytes) override {
-    return allocate_operand_memory(size_bytes, engine_->queue(), weak_from_this());
+    return guard_operand_memory(allocate_host(size_bytes), engine_->queue(), weak_from_this());
   }
 
  protected:

@@ -86,6 +86,7 @@ std::vector<HangWatch::Group> HangWatch::look_at_groups() {
 std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) const {
   const bool moved = std::exchange(watched.done, group.position.done) != group.position.done;
   if (moved || group.position.submitted <= group.position.done) return std::nullopt;
+  group.recorder->remind();  // it may pend only because nobody has asked for it yet
   const auto pending = group.recorder->oldest_pending();
   if (!pending) return std::nullopt;
   const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);

@@ -17,10 +17,11 @@ bool come_to_rest(OperationQueue& queue, ProcessGroup& group) {
 
 }  // namespace
 
-Allocation allocate_operand_memory(std::size_t size_bytes, OperationQueue& queue,
-                                   std::weak_ptr<ProcessGroup> group) {
-  auto owner = std::make_shared<Allocation>(allocate_host(size_bytes));
+Allocation guard_operand_memory(Allocation memory, OperationQueue& queue,
+                                std::weak_ptr<ProcessGroup> group) {
+  auto owner = std::make_shared<Allocation>(std::move(memory));
   void* data = owner->data();
+  const std::size_t size_bytes = owner->size_bytes();
   return {data, size_bytes, [owner, &queue, group = std::move(group)](void*) {
             const std::shared_ptr<ProcessGroup> alive = group.lock();
             if (!alive || come_to_rest(queue, *alive)) return;

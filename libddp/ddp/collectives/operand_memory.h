@@ -10,10 +10,10 @@
 
 namespace ddp {
 
-// Host memory for a group's operands. Giving it back waits until the queue is idle, since an
-// exception may free a bucket while it is being reduced; a queue that does not come to rest within
+// Memory for a group's operands. Giving it back waits until the queue is idle, since an exception
+// may free a bucket while it is being reduced; a queue that does not come to rest within
 // OperationQueue::kErrorGrace breaks its group. `queue` is a part of the group.
-[[nodiscard]] Allocation allocate_operand_memory(std::size_t size_bytes, OperationQueue& queue,
-                                                 std::weak_ptr<ProcessGroup> group);
+[[nodiscard]] Allocation guard_operand_memory(Allocation memory, OperationQueue& queue,
+                                              std::weak_ptr<ProcessGroup> group);
 
 }  // namespace ddp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/operation_queue.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -8,11 +9,30 @@
 #include "ddp/base/error.h"
 
 namespace ddp {
+namespace {
+
+bool overlap(const Buffer& a, const Buffer& b) {
+  const auto begin = [](const Buffer& buffer) {
+    return reinterpret_cast<std::uintptr_t>(buffer.data);
+  };
+  return begin(a) < begin(b) + b.size_bytes() && begin(b) < begin(a) + a.size_bytes();
+}
+
+bool overlap(const Collective& a, const Collective& b) {
+  return overlap(a.input, b.input) || overlap(a.input, b.output) || overlap(a.output, b.input) ||
+         overlap(a.output, b.output);
+}
+
+}  // namespace
 
 OperationQueue::OperationQueue(const std::string& name, std::string origin,
-                               std::shared_ptr<FlightRecorder> recorder, Execute execute)
-    : origin_(std::move(origin)), recorder_(std::move(recorder)), execute_(std::move(execute)) {
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post)
+    : origin_(std::move(origin)),
+      recorder_(std::move(recorder)),
+      execute_(std::move(execute)),
+      post_(std::move(post)) {
   batch_.reserve(kCapacity);
+  if (post_) recorder_->tell_when_overdue([this] { run_pending(); });
   thread_ = start_background_thread(name, [this] { run(); });
 }
 
@@ -22,6 +42,7 @@ OperationQueue::~OperationQueue() {
 
 bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace) {
   if (!thread_.joinable()) return true;
+  recorder_->tell_when_overdue(nullptr);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -50,7 +71,7 @@ std::uint64_t OperationQueue::submit(const Collective& collective) {
   if (error_) std::rethrow_exception(error_);
   entry(++submitted_).collective = collective;
   recorder_->submitted(submitted_, collective);
-  if (!in_batch_) publish_locked();
+  if (!in_batch_) publish();
   return submitted_;
 }
 
@@ -65,28 +86,58 @@ std::uint64_t OperationQueue::end_batch() {
   const std::lock_guard lock(mutex_);
   if (!in_batch_) throw std::logic_error(origin_ + ": group_end without group_begin");
   in_batch_ = false;
-  if (submitted_ > published_) publish_locked();
+  if (submitted_ > published_) publish();
   return submitted_;
 }
 
-void OperationQueue::publish_locked() {
+// Nobody is called for what was posted: it may wait until somebody does.
+void OperationQueue::publish() {
+  const bool can_wait = !in_batch_ && submitted_ == published_ + 1 && post_last();
   for (std::uint64_t sequence = published_ + 1; sequence <= submitted_; ++sequence) {
     entry(sequence).batch_end = submitted_;
   }
   published_ = submitted_;
+  if (!can_wait) call_thread(submitted_);
+}
+
+bool OperationQueue::post_last() {
+  const Collective& collective = entry(submitted_).collective;
+  if (!post_ || posted_ + 1 != submitted_ || depends_on_pending(collective)) return false;
+  const Posting posting = post_(collective);
+  if (posting != Posting::kNotPosted) posted_ = submitted_;
+  return posting == Posting::kPosted;
+}
+
+bool OperationQueue::depends_on_pending(const Collective& collective) {
+  for (std::uint64_t sequence = completed_ + 1; sequence < submitted_; ++sequence) {
+    if (overlap(entry(sequence).collective, collective)) return true;
+  }
+  return false;
+}
+
+void OperationQueue::call_thread(std::uint64_t sequence) {
+  if (sequence <= called_) return;
+  called_ = sequence;
   work_arrived_.notify_one();
 }
 
 void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
-  std::unique_lock lock(mutex_);
+  Lock lock(mutex_);
   if (sequence > published_) {
     throw std::logic_error(origin_ + ": wait for an operation that starts at group_end()");
   }
-  const auto settled = [&] { return completed_ >= sequence || error_; };
-  if (!work_done_.wait_until(lock, Deadline::after(timeout).time_point(), settled)) {
-    const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
-    throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
-                       std::to_string(timeout.count()) + " ms");
+  const bool helps = post_ && timeout == Timeout::max();
+  if (!helps) call_thread(sequence);
+  const auto deadline = Deadline::after(timeout).time_point();
+  while (completed_ < sequence && !error_) {
+    if (helps && may_run()) {
+      run_batch(lock);
+    } else if (work_done_.wait_until(lock, deadline) == std::cv_status::timeout &&
+               completed_ < sequence && !error_) {
+      const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
+      throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
+                         std::to_string(timeout.count()) + " ms");
+    }
   }
   if (completed_ >= sequence) return;
   work_done_.wait_for(lock, kErrorGrace, [this] { return !executing_; });
@@ -95,15 +146,22 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
 
 std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
+  if (sequence <= published_) call_thread(sequence);
   const bool is_known = sequence > 0 && sequence <= completed_ && submitted_ - sequence < kCapacity;
   return is_known ? std::optional(entry(sequence).ran) : std::nullopt;
 }
 
 bool OperationQueue::wait_idle(Timeout timeout) {
   std::unique_lock lock(mutex_);
+  call_thread(published_);
   return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
     return !executing_ && (error_ || stopping_ || completed_ == published_);
   });
+}
+
+void OperationQueue::run_pending() {
+  const std::lock_guard lock(mutex_);
+  call_thread(published_);
 }
 
 void OperationQueue::fail(std::exception_ptr error) {
@@ -116,33 +174,40 @@ void OperationQueue::fail(std::exception_ptr error) {
 
 void OperationQueue::run() {
   ask_for_short_turns();
-  while (wait_for_batch()) {
-    std::exception_ptr error;
-    const Clock::time_point begin = note_started();
-    try {
-      execute_(batch_);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    finish_batch(begin, std::move(error));
+  Lock lock(mutex_);
+  for (;;) {
+    work_arrived_.wait(
+        lock, [this] { return stopping_ || error_ || (called_ > completed_ && !executing_); });
+    if (!may_run()) break;
+    run_batch(lock);
   }
-  const std::lock_guard lock(mutex_);
   stopped_ = true;
   work_done_.notify_all();
 }
 
-// Takes the next batch; false if there will be none.
-bool OperationQueue::wait_for_batch() {
-  std::unique_lock lock(mutex_);
-  work_arrived_.wait(lock, [this] { return stopping_ || error_ || published_ > completed_; });
-  if (stopping_ || error_) return false;
+// The next one, by the calling thread and without the lock.
+void OperationQueue::run_batch(Lock& lock) {
+  take_batch();
+  lock.unlock();
+  std::exception_ptr error;
+  const Clock::time_point begin = note_started();
+  try {
+    execute_(batch_);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const Clock::time_point end = Clock::now();
+  lock.lock();
+  finish_batch({begin, end}, std::move(error));
+}
+
+void OperationQueue::take_batch() {
   batch_.clear();
   executing_ = true;
   const std::uint64_t last = entry(completed_ + 1).batch_end;
   for (std::uint64_t sequence = completed_ + 1; sequence <= last; ++sequence) {
     batch_.push_back(entry(sequence).collective);
   }
-  return true;
 }
 
 // Of the batch that runs; nobody else touches completed_ now.
@@ -152,17 +217,16 @@ Clock::time_point OperationQueue::note_started() const {
   return now;
 }
 
-void OperationQueue::finish_batch(Clock::time_point begin, std::exception_ptr error) {
-  const Interval ran{begin, Clock::now()};
-  const std::lock_guard lock(mutex_);
+void OperationQueue::finish_batch(Interval ran, std::exception_ptr error) {
   executing_ = false;
   for (std::size_t i = 0; !error && i < batch_.size(); ++i) {
     entry(++completed_).ran = ran;
     recorder_->done(completed_, ran.end);
   }
+  posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
   if (error_) recorder_->broken(stopping_ ? nullptr : error_);  // to leave is no error
-  work_arrived_.notify_all();
+  if (error_ || stopping_ || called_ > completed_) work_arrived_.notify_all();
   work_done_.notify_all();
 }
 

@@ -19,10 +19,11 @@
 
 namespace ddp {
 
-// The asynchronous half of a CPU backend: runs submitted operations in order on a thread of its
-// own. Operations are numbered 1, 2, ...; the ring that holds them is allocated once, so submitting
-// touches no heap. The first exception breaks the queue: whoever waits for an unfinished operation,
-// and every later call, gets that exception.
+// The asynchronous half of a CPU backend: runs submitted operations in order, on a thread of its
+// own or, where the backend can post operations, on that of whoever waits. Operations are numbered
+// 1, 2, ...; the ring that holds them is allocated once, so submitting touches no heap. The first
+// exception breaks the queue: whoever waits for an unfinished operation, and every later call, gets
+// that exception.
 //
 // Thread safety: submit and batches from one thread at a time; waits and fail from any thread.
 class OperationQueue {
@@ -32,10 +33,17 @@ class OperationQueue {
   // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
   using Execute = std::function<void(std::span<const Collective>)>;
 
+  // Makes a submitted operation known to the other ranks, in the order of submission and as long as
+  // no operation that is not done has operands in common with it. kNeeded: somebody must run it
+  // soon, since others wait for what this rank does in it; kPosted: that has time until somebody
+  // waits here; kNotPosted: running it must make it known as well, and all after it.
+  enum class Posting { kNotPosted, kNeeded, kPosted };
+  using Post = std::function<Posting(const Collective&)>;
+
   // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
   // in `recorder`.
   OperationQueue(const std::string& name, std::string origin,
-                 std::shared_ptr<FlightRecorder> recorder, Execute execute);
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post = nullptr);
   ~OperationQueue();
 
   // Ends the thread after the running operation; `interrupt` is called to make that return or throw
@@ -47,13 +55,15 @@ class OperationQueue {
   void begin_batch();
   std::uint64_t end_batch();
 
-  // Returns when the operation is done. Throws TimeoutError if it is not in time, and
-  // std::logic_error if it belongs to a batch that has not ended. An error is thrown when nothing
-  // runs any more, so that operands may be freed; but if a running operation does not end within
-  // kErrorGrace, it may still touch its operands.
+  // Returns when the operation is done; with a Post and without a timeout (Timeout::max()) the
+  // caller runs it, if nobody does. Throws TimeoutError if it is not in time, and std::logic_error
+  // if it belongs to a batch that has not ended. An error is thrown when nothing runs any more, so
+  // that operands may be freed; but if a running operation does not end within kErrorGrace, it may
+  // still touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
-  // When a finished operation among the last kCapacity ran: that of its whole batch.
+  // When a finished operation among the last kCapacity ran: that of its whole batch. Has one that
+  // is not finished run.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
@@ -71,23 +81,34 @@ class OperationQueue {
     Interval ran;                 // once it is completed
   };
 
+  using Lock = std::unique_lock<std::mutex>;
+
   void run();
-  bool wait_for_batch();
+  void run_pending();
+  [[nodiscard]] bool may_run() const { return !executing_ && !stopping_ && !error_; }
+  void run_batch(Lock& lock);
+  void take_batch();
   [[nodiscard]] Clock::time_point note_started() const;
-  void finish_batch(Clock::time_point begin, std::exception_ptr error);
-  void publish_locked();
+  void finish_batch(Interval ran, std::exception_ptr error);
+  void publish();
+  [[nodiscard]] bool post_last();
+  [[nodiscard]] bool depends_on_pending(const Collective& collective);
+  void call_thread(std::uint64_t sequence);
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
 
   std::string origin_;
   std::shared_ptr<FlightRecorder> recorder_;
   Execute execute_;
+  Post post_;  // may be null
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // what runs now
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;
   std::uint64_t submitted_ = 0;  // written to the ring
-  std::uint64_t published_ = 0;  // visible to the thread: submitted_ without an open batch
+  std::uint64_t published_ = 0;  // may be run: submitted_ without an open batch
+  std::uint64_t posted_ = 0;     // all up to this one were posted
+  std::uint64_t called_ = 0;     // what the thread is to run without somebody waiting
   std::uint64_t completed_ = 0;
   std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;

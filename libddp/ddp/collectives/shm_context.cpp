@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/shm_context.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -31,8 +27,6 @@ constexpr std::uint32_t kCauseNone = 0;
 constexpr std::uint32_t kCauseWriting = 1;
 constexpr std::uint32_t kCauseComplete = 2;
 
-static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
-
 // Sleeps while `word` holds `seen`, at most for `timeout`. The futex is shared between processes.
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout timeout) {
   const timespec limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000000};
@@ -41,37 +35,6 @@ void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout t
 
 void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
-}
-
-constexpr std::size_t round_up(std::size_t size, std::size_t unit) {
-  return (size + unit - 1) / unit * unit;
-}
-
-constexpr std::size_t kPage = 4096;
-
-// Differs between builds whose segments differ, and from what a reused descriptor may lead to.
-constexpr std::uint64_t kLayout =
-    (std::uint64_t{0x6464702d73686d31} * 31 + sizeof(RankControl)) * 31 + sizeof(Channel) * 31 +
-    kSlotBytes;
-
-struct Layout {
-  explicit Layout(int world_size)
-      : ranks(static_cast<std::size_t>(world_size)),
-        controls(round_up(sizeof(Header), kPage)),
-        channels(controls + round_up(ranks * sizeof(RankControl), kPage)),
-        slots(channels + round_up(ranks * ranks * sizeof(Channel), kPage)),
-        size_bytes(slots + ranks * 2 * kSlotBytes) {}
-
-  std::size_t ranks;
-  std::size_t controls;  // offsets
-  std::size_t channels;
-  std::size_t slots;
-  std::size_t size_bytes;
-};
-
-int usable_cpus() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 std::exception_ptr make_error(Cause cause, const std::string& text) {
@@ -88,182 +51,184 @@ std::exception_ptr make_error(Cause cause, const std::string& text) {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
+PeerWatch watch_peers(const Segment& segment) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < segment.world_size(); ++rank) {
+    pids.push_back(segment.control(rank).pid);
+  }
+  return PeerWatch(pids);
+}
+
 }  // namespace
 
+int usable_cpus() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 Context::Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder)
-    : rank_(config.rank),
-      world_size_(config.world_size),
+    : segment_(config),
+      rank_(config.rank),
       timeout_(config.timeout),
       recorder_(std::move(recorder)),
-      size_bytes_(Layout(config.world_size).size_bytes),
-      spins_(config.world_size <= usable_cpus() ? kSpins : 0) {
-  if (rank_ == 0) {
-    create_segment(config);
-  } else {
-    open_segment(config);
-  }
-}
-
-Context::~Context() {
-  if (memory_ != nullptr) ::munmap(memory_, size_bytes_);
-}
-
-// Rank 0 keeps the descriptor open until everybody has the segment.
-void Context::create_segment(const GroupConfig& config) {
-  const FileDescriptor file(::memfd_create("ddp-shm", MFD_CLOEXEC));
-  if (!file.is_open()) throw SystemError("[shm] cannot create shared memory", errno);
-  if (::ftruncate(file.get(), static_cast<off_t>(size_bytes_)) != 0) {
-    throw SystemError(
-        "[shm] cannot size shared memory to " + number(std::int64_t(size_bytes_)) + " bytes",
-        errno);
-  }
-  map_segment(file.get());
-  reinterpret_cast<Header*>(memory_)->layout = kLayout;
-  control(0).pid = ::getpid();
-  config.store->set("shm/segment", "/proc/" + number(::getpid()) + "/fd/" + number(file.get()));
-  std::vector<std::string> keys;
-  for (int other = 1; other < world_size_; ++other) keys.push_back("shm/ready/" + number(other));
-  config.store->wait(keys, config.start_timeout);
-  config.store->set("shm/complete", "");
-  start_watch();
-}
-
-void Context::open_segment(const GroupConfig& config) {
-  const std::string path = config.store->get("shm/segment", config.start_timeout);
-  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file.is_open()) {
-    throw SystemError("[shm] rank " + number(rank_) + " cannot open rank 0's shared memory " +
-                          path + " (ranks in different containers or of different users?)",
-                      errno);
-  }
-  struct stat status {};
-  const bool fits =
-      ::fstat(file.get(), &status) == 0 && static_cast<std::size_t>(status.st_size) == size_bytes_;
-  if (fits) map_segment(file.get());
-  if (!fits || reinterpret_cast<const Header*>(memory_)->layout != kLayout) {
-    throw MismatchError("[shm] " + path + " is not the shared memory of this build of libddp");
-  }
-  control(rank_).pid = ::getpid();
-  config.store->set("shm/ready/" + number(rank_), "");
-  (void)config.store->get("shm/complete", config.start_timeout);
-  start_watch();
-}
-
-void Context::start_watch() {
-  std::vector<pid_t> pids;
-  for (int other = 0; other < world_size_; ++other) pids.push_back(control(other).pid);
-  watch_.emplace(pids);
-}
-
-void Context::map_segment(int fd) {
-  void* memory = ::mmap(nullptr, size_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) {
-    throw SystemError("[shm] cannot map " + number(std::int64_t(size_bytes_)) + " bytes", errno);
-  }
-  memory_ = static_cast<std::byte*>(memory);
-}
-
-RankControl& Context::control(int rank) const {
-  auto* controls = reinterpret_cast<RankControl*>(memory_ + Layout(world_size_).controls);
-  return controls[rank];
-}
-
-std::byte* Context::slot(int rank, std::uint32_t half) const {
-  const std::size_t index = static_cast<std::size_t>(rank) * 2 + half;
-  return memory_ + Layout(world_size_).slots + index * kSlotBytes;
-}
-
-Channel& Context::channel(int src, int dst) const {
-  auto* channels = reinterpret_cast<Channel*>(memory_ + Layout(world_size_).channels);
-  return channels[src * world_size_ + dst];
-}
+      spins_(config.world_size <= usable_cpus() ? kSpins : 0),
+      watch_(watch_peers(segment_)) {}
 
 void Context::begin_transfer(const CollectiveSignature& signature, int peer) {
   current_ = signature;
   current_peer_ = peer;
 }
 
+bool Context::have_all(std::atomic<std::uint64_t> RankControl::*counter, std::uint64_t goal) const {
+  for (int rank = 0; rank < world_size(); ++rank) {
+    if ((control(rank).*counter).load() < goal) return false;
+  }
+  return true;
+}
+
+// The post takes the place of the one kPosts before it.
+bool Context::can_post() const {
+  return posted_ < kPosts || have_all(&RankControl::finished, posted_ + 1 - kPosts);
+}
+
+void Context::wait_for_room(const CollectiveSignature& signature) {
+  current_ = signature;
+  current_peer_ = -1;
+  const std::uint64_t goal = posted_ + 1 - std::min(posted_ + 1, kPosts);
+  wait_until([&] { return have_all(&RankControl::finished, goal); },
+             [&](int rank) { return control(rank).finished.load() < goal; });
+}
+
+void Context::post(const CollectiveSignature& signature, const Region& operand,
+                   std::span<const std::byte> elements) {
+  const std::uint64_t number = posted_ + 1;
+  Post& mine = segment_.post(rank_, number);
+  mine.signature = signature;
+  mine.operand = operand;
+  if (!elements.empty()) std::memcpy(mine.elements, elements.data(), elements.size());
+  if (rank_ == 0) {
+    segment_.claims(number).taken.store(0, std::memory_order_relaxed);
+    segment_.claims(number).done.store(0, std::memory_order_relaxed);
+  }
+  posted_ = number;
+  control(rank_).posted.store(number);
+  ring_all();
+}
+
 void Context::begin_collective(const CollectiveSignature& signature) {
   current_ = signature;
   current_peer_ = -1;
-  last_collective_ = signature.sequence;
-  const std::size_t parity = signature.sequence % 2;
-  control(rank_).signatures[parity] = signature;
-  control(rank_).collective.store(signature.sequence, std::memory_order_release);
-  meet();
-  const CollectiveSignature& first = control(0).signatures[parity];
-  for (int other = 1; other < world_size_; ++other) {
-    const CollectiveSignature& theirs = control(other).signatures[parity];
+  collective_ = signature.sequence;
+  control(rank_).running.store(collective_, std::memory_order_release);
+  wait_until([this] { return have_all(&RankControl::posted, collective_); },
+             [this](int rank) { return control(rank).posted.load() < collective_; });
+  const CollectiveSignature& first = segment_.post(0, collective_).signature;
+  for (int other = 1; other < world_size(); ++other) {
+    const CollectiveSignature& theirs = segment_.post(other, collective_).signature;
     if (theirs == first) continue;
     std::rethrow_exception(
         fail(Cause::kMismatch, "[shm] " + mismatch_message(0, first, other, theirs)));
   }
 }
 
-void Context::end_collective() { control(rank_).collective.store(0, std::memory_order_relaxed); }
-
-// A rank rings everybody, since everybody may be waiting for the last one to arrive.
-void Context::meet() {
-  control(rank_).phase.store(++phase_, std::memory_order_release);
-  for (int other = 0; other < world_size_; ++other) {
-    if (other != rank_) ring(other);
-  }
-  wait_until([this] { return all_arrived(); });
+void Context::end_collective() {
+  control(rank_).running.store(0, std::memory_order_relaxed);
+  control(rank_).finished.store(collective_);
+  ring_all();
 }
 
-bool Context::all_arrived() const {
-  for (int other = 0; other < world_size_; ++other) {
-    const std::uint32_t theirs = control(other).phase.load(std::memory_order_acquire);
-    if (static_cast<std::int32_t>(theirs - phase_) < 0) return false;
+void Context::bring(const Region& copy) {
+  segment_.post(rank_, collective_).brought = copy;
+  control(rank_).brought.store(collective_);
+  ring_all();
+}
+
+void Context::wait_for_guests() {
+  const auto is_missing = [this](int rank) {
+    return segment_.post(rank, collective_).operand.block == 0 &&
+           control(rank).brought.load() < collective_;
+  };
+  wait_until(
+      [&] {
+        for (int rank = 0; rank < world_size(); ++rank) {
+          if (is_missing(rank)) return false;
+        }
+        return true;
+      },
+      is_missing);
+}
+
+bool Context::is_running(int rank) const {
+  return control(rank).running.load(std::memory_order_acquire) == collective_;
+}
+
+void Context::meet() {
+  control(rank_).phase.store(++phase_);
+  ring_all();
+  wait_until([this] { return have_all_arrived(); },
+             [this](int rank) {
+               return static_cast<std::int32_t>(control(rank).phase.load() - phase_) < 0;
+             });
+}
+
+bool Context::have_all_arrived() const {
+  for (int rank = 0; rank < world_size(); ++rank) {
+    if (static_cast<std::int32_t>(control(rank).phase.load() - phase_) < 0) return false;
   }
   return true;
 }
 
-// Sequential consistency pairs this with sleep_until: either the sleeper sees the change before it
-// sleeps, or we see that it sleeps.
 void Context::ring(int rank) const {
   RankControl& target = control(rank);
-  target.doorbell.fetch_add(1, std::memory_order_seq_cst);
-  if (target.sleeping.load(std::memory_order_seq_cst) != 0) wake(target.doorbell);
+  if (target.sleeping.load() == 0) return;
+  target.doorbell.fetch_add(1);
+  wake(target.doorbell);
 }
 
-void Context::sleep_until(const std::function<bool()>& ready) {
+void Context::ring_all() const {
+  for (int other = 0; other < world_size(); ++other) {
+    if (other != rank_) ring(other);
+  }
+}
+
+void Context::sleep_until(const std::function<bool()>& ready, const IsAwaited& is_awaited) {
   RankControl& self = control(rank_);
   const Deadline deadline = Deadline::after(timeout_);
+  self.sleeping.store(1);
   for (;;) {
-    self.sleeping.store(1, std::memory_order_seq_cst);
-    const std::uint32_t seen = self.doorbell.load(std::memory_order_seq_cst);
+    const std::uint32_t seen = self.doorbell.load();
     if (ready()) break;
-    check_peers(ready);
-    if (deadline.passed()) time_out();
+    check_peers(ready, is_awaited);
+    if (deadline.passed()) time_out(is_awaited);
     sleep_while(self.doorbell, seen, std::min(kLivenessPeriod, deadline.remaining()));
   }
   self.sleeping.store(0, std::memory_order_relaxed);
 }
 
 // The diagnosis says more than we can: who is missing, and where it is.
-void Context::time_out() {
+void Context::time_out(const IsAwaited& is_awaited) {
   const std::string diagnosis = recorder_->diagnosis();
   const std::string text =
       "[shm] rank " + number(rank_) + ": timed out after " + number(timeout_.count()) + " ms" +
-      (diagnosis.empty() ? " in " + operation() + late_ranks() : ": " + diagnosis);
+      (diagnosis.empty() ? " in " + operation() + late_ranks(is_awaited) : ": " + diagnosis);
   std::rethrow_exception(fail(Cause::kTimeout, text));
 }
 
-void Context::check_peers(const std::function<bool()>& ready) {
+void Context::check_peers(const std::function<bool()>& ready, const IsAwaited& is_awaited) {
   if (leaving_.load()) throw PeerError("[shm] the process group was destroyed");
-  if (const std::exception_ptr error = recorded_error()) std::rethrow_exception(error);
-  for (int other = 0; other < world_size_; ++other) {
-    if (other != rank_) check_peer(other, ready);
+  if (is_broken()) throw_recorded_error();
+  for (int other = 0; other < world_size(); ++other) {
+    if (other != rank_) check_peer(other, ready, is_awaited);
   }
   if (Clock::now() >= next_look_) next_look_ = Clock::now() + kLivenessPeriod;
 }
 
 // A rank may go once it has done its part, and then even exit. So a death is read before `left`,
 // which then shows all that came before the death, and `ready` after both.
-void Context::check_peer(int other, const std::function<bool()>& ready) {
+void Context::check_peer(int other, const std::function<bool()>& ready,
+                         const IsAwaited& is_awaited) {
   check_peer_call(other, ready);
-  const bool is_dead = Clock::now() >= next_look_ && watch_->is_dead(other);
+  const bool is_dead = Clock::now() >= next_look_ && watch_.is_dead(other);
   const bool has_left = control(other).left.load() != 0;
   if (!(has_left ? is_awaited(other) : is_dead) || ready()) return;
   const std::string who =
@@ -276,36 +241,36 @@ void Context::check_peer(int other, const std::function<bool()>& ready) {
 // If the peer of our send or recv is in a collective that we have not begun, each waits for the
 // other for ever.
 void Context::check_peer_call(int other, const std::function<bool()>& ready) {
-  const std::uint64_t theirs = control(other).collective.load(std::memory_order_acquire);
-  if (current_peer_ != other || theirs <= last_collective_ || ready()) return;
+  const std::uint64_t theirs = control(other).running.load();
+  if (current_peer_ != other || theirs <= collective_ || ready()) return;
   std::rethrow_exception(
       fail(Cause::kMismatch, "[shm] ranks called different collectives: rank " + number(other) +
-                                 " called " + to_string(control(other).signatures[theirs % 2]) +
+                                 " called " + to_string(segment_.post(other, theirs).signature) +
                                  ", rank " + number(rank_) + " called " + operation()));
 }
 
-// True if the running operation needs something more from that rank.
-bool Context::is_awaited(int other) const {
-  if (current_peer_ >= 0) return current_peer_ == other;
-  return static_cast<std::int32_t>(control(other).phase.load() - phase_) < 0;
+bool Context::is_broken() const {
+  return segment_.header().cause_state.load(std::memory_order_acquire) == kCauseComplete;
 }
 
 std::exception_ptr Context::recorded_error() const {
-  const auto* header = reinterpret_cast<const Header*>(memory_);
-  if (header->cause_state.load(std::memory_order_acquire) != kCauseComplete) return nullptr;
-  return make_error(header->cause, header->text);
+  if (!is_broken()) return nullptr;
+  return make_error(segment_.header().cause, segment_.header().text);
 }
 
+void Context::throw_recorded_error() const { std::rethrow_exception(recorded_error()); }
+
 std::exception_ptr Context::fail(Cause cause, const std::string& text) {
-  auto* header = reinterpret_cast<Header*>(memory_);
+  Header& header = segment_.header();
   std::uint32_t none = kCauseNone;
-  if (header->cause_state.compare_exchange_strong(none, kCauseWriting)) {
-    header->cause = cause;
-    const std::size_t length = std::min(text.size(), sizeof(header->text) - 1);
-    std::memcpy(header->text, text.data(), length);
-    header->cause_state.store(kCauseComplete, std::memory_order_release);
+  if (header.cause_state.compare_exchange_strong(none, kCauseWriting)) {
+    header.cause = cause;
+    const std::size_t length = std::min(text.size(), sizeof(header.text) - 1);
+    std::memcpy(header.text, text.data(), length);
+    header.cause_state.store(kCauseComplete);
   }
-  for (int other = 0; other < world_size_; ++other) ring(other);
+  ring_all();
+  ring(rank_);
   const std::exception_ptr recorded = recorded_error();
   return recorded ? recorded : make_error(cause, text);
 }
@@ -313,14 +278,15 @@ std::exception_ptr Context::fail(Cause cause, const std::string& text) {
 void Context::leave() {
   leaving_.store(true);
   control(rank_).left.store(1);
-  for (int other = 0; other < world_size_; ++other) ring(other);
+  ring_all();
+  ring(rank_);
 }
 
-std::string Context::late_ranks() const {
+std::string Context::late_ranks(const IsAwaited& is_awaited) const {
   if (current_peer_ >= 0) return ": waiting for rank " + number(current_peer_);
   std::string names;
-  for (int other = 0; other < world_size_; ++other) {
-    if (!is_awaited(other)) continue;
+  for (int other = 0; other < world_size(); ++other) {
+    if (other == rank_ || !is_awaited(other)) continue;
     names += (names.empty() ? ": not joined by rank " : ", ") + number(other);
   }
   return names;

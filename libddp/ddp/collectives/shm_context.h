@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// The shared memory behind the shm backend, and the two ways to wait in it.
+// How a rank of a shm group waits for the others, and how the group ends.
 //
-// Rank 0 makes one anonymous memory file (memfd) and tells its pid and descriptor through the
-// store; the others open it as /proc/PID/fd/N. There is no name to unlink and no limit by
-// /dev/shm's size; the kernel frees it with the last process. Layout, every part zero at first:
-//
-//   segment := Header, RankControl[world_size], Channel[world_size][world_size] by (src, dst),
-//              slot[world_size][2]
-//
-// Waiting: each rank has a doorbell, a counter that peers raise after every change that it may be
-// waiting for. A waiter spins a little on its condition, then sleeps on the doorbell (futex),
-// looking again after each ring and at least every kLivenessPeriod. Each time it also looks whether
-// somebody aborted or left, and once a period whether a process died.
+// Each rank has a doorbell, a counter. A waiter spins a little on its condition; then it says that
+// it sleeps, looks once more, and sleeps on the doorbell (futex). Whoever changes what others may
+// be waiting for rings those that say so. Between the rings it looks at least every kLivenessPeriod
+// whether its condition holds, whether somebody aborted or left, and whether a process died.
 #pragma once
 
 #include <atomic>
@@ -20,14 +13,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <span>
 #include <string>
 
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/peer_watch.h"
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/shm_segment.h"
 
 namespace ddp::shm {
 
@@ -40,74 +33,61 @@ inline void relax() {
 #endif
 }
 
-inline constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
-inline constexpr std::size_t kChannelBlockBytes = std::size_t{64} << 10;
-inline constexpr std::uint32_t kChannelBlocks = 2;
+// That this process may run on.
+[[nodiscard]] int usable_cpus();
 
-// One direction between two ranks: a ring of blocks, one writer, one reader.
-struct Channel {
-  alignas(64) std::atomic<std::uint32_t> written;  // blocks
-  alignas(64) std::atomic<std::uint32_t> read;     // blocks
-  CollectiveSignature signatures[kChannelBlocks];  // of the message that a block belongs to
-  alignas(64) std::byte blocks[kChannelBlocks][kChannelBlockBytes];
-};
-
-struct alignas(128) RankControl {
-  std::atomic<std::uint32_t> doorbell;
-  std::atomic<std::uint32_t> sleeping;
-  std::atomic<std::uint32_t> phase;  // how many times this rank has arrived
-  std::atomic<std::uint32_t> left;   // its group was destroyed
-  std::int32_t pid;
-  std::atomic<std::uint64_t> collective;  // sequence of the one that this rank is in; 0: in none
-  // Of the running collective, at [sequence % 2]: a rank that is one ahead cannot overwrite what a
-  // slower one still compares.
-  CollectiveSignature signatures[2];
-};
-
-enum class Cause : std::uint32_t { kPeer, kTimeout, kMismatch };
-
-// The first cause of the group's end, written by one rank, read by all.
-struct Header {
-  std::uint64_t layout;                    // equal builds have equal ones
-  std::atomic<std::uint32_t> cause_state;  // 0 none, 1 being written, 2 complete
-  Cause cause;
-  char text[1000];
-};
-
-// One rank's view of the segment. Used by one thread, but for leave() and fail().
+// One rank's view of the segment. Used by one thread at a time, but for leave(), fail() and post().
+//
+// The counters that ranks wait for are written and read in sequential consistency: that pairs a
+// waiter that goes to sleep with whoever makes its condition true and looks for sleepers.
 class Context {
  public:
+  // Which ranks the running wait is for.
+  using IsAwaited = std::function<bool(int rank)>;
+
   Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder);
-  ~Context();
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
 
   [[nodiscard]] int rank() const { return rank_; }
-  [[nodiscard]] int world_size() const { return world_size_; }
-  [[nodiscard]] std::byte* slot(int rank, std::uint32_t half) const;
-  [[nodiscard]] Channel& channel(int src, int dst) const;
+  [[nodiscard]] int world_size() const { return segment_.world_size(); }
+  [[nodiscard]] const Segment& segment() const { return segment_; }
 
   // Of each wait from now on.
   void set_timeout(Timeout timeout) { timeout_ = timeout; }
-
   // A send or recv is about to wait for `peer`.
   void begin_transfer(const CollectiveSignature& signature, int peer);
 
-  // Begins a collective: publishes this rank's signature, meets all ranks, and compares:
+  // Makes known what this rank calls: collective 1, 2, ... in turn, if can_post() says so. From
+  // then on the others need this rank no more for small operands and for those in shared memory.
+  // `elements` are the bytes of a small operand, or empty.
+  [[nodiscard]] bool can_post() const;
+  void post(const CollectiveSignature& signature, const Region& operand,
+            std::span<const std::byte> elements);
+  [[nodiscard]] std::uint64_t posted() const { return posted_; }
+
+  // Waits until this rank can post the collective of that signature.
+  void wait_for_room(const CollectiveSignature& signature);
+  // Begins the collective that this rank has posted: waits until all have, and compares:
   // MismatchError on every rank.
   void begin_collective(const CollectiveSignature& signature);
   void end_collective();
-  // All ranks meet: what a rank wrote before is seen by all after.
+  // Of ranks whose operand of the running collective is not where others reach it: such a rank
+  // brings a copy, for which all wait.
+  void bring(const Region& copy);
+  void wait_for_guests();
+  // True while that rank runs the collective that this one runs.
+  [[nodiscard]] bool is_running(int rank) const;
+  // The ranks that run a collective meet: what a rank wrote before is seen by all after.
   void meet();
   // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
   // only look at the segment.
   template <class Ready>
-  void wait_until(const Ready& ready) {
-    if (!spin_until(ready)) sleep_until(ready);
-    if (const std::exception_ptr error = recorded_error()) std::rethrow_exception(error);
+  void wait_until(const Ready& ready, const IsAwaited& is_awaited) {
+    if (!spin_until(ready)) sleep_until(ready, is_awaited);
+    if (is_broken()) throw_recorded_error();
   }
-  // Tells a rank that something it may be waiting for has changed.
+  // Tells the others that something they may be waiting for has changed.
   void ring(int rank) const;
+  void ring_all() const;
 
   // Records the first cause for all ranks and wakes them. Returns the error to throw: whoever was
   // first decides its text.
@@ -116,37 +96,36 @@ class Context {
   void leave();
 
  private:
-  void create_segment(const GroupConfig& config);
-  void open_segment(const GroupConfig& config);
-  void map_segment(int fd);
-  [[nodiscard]] RankControl& control(int rank) const;
-  [[nodiscard]] bool all_arrived() const;
+  [[nodiscard]] RankControl& control(int rank) const { return segment_.control(rank); }
+  // True if all ranks have counted up to `goal`.
+  [[nodiscard]] bool have_all(std::atomic<std::uint64_t> RankControl::*counter,
+                              std::uint64_t goal) const;
+  [[nodiscard]] bool have_all_arrived() const;
   template <class Ready>
   bool spin_until(const Ready& ready) const;
-  void sleep_until(const std::function<bool()>& ready);
-  void check_peers(const std::function<bool()>& ready);
-  void check_peer(int other, const std::function<bool()>& ready);
+  void sleep_until(const std::function<bool()>& ready, const IsAwaited& is_awaited);
+  void check_peers(const std::function<bool()>& ready, const IsAwaited& is_awaited);
+  void check_peer(int other, const std::function<bool()>& ready, const IsAwaited& is_awaited);
   void check_peer_call(int other, const std::function<bool()>& ready);
-  [[nodiscard]] bool is_awaited(int other) const;
-  void start_watch();
+  [[nodiscard]] bool is_broken() const;
   [[nodiscard]] std::exception_ptr recorded_error() const;
-  [[noreturn]] void time_out();
-  [[nodiscard]] std::string late_ranks() const;
+  [[noreturn]] void throw_recorded_error() const;
+  [[noreturn]] void time_out(const IsAwaited& is_awaited);
+  [[nodiscard]] std::string late_ranks(const IsAwaited& is_awaited) const;
   [[nodiscard]] std::string operation() const;
 
+  Segment segment_;
   int rank_;
-  int world_size_;
   Timeout timeout_;
   std::shared_ptr<FlightRecorder> recorder_;
-  std::byte* memory_ = nullptr;
-  std::size_t size_bytes_;
+  std::uint64_t posted_ = 0;      // the same as the segment's
+  std::uint64_t collective_ = 0;  // begun last
   std::uint32_t phase_ = 0;
   int spins_;
-  std::optional<PeerWatch> watch_;
-  Clock::time_point next_look_;        // at the processes
-  std::uint64_t last_collective_ = 0;  // that this rank has begun
-  CollectiveSignature current_;        // what an error message says is going on
-  int current_peer_ = -1;              // of a send or recv; -1: all ranks take part
+  PeerWatch watch_;
+  Clock::time_point next_look_;  // at the processes
+  CollectiveSignature current_;  // what an error message says is going on
+  int current_peer_ = -1;        // of a send or recv; -1: all ranks take part
   std::atomic<bool> leaving_{false};
 };
 

@@ -8,23 +8,30 @@
 #include "ddp/base/error.h"
 #include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
-#include "ddp/collectives/shm_algorithms.h"
 #include "ddp/collectives/shm_context.h"
+#include "ddp/collectives/shm_heap.h"
+#include "ddp/collectives/shm_in_place.h"
+#include "ddp/collectives/shm_small.h"
+#include "ddp/collectives/shm_staged.h"
 #include "ddp/collectives/shm_transfer.h"
 
 namespace ddp {
 namespace {
 
-// The queue's thread runs what is submitted, inside the shared memory.
+// Operations run inside the shared memory, by the queue's thread or by whoever waits for them.
 class ShmProcessGroup final : public ProcessGroup {
  public:
   explicit ShmProcessGroup(GroupConfig group_config)
       : ProcessGroup(std::move(group_config)),
         context_(config(), shared_recorder()),
+        heap_(context_.segment(), rank()),
+        has_spare_cpus_(2 * world_size() <= shm::usable_cpus()),
         sent_(static_cast<std::size_t>(world_size())),
         received_(static_cast<std::size_t>(world_size())),
-        queue_("ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
-               [this](std::span<const Collective> batch) { execute(batch); }) {}
+        queue_(
+            "ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
+            [this](std::span<const Collective> batch) { execute(batch); },
+            [this](const Collective& operation) { return post(operation); }) {}
 
   ~ShmProcessGroup() override {
     queue_.stop([this] { context_.leave(); });
@@ -36,7 +43,9 @@ class ShmProcessGroup final : public ProcessGroup {
   Work group_end() override { return {this, queue_.end_batch()}; }
 
   Allocation allocate(std::size_t size_bytes) override {
-    return allocate_operand_memory(size_bytes, queue_, weak_from_this());
+    Allocation memory =
+        size_bytes <= shm::kPostBytes ? allocate_host(size_bytes) : heap_.allocate(size_bytes);
+    return guard_operand_memory(std::move(memory), queue_, weak_from_this());
   }
 
  protected:
@@ -62,15 +71,51 @@ class ShmProcessGroup final : public ProcessGroup {
   }
 
  private:
+  using Posting = OperationQueue::Posting;
+
+  // The others can do all the work on an operand in the heap. Where a CPU is free for it, our
+  // thread does its part at once; where there is none, that would only take time from what
+  // computes.
+  Posting post(const Collective& operation) {
+    if (is_transfer(operation.kind) || !context_.can_post()) return Posting::kNotPosted;
+    const bool is_small = shm::is_small(operation, world_size());
+    const shm::Region operand = find(operation);
+    const auto elements =
+        is_small ? shm::elements_to_post(operation, rank()) : std::span<const std::byte>();
+    context_.post(signature_of(operation, context_.posted() + 1), operand, elements);
+    return is_small || (operand.block != 0 && !has_spare_cpus_) ? Posting::kPosted
+                                                                : Posting::kNeeded;
+  }
+
+  [[nodiscard]] shm::Region find(const Collective& operation) const {
+    const bool looks =
+        shm::works_in_place(operation.kind) && !shm::is_small(operation, world_size());
+    return looks ? heap_.find(operation.input) : shm::Region();
+  }
+
   void execute(std::span<const Collective> batch) {
     run_transfers(batch);
     for (const Collective& operation : batch) {
-      if (is_transfer(operation.kind)) continue;
-      context_.set_timeout(operation.timeout);
-      context_.begin_collective(signature_of(operation, ++collectives_));
-      shm::run_collective(context_, operation);
-      context_.end_collective();
+      if (!is_transfer(operation.kind)) run_collective(operation);
     }
+  }
+
+  void run_collective(const Collective& operation) {
+    context_.set_timeout(operation.timeout);
+    const CollectiveSignature signature = signature_of(operation, ++collectives_);
+    if (context_.posted() < collectives_) {
+      context_.wait_for_room(signature);
+      post(operation);
+    }
+    context_.begin_collective(signature);
+    if (shm::is_small(operation, world_size())) {
+      shm::run_small(context_, operation, collectives_);
+    } else if (shm::is_posted_in_place(context_, collectives_)) {
+      shm::run_in_place(context_, heap_, operation, collectives_);
+    } else {
+      shm::run_staged(context_, operation);
+    }
+    context_.end_collective();
   }
 
   // All transfers of a batch advance in turn, so that two ranks may send to each other at once.
@@ -88,11 +133,17 @@ class ShmProcessGroup final : public ProcessGroup {
       advance_transfers();
       if (transfers_.empty()) return;
       context_.begin_transfer(transfers_.front().signature(), transfers_.front().peer());
-      context_.wait_until([this] {
-        return std::any_of(transfers_.begin(), transfers_.end(),
-                           [](const shm::Transfer& each) { return each.can_advance(); });
-      });
+      context_.wait_until(
+          [this] { return has_transfer([](const auto& each) { return each.can_advance(); }); },
+          [this](int peer) {
+            return has_transfer([peer](const auto& each) { return each.peer() == peer; });
+          });
     }
+  }
+
+  template <class Predicate>
+  [[nodiscard]] bool has_transfer(const Predicate& predicate) const {
+    return std::any_of(transfers_.begin(), transfers_.end(), predicate);
   }
 
   void advance_transfers() {
@@ -112,6 +163,8 @@ class ShmProcessGroup final : public ProcessGroup {
   }
 
   shm::Context context_;
+  shm::Heap heap_;
+  bool has_spare_cpus_;                  // for a second thread of every rank
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank
   std::uint64_t collectives_ = 0;

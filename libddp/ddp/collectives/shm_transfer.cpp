@@ -9,8 +9,8 @@ namespace ddp::shm {
 Transfer::Transfer(Context& context, const Collective& operation, std::uint64_t sequence)
     : context_(&context),
       channel_(operation.kind == CollectiveKind::kSend
-                   ? &context.channel(context.rank(), operation.peer)
-                   : &context.channel(operation.peer, context.rank())),
+                   ? &context.segment().channel(context.rank(), operation.peer)
+                   : &context.segment().channel(operation.peer, context.rank())),
       signature_(signature_of(operation, sequence)),
       peer_(operation.peer),
       sends_(operation.kind == CollectiveKind::kSend),
@@ -20,8 +20,7 @@ Transfer::Transfer(Context& context, const Collective& operation, std::uint64_t 
           std::max<std::size_t>(1, (size_bytes_ + kChannelBlockBytes - 1) / kChannelBlockBytes)) {}
 
 bool Transfer::can_advance() const {
-  const std::uint32_t filled = channel_->written.load(std::memory_order_acquire) -
-                               channel_->read.load(std::memory_order_acquire);
+  const std::uint32_t filled = channel_->written.load() - channel_->read.load();
   return sends_ ? filled < kChannelBlocks : filled > 0;
 }
 
@@ -44,7 +43,7 @@ void Transfer::move_block() {
     check_signature(channel_->signatures[index]);
     if (length > 0) std::memcpy(data_ + offset, block, length);
   }
-  mine.store(position + 1, std::memory_order_release);
+  mine.store(position + 1);
   ++moved_blocks_;
   context_->ring(peer_);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/shm_algorithms.h"
+#include "ddp/collectives/shm_staged.h"
 
 #include <algorithm>
 #include <vector>
@@ -43,7 +43,7 @@ class Runner {
 
  private:
   [[nodiscard]] Buffer half(int rank, std::uint32_t index) const {
-    return {context_.slot(rank, index), chunk_, dtype_, kCpuDevice};
+    return {context_.segment().slot(rank, index), chunk_, dtype_, kCpuDevice};
   }
   // Elements [0, n) of a rank's current half.
   [[nodiscard]] Buffer slot(int rank, std::size_t n) const { return half(rank, half_).slice(0, n); }
@@ -191,7 +191,9 @@ void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
 
 }  // namespace
 
-void run_collective(Context& context, const Collective& operation) {
+// Others may still be in the collective before, reading what we staged for it.
+void run_staged(Context& context, const Collective& operation) {
+  context.meet();
   Runner runner(context, operation);
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
@@ -212,7 +214,7 @@ void run_collective(Context& context, const Collective& operation) {
       return runner.all_to_all();
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:
-    case CollectiveKind::kBarrier:  // agreeing was meeting
+    case CollectiveKind::kBarrier:
       return;
   }
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+// Where the system gives large pages to shared memory (transparent_hugepage/shmem_enabled; many do
+// not), large memory has them.
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+#ifndef MADV_POPULATE_WRITE
+constexpr int MADV_POPULATE_WRITE = 23;  // which C libraries before 2.35 do not declare
+#endif
+
+// What this process has created, by descriptor: for its threads that open it.
+class OwnMemory {
+ public:
+  void add(const std::shared_ptr<SharedMemory>& memory) {
+    const std::lock_guard lock(mutex_);
+    by_fd_[memory->name().fd] = memory;
+  }
+  std::shared_ptr<SharedMemory> find(int fd) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_fd_.find(fd);
+    return found == by_fd_.end() ? nullptr : found->second.lock();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::weak_ptr<SharedMemory>> by_fd_;
+};
+
+// Never destroyed: threads may outlive static objects.
+OwnMemory& own_memory() {
+  static auto& memory = *new OwnMemory;
+  return memory;
+}
+
+std::string bytes(std::size_t size) { return std::to_string(size) + " bytes"; }
+
+std::byte* map(int fd, std::size_t size_bytes) {
+  void* data = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) {
+    throw SystemError("cannot map " + bytes(size_bytes) + " of shared memory", errno);
+  }
+  if (size_bytes >= kHugePage) (void)::madvise(data, size_bytes, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(data);
+}
+
+}  // namespace
+
+SharedMemory::SharedMemory(FileDescriptor file, std::size_t size_bytes)
+    : file_(std::move(file)), size_bytes_(size_bytes), data_(map(file_.get(), size_bytes)) {}
+
+SharedMemory::~SharedMemory() { ::munmap(data_, size_bytes_); }
+
+std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t size_bytes) {
+  FileDescriptor file(::memfd_create("ddp-shm", MFD_CLOEXEC));
+  if (!file.is_open()) throw SystemError("cannot create shared memory (memfd_create)", errno);
+  if (::ftruncate(file.get(), static_cast<off_t>(size_bytes)) != 0) {
+    throw SystemError("cannot size shared memory to " + bytes(size_bytes), errno);
+  }
+  const std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), size_bytes));
+  own_memory().add(memory);
+  return memory;
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
+  if (name.pid == ::getpid()) {
+    if (const auto own = own_memory().find(name.fd)) return own;
+  }
+  const std::string path = to_string(name);
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.is_open()) {
+    throw SystemError("cannot open the shared memory " + path +
+                          " (processes in different containers or of different users?)",
+                      errno);
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 ||
+      static_cast<std::size_t>(status.st_size) != name.size_bytes) {
+    throw MismatchError(path + " is not shared memory of " + bytes(name.size_bytes));
+  }
+  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), name.size_bytes));
+}
+
+SharedMemory::Name SharedMemory::name() const { return {::getpid(), file_.get(), size_bytes_}; }
+
+// A kernel before 5.14 does not know how: pages then come one by one.
+void SharedMemory::populate() const {
+  if (::madvise(data_, size_bytes_, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return;
+  throw SystemError("cannot have " + bytes(size_bytes_) + " of shared memory", errno);
+}
+
+void SharedMemory::discard() const noexcept {
+  ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+              static_cast<off_t>(size_bytes_));
+}
+
+std::string to_string(const SharedMemory::Name& name) {
+  return "/proc/" + std::to_string(name.pid) + "/fd/" + std::to_string(name.fd);
+}
+
+}  // namespace ddp

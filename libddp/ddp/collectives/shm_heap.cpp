@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/shm_heap.h"
+
+#include <algorithm>
+#include <functional>
+
+namespace ddp::shm {
+
+Heap::Heap(const Segment& segment, int rank)
+    : segment_(segment), rank_(rank), mapped_(static_cast<std::size_t>(segment.world_size())) {}
+
+Allocation Heap::allocate(std::size_t size_bytes) {
+  const auto memory = SharedMemory::create(size_bytes);
+  memory->populate();
+  const std::lock_guard lock(mutex_);
+  own_.push_back({++allocated_, memory->name().fd, memory});
+  return {memory->data(), size_bytes, [this](void* data) { release(data); }};
+}
+
+// Peers may have it mapped for as long as the group lives; they do not touch it any more.
+void Heap::release(const void* data) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(own_.begin(), own_.end(),
+                                  [&](const Block& block) { return block.memory->data() == data; });
+  found->memory->discard();
+  own_.erase(found);
+}
+
+Region Heap::find(const Buffer& buffer) const {
+  const auto* begin = static_cast<const std::byte*>(buffer.data);
+  const std::lock_guard lock(mutex_);
+  for (const Block& block : own_) {
+    const SharedMemory& memory = *block.memory;
+    const std::less_equal<> is_not_after;
+    const bool is_inside =
+        is_not_after(memory.data(), begin) &&
+        is_not_after(begin + buffer.size_bytes(), memory.data() + memory.size_bytes());
+    if (!is_inside) continue;
+    return {.block = block.number,
+            .size_bytes = memory.size_bytes(),
+            .offset_bytes = static_cast<std::uint64_t>(begin - memory.data()),
+            .fd = block.descriptor};
+  }
+  return {};
+}
+
+std::byte* Heap::at(int rank, const Region& region) {
+  if (rank == rank_) return find_own(region.block) + region.offset_bytes;
+  for (const Block& block : mapped_[static_cast<std::size_t>(rank)]) {
+    if (block.number == region.block) return block.memory->data() + region.offset_bytes;
+  }
+  return map(rank, region) + region.offset_bytes;
+}
+
+std::byte* Heap::find_own(std::uint64_t number) const {
+  const std::lock_guard lock(mutex_);
+  return std::find_if(own_.begin(), own_.end(),
+                      [&](const Block& block) { return block.number == number; })
+      ->memory->data();
+}
+
+// A descriptor is that of one block at a time: whatever had it before is gone.
+std::byte* Heap::map(int rank, const Region& region) {
+  std::vector<Block>& blocks = mapped_[static_cast<std::size_t>(rank)];
+  const SharedMemory::Name name{segment_.control(rank).pid, region.fd, region.size_bytes};
+  const auto memory = SharedMemory::open(name);
+  std::erase_if(blocks, [&](const Block& block) { return block.descriptor == region.fd; });
+  blocks.push_back({region.block, region.fd, memory});
+  memory->populate();
+  return memory->data();
+}
+
+}  // namespace ddp::shm

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/buffer.h"
+#include "ddp/base/shared_memory.h"
+#include "ddp/collectives/shm_segment.h"
+
+namespace ddp::shm {
+
+// Memory of the ranks of a group that every one of them can reach: each allocates its own, and maps
+// that of the others when it is first told of it.
+//
+// Thread safety: allocate, release and find from any thread; at() from one at a time.
+class Heap {
+ public:
+  Heap(const Segment& segment, int rank);
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // Zeroed, and there in full: throws SystemError if memory is short. The heap must outlive it.
+  [[nodiscard]] Allocation allocate(std::size_t size_bytes);
+  // Where others find the elements; a null region if they are not in this heap.
+  [[nodiscard]] Region find(const Buffer& buffer) const;
+  // Where a rank's region is in this process.
+  [[nodiscard]] std::byte* at(int rank, const Region& region);
+
+ private:
+  struct Block {
+    std::uint64_t number;
+    int descriptor;  // its rank's
+    std::shared_ptr<SharedMemory> memory;
+  };
+
+  void release(const void* data);
+  [[nodiscard]] std::byte* find_own(std::uint64_t number) const;
+  [[nodiscard]] std::byte* map(int rank, const Region& region);
+
+  const Segment& segment_;
+  int rank_;
+  mutable std::mutex mutex_;
+  std::uint64_t allocated_ = 0;
+  std::vector<Block> own_;                  // under mutex_
+  std::vector<std::vector<Block>> mapped_;  // by rank
+};
+
+}  // namespace ddp::shm

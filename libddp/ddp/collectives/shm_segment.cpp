@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/shm_segment.h"
+
+#include <unistd.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+
+namespace ddp::shm {
+namespace {
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+constexpr std::size_t kPage = 4096;
+
+constexpr std::size_t pages(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
+
+// Differs between builds whose segments differ, and from what a reused descriptor may lead to.
+constexpr std::uint64_t kLayout =
+    (((std::uint64_t{0x6464702d73686d32} * 31 + sizeof(RankControl)) * 31 + sizeof(Post)) * 31 +
+     sizeof(Channel)) *
+        31 +
+    kSlotBytes;
+
+// Offsets of the parts.
+struct Layout {
+  explicit Layout(std::size_t ranks)
+      : claims(pages(sizeof(Header))),
+        controls(claims + pages(kPosts * sizeof(Claims))),
+        posts(controls + pages(ranks * sizeof(RankControl))),
+        channels(posts + pages(ranks * kPosts * sizeof(Post))),
+        slots(channels + pages(ranks * ranks * sizeof(Channel))),
+        size_bytes(slots + ranks * 2 * kSlotBytes) {}
+
+  std::size_t claims;
+  std::size_t controls;
+  std::size_t posts;
+  std::size_t channels;
+  std::size_t slots;
+  std::size_t size_bytes;
+};
+
+}  // namespace
+
+Segment::Segment(const GroupConfig& config) : ranks_(static_cast<std::size_t>(config.world_size)) {
+  config.rank == 0 ? create(config) : open(config);
+}
+
+void Segment::create(const GroupConfig& config) {
+  memory_ = SharedMemory::create(Layout(ranks_).size_bytes);
+  find_parts();
+  header().layout = kLayout;
+  control(0).pid = ::getpid();
+  const SharedMemory::Name name = memory_->name();
+  config.store->set("shm/segment", std::to_string(name.pid) + " " + std::to_string(name.fd));
+  std::vector<std::string> keys;
+  for (std::size_t other = 1; other < ranks_; ++other) {
+    keys.push_back("shm/ready/" + std::to_string(other));
+  }
+  config.store->wait(keys, config.start_timeout);
+  config.store->set("shm/complete", "");
+}
+
+void Segment::open(const GroupConfig& config) {
+  std::istringstream text(config.store->get("shm/segment", config.start_timeout));
+  SharedMemory::Name name{.size_bytes = Layout(ranks_).size_bytes};
+  text >> name.pid >> name.fd;
+  memory_ = SharedMemory::open(name);
+  find_parts();
+  if (header().layout != kLayout) {
+    throw MismatchError(to_string(name) + " is not the shared memory of this build of libddp");
+  }
+  control(config.rank).pid = ::getpid();
+  config.store->set("shm/ready/" + std::to_string(config.rank), "");
+  (void)config.store->get("shm/complete", config.start_timeout);
+}
+
+void Segment::find_parts() {
+  const Layout layout(ranks_);
+  std::byte* begin = memory_->data();
+  claims_ = reinterpret_cast<Claims*>(begin + layout.claims);
+  controls_ = reinterpret_cast<RankControl*>(begin + layout.controls);
+  posts_ = reinterpret_cast<Post*>(begin + layout.posts);
+  channels_ = reinterpret_cast<Channel*>(begin + layout.channels);
+  slots_ = begin + layout.slots;
+}
+
+}  // namespace ddp::shm

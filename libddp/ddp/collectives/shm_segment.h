@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+//
+// The memory that all ranks of a shm group have in common, every part zero at first:
+//
+//   segment := Header, Claims[kPosts], RankControl[world], Post[world][kPosts],
+//              Channel[world][world] by (src, dst), slot[world][2]
+//
+// Collective k of the group (1, 2, ...) has the posts and the claims at k % kPosts. They are used
+// again by collective k + kPosts, which nobody posts before all ranks have finished k.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "ddp/base/shared_memory.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/collectives/process_group.h"
+
+namespace ddp::shm {
+
+inline constexpr std::uint64_t kPosts = 32;
+inline constexpr std::size_t kPostBytes = std::size_t{16} << 10;
+inline constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
+inline constexpr std::size_t kChannelBlockBytes = std::size_t{64} << 10;
+inline constexpr std::uint32_t kChannelBlocks = 2;
+
+enum class Cause : std::uint32_t { kPeer, kTimeout, kMismatch };
+
+// The first cause of the group's end, written by one rank, read by all.
+struct Header {
+  std::uint64_t layout;                    // equal builds have equal ones
+  std::atomic<std::uint32_t> cause_state;  // 0 none, 1 being written, 2 complete
+  Cause cause;
+  char text[1000];
+};
+
+// Who works on which chunk of a collective; see shm_in_place.h.
+struct Claims {
+  alignas(64) std::atomic<std::uint64_t> taken;  // chunks
+  alignas(64) std::atomic<std::uint64_t> done;
+};
+
+// What a rank's peers look at. The counters are numbers of collectives.
+struct RankControl {
+  alignas(128) std::atomic<std::uint64_t> posted;
+  std::atomic<std::uint64_t> finished;
+  std::atomic<std::uint64_t> brought;  // the operand of which was copied to shared memory
+  std::atomic<std::uint64_t> running;  // the one that this rank is in; 0: in none
+  std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Context::meet
+  std::atomic<std::uint32_t> left;     // its group was destroyed
+  pid_t pid;
+  alignas(128) std::atomic<std::uint32_t> doorbell;
+  std::atomic<std::uint32_t> sleeping;
+};
+
+// Where an operand lies in memory of its rank that others can map. A null block: nowhere.
+struct Region {
+  std::uint64_t block = 0;  // numbered by its rank: 1, 2, ...
+  std::uint64_t size_bytes = 0;
+  std::uint64_t offset_bytes = 0;
+  int fd = -1;
+  std::int32_t padding = 0;
+};
+
+// What a rank makes known of its call of one collective.
+struct Post {
+  alignas(64) CollectiveSignature signature;
+  Region operand;
+  Region brought;                              // see RankControl::brought
+  alignas(64) std::byte elements[kPostBytes];  // a small operand itself
+};
+
+// One direction between two ranks: a ring of blocks, one writer, one reader.
+struct Channel {
+  alignas(64) std::atomic<std::uint32_t> written;  // blocks
+  alignas(64) std::atomic<std::uint32_t> read;     // blocks
+  CollectiveSignature signatures[kChannelBlocks];  // of the message that a block belongs to
+  alignas(64) std::byte blocks[kChannelBlocks][kChannelBlockBytes];
+};
+
+class Segment {
+ public:
+  // Rank 0 makes it and tells the others through the store; returns when all have it.
+  explicit Segment(const GroupConfig& config);
+
+  [[nodiscard]] int world_size() const { return static_cast<int>(ranks_); }
+  [[nodiscard]] Header& header() const { return *reinterpret_cast<Header*>(memory_->data()); }
+  [[nodiscard]] Claims& claims(std::uint64_t collective) const {
+    return claims_[collective % kPosts];
+  }
+  [[nodiscard]] RankControl& control(int rank) const { return controls_[rank]; }
+  [[nodiscard]] Post& post(int rank, std::uint64_t collective) const {
+    return posts_[static_cast<std::size_t>(rank) * kPosts + collective % kPosts];
+  }
+  [[nodiscard]] Channel& channel(int src, int dst) const {
+    return channels_[static_cast<std::size_t>(src) * ranks_ + static_cast<std::size_t>(dst)];
+  }
+  [[nodiscard]] std::byte* slot(int rank, std::uint32_t half) const {
+    return slots_ + (static_cast<std::size_t>(rank) * 2 + half) * kSlotBytes;
+  }
+
+ private:
+  void create(const GroupConfig& config);
+  void open(const GroupConfig& config);
+  void find_parts();
+
+  std::size_t ranks_;
+  std::shared_ptr<SharedMemory> memory_;
+  Claims* claims_ = nullptr;
+  RankControl* controls_ = nullptr;
+  Post* posts_ = nullptr;
+  Channel* channels_ = nullptr;
+  std::byte* slots_ = nullptr;
+};
+
+}  // namespace ddp::shm
