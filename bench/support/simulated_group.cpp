@@ -31,7 +31,7 @@ class SimulatedGroup final : public ProcessGroup {
   Work group_end() override { return {this, queue_.end_batch()}; }
 
   Allocation allocate(std::size_t size_bytes) override {
-    return allocate_operand_memory(size_bytes, queue_, weak_from_this());
+    return guard_operand_memory(allocate_host(size_bytes), queue_, weak_from_this());
   }
 
  protected:

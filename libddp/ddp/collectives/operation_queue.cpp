@@ -70,6 +70,7 @@ std::uint64_t OperationQueue::submit(const Collective& collective) {
   work_done_.wait(lock, [this] { return error_ || submitted_ - completed_ < kCapacity; });
   if (error_) std::rethrow_exception(error_);
   entry(++submitted_).collective = collective;
+  entry(submitted_).posting = Posting::kNotPosted;
   recorder_->submitted(submitted_, collective);
   if (!in_batch_) publish();
   return submitted_;
@@ -90,22 +91,40 @@ std::uint64_t OperationQueue::end_batch() {
   return submitted_;
 }
 
-// Nobody is called for what was posted: it may wait until somebody does.
 void OperationQueue::publish() {
-  const bool can_wait = !in_batch_ && submitted_ == published_ + 1 && post_last();
+  const bool needs = needs_thread();
   for (std::uint64_t sequence = published_ + 1; sequence <= submitted_; ++sequence) {
     entry(sequence).batch_end = submitted_;
   }
   published_ = submitted_;
-  if (!can_wait) call_thread(submitted_);
+  if (needs) call_thread(submitted_);
 }
 
-bool OperationQueue::post_last() {
+// What the thread is not called for waits until somebody waits.
+bool OperationQueue::needs_thread() {
+  if (submitted_ > published_ + 1) return true;
+  Entry& last = entry(submitted_);
+  last.posting = post_last();
+  if (last.posting == Posting::kUseful) last.submitted = Clock::now();
+  return last.posting == Posting::kUseful ? late_waits_ > 0 : last.posting != Posting::kLittle;
+}
+
+OperationQueue::Posting OperationQueue::post_last() {
   const Collective& collective = entry(submitted_).collective;
-  if (!post_ || posted_ + 1 != submitted_ || depends_on_pending(collective)) return false;
-  const Posting posting = post_(collective);
+  const bool can_post = post_ && posted_ + 1 == submitted_ && !depends_on_pending(collective);
+  const Posting posting = can_post ? post_(collective) : Posting::kNotPosted;
   if (posting != Posting::kNotPosted) posted_ = submitted_;
-  return posting == Posting::kPosted;
+  return posting;
+}
+
+// To wake the thread takes time, which is lost if the caller waits at once. So the thread is called
+// for what is useful only if one of the last such waits came late, with work done meanwhile.
+void OperationQueue::note_wait(std::uint64_t sequence) {
+  constexpr std::chrono::microseconds kAtOnce(20);
+  const Entry& waited = entry(sequence);
+  if (submitted_ - sequence >= kCapacity || waited.posting != Posting::kUseful) return;
+  const bool is_late = Clock::now() - waited.submitted > kAtOnce;
+  late_waits_ = is_late ? kRemembered : std::max(0, late_waits_ - 1);
 }
 
 bool OperationQueue::depends_on_pending(const Collective& collective) {
@@ -126,6 +145,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   if (sequence > published_) {
     throw std::logic_error(origin_ + ": wait for an operation that starts at group_end()");
   }
+  note_wait(sequence);
   const bool helps = post_ && timeout == Timeout::max();
   if (!helps) call_thread(sequence);
   const auto deadline = Deadline::after(timeout).time_point();

@@ -33,11 +33,15 @@ class OperationQueue {
   // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
   using Execute = std::function<void(std::span<const Collective>)>;
 
-  // Makes a submitted operation known to the other ranks, in the order of submission and as long as
-  // no operation that is not done has operands in common with it. kNeeded: somebody must run it
-  // soon, since others wait for what this rank does in it; kPosted: that has time until somebody
-  // waits here; kNotPosted: running it must make it known as well, and all after it.
-  enum class Posting { kNotPosted, kNeeded, kPosted };
+  // What is left of an operation that was to be posted.
+  enum class Posting {
+    kNotPosted,  // all: running it must make it known, too, and so for all after it
+    kNeeded,     // others wait for what this rank does in it
+    kUseful,  // the others can do without this rank, which may do a part beside its caller's work
+    kLittle,  // next to nothing
+  };
+  // Makes a submitted operation known to the other ranks: in the order of submission, and as long
+  // as no operation that is not done has operands in common with it.
   using Post = std::function<Posting(const Collective&)>;
 
   // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
@@ -77,9 +81,13 @@ class OperationQueue {
  private:
   struct Entry {
     Collective collective;
+    Posting posting = Posting::kNotPosted;
+    Clock::time_point submitted;  // if posting is kUseful
     std::uint64_t batch_end = 0;  // sequence of the batch's last operation
     Interval ran;                 // once it is completed
   };
+
+  static constexpr int kRemembered = 64;
 
   using Lock = std::unique_lock<std::mutex>;
 
@@ -91,7 +99,9 @@ class OperationQueue {
   [[nodiscard]] Clock::time_point note_started() const;
   void finish_batch(Interval ran, std::exception_ptr error);
   void publish();
-  [[nodiscard]] bool post_last();
+  [[nodiscard]] bool needs_thread();
+  [[nodiscard]] Posting post_last();
+  void note_wait(std::uint64_t sequence);
   [[nodiscard]] bool depends_on_pending(const Collective& collective);
   void call_thread(std::uint64_t sequence);
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
@@ -110,6 +120,7 @@ class OperationQueue {
   std::uint64_t posted_ = 0;     // all up to this one were posted
   std::uint64_t called_ = 0;     // what the thread is to run without somebody waiting
   std::uint64_t completed_ = 0;
+  int late_waits_ = kRemembered;  // see note_wait
   std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;
   bool executing_ = false;

@@ -37,6 +37,11 @@ void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
+int usable_cpus() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
 std::exception_ptr make_error(Cause cause, const std::string& text) {
   switch (cause) {
     case Cause::kTimeout:
@@ -60,11 +65,6 @@ PeerWatch watch_peers(const Segment& segment) {
 }
 
 }  // namespace
-
-int usable_cpus() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
 
 Context::Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder)
     : segment_(config),
@@ -191,7 +191,7 @@ void Context::ring_all() const {
   }
 }
 
-void Context::sleep_until(const std::function<bool()>& ready, const IsAwaited& is_awaited) {
+void Context::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
   RankControl& self = control(rank_);
   const Deadline deadline = Deadline::after(timeout_);
   self.sleeping.store(1);
@@ -214,7 +214,7 @@ void Context::time_out(const IsAwaited& is_awaited) {
   std::rethrow_exception(fail(Cause::kTimeout, text));
 }
 
-void Context::check_peers(const std::function<bool()>& ready, const IsAwaited& is_awaited) {
+void Context::check_peers(const Condition& ready, const IsAwaited& is_awaited) {
   if (leaving_.load()) throw PeerError("[shm] the process group was destroyed");
   if (is_broken()) throw_recorded_error();
   for (int other = 0; other < world_size(); ++other) {
@@ -225,8 +225,7 @@ void Context::check_peers(const std::function<bool()>& ready, const IsAwaited& i
 
 // A rank may go once it has done its part, and then even exit. So a death is read before `left`,
 // which then shows all that came before the death, and `ready` after both.
-void Context::check_peer(int other, const std::function<bool()>& ready,
-                         const IsAwaited& is_awaited) {
+void Context::check_peer(int other, const Condition& ready, const IsAwaited& is_awaited) {
   check_peer_call(other, ready);
   const bool is_dead = Clock::now() >= next_look_ && watch_.is_dead(other);
   const bool has_left = control(other).left.load() != 0;
@@ -240,7 +239,7 @@ void Context::check_peer(int other, const std::function<bool()>& ready,
 
 // If the peer of our send or recv is in a collective that we have not begun, each waits for the
 // other for ever.
-void Context::check_peer_call(int other, const std::function<bool()>& ready) {
+void Context::check_peer_call(int other, const Condition& ready) {
   const std::uint64_t theirs = control(other).running.load();
   if (current_peer_ != other || theirs <= collective_ || ready()) return;
   std::rethrow_exception(

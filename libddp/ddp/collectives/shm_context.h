@@ -33,15 +33,13 @@ inline void relax() {
 #endif
 }
 
-// That this process may run on.
-[[nodiscard]] int usable_cpus();
-
 // One rank's view of the segment. Used by one thread at a time, but for leave(), fail() and post().
 //
 // The counters that ranks wait for are written and read in sequential consistency: that pairs a
 // waiter that goes to sleep with whoever makes its condition true and looks for sleepers.
 class Context {
  public:
+  using Condition = std::function<bool()>;
   // Which ranks the running wait is for.
   using IsAwaited = std::function<bool(int rank)>;
 
@@ -80,9 +78,9 @@ class Context {
   void meet();
   // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
   // only look at the segment.
-  template <class Ready>
-  void wait_until(const Ready& ready, const IsAwaited& is_awaited) {
-    if (!spin_until(ready)) sleep_until(ready, is_awaited);
+  template <class Ready, class Awaits>
+  void wait_until(const Ready& ready, const Awaits& is_awaited) {
+    if (!spin_until(ready)) sleep_until(std::cref(ready), std::cref(is_awaited));
     if (is_broken()) throw_recorded_error();
   }
   // Tells the others that something they may be waiting for has changed.
@@ -103,10 +101,10 @@ class Context {
   [[nodiscard]] bool have_all_arrived() const;
   template <class Ready>
   bool spin_until(const Ready& ready) const;
-  void sleep_until(const std::function<bool()>& ready, const IsAwaited& is_awaited);
-  void check_peers(const std::function<bool()>& ready, const IsAwaited& is_awaited);
-  void check_peer(int other, const std::function<bool()>& ready, const IsAwaited& is_awaited);
-  void check_peer_call(int other, const std::function<bool()>& ready);
+  void sleep_until(const Condition& ready, const IsAwaited& is_awaited);
+  void check_peers(const Condition& ready, const IsAwaited& is_awaited);
+  void check_peer(int other, const Condition& ready, const IsAwaited& is_awaited);
+  void check_peer_call(int other, const Condition& ready);
   [[nodiscard]] bool is_broken() const;
   [[nodiscard]] std::exception_ptr recorded_error() const;
   [[noreturn]] void throw_recorded_error() const;

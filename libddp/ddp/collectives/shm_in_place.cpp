@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
+#include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 
@@ -31,57 +31,6 @@ bool has_result(const Collective& operation, int rank) {
     default:
       return true;
   }
-}
-
-// Where all ranks have the operand of one collective.
-class Operands {
- public:
-  Operands(const Context& context, Heap& heap, const Collective& operation, std::uint64_t number)
-      : operation_(operation), world_size_(context.world_size()) {
-    for (int rank = 0; rank < world_size_; ++rank) {
-      const Post& post = context.segment().post(rank, number);
-      Buffer operand = operation.input;
-      operand.data = heap.at(rank, post.operand.block != 0 ? post.operand : post.brought);
-      by_rank_.push_back(operand);
-    }
-  }
-
-  void work_on(std::size_t begin, std::size_t n) const {
-    std::vector<Buffer> terms;
-    std::vector<Buffer> targets;
-    for (int rank = 0; rank < world_size_; ++rank) {
-      const Buffer chunk = by_rank_[static_cast<std::size_t>(rank)].slice(begin, n);
-      terms.push_back(chunk);
-      if (has_result(operation_, rank)) targets.push_back(chunk);
-    }
-    if (operation_.kind != CollectiveKind::kBroadcast) {
-      return cpu::reduce_terms(terms, targets, operation_.op);
-    }
-    const Buffer& source = terms[static_cast<std::size_t>(operation_.peer)];
-    for (const Buffer& target : targets) cpu::copy(source, target);
-  }
-
- private:
-  const Collective& operation_;
-  int world_size_;
-  std::vector<Buffer> by_rank_;
-};
-
-void work(Context& context, const Operands& operands, const Collective& operation,
-          std::uint64_t number) {
-  Claims& claims = context.segment().claims(number);
-  const std::size_t count = operation.input.count;
-  const std::size_t chunk = chunk_elements(operation.input, context.world_size());
-  const std::size_t chunks = (count + chunk - 1) / chunk;
-  for (;;) {
-    const std::size_t taken = claims.taken.fetch_add(1);
-    if (taken >= chunks) break;
-    const std::size_t begin = taken * chunk;
-    operands.work_on(begin, std::min(chunk, count - begin));
-    if (claims.done.fetch_add(1) + 1 == chunks) context.ring_all();
-  }
-  context.wait_until([&] { return claims.done.load() == chunks; },
-                     [&](int rank) { return context.is_running(rank); });
 }
 
 // What a rank does whose own operand is out of reach while others' are not: a copy of it goes to
@@ -120,12 +69,61 @@ bool is_posted_in_place(const Context& context, std::uint64_t number) {
   return false;
 }
 
-void run_in_place(Context& context, Heap& heap, const Collective& operation, std::uint64_t number) {
+InPlaceRunner::InPlaceRunner(Context& context, Heap& heap)
+    : context_(context), heap_(heap), operands_(static_cast<std::size_t>(context.world_size())) {
+  terms_.reserve(operands_.size());
+  targets_.reserve(operands_.size());
+}
+
+void InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
   std::optional<Guest> guest;
-  if (!lies_in_heap(context, context.rank(), number)) guest.emplace(context, heap, operation);
-  context.wait_for_guests();
-  work(context, Operands(context, heap, operation, number), operation, number);
-  if (guest && has_result(operation, context.rank())) guest->take_home();
+  if (!lies_in_heap(context_, context_.rank(), number)) guest.emplace(context_, heap_, operation);
+  context_.wait_for_guests();
+  work(operation, number);
+  if (guest && has_result(operation, context_.rank())) guest->take_home();
+}
+
+void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t number) {
+  for (int rank = 0; rank < context_.world_size(); ++rank) {
+    const Post& post = context_.segment().post(rank, number);
+    Buffer& operand = operands_[static_cast<std::size_t>(rank)];
+    operand = operation.input;
+    operand.data = heap_.at(rank, post.operand.block != 0 ? post.operand : post.brought);
+  }
+}
+
+// A rank that finds nothing left to do looks for no operand: it may be gone with its rank's part.
+void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
+  Claims& claims = context_.segment().claims(number);
+  const std::size_t count = operation.input.count;
+  const std::size_t chunk = chunk_elements(operation.input, context_.world_size());
+  const std::size_t chunks = (count + chunk - 1) / chunk;
+  bool knows_operands = false;
+  for (;;) {
+    const std::size_t taken = claims.taken.fetch_add(1);
+    if (taken >= chunks) break;
+    if (!std::exchange(knows_operands, true)) find_operands(operation, number);
+    const std::size_t begin = taken * chunk;
+    work_on(operation, begin, std::min(chunk, count - begin));
+    if (claims.done.fetch_add(1) + 1 == chunks) context_.ring_all();
+  }
+  context_.wait_until([&] { return claims.done.load() == chunks; },
+                      [this](int rank) { return context_.is_running(rank); });
+}
+
+void InPlaceRunner::work_on(const Collective& operation, std::size_t begin, std::size_t n) {
+  terms_.clear();
+  targets_.clear();
+  for (int rank = 0; rank < context_.world_size(); ++rank) {
+    const Buffer chunk = operands_[static_cast<std::size_t>(rank)].slice(begin, n);
+    terms_.push_back(chunk);
+    if (has_result(operation, rank)) targets_.push_back(chunk);
+  }
+  if (operation.kind != CollectiveKind::kBroadcast) {
+    return cpu::reduce_terms(terms_, targets_, operation.op);
+  }
+  const Buffer& source = terms_[static_cast<std::size_t>(operation.peer)];
+  for (const Buffer& target : targets_) cpu::copy(source, target);
 }
 
 }  // namespace ddp::shm

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <vector>
+
+#include "ddp/base/buffer.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/shm_context.h"
 #include "ddp/collectives/shm_heap.h"
@@ -18,6 +21,24 @@ namespace ddp::shm {
 // True if at least one rank posted an operand in memory that others reach, so that this collective
 // is done in place by all.
 [[nodiscard]] bool is_posted_in_place(const Context& context, std::uint64_t number);
-void run_in_place(Context& context, Heap& heap, const Collective& operation, std::uint64_t number);
+
+class InPlaceRunner {
+ public:
+  InPlaceRunner(Context& context, Heap& heap);
+
+  // Once all ranks have posted the operation as that number, to its end.
+  void run(const Collective& operation, std::uint64_t number);
+
+ private:
+  void find_operands(const Collective& operation, std::uint64_t number);
+  void work(const Collective& operation, std::uint64_t number);
+  void work_on(const Collective& operation, std::size_t begin, std::size_t n);
+
+  Context& context_;
+  Heap& heap_;
+  std::vector<Buffer> operands_;  // by rank, as this process sees them
+  std::vector<Buffer> terms_;     // of a chunk
+  std::vector<Buffer> targets_;
+};
 
 }  // namespace ddp::shm

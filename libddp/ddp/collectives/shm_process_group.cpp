@@ -25,7 +25,9 @@ class ShmProcessGroup final : public ProcessGroup {
       : ProcessGroup(std::move(group_config)),
         context_(config(), shared_recorder()),
         heap_(context_.segment(), rank()),
-        has_spare_cpus_(2 * world_size() <= shm::usable_cpus()),
+        small_(context_),
+        in_place_(context_, heap_),
+        terms_(static_cast<std::size_t>(world_size())),
         sent_(static_cast<std::size_t>(world_size())),
         received_(static_cast<std::size_t>(world_size())),
         queue_(
@@ -73,9 +75,6 @@ class ShmProcessGroup final : public ProcessGroup {
  private:
   using Posting = OperationQueue::Posting;
 
-  // The others can do all the work on an operand in the heap. Where a CPU is free for it, our
-  // thread does its part at once; where there is none, that would only take time from what
-  // computes.
   Posting post(const Collective& operation) {
     if (is_transfer(operation.kind) || !context_.can_post()) return Posting::kNotPosted;
     const bool is_small = shm::is_small(operation, world_size());
@@ -83,8 +82,8 @@ class ShmProcessGroup final : public ProcessGroup {
     const auto elements =
         is_small ? shm::elements_to_post(operation, rank()) : std::span<const std::byte>();
     context_.post(signature_of(operation, context_.posted() + 1), operand, elements);
-    return is_small || (operand.block != 0 && !has_spare_cpus_) ? Posting::kPosted
-                                                                : Posting::kNeeded;
+    if (is_small) return Posting::kLittle;
+    return operand.block != 0 ? Posting::kUseful : Posting::kNeeded;
   }
 
   [[nodiscard]] shm::Region find(const Collective& operation) const {
@@ -109,11 +108,11 @@ class ShmProcessGroup final : public ProcessGroup {
     }
     context_.begin_collective(signature);
     if (shm::is_small(operation, world_size())) {
-      shm::run_small(context_, operation, collectives_);
+      small_.run(operation, collectives_);
     } else if (shm::is_posted_in_place(context_, collectives_)) {
-      shm::run_in_place(context_, heap_, operation, collectives_);
+      in_place_.run(operation, collectives_);
     } else {
-      shm::run_staged(context_, operation);
+      shm::run_staged(context_, operation, terms_);
     }
     context_.end_collective();
   }
@@ -164,6 +163,9 @@ class ShmProcessGroup final : public ProcessGroup {
 
   shm::Context context_;
   shm::Heap heap_;
+  shm::SmallRunner small_;
+  shm::InPlaceRunner in_place_;
+  std::vector<Buffer> terms_;
   bool has_spare_cpus_;                  // for a second thread of every rank
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank

@@ -2,7 +2,6 @@
 #include "ddp/collectives/shm_small.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 
@@ -37,53 +36,6 @@ bool has_something_to_post(const Collective& operation, int rank) {
   }
 }
 
-// One collective as one rank completes it.
-class SmallRun {
- public:
-  SmallRun(const Context& context, const Collective& operation, std::uint64_t number)
-      : context_(context), operation_(operation), number_(number), rank_(context.rank()) {}
-
-  void reduce(std::size_t begin, const Buffer& target) const {
-    std::vector<Buffer> terms;
-    for (int source = 0; source < context_.world_size(); ++source) {
-      terms.push_back(posted(source, begin, target));
-    }
-    cpu::reduce_terms(terms, {&target, 1}, operation_.op);
-  }
-
-  // Elements of the source's operand from `begin` on.
-  void take(int source, std::size_t begin, const Buffer& target) const {
-    cpu::copy(posted(source, begin, target), target);
-  }
-
-  // Equal parts of the output, one from each rank.
-  void take_from_all(std::size_t begin) const {
-    const Buffer& output = operation_.output;
-    const std::size_t n = output.count / static_cast<std::size_t>(context_.world_size());
-    for (int source = 0; source < context_.world_size(); ++source) {
-      take(source, begin, output.slice(static_cast<std::size_t>(source) * n, n));
-    }
-  }
-
-  [[nodiscard]] bool is_root() const { return rank_ == operation_.peer; }
-  // Where this rank's share of n elements begins.
-  [[nodiscard]] std::size_t own_share(std::size_t n) const {
-    return static_cast<std::size_t>(rank_) * n;
-  }
-
- private:
-  [[nodiscard]] Buffer posted(int source, std::size_t begin, const Buffer& like) const {
-    Post& post = context_.segment().post(source, number_);
-    const Buffer all{post.elements, kPostBytes / size_of(like.dtype), like.dtype, kCpuDevice};
-    return all.slice(begin, like.count);
-  }
-
-  const Context& context_;
-  const Collective& operation_;
-  std::uint64_t number_;
-  int rank_;
-};
-
 }  // namespace
 
 bool is_small(const Collective& operation, int world_size) {
@@ -97,32 +49,59 @@ std::span<const std::byte> elements_to_post(const Collective& operation, int ran
   return {static_cast<const std::byte*>(input.data), input.size_bytes()};
 }
 
-void run_small(const Context& context, const Collective& operation, std::uint64_t number) {
-  const SmallRun run(context, operation, number);
+SmallRunner::SmallRunner(const Context& context)
+    : context_(context), terms_(static_cast<std::size_t>(context.world_size())) {}
+
+void SmallRunner::run(const Collective& operation, std::uint64_t number) {
+  const auto rank = static_cast<std::size_t>(context_.rank());
+  const bool is_root = context_.rank() == operation.peer;
   const Buffer& output = operation.output;
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
-      return run.reduce(0, output);
+      return reduce(operation, number, 0);
     case CollectiveKind::kReduce:
-      return run.is_root() ? run.reduce(0, output) : void();
+      return is_root ? reduce(operation, number, 0) : void();
     case CollectiveKind::kReduceScatter:
-      return run.reduce(run.own_share(output.count), output);
+      return reduce(operation, number, rank * output.count);
     case CollectiveKind::kBroadcast:
-      return run.is_root() ? void() : run.take(operation.peer, 0, output);
+      return is_root ? void() : cpu::copy(posted(operation.peer, number, 0, output), output);
     case CollectiveKind::kScatter:
-      return run.take(operation.peer, run.own_share(output.count), output);
+      return cpu::copy(posted(operation.peer, number, rank * output.count, output), output);
     case CollectiveKind::kAllGather:
-      return run.take_from_all(0);
+      return take_from_all(operation, number, 0);
     case CollectiveKind::kGather:
-      return run.is_root() ? run.take_from_all(0) : void();
+      return is_root ? take_from_all(operation, number, 0) : void();
     case CollectiveKind::kAllToAll:
-      return run.take_from_all(
-          run.own_share(output.count / static_cast<std::size_t>(context.world_size())));
+      return take_from_all(operation, number, rank * (output.count / terms_.size()));
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:
     case CollectiveKind::kBarrier:
       return;
   }
+}
+
+// From element `begin` of each operand on, as many as the output has.
+void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std::size_t begin) {
+  for (int source = 0; source < context_.world_size(); ++source) {
+    terms_[static_cast<std::size_t>(source)] = posted(source, number, begin, operation.output);
+  }
+  cpu::reduce_terms(terms_, {&operation.output, 1}, operation.op);
+}
+
+// An equal part of the output from each rank.
+void SmallRunner::take_from_all(const Collective& operation, std::uint64_t number,
+                                std::size_t begin) const {
+  const std::size_t n = operation.output.count / terms_.size();
+  for (int source = 0; source < context_.world_size(); ++source) {
+    const Buffer part = operation.output.slice(static_cast<std::size_t>(source) * n, n);
+    cpu::copy(posted(source, number, begin, part), part);
+  }
+}
+
+Buffer SmallRunner::posted(int source, std::uint64_t number, std::size_t begin,
+                           const Buffer& like) const {
+  std::byte* elements = context_.segment().post(source, number).elements;
+  return Buffer{elements, 0, like.dtype, kCpuDevice}.slice(begin, like.count);
 }
 
 }  // namespace ddp::shm

@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <span>
+#include <vector>
 
+#include "ddp/base/buffer.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/shm_context.h"
 
@@ -17,7 +19,23 @@ namespace ddp::shm {
 [[nodiscard]] bool is_small(const Collective& operation, int world_size);
 // What this rank has to post of it.
 [[nodiscard]] std::span<const std::byte> elements_to_post(const Collective& operation, int rank);
-// The rest, once all ranks have posted it as `number`.
-void run_small(const Context& context, const Collective& operation, std::uint64_t number);
+
+// Does the rest.
+class SmallRunner {
+ public:
+  explicit SmallRunner(const Context& context);
+
+  // Once all ranks have posted the operation as that number.
+  void run(const Collective& operation, std::uint64_t number);
+
+ private:
+  void reduce(const Collective& operation, std::uint64_t number, std::size_t begin);
+  void take_from_all(const Collective& operation, std::uint64_t number, std::size_t begin) const;
+  [[nodiscard]] Buffer posted(int source, std::uint64_t number, std::size_t begin,
+                              const Buffer& like) const;
+
+  const Context& context_;
+  std::vector<Buffer> terms_;
+};
 
 }  // namespace ddp::shm

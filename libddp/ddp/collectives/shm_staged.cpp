@@ -2,7 +2,6 @@
 #include "ddp/collectives/shm_staged.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 
@@ -25,9 +24,10 @@ Share share_of(std::size_t n, int rank, int world_size) {
 // One run of a collective over this rank's slots.
 class Runner {
  public:
-  Runner(Context& context, const Collective& operation)
+  Runner(Context& context, const Collective& operation, std::span<Buffer> terms)
       : context_(context),
         operation_(operation),
+        terms_(terms),
         rank_(context.rank()),
         world_size_(context.world_size()),
         ranks_(static_cast<std::size_t>(context.world_size())),
@@ -63,6 +63,7 @@ class Runner {
 
   Context& context_;
   const Collective& operation_;
+  std::span<Buffer> terms_;
   int rank_;
   int world_size_;
   std::size_t ranks_;
@@ -184,17 +185,18 @@ void Runner::reduce_scatter() {
 
 template <class TermOf>
 void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
-  std::vector<Buffer> terms;
-  for (int source = 0; source < world_size_; ++source) terms.push_back(term_of(source));
-  cpu::reduce_terms(terms, {&target, 1}, operation_.op);
+  for (int source = 0; source < world_size_; ++source) {
+    terms_[static_cast<std::size_t>(source)] = term_of(source);
+  }
+  cpu::reduce_terms(terms_, {&target, 1}, operation_.op);
 }
 
 }  // namespace
 
 // Others may still be in the collective before, reading what we staged for it.
-void run_staged(Context& context, const Collective& operation) {
+void run_staged(Context& context, const Collective& operation, std::span<Buffer> terms) {
   context.meet();
-  Runner runner(context, operation);
+  Runner runner(context, operation, terms);
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
       return runner.all_reduce(true);

@@ -12,12 +12,16 @@
 //     second meeting: rank r's share is its result.
 #pragma once
 
+#include <span>
+
+#include "ddp/base/buffer.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/shm_context.h"
 
 namespace ddp::shm {
 
-// Runs any collective but send, recv and barrier, to its end. All ranks have agreed on it.
-void run_staged(Context& context, const Collective& operation);
+// Runs any collective but send, recv and barrier, to its end. All ranks have agreed on it. `terms`
+// is memory for a buffer of each rank.
+void run_staged(Context& context, const Collective& operation, std::span<Buffer> terms);
 
 }  // namespace ddp::shm
