@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kLineElements = 16;  // so that no two ranks write to one cache line
-constexpr int kSpins = 20'000;
+constexpr int kSpins = 1000;
 constexpr Timeout kPatience = std::chrono::seconds(60);
 
 std::size_t round_up(std::size_t value, std::size_t unit) {

@@ -8,10 +8,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <optional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -40,7 +43,9 @@ struct Task {
 // Tasks from rank 0 to the others, one after the other; all take part in one before the next comes.
 class TaskQueue {
  public:
-  explicit TaskQueue(std::shared_ptr<Store> store) : store_("tasks", std::move(store)) {}
+  // Collective.
+  explicit TaskQueue(ProcessGroup& group)
+      : store_(group.fresh_name("tasks"), group.store().clone()) {}
 
   void push(const Task& task) {
     push_text(fmt::format("{} {} {}", task.contender, task.bytes, task.calls));
@@ -142,7 +147,11 @@ void lead(const Contenders& contenders, TaskQueue& tasks, const AllReduceOptions
 
 void compare(const AllReduceOptions& options) {
   const Contenders contenders(options.sizes.back());
-  TaskQueue tasks(contenders.group().store().clone());
+  if (contenders.group().world_size() < 2) {
+    throw std::invalid_argument(
+        "--compare needs ranks: ddp-launch -n 2 bench_all_reduce --compare");
+  }
+  TaskQueue tasks(contenders.group());
   if (contenders.group().rank() == 0) return lead(contenders, tasks, options);
   while (const auto task = tasks.pop()) take_part(contenders, *task);
 }

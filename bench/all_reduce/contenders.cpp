@@ -32,7 +32,7 @@ Contenders::Contenders(std::size_t max_bytes)
 }
 
 void Contenders::add_bound(std::size_t max_bytes) {
-  PrefixStore store("bound", shm_->store().clone());
+  PrefixStore store(shm_->fresh_name("bound"), shm_->store().clone());
   const auto bound = std::make_shared<Bound>(store, shm_->rank(), shm_->world_size(), max_bytes);
   all_.push_back(
       {.name = "bound",

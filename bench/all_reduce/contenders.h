@@ -28,7 +28,8 @@ class Contenders {
   explicit Contenders(std::size_t max_bytes);
 
   [[nodiscard]] const std::vector<Contender>& all() const { return all_; }
-  [[nodiscard]] const ProcessGroup& group() const { return *shm_; }
+  // Of the ranks.
+  [[nodiscard]] ProcessGroup& group() const { return *shm_; }
 
  private:
   void add_bound(std::size_t max_bytes);

@@ -24,7 +24,7 @@ struct Command {
 
 // A rank that waits inside MPI spins, which would take a CPU from whoever is measured meanwhile.
 void wait_asleep(MPI_Request request) {
-  constexpr useconds_t kPeriod = 1000;
+  constexpr useconds_t kPeriod = 5000;
   for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), done == 0;) ::usleep(kPeriod);
 }
 
