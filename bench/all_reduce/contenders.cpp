@@ -11,6 +11,7 @@
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/init.h"
 #include "ddp/store/prefix_store.h"
+#include "support/pinning.h"
 #include "support/program.h"
 
 namespace ddp::bench {
@@ -18,6 +19,12 @@ namespace {
 
 Buffer operand(const Contender& contender, std::size_t bytes) {
   return contender.memory.slice(0, bytes / sizeof(float));
+}
+
+// Ranks take turns.
+int cpu_of(int rank) {
+  const std::vector<int> cpus = usable_cpus();
+  return cpus[static_cast<std::size_t>(rank) % cpus.size()];
 }
 
 }  // namespace
@@ -31,14 +38,15 @@ Contenders::Contenders(std::size_t max_bytes)
   if (gloo_) add("gloo", *gloo_, gloo_->allocate(max_bytes));
 }
 
+// Two ranks that have woken on one CPU, as happens on a busy host, would spin for one another.
 void Contenders::add_bound(std::size_t max_bytes) {
   PrefixStore store(shm_->fresh_name("bound"), shm_->store().clone());
   const auto bound = std::make_shared<Bound>(store, shm_->rank(), shm_->world_size(), max_bytes);
-  all_.push_back(
-      {.name = "bound",
-       .memory = bound->memory(),
-       .meet = [bound] { bound->meet(); },
-       .all_reduce = [bound](const Buffer& buffer) { bound->all_reduce(buffer.count); }});
+  all_.push_back({.name = "bound",
+                  .memory = bound->memory(),
+                  .meet = [bound] { bound->meet(); },
+                  .all_reduce = [bound](const Buffer& buffer) { bound->all_reduce(buffer.count); },
+                  .cpu = cpu_of(shm_->rank())});
 }
 
 void Contenders::add(const std::string& name, ProcessGroup& group, Allocation memory) {
@@ -52,6 +60,8 @@ void Contenders::add(const std::string& name, ProcessGroup& group, Allocation me
 
 double microseconds(const Contender& contender, std::size_t bytes, int calls) {
   const Buffer buffer = operand(contender, bytes);
+  std::optional<Pinned> pinned;
+  if (contender.cpu) pinned.emplace(*contender.cpu);
   contender.meet();
   return duration_of<std::chrono::microseconds>([&] {
            for (int i = 0; i < calls; ++i) contender.all_reduce(buffer);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@ struct Contender {
   Buffer memory;  // this rank's operand; smaller ones are its beginning
   std::function<void()> meet;
   std::function<void(const Buffer&)> all_reduce;  // to its end
+  std::optional<int> cpu = std::nullopt;          // where this rank stays meanwhile
 };
 
 // All that this build has, the same on all ranks: "bound", "shm" (memory of the group's), "user"
