@@ -34,3 +34,7 @@ ddp_summary_line("LibTorch   " DDP_HAVE_LIBTORCH
 ddp_summary_line("tests      " DDP_BUILD_TESTS "" "")
 ddp_summary_line("examples   " DDP_BUILD_EXAMPLES "" "")
 ddp_summary_line("benchmarks " DDP_BUILD_BENCH "" "")
+if(DDP_BUILD_BENCH)
+  ddp_summary_line("Open MPI   " DDP_HAVE_MPI
+    "a rival in bench_all_reduce --compare" "no rival in bench_all_reduce (no mpicxx with mpi.h)")
+endif()

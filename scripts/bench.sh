@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Builds in release and prints the tables of all benchmarks with their default sizes, in about two
-# minutes after building. docs/benchmarks.md says how to read them. Leave the machine alone meanwhile.
+# Builds in release and prints the tables of all benchmarks with their default sizes, in about
+# eight minutes after building. docs/benchmarks.md says how to read them. Leave the machine alone
+# meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
@@ -40,6 +41,11 @@ run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend
 if grep -q '^Gloo_DIR:PATH=/' build/CMakeCache.txt &&
   ! grep -q '^DDP_GLOO:.*=OFF' build/CMakeCache.txt; then
   run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_all_reduce --backend gloo
+  run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_step --backends shm,gloo
 else
-  echo "all_reduce over Gloo: left out of this build."
+  echo "all_reduce and steps over Gloo: left out of this build."
 fi
+sizes=1K,4K,16K,64K,256K,1M,4M,25M,100M
+for ranks in 2 4 8; do
+  run build/bin/ddp-launch --nproc_per_node=$ranks build/bin/bench_all_reduce --compare --sizes $sizes
+done

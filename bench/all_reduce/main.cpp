@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "all_reduce/checker.h"
+#include "all_reduce/compare.h"
 #include "all_reduce/options.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/ddp.h"
@@ -41,8 +42,7 @@ double sample_microseconds(ProcessGroup& group, const Buffer& buffer,
 
 std::vector<Size> make_sizes(const Buffer& memory, const AllReduceOptions& options) {
   std::vector<Size> sizes;
-  for (std::size_t bytes = options.begin_bytes; bytes <= options.end_bytes;
-       bytes *= options.factor) {
+  for (const std::size_t bytes : options.sizes) {
     sizes.push_back({.buffer = memory.slice(0, bytes / size_of(options.dtype))});
   }
   return sizes;
@@ -130,9 +130,9 @@ void print(const ProcessGroup& group, const std::vector<Size>& sizes,
 std::size_t run(const AllReduceOptions& options) {
   const auto group = init_process_group({.backend = options.backend});
   const cu::DeviceGuard guard(group->device());
-  const Allocation memory = group->allocate(options.end_bytes);
-  const Buffer all{memory.data(), options.end_bytes / size_of(options.dtype), options.dtype,
-                   group->device()};
+  const std::size_t most = options.sizes.back();
+  const Allocation memory = group->allocate(most);
+  const Buffer all{memory.data(), most / size_of(options.dtype), options.dtype, group->device()};
   std::vector<Size> sizes = make_sizes(all, options);
   measure(*group, sizes, options);
   check_results(*group, sizes, options.op);
@@ -148,7 +148,10 @@ std::size_t run(const AllReduceOptions& options) {
 int main(int argc, char** argv) {
   std::size_t wrong = 0;
   const int status = run_program("bench_all_reduce", [&] {
-    if (const auto options = parse_all_reduce_options(argc, argv)) wrong = run(*options);
+    const auto options = parse_all_reduce_options(argc, argv);
+    if (!options) return;
+    if (options->compare) return compare(*options);
+    wrong = run(*options);
   });
   return wrong > 0 ? 1 : status;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "all_reduce/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cxxopts.hpp>
 #include <stdexcept>
@@ -48,7 +49,11 @@ cxxopts::Options make_parser() {
   add("b,begin", "smallest size (K, M, G: powers of 1024)", text("1K"), "BYTES");
   add("e,end", "largest size", text("16M"), "BYTES");
   add("f,factor", "from one size to the next", cxxopts::value<std::size_t>()->default_value("4"));
-  add("n,iterations", "calls in one sample", cxxopts::value<int>()->default_value("20"));
+  add("sizes", "these sizes, ascending, in place of -b, -e and -f",
+      cxxopts::value<std::vector<std::string>>(), "BYTES,...");
+  add("n,iterations", "calls in one sample (--compare: as many as take some ms)",
+      cxxopts::value<int>()->default_value("20"));
+  add("compare", "shm, gloo, Open MPI and the bound of this host's memory, interleaved");
   add("samples", "samples of each size, interleaved", cxxopts::value<int>()->default_value("7"));
   add("backend", "auto, nccl, shm or gloo", text("auto"));
   add("dtype", "float32, float64, float16, bfloat16, int32, int64 or uint8", text("float32"));
@@ -56,18 +61,42 @@ cxxopts::Options make_parser() {
   return parser;
 }
 
+std::vector<std::size_t> range_of_sizes(const cxxopts::ParseResult& parsed) {
+  const std::size_t begin = parse_bytes(parsed["begin"].as<std::string>());
+  const std::size_t end = parse_bytes(parsed["end"].as<std::string>());
+  const auto factor = parsed["factor"].as<std::size_t>();
+  if (begin < 1 || begin > end || factor < 2) {
+    throw std::invalid_argument("-b " + std::to_string(begin) + " -e " + std::to_string(end) +
+                                " -f " + std::to_string(factor) +
+                                ": sizes need 1 <= begin <= end and a factor of at least 2");
+  }
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = begin; bytes <= end; bytes *= factor) sizes.push_back(bytes);
+  return sizes;
+}
+
+std::vector<std::size_t> parse_sizes(const cxxopts::ParseResult& parsed) {
+  if (parsed.count("sizes") == 0) return range_of_sizes(parsed);
+  std::vector<std::size_t> sizes;
+  for (const std::string& text : parsed["sizes"].as<std::vector<std::string>>()) {
+    sizes.push_back(parse_bytes(text));
+  }
+  return sizes;
+}
+
 void check(const AllReduceOptions& options) {
   const std::size_t element = size_of(options.dtype);
-  if (options.begin_bytes < element || options.begin_bytes > options.end_bytes ||
-      options.factor < 2) {
-    throw std::invalid_argument(
-        "-b " + std::to_string(options.begin_bytes) + " -e " + std::to_string(options.end_bytes) +
-        " -f " + std::to_string(options.factor) + ": sizes need " + std::to_string(element) +
-        " <= begin <= end and a factor of at least 2");
+  if (options.sizes.front() < element ||
+      !std::is_sorted(options.sizes.begin(), options.sizes.end())) {
+    throw std::invalid_argument("sizes ascend from one element, " + std::to_string(element) +
+                                " bytes");
   }
   if (options.iterations < 1 || options.samples < 1) {
     throw std::invalid_argument("-n " + std::to_string(options.iterations) + " --samples " +
                                 std::to_string(options.samples) + ": both must be positive");
+  }
+  if (options.compare && (options.dtype != DType::kFloat32 || options.op != ReduceOp::kSum)) {
+    throw std::invalid_argument("--compare knows only float32 sums");
   }
 }
 
@@ -89,9 +118,8 @@ std::optional<AllReduceOptions> parse_all_reduce_options(int argc, char** argv) 
   if (!given) return std::nullopt;
   const cxxopts::ParseResult& parsed = *given;
   const AllReduceOptions options{
-      .begin_bytes = parse_bytes(parsed["begin"].as<std::string>()),
-      .end_bytes = parse_bytes(parsed["end"].as<std::string>()),
-      .factor = parsed["factor"].as<std::size_t>(),
+      .compare = parsed.count("compare") > 0,
+      .sizes = parse_sizes(parsed),
       .iterations = parsed["iterations"].as<int>(),
       .samples = parsed["samples"].as<int>(),
       .backend = parse_backend(parsed["backend"].as<std::string>()),

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "ddp/base/dtype.h"
 #include "ddp/base/reduce_op.h"
@@ -13,9 +14,8 @@ namespace ddp::bench {
 
 // The flags that nccl-tests shares, and ours.
 struct AllReduceOptions {
-  std::size_t begin_bytes;
-  std::size_t end_bytes;
-  std::size_t factor;
+  bool compare;                    // shm, gloo and Open MPI in one run
+  std::vector<std::size_t> sizes;  // bytes, ascending
   int iterations;
   int samples;
   Backend backend;

@@ -27,6 +27,7 @@ using namespace ddp::bench;
 
 struct Options {
   std::vector<std::string> models;
+  std::vector<ddp::Backend> backends;
   std::vector<std::size_t> min_buckets;
   int rounds;
   int steps;  // timed together
@@ -40,6 +41,12 @@ ddp::DType dtype_named(const std::string& name) {
   throw std::invalid_argument("--dtype " + name + ": only float32 and float64 can be trained");
 }
 
+std::vector<ddp::Backend> backends_named(const std::vector<std::string>& names) {
+  std::vector<ddp::Backend> backends;
+  for (const std::string& name : names) backends.push_back(ddp::parse_backend(name));
+  return backends;
+}
+
 std::optional<Options> parse(int argc, char** argv) {
   cxxopts::Options parser("bench_step",
                           "Milliseconds of a training step on the CPU. Alone or, under ddp-launch, "
@@ -47,6 +54,8 @@ std::optional<Options> parse(int argc, char** argv) {
   auto add = parser.add_options();
   add("models", "models of the factory",
       cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
+  add("backends", "several are compared, each with the first",
+      cxxopts::value<std::vector<std::string>>()->default_value("auto"));
   add("min-buckets", "BucketOptions::min_buckets",
       cxxopts::value<std::vector<std::size_t>>()->default_value("4"));
   add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("300"));
@@ -57,6 +66,7 @@ std::optional<Options> parse(int argc, char** argv) {
   if (!given) return std::nullopt;
   const cxxopts::ParseResult& parsed = *given;
   return Options{.models = parsed["models"].as<std::vector<std::string>>(),
+                 .backends = backends_named(parsed["backends"].as<std::vector<std::string>>()),
                  .min_buckets = parsed["min-buckets"].as<std::vector<std::size_t>>(),
                  .rounds = parsed["rounds"].as<int>(),
                  .steps = parsed["steps"].as<int>(),
@@ -71,42 +81,83 @@ double milliseconds_of_step(Training& training, int steps) {
          steps;
 }
 
-void print(const Options& options, int ranks, const std::vector<Variant>& variants) {
+// What a row of the table tells.
+struct Case {
+  std::string model;
+  std::size_t buckets;
+  std::string backend;
+  std::size_t first_backend;  // the index of the case that differs only in that
+};
+
+void print_row(const Table& table, const Options& options, int ranks, const Case& row,
+               const std::vector<double>& samples, const std::vector<double>& first) {
+  const Summary time = summarize(samples);
+  const Summary times = ratio(samples, first);
+  const double samples_per_step = static_cast<double>(options.batch) * ranks;
+  table.print_row({row.model, std::to_string(row.buckets), fmt::format("{:.3f}", time.median),
+                   fmt::format("{:.0f}%", time.spread_percent()),
+                   fmt::format("{:.0f}", 1000 * samples_per_step / time.median), row.backend,
+                   fmt::format("{:.3f}", times.median),
+                   fmt::format("{:.0f}%", times.spread_percent())});
+}
+
+void print(const Options& options, int ranks, const std::vector<Case>& cases,
+           const std::vector<Variant>& variants) {
   std::puts(header_line("bench_step").c_str());
   fmt::print(
       "# {} rank{}, batch {} each, {}, one thread; medians of {} interleaved samples of {} "
-      "step(s)\n",
+      "step(s); x{}: the step's time over that with the first backend\n",
       ranks, ranks == 1 ? "" : "s", options.batch, ddp::to_string(options.dtype), options.rounds,
-      options.steps);
-  const Table table({{"model", 8}, {"buckets", 7}, {"step(ms)", 9}, {"+-", 4}, {"samples/s", 10}});
+      options.steps, cases.front().backend);
+  const Table table({{"model", 8},
+                     {"buckets", 7},
+                     {"step(ms)", 9},
+                     {"+-", 4},
+                     {"samples/s", 10},
+                     {"backend", 7},
+                     {"x" + cases.front().backend, 7},
+                     {"+-", 4}});
   table.print_titles();
-  for (const Variant& variant : variants) {
-    const Summary time = summarize(variant.samples);
-    const double samples = static_cast<double>(options.batch) * ranks;
-    const std::size_t space = variant.name.find(' ');
-    table.print_row({variant.name.substr(0, space), variant.name.substr(space + 1),
-                     fmt::format("{:.3f}", time.median),
-                     fmt::format("{:.0f}%", time.spread_percent()),
-                     fmt::format("{:.0f}", 1000 * samples / time.median)});
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    print_row(table, options, ranks, cases[i], variants[i].samples,
+              variants[cases[i].first_backend].samples);
   }
 }
 
+std::vector<std::shared_ptr<ddp::ProcessGroup>> make_groups(
+    const std::vector<ddp::Backend>& backends) {
+  std::vector<std::shared_ptr<ddp::ProcessGroup>> groups;
+  for (const ddp::Backend backend : backends) {
+    groups.push_back(
+        ddp::init_process_group({.backend = backend, .device = ddp::DeviceChoice::kCpu}));
+  }
+  return groups;
+}
+
 void run(const Options& options) {
-  const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCpu});
+  const auto groups = make_groups(options.backends);
+  const int ranks = groups.front()->world_size();
   std::optional<Pinned> pinned;  // ranks side by side have a thread each for their reductions, too
-  if (group->world_size() == 1) pinned.emplace(usable_cpus().front());
+  if (ranks == 1) pinned.emplace(usable_cpus().front());
+  std::vector<Case> cases;
   std::vector<Variant> variants;
+  const auto add = [&](const std::string& model, std::size_t min_buckets,
+                       const std::shared_ptr<ddp::ProcessGroup>& group, std::size_t first) {
+    const auto training =
+        std::make_shared<Training>(Workload{model, options.batch, options.dtype}, group,
+                                   ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
+    cases.push_back(
+        {model, training->engine().layout().buckets.size(), std::string(group->backend()), first});
+    variants.push_back({"", [=] { return milliseconds_of_step(*training, options.steps); }});
+  };
   for (const std::string& model : options.models) {
     for (const std::size_t min_buckets : options.min_buckets) {
-      const auto training =
-          std::make_shared<Training>(Workload{model, options.batch, options.dtype}, group,
-                                     ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
-      variants.push_back({fmt::format("{} {}", model, training->engine().layout().buckets.size()),
-                          [=] { return milliseconds_of_step(*training, options.steps); }});
+      const std::size_t first = cases.size();
+      for (const auto& group : groups) add(model, min_buckets, group, first);
     }
   }
   interleave(variants, options.rounds);
-  if (group->rank() == 0) print(options, group->world_size(), variants);
+  if (groups.front()->rank() == 0) print(options, ranks, cases, variants);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // A worker for tests of ends, good and bad, and of hangs: collective_worker MODE [BACKEND
 // [patient]]
 //   loop         all_reduces for ever
+//   loop-large   likewise, 64 MiB of any memory
+//   loop-allocated  likewise, 64 MiB of the group's own
 //   exit         calls exit(0) while collectives are in flight
 //   return       returns from main while collectives are in flight
 //   throw        lets an exception out of a frame that owns the group
@@ -64,16 +66,27 @@ void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) 
   for (int i = 0; i < 20; ++i) group.all_reduce(ddp::buffer_of(values));
 }
 
+void ready(const ddp::ProcessGroup& group) {
+  std::printf("rank %d ready, pid %d\n", group.rank(), ::getpid());
+  std::fflush(stdout);
+}
+
+constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
+
+// Ready once such memory has been through all that a first time takes.
+[[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
+  const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
+                           ddp::kCpuDevice};
+  group.all_reduce(values).wait();
+  ready(group);
+  for (;;) group.all_reduce(values).wait();
+}
+
 // For ever, on a thread that nobody joins.
 void log_in_background() {
   std::thread([] {
     for (;;) ddp::log::error("still here");
   }).detach();
-}
-
-void ready(const ddp::ProcessGroup& group) {
-  std::printf("rank %d ready, pid %d\n", group.rank(), ::getpid());
-  std::fflush(stdout);
 }
 
 void wait_for_stdin() {
@@ -193,6 +206,8 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
                                         .device = ddp::DeviceChoice::kCpu,
                                         .timeout = patience.timeout,
                                         .hang_watch = patience.hang_watch});
+  if (mode == "loop-large") loop_with(*group, ddp::allocate_host(kLargeBytes));
+  if (mode == "loop-allocated") loop_with(*group, group->allocate(kLargeBytes));
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
   if (mode == "sum") {

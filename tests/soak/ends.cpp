@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "support/child_process.h"
@@ -56,9 +57,10 @@ pid_t pid_of(const ChildProcess& launcher, int rank) {
 
 }  // namespace
 
-double survivors_exit(const std::string& backend, int round) {
-  Job job(3, "loop", backend);
+double survivors_exit(const std::string& mode, const std::string& backend, int round) {
+  Job job(3, mode, backend);
   job.wait_until_ready();
+  std::this_thread::sleep_for(std::chrono::milliseconds(round % 50));  // another moment each round
   const int victim = round % job.size();
   const auto begin = Clock::now();
   job[victim].send_signal(SIGKILL);

@@ -8,8 +8,9 @@
 
 namespace ddp::soak {
 
-// From the kill of one rank until the last of the others has raised and exited.
-[[nodiscard]] double survivors_exit(const std::string& backend, int round);
+// From the kill of one rank until the last of the others has raised and exited. `mode` is what
+// collective_worker all_reduces for ever.
+[[nodiscard]] double survivors_exit(const std::string& mode, const std::string& backend, int round);
 
 // From the moment when one rank leaves until the last of the others has named it and exited.
 [[nodiscard]] double early_leaver_is_named(const std::string& backend);

@@ -15,6 +15,7 @@
 #include "soak/checkpoint_kills.h"
 #include "soak/ends.h"
 #include "soak/launcher_ends.h"
+#include "soak/shared_memory.h"
 #include "support/files.h"
 #include "support/job.h"
 
@@ -77,12 +78,27 @@ void report_ends(int rounds) {
   for (const std::string& backend : test::cpu_backends()) {
     const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may have to be left behind
     report(backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
-           [&](int round) { return soak::survivors_exit(backend, round); });
+           [&](int round) { return soak::survivors_exit("loop", backend, round); });
     report(backend + ": a rank leaves early: others name it", 2000, rounds,
            [&](int) { return soak::early_leaver_is_named(backend); });
     report(backend + ": ranks call different things: all tell both", 2000, rounds,
            [&](int round) { return soak::difference_is_told(backend, round); });
   }
+}
+
+// Nothing must be left of the memory that ranks share. Other processes may come and go meanwhile:
+// half of one operand is noise.
+void report_large_kills(const std::string& what, const std::string& mode, int rounds) {
+  constexpr double kNoiseMebibytes = 32;
+  const soak::SharedMemory before = soak::shared_memory_of_host();
+  report("shm: likewise, of 64 MiB of " + what, 1000, rounds,
+         [&](int round) { return soak::survivors_exit(mode, "shm", round); });
+  const soak::SharedMemory after = soak::shared_memory_of_host();
+  const std::size_t names = soak::count_new_names(before, after);
+  const double mebibytes = after.mebibytes - before.mebibytes;
+  fmt::print("  shared memory left: {:+.1f} MiB on this host, {} names in /dev/shm{}\n", mebibytes,
+             names, mebibytes > kNoiseMebibytes || names > 0 ? "  BROKEN" : "");
+  std::fflush(stdout);
 }
 
 // With a rank that is stopped in a collective.
@@ -122,6 +138,8 @@ int main(int argc, char** argv) {
     report_checkpoint_kills(2 * rounds);
     report_launcher_ends(rounds);
     report_ends(rounds);
+    report_large_kills("the group's own memory", "loop-allocated", rounds);
+    report_large_kills("any memory", "loop-large", rounds);
     const int long_rounds = std::max(1, rounds / 20);
     report_hang_lines(long_rounds);
     report_on_rank0(long_rounds);

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <set>
+#include <string>
+
+namespace ddp::soak {
+
+// What this host has of it, of all processes together.
+struct SharedMemory {
+  double mebibytes = 0;  // Shmem of /proc/meminfo: memory files (memfd), /dev/shm and the like
+  std::set<std::string> names;  // in /dev/shm
+};
+
+[[nodiscard]] SharedMemory shared_memory_of_host();
+
+// Names that were not there before.
+[[nodiscard]] std::size_t count_new_names(const SharedMemory& before, const SharedMemory& after);
+
+}  // namespace ddp::soak
