@@ -188,32 +188,33 @@ struct PortableFloat16Format : EvenAndOdd<kVectorBytes> {
   }
 
  private:
-  static constexpr std::int32_t kRebias = 112 << 23;  // between the exponents, in a float32
+  static constexpr std::uint32_t kRebias = 112U << 23;  // between the exponents, in a float32
 
   static Floats widened(Words half) {
-    const auto magnitude = reinterpret_cast<Signed>(half & 0x7fffU);
-    const Signed normal = (magnitude << 13) + kRebias;
-    const Signed special = normal + kRebias;
-    const Signed quiet = special | 0x400000;
+    const Words magnitude = half & 0x7fffU;
+    const auto compared = reinterpret_cast<Signed>(magnitude);
+    const Words normal = (magnitude << 13) + kRebias;
+    const Words special = normal + kRebias;
     const auto subnormal =
-        reinterpret_cast<Signed>(__builtin_convertvector(magnitude, Floats) * 0x1p-24F);
-    Signed result = magnitude < 0x400 ? subnormal : normal;
-    result = magnitude >= 0x7c00 ? special : result;
-    result = magnitude > 0x7c00 ? quiet : result;
-    return reinterpret_cast<Floats>(reinterpret_cast<Words>(result) | ((half & 0x8000U) << 16));
+        reinterpret_cast<Words>(__builtin_convertvector(compared, Floats) * 0x1p-24F);
+    Words result = compared < 0x400 ? subnormal : normal;
+    result = compared >= 0x7c00 ? special : result;
+    result = compared > 0x7c00 ? special | 0x400000U : result;
+    return reinterpret_cast<Floats>(result | ((half & 0x8000U) << 16));
   }
 
   static Words rounded(Floats floats) {
     const auto bits = reinterpret_cast<Words>(floats);
-    const auto magnitude = reinterpret_cast<Signed>(bits & 0x7fffffffU);
-    const Signed normal = (magnitude - kRebias + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-    const Signed subnormal =
-        reinterpret_cast<Signed>(reinterpret_cast<Floats>(magnitude) + 0.5F) - 0x3f000000;
-    const Signed nan = ((magnitude >> 13) & 0x3ff) | 0x7e00;
-    Signed result = magnitude < 0x38800000 ? subnormal : normal;
-    result = magnitude >= 0x477ff000 ? Signed{} + 0x7c00 : result;
-    result = magnitude > 0x7f800000 ? nan : result;
-    return reinterpret_cast<Words>(result) | ((bits >> 16) & 0x8000U);
+    const Words magnitude = bits & 0x7fffffffU;
+    const auto compared = reinterpret_cast<Signed>(magnitude);
+    const Words normal = (magnitude - kRebias + 0xfffU + ((magnitude >> 13) & 1U)) >> 13;
+    const Words subnormal =
+        reinterpret_cast<Words>(reinterpret_cast<Floats>(magnitude) + 0.5F) - 0x3f000000U;
+    const Words nan = ((magnitude >> 13) & 0x3ffU) | 0x7e00U;
+    Words result = compared < 0x38800000 ? subnormal : normal;
+    result = compared >= 0x477ff000 ? Words{} + 0x7c00U : result;
+    result = compared > 0x7f800000 ? nan : result;
+    return result | ((bits >> 16) & 0x8000U);
   }
 };
 
