@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ddp/buffer_ops/cast_loop.h"
+#include "ddp/buffer_ops/half_formats.h"
 #include "ddp/buffer_ops/lanes.h"
 #include "ddp/buffer_ops/loops.h"
 #include "ddp/buffer_ops/reduce_loops.h"
