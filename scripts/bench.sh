@@ -13,7 +13,7 @@ cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON \
   -DDDP_BUILD_EXAMPLES=ON >/dev/null
 cmake --build build --target ddp-launch all_reduce bench_launch bench_store bench_all_reduce \
   bench_reducer bench_recorder bench_step bench_conv2d bench_engine bench_accumulation \
-  bench_parallel
+  bench_parallel bench_buffer_ops
 
 run() {
   printf '\n$ %s\n' "$*"
@@ -24,6 +24,7 @@ run build/bin/bench_launch
 run build/bin/bench_store
 run build/bin/bench_recorder
 run build/bin/bench_step
+run build/bin/bench_buffer_ops
 run build/bin/bench_conv2d
 run build/bin/bench_engine
 run build/bin/bench_accumulation

@@ -2,7 +2,8 @@
 //
 // Storage types for the two 16-bit floating-point formats, bit-compatible with CUDA's __half and
 // __nv_bfloat16. They hold bits and convert; arithmetic is done in float32 by whoever uses them.
-// Conversions round to nearest, ties to even (IEEE 754), and keep NaN and infinity.
+// Conversions round to nearest, ties to even (IEEE 754), keep infinity, and make NaN quiet without
+// losing what of its payload fits, as x86 does (F16C).
 #pragma once
 
 #include <bit>
@@ -44,7 +45,9 @@ class Float16 {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);
     const std::uint32_t magnitude = bits & 0x7fffffffU;
-    if (magnitude > 0x7f800000U) return static_cast<std::uint16_t>(sign | 0x7e00U);
+    if (magnitude > 0x7f800000U) {
+      return static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13) & 0x3ffU));
+    }
     if (magnitude >= 0x477ff000U) return static_cast<std::uint16_t>(sign | 0x7c00U);
     if (magnitude < 0x38800000U) {
       const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
@@ -59,7 +62,8 @@ class Float16 {
     const std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000U) << 16;
     const std::uint32_t magnitude = half & 0x7fffU;
     if (magnitude >= 0x7c00U) {
-      return std::bit_cast<float>(sign | 0x7f800000U | ((magnitude & 0x3ffU) << 13));
+      const std::uint32_t quiet = magnitude > 0x7c00U ? 0x400000U : 0U;
+      return std::bit_cast<float>(sign | 0x7f800000U | quiet | ((magnitude & 0x3ffU) << 13));
     }
     if (magnitude >= 0x400U) return std::bit_cast<float>(sign | ((magnitude << 13) + (112U << 23)));
     const float subnormal = static_cast<float>(magnitude) * 0x1p-24F;

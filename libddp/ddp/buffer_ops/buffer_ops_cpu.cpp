@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The loops are plain so that the compiler vectorises them. `ivdep` says that no iteration reads
-// what an earlier one wrote, which holds for operands that are the same or do not overlap.
-#include <algorithm>
-#include <array>
+// What training spends its time in comes from loops.h, for the processor at hand. The other loops
+// are plain so that the compiler vectorises them. `ivdep` says that no iteration reads what an
+// earlier one wrote, which holds for operands that are the same or do not overlap.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -13,6 +12,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/checks.h"
+#include "ddp/buffer_ops/loops.h"
 
 namespace ddp::cpu {
 namespace {
@@ -47,69 +47,6 @@ To convert(From value) {
   }
 }
 
-// Integers wrap around: signed overflow is undefined, so they are computed unsigned.
-template <class T>
-auto to_wrapping(T value) {
-  if constexpr (std::is_integral_v<T>) {
-    return static_cast<std::make_unsigned_t<T>>(value);
-  } else {
-    return value;
-  }
-}
-
-struct Add {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(to_wrapping(a) + to_wrapping(b));
-  }
-};
-
-struct Multiply {
-  template <class T>
-  T operator()(T a, T b) const {
-    return static_cast<T>(to_wrapping(a) * to_wrapping(b));
-  }
-};
-
-// A NaN on either side wins, as in PyTorch.
-struct Min {
-  template <class T>
-  T operator()(T a, T b) const {
-    return (a < b || a != a) ? a : b;
-  }
-};
-
-struct Max {
-  template <class T>
-  T operator()(T a, T b) const {
-    return (a > b || a != a) ? a : b;
-  }
-};
-
-template <class F>
-void with_operation(ReduceOp op, F&& f) {
-  switch (op) {
-    case ReduceOp::kSum:
-    case ReduceOp::kAverage:
-      return f(Add{});
-    case ReduceOp::kProduct:
-      return f(Multiply{});
-    case ReduceOp::kMin:
-      return f(Min{});
-    case ReduceOp::kMax:
-      return f(Max{});
-  }
-}
-
-template <class T, class Operation>
-void reduce_elements(const T* source, T* target, std::size_t count, Operation operation) {
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) {
-    target[i] =
-        convert<T>(operation(convert<Compute<T>>(target[i]), convert<Compute<T>>(source[i])));
-  }
-}
-
 template <class From, class To>
 void cast_elements(const From* source, To* target, std::size_t count) {
 #pragma GCC ivdep
@@ -121,29 +58,10 @@ void transform_elements(const Buffer& target, F f) {
   for (T& element : target.as<T>()) element = convert<T>(f(convert<Compute<T>>(element)));
 }
 
-constexpr std::size_t kBlockElements = 2048;  // of float32 or wider: 16 KiB, stays in L1
-
-// Elements [begin, begin + n). The sum is built beside the terms, in a type that is wide enough.
-void reduce_block(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op,
-                  std::size_t begin, std::size_t n) {
-  alignas(64) std::array<std::byte, kBlockElements * 8> sum_memory;
-  alignas(64) std::array<std::byte, kBlockElements * 8> wide_memory;
-  const DType dtype = terms[0].dtype;
-  const bool widen = size_of(dtype) == 2;
-  const DType wide = widen ? DType::kFloat32 : dtype;
-  const Buffer sum{sum_memory.data(), n, wide, kCpuDevice};
-  const Buffer wide_term{wide_memory.data(), n, wide, kCpuDevice};
-  cpu::cast(terms[0].slice(begin, n), sum);
-  for (const Buffer& each : terms.subspan(1)) {
-    const Buffer term = each.slice(begin, n);
-    if (widen) cpu::cast(term, wide_term);
-    cpu::reduce(widen ? wide_term : term, sum, op);
-  }
-  if (op == ReduceOp::kAverage) {
-    const double factor = 1.0 / static_cast<double>(terms.size());
-    cpu::scale(sum, &factor);
-  }
-  for (const Buffer& target : targets) cpu::cast(sum, target.slice(begin, n));
+// Asked anew each time: a look at two words that libgcc has set before main.
+const buffer_ops::Loops& best_loops() {
+  const buffer_ops::Loops* avx2 = buffer_ops::avx2_loops();
+  return avx2 != nullptr ? *avx2 : buffer_ops::baseline_loops();
 }
 
 // True if the exponent has all bits set: infinity or NaN.
@@ -199,6 +117,9 @@ void copy(const Buffer& source, const Buffer& target) {
 
 void cast(const Buffer& source, const Buffer& target) {
   buffer_ops::check_same_count("cast", source, target, DeviceType::kCpu);
+  if (const auto loop = best_loops().cast_of(source.dtype, target.dtype)) {
+    return loop(source.data, target.data, source.count);
+  }
   dispatch(source.dtype, [&](auto from) {
     dispatch(target.dtype, [&](auto to) {
       cast_elements(source.as<decltype(from)>().data(), target.as<decltype(to)>().data(),
@@ -210,11 +131,7 @@ void cast(const Buffer& source, const Buffer& target) {
 void scale(const Buffer& target, const double* factor) {
   buffer_ops::check_device("scale", target, DeviceType::kCpu);
   buffer_ops::check_floating_point("scale", target);
-  dispatch(target.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    const auto by = convert<Compute<T>>(*factor);
-    transform_elements<T>(target, [by](auto value) { return value * by; });
-  });
+  best_loops().reduce_of(target.dtype, ReduceOp::kAverage)({&target, 1, &target, 1, *factor});
 }
 
 void reciprocal(const Buffer& target) {
@@ -228,25 +145,23 @@ void reciprocal(const Buffer& target) {
 
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op) {
   buffer_ops::check_same("reduce", source, target, DeviceType::kCpu);
-  dispatch(target.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    with_operation(op, [&](auto operation) {
-      reduce_elements(source.as<T>().data(), target.as<T>().data(), target.count, operation);
-    });
-  });
+  const ReduceOp without_dividing = op == ReduceOp::kAverage ? ReduceOp::kSum : op;
+  const Buffer terms[] = {target, source};
+  best_loops().reduce_of(target.dtype, without_dividing)({terms, 2, &target, 1, 1});
 }
 
 void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op) {
-  if (terms.empty()) throw std::invalid_argument("reduce_terms: no terms");
-  for (const Buffer& each : terms.subspan(1)) {
-    buffer_ops::check_same("reduce_terms", each, terms[0], DeviceType::kCpu);
+  if (terms.empty()) throw std::invalid_argument("[buffer_ops] reduce_terms: there is no term");
+  if (op == ReduceOp::kAverage) buffer_ops::check_floating_point("reduce_terms", terms[0]);
+  for (const Buffer& term : terms) {
+    buffer_ops::check_same("reduce_terms", term, terms[0], DeviceType::kCpu);
   }
   for (const Buffer& target : targets) {
     buffer_ops::check_same("reduce_terms", terms[0], target, DeviceType::kCpu);
   }
-  for (std::size_t done = 0; done < terms[0].count; done += kBlockElements) {
-    reduce_block(terms, targets, op, done, std::min(kBlockElements, terms[0].count - done));
-  }
+  const double factor = 1.0 / static_cast<double>(terms.size());
+  best_loops().reduce_of(terms[0].dtype,
+                         op)({terms.data(), terms.size(), targets.data(), targets.size(), factor});
 }
 
 void is_finite(const Buffer& source, std::uint8_t* result) {
