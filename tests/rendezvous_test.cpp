@@ -56,7 +56,7 @@ TEST_CASE("all ranks learn at once that two of them are on one GPU", "[rendezvou
   test::run_ranks(3, [&](int rank) {
     TcpStore store(server.endpoint(), 20s, rank);
     const Hello self = on_gpu("a", rank == 2 ? "1" : std::to_string(rank));
-    const std::string error = error_of([&] { (void)agree_on_backend(store, rank, 3, self, 20s); });
+    const std::string error = error_of([&] { (void)agree_on_plan(store, rank, 3, self, 20s); });
     expect(error.find("are on the same GPU 1") != std::string::npos, error);
     expect(error.find("--oversubscribe") != std::string::npos, error);
   });
@@ -119,7 +119,7 @@ TEST_CASE("a refusal keeps its class on every rank", "[rendezvous]") {
     self.build = std::to_string(rank);
     bool mismatch = false;
     try {
-      (void)agree_on_backend(*store, rank, 2, self, 20s);
+      (void)agree_on_plan(*store, rank, 2, self, 20s);
     } catch (const MismatchError&) {
       mismatch = true;
     }
