@@ -34,6 +34,12 @@ bool needs_blocks(CollectiveKind kind) {
   return kind != CollectiveKind::kAllReduce && kind != CollectiveKind::kBroadcast;
 }
 
+// True if no rank is done before its leader knows that all hosts called the same.
+bool waits_for_leader(CollectiveKind kind) {
+  return kind != CollectiveKind::kReduce && kind != CollectiveKind::kBroadcast &&
+         kind != CollectiveKind::kGather;
+}
+
 }  // namespace
 
 HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int rank,
@@ -104,6 +110,7 @@ void HierarchicalAlgorithms::run_collective() {
   agree_inside();
   if (current().count == 0) return barrier();
   dispatch_collective();
+  if (!waits_for_leader(current_.kind)) inside_.meet();
 }
 
 void HierarchicalAlgorithms::agree_inside() {
