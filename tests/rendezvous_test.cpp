@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/rank_identity.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/groups.h"
@@ -37,8 +38,63 @@ std::string refusal(const std::vector<Hello>& hellos) {
 TEST_CASE("ranks find the backend that fits where they are", "[rendezvous]") {
   CHECK(choose_backend({on_cpu("a"), on_cpu("a")}) == Backend::kShm);
   CHECK(choose_backend({on_cpu("a"), on_cpu("b")}) == Backend::kGloo);
+  CHECK(choose_backend({on_cpu("a"), on_cpu("b"), on_cpu("a")}) == Backend::kShmGloo);
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("a", "2")}) == Backend::kNccl);
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("b", "1")}) == Backend::kNccl);
+}
+
+TEST_CASE("a backend for several hosts is refused where it does not fit", "[rendezvous]") {
+  Hello here = on_cpu("a");
+  here.backend = Backend::kShmGloo;
+  Hello there = on_cpu("b");
+  there.backend = Backend::kShmGloo;
+  CHECK(choose_backend({here, there, here}) == Backend::kShmGloo);
+  CHECK_THAT(refusal({here, here}), Catch::Contains("all ranks are on one host; use shm"));
+  CHECK_THAT(refusal({here, there}), Catch::Contains("no two ranks are on one host; use gloo"));
+  here.backend = there.backend = Backend::kGloo;
+  CHECK(choose_backend({here, there, here}) == Backend::kGloo);
+}
+
+TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]") {
+  Hello hello = on_cpu("a");
+  Hello alone = hello;
+  alone.alone_because = "memfd_create is refused";
+  CHECK(hosts_of({hello, alone, hello, alone}) == std::vector<int>{0, 1, 0, 2});
+  CHECK(choose_backend({alone, alone}) == Backend::kGloo);
+  alone.backend = hello.backend = Backend::kShm;
+  CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7) cannot share memory: "
+                                                      "memfd_create is refused") &&
+                                          Catch::Contains("--backend gloo"));
+}
+
+TEST_CASE("hosts are told apart by what the kernel checks", "[rendezvous]") {
+  const HostFacts facts{.boot_id = "b",
+                        .pid_namespace = "pid:[1]",
+                        .user_namespace = "user:[1]",
+                        .user = "0:0",
+                        .pid = 7,
+                        .proc_self = "7"};
+  const std::string host = host_identity(facts);
+  HostFacts fellow = facts;
+  fellow.pid = 8;
+  fellow.proc_self = "8";
+  CHECK(host_identity(fellow) == host);
+  for (std::string HostFacts::*fact : {&HostFacts::boot_id, &HostFacts::pid_namespace,
+                                       &HostFacts::user_namespace, &HostFacts::user}) {
+    HostFacts other = fellow;
+    other.*fact += "1";
+    CHECK(host_identity(other) != host);
+  }
+  for (const char* proc_self : {"", "9"}) {
+    HostFacts blind = fellow;
+    blind.proc_self = proc_self;
+    HostFacts blind_too = facts;
+    blind_too.proc_self = proc_self;
+    CHECK(host_identity(blind) != host_identity(blind_too));
+    CHECK_THAT(obstacle_to_sharing(blind), Catch::Contains("mount -t proc"));
+  }
+  CHECK(obstacle_to_sharing(facts).empty());
+  CHECK(obstacle_to_sharing().empty());
 }
 
 TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
@@ -89,10 +145,12 @@ TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
   Hello hello = on_gpu("host", "0000:3b:00.0");
   hello.backend = Backend::kNccl;
   hello.shares_gpu = true;
+  hello.alone_because = "/proc is not mounted";
   const Hello copy = parse_hello(serialize(hello));
   CHECK(serialize(copy) == serialize(hello));
   CHECK(copy.gpu == "0000:3b:00.0");
   CHECK(copy.shares_gpu);
+  CHECK(copy.alone_because == hello.alone_because);
   CHECK_FALSE(error_of([] { (void)parse_hello("something else"); }).empty());
 }
 

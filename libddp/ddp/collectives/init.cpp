@@ -138,6 +138,11 @@ std::shared_ptr<ProcessGroup> meet(const InitOptions& options, const ErrorFile& 
   const auto store = std::make_shared<PrefixStore>("init_" + std::to_string(turn), job);
   const Hello self = describe_self(config.device, options.backend, env.shares_gpus);
   Plan plan = agree_on_plan(*store, env.rank, env.world_size, self, options.start_timeout);
+  if (!config.device.is_cuda() && !self.alone_because.empty()) {
+    log::warning("[init] rank " + std::to_string(env.rank) +
+                 " shares no memory with others and talks to them over TCP, which is slow: " +
+                 self.alone_because);
+  }
   config.store = std::make_shared<PrefixStore>("default", store);
   if (options.hang_watch.period > Timeout(0)) {
     config.hang_watch = std::make_shared<HangWatch>(
