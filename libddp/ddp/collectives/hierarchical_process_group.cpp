@@ -191,7 +191,9 @@ class Engine {
     const std::string during =
         ", while rank " + std::to_string(rank_) + " is in " + to_string(algorithms_.current());
     if (!missing.empty()) return "[shm+gloo] " + missing + during;
-    return "[shm+gloo] " + roll_.names(other_leaders()) + " died or cannot be reached" + during;
+    const std::string names = roll_.names(other_leaders());  // none if the store is gone
+    return "[shm+gloo] " + (names.empty() ? "a rank" : names) + " died or cannot be reached" +
+           during;
   }
 
   [[nodiscard]] std::vector<int> other_leaders() const {
