@@ -98,6 +98,19 @@ TEST_CASE("operands of several chunks cross between hosts", "[hosts]") {
       test::check_exchanges(group, DType::kFloat64, 1200007, root);
     }
     test::check_ring(group, DType::kFloat64, 1200007);
+    std::vector<double> values(4200007);
+    const auto all_are = [&](double factor, double offset) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (values[i] != factor * static_cast<double>(i) + offset) return false;
+      }
+      return true;
+    };
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+    group.all_reduce(buffer_of(values)).wait();
+    expect(all_are(3, 0), "three times its place in each");
+    for (double& value : values) value += group.rank();
+    group.broadcast(buffer_of(values), 2).wait();
+    expect(all_are(3, 2), "what rank 2 had");
   });
 }
 

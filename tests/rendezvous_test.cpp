@@ -6,7 +6,6 @@
 #include <chrono>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/rank_identity.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/groups.h"
@@ -65,36 +64,6 @@ TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]"
   CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7) cannot share memory: "
                                                       "memfd_create is refused") &&
                                           Catch::Contains("--backend gloo"));
-}
-
-TEST_CASE("hosts are told apart by what the kernel checks", "[rendezvous]") {
-  const HostFacts facts{.boot_id = "b",
-                        .pid_namespace = "pid:[1]",
-                        .user_namespace = "user:[1]",
-                        .user = "0:0",
-                        .pid = 7,
-                        .proc_self = "7"};
-  const std::string host = host_identity(facts);
-  HostFacts fellow = facts;
-  fellow.pid = 8;
-  fellow.proc_self = "8";
-  CHECK(host_identity(fellow) == host);
-  for (std::string HostFacts::*fact : {&HostFacts::boot_id, &HostFacts::pid_namespace,
-                                       &HostFacts::user_namespace, &HostFacts::user}) {
-    HostFacts other = fellow;
-    other.*fact += "1";
-    CHECK(host_identity(other) != host);
-  }
-  for (const char* proc_self : {"", "9"}) {
-    HostFacts blind = fellow;
-    blind.proc_self = proc_self;
-    HostFacts blind_too = facts;
-    blind_too.proc_self = proc_self;
-    CHECK(host_identity(blind) != host_identity(blind_too));
-    CHECK_THAT(obstacle_to_sharing(blind), Catch::Contains("mount -t proc"));
-  }
-  CHECK(obstacle_to_sharing(facts).empty());
-  CHECK(obstacle_to_sharing().empty());
 }
 
 TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
