@@ -30,18 +30,12 @@
 
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/host_blocks.h"
+#include "ddp/collectives/host_groups.h"
 #include "ddp/collectives/host_layout.h"
 #include "ddp/collectives/inside_host.h"
 #include "ddp/collectives/queued_process_group.h"
 
 namespace ddp {
-
-// The groups that a rank is in. Their ranks are ordered as HostLayout numbers them.
-struct HostGroups {
-  std::shared_ptr<ProcessGroup> inside;         // null for a rank that is alone on its host
-  std::shared_ptr<QueuedProcessGroup> leaders;  // null on a rank that leads no host
-  std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
-};
 
 // Blocking, for one thread.
 class HierarchicalAlgorithms {

@@ -6,100 +6,33 @@
 // that it is connected with; they find the sentence in the store.
 #include "ddp/collectives/hierarchical_process_group.h"
 
-#include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <numeric>
-#include <thread>
 #include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/collectives/abort_monitor.h"
+#include "ddp/collectives/call_exchange.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/group_failure.h"
 #include "ddp/collectives/hierarchical_algorithms.h"
+#include "ddp/collectives/host_groups.h"
 #include "ddp/collectives/host_layout.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"
 #include "ddp/collectives/queued_process_group.h"
 #include "ddp/collectives/shm_process_group.h"
-#include "ddp/store/prefix_store.h"
 
 namespace ddp {
 namespace {
 
-// For ranks that called different things to tell each other.
-constexpr Timeout kMismatchPatience{1000};
-constexpr Timeout kPause{5};
-
-std::vector<int> first_ranks(int count) {
-  std::vector<int> ranks(static_cast<std::size_t>(count));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-std::vector<int> job_ranks_of(const GroupConfig& config) {
-  return config.job_ranks.empty() ? first_ranks(config.world_size) : config.job_ranks;
-}
-
 // Of the group's ranks, from those of the job's.
 HostLayout layout_of(const GroupConfig& config, const std::vector<int>& hosts) {
   std::vector<int> own;
-  for (const int rank : job_ranks_of(config))
-    own.push_back(hosts.at(static_cast<std::size_t>(rank)));
+  for (int rank = 0; rank < config.world_size; ++rank) {
+    own.push_back(hosts.at(static_cast<std::size_t>(config.job_rank(rank))));
+  }
   return HostLayout(own);
-}
-
-// For a group of some of our ranks that serves this one alone: nobody else watches or records it.
-GroupConfig inner_config(const GroupConfig& config, const std::string& name,
-                         const std::vector<int>& ranks) {
-  const auto self = std::find(ranks.begin(), ranks.end(), config.rank);
-  const std::vector<int> job_ranks = job_ranks_of(config);
-  GroupConfig inner{.store = std::make_shared<PrefixStore>(name, config.store),
-                    .rank = static_cast<int>(self - ranks.begin()),
-                    .world_size = static_cast<int>(ranks.size()),
-                    .device = config.device,
-                    .timeout = config.timeout,
-                    .start_timeout = config.start_timeout,
-                    .name = config.name + "/" + name};
-  for (const int rank : ranks) inner.job_ranks.push_back(job_ranks[static_cast<std::size_t>(rank)]);
-  return inner;
-}
-
-std::string list_of(const std::vector<int>& ranks) {
-  std::string list;
-  for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-  return list;
-}
-
-std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
-                                          const std::vector<int>& fellows) {
-  if (fellows.size() == 1) return nullptr;
-  try {
-    return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
-  } catch (const Error&) {
-    std::throw_with_nested(EnvironmentError("[shm+gloo] ranks " + list_of(fellows) +
-                                            ", which count from 0 on their host, cannot share "
-                                            "memory; use --backend gloo, or"));
-  }
-}
-
-// That of all ranks comes first: what is wrong between hosts is told with its ranks, which are
-// ours.
-HostGroups make_groups(const GroupConfig& config, const HostLayout& layout,
-                       const std::string& address) {
-  const HostLayout::Place self = layout.place(config.rank);
-  HostGroups groups;
-  groups.flat = make_gloo_process_group(
-      inner_config(config, "flat", first_ranks(config.world_size)), address);
-  if (self.local_rank == 0) {
-    groups.leaders =
-        make_gloo_process_group(inner_config(config, "leaders", layout.leaders()), address);
-  }
-  groups.inside =
-      make_inside(config, self.host, layout.members[static_cast<std::size_t>(self.host)]);
-  return groups;
 }
 
 // All that the queue's thread touches: it may have to outlive the group.
@@ -111,9 +44,9 @@ class Engine {
         origin_("[shm+gloo] rank " + std::to_string(config.rank)),
         layout_(std::move(layout)),
         recorder_(std::move(recorder)),
-        calls_(std::make_shared<PrefixStore>("call", config.store->clone(kBackgroundStoreTimeout))),
+        calls_(config),
         roll_(config),
-        groups_(make_groups(config, layout_, address)),
+        groups_(make_host_groups(config, layout_, address)),
         algorithms_(layout_, config.rank, groups_),
         queue_("ddp-hosts", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
@@ -130,7 +63,7 @@ class Engine {
 
   // Nothing runs any more, neither here nor on the threads of the groups between hosts.
   [[nodiscard]] bool wait_idle(Timeout timeout) {
-    return queue_.wait_idle(timeout) && are_groups_idle(timeout);
+    return queue_.wait_idle(timeout) && groups_.wait_idle(timeout);
   }
 
   // This rank leaves the group; false if something goes on that uses this.
@@ -140,7 +73,7 @@ class Engine {
     is_leaving_.store(true);
     const bool is_stopped = queue_.stop(
         [&] {
-          if (!is_idle) abort_groups("a rank left");
+          if (!is_idle) groups_.abort("a rank left");
         },
         grace);
     return is_stopped && wait_idle(grace);
@@ -154,9 +87,14 @@ class Engine {
       if (is_leaving_.load()) throw PeerError(origin_ + ": the process group was destroyed");
       const GroupFailure failure = find_cause(error);
       break_with(failure);
-      static_cast<void>(
-          are_groups_idle(OperationQueue::kErrorGrace));  // operands may be freed then
+      // Then operands may be freed.
+      static_cast<void>(groups_.wait_idle(OperationQueue::kErrorGrace));
       std::rethrow_exception(failure.error());
+    } catch (const std::exception& error) {  // of this rank alone, such as want of memory
+      const GroupFailure failure{.sentence = origin_ + " failed: " + error.what()};
+      monitor_.post(failure.note());
+      groups_.abort(failure.sentence);
+      throw;
     }
   }
 
@@ -169,7 +107,8 @@ class Engine {
 
   GroupFailure explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
-      return {GroupFailure::Kind::kMismatch, "[shm+gloo] " + mismatch_text()};
+      return {GroupFailure::Kind::kMismatch,
+              "[shm+gloo] " + calls_.mismatch(algorithms_.current())};
     }
     if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
       return {GroupFailure::Kind::kTimeout, timeout_text()};
@@ -202,48 +141,16 @@ class Engine {
     return others;
   }
 
-  // All ranks that see a mismatch tell what they have called.
-  std::string mismatch_text() {
-    const CollectiveSignature own = algorithms_.current();
-    calls_->set(std::to_string(rank_), {reinterpret_cast<const char*>(&own), sizeof(own)});
-    const Deadline deadline = Deadline::after(kMismatchPatience);
-    do {
-      for (int other = 0; other < layout_.world_size(); ++other) {
-        const std::string key = std::to_string(other);
-        if (!calls_->has(key)) continue;
-        CollectiveSignature theirs;
-        std::memcpy(&theirs, calls_->get(key).data(), sizeof(theirs));
-        if (theirs == own) continue;
-        return other < rank_ ? mismatch_message(other, theirs, rank_, own)
-                             : mismatch_message(rank_, own, other, theirs);
-      }
-      std::this_thread::sleep_for(kPause);
-    } while (!deadline.passed());
-    return "ranks called different collectives: rank " + std::to_string(rank_) + " called " +
-           to_string(own);
-  }
-
-  [[nodiscard]] bool are_groups_idle(Timeout timeout) const {
-    return groups_.flat->wait_idle(timeout) &&
-           (!groups_.leaders || groups_.leaders->wait_idle(timeout));
-  }
-
   void break_with(const GroupFailure& failure) {
     queue_.fail(failure.error());
-    abort_groups(failure.sentence);
-  }
-
-  void abort_groups(const std::string& reason) {
-    if (groups_.inside) groups_.inside->abort(reason);
-    if (groups_.leaders) groups_.leaders->abort(reason);
-    groups_.flat->abort(reason);
+    groups_.abort(failure.sentence);
   }
 
   int rank_;
   std::string origin_;
   HostLayout layout_;
   std::shared_ptr<FlightRecorder> recorder_;
-  std::shared_ptr<Store> calls_;
+  CallExchange calls_;
   PeerRoll roll_;
   HostGroups groups_;
   HierarchicalAlgorithms algorithms_;

@@ -40,6 +40,10 @@ struct GroupConfig {
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
   ErrorFile error_file = {};                        // for what breaks the group
   StepFile step_file = {};
+
+  [[nodiscard]] int job_rank(int group_rank) const {
+    return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
+  }
 };
 
 // The handle of one asynchronous operation; a value, valid while its group lives.
