@@ -7,163 +7,20 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
+#include "support/collective_checks.h"
 #include "support/groups.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
+using test::check_exchanges;
+using test::check_reductions;
+using test::check_ring;
 using test::error_of;
 using test::expect;
 using test::run_groups;
 
 namespace {
-
-// A vector in any dtype, read and written as double.
-class Values {
- public:
-  Values(DType dtype, std::size_t count)
-      : dtype_(dtype), count_(count), bytes_(count * size_of(dtype) + 1) {}
-
-  [[nodiscard]] Buffer buffer() { return {bytes_.data(), count_, dtype_, kCpuDevice}; }
-
-  template <class ValueAt>
-  void fill(const ValueAt& value_at) {
-    dispatch(dtype_, [&](auto zero) {
-      using T = decltype(zero);
-      T* elements = buffer().as<T>().data();
-      for (std::size_t i = 0; i < count_; ++i) {
-        elements[i] = static_cast<T>(static_cast<float>(value_at(i)));
-      }
-    });
-  }
-
-  [[nodiscard]] std::vector<double> read() {
-    std::vector<double> values(count_);
-    cpu::cast(buffer(), buffer_of(values));
-    return values;
-  }
-
- private:
-  DType dtype_;
-  std::size_t count_;
-  std::vector<std::byte> bytes_;
-};
-
-// What rank r holds at place i: 1, 2 or 3.
-double element(int rank, std::size_t i) {
-  return static_cast<double>(1 + (static_cast<std::size_t>(rank) * 5 + i) % 3);
-}
-
-Values filled(DType dtype, std::size_t count, int rank, std::size_t offset = 0) {
-  Values values(dtype, count);
-  values.fill([&](std::size_t i) { return element(rank, offset + i); });
-  return values;
-}
-
-double reduced(ReduceOp op, int world_size, std::size_t i) {
-  double result = element(0, i);
-  for (int rank = 1; rank < world_size; ++rank) {
-    const double term = element(rank, i);
-    if (op == ReduceOp::kProduct) {
-      result *= term;
-    } else if (op == ReduceOp::kMin) {
-      result = std::min(result, term);
-    } else if (op == ReduceOp::kMax) {
-      result = std::max(result, term);
-    } else {
-      result += term;
-    }
-  }
-  return op == ReduceOp::kAverage ? result / world_size : result;
-}
-
-// The average of a 16-bit type is rounded; sums of small integers are not.
-double rounded(DType dtype, double value) {
-  Values one(dtype, 1);
-  one.fill([&](std::size_t) { return value; });
-  return one.read()[0];
-}
-
-// values[i] == wanted(i) for all i.
-template <class Wanted>
-void expect_all(Values& values, const char* what, const Wanted& wanted) {
-  const std::vector<double> all = values.read();
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == wanted(i)) continue;
-    throw std::runtime_error(std::string(what) + "[" + std::to_string(i) + "] is " +
-                             std::to_string(all[i]) + ", not " + std::to_string(wanted(i)));
-  }
-}
-
-bool applies(ReduceOp op, DType dtype) {
-  return op != ReduceOp::kAverage || is_floating_point(dtype);
-}
-
-void check_reductions(ProcessGroup& group, DType dtype, std::size_t count, ReduceOp op) {
-  const int world = group.world_size();
-  const auto ranks = static_cast<std::size_t>(world);
-  Values all = filled(dtype, count, group.rank());
-  group.all_reduce(all.buffer(), op).wait();
-  Values rooted = filled(dtype, count, group.rank());
-  group.reduce(rooted.buffer(), op, world - 1).wait();
-  Values input = filled(dtype, count * ranks, group.rank());
-  Values share(dtype, count);
-  group.reduce_scatter(input.buffer(), share.buffer(), op).wait();
-  const bool is_exact = op != ReduceOp::kAverage;
-  const auto result = [&](std::size_t i) {
-    const double value = reduced(op, world, i);
-    return is_exact ? value : rounded(dtype, value);
-  };
-  const bool is_root = group.rank() == world - 1;
-  expect_all(all, "all_reduce", result);
-  expect_all(rooted, "reduce",
-             [&](std::size_t i) { return is_root ? result(i) : element(group.rank(), i); });
-  const std::size_t offset = static_cast<std::size_t>(group.rank()) * count;
-  expect_all(share, "reduce_scatter", [&](std::size_t i) { return result(offset + i); });
-}
-
-void check_exchanges(ProcessGroup& group, DType dtype, std::size_t count) {
-  const int world = group.world_size();
-  const auto ranks = static_cast<std::size_t>(world);
-  const int root = world / 2;
-  const auto rank = static_cast<std::size_t>(group.rank());
-  Values sent = filled(dtype, count, group.rank());
-  group.broadcast(sent.buffer(), root).wait();
-  Values own = filled(dtype, count, group.rank());
-  Values gathered(dtype, count * ranks);
-  group.all_gather(own.buffer(), gathered.buffer()).wait();
-  Values at_root(dtype, count * ranks);
-  group.gather(own.buffer(), at_root.buffer(), root).wait();
-  Values whole = filled(dtype, count * ranks, group.rank());
-  Values scattered(dtype, count);
-  group.scatter(whole.buffer(), scattered.buffer(), root).wait();
-  Values exchanged(dtype, count * ranks);
-  group.all_to_all(whole.buffer(), exchanged.buffer()).wait();
-  const auto source = [&](std::size_t i) { return static_cast<int>(i / count); };
-  expect_all(sent, "broadcast", [&](std::size_t i) { return element(root, i); });
-  expect_all(scattered, "scatter", [&](std::size_t i) { return element(root, rank * count + i); });
-  expect_all(gathered, "all_gather", [&](std::size_t i) { return element(source(i), i % count); });
-  expect_all(at_root, "gather", [&](std::size_t i) {
-    return group.rank() == root ? element(source(i), i % count) : 0;
-  });
-  expect_all(exchanged, "all_to_all",
-             [&](std::size_t i) { return element(source(i), rank * count + i % count); });
-}
-
-// Everybody sends to the next rank and receives from the one before, all at once.
-void check_ring(ProcessGroup& group, DType dtype, std::size_t count) {
-  const int world = group.world_size();
-  if (world == 1) return;
-  const int before = (group.rank() + world - 1) % world;
-  Values outgoing = filled(dtype, count, group.rank());
-  Values incoming(dtype, count);
-  group.group_begin();
-  group.send(outgoing.buffer(), (group.rank() + 1) % world);
-  group.recv(incoming.buffer(), before);
-  group.group_end().wait();
-  expect_all(incoming, "recv", [&](std::size_t i) { return element(before, i); });
-}
 
 constexpr std::size_t kPrime = 10007;
 constexpr std::size_t kLarge = 200003;  // several chunks of the shm backend
@@ -177,12 +34,7 @@ TEST_CASE("every collective is exact in every dtype", "[collectives]") {
       run_groups(backend, world_size, [](ProcessGroup& group) {
         for (const DType dtype : kAllDTypes) {
           for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{97}}) {
-            for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin,
-                                      ReduceOp::kMax, ReduceOp::kAverage}) {
-              if (applies(op, dtype)) check_reductions(group, dtype, count, op);
-            }
-            check_exchanges(group, dtype, count);
-            check_ring(group, dtype, count);
+            test::check_all(group, dtype, count);
           }
         }
         group.barrier().wait();

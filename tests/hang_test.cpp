@@ -83,6 +83,9 @@ std::vector<Meeting> meetings() {
 
 std::shared_ptr<ProcessGroup> make_group(Backend backend, GroupConfig config) {
   if (backend == Backend::kGloo) return make_gloo_process_group(std::move(config), "127.0.0.1");
+  if (backend == Backend::kShmGloo) {
+    return make_hierarchical_process_group(std::move(config), test::two_hosts(3), "127.0.0.1");
+  }
   return make_shm_process_group(std::move(config));
 }
 

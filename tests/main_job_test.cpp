@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -288,4 +289,12 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");
   check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");
+}
+
+// For scripts, which name the files in the environment.
+TEST_CASE("two saved models are equal", "[.][equal-models]") {
+  const char* first = std::getenv("DDP_FIRST_MODEL");
+  const char* second = std::getenv("DDP_SECOND_MODEL");
+  REQUIRE((first != nullptr && second != nullptr));
+  CHECK(largest_relative_difference(load_safetensors(first), load_safetensors(second)) < 1e-12);
 }

@@ -37,8 +37,33 @@ std::string refusal(const std::vector<Hello>& hellos) {
 TEST_CASE("ranks find the backend that fits where they are", "[rendezvous]") {
   CHECK(choose_backend({on_cpu("a"), on_cpu("a")}) == Backend::kShm);
   CHECK(choose_backend({on_cpu("a"), on_cpu("b")}) == Backend::kGloo);
+  CHECK(choose_backend({on_cpu("a"), on_cpu("b"), on_cpu("a")}) == Backend::kShmGloo);
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("a", "2")}) == Backend::kNccl);
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("b", "1")}) == Backend::kNccl);
+}
+
+TEST_CASE("a backend for several hosts is refused where it does not fit", "[rendezvous]") {
+  Hello here = on_cpu("a");
+  here.backend = Backend::kShmGloo;
+  Hello there = on_cpu("b");
+  there.backend = Backend::kShmGloo;
+  CHECK(choose_backend({here, there, here}) == Backend::kShmGloo);
+  CHECK_THAT(refusal({here, here}), Catch::Contains("all ranks are on one host; use shm"));
+  CHECK_THAT(refusal({here, there}), Catch::Contains("no two ranks are on one host; use gloo"));
+  here.backend = there.backend = Backend::kGloo;
+  CHECK(choose_backend({here, there, here}) == Backend::kGloo);
+}
+
+TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]") {
+  Hello hello = on_cpu("a");
+  Hello alone = hello;
+  alone.alone_because = "memfd_create is refused";
+  CHECK(hosts_of({hello, alone, hello, alone}) == std::vector<int>{0, 1, 0, 2});
+  CHECK(choose_backend({alone, alone}) == Backend::kGloo);
+  alone.backend = hello.backend = Backend::kShm;
+  CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7) cannot share memory: "
+                                                      "memfd_create is refused") &&
+                                          Catch::Contains("--backend gloo"));
 }
 
 TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
@@ -56,7 +81,7 @@ TEST_CASE("all ranks learn at once that two of them are on one GPU", "[rendezvou
   test::run_ranks(3, [&](int rank) {
     TcpStore store(server.endpoint(), 20s, rank);
     const Hello self = on_gpu("a", rank == 2 ? "1" : std::to_string(rank));
-    const std::string error = error_of([&] { (void)agree_on_backend(store, rank, 3, self, 20s); });
+    const std::string error = error_of([&] { (void)agree_on_plan(store, rank, 3, self, 20s); });
     expect(error.find("are on the same GPU 1") != std::string::npos, error);
     expect(error.find("--oversubscribe") != std::string::npos, error);
   });
@@ -89,10 +114,12 @@ TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
   Hello hello = on_gpu("host", "0000:3b:00.0");
   hello.backend = Backend::kNccl;
   hello.shares_gpu = true;
+  hello.alone_because = "/proc is not mounted";
   const Hello copy = parse_hello(serialize(hello));
   CHECK(serialize(copy) == serialize(hello));
   CHECK(copy.gpu == "0000:3b:00.0");
   CHECK(copy.shares_gpu);
+  CHECK(copy.alone_because == hello.alone_because);
   CHECK_FALSE(error_of([] { (void)parse_hello("something else"); }).empty());
 }
 
@@ -119,7 +146,7 @@ TEST_CASE("a refusal keeps its class on every rank", "[rendezvous]") {
     self.build = std::to_string(rank);
     bool mismatch = false;
     try {
-      (void)agree_on_backend(*store, rank, 2, self, 20s);
+      (void)agree_on_plan(*store, rank, 2, self, 20s);
     } catch (const MismatchError&) {
       mismatch = true;
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/hierarchical_process_group.h"
 #include "ddp/collectives/init.h"
 #include "ddp/store/hash_store.h"
 #include "support/run_ranks.h"
@@ -15,8 +16,32 @@ namespace ddp::test {
 // Those for CPU ranks that this build has.
 inline std::vector<Backend> backends() {
   std::vector<Backend> all = {Backend::kShm};
-  if (gloo_is_compiled_in()) all.push_back(Backend::kGloo);
+  if (gloo_is_compiled_in()) all.insert(all.end(), {Backend::kGloo, Backend::kShmGloo});
   return all;
+}
+
+// Every second rank is taken to be on another host.
+inline std::vector<int> two_hosts(int world_size) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < world_size; ++rank) hosts.push_back(rank % 2);
+  return hosts;
+}
+
+// Runs fn(group) on ranks that are taken to be on these hosts, each a thread with its own group.
+inline void run_on_hosts(const std::vector<int>& hosts,
+                         const std::function<void(ProcessGroup&)>& fn,
+                         Timeout timeout = std::chrono::seconds(60)) {
+  const auto store = std::make_shared<HashStore>();
+  const int world_size = static_cast<int>(hosts.size());
+  run_ranks(world_size, [&](int rank) {
+    const auto group = make_hierarchical_process_group({.store = store,
+                                                        .rank = rank,
+                                                        .world_size = world_size,
+                                                        .timeout = timeout,
+                                                        .start_timeout = std::chrono::seconds(60)},
+                                                       hosts, "127.0.0.1");
+    fn(*group);
+  });
 }
 
 // Runs fn(group) on world_size ranks, each a thread with its own group over one in-process store.
@@ -24,6 +49,9 @@ inline std::vector<Backend> backends() {
 inline void run_groups(Backend backend, int world_size,
                        const std::function<void(ProcessGroup&)>& fn,
                        Timeout timeout = std::chrono::seconds(60)) {
+  if (backend == Backend::kShmGloo && world_size > 1) {
+    return run_on_hosts(two_hosts(world_size), fn, timeout);
+  }
   const auto store = std::make_shared<HashStore>();
   run_ranks(world_size, [&](int rank) {
     const auto group = init_process_group({.backend = backend,

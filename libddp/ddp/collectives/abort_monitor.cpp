@@ -26,6 +26,15 @@ std::string AbortMonitor::post(const std::string& text) noexcept {
   }
 }
 
+std::string AbortMonitor::posted() const noexcept {
+  try {
+    return store_->has(kKey) ? store_->get(kKey) : "";
+  } catch (const std::exception& error) {
+    log::debug(std::string("[abort_monitor] cannot look: ") + error.what());
+    return "";
+  }
+}
+
 bool AbortMonitor::look() {
   if (!store_->has(kKey)) return true;
   on_abort_(store_->get(kKey));

@@ -26,6 +26,9 @@ class AbortMonitor {
   // if the store is gone, so is everybody who could read it.
   std::string post(const std::string& text) noexcept;
 
+  // What was published so far; empty if nothing was, or the store is gone.
+  [[nodiscard]] std::string posted() const noexcept;
+
  private:
   bool look();
 

@@ -41,7 +41,8 @@ struct Collective {
   Buffer output;
   ReduceOp op = ReduceOp::kSum;
   int peer = 0;
-  Timeout timeout{};  // of the wait for the other ranks
+  Timeout timeout{};          // of the wait for the other ranks
+  std::uint64_t part_of = 0;  // see ScopedPart
 };
 
 // What all ranks must agree on, small enough to travel with every message.

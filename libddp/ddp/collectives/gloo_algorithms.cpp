@@ -26,6 +26,14 @@ char* bytes_of(const Buffer& buffer) { return static_cast<char*>(buffer.data); }
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
+// What the ranks of a collective compare.
+struct Call {
+  CollectiveSignature signature;
+  std::uint64_t part_of = 0;
+
+  friend bool operator==(const Call&, const Call&) = default;
+};
+
 }  // namespace
 
 // One send or recv: a signature of fixed size, then the payload, which the receiver accepts only
@@ -102,7 +110,7 @@ void GlooAlgorithms::run(std::span<const Collective> batch) {
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) continue;
     begin(signature_of(operation, ++collectives_), operation.timeout);
-    agree();
+    agree(operation.part_of);
     if (current_.count > 0) run_collective(operation);
   }
 }
@@ -132,9 +140,9 @@ bool GlooAlgorithms::has_timed_out() const {
   return Clock::now() - begin_ >= context_->getTimeout() * 9 / 10;
 }
 
-void GlooAlgorithms::agree() {
-  std::vector<CollectiveSignature> all(index(context_->size));
-  CollectiveSignature own = current_;
+void GlooAlgorithms::agree(std::uint64_t part_of) {
+  std::vector<Call> all(index(context_->size));
+  Call own{current_, part_of};
   gloo::AllgatherOptions options(context_);
   options.setInput(reinterpret_cast<char*>(&own), sizeof(own));
   options.setOutput(reinterpret_cast<char*>(all.data()), all.size() * sizeof(own));
@@ -142,7 +150,7 @@ void GlooAlgorithms::agree() {
   gloo::allgather(options);
   for (int other = 1; other < context_->size; ++other) {
     if (all[index(other)] == all[0]) continue;
-    throw MismatchError(mismatch_message(0, all[0], other, all[index(other)]));
+    throw MismatchError(mismatch_message(0, all[0].signature, other, all[index(other)].signature));
   }
 }
 

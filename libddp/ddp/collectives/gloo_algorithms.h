@@ -37,7 +37,7 @@ class GlooAlgorithms {
   class Message;
 
   void run_transfers(std::span<const Collective> batch);
-  void agree();
+  void agree(std::uint64_t part_of);
   void begin(const CollectiveSignature& signature, Timeout timeout);
   void run_collective(const Collective& operation);
 

@@ -140,10 +140,10 @@ class Engine {
   AbortMonitor monitor_;
 };
 
-class GlooProcessGroup final : public ProcessGroup {
+class GlooProcessGroup final : public QueuedProcessGroup {
  public:
   GlooProcessGroup(GroupConfig group_config, std::string address)
-      : ProcessGroup(std::move(group_config)),
+      : QueuedProcessGroup(std::move(group_config)),
         address_(std::move(address)),
         engine_(std::make_unique<Engine>(config(), address_, shared_recorder())) {}
 
@@ -157,29 +157,13 @@ class GlooProcessGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "gloo"; }
 
-  void group_begin() override { engine_->queue().begin_batch(); }
-  Work group_end() override { return {this, engine_->queue().end_batch()}; }
-
   Allocation allocate(std::size_t size_bytes) override {
     return guard_operand_memory(allocate_host(size_bytes), engine_->queue(), weak_from_this());
   }
 
  protected:
+  OperationQueue& queue() override { return engine_->queue(); }
   void do_abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
-  std::uint64_t submit(const Collective& collective, Stream) override {
-    return engine_->queue().submit(collective);
-  }
-  // Bounded all the same: Gloo's own calls time out.
-  void wait(std::uint64_t sequence, Stream) override {
-    engine_->queue().wait(sequence, Timeout::max());
-  }
-  void wait_host(std::uint64_t sequence, Timeout timeout) override {
-    engine_->queue().wait(sequence, timeout);
-  }
-  void time_last(std::uint64_t) override {}  // the queue always does
-  std::optional<Interval> interval(std::uint64_t sequence) override {
-    return engine_->queue().interval(sequence);
-  }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_gloo_process_group(std::move(child), address_);
   }
@@ -195,7 +179,8 @@ class GlooProcessGroup final : public ProcessGroup {
 
 bool gloo_is_compiled_in() { return true; }
 
-std::shared_ptr<ProcessGroup> make_gloo_process_group(GroupConfig config, std::string address) {
+std::shared_ptr<QueuedProcessGroup> make_gloo_process_group(GroupConfig config,
+                                                            std::string address) {
   return std::make_shared<GlooProcessGroup>(std::move(config), std::move(address));
 }
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/queued_process_group.h"
 
 namespace ddp {
 
@@ -13,7 +13,7 @@ namespace ddp {
 
 // CPU ranks on several hosts over TCP, by Gloo. `address` is this host's, on the interface to use.
 // Collective: all ranks of `config` call it. world_size >= 2.
-[[nodiscard]] std::shared_ptr<ProcessGroup> make_gloo_process_group(GroupConfig config,
-                                                                    std::string address);
+[[nodiscard]] std::shared_ptr<QueuedProcessGroup> make_gloo_process_group(GroupConfig config,
+                                                                          std::string address);
 
 }  // namespace ddp

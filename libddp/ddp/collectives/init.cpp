@@ -11,6 +11,7 @@
 #include "ddp/base/host_name.h"
 #include "ddp/base/log.h"
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/hierarchical_process_group.h"
 #include "ddp/collectives/nccl_process_group.h"
 #include "ddp/collectives/rendezvous.h"
 #include "ddp/collectives/shm_process_group.h"
@@ -63,7 +64,7 @@ WorkerEnv merge(const InitOptions& options) {
 }
 
 Device choose_device(const InitOptions& options, const WorkerEnv& env) {
-  const bool cpu_backend = options.backend == Backend::kShm || options.backend == Backend::kGloo;
+  const bool cpu_backend = options.backend != Backend::kAuto && options.backend != Backend::kNccl;
   const bool wants_cuda =
       options.device == DeviceChoice::kCuda || options.backend == Backend::kNccl;
   if (options.device == DeviceChoice::kCpu && options.backend == Backend::kNccl) {
@@ -136,20 +137,25 @@ std::shared_ptr<ProcessGroup> meet(const InitOptions& options, const ErrorFile& 
   const std::int64_t turn = job->add("init/" + std::to_string(env.rank), 1);
   const auto store = std::make_shared<PrefixStore>("init_" + std::to_string(turn), job);
   const Hello self = describe_self(config.device, options.backend, env.shares_gpus);
-  const Backend backend =
-      agree_on_backend(*store, env.rank, env.world_size, self, options.start_timeout);
+  Plan plan = agree_on_plan(*store, env.rank, env.world_size, self, options.start_timeout);
+  if (!config.device.is_cuda() && !self.alone_because.empty()) {
+    log::warning("[init] rank " + std::to_string(env.rank) +
+                 " shares no memory with others and talks to them over TCP, which is slow: " +
+                 self.alone_because);
+  }
   config.store = std::make_shared<PrefixStore>("default", store);
   if (options.hang_watch.period > Timeout(0)) {
     config.hang_watch = std::make_shared<HangWatch>(
         *config.store, identify_self(env.rank, config.device), options.hang_watch);
   }
   log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
-             std::string(to_string(backend)) + " on " + to_string(config.device));
-  if (backend == Backend::kNccl) return make_nccl_process_group(std::move(config));
-  if (backend == Backend::kShm) return make_shm_process_group(std::move(config));
+             std::string(to_string(plan.backend)) + " on " + to_string(config.device));
+  if (plan.backend == Backend::kNccl) return make_nccl_process_group(std::move(config));
+  if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));
   const std::string address =
       options.master || !options.store ? local_address(env, options.start_timeout) : "127.0.0.1";
-  return make_gloo_process_group(std::move(config), address);
+  if (plan.backend == Backend::kGloo) return make_gloo_process_group(std::move(config), address);
+  return make_hierarchical_process_group(std::move(config), std::move(plan.hosts), address);
 }
 
 }  // namespace
@@ -164,16 +170,19 @@ std::string_view to_string(Backend backend) {
       return "shm";
     case Backend::kGloo:
       return "gloo";
+    case Backend::kShmGloo:
+      return "shm+gloo";
   }
   return "unknown";
 }
 
 Backend parse_backend(std::string_view name) {
-  for (const Backend backend : {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kGloo}) {
+  for (const Backend backend :
+       {Backend::kAuto, Backend::kNccl, Backend::kShm, Backend::kGloo, Backend::kShmGloo}) {
     if (name == to_string(backend)) return backend;
   }
   throw std::invalid_argument("unknown backend '" + std::string(name) +
-                              "' (known: auto, nccl, shm, gloo)");
+                              "' (known: auto, nccl, shm, gloo, shm+gloo)");
 }
 
 // Who gives the store may have several ranks in this process.

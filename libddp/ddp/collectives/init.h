@@ -14,11 +14,12 @@
 
 namespace ddp {
 
-// kAuto: nccl if every rank has a CUDA device, else shm on one host, else gloo.
-enum class Backend { kAuto, kNccl, kShm, kGloo };
+// kAuto: nccl if every rank has a CUDA device, else shm on one host, gloo where no two ranks share
+// a host, and otherwise both: shared memory inside each host, Gloo between the hosts.
+enum class Backend { kAuto, kNccl, kShm, kGloo, kShmGloo };
 
 [[nodiscard]] std::string_view to_string(Backend backend);
-// "auto", "nccl", "shm", "gloo"; anything else is std::invalid_argument.
+// "auto", "nccl", "shm", "gloo", "shm+gloo"; anything else is std::invalid_argument.
 [[nodiscard]] Backend parse_backend(std::string_view name);
 
 enum class DeviceChoice { kAuto, kCpu, kCuda };

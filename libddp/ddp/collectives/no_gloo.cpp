@@ -8,7 +8,7 @@ namespace ddp {
 
 bool gloo_is_compiled_in() { return false; }
 
-std::shared_ptr<ProcessGroup> make_gloo_process_group(GroupConfig, std::string) {
+std::shared_ptr<QueuedProcessGroup> make_gloo_process_group(GroupConfig, std::string) {
   throw EnvironmentError("this build of libddp has no Gloo, which CPU ranks on several hosts need");
 }
 

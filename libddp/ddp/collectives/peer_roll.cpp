@@ -17,6 +17,12 @@ constexpr Timeout kPause{5};
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
 
+RankIdentity read(Store& store, int rank) {
+  RankIdentity identity;
+  std::istringstream(store.get(who(rank))) >> identity;
+  return identity;
+}
+
 }  // namespace
 
 PeerRoll::PeerRoll(const GroupConfig& config)
@@ -34,11 +40,11 @@ void PeerRoll::leave() noexcept {
   }
 }
 
-std::string PeerRoll::missing() const noexcept {
+std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noexcept {
   try {
     const Deadline deadline = Deadline::after(kPatience);
     std::string found = look();
-    while (found.empty() && !deadline.passed()) {
+    while (found.empty() && !deadline.passed() && !is_settled()) {
       std::this_thread::sleep_for(kPause);
       found = look();
     }
@@ -49,15 +55,33 @@ std::string PeerRoll::missing() const noexcept {
   }
 }
 
+// A rank that has left may have done its part.
 std::string PeerRoll::look() const {
+  std::string found;
   for (int other = 0; other < world_size_; ++other) {
     if (other == rank_ || !store_->has(who(other))) continue;
-    RankIdentity identity;
-    std::istringstream(store_->get(who(other))) >> identity;
-    if (store_->has(left(other))) return to_string(identity) + " left the group";
-    if (state_of(identity) == ProcessState::kEnded) return to_string(identity) + " died";
+    const RankIdentity identity = read(*store_, other);
+    if (store_->has(left(other))) {
+      if (found.empty()) found = to_string(identity) + " left the group";
+    } else if (state_of(identity) == ProcessState::kEnded) {
+      return to_string(identity) + " died";
+    }
   }
-  return "";
+  return found;
+}
+
+std::string PeerRoll::name(int rank) const {
+  return store_->has(who(rank)) ? to_string(read(*store_, rank)) : "rank " + std::to_string(rank);
+}
+
+std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {
+  std::string all;
+  try {
+    for (const int rank : ranks) all += (all.empty() ? "" : " or ") + name(rank);
+  } catch (const std::exception& error) {
+    log::debug(std::string("[peer_roll] cannot ask who they are: ") + error.what());
+  }
+  return all;
 }
 
 }  // namespace ddp

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "ddp/collectives/process_group.h"
 
@@ -19,11 +21,18 @@ class PeerRoll {
 
   // "rank 1 (node7, pid 123, cpu) left the group", or "died" if its process has ended; empty if all
   // are there, as far as this rank can see. Asks for half a second, since a process that dies loses
-  // its connections first.
-  [[nodiscard]] std::string missing() const noexcept;
+  // its connections first, but not any more once `is_settled`.
+  [[nodiscard]] std::string missing(const std::function<bool()>& is_settled = [] {
+    return false;
+  }) const noexcept;
+
+  // "rank 1 (node7, pid 123, cpu)", one of several with "or" between them; what is not known of a
+  // rank is left out.
+  [[nodiscard]] std::string names(const std::vector<int>& ranks) const noexcept;
 
  private:
   [[nodiscard]] std::string look() const;
+  [[nodiscard]] std::string name(int rank) const;
 
   std::shared_ptr<Store> store_;
   int rank_;

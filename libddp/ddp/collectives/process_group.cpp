@@ -93,6 +93,7 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
 Work ProcessGroup::run(Collective collective, Stream producer) {
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = operation_timeout_;
+  collective.part_of = operation_part_of_;
   return {this, submit(collective, producer)};
 }
 

@@ -40,6 +40,10 @@ struct GroupConfig {
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
   ErrorFile error_file = {};                        // for what breaks the group
   StepFile step_file = {};
+
+  [[nodiscard]] int job_rank(int group_rank) const {
+    return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
+  }
 };
 
 // The handle of one asynchronous operation; a value, valid while its group lives.
@@ -84,7 +88,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] FlightRecorder& recorder() const { return *recorder_; }
   // Its waits in the store, for the thread that submits; see meet().
   [[nodiscard]] FlightRecorder& meetings() const { return *meetings_; }
-  // "shm", "nccl", "gloo", or "self" in a world of one.
+  // "shm", "nccl", "gloo", "shm+gloo", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
 
   // In place: every rank ends with the reduction over all ranks.
@@ -155,6 +159,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  private:
   friend struct Work;
   friend class ScopedTimeout;
+  friend class ScopedPart;
 
   Work run(Collective collective, Stream producer);
   void check_buffer(std::string_view name, const Buffer& buffer) const;
@@ -167,6 +172,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<FlightRecorder> meetings_;
   Timeout operation_timeout_;  // of what is submitted now
+  std::uint64_t operation_part_of_ = 0;
   int names_ = 0;
 };
 
@@ -183,6 +189,22 @@ class [[nodiscard]] ScopedTimeout {
  private:
   ProcessGroup& group_;
   Timeout before_;
+};
+
+// What is submitted to the group while it lives is a part of something larger, of which `part_of`
+// is a hash: a backend that compares calls for each operation (gloo) compares that as well. For the
+// thread that submits.
+class [[nodiscard]] ScopedPart {
+ public:
+  ScopedPart(ProcessGroup& group, std::uint64_t part_of)
+      : group_(group), before_(std::exchange(group.operation_part_of_, part_of)) {}
+  ~ScopedPart() { group_.operation_part_of_ = before_; }
+  ScopedPart(const ScopedPart&) = delete;
+  ScopedPart& operator=(const ScopedPart&) = delete;
+
+ private:
+  ProcessGroup& group_;
+  std::uint64_t before_;
 };
 
 }  // namespace ddp

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/rank_identity.h"
 
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <fstream>
+
+#include "ddp/base/error.h"
+#include "ddp/base/socket.h"
 
 namespace ddp {
 namespace {
@@ -17,14 +21,52 @@ std::string first_line(const std::string& path) {
   return line;
 }
 
+// Empty if there is no such link.
+std::string link_target(const std::string& path) {
+  std::array<char, 256> target{};
+  const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
+  return {target.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
+}
+
 }  // namespace
 
-std::string host_identity() {
-  struct stat status {};
-  const bool known = ::stat("/proc/self/ns/pid", &status) == 0;
-  return first_line("/proc/sys/kernel/random/boot_id") + "/" +
-         (known ? std::to_string(status.st_ino) : "unknown");
+HostFacts host_facts() {
+  return {.boot_id = first_line("/proc/sys/kernel/random/boot_id"),
+          .pid_namespace = link_target("/proc/self/ns/pid"),
+          .user_namespace = link_target("/proc/self/ns/user"),
+          .user = std::to_string(::geteuid()) + ":" + std::to_string(::getegid()),
+          .pid = ::getpid(),
+          .proc_self = link_target("/proc/self")};
 }
+
+std::string obstacle_to_sharing(const HostFacts& facts) {
+  if (facts.proc_self.empty()) return "/proc is not mounted: mount -t proc proc /proc";
+  if (facts.proc_self != std::to_string(facts.pid)) {
+    return "/proc is that of another pid namespace: mount -t proc proc /proc";
+  }
+  if (facts.boot_id.empty() || facts.pid_namespace.empty()) {
+    return "/proc/sys/kernel/random/boot_id or /proc/self/ns cannot be read: allow it";
+  }
+  return "";
+}
+
+std::string obstacle_to_sharing() {
+  const std::string obstacle = obstacle_to_sharing(host_facts());
+  if (!obstacle.empty()) return obstacle;
+  const FileDescriptor memory(::memfd_create("ddp-probe", MFD_CLOEXEC));
+  if (memory.is_open()) return "";
+  return "memfd_create is refused (" + error_text(errno) +
+         "): allow it in the container's seccomp profile";
+}
+
+std::string host_identity(const HostFacts& facts) {
+  if (!obstacle_to_sharing(facts).empty()) {
+    return "process " + std::to_string(facts.pid) + " of " + host_name();
+  }
+  return facts.boot_id + "/" + facts.pid_namespace + "/" + facts.user_namespace + "/" + facts.user;
+}
+
+std::string host_identity() { return host_identity(host_facts()); }
 
 RankIdentity identify_self(int rank, Device device) {
   return {.rank = rank,

@@ -9,7 +9,28 @@
 
 namespace ddp {
 
-// Processes with equal ones see each other: same kernel, same pid namespace.
+// What decides whether processes can open each other's /proc/PID/fd, which is how ranks share
+// memory. Where they are on the network and what they have mounted does not matter.
+struct HostFacts {
+  std::string boot_id = {};        // of the running kernel
+  std::string pid_namespace = {};  // where a pid means the same process
+  // The kernel checks both as for ptrace(2), PTRACE_MODE_READ_FSCREDS.
+  std::string user_namespace = {};
+  std::string user = {};       // effective user and group
+  int pid = 0;                 // of this process
+  std::string proc_self = {};  // where /proc/self leads: to the pid, if /proc is of our namespace
+};
+
+// Of this process.
+[[nodiscard]] HostFacts host_facts();
+
+// Why such a process can share memory with no other one, and what to do; empty if it can.
+[[nodiscard]] std::string obstacle_to_sharing(const HostFacts& facts);
+// Of this process, which tries whether it gets shared memory.
+[[nodiscard]] std::string obstacle_to_sharing();
+
+// Processes with equal ones see each other. A process that cannot see others has one of its own.
+[[nodiscard]] std::string host_identity(const HostFacts& facts);
 [[nodiscard]] std::string host_identity();
 
 // Where a rank of the job runs.

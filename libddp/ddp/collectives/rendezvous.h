@@ -21,7 +21,8 @@ struct Hello {
   std::string nccl = {};             // NCCL's version; empty on the CPU
   Backend backend = Backend::kAuto;  // what it asked for
   int pid = 0;
-  bool shares_gpu = false;  // started with --oversubscribe
+  bool shares_gpu = false;         // started with --oversubscribe
+  std::string alone_because = {};  // why it can share memory with no rank; empty if it can
 };
 
 [[nodiscard]] std::string serialize(const Hello& hello);
@@ -30,12 +31,20 @@ struct Hello {
 // This process on `device`.
 [[nodiscard]] Hello describe_self(Device device, Backend backend, bool shares_gpu);
 
+// By rank: equal for ranks that can share memory, and no others.
+[[nodiscard]] std::vector<int> hosts_of(const std::vector<Hello>& hellos);
+
 // The backend for these ranks. Throws EnvironmentError or MismatchError naming the ranks if they
 // cannot work together.
 [[nodiscard]] Backend choose_backend(const std::vector<Hello>& hellos);
 
-// Exchanges hellos over the store; returns the backend that all ranks use.
-[[nodiscard]] Backend agree_on_backend(Store& store, int rank, int world_size, const Hello& self,
-                                       Timeout timeout);
+struct Plan {
+  Backend backend = Backend::kAuto;
+  std::vector<int> hosts = {};  // hosts_of all ranks
+};
+
+// Exchanges hellos over the store; returns what all ranks do.
+[[nodiscard]] Plan agree_on_plan(Store& store, int rank, int world_size, const Hello& self,
+                                 Timeout timeout);
 
 }  // namespace ddp

@@ -88,20 +88,22 @@ bool Context::have_all(std::atomic<std::uint64_t> RankControl::*counter, std::ui
 
 // The post takes the place of the one kPosts before it.
 bool Context::can_post() const {
-  return posted_ < kPosts || have_all(&RankControl::finished, posted_ + 1 - kPosts);
+  const std::uint64_t before = posted();
+  return before < kPosts || have_all(&RankControl::finished, before + 1 - kPosts);
 }
 
 void Context::wait_for_room(const CollectiveSignature& signature) {
   current_ = signature;
   current_peer_ = -1;
-  const std::uint64_t goal = posted_ + 1 - std::min(posted_ + 1, kPosts);
+  const std::uint64_t number = signature.sequence;
+  const std::uint64_t goal = number - std::min(number, kPosts);
   wait_until([&] { return have_all(&RankControl::finished, goal); },
              [&](int rank) { return control(rank).finished.load() < goal; });
 }
 
 void Context::post(const CollectiveSignature& signature, const Region& operand,
                    std::span<const std::byte> elements) {
-  const std::uint64_t number = posted_ + 1;
+  const std::uint64_t number = posted() + 1;
   Post& mine = segment_.post(rank_, number);
   mine.signature = signature;
   mine.operand = operand;
@@ -110,7 +112,6 @@ void Context::post(const CollectiveSignature& signature, const Region& operand,
     segment_.claims(number).taken.store(0, std::memory_order_relaxed);
     segment_.claims(number).done.store(0, std::memory_order_relaxed);
   }
-  posted_ = number;
   control(rank_).posted.store(number);
   ring_all();
 }

@@ -60,7 +60,7 @@ class Context {
   [[nodiscard]] bool can_post() const;
   void post(const CollectiveSignature& signature, const Region& operand,
             std::span<const std::byte> elements);
-  [[nodiscard]] std::uint64_t posted() const { return posted_; }
+  [[nodiscard]] std::uint64_t posted() const { return control(rank_).posted.load(); }
 
   // Waits until this rank can post the collective of that signature.
   void wait_for_room(const CollectiveSignature& signature);
@@ -116,7 +116,6 @@ class Context {
   int rank_;
   Timeout timeout_;
   std::shared_ptr<FlightRecorder> recorder_;
-  std::uint64_t posted_ = 0;      // the same as the segment's
   std::uint64_t collective_ = 0;  // begun last
   std::uint32_t phase_ = 0;
   int spins_;

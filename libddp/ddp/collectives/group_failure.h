@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace ddp {
+
+// What broke a group, as it travels between ranks that share nothing but the store.
+//
+//   note := ["timeout: " | "mismatch: "] sentence
+struct GroupFailure {
+  enum class Kind { kPeer, kTimeout, kMismatch };
+
+  Kind kind = Kind::kPeer;
+  std::string sentence;
+
+  [[nodiscard]] std::string note() const;
+  [[nodiscard]] static GroupFailure from_note(const std::string& note);
+  // A PeerError, TimeoutError or MismatchError.
+  [[nodiscard]] std::exception_ptr error() const;
+};
+
+}  // namespace ddp

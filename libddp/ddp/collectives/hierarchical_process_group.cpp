@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: MIT
+//
+// The groups inside and between the hosts have ranks of their own, so what they say never reaches
+// the caller: the first rank that sees one of them fail finds out what has happened in terms of
+// this group's ranks, publishes it in the store, and aborts its inner groups, which wakes the ranks
+// that it is connected with; they find the sentence in the store.
+#include "ddp/collectives/hierarchical_process_group.h"
+
+#include <atomic>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/collectives/abort_monitor.h"
+#include "ddp/collectives/call_exchange.h"
+#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/group_failure.h"
+#include "ddp/collectives/hierarchical_algorithms.h"
+#include "ddp/collectives/host_groups.h"
+#include "ddp/collectives/host_layout.h"
+#include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/peer_roll.h"
+#include "ddp/collectives/queued_process_group.h"
+#include "ddp/collectives/shm_process_group.h"
+
+namespace ddp {
+namespace {
+
+// Of the group's ranks, from those of the job's.
+HostLayout layout_of(const GroupConfig& config, const std::vector<int>& hosts) {
+  std::vector<int> own;
+  for (int rank = 0; rank < config.world_size; ++rank) {
+    own.push_back(hosts.at(static_cast<std::size_t>(config.job_rank(rank))));
+  }
+  return HostLayout(own);
+}
+
+// All that the queue's thread touches: it may have to outlive the group.
+class Engine {
+ public:
+  Engine(const GroupConfig& config, HostLayout layout, const std::string& address,
+         std::shared_ptr<FlightRecorder> recorder)
+      : rank_(config.rank),
+        origin_("[shm+gloo] rank " + std::to_string(config.rank)),
+        layout_(std::move(layout)),
+        recorder_(std::move(recorder)),
+        calls_(config),
+        roll_(config),
+        groups_(make_host_groups(config, layout_, address)),
+        algorithms_(layout_, config.rank, groups_),
+        queue_("ddp-hosts", origin_, recorder_,
+               [this](std::span<const Collective> batch) { execute(batch); }),
+        monitor_(*config.store,
+                 [this](const std::string& note) { break_with(GroupFailure::from_note(note)); }) {}
+
+  [[nodiscard]] OperationQueue& queue() { return queue_; }
+  [[nodiscard]] const HostGroups& groups() const { return groups_; }
+
+  void abort(const std::string& reason) {
+    const GroupFailure failure{.sentence = origin_ + " aborted: " + reason};
+    break_with(GroupFailure::from_note(monitor_.post(failure.note())));
+  }
+
+  // Nothing runs any more, neither here nor on the threads of the groups between hosts.
+  [[nodiscard]] bool wait_idle(Timeout timeout) {
+    return queue_.wait_idle(timeout) && groups_.wait_idle(timeout);
+  }
+
+  // This rank leaves the group; false if something goes on that uses this.
+  [[nodiscard]] bool stop(Timeout grace) {
+    roll_.leave();
+    const bool is_idle = queue_.wait_idle(grace);
+    is_leaving_.store(true);
+    const bool is_stopped = queue_.stop(
+        [&] {
+          if (!is_idle) groups_.abort("a rank left");
+        },
+        grace);
+    return is_stopped && wait_idle(grace);
+  }
+
+ private:
+  void execute(std::span<const Collective> batch) {
+    try {
+      algorithms_.run(batch);
+    } catch (const Error& error) {
+      if (is_leaving_.load()) throw PeerError(origin_ + ": the process group was destroyed");
+      const GroupFailure failure = find_cause(error);
+      break_with(failure);
+      // Then operands may be freed.
+      static_cast<void>(groups_.wait_idle(OperationQueue::kErrorGrace));
+      std::rethrow_exception(failure.error());
+    } catch (const std::exception& error) {  // of this rank alone, such as want of memory
+      const GroupFailure failure{.sentence = origin_ + " failed: " + error.what()};
+      monitor_.post(failure.note());
+      groups_.abort(failure.sentence);
+      throw;
+    }
+  }
+
+  // Whoever is first decides the sentence.
+  GroupFailure find_cause(const Error& error) {
+    std::string note = monitor_.posted();
+    if (note.empty()) note = monitor_.post(explain(error).note());
+    return GroupFailure::from_note(note);
+  }
+
+  GroupFailure explain(const Error& error) {
+    if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
+      return {GroupFailure::Kind::kMismatch,
+              "[shm+gloo] " + calls_.mismatch(algorithms_.current())};
+    }
+    if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
+      return {GroupFailure::Kind::kTimeout, timeout_text()};
+    }
+    return {GroupFailure::Kind::kPeer, loss_text()};
+  }
+
+  [[nodiscard]] std::string timeout_text() const {
+    const std::string text =
+        origin_ + ": timed out after " + std::to_string(algorithms_.timeout().count()) + " ms";
+    const std::string diagnosis = recorder_->diagnosis();
+    return diagnosis.empty() ? text + " in " + to_string(algorithms_.current())
+                             : text + ": " + diagnosis;
+  }
+
+  // Whether a rank of another host is alive, only its host's ranks can see; they will tell.
+  [[nodiscard]] std::string loss_text() const {
+    const std::string missing = roll_.missing([this] { return !monitor_.posted().empty(); });
+    const std::string during =
+        ", while rank " + std::to_string(rank_) + " is in " + to_string(algorithms_.current());
+    if (!missing.empty()) return "[shm+gloo] " + missing + during;
+    const std::string names = roll_.names(other_leaders());  // none if the store is gone
+    return "[shm+gloo] " + (names.empty() ? "a rank" : names) + " died or cannot be reached" +
+           during;
+  }
+
+  [[nodiscard]] std::vector<int> other_leaders() const {
+    std::vector<int> others = layout_.leaders();
+    others.erase(others.begin() + layout_.place(rank_).host);
+    return others;
+  }
+
+  void break_with(const GroupFailure& failure) {
+    queue_.fail(failure.error());
+    groups_.abort(failure.sentence);
+  }
+
+  int rank_;
+  std::string origin_;
+  HostLayout layout_;
+  std::shared_ptr<FlightRecorder> recorder_;
+  CallExchange calls_;
+  PeerRoll roll_;
+  HostGroups groups_;
+  HierarchicalAlgorithms algorithms_;
+  std::atomic<bool> is_leaving_ = false;
+  OperationQueue queue_;
+  AbortMonitor monitor_;
+};
+
+class HierarchicalProcessGroup final : public QueuedProcessGroup {
+ public:
+  HierarchicalProcessGroup(GroupConfig group_config, HostLayout layout, std::vector<int> hosts,
+                           std::string address)
+      : QueuedProcessGroup(std::move(group_config)),
+        hosts_(std::move(hosts)),
+        address_(std::move(address)),
+        engine_(
+            std::make_unique<Engine>(config(), std::move(layout), address_, shared_recorder())) {}
+
+  ~HierarchicalProcessGroup() override {
+    if (engine_->stop(kStopGrace)) return;
+    recorder().broken();                   // nobody waits for it any more
+    static_cast<void>(engine_.release());  // a thread hangs in Gloo
+  }
+
+  std::string_view backend() const override { return "shm+gloo"; }
+
+  Allocation allocate(std::size_t size_bytes) override;
+
+ protected:
+  OperationQueue& queue() override { return engine_->queue(); }
+  void do_abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
+    return make_hierarchical_process_group(std::move(child), hosts_, address_);
+  }
+
+ private:
+  static constexpr Timeout kStopGrace{100};
+
+  std::vector<int> hosts_;  // by rank of the job
+  std::string address_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// Shared memory where there is any, which waits for the group inside the host before it goes.
+Allocation HierarchicalProcessGroup::allocate(std::size_t size_bytes) {
+  const std::shared_ptr<ProcessGroup>& inside = engine_->groups().inside;
+  auto owner = std::make_shared<Allocation>(inside ? inside->allocate(size_bytes)
+                                                   : allocate_host(size_bytes));
+  void* data = owner->data();
+  return {
+      data, size_bytes, [owner, engine = engine_.get(), group = weak_from_this()](void*) {
+        const std::shared_ptr<ProcessGroup> alive = group.lock();
+        if (!alive || engine->wait_idle(OperationQueue::kErrorGrace)) return;
+        alive->abort("memory was given back while it was in a collective");
+        if (engine->wait_idle(OperationQueue::kErrorGrace)) return;
+        log::warning("[shm+gloo] memory that a hanging collective may still touch is not freed");
+        new std::shared_ptr<Allocation>(owner);  // leaked on purpose
+      }};
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_hierarchical_process_group(GroupConfig config,
+                                                              std::vector<int> hosts,
+                                                              std::string address) {
+  HostLayout layout = layout_of(config, hosts);
+  if (layout.host_count() == 1) return make_shm_process_group(std::move(config));
+  if (layout.width() == 1) return make_gloo_process_group(std::move(config), std::move(address));
+  return std::make_shared<HierarchicalProcessGroup>(std::move(config), std::move(layout),
+                                                    std::move(hosts), std::move(address));
+}
+
+}  // namespace ddp

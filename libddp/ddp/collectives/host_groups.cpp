@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/host_groups.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/shm_process_group.h"
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+// For a group of some of our ranks that serves this one alone: nobody else watches or records it.
+GroupConfig inner_config(const GroupConfig& config, const std::string& name,
+                         const std::vector<int>& ranks) {
+  const auto self = std::find(ranks.begin(), ranks.end(), config.rank);
+  GroupConfig inner{.store = std::make_shared<PrefixStore>(name, config.store),
+                    .rank = static_cast<int>(self - ranks.begin()),
+                    .world_size = static_cast<int>(ranks.size()),
+                    .device = config.device,
+                    .timeout = config.timeout,
+                    .start_timeout = config.start_timeout,
+                    .name = config.name + "/" + name};
+  for (const int rank : ranks) inner.job_ranks.push_back(config.job_rank(rank));
+  return inner;
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  std::string list;
+  for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
+  return list;
+}
+
+std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
+                                          const std::vector<int>& fellows) {
+  if (fellows.size() == 1) return nullptr;
+  try {
+    return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
+  } catch (const Error&) {
+    std::throw_with_nested(EnvironmentError("[shm+gloo] ranks " + list_of(fellows) +
+                                            ", which count from 0 on their host, cannot share "
+                                            "memory; use --backend gloo, or"));
+  }
+}
+
+}  // namespace
+
+void HostGroups::abort(const std::string& reason) const {
+  if (inside) inside->abort(reason);
+  if (leaders) leaders->abort(reason);
+  flat->abort(reason);
+}
+
+bool HostGroups::wait_idle(Timeout timeout) const {
+  return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout));
+}
+
+// That of all ranks comes first: its ranks are ours, so what it says of a network that is not
+// there can be read.
+HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
+                            const std::string& address) {
+  const HostLayout::Place self = layout.place(config.rank);
+  std::vector<int> everybody(layout.places.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  HostGroups groups;
+  groups.flat = make_gloo_process_group(inner_config(config, "flat", everybody), address);
+  if (self.local_rank == 0) {
+    const GroupConfig leaders = inner_config(config, "leaders", layout.leaders());
+    groups.leaders = make_gloo_process_group(leaders, address);
+  }
+  groups.inside =
+      make_inside(config, self.host, layout.members[static_cast<std::size_t>(self.host)]);
+  return groups;
+}
+
+}  // namespace ddp

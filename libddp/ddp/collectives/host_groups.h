@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ddp/collectives/host_layout.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/queued_process_group.h"
+
+namespace ddp {
+
+// The groups that one of several hosts' ranks is in. Each counts its ranks from 0, in the order in
+// which HostLayout has them.
+struct HostGroups {
+  std::shared_ptr<ProcessGroup> inside;         // null for a rank that is alone on its host
+  std::shared_ptr<QueuedProcessGroup> leaders;  // null on a rank that leads no host
+  std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
+
+  void abort(const std::string& reason) const;
+  // True once the threads of the groups between hosts touch no operand any more; those of the group
+  // inside do not after an error.
+  [[nodiscard]] bool wait_idle(Timeout timeout) const;
+};
+
+// Collective over the ranks of `config`; `address` as for gloo.
+[[nodiscard]] HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
+                                          const std::string& address);
+
+}  // namespace ddp

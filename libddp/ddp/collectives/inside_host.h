@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+
+#include "ddp/base/buffer.h"
+#include "ddp/base/reduce_op.h"
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// The steps of a collective inside one host, each of which blocks: over its group, or, for a rank
+// that is alone there, by a copy or by nothing. Ranks are the host's; 0 leads it.
+class InsideHost {
+ public:
+  // `group` is null for a rank that is alone.
+  explicit InsideHost(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
+
+  [[nodiscard]] ProcessGroup* group() const { return group_.get(); }
+  [[nodiscard]] int rank() const { return group_ ? group_->rank() : 0; }
+  [[nodiscard]] bool is_leader() const { return rank() == 0; }
+  [[nodiscard]] std::size_t size() const {
+    return group_ ? static_cast<std::size_t>(group_->world_size()) : 1;
+  }
+
+  // To the leader, in place; the others' data is only read.
+  void reduce(const Buffer& data, ReduceOp op) const;
+  void broadcast(const Buffer& data, int from) const;
+  // Everybody's input, one behind the other at the begin of the leader's block.
+  void gather(const Buffer& input, const Buffer& block) const;
+  // The other way.
+  void scatter(const Buffer& block, const Buffer& output) const;
+  // From one rank to another, which may be the same.
+  void move(const Buffer& data, int from, int to) const;
+  void meet() const;
+
+ private:
+  std::shared_ptr<ProcessGroup> group_;
+};
+
+}  // namespace ddp

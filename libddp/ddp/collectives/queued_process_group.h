@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// A CPU backend whose operations run on the thread of an OperationQueue, a part of the group.
+class QueuedProcessGroup : public ProcessGroup {
+ public:
+  void group_begin() override { queue().begin_batch(); }
+  Work group_end() override { return {this, queue().end_batch()}; }
+
+  // True once no operand is touched any more; see OperationQueue.
+  [[nodiscard]] bool wait_idle(Timeout timeout) { return queue().wait_idle(timeout); }
+
+ protected:
+  using ProcessGroup::ProcessGroup;
+
+  [[nodiscard]] virtual OperationQueue& queue() = 0;
+
+  std::uint64_t submit(const Collective& collective, Stream) override {
+    return queue().submit(collective);
+  }
+  // Bounded all the same: what runs times out.
+  void wait(std::uint64_t sequence, Stream) override { queue().wait(sequence, Timeout::max()); }
+  void wait_host(std::uint64_t sequence, Timeout timeout) override {
+    queue().wait(sequence, timeout);
+  }
+  void time_last(std::uint64_t) override {}  // the queue always does
+  std::optional<Interval> interval(std::uint64_t sequence) override {
+    return queue().interval(sequence);
+  }
+};
+
+}  // namespace ddp

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+//
+// Ranks on several hosts, which are imitated: each rank, a thread, is told who is on which host.
+// Every collective in every dtype is in collectives_test.cpp.
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/random.h"
+#include "ddp/collectives/host_layout.h"
+#include "support/collective_checks.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+using test::run_on_hosts;
+
+namespace {
+
+const std::vector<int> kPairs = {0, 0, 1, 1};
+const std::vector<int> kInterleaved = {0, 1, 0, 1};
+
+// What call(group) throws on each rank.
+template <class Call>
+std::vector<std::string> errors_on(const std::vector<int>& hosts, const Call& call,
+                                   Timeout timeout = 60s) {
+  std::vector<std::string> errors(hosts.size());
+  run_on_hosts(
+      hosts,
+      [&](ProcessGroup& group) {
+        std::string& error = errors[static_cast<std::size_t>(group.rank())];
+        error = error_of([&] { call(group); });
+        // Nobody leaves before all have seen it.
+        group.store().set("seen/" + std::to_string(group.rank()), "");
+        for (int rank = 0; rank < group.world_size(); ++rank) {
+          (void)group.store().get("seen/" + std::to_string(rank), 60s);
+        }
+      },
+      timeout);
+  return errors;
+}
+
+void check_all_equal(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) CHECK(error == errors[0]);
+}
+
+// Any bits, the same from run to run.
+std::vector<std::byte> sum_of_random(ProcessGroup& group, DType dtype, ReduceOp op) {
+  std::vector<float> values(1009);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto rank = static_cast<std::uint64_t>(group.rank());
+    values[i] = static_cast<float>(static_cast<double>((i * 7919 + rank * 104729) % 10007) / 977.0);
+  }
+  std::vector<std::byte> bytes(values.size() * size_of(dtype));
+  const Buffer buffer{bytes.data(), values.size(), dtype, kCpuDevice};
+  cpu::cast(buffer_of(values), buffer);
+  group.all_reduce(buffer, op).wait();
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("hosts and their ranks are numbered by the lowest ranks", "[hosts]") {
+  const HostLayout layout({7, 3, 7, 5, 3, 7});
+  CHECK(layout.members == std::vector<std::vector<int>>{{0, 2, 5}, {1, 4}, {3}});
+  CHECK(layout.leaders() == std::vector<int>{0, 1, 3});
+  CHECK(layout.width() == 3);
+  CHECK(layout.place(4).host == 1);
+  CHECK(layout.place(4).local_rank == 1);
+}
+
+TEST_CASE("ranks lie on hosts in any way, and any of them is the root", "[hosts]") {
+  const std::vector<std::vector<int>> layouts = {kPairs,       {0, 0, 0, 1}, {0, 1, 1, 1},
+                                                 kInterleaved, {0, 1, 1, 2}, {1, 0, 2, 0, 1, 1}};
+  for (const std::vector<int>& hosts : layouts) {
+    run_on_hosts(hosts, [](ProcessGroup& group) {
+      expect(group.backend() == "shm+gloo", "both ways to communicate");
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kInt64}) {
+        for (int root = 0; root < group.world_size(); ++root) {
+          test::check_reductions(group, dtype, 101, ReduceOp::kSum, root);
+          test::check_exchanges(group, dtype, 101, root);
+        }
+        test::check_all(group, dtype, 3);
+      }
+    });
+  }
+}
+
+TEST_CASE("operands of several chunks cross between hosts", "[hosts]") {
+  run_on_hosts({0, 1, 0}, [](ProcessGroup& group) {
+    for (const int root : {0, 2}) {
+      test::check_reductions(group, DType::kFloat64, 1200007, ReduceOp::kAverage, root);
+      test::check_exchanges(group, DType::kFloat64, 1200007, root);
+    }
+    test::check_ring(group, DType::kFloat64, 1200007);
+    std::vector<double> values(4200007);
+    const auto all_are = [&](double factor, double offset) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        if (values[i] != factor * static_cast<double>(i) + offset) return false;
+      }
+      return true;
+    };
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(i);
+    group.all_reduce(buffer_of(values)).wait();
+    expect(all_are(3, 0), "three times its place in each");
+    for (double& value : values) value += group.rank();
+    group.broadcast(buffer_of(values), 2).wait();
+    expect(all_are(3, 2), "what rank 2 had");
+  });
+}
+
+TEST_CASE("sums have the same bits on every rank and from run to run", "[hosts]") {
+  const DType dtypes[] = {DType::kFloat32, DType::kFloat16, DType::kBFloat16};
+  for (const DType dtype : dtypes) {
+    for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kAverage}) {
+      std::vector<std::vector<std::byte>> sums;
+      for (int run = 0; run < 2; ++run) {
+        std::vector<std::vector<std::byte>> of_ranks(4);
+        run_on_hosts({0, 1, 0, 0}, [&](ProcessGroup& group) {
+          of_ranks[static_cast<std::size_t>(group.rank())] = sum_of_random(group, dtype, op);
+        });
+        sums.insert(sums.end(), of_ranks.begin(), of_ranks.end());
+      }
+      for (const std::vector<std::byte>& sum : sums) CHECK(sum == sums[0]);
+    }
+  }
+}
+
+TEST_CASE("parts of a group choose their own way to communicate", "[hosts]") {
+  run_on_hosts(kInterleaved, [](ProcessGroup& group) {
+    const int rank = group.rank();
+    const auto backend_of = [&](int color) {
+      const auto part = group.split(color, 0);
+      double sum = rank;
+      part->all_reduce(buffer_of(std::span(&sum, 1))).wait();
+      return std::string(part->backend());
+    };
+    expect(backend_of(rank % 2) == "shm", "a host's ranks");
+    expect(backend_of(rank / 2) == "gloo", "one rank of each host");
+    expect(backend_of(rank == 3 ? 1 : 0) == (rank == 3 ? "self" : "shm+gloo"), "three of four");
+    expect(group.duplicate()->backend() == "shm+gloo", "the same again");
+    const auto swapped = group.split(0, -rank);
+    test::check_all(*swapped, DType::kFloat32, 5);
+  });
+}
+
+TEST_CASE("memory of the group is reduced in place and may be freed at any time", "[hosts]") {
+  run_on_hosts(kPairs, [](ProcessGroup& group) {
+    Allocation memory = group.allocate(1 << 20);
+    const Buffer buffer{memory.data(), 1 << 18, DType::kFloat32, kCpuDevice};
+    cpu::fill(buffer, 1);
+    group.all_reduce(buffer).wait();
+    expect(buffer.as<float>()[17] == 4, "four ones");
+    group.all_reduce(buffer);
+    memory = Allocation();
+  });
+}
+
+TEST_CASE("different calls are an error on every rank, whose ranks are the group's", "[hosts]") {
+  const auto inside = errors_on(kPairs, [&](ProcessGroup& group) {
+    std::vector<float> own(9);
+    group.all_reduce(buffer_of(own).slice(0, group.rank() == 3 ? 9 : 8)).wait();
+  });
+  check_all_equal(inside);
+  CHECK(inside[0] ==
+        "[shm+gloo] ranks called different collectives: rank 2 called #1 all_reduce(float32[8], "
+        "sum), rank 3 called #1 all_reduce(float32[9], sum)");
+  const auto between = errors_on(kInterleaved, [&](ProcessGroup& group) {
+    std::vector<float> own(8);
+    if (group.rank() % 2 == 0) group.all_reduce(buffer_of(own)).wait();
+    if (group.rank() % 2 == 1) group.reduce(buffer_of(own), ReduceOp::kSum, 0).wait();
+  });
+  check_all_equal(between);
+  CHECK(between[0] ==
+        "[shm+gloo] ranks called different collectives: rank 0 called #1 all_reduce(float32[8], "
+        "sum), rank 1 called #1 reduce(float32[8], sum, root 0)");
+}
+
+TEST_CASE("a mismatch keeps its class on every rank", "[hosts]") {
+  run_on_hosts(kPairs, [](ProcessGroup& group) {
+    std::vector<float> values(8);
+    bool is_mismatch = false;
+    try {
+      group.broadcast(buffer_of(values), group.rank() < 2 ? 0 : 1).wait();
+    } catch (const MismatchError&) {
+      is_mismatch = true;
+    }
+    expect(is_mismatch, "MismatchError on rank " + std::to_string(group.rank()));
+  });
+}
+
+TEST_CASE("whoever aborts is named on all hosts", "[hosts]") {
+  for (int aborter = 0; aborter < 4; ++aborter) {
+    const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+      if (group.rank() == aborter) group.abort("the disk is full");
+      float value = 1;
+      group.all_reduce(buffer_of(std::span(&value, 1))).wait();
+    });
+    check_all_equal(errors);
+    CHECK(errors[0] == "[shm+gloo] rank " + std::to_string(aborter) + " aborted: the disk is full");
+  }
+}
+
+TEST_CASE("a rank that leaves is named on all hosts", "[hosts]") {
+  for (int leaver = 0; leaver < 4; ++leaver) {
+    std::vector<std::string> errors(4);
+    run_on_hosts(kPairs, [&](ProcessGroup& group) {
+      if (group.rank() == leaver) return;
+      float value = 1;
+      const auto call = [&] { group.all_reduce(buffer_of(std::span(&value, 1))).wait(); };
+      const Deadline promised = Deadline::after(5 * 2s);
+      const std::string error = error_of(call);
+      expect(!promised.passed(), "in time");
+      const std::string name = "[shm+gloo] rank " + std::to_string(leaver) + " (";
+      expect(
+          error.find(name) == 0 && error.find(") left the group, while rank") != std::string::npos,
+          error);
+      expect(error.find("is in #1 all_reduce(float32[1], sum)") != std::string::npos, error);
+    });
+  }
+}
+
+TEST_CASE("a timeout is one on all hosts", "[hosts]") {
+  for (const int absent : {0, 3}) {
+    const auto errors = errors_on(
+        kPairs,
+        [&](ProcessGroup& group) {
+          if (group.rank() == absent) return;
+          float value = 1;
+          group.all_reduce(buffer_of(std::span(&value, 1))).wait();
+        },
+        300ms);
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::string& error = errors[static_cast<std::size_t>(rank)];
+      if (rank == absent) continue;
+      CHECK(error == errors[1]);
+      CHECK_THAT(error, Catch::StartsWith("[shm+gloo] rank ") &&
+                            Catch::Contains("timed out after 300 ms in #1 all_reduce"));
+    }
+  }
+}
+
+TEST_CASE("a group of several hosts can be destroyed at once", "[hosts]") {
+  std::vector<float> values(1 << 20);
+  CHECK(error_of([&] {
+          run_on_hosts(kPairs, [&](ProcessGroup& group) {
+            if (group.rank() == 1) group.all_reduce(buffer_of(values));
+          });
+        }).empty());
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/rank_identity.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cerrno>
+#include <cstddef>
+
+using namespace ddp;
+
+namespace {
+
+// For this process, as a container's seccomp profile may have it; false if that cannot be done.
+bool refuse_memfd_create() {
+  std::array<sock_filter, 4> filter = {
+      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+constexpr int kCannotRefuse = 77;
+
+int say_obstacle_without_memfd() {
+  if (!refuse_memfd_create()) return kCannotRefuse;
+  const std::string obstacle = obstacle_to_sharing();
+  const bool says_all = obstacle.find("memfd_create is refused") != std::string::npos &&
+                        obstacle.find("seccomp") != std::string::npos;
+  return says_all ? 0 : 1;
+}
+
+}  // namespace
+
+TEST_CASE("hosts are told apart by what the kernel checks", "[identity]") {
+  const HostFacts facts{.boot_id = "b",
+                        .pid_namespace = "pid:[1]",
+                        .user_namespace = "user:[1]",
+                        .user = "0:0",
+                        .pid = 7,
+                        .proc_self = "7"};
+  const std::string host = host_identity(facts);
+  HostFacts fellow = facts;
+  fellow.pid = 8;
+  fellow.proc_self = "8";
+  CHECK(host_identity(fellow) == host);
+  for (std::string HostFacts::*fact : {&HostFacts::boot_id, &HostFacts::pid_namespace,
+                                       &HostFacts::user_namespace, &HostFacts::user}) {
+    HostFacts other = fellow;
+    other.*fact += "1";
+    CHECK(host_identity(other) != host);
+  }
+  for (const char* proc_self : {"", "9"}) {
+    HostFacts blind = fellow;
+    blind.proc_self = proc_self;
+    HostFacts blind_too = facts;
+    blind_too.proc_self = proc_self;
+    CHECK(host_identity(blind) != host_identity(blind_too));
+    CHECK_THAT(obstacle_to_sharing(blind), Catch::Contains("mount -t proc"));
+  }
+  CHECK(obstacle_to_sharing(facts).empty());
+}
+
+TEST_CASE("where memfd_create is refused a rank says what to allow", "[identity]") {
+  CHECK(obstacle_to_sharing().empty());
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) ::_exit(say_obstacle_without_memfd());
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kCannotRefuse) {
+    WARN("SKIPPED: this process may not filter its system calls");
+  } else {
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+}
