@@ -13,6 +13,10 @@
 namespace train {
 namespace {
 
+double microseconds(ddp::Clock::duration time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
 std::string clock_remark(ddp::Clock::duration error) {
   if (error == ddp::Clock::duration::zero()) return "has the same clock as rank 0";
   const double ms = std::chrono::duration<double, std::milli>(error).count();
@@ -93,6 +97,7 @@ void StepTrace::write(const Lanes& lanes, const ddp::RankStep& step) {
     writer_->span(lanes.reductions, fmt::format("bucket {}", b), *bucket.reduction,
                   {{"step", step.step},
                    {"bytes", static_cast<std::int64_t>(bucket.size_bytes)},
+                   {"queued_us", microseconds(bucket.reduction->begin - bucket.ready)},
                    {"hidden", bucket.reduction->end <= engine.backward_end}});
   }
 }

@@ -146,14 +146,12 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
     throw std::logic_error(origin_ + ": wait for an operation that starts at group_end()");
   }
   note_wait(sequence);
-  const bool helps = post_ && timeout == Timeout::max();
-  if (!helps) call_thread(sequence);
-  const auto deadline = Deadline::after(timeout).time_point();
-  while (completed_ < sequence && !error_) {
-    if (helps && may_run()) {
-      run_batch(lock);
-    } else if (work_done_.wait_until(lock, deadline) == std::cv_status::timeout &&
-               completed_ < sequence && !error_) {
+  const auto settled = [&] { return completed_ >= sequence || error_; };
+  if (post_ && timeout == Timeout::max()) {
+    help_until(settled, lock);
+  } else {
+    call_thread(sequence);
+    if (!work_done_.wait_until(lock, Deadline::after(timeout).time_point(), settled)) {
       const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
       throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
                          std::to_string(timeout.count()) + " ms");
@@ -162,6 +160,18 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   if (completed_ >= sequence) return;
   work_done_.wait_for(lock, kErrorGrace, [this] { return !executing_; });
   std::rethrow_exception(error_);
+}
+
+// Runs what comes next on the calling thread, unless another one does.
+template <class Settled>
+void OperationQueue::help_until(const Settled& settled, Lock& lock) {
+  while (!settled()) {
+    if (executing_) {
+      work_done_.wait(lock);
+    } else {
+      run_batch(lock);
+    }
+  }
 }
 
 std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
@@ -210,15 +220,15 @@ void OperationQueue::run_batch(Lock& lock) {
   take_batch();
   lock.unlock();
   std::exception_ptr error;
-  const Clock::time_point begin = note_started();
+  note_started();
   try {
     execute_(batch_);
   } catch (...) {
     error = std::current_exception();
   }
-  const Clock::time_point end = Clock::now();
+  if (ran_.end == Clock::time_point()) ran_.end = Clock::now();
   lock.lock();
-  finish_batch({begin, end}, std::move(error));
+  finish_batch(std::move(error));
 }
 
 void OperationQueue::take_batch() {
@@ -231,17 +241,18 @@ void OperationQueue::take_batch() {
 }
 
 // Of the batch that runs; nobody else touches completed_ now.
-Clock::time_point OperationQueue::note_started() const {
-  const Clock::time_point now = Clock::now();
-  for (std::size_t i = 0; i < batch_.size(); ++i) recorder_->started(completed_ + 1 + i, now);
-  return now;
+void OperationQueue::note_started() {
+  ran_ = {.begin = Clock::now(), .end = {}};
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    recorder_->started(completed_ + 1 + i, ran_.begin);
+  }
 }
 
-void OperationQueue::finish_batch(Interval ran, std::exception_ptr error) {
+void OperationQueue::finish_batch(std::exception_ptr error) {
   executing_ = false;
   for (std::size_t i = 0; !error && i < batch_.size(); ++i) {
-    entry(++completed_).ran = ran;
-    recorder_->done(completed_, ran.end);
+    entry(++completed_).ran = ran_;
+    recorder_->done(completed_, ran_.end);
   }
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);

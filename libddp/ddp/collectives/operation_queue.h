@@ -70,6 +70,9 @@ class OperationQueue {
   // is not finished run.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
+  // Within Execute: when the operation ran, if not just now.
+  void note_ran(const Interval& ran) { ran_ = ran; }
+
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
@@ -95,9 +98,11 @@ class OperationQueue {
   void run_pending();
   [[nodiscard]] bool may_run() const { return !executing_ && !stopping_ && !error_; }
   void run_batch(Lock& lock);
+  template <class Settled>
+  void help_until(const Settled& settled, Lock& lock);
   void take_batch();
-  [[nodiscard]] Clock::time_point note_started() const;
-  void finish_batch(Interval ran, std::exception_ptr error);
+  void note_started();
+  void finish_batch(std::exception_ptr error);
   void publish();
   [[nodiscard]] bool needs_thread();
   [[nodiscard]] Posting post_last();
@@ -112,6 +117,7 @@ class OperationQueue {
   Post post_;  // may be null
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // what runs now
+  Interval ran_;                   // and when
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;

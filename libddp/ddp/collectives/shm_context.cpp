@@ -21,7 +21,7 @@ namespace {
 constexpr Timeout kLivenessPeriod(50);
 
 // Spinning helps while every rank has a CPU; it costs the peers theirs otherwise.
-constexpr int kSpins = 300;
+constexpr int kSpins = 2000;
 
 constexpr std::uint32_t kCauseNone = 0;
 constexpr std::uint32_t kCauseWriting = 1;

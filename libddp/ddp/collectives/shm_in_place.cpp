@@ -13,7 +13,7 @@ namespace {
 // Small enough that ranks end at about the same time, large enough that taking one costs little.
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::size_t kMinChunkBytes = std::size_t{16} << 10;
-constexpr std::size_t kChunksPerRank = 4;
+constexpr std::size_t kChunksPerRank = 2;
 
 std::size_t chunk_elements(const Buffer& operand, int world_size) {
   const std::size_t chunks = kChunksPerRank * static_cast<std::size_t>(world_size);
@@ -51,6 +51,14 @@ class Guest {
   Buffer copy_;
 };
 
+void note_now(std::atomic<Clock::rep>& when) {
+  when.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+Clock::time_point time_in(const std::atomic<Clock::rep>& when) {
+  return Clock::time_point(Clock::duration(when.load(std::memory_order_relaxed)));
+}
+
 bool lies_in_heap(const Context& context, int rank, std::uint64_t number) {
   return context.segment().post(rank, number).operand.block != 0;
 }
@@ -75,12 +83,14 @@ InPlaceRunner::InPlaceRunner(Context& context, Heap& heap)
   targets_.reserve(operands_.size());
 }
 
-void InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
+Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
   std::optional<Guest> guest;
   if (!lies_in_heap(context_, context_.rank(), number)) guest.emplace(context_, heap_, operation);
   context_.wait_for_guests();
   work(operation, number);
   if (guest && has_result(operation, context_.rank())) guest->take_home();
+  const Claims& claims = context_.segment().claims(number);
+  return {time_in(claims.began), time_in(claims.ended)};
 }
 
 void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t number) {
@@ -103,8 +113,10 @@ void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
     const std::size_t taken = claims.taken.fetch_add(1);
     if (taken >= chunks) break;
     if (!std::exchange(knows_operands, true)) find_operands(operation, number);
+    if (taken == 0) note_now(claims.began);
     const std::size_t begin = taken * chunk;
     work_on(operation, begin, std::min(chunk, count - begin));
+    note_now(claims.ended);
     if (claims.done.fetch_add(1) + 1 == chunks) context_.ring_all();
   }
   context_.wait_until([&] { return claims.done.load() == chunks; },

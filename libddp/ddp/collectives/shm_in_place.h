@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "ddp/base/buffer.h"
+#include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/shm_context.h"
 #include "ddp/collectives/shm_heap.h"
@@ -26,8 +27,9 @@ class InPlaceRunner {
  public:
   InPlaceRunner(Context& context, Heap& heap);
 
-  // Once all ranks have posted the operation as that number, to its end.
-  void run(const Collective& operation, std::uint64_t number);
+  // Once all ranks have posted the operation as that number, to its end. Returns when the ranks
+  // worked on it.
+  Interval run(const Collective& operation, std::uint64_t number);
 
  private:
   void find_operands(const Collective& operation, std::uint64_t number);

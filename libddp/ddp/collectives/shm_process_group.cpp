@@ -110,7 +110,7 @@ class ShmProcessGroup final : public ProcessGroup {
     if (shm::is_small(operation, world_size())) {
       small_.run(operation, collectives_);
     } else if (shm::is_posted_in_place(context_, collectives_)) {
-      in_place_.run(operation, collectives_);
+      queue_.note_ran(in_place_.run(operation, collectives_));
     } else {
       shm::run_staged(context_, operation, terms_);
     }

@@ -17,6 +17,7 @@
 #include <memory>
 
 #include "ddp/base/shared_memory.h"
+#include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/process_group.h"
 
@@ -38,16 +39,20 @@ struct Header {
   char text[1000];
 };
 
-// Who works on which chunk of a collective; see shm_in_place.h.
+// Who works on which chunk of a collective, and when; see shm_in_place.h. Times are those of the
+// host's steady clock.
 struct Claims {
   alignas(64) std::atomic<std::uint64_t> taken;  // chunks
+  std::atomic<Clock::rep> began;                 // the first one
   alignas(64) std::atomic<std::uint64_t> done;
+  std::atomic<Clock::rep> ended;  // the last one
 };
 
-// What a rank's peers look at. The counters are numbers of collectives.
+// What a rank's peers look at. The counters are numbers of collectives. Peers spin on `posted`, so
+// it is alone in its cache lines: a store to anything else there would wait for them.
 struct RankControl {
   alignas(128) std::atomic<std::uint64_t> posted;
-  std::atomic<std::uint64_t> finished;
+  alignas(128) std::atomic<std::uint64_t> finished;
   std::atomic<std::uint64_t> brought;  // the operand of which was copied to shared memory
   std::atomic<std::uint64_t> running;  // the one that this rank is in; 0: in none
   std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Context::meet
