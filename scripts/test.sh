@@ -33,7 +33,7 @@ for script in test_multinode test_hosts; do
   [ "$status" -eq 0 ] || [ "$status" -eq 77 ]
 done
 
-sanitized=(base_test store_test buffer_ops_test collectives_test shm_stress_test hang_test engine_test engine_policies_test
+sanitized=(base_test store_test buffer_ops_test collectives_test shm_test hang_test engine_test engine_policies_test
   data_loader_test process_test launcher_unit_test launcher_test)
 export TSAN_OPTIONS=atexit_sleep_ms=0  # it would sleep a second in every process that ends
 for preset in asan tsan; do

@@ -18,8 +18,8 @@ using test::expect;
 
 namespace {
 
-#ifdef __SANITIZE_THREAD__
-constexpr int kOperations = 500;  // twenty times as slow
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kOperations = 500;  // many times as slow
 #else
 constexpr int kOperations = 12500;
 #endif

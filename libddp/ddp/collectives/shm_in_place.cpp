@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp::shm {
@@ -98,7 +100,18 @@ void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t num
     const Post& post = context_.segment().post(rank, number);
     Buffer& operand = operands_[static_cast<std::size_t>(rank)];
     operand = operation.input;
-    operand.data = heap_.at(rank, post.operand.block != 0 ? post.operand : post.brought);
+    operand.data = reach(rank, post.operand.block != 0 ? post.operand : post.brought);
+  }
+}
+
+std::byte* InPlaceRunner::reach(int rank, const Region& region) {
+  try {
+    return heap_.at(rank, region);
+  } catch (const Error& error) {
+    const std::string who = "[shm] rank " + std::to_string(context_.rank());
+    std::rethrow_exception(context_.fail(
+        Cause::kPeer, who + " cannot reach the memory of rank " + std::to_string(rank) +
+                          ", which may have died: " + error.what()));
   }
 }
 

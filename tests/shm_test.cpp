@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+//
+// What is special about ranks that share memory: who has to do what, and when.
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/shared_memory.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+using test::run_groups;
+
+namespace {
+
+constexpr std::size_t kLarge = 300007;  // float32
+
+// float32 elements in memory that others reach, or in this rank's own.
+class Floats {
+ public:
+  Floats(ProcessGroup& group, std::size_t count, bool is_shared)
+      : own_(is_shared ? 0 : count), shared_(is_shared ? group.allocate(4 * count) : Allocation()) {
+    buffer_ = {is_shared ? shared_.data() : own_.data(), count, DType::kFloat32, kCpuDevice};
+  }
+
+  [[nodiscard]] const Buffer& buffer() const { return buffer_; }
+  void fill(double value) const { cpu::fill(buffer_, value); }
+  [[nodiscard]] bool are_all(float value) const {
+    const auto all = buffer_.as<float>();
+    return std::all_of(all.begin(), all.end(), [&](float each) { return each == value; });
+  }
+
+ private:
+  std::vector<float> own_;
+  Allocation shared_;
+  Buffer buffer_;
+};
+
+}  // namespace
+
+TEST_CASE("the others finish although one rank never waits", "[shm]") {
+  for (const std::size_t count : {std::size_t{100}, kLarge}) {
+    for (const bool is_shared : {false, true}) {
+      run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+        const Floats floats(group, count, is_shared);
+        floats.fill(group.rank() + 1);
+        const Work work = group.all_reduce(floats.buffer());
+        const std::string key = "finished/" + std::to_string(group.rank());
+        if (group.rank() == 0) {
+          const std::vector<std::string> keys = {"finished/1", "finished/2"};
+          group.store().wait(keys, 30s);  // and not for the work
+        } else {
+          work.wait();
+          expect(floats.are_all(6), "the sum");
+          group.store().set(key, "");
+        }
+        work.wait();
+        expect(floats.are_all(6), "the sum on the rank that waits last");
+      });
+    }
+  }
+}
+
+TEST_CASE("some ranks may have their operands in memory of their own", "[shm]") {
+  for (int shared_ranks = 0; shared_ranks < 8; ++shared_ranks) {
+    run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+      const Floats floats(group, kLarge, (shared_ranks >> group.rank() & 1) != 0);
+      floats.fill(group.rank() + 1);
+      group.all_reduce(floats.buffer()).wait();
+      expect(floats.are_all(6), "all_reduce");
+      floats.fill(group.rank() + 1);
+      group.reduce(floats.buffer(), ReduceOp::kMax, 1).wait();
+      expect(floats.are_all(group.rank() == 1 ? 3.0F : static_cast<float>(group.rank() + 1)),
+             "reduce");
+      floats.fill(group.rank() + 1);
+      group.broadcast(floats.buffer(), 2).wait();
+      expect(floats.are_all(3), "broadcast");
+    });
+  }
+}
+
+TEST_CASE("operations on one operand that nobody waits for run in order", "[shm]") {
+  for (const std::size_t count : {std::size_t{100}, kLarge}) {
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      const Floats floats(group, count, true);
+      floats.fill(1);
+      Work last;
+      for (int i = 0; i < 10; ++i) last = group.all_reduce(floats.buffer());
+      last.wait();
+      expect(floats.are_all(1024), "doubled ten times");
+    });
+  }
+}
+
+TEST_CASE("more operations may be under way than can be posted", "[shm]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    std::vector<double> values(500);
+    Work last;
+    for (double& value : values) {
+      value = group.rank() + 1;
+      last = group.all_reduce(buffer_of(std::span(&value, 1)));
+    }
+    last.wait();
+    for (const double value : values) expect(value == 3, "each sum");
+  });
+}
+
+TEST_CASE("memory comes and goes while the group lives", "[shm]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    for (int i = 1; i <= 50; ++i) {
+      const Floats floats(group, kLarge / static_cast<std::size_t>(i), true);
+      expect(floats.are_all(0), "zeros");
+      floats.fill(i + group.rank());
+      group.all_reduce(floats.buffer()).wait();
+      expect(floats.are_all(static_cast<float>(2 * i + 1)), "the sum");
+    }
+  });
+}
+
+TEST_CASE("an operation that nobody waits for is no hang", "[shm]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    const auto group = init_process_group({.backend = Backend::kShm,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = 2,
+                                           .store = store,
+                                           .hang_watch = {.period = 20ms, .patience = 60s}});
+    std::vector<float> value(1);
+    const Work work = group->all_reduce(buffer_of(value));
+    const auto deadline = Clock::now() + 30s;
+    while (group->recorder().position().done == 0 && Clock::now() < deadline) {
+      std::this_thread::sleep_for(5ms);
+    }
+    expect(group->recorder().position().done == 1, "done without a wait");
+    work.wait();
+  });
+}
+
+TEST_CASE("shared memory is found by its name while its owner has it", "[shm]") {
+  SharedMemory::Name name;
+  {
+    const auto owner = SharedMemory::create(5000);
+    name = owner->name();
+    owner->data()[4999] = std::byte{7};
+    CHECK(SharedMemory::open(name)->data() == owner->data());  // one mapping a process
+    CHECK_THROWS_AS(SharedMemory::open({name.pid + 1000000, name.fd, 5000}), SystemError);
+    owner->discard();
+    CHECK(owner->data()[4999] == std::byte{0});
+  }
+  CHECK(error_of([&] { (void)SharedMemory::open(name); }).find("cannot open the shared memory") !=
+        std::string::npos);
+}
