@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -43,6 +45,11 @@ class Floats {
   Allocation shared_;
   Buffer buffer_;
 };
+
+// That this process has open.
+std::ptrdiff_t descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+}
 
 }  // namespace
 
@@ -152,10 +159,31 @@ TEST_CASE("shared memory is found by its name while its owner has it", "[shm]") 
     name = owner->name();
     owner->data()[4999] = std::byte{7};
     CHECK(SharedMemory::open(name)->data() == owner->data());  // one mapping a process
-    CHECK_THROWS_AS(SharedMemory::open({name.pid + 1000000, name.fd, 5000}), SystemError);
+    CHECK_THROWS_AS(SharedMemory::open({name.pid + 1000000, name.fd, name.inode, 5000}),
+                    SystemError);
     owner->discard();
     CHECK(owner->data()[4999] == std::byte{0});
   }
   CHECK(error_of([&] { (void)SharedMemory::open(name); }).find("cannot open the shared memory") !=
         std::string::npos);
+}
+
+TEST_CASE("blocks that come and go leave no descriptors behind", "[shm]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto exchange = [&] {
+      const Floats floats(group, kLarge, group.rank() == 0);  // rank 1 brings a copy
+      floats.fill(1);
+      group.all_reduce(floats.buffer()).wait();
+      group.barrier().wait();
+    };
+    exchange();
+    group.barrier().wait();
+    const std::ptrdiff_t before = descriptors();
+    group.barrier().wait();
+    for (int i = 0; i < 20; ++i) exchange();
+    group.barrier().wait();
+    const std::ptrdiff_t after = descriptors();
+    group.barrier().wait();
+    expect(after <= before + 4, std::to_string(after - before) + " more descriptors");
+  });
 }

@@ -31,10 +31,11 @@ class OwnMemory {
     const std::lock_guard lock(mutex_);
     by_fd_[memory->name().fd] = memory;
   }
-  std::shared_ptr<SharedMemory> find(int fd) {
+  std::shared_ptr<SharedMemory> find(const SharedMemory::Name& name) {
     const std::lock_guard lock(mutex_);
-    const auto found = by_fd_.find(fd);
-    return found == by_fd_.end() ? nullptr : found->second.lock();
+    const auto found = by_fd_.find(name.fd);
+    const auto memory = found == by_fd_.end() ? nullptr : found->second.lock();
+    return memory && memory->name().inode == name.inode ? memory : nullptr;
   }
 
  private:
@@ -50,6 +51,12 @@ OwnMemory& own_memory() {
 
 std::string bytes(std::size_t size) { return std::to_string(size) + " bytes"; }
 
+struct stat status_of(int fd) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) throw SystemError("cannot look at shared memory", errno);
+  return status;
+}
+
 std::byte* map(int fd, std::size_t size_bytes) {
   void* data = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) {
@@ -61,10 +68,10 @@ std::byte* map(int fd, std::size_t size_bytes) {
 
 }  // namespace
 
-SharedMemory::SharedMemory(FileDescriptor file, std::size_t size_bytes)
-    : file_(std::move(file)), size_bytes_(size_bytes), data_(map(file_.get(), size_bytes)) {}
+SharedMemory::SharedMemory(FileDescriptor file, const Name& name)
+    : file_(std::move(file)), name_(name), data_(map(file_.get(), name.size_bytes)) {}
 
-SharedMemory::~SharedMemory() { ::munmap(data_, size_bytes_); }
+SharedMemory::~SharedMemory() { ::munmap(data_, name_.size_bytes); }
 
 std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t size_bytes) {
   FileDescriptor file(::memfd_create("ddp-shm", MFD_CLOEXEC));
@@ -72,14 +79,16 @@ std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t size_bytes) {
   if (::ftruncate(file.get(), static_cast<off_t>(size_bytes)) != 0) {
     throw SystemError("cannot size shared memory to " + bytes(size_bytes), errno);
   }
-  const std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), size_bytes));
+  const Name name{::getpid(), file.get(), status_of(file.get()).st_ino, size_bytes};
+  const std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), name));
   own_memory().add(memory);
   return memory;
 }
 
+// The mapping alone keeps the memory.
 std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
   if (name.pid == ::getpid()) {
-    if (const auto own = own_memory().find(name.fd)) return own;
+    if (const auto own = own_memory().find(name)) return own;
   }
   const std::string path = to_string(name);
   FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -88,25 +97,27 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
                           " (processes in different containers or of different users?)",
                       errno);
   }
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0 ||
-      static_cast<std::size_t>(status.st_size) != name.size_bytes) {
-    throw MismatchError(path + " is not shared memory of " + bytes(name.size_bytes));
+  const struct stat status = status_of(file.get());
+  if (status.st_ino != name.inode || static_cast<std::size_t>(status.st_size) != name.size_bytes) {
+    throw MismatchError(path + " is not the shared memory of " + bytes(name.size_bytes) +
+                        " that it was");
   }
-  return std::shared_ptr<SharedMemory>(new SharedMemory(std::move(file), name.size_bytes));
+  std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), name));
+  memory->file_.reset();
+  return memory;
 }
-
-SharedMemory::Name SharedMemory::name() const { return {::getpid(), file_.get(), size_bytes_}; }
 
 // A kernel before 5.14 does not know how: pages then come one by one.
 void SharedMemory::populate() const {
-  if (::madvise(data_, size_bytes_, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return;
-  throw SystemError("cannot have " + bytes(size_bytes_) + " of shared memory", errno);
+  if (::madvise(data_, name_.size_bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return;
+  throw SystemError("cannot have " + bytes(name_.size_bytes) + " of shared memory", errno);
 }
 
-void SharedMemory::discard() const noexcept {
+void SharedMemory::discard() noexcept {
+  if (name_.pid != ::getpid()) return;
+  is_discarded_.store(true);
   ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-              static_cast<off_t>(size_bytes_));
+              static_cast<off_t>(name_.size_bytes));
 }
 
 std::string to_string(const SharedMemory::Name& name) {

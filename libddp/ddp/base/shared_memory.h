@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -23,12 +24,13 @@ class SharedMemory {
   struct Name {
     pid_t pid = 0;
     int fd = -1;
+    ino_t inode = 0;  // tells it from what had the descriptor before or has it after
     std::size_t size_bytes = 0;
   };
 
   // Zeroed. Throws SystemError.
   [[nodiscard]] static std::shared_ptr<SharedMemory> create(std::size_t size_bytes);
-  // Throws SystemError if it cannot be opened, MismatchError if it has another size.
+  // Throws SystemError if it cannot be opened, MismatchError if it is something else by now.
   [[nodiscard]] static std::shared_ptr<SharedMemory> open(const Name& name);
 
   ~SharedMemory();
@@ -36,21 +38,23 @@ class SharedMemory {
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] std::size_t size_bytes() const { return size_bytes_; }
-  [[nodiscard]] Name name() const;
+  [[nodiscard]] std::size_t size_bytes() const { return name_.size_bytes; }
+  [[nodiscard]] const Name& name() const { return name_; }
   // Makes all pages present in this mapping, so that none is missing later, when that would end the
   // process (SIGBUS). Throws SystemError if memory is short.
   void populate() const;
-  // Gives the pages back to the system although others may still have mapped them: they, and we,
-  // find zeros from now on.
-  void discard() const noexcept;
+  // For the process that created it; of a copy of it by fork() nothing happens. Gives the pages
+  // back to the system although others may still have mapped them: all find zeros from now on.
+  void discard() noexcept;
+  [[nodiscard]] bool is_discarded() const { return is_discarded_.load(); }
 
  private:
-  SharedMemory(FileDescriptor file, std::size_t size_bytes);
+  SharedMemory(FileDescriptor file, const Name& name);
 
-  FileDescriptor file_;
-  std::size_t size_bytes_;
+  FileDescriptor file_;  // the creator's
+  Name name_;
   std::byte* data_;
+  std::atomic<bool> is_discarded_ = false;
 };
 
 // "/proc/PID/fd/N".

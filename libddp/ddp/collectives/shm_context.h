@@ -92,6 +92,7 @@ class Context {
   std::exception_ptr fail(Cause cause, const std::string& text);
   // This rank takes part no more; its own waits throw.
   void leave();
+  [[nodiscard]] bool is_leaving() const { return leaving_.load(); }
 
  private:
   [[nodiscard]] RankControl& control(int rank) const { return segment_.control(rank); }

@@ -12,24 +12,24 @@ Heap::Heap(const Segment& segment, int rank)
 Allocation Heap::allocate(std::size_t size_bytes) {
   const auto memory = SharedMemory::create(size_bytes);
   memory->populate();
-  const std::lock_guard lock(mutex_);
-  own_.push_back({++allocated_, memory->name().fd, memory});
-  return {memory->data(), size_bytes, [this](void* data) { release(data); }};
+  const std::lock_guard lock(own_->mutex);
+  own_->blocks.push_back({++own_->allocated, memory->name().fd, memory});
+  return {memory->data(), size_bytes, [own = own_](void* data) { own->release(data); }};
 }
 
 // Peers may have it mapped for as long as the group lives; they do not touch it any more.
-void Heap::release(const void* data) {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::find_if(own_.begin(), own_.end(),
+void Heap::Own::release(const void* data) {
+  const std::lock_guard lock(mutex);
+  const auto found = std::find_if(blocks.begin(), blocks.end(),
                                   [&](const Block& block) { return block.memory->data() == data; });
   found->memory->discard();
-  own_.erase(found);
+  blocks.erase(found);
 }
 
 Region Heap::find(const Buffer& buffer) const {
   const auto* begin = static_cast<const std::byte*>(buffer.data);
-  const std::lock_guard lock(mutex_);
-  for (const Block& block : own_) {
+  const std::lock_guard lock(own_->mutex);
+  for (const Block& block : own_->blocks) {
     const SharedMemory& memory = *block.memory;
     const std::less_equal<> is_not_after;
     const bool is_inside =
@@ -39,6 +39,7 @@ Region Heap::find(const Buffer& buffer) const {
     return {.block = block.number,
             .size_bytes = memory.size_bytes(),
             .offset_bytes = static_cast<std::uint64_t>(begin - memory.data()),
+            .inode = memory.name().inode,
             .fd = block.descriptor};
   }
   return {};
@@ -53,18 +54,22 @@ std::byte* Heap::at(int rank, const Region& region) {
 }
 
 std::byte* Heap::find_own(std::uint64_t number) const {
-  const std::lock_guard lock(mutex_);
-  return std::find_if(own_.begin(), own_.end(),
+  const std::lock_guard lock(own_->mutex);
+  return std::find_if(own_->blocks.begin(), own_->blocks.end(),
                       [&](const Block& block) { return block.number == number; })
       ->memory->data();
 }
 
-// A descriptor is that of one block at a time: whatever had it before is gone.
+// A descriptor is that of one block at a time: whatever had it before is gone. So is what was
+// discarded, which a rank in this process says.
 std::byte* Heap::map(int rank, const Region& region) {
   std::vector<Block>& blocks = mapped_[static_cast<std::size_t>(rank)];
-  const SharedMemory::Name name{segment_.control(rank).pid, region.fd, region.size_bytes};
+  const SharedMemory::Name name{segment_.control(rank).pid, region.fd, region.inode,
+                                region.size_bytes};
   const auto memory = SharedMemory::open(name);
-  std::erase_if(blocks, [&](const Block& block) { return block.descriptor == region.fd; });
+  std::erase_if(blocks, [&](const Block& block) {
+    return block.descriptor == region.fd || block.memory->is_discarded();
+  });
   blocks.push_back({region.block, region.fd, memory});
   memory->populate();
   return memory->data();

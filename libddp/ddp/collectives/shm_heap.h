@@ -23,7 +23,7 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Zeroed, and there in full: throws SystemError if memory is short. The heap must outlive it.
+  // Zeroed, and there in full: throws SystemError if memory is short.
   [[nodiscard]] Allocation allocate(std::size_t size_bytes);
   // Where others find the elements; a null region if they are not in this heap.
   [[nodiscard]] Region find(const Buffer& buffer) const;
@@ -37,15 +37,21 @@ class Heap {
     std::shared_ptr<SharedMemory> memory;
   };
 
-  void release(const void* data);
+  // Outlives the heap if memory from it does.
+  struct Own {
+    std::mutex mutex;
+    std::uint64_t allocated = 0;
+    std::vector<Block> blocks;
+
+    void release(const void* data);
+  };
+
   [[nodiscard]] std::byte* find_own(std::uint64_t number) const;
   [[nodiscard]] std::byte* map(int rank, const Region& region);
 
   const Segment& segment_;
   int rank_;
-  mutable std::mutex mutex_;
-  std::uint64_t allocated_ = 0;
-  std::vector<Block> own_;                  // under mutex_
+  std::shared_ptr<Own> own_ = std::make_shared<Own>();
   std::vector<std::vector<Block>> mapped_;  // by rank
 };
 

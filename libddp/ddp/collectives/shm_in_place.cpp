@@ -88,8 +88,13 @@ InPlaceRunner::InPlaceRunner(Context& context, Heap& heap)
 Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
   std::optional<Guest> guest;
   if (!lies_in_heap(context_, context_.rank(), number)) guest.emplace(context_, heap_, operation);
-  context_.wait_for_guests();
-  work(operation, number);
+  try {
+    context_.wait_for_guests();
+    work(operation, number);
+  } catch (...) {
+    if (guest) abandon();
+    throw;
+  }
   if (guest && has_result(operation, context_.rank())) guest->take_home();
   const Claims& claims = context_.segment().claims(number);
   return {time_in(claims.began), time_in(claims.ended)};
@@ -102,6 +107,12 @@ void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t num
     operand = operation.input;
     operand.data = reach(rank, post.operand.block != 0 ? post.operand : post.brought);
   }
+}
+
+// Our copy goes: whoever still reads it must not take the rest for our operand.
+void InPlaceRunner::abandon() {
+  (void)context_.fail(Cause::kPeer, "[shm] rank " + std::to_string(context_.rank()) +
+                                        " left a collective that reads its memory");
 }
 
 std::byte* InPlaceRunner::reach(int rank, const Region& region) {

@@ -33,6 +33,7 @@ class InPlaceRunner {
 
  private:
   void find_operands(const Collective& operation, std::uint64_t number);
+  void abandon();
   [[nodiscard]] std::byte* reach(int rank, const Region& region);
   void work(const Collective& operation, std::uint64_t number);
   void work_on(const Collective& operation, std::size_t begin, std::size_t n);

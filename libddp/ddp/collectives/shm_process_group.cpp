@@ -92,14 +92,26 @@ class ShmProcessGroup final : public ProcessGroup {
     return looks ? heap_.find(operation.input) : shm::Region();
   }
 
+  // What goes wrong here alone, such as a lack of memory, must end the others' waits as well; that
+  // this rank leaves they see.
   void execute(std::span<const Collective> batch) {
-    run_transfers(batch);
-    for (const Collective& operation : batch) {
-      if (!is_transfer(operation.kind)) run_collective(operation);
+    try {
+      run(batch);
+    } catch (const std::exception& error) {
+      const std::string who = "[shm] rank " + std::to_string(rank());
+      if (!context_.is_leaving()) (void)context_.fail(shm::Cause::kPeer, who + ": " + error.what());
+      throw;
     }
   }
 
-  void run_collective(const Collective& operation) {
+  void run(std::span<const Collective> batch) {
+    run_transfers(batch);
+    for (const Collective& operation : batch) {
+      if (!is_transfer(operation.kind)) run_collective(operation, batch.size() == 1);
+    }
+  }
+
+  void run_collective(const Collective& operation, bool is_alone) {
     context_.set_timeout(operation.timeout);
     const CollectiveSignature signature = signature_of(operation, ++collectives_);
     if (context_.posted() < collectives_) {
@@ -110,7 +122,8 @@ class ShmProcessGroup final : public ProcessGroup {
     if (shm::is_small(operation, world_size())) {
       small_.run(operation, collectives_);
     } else if (shm::is_posted_in_place(context_, collectives_)) {
-      queue_.note_ran(in_place_.run(operation, collectives_));
+      const Interval ran = in_place_.run(operation, collectives_);
+      if (is_alone) queue_.note_ran(ran);
     } else {
       shm::run_staged(context_, operation, terms_);
     }
@@ -166,7 +179,6 @@ class ShmProcessGroup final : public ProcessGroup {
   shm::SmallRunner small_;
   shm::InPlaceRunner in_place_;
   std::vector<Buffer> terms_;
-  bool has_spare_cpus_;                  // for a second thread of every rank
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank
   std::uint64_t collectives_ = 0;

@@ -20,11 +20,15 @@ constexpr std::size_t kPage = 4096;
 constexpr std::size_t pages(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
 // Differs between builds whose segments differ, and from what a reused descriptor may lead to.
-constexpr std::uint64_t kLayout =
-    (((std::uint64_t{0x6464702d73686d32} * 31 + sizeof(RankControl)) * 31 + sizeof(Post)) * 31 +
-     sizeof(Channel)) *
-        31 +
-    kSlotBytes;
+constexpr std::uint64_t kLayout = [] {
+  std::uint64_t hash = 0x6464702d73686d32;
+  for (const std::uint64_t part :
+       {sizeof(Header), sizeof(Claims), sizeof(RankControl), sizeof(Post), sizeof(Channel),
+        std::size_t{kPosts}, kSlotBytes}) {
+    hash = hash * 31 + part;
+  }
+  return hash;
+}();
 
 // Offsets of the parts.
 struct Layout {
@@ -56,7 +60,9 @@ void Segment::create(const GroupConfig& config) {
   header().layout = kLayout;
   control(0).pid = ::getpid();
   const SharedMemory::Name name = memory_->name();
-  config.store->set("shm/segment", std::to_string(name.pid) + " " + std::to_string(name.fd));
+  config.store->set("shm/segment", std::to_string(name.pid) + " " + std::to_string(name.fd) + " " +
+                                       std::to_string(name.inode) + " " +
+                                       std::to_string(name.size_bytes));
   std::vector<std::string> keys;
   for (std::size_t other = 1; other < ranks_; ++other) {
     keys.push_back("shm/ready/" + std::to_string(other));
@@ -67,11 +73,11 @@ void Segment::create(const GroupConfig& config) {
 
 void Segment::open(const GroupConfig& config) {
   std::istringstream text(config.store->get("shm/segment", config.start_timeout));
-  SharedMemory::Name name{.size_bytes = Layout(ranks_).size_bytes};
-  text >> name.pid >> name.fd;
+  SharedMemory::Name name;
+  text >> name.pid >> name.fd >> name.inode >> name.size_bytes;
   memory_ = SharedMemory::open(name);
   find_parts();
-  if (header().layout != kLayout) {
+  if (name.size_bytes != Layout(ranks_).size_bytes || header().layout != kLayout) {
     throw MismatchError(to_string(name) + " is not the shared memory of this build of libddp");
   }
   control(config.rank).pid = ::getpid();

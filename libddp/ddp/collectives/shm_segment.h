@@ -67,8 +67,8 @@ struct Region {
   std::uint64_t block = 0;  // numbered by its rank: 1, 2, ...
   std::uint64_t size_bytes = 0;
   std::uint64_t offset_bytes = 0;
+  ino_t inode = 0;
   int fd = -1;
-  std::int32_t padding = 0;
 };
 
 // What a rank makes known of its call of one collective.
