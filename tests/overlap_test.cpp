@@ -19,7 +19,7 @@ using Seconds = std::chrono::duration<double>;
 namespace {
 
 constexpr std::size_t kLayers = 8;
-constexpr std::size_t kElements = 1 << 20;  // of each layer, a bucket of its own
+constexpr std::size_t kElements = 1 << 21;  // of each layer, a bucket of its own
 constexpr int kSteps = 15;
 
 struct Step {
@@ -32,15 +32,32 @@ struct Step {
 
 double seconds(const Interval& interval) { return Seconds(interval.end - interval.begin).count(); }
 
-Step measured(const StepTimes& times) {
-  Step step;
-  step.backward = seconds({times.begin, times.backward_end});
-  step.total = seconds({times.begin, times.end});
+Seconds communication(const StepTimes& times) {
+  Seconds all(0);
   for (const StepTimes::Bucket& bucket : times.buckets) {
-    step.communication += seconds(bucket.reduction.value());
-    step.hidden += bucket.reduction->end < times.backward_end ? 1 : 0;
+    all += bucket.reduction->end - bucket.reduction->begin;
   }
-  step.last_bucket = seconds(times.buckets.back().reduction.value());
+  return all;
+}
+
+// The step of all ranks, which are threads and so have one clock: from when the last of them began,
+// as its processors may be the others' and a step waits for the slowest backward.
+Step measured(const std::vector<StepTimes>& ranks) {
+  Interval backward = {ranks.front().begin, ranks.front().backward_end};
+  Clock::time_point end = ranks.front().end;
+  for (const StepTimes& times : ranks) {
+    backward.begin = std::max(backward.begin, times.begin);
+    backward.end = std::max(backward.end, times.backward_end);
+    end = std::max(end, times.end);
+  }
+  Step step;
+  step.backward = seconds(backward);
+  step.total = seconds({backward.begin, end});
+  step.communication = communication(ranks.front()).count();
+  for (const StepTimes::Bucket& bucket : ranks.front().buckets) {
+    step.hidden += bucket.reduction->end < backward.end ? 1 : 0;
+  }
+  step.last_bucket = seconds(ranks.front().buckets.back().reduction.value());
   return step;
 }
 
@@ -53,14 +70,14 @@ class Trainer {
              {.buckets = {.bucket_bytes_cap = kElements * sizeof(float), .overlap = overlap},
               .record_times = true}) {}
 
-  Step step(Seconds layer_time) {
+  StepTimes step(Seconds layer_time) {
     (void)ddp_.begin_step();
     for (std::size_t i = kLayers; i-- > 0;) {
       std::this_thread::sleep_for(layer_time);
       ddp_.mark_ready(i);
     }
     ddp_.wait();
-    return measured(ddp_.times());
+    return ddp_.times();
   }
 
  private:
@@ -107,25 +124,30 @@ int count_hiding(const std::vector<Step>& steps, std::string& reasons) {
 }  // namespace
 
 TEST_CASE("reductions are hidden behind backward, and are not with overlap off", "[overlap]") {
-  std::vector<Step> on;
-  std::vector<Step> off;
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  constexpr int kRanks = 2;
+  std::vector<std::vector<StepTimes>> on_times(kSteps, std::vector<StepTimes>(kRanks));
+  auto off_times = on_times;
+  test::run_groups(Backend::kShm, kRanks, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
     Trainer overlapping(group, true);
     Trainer waiting(group, false);
     // Backward a little longer than communication: where overlap matters most.
     Seconds layer_time(2ms);
     for (int i = 0; i < 3; ++i) {
-      layer_time = Seconds(1.25 * waiting.step(layer_time).communication / kLayers);
+      layer_time = 1.25 * communication(waiting.step(layer_time)) / kLayers;
     }
     layer_time = std::clamp(layer_time, Seconds(1ms), Seconds(20ms));
-    for (int i = 0; i < kSteps; ++i) {
-      const Step with_overlap = overlapping.step(layer_time);
-      const Step without = waiting.step(layer_time);
-      if (group.rank() != 0) continue;
-      on.push_back(with_overlap);
-      off.push_back(without);
+    for (std::size_t i = 0; i < kSteps; ++i) {
+      on_times[i][rank] = overlapping.step(layer_time);
+      off_times[i][rank] = waiting.step(layer_time);
     }
   });
+  std::vector<Step> on;
+  std::vector<Step> off;
+  for (std::size_t i = 0; i < kSteps; ++i) {
+    on.push_back(measured(on_times[i]));
+    off.push_back(measured(off_times[i]));
+  }
   std::string reasons;
   const int hiding = count_hiding(on, reasons);
   INFO(reasons);
