@@ -31,7 +31,9 @@ class SimulatedGroup final : public ProcessGroup {
   Work group_end() override { return {this, queue_.end_batch()}; }
 
   Allocation allocate(std::size_t size_bytes) override {
-    return guard_operand_memory(allocate_host(size_bytes), queue_, weak_from_this());
+    return guard_operand_memory(
+        allocate_host(size_bytes), [this](Timeout timeout) { return queue_.wait_idle(timeout); },
+        weak_from_this());
   }
 
  protected:

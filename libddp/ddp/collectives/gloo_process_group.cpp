@@ -18,7 +18,6 @@
 #include "ddp/base/run_until.h"
 #include "ddp/collectives/abort_monitor.h"
 #include "ddp/collectives/gloo_algorithms.h"
-#include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"
 
@@ -157,9 +156,7 @@ class GlooProcessGroup final : public QueuedProcessGroup {
 
   std::string_view backend() const override { return "gloo"; }
 
-  Allocation allocate(std::size_t size_bytes) override {
-    return guard_operand_memory(allocate_host(size_bytes), engine_->queue(), weak_from_this());
-  }
+  Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
 
  protected:
   OperationQueue& queue() override { return engine_->queue(); }

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/log.h"
 #include "ddp/collectives/abort_monitor.h"
 #include "ddp/collectives/call_exchange.h"
 #include "ddp/collectives/gloo_process_group.h"
@@ -18,6 +17,7 @@
 #include "ddp/collectives/hierarchical_algorithms.h"
 #include "ddp/collectives/host_groups.h"
 #include "ddp/collectives/host_layout.h"
+#include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"
 #include "ddp/collectives/queued_process_group.h"
@@ -197,18 +197,10 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
 // Shared memory where there is any, which waits for the group inside the host before it goes.
 Allocation HierarchicalProcessGroup::allocate(std::size_t size_bytes) {
   const std::shared_ptr<ProcessGroup>& inside = engine_->groups().inside;
-  auto owner = std::make_shared<Allocation>(inside ? inside->allocate(size_bytes)
-                                                   : allocate_host(size_bytes));
-  void* data = owner->data();
-  return {
-      data, size_bytes, [owner, engine = engine_.get(), group = weak_from_this()](void*) {
-        const std::shared_ptr<ProcessGroup> alive = group.lock();
-        if (!alive || engine->wait_idle(OperationQueue::kErrorGrace)) return;
-        alive->abort("memory was given back while it was in a collective");
-        if (engine->wait_idle(OperationQueue::kErrorGrace)) return;
-        log::warning("[shm+gloo] memory that a hanging collective may still touch is not freed");
-        new std::shared_ptr<Allocation>(owner);  // leaked on purpose
-      }};
+  return guard_operand_memory(
+      inside ? inside->allocate(size_bytes) : allocate_host(size_bytes),
+      [engine = engine_.get()](Timeout timeout) { return engine->wait_idle(timeout); },
+      weak_from_this());
 }
 
 }  // namespace

@@ -4,27 +4,29 @@
 #include <utility>
 
 #include "ddp/base/log.h"
+#include "ddp/collectives/operation_queue.h"
 
 namespace ddp {
 namespace {
 
 // False if an operation may still be running.
-bool come_to_rest(OperationQueue& queue, ProcessGroup& group) {
-  if (queue.wait_idle(OperationQueue::kErrorGrace)) return true;
+bool come_to_rest(const WaitIdle& wait_idle, ProcessGroup& group) {
+  if (wait_idle(OperationQueue::kErrorGrace)) return true;
   group.abort("memory was given back while it was in a collective");
-  return queue.wait_idle(OperationQueue::kErrorGrace);
+  return wait_idle(OperationQueue::kErrorGrace);
 }
 
 }  // namespace
 
-Allocation guard_operand_memory(Allocation memory, OperationQueue& queue,
+Allocation guard_operand_memory(Allocation memory, WaitIdle wait_idle,
                                 std::weak_ptr<ProcessGroup> group) {
   auto owner = std::make_shared<Allocation>(std::move(memory));
   void* data = owner->data();
   const std::size_t size_bytes = owner->size_bytes();
-  return {data, size_bytes, [owner, &queue, group = std::move(group)](void*) {
+  return {data, size_bytes,
+          [owner, wait_idle = std::move(wait_idle), group = std::move(group)](void*) {
             const std::shared_ptr<ProcessGroup> alive = group.lock();
-            if (!alive || come_to_rest(queue, *alive)) return;
+            if (!alive || come_to_rest(wait_idle, *alive)) return;
             log::warning("[ddp] memory that a hanging collective may still touch is not freed");
             new std::shared_ptr<Allocation>(owner);  // leaked on purpose
           }};

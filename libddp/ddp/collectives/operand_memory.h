@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "ddp/base/allocation.h"
-#include "ddp/collectives/operation_queue.h"
+#include "ddp/base/time.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp {
 
-// Memory for a group's operands. Giving it back waits until the queue is idle, since an exception
-// may free a bucket while it is being reduced; a queue that does not come to rest within
-// OperationQueue::kErrorGrace breaks its group. `queue` is a part of the group.
-[[nodiscard]] Allocation guard_operand_memory(Allocation memory, OperationQueue& queue,
+// True if no operand is touched any more, within the timeout.
+using WaitIdle = std::function<bool(Timeout)>;
+
+// Memory for a group's operands. Giving it back waits until the group is idle, since an exception
+// may free a bucket while it is being reduced; one that does not come to rest within
+// OperationQueue::kErrorGrace is broken. `wait_idle` is called while the group lives.
+[[nodiscard]] Allocation guard_operand_memory(Allocation memory, WaitIdle wait_idle,
                                               std::weak_ptr<ProcessGroup> group);
 
 }  // namespace ddp

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
+#include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/process_group.h"
 
@@ -21,6 +23,13 @@ class QueuedProcessGroup : public ProcessGroup {
   using ProcessGroup::ProcessGroup;
 
   [[nodiscard]] virtual OperationQueue& queue() = 0;
+
+  // What allocate() hands out.
+  [[nodiscard]] Allocation guard(Allocation memory) {
+    return guard_operand_memory(
+        std::move(memory), [this](Timeout timeout) { return wait_idle(timeout); },
+        weak_from_this());
+  }
 
   std::uint64_t submit(const Collective& collective, Stream) override {
     return queue().submit(collective);

@@ -42,18 +42,6 @@ int usable_cpus() {
   return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-std::exception_ptr make_error(Cause cause, const std::string& text) {
-  switch (cause) {
-    case Cause::kTimeout:
-      return std::make_exception_ptr(TimeoutError(text));
-    case Cause::kMismatch:
-      return std::make_exception_ptr(MismatchError(text));
-    case Cause::kPeer:
-      break;
-  }
-  return std::make_exception_ptr(PeerError(text));
-}
-
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 PeerWatch watch_peers(const Segment& segment) {
@@ -255,7 +243,7 @@ bool Context::is_broken() const {
 
 std::exception_ptr Context::recorded_error() const {
   if (!is_broken()) return nullptr;
-  return make_error(segment_.header().cause, segment_.header().text);
+  return GroupFailure{segment_.header().cause, segment_.header().text}.error();
 }
 
 void Context::throw_recorded_error() const { std::rethrow_exception(recorded_error()); }
@@ -272,7 +260,7 @@ std::exception_ptr Context::fail(Cause cause, const std::string& text) {
   ring_all();
   ring(rank_);
   const std::exception_ptr recorded = recorded_error();
-  return recorded ? recorded : make_error(cause, text);
+  return recorded ? recorded : GroupFailure{cause, text}.error();
 }
 
 void Context::leave() {

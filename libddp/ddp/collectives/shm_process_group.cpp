@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/queued_process_group.h"
 #include "ddp/collectives/shm_context.h"
 #include "ddp/collectives/shm_heap.h"
 #include "ddp/collectives/shm_in_place.h"
@@ -19,10 +19,10 @@ namespace ddp {
 namespace {
 
 // Operations run inside the shared memory, by the queue's thread or by whoever waits for them.
-class ShmProcessGroup final : public ProcessGroup {
+class ShmProcessGroup final : public QueuedProcessGroup {
  public:
   explicit ShmProcessGroup(GroupConfig group_config)
-      : ProcessGroup(std::move(group_config)),
+      : QueuedProcessGroup(std::move(group_config)),
         context_(config(), shared_recorder()),
         heap_(context_.segment(), rank()),
         small_(context_),
@@ -41,32 +41,17 @@ class ShmProcessGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "shm"; }
 
-  void group_begin() override { queue_.begin_batch(); }
-  Work group_end() override { return {this, queue_.end_batch()}; }
-
   Allocation allocate(std::size_t size_bytes) override {
-    Allocation memory =
-        size_bytes <= shm::kPostBytes ? allocate_host(size_bytes) : heap_.allocate(size_bytes);
-    return guard_operand_memory(std::move(memory), queue_, weak_from_this());
+    return guard(size_bytes <= shm::kPostBytes ? allocate_host(size_bytes)
+                                               : heap_.allocate(size_bytes));
   }
 
  protected:
+  OperationQueue& queue() override { return queue_; }
   void do_abort(std::string_view reason) override {
     const std::string text =
         "[shm] rank " + std::to_string(rank()) + " aborted: " + std::string(reason);
     queue_.fail(context_.fail(shm::Cause::kPeer, text));
-  }
-  std::uint64_t submit(const Collective& collective, Stream) override {
-    return queue_.submit(collective);
-  }
-  // Bounded all the same: the operations before it and the operation itself time out.
-  void wait(std::uint64_t sequence, Stream) override { queue_.wait(sequence, Timeout::max()); }
-  void wait_host(std::uint64_t sequence, Timeout timeout) override {
-    queue_.wait(sequence, timeout);
-  }
-  void time_last(std::uint64_t) override {}  // the queue always does
-  std::optional<Interval> interval(std::uint64_t sequence) override {
-    return queue_.interval(sequence);
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_shm_process_group(std::move(child));
@@ -178,7 +163,7 @@ class ShmProcessGroup final : public ProcessGroup {
   shm::Heap heap_;
   shm::SmallRunner small_;
   shm::InPlaceRunner in_place_;
-  std::vector<Buffer> terms_;
+  std::vector<Buffer> terms_;            // for run_staged
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank
   std::uint64_t collectives_ = 0;

@@ -19,6 +19,7 @@
 #include "ddp/base/shared_memory.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_failure.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp::shm {
@@ -29,7 +30,7 @@ inline constexpr std::size_t kSlotBytes = std::size_t{256} << 10;
 inline constexpr std::size_t kChannelBlockBytes = std::size_t{64} << 10;
 inline constexpr std::uint32_t kChannelBlocks = 2;
 
-enum class Cause : std::uint32_t { kPeer, kTimeout, kMismatch };
+using Cause = GroupFailure::Kind;
 
 // The first cause of the group's end, written by one rank, read by all.
 struct Header {
