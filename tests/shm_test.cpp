@@ -13,6 +13,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/shared_memory.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/cpu_sharing.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -51,7 +52,30 @@ std::ptrdiff_t descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
+// Which ranks may spin, if these are the CPUs of each.
+std::vector<bool> spinners(const std::vector<std::vector<int>>& cpus) {
+  std::vector<cpu_set_t> allowed;
+  for (const std::vector<int>& of_rank : cpus) {
+    CPU_ZERO(&allowed.emplace_back());
+    for (const int cpu : of_rank) CPU_SET(cpu, &allowed.back());
+  }
+  std::vector<bool> result;
+  for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
+    result.push_back(has_cpu_to_spin_on(allowed, rank));
+  }
+  return result;
+}
+
 }  // namespace
+
+TEST_CASE("ranks spin where each has a CPU", "[shm]") {
+  CHECK(spinners({{0, 1}, {0, 1}}) == std::vector{true, true});
+  CHECK(spinners({{0}, {1}}) == std::vector{true, true});  // as ddp-launch --bind core leaves it
+  CHECK(spinners({{0}, {0}}) == std::vector{false, false});
+  CHECK(spinners({{0, 1}, {0, 1}, {0, 1}}) == std::vector{false, false, false});
+  CHECK(spinners({{0}, {0}, {1, 2}}) == std::vector{false, false, true});
+  CHECK(spinners({{}, {0}}) == std::vector{false, true});
+}
 
 TEST_CASE("the others finish although one rank never waits", "[shm]") {
   for (const std::size_t count : {std::size_t{100}, kLarge}) {

@@ -16,7 +16,6 @@
 #include "ddp/base/socket.h"
 #include "ddp/base/time.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "support/pinning.h"
 
 namespace ddp::bench {
 
@@ -73,7 +72,7 @@ Allocation map_one_file(Store& store, int rank, int ranks, std::size_t size_byte
 Bound::Bound(Store& store, int rank, int ranks, std::size_t max_bytes)
     : rank_(rank),
       ranks_(ranks),
-      spins_(static_cast<std::size_t>(ranks) <= usable_cpus().size() ? kSpins : 0),
+      spins_(ranks <= ::sysconf(_SC_NPROCESSORS_ONLN) ? kSpins : 0),
       operand_bytes_(round_up(max_bytes, kHugePage)),
       memory_(map_one_file(store, rank, ranks,
                            kHugePage + static_cast<std::size_t>(ranks) * operand_bytes_)),

@@ -2,7 +2,6 @@
 #include "ddp/collectives/shm_context.h"
 
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/cpu_sharing.h"
 
 namespace ddp::shm {
 namespace {
@@ -19,9 +19,6 @@ namespace {
 // How long a sleeper stays away from the question whether its peers are alive; a dead peer is
 // noticed after at most this.
 constexpr Timeout kLivenessPeriod(50);
-
-// Spinning helps while every rank has a CPU; it costs the peers theirs otherwise.
-constexpr int kSpins = 2000;
 
 constexpr std::uint32_t kCauseNone = 0;
 constexpr std::uint32_t kCauseWriting = 1;
@@ -37,12 +34,17 @@ void wake(std::atomic<std::uint32_t>& word) {
   ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
 
-int usable_cpus() {
-  cpu_set_t set;
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
 std::string number(std::int64_t value) { return std::to_string(value); }
+
+// Spinning helps while every rank has a CPU; it costs the peers theirs otherwise.
+int count_spins(const Segment& segment, int rank) {
+  constexpr int kSpins = 2000;
+  std::vector<cpu_set_t> allowed;
+  for (int other = 0; other < segment.world_size(); ++other) {
+    allowed.push_back(segment.control(other).allowed_cpus);
+  }
+  return has_cpu_to_spin_on(allowed, static_cast<std::size_t>(rank)) ? kSpins : 0;
+}
 
 PeerWatch watch_peers(const Segment& segment) {
   std::vector<pid_t> pids;
@@ -59,7 +61,7 @@ Context::Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> reco
       rank_(config.rank),
       timeout_(config.timeout),
       recorder_(std::move(recorder)),
-      spins_(config.world_size <= usable_cpus() ? kSpins : 0),
+      spins_(count_spins(segment_, config.rank)),
       watch_(watch_peers(segment_)) {}
 
 void Context::begin_transfer(const CollectiveSignature& signature, int peer) {
@@ -75,9 +77,20 @@ bool Context::have_all(std::atomic<std::uint64_t> RankControl::*counter, std::ui
 }
 
 // The post takes the place of the one kPosts before it.
-bool Context::can_post() const {
+bool Context::can_post() {
   const std::uint64_t before = posted();
-  return before < kPosts || have_all(&RankControl::finished, before + 1 - kPosts);
+  return before < kPosts || have_all_finished(before + 1 - kPosts);
+}
+
+// To look at the others' counters takes as long as all else, so it is done as rarely as possible.
+bool Context::have_all_finished(std::uint64_t goal) {
+  if (finished_by_all_.load(std::memory_order_relaxed) >= goal) return true;
+  std::uint64_t least = control(0).finished.load();
+  for (int rank = 1; rank < world_size(); ++rank) {
+    least = std::min(least, control(rank).finished.load());
+  }
+  finished_by_all_.store(least, std::memory_order_relaxed);
+  return least >= goal;
 }
 
 void Context::wait_for_room(const CollectiveSignature& signature) {
@@ -85,7 +98,7 @@ void Context::wait_for_room(const CollectiveSignature& signature) {
   current_peer_ = -1;
   const std::uint64_t number = signature.sequence;
   const std::uint64_t goal = number - std::min(number, kPosts);
-  wait_until([&] { return have_all(&RankControl::finished, goal); },
+  wait_until([&] { return have_all_finished(goal); },
              [&](int rank) { return control(rank).finished.load() < goal; });
 }
 
@@ -95,19 +108,20 @@ void Context::post(const CollectiveSignature& signature, const Region& operand,
   Post& mine = segment_.post(rank_, number);
   mine.signature = signature;
   mine.operand = operand;
+  mine.taken.store(0, std::memory_order_relaxed);
   if (!elements.empty()) std::memcpy(mine.elements, elements.data(), elements.size());
   if (rank_ == 0) {
-    segment_.claims(number).taken.store(0, std::memory_order_relaxed);
-    segment_.claims(number).done.store(0, std::memory_order_relaxed);
+    segment_.progress(number).done.store(0, std::memory_order_relaxed);
+    segment_.progress(number).began.store(0, std::memory_order_relaxed);
   }
   control(rank_).posted.store(number);
   ring_all();
 }
 
-void Context::begin_collective(const CollectiveSignature& signature) {
-  current_ = signature;
+void Context::begin_collective(std::uint64_t number) {
+  collective_ = number;
+  current_ = segment_.post(rank_, number).signature;
   current_peer_ = -1;
-  collective_ = signature.sequence;
   control(rank_).running.store(collective_, std::memory_order_release);
   wait_until([this] { return have_all(&RankControl::posted, collective_); },
              [this](int rank) { return control(rank).posted.load() < collective_; });

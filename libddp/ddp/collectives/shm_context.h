@@ -57,16 +57,16 @@ class Context {
   // Makes known what this rank calls: collective 1, 2, ... in turn, if can_post() says so. From
   // then on the others need this rank no more for small operands and for those in shared memory.
   // `elements` are the bytes of a small operand, or empty.
-  [[nodiscard]] bool can_post() const;
+  [[nodiscard]] bool can_post();
   void post(const CollectiveSignature& signature, const Region& operand,
             std::span<const std::byte> elements);
   [[nodiscard]] std::uint64_t posted() const { return control(rank_).posted.load(); }
 
   // Waits until this rank can post the collective of that signature.
   void wait_for_room(const CollectiveSignature& signature);
-  // Begins the collective that this rank has posted: waits until all have, and compares:
+  // Begins a collective that this rank has posted: waits until all have, and compares:
   // MismatchError on every rank.
-  void begin_collective(const CollectiveSignature& signature);
+  void begin_collective(std::uint64_t number);
   void end_collective();
   // Of ranks whose operand of the running collective is not where others reach it: such a rank
   // brings a copy, for which all wait.
@@ -99,6 +99,7 @@ class Context {
   // True if all ranks have counted up to `goal`.
   [[nodiscard]] bool have_all(std::atomic<std::uint64_t> RankControl::*counter,
                               std::uint64_t goal) const;
+  [[nodiscard]] bool have_all_finished(std::uint64_t goal);
   [[nodiscard]] bool have_all_arrived() const;
   template <class Ready>
   bool spin_until(const Ready& ready) const;
@@ -117,7 +118,8 @@ class Context {
   int rank_;
   Timeout timeout_;
   std::shared_ptr<FlightRecorder> recorder_;
-  std::uint64_t collective_ = 0;  // begun last
+  std::uint64_t collective_ = 0;                   // begun last
+  std::atomic<std::uint64_t> finished_by_all_{0};  // collectives, at least
   std::uint32_t phase_ = 0;
   int spins_;
   PeerWatch watch_;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -17,10 +16,13 @@ constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::size_t kMinChunkBytes = std::size_t{16} << 10;
 constexpr std::size_t kChunksPerRank = 2;
 
-std::size_t chunk_elements(const Buffer& operand, int world_size) {
-  const std::size_t chunks = kChunksPerRank * static_cast<std::size_t>(world_size);
+std::size_t divide_up(std::size_t value, std::size_t divisor) {
+  return (value + divisor - 1) / divisor;
+}
+
+std::size_t chunk_elements(const Buffer& operand, std::size_t ranks) {
   const std::size_t bytes =
-      std::clamp(operand.size_bytes() / chunks, kMinChunkBytes, kMaxChunkBytes);
+      std::clamp(operand.size_bytes() / (kChunksPerRank * ranks), kMinChunkBytes, kMaxChunkBytes);
   return bytes / kHostAlignment * kHostAlignment / size_of(operand.dtype);
 }
 
@@ -53,8 +55,11 @@ class Guest {
   Buffer copy_;
 };
 
-void note_now(std::atomic<Clock::rep>& when) {
-  when.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+Clock::rep now() { return Clock::now().time_since_epoch().count(); }
+
+void note_first(std::atomic<Clock::rep>& when) {
+  Clock::rep none = 0;
+  when.compare_exchange_strong(none, now(), std::memory_order_relaxed);
 }
 
 Clock::time_point time_in(const std::atomic<Clock::rep>& when) {
@@ -96,8 +101,8 @@ Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
     throw;
   }
   if (guest && has_result(operation, context_.rank())) guest->take_home();
-  const Claims& claims = context_.segment().claims(number);
-  return {time_in(claims.began), time_in(claims.ended)};
+  const Progress& progress = context_.segment().progress(number);
+  return {time_in(progress.began), time_in(progress.ended)};
 }
 
 void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t number) {
@@ -128,22 +133,30 @@ std::byte* InPlaceRunner::reach(int rank, const Region& region) {
 
 // A rank that finds nothing left to do looks for no operand: it may be gone with its rank's part.
 void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
-  Claims& claims = context_.segment().claims(number);
-  const std::size_t count = operation.input.count;
-  const std::size_t chunk = chunk_elements(operation.input, context_.world_size());
-  const std::size_t chunks = (count + chunk - 1) / chunk;
-  bool knows_operands = false;
-  for (;;) {
-    const std::size_t taken = claims.taken.fetch_add(1);
-    if (taken >= chunks) break;
-    if (!std::exchange(knows_operands, true)) find_operands(operation, number);
-    if (taken == 0) note_now(claims.began);
-    const std::size_t begin = taken * chunk;
-    work_on(operation, begin, std::min(chunk, count - begin));
-    note_now(claims.ended);
-    if (claims.done.fetch_add(1) + 1 == chunks) context_.ring_all();
+  Progress& progress = context_.segment().progress(number);
+  const std::size_t ranks = operands_.size();
+  const std::size_t chunk = chunk_elements(operation.input, ranks);
+  const std::size_t chunks = divide_up(operation.input.count, chunk);
+  const std::size_t part = divide_up(chunks, ranks);
+  std::size_t done = 0;
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const std::size_t owner = (static_cast<std::size_t>(context_.rank()) + i) % ranks;
+    const std::size_t first = std::min(chunks, owner * part);
+    const std::size_t end = std::min(chunks, first + part);
+    auto& taken = context_.segment().post(static_cast<int>(owner), number).taken;
+    for (std::size_t next; (next = first + taken.fetch_add(1)) < end; ++done) {
+      if (done == 0) {
+        note_first(progress.began);
+        find_operands(operation, number);
+      }
+      work_on(operation, next * chunk, std::min(chunk, operation.input.count - next * chunk));
+    }
   }
-  context_.wait_until([&] { return claims.done.load() == chunks; },
+  if (done > 0) {
+    progress.ended.store(now(), std::memory_order_relaxed);
+    if (progress.done.fetch_add(done) + done == chunks) context_.ring_all();
+  }
+  context_.wait_until([&] { return progress.done.load() == chunks; },
                       [this](int rank) { return context_.is_running(rank); });
 }
 

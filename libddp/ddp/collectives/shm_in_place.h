@@ -12,10 +12,12 @@
 namespace ddp::shm {
 
 // Collectives whose operands lie where every rank can reach them: all_reduce, reduce and broadcast.
-// The operand is cut into chunks. Whoever waits takes the next one, reads it from all ranks, and
-// writes the result to all that get it: no element is copied on its way, a rank that still computes
-// is not needed, and one that waits works for it. The sum of a chunk does not depend on who takes
-// it: its terms are added in the order of the ranks.
+// The operand is cut into chunks, and these into a part for each rank. Whoever waits takes the
+// chunks of its own part, and then what is left of the others': it reads them from all ranks and
+// writes the result to all that get it. No element is copied on its way, a rank that still computes
+// is not needed, and one that waits works for it. A rank that comes in time does the same part each
+// time and finds it in its caches. The sum of a chunk does not depend on who takes it: its terms
+// are added in the order of the ranks.
 
 // True for the kinds that can be done so.
 [[nodiscard]] bool works_in_place(CollectiveKind kind);

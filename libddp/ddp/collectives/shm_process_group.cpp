@@ -98,12 +98,11 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 
   void run_collective(const Collective& operation, bool is_alone) {
     context_.set_timeout(operation.timeout);
-    const CollectiveSignature signature = signature_of(operation, ++collectives_);
-    if (context_.posted() < collectives_) {
-      context_.wait_for_room(signature);
+    if (context_.posted() < ++collectives_) {
+      context_.wait_for_room(signature_of(operation, collectives_));
       post(operation);
     }
-    context_.begin_collective(signature);
+    context_.begin_collective(collectives_);
     if (shm::is_small(operation, world_size())) {
       small_.run(operation, collectives_);
     } else if (shm::is_posted_in_place(context_, collectives_)) {

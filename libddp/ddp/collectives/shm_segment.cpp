@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/cpu_sharing.h"
 
 namespace ddp::shm {
 namespace {
@@ -23,7 +24,7 @@ constexpr std::size_t pages(std::size_t size) { return (size + kPage - 1) / kPag
 constexpr std::uint64_t kLayout = [] {
   std::uint64_t hash = 0x6464702d73686d32;
   for (const std::uint64_t part :
-       {sizeof(Header), sizeof(Claims), sizeof(RankControl), sizeof(Post), sizeof(Channel),
+       {sizeof(Header), sizeof(Progress), sizeof(RankControl), sizeof(Post), sizeof(Channel),
         std::size_t{kPosts}, kSlotBytes}) {
     hash = hash * 31 + part;
   }
@@ -33,14 +34,14 @@ constexpr std::uint64_t kLayout = [] {
 // Offsets of the parts.
 struct Layout {
   explicit Layout(std::size_t ranks)
-      : claims(pages(sizeof(Header))),
-        controls(claims + pages(kPosts * sizeof(Claims))),
+      : progress(pages(sizeof(Header))),
+        controls(progress + pages(kPosts * sizeof(Progress))),
         posts(controls + pages(ranks * sizeof(RankControl))),
         channels(posts + pages(ranks * kPosts * sizeof(Post))),
         slots(channels + pages(ranks * ranks * sizeof(Channel))),
         size_bytes(slots + ranks * 2 * kSlotBytes) {}
 
-  std::size_t claims;
+  std::size_t progress;
   std::size_t controls;
   std::size_t posts;
   std::size_t channels;
@@ -58,7 +59,7 @@ void Segment::create(const GroupConfig& config) {
   memory_ = SharedMemory::create(Layout(ranks_).size_bytes);
   find_parts();
   header().layout = kLayout;
-  control(0).pid = ::getpid();
+  introduce(0);
   const SharedMemory::Name name = memory_->name();
   config.store->set("shm/segment", std::to_string(name.pid) + " " + std::to_string(name.fd) + " " +
                                        std::to_string(name.inode) + " " +
@@ -80,15 +81,20 @@ void Segment::open(const GroupConfig& config) {
   if (name.size_bytes != Layout(ranks_).size_bytes || header().layout != kLayout) {
     throw MismatchError(to_string(name) + " is not the shared memory of this build of libddp");
   }
-  control(config.rank).pid = ::getpid();
+  introduce(config.rank);
   config.store->set("shm/ready/" + std::to_string(config.rank), "");
   (void)config.store->get("shm/complete", config.start_timeout);
+}
+
+void Segment::introduce(int rank) const {
+  control(rank).pid = ::getpid();
+  control(rank).allowed_cpus = allowed_cpus();
 }
 
 void Segment::find_parts() {
   const Layout layout(ranks_);
   std::byte* begin = memory_->data();
-  claims_ = reinterpret_cast<Claims*>(begin + layout.claims);
+  progress_ = reinterpret_cast<Progress*>(begin + layout.progress);
   controls_ = reinterpret_cast<RankControl*>(begin + layout.controls);
   posts_ = reinterpret_cast<Post*>(begin + layout.posts);
   channels_ = reinterpret_cast<Channel*>(begin + layout.channels);

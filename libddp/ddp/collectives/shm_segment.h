@@ -2,13 +2,14 @@
 //
 // The memory that all ranks of a shm group have in common, every part zero at first:
 //
-//   segment := Header, Claims[kPosts], RankControl[world], Post[world][kPosts],
+//   segment := Header, Progress[kPosts], RankControl[world], Post[world][kPosts],
 //              Channel[world][world] by (src, dst), slot[world][2]
 //
-// Collective k of the group (1, 2, ...) has the posts and the claims at k % kPosts. They are used
+// Collective k of the group (1, 2, ...) has the posts and the progress at k % kPosts. They are used
 // again by collective k + kPosts, which nobody posts before all ranks have finished k.
 #pragma once
 
+#include <sched.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -40,12 +41,11 @@ struct Header {
   char text[1000];
 };
 
-// Who works on which chunk of a collective, and when; see shm_in_place.h. Times are those of the
+// The chunks of a collective that are done, and when; see shm_in_place.h. Times are those of the
 // host's steady clock.
-struct Claims {
-  alignas(64) std::atomic<std::uint64_t> taken;  // chunks
-  std::atomic<Clock::rep> began;                 // the first one
+struct Progress {
   alignas(64) std::atomic<std::uint64_t> done;
+  std::atomic<Clock::rep> began;  // the first one; 0: none yet
   std::atomic<Clock::rep> ended;  // the last one
 };
 
@@ -59,6 +59,7 @@ struct RankControl {
   std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Context::meet
   std::atomic<std::uint32_t> left;     // its group was destroyed
   pid_t pid;
+  cpu_set_t allowed_cpus;
   alignas(128) std::atomic<std::uint32_t> doorbell;
   std::atomic<std::uint32_t> sleeping;
 };
@@ -76,8 +77,9 @@ struct Region {
 struct Post {
   alignas(64) CollectiveSignature signature;
   Region operand;
-  Region brought;                              // see RankControl::brought
-  alignas(64) std::byte elements[kPostBytes];  // a small operand itself
+  Region brought;                                // see RankControl::brought
+  alignas(64) std::atomic<std::uint64_t> taken;  // chunks of this rank's part
+  alignas(64) std::byte elements[kPostBytes];    // a small operand itself
 };
 
 // One direction between two ranks: a ring of blocks, one writer, one reader.
@@ -95,8 +97,8 @@ class Segment {
 
   [[nodiscard]] int world_size() const { return static_cast<int>(ranks_); }
   [[nodiscard]] Header& header() const { return *reinterpret_cast<Header*>(memory_->data()); }
-  [[nodiscard]] Claims& claims(std::uint64_t collective) const {
-    return claims_[collective % kPosts];
+  [[nodiscard]] Progress& progress(std::uint64_t collective) const {
+    return progress_[collective % kPosts];
   }
   [[nodiscard]] RankControl& control(int rank) const { return controls_[rank]; }
   [[nodiscard]] Post& post(int rank, std::uint64_t collective) const {
@@ -113,10 +115,11 @@ class Segment {
   void create(const GroupConfig& config);
   void open(const GroupConfig& config);
   void find_parts();
+  void introduce(int rank) const;
 
   std::size_t ranks_;
   std::shared_ptr<SharedMemory> memory_;
-  Claims* claims_ = nullptr;
+  Progress* progress_ = nullptr;
   RankControl* controls_ = nullptr;
   Post* posts_ = nullptr;
   Channel* channels_ = nullptr;
