@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,7 +25,11 @@ using test::run_groups;
 
 namespace {
 
-constexpr std::size_t kLarge = 300007;  // float32
+// float32 elements: what is posted, what is copied to be reached by others, and what is not if it
+// lies in a rank's own memory.
+constexpr std::size_t kSmall = 100;
+constexpr std::size_t kMedium = 300007;
+constexpr std::size_t kLarge = 700001;
 
 // float32 elements in memory that others reach, or in this rank's own.
 class Floats {
@@ -78,7 +83,7 @@ TEST_CASE("ranks spin where each has a CPU", "[shm]") {
 }
 
 TEST_CASE("the others finish although one rank never waits", "[shm]") {
-  for (const std::size_t count : {std::size_t{100}, kLarge}) {
+  for (const std::size_t count : {kSmall, kMedium, kLarge}) {
     for (const bool is_shared : {false, true}) {
       run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
         const Floats floats(group, count, is_shared);
@@ -101,9 +106,10 @@ TEST_CASE("the others finish although one rank never waits", "[shm]") {
 }
 
 TEST_CASE("some ranks may have their operands in memory of their own", "[shm]") {
-  for (int shared_ranks = 0; shared_ranks < 8; ++shared_ranks) {
+  for (int i = 0; i < 16; ++i) {
+    const std::size_t count = i < 8 ? kMedium : kLarge;
     run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
-      const Floats floats(group, kLarge, (shared_ranks >> group.rank() & 1) != 0);
+      const Floats floats(group, count, (i >> group.rank() & 1) != 0);
       floats.fill(group.rank() + 1);
       group.all_reduce(floats.buffer()).wait();
       expect(floats.are_all(6), "all_reduce");
@@ -119,15 +125,17 @@ TEST_CASE("some ranks may have their operands in memory of their own", "[shm]") 
 }
 
 TEST_CASE("operations on one operand that nobody waits for run in order", "[shm]") {
-  for (const std::size_t count : {std::size_t{100}, kLarge}) {
-    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
-      const Floats floats(group, count, true);
-      floats.fill(1);
-      Work last;
-      for (int i = 0; i < 10; ++i) last = group.all_reduce(floats.buffer());
-      last.wait();
-      expect(floats.are_all(1024), "doubled ten times");
-    });
+  for (const std::size_t count : {kSmall, kMedium, kLarge}) {
+    for (const bool is_shared : {false, true}) {
+      run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+        const Floats floats(group, count, is_shared);
+        floats.fill(1);
+        Work last;
+        for (int i = 0; i < 10; ++i) last = group.all_reduce(floats.buffer());
+        last.wait();
+        expect(floats.are_all(1024), "doubled ten times");
+      });
+    }
   }
 }
 
@@ -142,6 +150,39 @@ TEST_CASE("more operations may be under way than can be posted", "[shm]") {
     last.wait();
     for (const double value : values) expect(value == 3, "each sum");
   });
+}
+
+// 40 of them, of all sizes that are copied.
+TEST_CASE("more operands may be under way than there is room for copies", "[shm]") {
+  run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
+    std::vector<std::vector<float>> all;
+    for (std::size_t i = 0; i < 40; ++i) all.emplace_back(5000 + i * 7919 % kMedium);
+    for (int round = 0; round < 3; ++round) {
+      Work last;
+      for (std::vector<float>& values : all) {
+        std::iota(values.begin(), values.end(), static_cast<float>(group.rank() - 1));
+        last = group.all_reduce(buffer_of(values));
+      }
+      last.wait();
+      for (const std::vector<float>& values : all) {
+        const auto expected = static_cast<float>(3 * (values.size() - 1));
+        expect(values.front() == 0 && values.back() == expected, "a sum");
+      }
+    }
+  });
+}
+
+TEST_CASE("who waits gets the sum or an error if a rank leaves without waiting", "[shm]") {
+  for (int i = 0; i < 20; ++i) {
+    run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+      const Floats floats(group, kMedium, false);
+      floats.fill(group.rank() + 1);
+      const Work work = group.all_reduce(floats.buffer());
+      if (group.rank() == 0) return;
+      const std::string error = error_of([&] { work.wait(); });
+      expect(error.empty() ? floats.are_all(3) : error.find("left") != std::string::npos, error);
+    });
+  }
 }
 
 TEST_CASE("memory comes and goes while the group lives", "[shm]") {

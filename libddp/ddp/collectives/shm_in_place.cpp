@@ -66,6 +66,10 @@ Clock::time_point time_in(const std::atomic<Clock::rep>& when) {
   return Clock::time_point(Clock::duration(when.load(std::memory_order_relaxed)));
 }
 
+bool has_term(const Collective& operation, int rank) {
+  return operation.kind != CollectiveKind::kBroadcast || rank == operation.peer;
+}
+
 bool lies_in_heap(const Context& context, int rank, std::uint64_t number) {
   return context.segment().post(rank, number).operand.block != 0;
 }
@@ -85,9 +89,21 @@ bool is_posted_in_place(const Context& context, std::uint64_t number) {
 }
 
 InPlaceRunner::InPlaceRunner(Context& context, Heap& heap)
-    : context_(context), heap_(heap), operands_(static_cast<std::size_t>(context.world_size())) {
+    : context_(context),
+      heap_(heap),
+      stage_(heap),
+      operands_(static_cast<std::size_t>(context.world_size())) {
   terms_.reserve(operands_.size());
   targets_.reserve(operands_.size());
+}
+
+Region InPlaceRunner::offer(const Collective& operation, std::uint64_t number) {
+  const Region own = heap_.find(operation.input);
+  if (own.block != 0) return own;
+  const std::optional<Buffer> copy = stage_.take(number, operation.input);
+  if (!copy) return {};
+  if (has_term(operation, context_.rank())) cpu::copy(operation.input, *copy);
+  return heap_.find(*copy);
 }
 
 Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
@@ -100,7 +116,12 @@ Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
     if (guest) abandon();
     throw;
   }
-  if (guest && has_result(operation, context_.rank())) guest->take_home();
+  const bool is_wanted = has_result(operation, context_.rank());
+  if (guest && is_wanted) guest->take_home();
+  if (const auto copy = stage_.find(number)) {
+    if (is_wanted) cpu::copy(*copy, operation.input);
+    stage_.give_back(number);
+  }
   const Progress& progress = context_.segment().progress(number);
   return {time_in(progress.began), time_in(progress.ended)};
 }
@@ -112,6 +133,10 @@ void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t num
     operand = operation.input;
     operand.data = reach(rank, post.operand.block != 0 ? post.operand : post.brought);
   }
+}
+
+void InPlaceRunner::leave() {
+  if (stage_.is_in_use()) abandon();
 }
 
 // Our copy goes: whoever still reads it must not take the rest for our operand.

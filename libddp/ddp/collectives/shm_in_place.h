@@ -8,6 +8,7 @@
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/shm_context.h"
 #include "ddp/collectives/shm_heap.h"
+#include "ddp/collectives/shm_stage.h"
 
 namespace ddp::shm {
 
@@ -19,6 +20,9 @@ namespace ddp::shm {
 // time and finds it in its caches. The sum of a chunk does not depend on who takes it: its terms
 // are added in the order of the ranks.
 
+// Operands of up to Stage::kMaxOperandBytes may lie anywhere: the rank posts a copy of its own, and
+// takes the result home. Larger ones do so only where another rank's lie in the heap.
+
 // True for the kinds that can be done so.
 [[nodiscard]] bool works_in_place(CollectiveKind kind);
 // True if at least one rank posted an operand in memory that others reach, so that this collective
@@ -29,9 +33,16 @@ class InPlaceRunner {
  public:
   InPlaceRunner(Context& context, Heap& heap);
 
+  // Where the others find this rank's operand, which must not change any more, of a collective that
+  // is about to be posted. A null region: nowhere.
+  [[nodiscard]] Region offer(const Collective& operation, std::uint64_t number);
+
   // Once all ranks have posted the operation as that number, to its end. Returns when the ranks
   // worked on it.
   Interval run(const Collective& operation, std::uint64_t number);
+
+  // This rank runs nothing any more. Others that still read what it offered get an error.
+  void leave();
 
  private:
   void find_operands(const Collective& operation, std::uint64_t number);
@@ -42,6 +53,7 @@ class InPlaceRunner {
 
   Context& context_;
   Heap& heap_;
+  Stage stage_;
   std::vector<Buffer> operands_;  // by rank, as this process sees them
   std::vector<Buffer> terms_;     // of a chunk
   std::vector<Buffer> targets_;

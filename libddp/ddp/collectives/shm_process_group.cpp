@@ -37,6 +37,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 
   ~ShmProcessGroup() override {
     queue_.stop([this] { context_.leave(); });
+    in_place_.leave();
   }
 
   std::string_view backend() const override { return "shm"; }
@@ -62,19 +63,16 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 
   Posting post(const Collective& operation) {
     if (is_transfer(operation.kind) || !context_.can_post()) return Posting::kNotPosted;
-    const bool is_small = shm::is_small(operation, world_size());
-    const shm::Region operand = find(operation);
-    const auto elements =
-        is_small ? shm::elements_to_post(operation, rank()) : std::span<const std::byte>();
-    context_.post(signature_of(operation, context_.posted() + 1), operand, elements);
-    if (is_small) return Posting::kLittle;
+    const CollectiveSignature signature = signature_of(operation, context_.posted() + 1);
+    if (shm::is_small(operation, world_size())) {
+      context_.post(signature, {}, shm::elements_to_post(operation, rank()));
+      return Posting::kLittle;
+    }
+    const bool may_be_in_place = shm::works_in_place(operation.kind);
+    const shm::Region operand =
+        may_be_in_place ? in_place_.offer(operation, signature.sequence) : shm::Region();
+    context_.post(signature, operand, {});
     return operand.block != 0 ? Posting::kUseful : Posting::kNeeded;
-  }
-
-  [[nodiscard]] shm::Region find(const Collective& operation) const {
-    const bool looks =
-        shm::works_in_place(operation.kind) && !shm::is_small(operation, world_size());
-    return looks ? heap_.find(operation.input) : shm::Region();
   }
 
   // What goes wrong here alone, such as a lack of memory, must end the others' waits as well; that
