@@ -13,7 +13,7 @@ namespace {
 
 // Small enough that ranks end at about the same time, large enough that taking one costs little.
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
-constexpr std::size_t kMinChunkBytes = std::size_t{16} << 10;
+constexpr std::size_t kMinChunkBytes = std::size_t{2} << 10;
 constexpr std::size_t kChunksPerRank = 2;
 
 std::size_t divide_up(std::size_t value, std::size_t divisor) {

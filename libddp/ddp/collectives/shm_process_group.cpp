@@ -43,8 +43,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   std::string_view backend() const override { return "shm"; }
 
   Allocation allocate(std::size_t size_bytes) override {
-    return guard(size_bytes <= shm::kPostBytes ? allocate_host(size_bytes)
-                                               : heap_.allocate(size_bytes));
+    const bool is_small = size_bytes <= shm::small_bytes(CollectiveKind::kAllReduce, world_size());
+    return guard(is_small ? allocate_host(size_bytes) : heap_.allocate(size_bytes));
   }
 
  protected:

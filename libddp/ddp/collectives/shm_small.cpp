@@ -4,12 +4,16 @@
 #include <algorithm>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/shm_in_place.h"
 
 namespace ddp::shm {
 namespace {
 
 // What one rank may have to read of all posts together.
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+
+// Above this to share the work pays for the second meeting that it takes; see bench_all_reduce.
+constexpr std::size_t kNotInPlaceBytes = std::size_t{2} << 10;
 
 // The larger one of the operands that matter on all ranks.
 std::size_t operand_bytes(const Collective& operation, int world_size) {
@@ -38,9 +42,13 @@ bool has_something_to_post(const Collective& operation, int rank) {
 
 }  // namespace
 
+std::size_t small_bytes(CollectiveKind kind, int world_size) {
+  const std::size_t most = works_in_place(kind) ? kNotInPlaceBytes : kPostBytes;
+  return std::min(most, kReadBytes / static_cast<std::size_t>(world_size));
+}
+
 bool is_small(const Collective& operation, int world_size) {
-  const std::size_t limit = std::min(kPostBytes, kReadBytes / static_cast<std::size_t>(world_size));
-  return operand_bytes(operation, world_size) <= limit;
+  return operand_bytes(operation, world_size) <= small_bytes(operation.kind, world_size);
 }
 
 std::span<const std::byte> elements_to_post(const Collective& operation, int rank) {

@@ -15,6 +15,8 @@ namespace ddp::shm {
 // of the others, so that none waits for more than that all have called. A reduction is done by
 // every rank for itself, in the order of the ranks.
 
+// The largest operand of a small collective of that kind.
+[[nodiscard]] std::size_t small_bytes(CollectiveKind kind, int world_size);
 // True if this collective is small, which is the same on all ranks that called the same one.
 [[nodiscard]] bool is_small(const Collective& operation, int world_size);
 // What this rank has to post of it.
