@@ -222,6 +222,24 @@ TEST_CASE("waiting inside a group is an error, not a hang", "[collectives]") {
   CHECK_FALSE(error_of([] { Work().wait(); }).empty());
 }
 
+// The queue holds 1024 operations.
+TEST_CASE("who submits more than the queue holds waits for room, in a group too", "[collectives]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    std::vector<float> values(1700, 1);
+    const auto submit = [&](std::size_t i) {
+      return group.all_reduce(buffer_of(std::span(&values[i], 1)));
+    };
+    for (std::size_t i = 0; i < 700; ++i) submit(i);
+    group.group_begin();
+    for (std::size_t i = 700; i < values.size(); ++i) submit(i);
+    group.group_end().wait();
+    expect(values == std::vector<float>(values.size(), 2), "every sum");
+    for (std::size_t i = 0; i < values.size(); ++i) submit(i);
+    group.barrier().wait();
+    expect(values == std::vector<float>(values.size(), 4), "every sum of sums");
+  });
+}
+
 TEST_CASE("a timeout names who has not joined", "[collectives]") {
   run_groups(
       Backend::kShm, 2,

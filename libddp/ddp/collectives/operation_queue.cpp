@@ -67,13 +67,24 @@ std::uint64_t OperationQueue::submit(const Collective& collective) {
     throw std::logic_error(origin_ + ": more than " + std::to_string(kCapacity) +
                            " operations between group_begin and group_end");
   }
-  work_done_.wait(lock, [this] { return error_ || submitted_ - completed_ < kCapacity; });
+  wait_for_room(lock);
   if (error_) std::rethrow_exception(error_);
   entry(++submitted_).collective = collective;
   entry(submitted_).posting = Posting::kNotPosted;
   recorder_->submitted(submitted_, collective);
   if (!in_batch_) publish();
   return submitted_;
+}
+
+void OperationQueue::wait_for_room(Lock& lock) {
+  if (submitted_ - completed_ < kCapacity) return;
+  room_made_.wait(lock, [this] { return error_ || has_much_room(); });
+}
+
+// So much that who submits and who runs do not wake each other for every operation; but those of an
+// open batch stay.
+bool OperationQueue::has_much_room() const {
+  return submitted_ - completed_ < kCapacity && published_ - completed_ <= kCapacity / 2;
 }
 
 void OperationQueue::begin_batch() {
@@ -200,6 +211,7 @@ void OperationQueue::fail(std::exception_ptr error) {
   recorder_->broken(error_);
   work_arrived_.notify_all();
   work_done_.notify_all();
+  room_made_.notify_all();
 }
 
 void OperationQueue::run() {
@@ -259,6 +271,7 @@ void OperationQueue::finish_batch(std::exception_ptr error) {
   if (error_) recorder_->broken(stopping_ ? nullptr : error_);  // to leave is no error
   if (error_ || stopping_ || called_ > completed_) work_arrived_.notify_all();
   work_done_.notify_all();
+  if (error_ || has_much_room()) room_made_.notify_all();
 }
 
 }  // namespace ddp

@@ -96,6 +96,8 @@ class OperationQueue {
 
   void run();
   void run_pending();
+  void wait_for_room(Lock& lock);
+  [[nodiscard]] bool has_much_room() const;
   [[nodiscard]] bool may_run() const { return !executing_ && !stopping_ && !error_; }
   void run_batch(Lock& lock);
   template <class Settled>
@@ -121,6 +123,7 @@ class OperationQueue {
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;
+  std::condition_variable room_made_;
   std::uint64_t submitted_ = 0;  // written to the ring
   std::uint64_t published_ = 0;  // may be run: submitted_ without an open batch
   std::uint64_t posted_ = 0;     // all up to this one were posted
