@@ -288,6 +288,12 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--momentum must be finite and not negative");
   check_refused(train_command(1, {"--momentum", "0", "--nesterov=true"}),
                 "--nesterov needs --optimizer sgd with a momentum");
+  check_refused(train_command(1, {"--optimizer", "adam", "--momentum", "0.9"}),
+                "--momentum is for --optimizer sgd");
+  check_refused(train_command(1, {"--sync-bn"}), "--sync-bn: --model mlp has no batch norms");
+  check_refused(train_command(1, {"--drop-last", "--batch-size", "100000"}),
+                "--drop-last leaves no batch of 100000 of a training set of");
+  check_refused(train_command(1, {"--resume", "/"}), "--resume /: is a directory");
   check_refused(train_command(1, {"--log-every", "-1"}), "--log-every must not be negative");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");

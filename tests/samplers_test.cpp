@@ -331,6 +331,18 @@ TEST_CASE("a stopped epoch goes on with another world size, each sample once",
   }
 }
 
+TEST_CASE("whole_batches leaves out the last step if it is smaller", "[samplers]") {
+  const auto plan = [](std::int64_t size, std::int64_t consumed) {
+    const ExactSampler sampler({.dataset_size = size, .global_batch_size = 4, .shuffle = false});
+    return sampler.plan({.epoch = 3, .consumed = consumed}).whole_batches();
+  };
+  CHECK(plan(10, 0).indices() == Indices{0, 1, 2, 3, 4, 5, 6, 7});
+  CHECK(plan(10, 4).indices() == Indices{4, 5, 6, 7});
+  CHECK(plan(8, 0).steps() == 2);
+  CHECK(plan(10, 8).steps() == 0);
+  CHECK(plan(10, 0).position(2) == DataPosition{.epoch = 4, .consumed = 0});
+}
+
 TEST_CASE("seek goes on inside an epoch and then counts on", "[samplers][resume]") {
   DistributedSampler sampler({.dataset_size = 10, .world_size = 4, .rank = 2, .seed = 3});
   const EpochPlan whole = sampler.plan({.epoch = 4});

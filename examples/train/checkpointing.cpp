@@ -104,6 +104,12 @@ std::optional<ddp::LoadedCheckpoint> Checkpointing::find() {
 // One directory, one training: checkpoints of two would replace each other.
 ddp::LoadedCheckpoint Checkpointing::load_named_file() {
   const std::filesystem::path file = options_.resume;
+  if (std::filesystem::is_directory(file)) {
+    throw std::invalid_argument(
+        fmt::format("--resume {0}: is a directory; --checkpoint-dir {0} --resume auto goes on from "
+                    "the newest checkpoint in it",
+                    file.string()));
+  }
   ddp::LoadedCheckpoint loaded{file, ddp::load_checkpoint(file)};
   if (saves() && !directory_->names().empty() && !is_in(file, options_.directory)) {
     throw std::invalid_argument(

@@ -117,6 +117,8 @@ OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
                                           {{"sgd", OptimizerKind::kSgd},
                                            {"adam", OptimizerKind::kAdam},
                                            {"adamw", OptimizerKind::kAdamW}});
+  require(kind == OptimizerKind::kSgd || parsed.count("momentum") == 0,
+          "--momentum is for --optimizer sgd");
   const double usual_rate = kind == OptimizerKind::kSgd ? 0.05 : 1e-3;
   return {.kind = kind,
           .learning_rate = parsed.count("lr") > 0 ? number<double>(parsed, "lr") : usual_rate,
@@ -168,6 +170,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.amp = ddp::nn::parse_amp(text("amp"));
   options.sampler = choose<SamplerKind>(
       "sampler", text("sampler"), {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
+  options.drop_last = parsed["drop-last"].as<bool>();
   options.seed = number<std::uint64_t>(parsed, "seed");
   options.num_workers = number<int>(parsed, "num-workers");
   options.device = choose<ddp::DeviceChoice>("device", text("device"),
@@ -203,6 +206,7 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
           .settings = {{"ranks", text(world_size)},
                        {"sampler", sampler == SamplerKind::kExact ? "exact" : "torch"},
                        {"global_batch_size", text(global_batch(world_size))},
+                       {"drop_last", text(drop_last)},
                        {"accumulate", text(accumulate)},
                        {"epochs", text(epochs)},
                        {"optimizer", text(to_string(optimizer.kind))},

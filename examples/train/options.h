@@ -36,6 +36,7 @@ struct Options {
   ddp::DType dtype = ddp::DType::kFloat32;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   SamplerKind sampler = SamplerKind::kExact;
+  bool drop_last = false;
   std::uint64_t seed = 0;
   int num_workers = 1;  // threads of a rank that gather batches
   ddp::DeviceChoice device = ddp::DeviceChoice::kAuto;

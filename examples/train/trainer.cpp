@@ -40,6 +40,11 @@ constexpr std::int64_t kEvaluationElements = 784'000;
 
 std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
                                            std::int64_t dataset_size, std::int64_t global_batch) {
+  if (options.drop_last && dataset_size < global_batch) {
+    throw std::invalid_argument(
+        fmt::format("--drop-last leaves no batch of {} of a training set of {} samples",
+                    global_batch, dataset_size));
+  }
   if (options.sampler == SamplerKind::kExact) {
     return std::make_unique<ddp::ExactSampler>(
         ddp::ExactSamplerOptions{.dataset_size = dataset_size,
@@ -107,7 +112,9 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
       optimizer_(make_optimizer(options.optimizer, context_, module_->parameters())),
       tape_(context_, ddp::nn::Recording::kOn, options.amp) {
-  if (options.sync_batch_norm) ddp::nn::convert_sync_batchnorm(*module_, *group_);
+  if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(*module_, *group_) == 0) {
+    throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
+  }
   if (options.amp == ddp::DType::kFloat16) model_.scale_losses(scaler_.emplace());
   if (options.checkpoints.any()) resume();
   if (options.traces.any()) {
@@ -177,13 +184,18 @@ std::string Trainer::job_name() const {
                      global_batch_, accumulated);
 }
 
+ddp::EpochPlan Trainer::plan_epoch() {
+  ddp::EpochPlan plan = sampler_->next_epoch();
+  return options_.drop_last ? std::move(plan).whole_batches() : plan;
+}
+
 void Trainer::begin_epoch(int epoch) {
   optimizer_->set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
                                                         .base = options_.optimizer.learning_rate,
                                                         .epochs = options_.epochs,
                                                         .warmup_epochs = options_.warmup_epochs},
                                                        epoch));
-  loader_.start(sampler_->next_epoch());
+  loader_.start(plan_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
   steps_skipped_ = is_continued ? resumed_->position.consumed / global_batch_ : 0;
   epoch_begin_ = interval_begin_ = ddp::Clock::now();

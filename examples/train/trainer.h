@@ -33,6 +33,7 @@ class Trainer {
   // Loads a checkpoint, if there is one to go on from.
   void resume();
   void announce();
+  [[nodiscard]] ddp::EpochPlan plan_epoch();
   void begin_epoch(int epoch);
   // What is left of it. Returns false when --max-steps is reached, or a signal has asked some rank
   // to stop.

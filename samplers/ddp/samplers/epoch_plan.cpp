@@ -16,6 +16,11 @@ EpochPlan::EpochPlan(const Layout& layout, std::vector<std::int64_t> order)
   }
 }
 
+EpochPlan EpochPlan::whole_batches() && {
+  layout_.count -= layout_.count % layout_.global_batch_size;
+  return std::move(*this);
+}
+
 std::int64_t EpochPlan::steps() const {
   const std::int64_t size = layout_.global_batch_size;
   return layout_.count / size + (layout_.count % size != 0 ? 1 : 0);

@@ -38,6 +38,10 @@ class EpochPlan {
   // order[p] is the sample at position p; it is not empty unless count is 0.
   EpochPlan(const Layout& layout, std::vector<std::int64_t> order);
 
+  // The same plan without the last step if its global batch is smaller than the others; PyTorch's
+  // DataLoader(drop_last=True).
+  [[nodiscard]] EpochPlan whole_batches() &&;
+
   [[nodiscard]] std::int64_t epoch() const { return layout_.epoch; }
   [[nodiscard]] int world_size() const { return layout_.world_size; }
   [[nodiscard]] int rank() const { return layout_.rank; }
