@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 #include <iterator>
 #include <numeric>
@@ -14,6 +15,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/shared_memory.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/caller_load.h"
 #include "ddp/collectives/cpu_sharing.h"
 #include "support/groups.h"
 
@@ -57,29 +59,47 @@ std::ptrdiff_t descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-// Which ranks may spin, if these are the CPUs of each.
-std::vector<bool> spinners(const std::vector<std::vector<int>>& cpus) {
+// For each rank, if these are its CPUs.
+std::vector<double> cpu_shares(const std::vector<std::vector<int>>& cpus) {
   std::vector<cpu_set_t> allowed;
   for (const std::vector<int>& of_rank : cpus) {
     CPU_ZERO(&allowed.emplace_back());
     for (const int cpu : of_rank) CPU_SET(cpu, &allowed.back());
   }
-  std::vector<bool> result;
+  std::vector<double> shares;
   for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
-    result.push_back(has_cpu_to_spin_on(allowed, rank));
+    shares.push_back(cpus_per_rank(allowed, rank));
   }
-  return result;
+  return shares;
 }
 
 }  // namespace
 
-TEST_CASE("ranks spin where each has a CPU", "[shm]") {
-  CHECK(spinners({{0, 1}, {0, 1}}) == std::vector{true, true});
-  CHECK(spinners({{0}, {1}}) == std::vector{true, true});  // as ddp-launch --bind core leaves it
-  CHECK(spinners({{0}, {0}}) == std::vector{false, false});
-  CHECK(spinners({{0, 1}, {0, 1}, {0, 1}}) == std::vector{false, false, false});
-  CHECK(spinners({{0}, {0}, {1, 2}}) == std::vector{false, false, true});
-  CHECK(spinners({{}, {0}}) == std::vector{false, true});
+TEST_CASE("CPUs are counted for each of the ranks that share them", "[shm]") {
+  using Shares = std::vector<double>;
+  CHECK(cpu_shares({{0, 1}, {0, 1}}) == Shares{1, 1});
+  CHECK(cpu_shares({{0}, {1}}) == Shares{1, 1});  // as ddp-launch --bind core leaves it
+  CHECK(cpu_shares({{0}, {0}}) == Shares{0.5, 0.5});
+  CHECK(cpu_shares({{0, 1}, {1, 2}, {1}, {5, 6, 7}}) == Shares{1, 1, 1, 3});
+  CHECK(cpu_shares({{0}, {0}, {1, 2}}) == Shares{0.5, 0.5, 2});
+  CHECK(cpu_shares({{}, {0}}) == Shares{0, 1});
+}
+
+TEST_CASE("a thread's load tells whether it computes or waits", "[shm]") {
+  CallerLoad load;
+  CHECK_FALSE(load.end());
+  load.begin();
+  std::this_thread::sleep_for(20ms);
+  CHECK(load.end().value() < 0.5);
+  CHECK_FALSE(load.end());
+  load.begin();
+  timespec begin{};
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
+  do {
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  } while (now.tv_sec == begin.tv_sec && now.tv_nsec - begin.tv_nsec < 20'000'000);
+  CHECK(load.end().value() > 0.05);  // other programs may have taken the rest
 }
 
 TEST_CASE("the others finish although one rank never waits", "[shm]") {

@@ -10,7 +10,7 @@ cpu_set_t allowed_cpus() {
   return allowed;
 }
 
-bool has_cpu_to_spin_on(std::span<const cpu_set_t> allowed, std::size_t rank) {
+double cpus_per_rank(std::span<const cpu_set_t> allowed, std::size_t rank) {
   cpu_set_t together;
   CPU_ZERO(&together);
   int sharers = 0;
@@ -21,7 +21,7 @@ bool has_cpu_to_spin_on(std::span<const cpu_set_t> allowed, std::size_t rank) {
     CPU_OR(&together, &together, &other);
     ++sharers;
   }
-  return sharers > 0 && CPU_COUNT(&together) >= sharers;
+  return sharers == 0 ? 0 : static_cast<double>(CPU_COUNT(&together)) / sharers;
 }
 
 }  // namespace ddp

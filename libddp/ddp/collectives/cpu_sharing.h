@@ -11,8 +11,9 @@ namespace ddp {
 // The CPUs that this process may run on; none if the system does not tell.
 [[nodiscard]] cpu_set_t allowed_cpus();
 
-// True if that rank and all that may run on one of its CPUs have a CPU each, so that a rank that
-// spins takes no time from the others. `allowed` holds the CPUs of each rank.
-[[nodiscard]] bool has_cpu_to_spin_on(std::span<const cpu_set_t> allowed, std::size_t rank);
+// How many CPUs there are for each of that rank and all that may run on one of its CPUs; 0 if none
+// are known. From 1 on a rank that spins takes no time from the others, above 1 a second thread of
+// a rank may have a CPU as well. `allowed` holds the CPUs of each rank.
+[[nodiscard]] double cpus_per_rank(std::span<const cpu_set_t> allowed, std::size_t rank);
 
 }  // namespace ddp

@@ -26,11 +26,13 @@ bool overlap(const Collective& a, const Collective& b) {
 }  // namespace
 
 OperationQueue::OperationQueue(const std::string& name, std::string origin,
-                               std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post)
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post,
+                               double cpus_per_rank)
     : origin_(std::move(origin)),
       recorder_(std::move(recorder)),
       execute_(std::move(execute)),
-      post_(std::move(post)) {
+      post_(std::move(post)),
+      cpus_per_rank_(cpus_per_rank) {
   batch_.reserve(kCapacity);
   if (post_) recorder_->tell_when_overdue([this] { run_pending(); });
   thread_ = start_background_thread(name, [this] { run(); });
@@ -128,14 +130,30 @@ OperationQueue::Posting OperationQueue::post_last() {
   return posting;
 }
 
-// To wake the thread takes time, which is lost if the caller waits at once. So the thread is called
-// for what is useful only if one of the last such waits came late, with work done meanwhile.
+// To wake the thread takes time, which is lost if the caller waits at once, and its work takes time
+// from a caller that computes if there is no CPU for both. So the thread is called for what is
+// useful only if one of the last such waits came late, with something else done meanwhile.
 void OperationQueue::note_wait(std::uint64_t sequence) {
   constexpr std::chrono::microseconds kAtOnce(20);
   const Entry& waited = entry(sequence);
   if (submitted_ - sequence >= kCapacity || waited.posting != Posting::kUseful) return;
-  const bool is_late = Clock::now() - waited.submitted > kAtOnce;
-  late_waits_ = is_late ? kRemembered : std::max(0, late_waits_ - 1);
+  if (Clock::now() - waited.submitted <= kAtOnce) {
+    late_waits_ = std::max(0, late_waits_ - 1);
+  } else if (cpus_per_rank_ > 1) {
+    late_waits_ = kRemembered;
+  } else {
+    wants_load_ = true;
+    if (const auto load = load_.end()) {
+      late_waits_ = *load < cpus_per_rank_ / 2 ? kRemembered : 0;
+    }
+  }
+}
+
+// Of the caller until its next late wait, if that was asked for; not of what it does in a wait.
+void OperationQueue::begin_load(std::uint64_t sequence) {
+  if (!wants_load_ || sequence != submitted_) return;
+  wants_load_ = false;
+  load_.begin();
 }
 
 bool OperationQueue::depends_on_pending(const Collective& collective) {
@@ -168,6 +186,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
                          std::to_string(timeout.count()) + " ms");
     }
   }
+  begin_load(sequence);
   if (completed_ >= sequence) return;
   work_done_.wait_for(lock, kErrorGrace, [this] { return !executing_; });
   std::rethrow_exception(error_);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddp/base/time.h"
+#include "ddp/collectives/caller_load.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/flight_recorder.h"
 
@@ -45,9 +46,11 @@ class OperationQueue {
   using Post = std::function<Posting(const Collective&)>;
 
   // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
-  // in `recorder`.
+  // in `recorder`. With up to one CPU for each rank the thread takes time from a
+  // caller that computes.
   OperationQueue(const std::string& name, std::string origin,
-                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post = nullptr);
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post = nullptr,
+                 double cpus_per_rank = 2);
   ~OperationQueue();
 
   // Ends the thread after the running operation; `interrupt` is called to make that return or throw
@@ -109,6 +112,7 @@ class OperationQueue {
   [[nodiscard]] bool needs_thread();
   [[nodiscard]] Posting post_last();
   void note_wait(std::uint64_t sequence);
+  void begin_load(std::uint64_t sequence);
   [[nodiscard]] bool depends_on_pending(const Collective& collective);
   void call_thread(std::uint64_t sequence);
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
@@ -117,6 +121,7 @@ class OperationQueue {
   std::shared_ptr<FlightRecorder> recorder_;
   Execute execute_;
   Post post_;  // may be null
+  double cpus_per_rank_;
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // what runs now
   Interval ran_;                   // and when
@@ -130,6 +135,8 @@ class OperationQueue {
   std::uint64_t called_ = 0;     // what the thread is to run without somebody waiting
   std::uint64_t completed_ = 0;
   int late_waits_ = kRemembered;  // see note_wait
+  bool wants_load_ = false;
+  CallerLoad load_;
   std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;
   bool executing_ = false;

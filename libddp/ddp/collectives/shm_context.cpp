@@ -37,13 +37,14 @@ void wake(std::atomic<std::uint32_t>& word) {
 std::string number(std::int64_t value) { return std::to_string(value); }
 
 // Spinning helps while every rank has a CPU; it costs the peers theirs otherwise.
-int count_spins(const Segment& segment, int rank) {
-  constexpr int kSpins = 2000;
+constexpr int kSpins = 2000;
+
+double cpus_per_rank(const Segment& segment, int rank) {
   std::vector<cpu_set_t> allowed;
   for (int other = 0; other < segment.world_size(); ++other) {
     allowed.push_back(segment.control(other).allowed_cpus);
   }
-  return has_cpu_to_spin_on(allowed, static_cast<std::size_t>(rank)) ? kSpins : 0;
+  return ddp::cpus_per_rank(allowed, static_cast<std::size_t>(rank));
 }
 
 PeerWatch watch_peers(const Segment& segment) {
@@ -61,7 +62,8 @@ Context::Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> reco
       rank_(config.rank),
       timeout_(config.timeout),
       recorder_(std::move(recorder)),
-      spins_(count_spins(segment_, config.rank)),
+      cpus_per_rank_(shm::cpus_per_rank(segment_, config.rank)),
+      spins_(cpus_per_rank_ >= 1 ? kSpins : 0),
       watch_(watch_peers(segment_)) {}
 
 void Context::begin_transfer(const CollectiveSignature& signature, int peer) {

@@ -48,6 +48,8 @@ class Context {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int world_size() const { return segment_.world_size(); }
   [[nodiscard]] const Segment& segment() const { return segment_; }
+  // See cpu_sharing.h.
+  [[nodiscard]] double cpus_per_rank() const { return cpus_per_rank_; }
 
   // Of each wait from now on.
   void set_timeout(Timeout timeout) { timeout_ = timeout; }
@@ -121,6 +123,7 @@ class Context {
   std::uint64_t collective_ = 0;                   // begun last
   std::atomic<std::uint64_t> finished_by_all_{0};  // collectives, at least
   std::uint32_t phase_ = 0;
+  double cpus_per_rank_;
   int spins_;
   PeerWatch watch_;
   Clock::time_point next_look_;  // at the processes

@@ -33,7 +33,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
         queue_(
             "ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
             [this](std::span<const Collective> batch) { execute(batch); },
-            [this](const Collective& operation) { return post(operation); }) {}
+            [this](const Collective& operation) { return post(operation); },
+            context_.cpus_per_rank()) {}
 
   ~ShmProcessGroup() override {
     queue_.stop([this] { context_.leave(); });
