@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# What two ranks on two CPUs gain over one: samples a second of resnet18 (batch 16 a rank, images of
+# 64 x 64, one thread a rank) over those of one rank, for
+#   alone   two processes at the same time that know nothing of each other: what the machine gives
+#   bound   two ranks, ddp-launch --bind core
+#   free    two ranks, wherever the system puts them
+# in turns:
+#   scripts/bench_scaling.sh [ROUNDS]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source scripts/install_packages.sh
+rounds=${1:-9}
+
+install_packages "${build_packages[@]}"
+cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON >/dev/null
+cmake --build build --target ddp-launch bench_step >/dev/null
+
+read -r first second <<<"$(taskset -cp $$ | sed 's/.*: //; s/[-,]/ /g' | awk '{ print $1, $1 + 1 }')"
+bench=(build/bin/bench_step --models resnet18 --batch-size 16 --rounds 12)
+samples() { awk '$1 == "resnet18" { print $5 }'; }
+
+one() { taskset -c "$first" "${bench[@]}" | samples; }
+bound() { build/bin/ddp-launch -n 2 --bind core "${bench[@]}" | samples; }
+free() { build/bin/ddp-launch -n 2 "${bench[@]}" | samples; }
+alone() {
+  local other
+  other=$(mktemp)
+  taskset -c "$second" "${bench[@]}" | samples >"$other" &
+  one >"$other.1"
+  wait $!
+  cat "$other" "$other.1" | awk '{ sum += $1 } END { print sum }'
+  rm "$other" "$other.1"
+}
+
+echo "# $(nproc) CPUs, $(date -u '+%Y-%m-%d %H:%M UTC'), load $(cut -d' ' -f1 /proc/loadavg)"
+printf '# %8s %8s %8s %8s   (samples/s; times as many)\n' '1 rank' alone bound free
+results=$(for ((round = 1; round <= rounds; ++round)); do
+  echo "$(one) $(alone) $(bound) $(free)"
+done | awk '{ printf "  %8d %8.2f %8.2f %8.2f\n", $1, $2 / $1, $3 / $1, $4 / $1 }' | tee /dev/stderr)
+median() {
+  awk -v column="$1" '{ print $column }' <<<"$results" | sort -n |
+    awk '{ v[NR] = $1 } END { printf "%s (%s to %s)", v[int((NR + 1) / 2)], v[1], v[NR] }'
+}
+echo "# medians: alone $(median 2), bound $(median 3), free $(median 4)"
