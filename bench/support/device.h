@@ -20,7 +20,7 @@ struct DeviceSampling {
 };
 
 // Microseconds that a call's work takes on the stream it is put on, by events around `calls` of
-// them.
+// them; on the CPU by the clock.
 [[nodiscard]] std::vector<double> microseconds_on(Device device, Stream stream,
                                                   const std::function<void()>& call,
                                                   const DeviceSampling& sampling = {});
