@@ -30,7 +30,7 @@ TEST_CASE("a GPU and the CPU train as the CPU alone", "[gpu][data-parallel]") {
   check_trains_as_the_cpu({kCpuDevice, cuda_device(0)});
 }
 
-TEST_CASE("two GPUs train as the CPU alone", "[gpu][data-parallel]") {
+TEST_CASE("two GPUs train as the CPU alone", "[gpu][data-parallel][multi_gpu]") {
   if (cu::device_count() < 2) {
     WARN("SKIPPED: there is one GPU");
     return;

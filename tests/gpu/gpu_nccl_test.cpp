@@ -146,7 +146,7 @@ TEST_CASE("every collective runs, with nothing too", "[gpu][nccl]") {
   });
 }
 
-TEST_CASE("every collective is exact, with each operation and dtype", "[gpu][nccl]") {
+TEST_CASE("every collective is exact, with each operation and dtype", "[gpu][nccl][exact]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream) {
     for (const DType dtype : kAllDTypes) {
       for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{4099}}) {
