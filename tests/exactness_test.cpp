@@ -36,6 +36,15 @@ TEST_CASE("103 samples in batches of 8 give the same model on 1 to 4 ranks", "[e
   }
 }
 
+TEST_CASE("so they do for a model with synchronised batch norms", "[exactness]") {
+  const Tensors alone = train<double>(1, {.model = "convnet", .samples = 27});
+  for (const int world_size : {2, 3}) {
+    INFO(world_size << " ranks");
+    const Tensors parts = train<double>(world_size, {.model = "convnet", .samples = 27});
+    CHECK(largest_relative_difference(alone, parts) <= 1e-12);
+  }
+}
+
 TEST_CASE("a step of several passes equals a step of one", "[exactness]") {
   for (const char* name : {"mlp", "lenet5"}) {
     const Tensors whole = train<double>(1, {.model = name});

@@ -42,6 +42,11 @@ TEST_CASE("uneven batches give the same model as on one GPU", "[gpu][exactness]"
   }
 }
 
+TEST_CASE("so they do for a model with synchronised batch norms", "[gpu][exactness]") {
+  const ExactEpoch epoch{.model = "convnet", .samples = 27};
+  check_equals_one_rank<double>(epoch, epoch, 1e-12);
+}
+
 TEST_CASE("so they do in several passes, some of them empty", "[gpu][exactness]") {
   for (const char* name : {"mlp", "lenet5"}) {
     check_equals_one_rank<double>({.model = name}, {.model = name, .passes = 3}, 1e-12);

@@ -67,7 +67,8 @@ inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
     body(group, stream.view());
   };
   if (std::getenv("WORLD_SIZE") != nullptr) {
-    return run(*init_process_group({.backend = Backend::kNccl, .timeout = timeout}));
+    return run(*init_process_group(
+        {.backend = Backend::kNccl, .start_timeout = timeout, .timeout = timeout}));
   }
   HashStore store;
   run_ranks(nccl_world_size(), [&](int rank) {

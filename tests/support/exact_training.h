@@ -16,13 +16,15 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
+#include "ddp/nn/parallel/sync_batch_norm.h"
 #include "ddp/nn/random.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "support/run_ranks.h"
 
 namespace ddp::test {
 
-// An epoch of MNIST-like noise in global batches that need not divide it, nor the ranks them.
+// An epoch of MNIST-like noise in global batches that need not divide it, nor the ranks them. Batch
+// norms take the statistics of all ranks.
 struct ExactEpoch {
   std::string model;
   std::int64_t samples = 103;
@@ -61,7 +63,9 @@ class ExactTrainee {
         model_(*module_, context_, group.shared_from_this(),
                {.nominal_samples = static_cast<double>(epoch.global_batch) / group.world_size()}),
         optimizer_(context_, module_->parameters(), {.learning_rate = 0.05, .momentum = 0.9}),
-        tape_(context_) {}
+        tape_(context_) {
+    (void)nn::convert_sync_batchnorm(*module_, group);
+  }
 
   void train() {
     ExactSampler sampler({.dataset_size = epoch_.samples,
@@ -87,7 +91,7 @@ class ExactTrainee {
   }
 
  private:
-  static constexpr std::size_t kPixels = 784;
+  static constexpr std::size_t kSide = 28;
 
   void take_step(const std::vector<std::int64_t>& indices) {
     const std::size_t passes = epoch_.passes;
@@ -110,12 +114,12 @@ class ExactTrainee {
   nn::Tensor inputs_of(std::span<const std::int64_t> indices) {
     std::vector<T> pixels;
     for (const std::int64_t sample : indices) {
-      for (std::size_t i = 0; i < kPixels; ++i) {
+      for (std::size_t i = 0; i < kSide * kSide; ++i) {
         const double unit = nn::random_unit(1, static_cast<std::uint64_t>(sample), i);
         pixels.push_back(static_cast<T>(unit - 0.5));
       }
     }
-    return context_.template from_host<T>(pixels, {indices.size(), kPixels});
+    return context_.template from_host<T>(pixels, {indices.size(), 1, kSide, kSide});
   }
 
   nn::Tensor labels_of(std::span<const std::int64_t> indices) {
