@@ -60,6 +60,7 @@ inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
     config.world_size = world_size;
     config.device = cuda_device(rank);
     config.timeout = timeout;
+    config.start_timeout = timeout;
     const auto group = make_nccl_process_group(config);
     const cu::OwnedStream stream(config.device);
     body(*group, stream.view());
