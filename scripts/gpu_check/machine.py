@@ -27,13 +27,12 @@ def gpus():
 
 def gpu_state():
     """By GPU, what nvidia-smi answers."""
-    rows = output_of("nvidia-smi", "--query-gpu=" + ",".join(GPU_QUERY), "--format=csv,noheader")
-    return [dict(zip(GPU_QUERY, re.split(r",\s*", row))) for row in rows.splitlines()]
+    return _query(GPU_QUERY)
 
 
 def architecture():
     """90 for compute capability 9.0; that where there is no GPU."""
-    state = gpu_state()
+    state = _query(("compute_cap",))
     return state[0]["compute_cap"].replace(".", "") if state else "90"
 
 
@@ -59,6 +58,11 @@ def facts(cmake_cache):
         "system": f"{platform.platform()}, Python {platform.python_version()}",
         "load": _first(r"(\S+ \S+ \S+)", "/proc/loadavg"),
     }
+
+
+def _query(names):
+    rows = output_of("nvidia-smi", "--query-gpu=" + ",".join(names), "--format=csv,noheader")
+    return [dict(zip(names, re.split(r",\s*", row))) for row in rows.splitlines()]
 
 
 def _first(pattern, path):

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The phases of scripts/gpu_check.sh: docs/gpu/README.md."""
 import argparse
-import glob
-import gzip
 import os
 import re
 import shutil
@@ -12,16 +10,13 @@ import tarfile
 import machine
 import report
 import results
-from runner import PASSED, SKIPPED, Runner
+from build import BUILD, ROOT, build_command, configure_command
+from runner import PASSED, SKIPPED, TIMED_OUT, Runner
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
-BUILD = os.path.join(ROOT, "build-gpu")
 WORK = os.path.join(BUILD, "report")
-VENDORED = os.path.join(ROOT, "third_party", "vendored")
 BENCHMARKS = os.path.join(ROOT, "scripts", "gpu_benchmarks.txt")
 CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
-LEFT_OUT = ("GLOO", "ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
 # By far most of the kernels' time is the libraries' own, and a matter of them.
 SANITIZED = (("gpu_buffer_ops_test",), ("gpu_kernels_test", "~[gemm]~[conv2d]~[nn]~[amp]"))
 
@@ -36,38 +31,6 @@ def parse():
     return parser.parse_args()
 
 
-def unpacked_fashion_mnist():
-    """For builds without zlib; empty if it was not carried along."""
-    folder = os.path.join(BUILD, "fashion-mnist")
-    packed = glob.glob(os.path.join(VENDORED, "fashion-mnist", "*.gz"))
-    os.makedirs(folder, exist_ok=True)
-    for path in packed:
-        target = os.path.join(folder, os.path.basename(path)[:-len(".gz")])
-        with gzip.open(path) as source, open(target, "wb") as file:
-            shutil.copyfileobj(source, file)
-    return folder if packed else ""
-
-
-def configure_command():
-    options = {"CMAKE_BUILD_TYPE": "Release", "DDP_CUDA": "ON", "DDP_WARNINGS_AS_ERRORS": "OFF",
-               "DDP_CUDA_ARCHITECTURES": machine.architecture() + "-real",
-               "DDP_FASHION_MNIST": unpacked_fashion_mnist()}
-    if os.path.isdir(VENDORED):
-        options["DDP_VENDORED_HEADERS"] = VENDORED
-        options.update({"DDP_" + name: "OFF" for name in LEFT_OUT})
-    if shutil.which("ccache"):
-        options.update({f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("CXX", "CUDA")})
-    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
-    return ["cmake", "-S", ROOT, "-B", BUILD, *generator,
-            *(f"-D{name}={value}" for name, value in options.items())]
-
-
-def build_command(targets):
-    keep_going = ["-k", "0"] if shutil.which("ninja") else ["-k"]
-    return ["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()), "--target", *targets,
-            "--", *keep_going]
-
-
 def benchmarks():
     """(limit in seconds, command) of each line."""
     with open(BENCHMARKS, encoding="utf-8") as file:
@@ -76,15 +39,17 @@ def benchmarks():
             (line.split(None, 1) for line in lines if line)]
 
 
-def sanitize(run, tool):
-    for words in SANITIZED:
-        program = os.path.join(BUILD, "bin", words[0])
-        if shutil.which("compute-sanitizer"):
-            run(f"{tool} {words[0]}",
-                ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
-                 "--report-api-errors", "no", program, *words[1:]], 45)
-        else:
-            run(f"{tool} {words[0]}", "echo SKIPPED: no compute-sanitizer; exit 77", 5)
+def sanitize(run, tool, content):
+    for program, *filters in SANITIZED:
+        name = f"{tool} {program}"
+        if not shutil.which("compute-sanitizer"):
+            run(name, "echo SKIPPED: there is no compute-sanitizer; exit 77", 5)
+            continue
+        outcome = run(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
+                             "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
+                             *filters], 50)
+        if outcome.status == TIMED_OUT and not results.sanitizer_errors(outcome.log):
+            content["may_be_cut_off"].append(name)
 
 
 def go_through(runner, content):
@@ -96,7 +61,7 @@ def go_through(runner, content):
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
                   "--no-tests=error"], 180, DDP_TEST_LOG=WORK)
     for tool in ("memcheck", "racecheck"):
-        sanitize(run, tool)
+        sanitize(run, tool, content)
     commands = benchmarks()
     targets = sorted({name for _, command in commands
                       for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
@@ -136,12 +101,13 @@ def main():
     os.chdir(ROOT)
     has_gpu = bool(machine.gpus())
     if not has_gpu and not arguments.dry_run:
-        print("gpu_check: nvidia-smi shows no GPU here (--dry-run goes on without)", file=sys.stderr)
+        print("gpu_check: nvidia-smi shows no GPU here (--dry-run goes on without)",
+              file=sys.stderr)
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
     content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state(), "figures": [],
-               "complaints": []}
+               "complaints": [], "may_be_cut_off": []}
     runner = Runner(WORK, arguments.seconds)
     try:
         go_through(runner, content)

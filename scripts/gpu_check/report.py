@@ -11,9 +11,9 @@ def verdict(content, expected_cases):
     """What is wrong, a sentence each."""
     complaints = list(content["complaints"])
     for phase in content["phases"]:
-        if phase["status"] == TIMED_OUT:
+        if phase["status"] == TIMED_OUT and phase["name"] not in content["may_be_cut_off"]:
             complaints.append(f"{phase['name']} did not end within {phase['limit']:.0f} s")
-        elif phase["status"] not in (PASSED, SKIPPED):
+        elif phase["status"] not in (PASSED, SKIPPED, TIMED_OUT):
             complaints.append(f"{phase['name']} ended with status {phase['status']}")
     for case in content["cases"]:
         if case["result"] in ("failed", "begun"):
@@ -41,6 +41,8 @@ def _markdown(content):
         yield ""
     yield "**Failed:**" if content["failures"] else "**Nothing failed.**"
     yield from (f"- {each}" for each in content["failures"])
+    yield from (f"- {each} was cut off, without an error until then"
+                for each in content["may_be_cut_off"])
     yield from _table("Machine", ("what", "found"), content["machine"].items())
     states = content["gpu_states"]
     if states:

@@ -30,8 +30,8 @@ def cases(folder):
 
 def ran_alone(all_cases):
     """How many cases a program by itself, not under ddp-launch, ran to an end."""
-    return sum(each["result"] in ("passed", "failed") and not re.search(r"-\d+-of-\d+$", each["program"])
-               for each in all_cases)
+    alone = (each for each in all_cases if not re.search(r"-\d+-of-\d+$", each["program"]))
+    return sum(each["result"] in ("passed", "failed") for each in alone)
 
 
 def figures(log):
@@ -47,6 +47,12 @@ def figures(log):
         except (ValueError, KeyError, TypeError) as error:
             complaints.append(f"{os.path.basename(log)}: no figure ({error!r}): {line}")
     return found, complaints
+
+
+def sanitizer_errors(log):
+    """The first lines of what compute-sanitizer has reported, if only up to a cut."""
+    return re.findall(r"^=+ ((?:Invalid|Misaligned|Race|Error|Barrier|Program hit).*)", _text(log),
+                      re.MULTILINE)
 
 
 def tail(log, lines=25):

@@ -19,7 +19,7 @@ CTEST_LOG = """Test project /build
 SKIPPED: no GPU
  3/5 Test #83: gpu_data_test ....................***Skipped   0.01 sec
  4/5 Test #84: gpu_engine_test ..................***Timeout 300.01 sec
- 5/5 Test #85: gpu_bring ........................***Failed  Required regular expression not found. Regex=[x]  2.00 sec
+ 5/5 Test #85: gpu_bring ..***Failed  Required regular expression not found. Regex=[x]  2.00 sec
 """
 
 
@@ -64,6 +64,7 @@ class GpuCheckTest(unittest.TestCase):
     def content(self, **changes):
         return {"has_gpu": True, "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
                 "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
+                "may_be_cut_off": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
                 **changes}
 
@@ -72,6 +73,17 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(), 2),
                          ["1 test cases ran, and 2 should have"])
         self.assertEqual(report.verdict(self.content(has_gpu=False, cases=[]), 2), [])
+
+    def test_a_sanitizer_may_be_cut_off_but_finds_errors_before(self):
+        fine = self.write("fine.log", "========= COMPUTE-SANITIZER\n")
+        bad = self.write("bad.log", "========= COMPUTE-SANITIZER\n========= Invalid read of size 4")
+        self.assertEqual(results.sanitizer_errors(fine), [])
+        self.assertEqual(results.sanitizer_errors(bad), ["Invalid read of size 4"])
+        phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 50, "limit": 50}
+        self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
+                         ["memcheck a did not end within 50 s"])
+        self.assertEqual(report.verdict(self.content(phases=[phase],
+                                                     may_be_cut_off=["memcheck a"]), 1), [])
 
     def test_both_reports_are_written(self):
         figure = {"figure": "copy", "unit": "GB/s", "median": 4123.456, "spread": 1.5, "n": 5,
@@ -84,9 +96,9 @@ class GpuCheckTest(unittest.TestCase):
             self.assertEqual(json.load(file), content)
         with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
             text = file.read()
-        for part in ("- it failed", "| commit | abc |", "| copy | 4123.5 | 1.5 | GB/s | 5 | bytes 8 |",
-                     "| what | GPU 0 at the start | GPU 0 at the end |", "| a | one | passed | 1.00 |",
-                     "the end"):
+        for part in ("- it failed", "| commit | abc |", "the end", "| a | one | passed | 1.00 |",
+                     "| copy | 4123.5 | 1.5 | GB/s | 5 | bytes 8 |",
+                     "| what | GPU 0 at the start | GPU 0 at the end |"):
             self.assertIn(part, text)
 
     def test_commands_end_within_their_limit(self):

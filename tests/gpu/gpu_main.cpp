@@ -9,7 +9,8 @@
 
 namespace {
 
-CATCH_REGISTER_LISTENER(ddp::test::CaseLog)
+using ddp::test::CaseLog;
+CATCH_REGISTER_LISTENER(CaseLog)
 
 constexpr int kSkipped = 77;  // CTest's SKIP_RETURN_CODE
 
