@@ -22,7 +22,9 @@ def output_of(*command):
 
 
 def gpus():
-    return [line for line in output_of("nvidia-smi", "-L").splitlines() if line.startswith("GPU")]
+    """ "GPU 0: NVIDIA H200", without what tells one from another."""
+    lines = output_of("nvidia-smi", "-L").splitlines()
+    return [line.partition(" (UUID")[0] for line in lines if line.startswith("GPU")]
 
 
 def gpu_state():
@@ -55,7 +57,8 @@ def facts(cmake_cache):
         "CMake": output_of("cmake", "--version").partition("\n")[0],
         "CPU": f"{os.cpu_count()} of {_first(r'model name.*: (.*)', '/proc/cpuinfo')}",
         "memory": _first(r"MemTotal: +(.*)", "/proc/meminfo"),
-        "system": f"{platform.platform()}, Python {platform.python_version()}",
+        "system": _first(r'PRETTY_NAME="?([^"\n]*)', "/etc/os-release"),
+        "Python": platform.python_version(),
         "load": _first(r"(\S+ \S+ \S+)", "/proc/loadavg"),
     }
 
@@ -75,25 +78,31 @@ def _first(pattern, path):
 
 
 def _library(cmake_cache, name):
-    """The path that the build found, and that library."""
+    """What the build found, and where that comes from."""
     path = _first(rf"DDP_{name}_LIBRARY:[A-Z]+=(.*)", cmake_cache)
-    return path, ctypes.CDLL(path)
+    origin = "of a Python package" if "site-packages" in path else "of the system or the toolkit"
+    return ctypes.CDLL(path), origin
+
+
+def _version(code):
+    """2.28.9 of 22809."""
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 
 def _nccl(cmake_cache):
     try:
-        path, library = _library(cmake_cache, "NCCL")
+        library, origin = _library(cmake_cache, "NCCL")
         code = ctypes.c_int()
         library.ncclGetVersion(ctypes.byref(code))
     except (OSError, AttributeError) as error:
         return str(error)
-    return f"{code.value // 10000}.{code.value // 100 % 100}.{code.value % 100} ({path})"
+    return f"{_version(code.value)}, {origin}"
 
 
 def _cudnn(cmake_cache):
     try:
-        path, library = _library(cmake_cache, "CUDNN")
+        library, origin = _library(cmake_cache, "CUDNN")
         code = library.cudnnGetVersion()
     except (OSError, AttributeError) as error:
         return str(error)
-    return f"{code // 10000}.{code // 100 % 100}.{code % 100} ({path})"
+    return f"{_version(code)}, {origin}"

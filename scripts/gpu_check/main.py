@@ -34,9 +34,8 @@ def parse():
 def benchmarks():
     """(limit in seconds, command) of each line."""
     with open(BENCHMARKS, encoding="utf-8") as file:
-        lines = [line.split("#")[0].strip() for line in file]
-    return [(float(limit), command) for limit, command in
-            (line.split(None, 1) for line in lines if line)]
+        lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+    return [(float(limit), command) for limit, command in (line.split(None, 1) for line in lines)]
 
 
 def sanitize(run, tool, content):
@@ -54,9 +53,10 @@ def sanitize(run, tool, content):
 
 def go_through(runner, content):
     run = runner.run
-    if run("configure", configure_command(), 60).status != PASSED:
-        return
+    configured = run("configure", configure_command(), 60).status == PASSED
     content["machine"] = machine.facts(CACHE)
+    if not configured:
+        return
     run("build tests", build_command(["gpu_tests"]), 260)
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
                   "--no-tests=error"], 180, DDP_TEST_LOG=WORK)
@@ -70,7 +70,8 @@ def go_through(runner, content):
     for number, (limit, command) in enumerate(commands, 1):
         outcome = run(f"benchmark {number}", command, limit, BIN=os.path.join(BUILD, "bin"))
         figures, complaints = results.figures(outcome.log)
-        content["figures"] += [{**figure, "command": command} for figure in figures]
+        content["benchmarks"].append((outcome.name, command))
+        content["figures"] += [{**figure, "from": outcome.name} for figure in figures]
         content["complaints"] += complaints
         if outcome.status == PASSED and not figures:
             content["complaints"].append(f"benchmark {number} gave no figure: {command}")
@@ -78,7 +79,8 @@ def go_through(runner, content):
 
 def conclude(runner, content, out):
     content["gpu_states"] += machine.gpu_state()
-    content["phases"] = [each._asdict() for each in runner.outcomes]
+    content["phases"] = [{"name": each.name, "status": each.status, "seconds": each.seconds,
+                          "limit": each.limit} for each in runner.outcomes]
     content["tests"] = results.tests(os.path.join(WORK, "tests.log"))
     content["cases"] = results.cases(WORK)
     content["tails"] = {each.name: results.tail(each.log) for each in runner.outcomes
@@ -107,7 +109,7 @@ def main():
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
     content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state(), "figures": [],
-               "complaints": [], "may_be_cut_off": []}
+               "benchmarks": [], "complaints": [], "may_be_cut_off": []}
     runner = Runner(WORK, arguments.seconds)
     try:
         go_through(runner, content)

@@ -53,6 +53,7 @@ def _markdown(content):
                        for p in content["phases"]])
     yield from _table("Figures", ("figure", "median", "spread", "unit", "n", "labels"),
                       [_figure_row(each) for each in content["figures"]])
+    yield from _table("Benchmarks", ("benchmark", "command"), content["benchmarks"])
     yield from _table("Tests", ("test", "result", "seconds"),
                       [(t["test"], t["result"], t["seconds"]) for t in content["tests"]])
     yield from _table("Test cases", ("program", "case", "result", "seconds"),

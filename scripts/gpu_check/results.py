@@ -55,7 +55,7 @@ def sanitizer_errors(log):
                       re.MULTILINE)
 
 
-def tail(log, lines=25):
+def tail(log, lines=60):
     return "\n".join(_text(log).splitlines()[-lines:])
 
 

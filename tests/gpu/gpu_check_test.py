@@ -64,7 +64,7 @@ class GpuCheckTest(unittest.TestCase):
     def content(self, **changes):
         return {"has_gpu": True, "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
                 "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
-                "may_be_cut_off": [],
+                "may_be_cut_off": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
                 **changes}
 
