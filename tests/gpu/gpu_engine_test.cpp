@@ -147,8 +147,11 @@ TEST_CASE("a gradient on the device that is no number skips the step on all rank
   });
 }
 
-TEST_CASE("replicas on devices that diverge are found", "[gpu][engine]") {
-  if (test::nccl_world_size() < 2) return;
+TEST_CASE("replicas on devices that diverge are found", "[gpu][engine][multi_gpu]") {
+  if (test::nccl_world_size() < 2) {
+    WARN("SKIPPED: there is one GPU");
+    return;
+  }
   DdpOptions options;
   options.fingerprint_every = 2;
   run(options, [](Trainee& trainee, int rank, int) {

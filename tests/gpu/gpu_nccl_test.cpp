@@ -227,6 +227,6 @@ TEST_CASE("a rank that never comes is a TimeoutError", "[gpu][nccl]") {
   config.store = std::make_shared<HashStore>();
   config.world_size = 2;
   config.device = kGpu;
-  config.timeout = 3s;
+  config.start_timeout = 3s;
   CHECK_THROWS_AS(make_nccl_process_group(config), TimeoutError);
 }

@@ -78,6 +78,7 @@ inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
     config.world_size = nccl_world_size();
     config.device = cuda_device(rank);
     config.timeout = timeout;
+    config.start_timeout = timeout;
     run(*make_nccl_process_group(config));
   });
 }
