@@ -10,16 +10,20 @@ cannot do is a line with n = 0 and its error."""
 import argparse
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
 import time
 
-import torch
-import torch.distributed
-
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from step import make_batch, make_model
+try:
+    import torch
+    import torch.distributed
+    from step import make_batch, make_model
+except ImportError as error:
+    print(f"SKIPPED: {error}", file=sys.stderr)
+    sys.exit(77)
 
 RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 RANK = int(os.environ.get("RANK", "0"))
@@ -158,7 +162,13 @@ def print_work(plain, distributed, labels):
                  [after[1] - before[1]], **labels)
 
 
+def raise_timeout(*_):
+    raise TimeoutError("there was no time left for it")
+
+
 def attempt(part, options):
+    signal.signal(signal.SIGALRM, raise_timeout)
+    signal.alarm(options.seconds)
     try:
         PARTS[part](options)
     except Exception as error:  # whatever it is, the other parts are still to be measured
@@ -181,6 +191,7 @@ def main():
     parser.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=PRECISIONS)
     parser.add_argument("--steps", type=int, default=5, help="timed together")
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seconds", type=int, default=0, help="for each part; 0: no limit")
     parser.add_argument("--warmup", type=int, default=10, help="steps")
     options = parser.parse_args()
     options.image_size = options.image_size or IMAGE_SIZES[options.model]
