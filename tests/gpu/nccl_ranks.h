@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/nccl_process_group.h"
@@ -64,7 +66,12 @@ inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
   const auto run = [&](ProcessGroup& group) {
     const cu::DeviceGuard guard(group.device());
     const cu::OwnedStream stream(group.device());
-    body(group, stream.view());
+    try {
+      body(group, stream.view());
+    } catch (const std::exception& error) {
+      group.abort(describe(error));  // or the others would wait for this rank
+      throw;
+    }
   };
   if (std::getenv("WORLD_SIZE") != nullptr) {
     return run(*init_process_group(
