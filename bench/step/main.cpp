@@ -7,16 +7,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cxxopts.hpp>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "ddp/ddp.h"
+#include "step/options.h"
 #include "support/blas.h"
-#include "support/device.h"
 #include "support/figure.h"
 #include "support/pinning.h"
 #include "support/program.h"
@@ -27,77 +25,7 @@
 namespace {
 
 using namespace ddp::bench;
-
-struct Options {
-  bool on_gpus;
-  std::vector<std::string> models;
-  std::vector<ddp::Backend> backends;
-  std::vector<std::size_t> min_buckets;
-  int rounds;
-  int steps;  // timed together
-  std::size_t batch;
-  std::size_t image_size;
-  ddp::DType dtype;
-  std::optional<ddp::DType> amp;
-
-  [[nodiscard]] Workload workload(const std::string& model) const {
-    return {model, batch, dtype, amp, image_size};
-  }
-};
-
-ddp::DType dtype_named(const std::string& name) {
-  if (name == "float32") return ddp::DType::kFloat32;
-  if (name == "float64") return ddp::DType::kFloat64;
-  throw std::invalid_argument("--dtype " + name + ": only float32 and float64 can be trained");
-}
-
-std::optional<ddp::DType> amp_named(const std::string& name) {
-  if (name == "none") return std::nullopt;
-  if (name == "bf16") return ddp::DType::kBFloat16;
-  throw std::invalid_argument("--amp " + name + ": there are none and bf16");
-}
-
-std::vector<ddp::Backend> backends_named(const std::vector<std::string>& names) {
-  std::vector<ddp::Backend> backends;
-  for (const std::string& name : names) backends.push_back(ddp::parse_backend(name));
-  return backends;
-}
-
-std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser(
-      "bench_step",
-      "Milliseconds of a training step. Alone or, under ddp-launch, with several "
-      "ranks.");
-  auto add = parser.add_options();
-  add("device", "cpu, or cuda, which prints a line of JSON a figure",
-      cxxopts::value<std::string>()->default_value("cpu"));
-  add("models", "models of the factory",
-      cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
-  add("backends", "several are compared, each with the first",
-      cxxopts::value<std::vector<std::string>>()->default_value("auto"));
-  add("min-buckets", "BucketOptions::min_buckets",
-      cxxopts::value<std::vector<std::size_t>>()->default_value("4"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("300"));
-  add("steps", "steps timed together", cxxopts::value<int>()->default_value("1"));
-  add("batch-size", "samples a step", cxxopts::value<std::size_t>()->default_value("64"));
-  add("image-size", "height and width of images; 0: the model's own",
-      cxxopts::value<std::size_t>()->default_value("0"));
-  add("amp", "mixed precision: none or bf16", cxxopts::value<std::string>()->default_value("none"));
-  add("dtype", "float32 or float64", cxxopts::value<std::string>()->default_value("float32"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  return Options{.on_gpus = device_named(parsed["device"].as<std::string>()).is_cuda(),
-                 .models = parsed["models"].as<std::vector<std::string>>(),
-                 .backends = backends_named(parsed["backends"].as<std::vector<std::string>>()),
-                 .min_buckets = parsed["min-buckets"].as<std::vector<std::size_t>>(),
-                 .rounds = parsed["rounds"].as<int>(),
-                 .steps = parsed["steps"].as<int>(),
-                 .batch = parsed["batch-size"].as<std::size_t>(),
-                 .image_size = parsed["image-size"].as<std::size_t>(),
-                 .dtype = dtype_named(parsed["dtype"].as<std::string>()),
-                 .amp = amp_named(parsed["amp"].as<std::string>())};
-}
+using Options = StepBenchOptions;
 
 double milliseconds_of_step(Training& training, int steps) {
   return duration_of<std::chrono::milliseconds>([&] {
@@ -213,6 +141,6 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   return ddp::bench::run_program("bench_step", [&] {
     use_one_blas_thread(argv);
-    if (const auto options = parse(argc, argv)) run(*options);
+    if (const auto options = parse_step_bench_options(argc, argv)) run(*options);
   });
 }
