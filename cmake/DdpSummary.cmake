@@ -17,12 +17,14 @@ endmacro()
 message(STATUS "ddp ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}:")
 ddp_summary_line("CUDA + NCCL" DDP_HAVE_CUDA
   "${CUDAToolkit_VERSION}, architectures ${DDP_CUDA_ARCHITECTURES}"
-  "everything runs on the CPU (no CUDA toolkit or nccl.h, or DDP_CUDA=OFF)")
+  "everything runs on the CPU (no CUDA toolkit, cublas_v2.h or nccl.h, or DDP_CUDA=OFF)")
 ddp_summary_line("Gloo       " DDP_HAVE_GLOO
   "CPU ranks on several hosts" "CPU ranks on one host only")
+ddp_summary_line("zlib       " DDP_HAVE_ZLIB
+  "datasets are read gzipped, too" "datasets are read unpacked")
 ddp_summary_line("image files" DDP_HAVE_IMAGES
   "JPEG and PNG" "no datasets of image files (no libjpeg or libpng, or DDP_IMAGES=OFF)")
-ddp_summary_line("OpenBLAS   " OpenBLAS_FOUND
+ddp_summary_line("OpenBLAS   " DDP_HAVE_OPENBLAS
   "CPU matrix products" "CPU matrix products by a plain loop, many times slower")
 ddp_summary_line("oneDNN     " DDP_HAVE_ONEDNN
   "CPU convolutions" "CPU convolutions by loops of our own, slower for many channels")

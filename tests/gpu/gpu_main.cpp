@@ -5,17 +5,25 @@
 #include <iostream>
 
 #include "ddp/cuda/cuda.h"
+#include "gpu/case_log.h"
 
 namespace {
+
+using ddp::test::CaseLog;
+CATCH_REGISTER_LISTENER(CaseLog)
 
 constexpr int kSkipped = 77;  // CTest's SKIP_RETURN_CODE
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (ddp::cu::device_count() == 0) {
+  Catch::Session session;
+  if (const int error = session.applyCommandLine(argc, argv); error != 0) return error;
+  const Catch::ConfigData& asked_for = session.configData();
+  const bool runs_nothing = asked_for.showHelp || asked_for.listTestNamesOnly;
+  if (!runs_nothing && ddp::cu::device_count() == 0) {
     std::cout << "SKIPPED: no GPU\n";
     return kSkipped;
   }
-  return Catch::Session().run(argc, argv);
+  return session.run();
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <random>
@@ -46,19 +47,35 @@ class Twin {
   Buffer cpu() { return buffer_of(host_); }
   Buffer cuda() const { return {device_.data(), host_.size(), dtype_of<T>, kGpu}; }
 
+  // Both are equal up to `tolerance` times the larger of: the value, 1, and the values' root mean
+  // square. So an element that is small because large terms cancelled may be as far off as others.
   void check_equal(double tolerance) const {
+    const std::vector<T> copy = download();
+    const double margin = tolerance * std::max(1.0, root_mean_square());
+    const auto is_close = [&](T value, T expected) {
+      return value == expected || value == Approx(expected).epsilon(tolerance).margin(margin);
+    };
+    const auto [value, expected] = std::ranges::mismatch(copy, host_, is_close);
+    const std::ptrdiff_t first_differing = value - copy.begin();
+    if (value != copy.end()) UNSCOPED_INFO("CUDA " << *value << ", CPU " << *expected);
+    CHECK(first_differing == static_cast<std::ptrdiff_t>(copy.size()));
+  }
+
+ private:
+  std::vector<T> download() const {
     std::vector<T> copy(host_.size());
     cu::synchronize({});
     cu::copy_async(copy.data(), device_.data(), copy.size() * sizeof(T), {});
     cu::synchronize({});
-    const auto is_close = [tolerance](T value, T expected) {
-      return value == Approx(expected).epsilon(tolerance).margin(tolerance);
-    };
-    const auto differing = std::ranges::mismatch(copy, host_, is_close).in1 - copy.begin();
-    CHECK(differing == static_cast<std::ptrdiff_t>(copy.size()));  // the first that differs
+    return copy;
   }
 
- private:
+  double root_mean_square() const {
+    double squares = 0;
+    for (const T value : host_) squares += static_cast<double>(value) * static_cast<double>(value);
+    return host_.empty() ? 0 : std::sqrt(squares / static_cast<double>(host_.size()));
+  }
+
   std::vector<T> host_;
   Allocation device_;
 };

@@ -18,11 +18,11 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPackageDirectory = "/usr/share/datasets/fashion-mnist";
 
-// The gzipped file if it is there, else the plain name (of which the reader may then complain).
+// The plain file if it is there, or if neither is (the reader will then complain of it).
 fs::path find_file(const fs::path& directory, const std::string& name) {
-  const fs::path gzipped = directory / (name + ".gz");
+  const fs::path plain = directory / name, gzipped = directory / (name + ".gz");
   std::error_code ignored;
-  return fs::exists(gzipped, ignored) ? gzipped : directory / name;
+  return fs::exists(plain, ignored) || !fs::exists(gzipped, ignored) ? plain : gzipped;
 }
 
 void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t images) {

@@ -23,7 +23,8 @@ struct IdxArray {
 
 // Reads an array with that many dimensions. Throws FileError, naming the file and what is wrong
 // with it, if it cannot be read, is no such array, ends early or goes on too long, or if its gzip
-// checksum is wrong. Memory is taken only for what a file of that size can hold.
+// checksum is wrong, and EnvironmentError if it is gzipped in a build without zlib. Memory is taken
+// only for what a file of that size can hold.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& path, std::size_t dimensions);
 
 }  // namespace ddp

@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/io/crc32.h"
 #include "ddp/io/host_transfer.h"
 
 namespace ddp {
@@ -22,16 +22,15 @@ constexpr std::string_view kWrapper = "module.";
 
 class Crc32 {
  public:
-  // zlib begins anew if there is no data.
   void update(const void* data, std::size_t size_bytes) {
-    if (size_bytes > 0) value_ = crc32_z(value_, static_cast<const Bytef*>(data), size_bytes);
+    value_ = crc32(value_, data, size_bytes);
   }
   // With a zero byte behind it.
   void update(const std::string& text) { update(text.c_str(), text.size() + 1); }
   [[nodiscard]] std::string digits() const { return fmt::format("{:08x}", value_); }
 
  private:
-  uLong value_ = 0;
+  std::uint32_t value_ = 0;
 };
 
 std::string describe(const NamedBuffer& tensor) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -101,22 +102,30 @@ struct Plan {
 };
 
 // The fastest algorithm, in cuDNN's opinion, that always gives the same bits. `find` is one of its
-// three functions with all arguments but the last three.
-template <class Performance, class Find>
-auto choose(const CudnnLibrary& library, const char* name, const Find& find) {
+// three functions with all arguments but the last three; `measure` tells what memory an algorithm
+// needs, because what was found may need another amount with the convolution's math type.
+template <class Performance, class Find, class Measure>
+auto choose(const CudnnLibrary& library, const char* name, const Find& find,
+            const Measure& measure) {
   std::array<Performance, 16> found{};
   int count = 0;
   library.check(find(static_cast<int>(found.size()), &count, found.data()), name);
-  const auto end = found.begin() + count;
-  const auto* best = std::find_if(found.begin(), end, [](const Performance& each) {
-    return each.status == CUDNN_STATUS_SUCCESS && each.determinism == CUDNN_DETERMINISTIC &&
-           each.memory <= kScratchLimitBytes;
-  });
-  if (best == end) {
-    throw CudaError(std::string("[kernels] cuDNN: ") + name + ": none of " + std::to_string(count) +
-                    " algorithms is deterministic and fits");
+  for (int i = 0; i < count; ++i) {
+    const auto& [algorithm, status, time, memory, determinism, math_type, reserved] = found.at(i);
+    std::size_t scratch_bytes = 0;
+    const bool fits = status == CUDNN_STATUS_SUCCESS && determinism == CUDNN_DETERMINISTIC &&
+                      measure(algorithm, &scratch_bytes) == CUDNN_STATUS_SUCCESS &&
+                      scratch_bytes <= kScratchLimitBytes;
+    if (fits) return Choice<std::remove_const_t<decltype(algorithm)>>{algorithm, scratch_bytes};
   }
-  return Choice<decltype(best->algo)>{best->algo, best->memory};
+  throw CudaError(std::string("[kernels] cuDNN: ") + name + ": none of " + std::to_string(count) +
+                  " algorithms is deterministic and fits");
+}
+
+// `function` with its first arguments given.
+template <class Function, class... First>
+auto bound(Function function, First... first) {
+  return [=](auto... rest) { return function(first..., rest...); };
 }
 
 // One and beta in the type that cuDNN wants for the operands' dtype.
@@ -148,11 +157,12 @@ class CudnnConv2d final : public Conv2dBackend {
                Stream stream) override {
     Plan& plan = plan_for(shape, x.dtype, stream);
     if (!plan.forward) {
-      plan.forward =
-          choose<cudnnConvolutionFwdAlgoPerf_t>(library_, "find_forward", [&](auto... results) {
-            return library_.find_forward(handle_.get(), plan.x.get(), plan.weight.get(),
-                                         plan.convolution.get(), plan.y.get(), results...);
-          });
+      const auto with = [&](auto function) {
+        return bound(function, handle_.get(), plan.x.get(), plan.weight.get(),
+                     plan.convolution.get(), plan.y.get());
+      };
+      plan.forward = choose<cudnnConvolutionFwdAlgoPerf_t>(
+          library_, "find_forward", with(library_.find_forward), with(library_.forward_scratch));
     }
     const Factors factors(x.dtype, WriteMode::kOverwrite);
     DDP_CUDNN_CHECK(library_, forward, handle_.get(), factors.alpha(), plan.x.get(), x.data,
@@ -165,11 +175,13 @@ class CudnnConv2d final : public Conv2dBackend {
                   const Conv2dShape& shape, Stream stream) override {
     Plan& plan = plan_for(shape, weight.dtype, stream);
     if (!plan.grad_input) {
+      const auto with = [&](auto function) {
+        return bound(function, handle_.get(), plan.weight.get(), plan.y.get(),
+                     plan.convolution.get(), plan.x.get());
+      };
       plan.grad_input = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-          library_, "find_backward_data", [&](auto... results) {
-            return library_.find_backward_data(handle_.get(), plan.weight.get(), plan.y.get(),
-                                               plan.convolution.get(), plan.x.get(), results...);
-          });
+          library_, "find_backward_data", with(library_.find_backward_data),
+          with(library_.backward_data_scratch));
     }
     const Factors factors(weight.dtype, grad_x.mode);
     DDP_CUDNN_CHECK(library_, backward_data, handle_.get(), factors.alpha(), plan.weight.get(),
@@ -183,12 +195,13 @@ class CudnnConv2d final : public Conv2dBackend {
                    const Conv2dShape& shape, Stream stream) override {
     Plan& plan = plan_for(shape, x.dtype, stream);
     if (!plan.grad_weight) {
+      const auto with = [&](auto function) {
+        return bound(function, handle_.get(), plan.x.get(), plan.y.get(), plan.convolution.get(),
+                     plan.weight.get());
+      };
       plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-          library_, "find_backward_filter", [&](auto... results) {
-            return library_.find_backward_filter(handle_.get(), plan.x.get(), plan.y.get(),
-                                                 plan.convolution.get(), plan.weight.get(),
-                                                 results...);
-          });
+          library_, "find_backward_filter", with(library_.find_backward_filter),
+          with(library_.backward_filter_scratch));
     }
     const Factors factors(x.dtype, grad_weight.mode);
     DDP_CUDNN_CHECK(library_, backward_filter, handle_.get(), factors.alpha(), plan.x.get(), x.data,

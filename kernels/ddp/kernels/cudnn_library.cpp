@@ -42,6 +42,9 @@ bool CudnnLibrary::open() {
   load(library, "cudnnGetConvolutionForwardAlgorithm_v7", find_forward);
   load(library, "cudnnGetConvolutionBackwardDataAlgorithm_v7", find_backward_data);
   load(library, "cudnnGetConvolutionBackwardFilterAlgorithm_v7", find_backward_filter);
+  load(library, "cudnnGetConvolutionForwardWorkspaceSize", forward_scratch);
+  load(library, "cudnnGetConvolutionBackwardDataWorkspaceSize", backward_data_scratch);
+  load(library, "cudnnGetConvolutionBackwardFilterWorkspaceSize", backward_filter_scratch);
   load(library, "cudnnConvolutionForward", forward);
   load(library, "cudnnConvolutionBackwardData", backward_data);
   load(library, "cudnnConvolutionBackwardFilter", backward_filter);

@@ -145,6 +145,11 @@ long long stride_of(const Buffer& operand, std::size_t matrix) {
   return operand.count == matrix ? 0 : static_cast<long long>(matrix);
 }
 
+// Null, as an empty operand may be, need not be accepted by cuBLAS even if it is not read.
+const void* data_of(const Buffer& operand, const Buffer& stand_in) {
+  return operand.count > 0 ? operand.data : stand_in.data;
+}
+
 }  // namespace
 
 // cuBLAS is column-major, and a row-major matrix read so is its transpose: C' = op(B)' op(A)'.
@@ -154,7 +159,6 @@ void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& sh
   check_dtype("gemm", c.dtype);
   if (c.count == 0) return;
   const auto [m, n, k] = shape;
-  // An empty batch has null operands, which cuBLAS need not accept.
   if (k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
@@ -163,8 +167,8 @@ void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& sh
   DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
   DDP_CUBLAS_CHECK(library, gemm, library.handle, to_cublas(options.transpose_b),
                    to_cublas(options.transpose_a), detail::blas_int(n), detail::blas_int(m),
-                   detail::blas_int(k), alpha.data(), b.data, type,
-                   detail::leading_dimension(options.transpose_b, k, n), a.data, type,
+                   detail::blas_int(k), alpha.data(), data_of(b, c), type,
+                   detail::leading_dimension(options.transpose_b, k, n), data_of(a, c), type,
                    detail::leading_dimension(options.transpose_a, m, k), beta.data(), c.data, type,
                    detail::blas_int(n), sums_of(c.dtype), CUBLAS_GEMM_DEFAULT);
 }
@@ -183,9 +187,9 @@ void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmS
   DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
   DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, to_cublas(options.transpose_b),
                    to_cublas(options.transpose_a), detail::blas_int(n), detail::blas_int(m),
-                   detail::blas_int(k), alpha.data(), b.data, type,
+                   detail::blas_int(k), alpha.data(), data_of(b, c), type,
                    detail::leading_dimension(options.transpose_b, k, n), stride_of(b, k * n),
-                   a.data, type, detail::leading_dimension(options.transpose_a, m, k),
+                   data_of(a, c), type, detail::leading_dimension(options.transpose_a, m, k),
                    stride_of(a, m * k), beta.data(), c.data, type, detail::blas_int(n),
                    static_cast<long long>(m * n), detail::blas_int(c.count / (m * n)),
                    sums_of(c.dtype), CUBLAS_GEMM_DEFAULT);

@@ -47,7 +47,7 @@ std::string escaped(char c) {
   return code;
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string result = "\"";
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
@@ -101,7 +101,7 @@ bool contains_peer_error(const std::exception& error) {
 }  // namespace
 
 std::string to_json(const ErrorRecord& record, std::time_t timestamp) {
-  const std::string text = quoted(record.message);
+  const std::string text = json_string(record.message);
   std::string json = "{\"message\": {\"message\": " + text +
                      ", \"extraInfo\": {\"py_callstack\": " + text + ", \"timestamp\": \"" +
                      std::to_string(timestamp) + '"';

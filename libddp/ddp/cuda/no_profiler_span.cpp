@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Stands in for profiler_span.cpp in a build without the CUDA toolkit.
+// Stands in for profiler_span.cpp in a build without CUDA or its NVTX headers.
 #include "ddp/cuda/profiler_span.h"
 
 namespace ddp::cu {

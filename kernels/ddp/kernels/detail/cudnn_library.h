@@ -26,6 +26,9 @@ struct CudnnLibrary {
   decltype(&cudnnGetConvolutionForwardAlgorithm_v7) find_forward = nullptr;
   decltype(&cudnnGetConvolutionBackwardDataAlgorithm_v7) find_backward_data = nullptr;
   decltype(&cudnnGetConvolutionBackwardFilterAlgorithm_v7) find_backward_filter = nullptr;
+  decltype(&cudnnGetConvolutionForwardWorkspaceSize) forward_scratch = nullptr;
+  decltype(&cudnnGetConvolutionBackwardDataWorkspaceSize) backward_data_scratch = nullptr;
+  decltype(&cudnnGetConvolutionBackwardFilterWorkspaceSize) backward_filter_scratch = nullptr;
   decltype(&cudnnConvolutionForward) forward = nullptr;
   decltype(&cudnnConvolutionBackwardData) backward_data = nullptr;
   decltype(&cudnnConvolutionBackwardFilter) backward_filter = nullptr;

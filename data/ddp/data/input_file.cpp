@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/data/input_file.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+constexpr std::uint64_t kMaxDeflateRatio = 1032;  // no deflate stream expands further
+
+// zlib passes on what is not gzipped as it is.
+class ZlibFile : public InputFile {
+ public:
+  explicit ZlibFile(const std::filesystem::path& path)
+      : path_(path), file_(gzopen(path.c_str(), "rb")) {
+    if (!file_) fail("cannot be opened: " + error_text(errno));
+    gzbuffer(file_.get(), 1U << 17);
+  }
+
+  std::size_t read(std::span<std::uint8_t> bytes) override {
+    std::size_t done = 0;
+    while (done < bytes.size()) {
+      const std::size_t wanted = std::min<std::size_t>(bytes.size() - done, 1U << 30);
+      const int got = gzread(file_.get(), bytes.data() + done, static_cast<unsigned>(wanted));
+      check_stream();
+      if (got <= 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    return done;
+  }
+
+  [[nodiscard]] std::uint64_t max_size() const override {
+    std::error_code error;
+    const std::uint64_t size = std::filesystem::file_size(path_, error);
+    if (error) fail("has no size: " + error.message());
+    return gzdirect(file_.get()) != 0 ? size : size * kMaxDeflateRatio;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& complaint) const {
+    throw FileError("[input_file] " + path_.string() + ": " + complaint);
+  }
+
+  void check_stream() const {
+    int code = Z_OK;
+    const char* text = gzerror(file_.get(), &code);
+    if (code == Z_OK || code == Z_STREAM_END) return;
+    if (code == Z_BUF_ERROR) fail("is truncated: the gzip stream ends early");
+    fail(code == Z_ERRNO ? "cannot be read: " + error_text(errno)
+                         : std::string("is damaged: ") + text);
+  }
+
+  struct Close {
+    void operator()(gzFile file) const { gzclose_r(file); }
+  };
+
+  std::filesystem::path path_;
+  std::unique_ptr<gzFile_s, Close> file_;
+};
+
+}  // namespace
+
+bool gzip_is_compiled_in() { return true; }
+
+std::unique_ptr<InputFile> open_input_file(const std::filesystem::path& path) {
+  return std::make_unique<ZlibFile>(path);
+}
+
+}  // namespace ddp

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ddp {
+
+// CRC-32, as in gzip: RFC 1952, section 8. Of what had the value `before`, 0 for nothing, with
+// these bytes behind it.
+[[nodiscard]] std::uint32_t crc32(std::uint32_t before, const void* data, std::size_t size_bytes);
+
+}  // namespace ddp

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+//
+// Cyclic redundancy checks of 32 bits with reflected bits, a byte at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+namespace ddp {
+
+// What eight zero bits behind each byte make of it, for a polynomial with its bits reversed.
+constexpr std::array<std::uint32_t, 256> make_crc_table(std::uint32_t polynomial) {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
+    std::uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? polynomial : 0);
+    table[byte] = value;
+  }
+  return table;
+}
+
+// The check of what had the check `before`, 0 for nothing, with `bytes` behind it.
+inline std::uint32_t continue_crc(const std::array<std::uint32_t, 256>& table, std::uint32_t before,
+                                  std::span<const unsigned char> bytes) {
+  std::uint32_t value = ~before;
+  for (const unsigned char byte : bytes) value = value >> 8 ^ table[(value ^ byte) & 0xff];
+  return ~value;
+}
+
+}  // namespace ddp

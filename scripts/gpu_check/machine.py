@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""What a figure needs beside it: the machine, its software and its state as it is found."""
+import ctypes
+import datetime
+import os
+import platform
+import re
+import subprocess
+
+GPU_QUERY = ("name", "driver_version", "memory.total", "compute_cap", "pstate", "clocks.sm",
+             "clocks.mem", "clocks.max.sm", "clocks.max.mem", "power.draw", "power.limit",
+             "temperature.gpu", "compute_mode", "mig.mode.current", "ecc.mode.current")
+
+
+def output_of(*command):
+    """Empty if the command fails."""
+    try:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              timeout=60, check=True, universal_newlines=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def gpus():
+    """ "GPU 0: NVIDIA H200", without what tells one from another."""
+    lines = output_of("nvidia-smi", "-L").splitlines()
+    return [line.partition(" (UUID")[0] for line in lines if line.startswith("GPU")]
+
+
+def gpu_state():
+    """By GPU, what nvidia-smi answers."""
+    return _query(GPU_QUERY)
+
+
+def architecture():
+    """90 for compute capability 9.0; that where there is no GPU."""
+    state = _query(("compute_cap",))
+    return state[0]["compute_cap"].replace(".", "") if state else "90"
+
+
+def commit():
+    given = os.environ.get("DDP_COMMIT", "")
+    return given or output_of("git", "describe", "--always", "--dirty", "--abbrev=40") or "unknown"
+
+
+def facts(cmake_cache):
+    """Name to text, in the order of the report."""
+    nvcc = re.search(r"release \S+ (\S+)", output_of("nvcc", "--version"))
+    return {
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "GPU": "; ".join(gpus()) or "none",
+        "CUDA compiler": nvcc.group(1) if nvcc else "not found",
+        "NCCL": _nccl(cmake_cache),
+        "cuDNN": _cudnn(cmake_cache),
+        "host compiler": output_of("c++", "--version").partition("\n")[0],
+        "CMake": output_of("cmake", "--version").partition("\n")[0],
+        "CPU": f"{os.cpu_count()} of {_first(r'model name.*: (.*)', '/proc/cpuinfo')}",
+        "memory": _first(r"MemTotal: +(.*)", "/proc/meminfo"),
+        "system": _first(r'PRETTY_NAME="?([^"\n]*)', "/etc/os-release"),
+        "Python": platform.python_version(),
+        "load": _first(r"(\S+ \S+ \S+)", "/proc/loadavg"),
+    }
+
+
+def _query(names):
+    rows = output_of("nvidia-smi", "--query-gpu=" + ",".join(names), "--format=csv,noheader")
+    return [dict(zip(names, re.split(r",\s*", row))) for row in rows.splitlines()]
+
+
+def _first(pattern, path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = re.search(pattern, file.read())
+    except OSError:
+        found = None
+    return found.group(1) if found else "unknown"
+
+
+def _library(cmake_cache, name):
+    """What the build found, and where that comes from."""
+    path = _first(rf"DDP_{name}_LIBRARY:[A-Z]+=(.*)", cmake_cache)
+    origin = "of a Python package" if "site-packages" in path else "of the system or the toolkit"
+    return ctypes.CDLL(path), origin
+
+
+def _version(code):
+    """2.28.9 of 22809."""
+    return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
+
+
+def _nccl(cmake_cache):
+    try:
+        library, origin = _library(cmake_cache, "NCCL")
+        code = ctypes.c_int()
+        library.ncclGetVersion(ctypes.byref(code))
+    except (OSError, AttributeError) as error:
+        return str(error)
+    return f"{_version(code.value)}, {origin}"
+
+
+def _cudnn(cmake_cache):
+    try:
+        library, origin = _library(cmake_cache, "CUDNN")
+        code = library.cudnnGetVersion()
+    except (OSError, AttributeError) as error:
+        return str(error)
+    return f"{_version(code)}, {origin}"

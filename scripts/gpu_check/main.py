@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""The phases of scripts/gpu_check.sh: docs/gpu/README.md."""
+import argparse
+import os
+import re
+import shutil
+import sys
+import tarfile
+
+import machine
+import report
+import results
+from build import BUILD, ROOT, build_command, configure_command
+from runner import PASSED, SKIPPED, TIMED_OUT, Runner
+
+WORK = os.path.join(BUILD, "report")
+BENCHMARKS = os.path.join(ROOT, "scripts", "gpu_benchmarks.txt")
+CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
+CACHE = os.path.join(BUILD, "CMakeCache.txt")
+# By far most of the kernels' time is the libraries' own, and a matter of them.
+SANITIZED = (("gpu_buffer_ops_test",), ("gpu_kernels_test", "~[gemm]~[conv2d]~[nn]~[amp]"))
+
+
+def parse():
+    parser = argparse.ArgumentParser(
+        prog="gpu_check.sh", description="Builds, tests and measures on a machine with a GPU.",
+        epilog="Exit status: 0 all is well, 1 something failed, 2 bad usage, 77 there is no GPU.")
+    parser.add_argument("out", help="the folder for gpu-report.md, .json and gpu-logs.tar.gz")
+    parser.add_argument("--dry-run", action="store_true", help="go on without a GPU")
+    parser.add_argument("--seconds", type=float, default=530, help="for everything (%(default)s)")
+    return parser.parse_args()
+
+
+def benchmarks():
+    """(limit in seconds, command) of each line."""
+    with open(BENCHMARKS, encoding="utf-8") as file:
+        lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
+    return [(float(limit), command) for limit, command in (line.split(None, 1) for line in lines)]
+
+
+def sanitize(run, tool, content):
+    for program, *filters in SANITIZED:
+        name = f"{tool} {program}"
+        if not shutil.which("compute-sanitizer"):
+            run(name, "echo SKIPPED: there is no compute-sanitizer; exit 77", 5)
+            continue
+        outcome = run(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
+                             "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
+                             *filters], 50)
+        if outcome.status == TIMED_OUT and not results.sanitizer_errors(outcome.log):
+            content["may_be_cut_off"].append(name)
+
+
+def go_through(runner, content):
+    run = runner.run
+    configured = run("configure", configure_command(), 60).status == PASSED
+    content["machine"] = machine.facts(CACHE)
+    if not configured:
+        return
+    run("build tests", build_command(["gpu_tests"]), 260)
+    run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
+                  "--no-tests=error"], 180, DDP_TEST_LOG=WORK)
+    for tool in ("memcheck", "racecheck"):
+        sanitize(run, tool, content)
+    commands = benchmarks()
+    targets = sorted({name for _, command in commands
+                      for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
+    if targets:
+        run("build benchmarks", build_command(targets), 120)
+    for number, (limit, command) in enumerate(commands, 1):
+        outcome = run(f"benchmark {number}", command, limit, BIN=os.path.join(BUILD, "bin"))
+        figures, complaints = results.figures(outcome.log)
+        content["benchmarks"].append((outcome.name, command))
+        content["figures"] += [{**figure, "from": outcome.name} for figure in figures]
+        content["complaints"] += complaints
+        if outcome.status == PASSED and not figures:
+            content["complaints"].append(f"benchmark {number} gave no figure: {command}")
+
+
+def conclude(runner, content, out):
+    content["gpu_states"] += machine.gpu_state()
+    content["phases"] = [{"name": each.name, "status": each.status, "seconds": each.seconds,
+                          "limit": each.limit} for each in runner.outcomes]
+    content["tests"] = results.tests(os.path.join(WORK, "tests.log"))
+    content["cases"] = results.cases(WORK)
+    content["tails"] = {each.name: results.tail(each.log) for each in runner.outcomes
+                        if each.status != PASSED}
+    with open(CASE_COUNT, encoding="utf-8") as file:
+        content["failures"] = report.verdict(content, int(file.read()))
+    report.write(content, out)
+    with tarfile.open(os.path.join(out, "gpu-logs.tar.gz"), "w:gz") as archive:
+        archive.add(WORK, "gpu-logs")
+    for failure in content["failures"]:
+        print(f"gpu_check: {failure}", file=sys.stderr)
+    print(f"gpu_check: the report is {os.path.join(out, 'gpu-report.md')}")
+    return 1 if content["failures"] else 0
+
+
+def main():
+    arguments = parse()
+    out = os.path.abspath(arguments.out)
+    os.environ["PATH"] += ":/usr/local/cuda/bin:/usr/local/nvidia/bin"
+    os.chdir(ROOT)
+    has_gpu = bool(machine.gpus())
+    if not has_gpu and not arguments.dry_run:
+        print("gpu_check: nvidia-smi shows no GPU here (--dry-run goes on without)",
+              file=sys.stderr)
+        return SKIPPED
+    shutil.rmtree(WORK, ignore_errors=True)
+    os.makedirs(WORK)
+    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state(), "figures": [],
+               "benchmarks": [], "complaints": [], "may_be_cut_off": []}
+    runner = Runner(WORK, arguments.seconds)
+    try:
+        go_through(runner, content)
+    except Exception as error:  # what is known is told all the same
+        content["complaints"].append(repr(error))
+    return conclude(runner, content, out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

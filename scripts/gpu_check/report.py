@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""Writes gpu-report.json, and the same for people as gpu-report.md."""
+import json
+import os
+
+import results
+from runner import PASSED, SKIPPED, TIMED_OUT
+
+
+def verdict(content, expected_cases):
+    """What is wrong, a sentence each."""
+    complaints = list(content["complaints"])
+    for phase in content["phases"]:
+        if phase["status"] == TIMED_OUT and phase["name"] not in content["may_be_cut_off"]:
+            complaints.append(f"{phase['name']} did not end within {phase['limit']:.0f} s")
+        elif phase["status"] not in (PASSED, SKIPPED, TIMED_OUT):
+            complaints.append(f"{phase['name']} ended with status {phase['status']}")
+    for case in content["cases"]:
+        if case["result"] in ("failed", "begun"):
+            what = "failed" if case["result"] == "failed" else "did not end"
+            complaints.append(f"{case['program']}: \"{case['case']}\" {what}")
+    ran = results.ran_alone(content["cases"])
+    if content["has_gpu"] and ran < expected_cases:
+        complaints.append(f"{ran} test cases ran, and {expected_cases} should have")
+    return complaints
+
+
+def write(content, folder):
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "gpu-report.json"), "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+    with open(os.path.join(folder, "gpu-report.md"), "w", encoding="utf-8") as file:
+        file.write("\n".join(_markdown(content)) + "\n")
+
+
+def _markdown(content):
+    yield "# GPU report"
+    yield ""
+    if not content["has_gpu"]:
+        yield "There was no GPU: this was a dry run, and nothing here tells of one."
+        yield ""
+    yield "**Failed:**" if content["failures"] else "**Nothing failed.**"
+    yield from (f"- {each}" for each in content["failures"])
+    yield from (f"- {each} was cut off, without an error until then"
+                for each in content["may_be_cut_off"])
+    yield from _table("Machine", ("what", "found"), content["machine"].items())
+    states = content["gpu_states"]
+    if states:
+        rows = [(name, *(state.get(name, "") for state in states)) for name in states[0]]
+        yield from _table("nvidia-smi", ("what", *_state_titles(states)), rows)
+    yield from _table("Phases", ("phase", "status", "seconds", "limit"),
+                      [(p["name"], p["status"], f"{p['seconds']:.1f}", f"{p['limit']:.0f}")
+                       for p in content["phases"]])
+    yield from _table("Figures", ("figure", "median", "spread", "unit", "n", "labels"),
+                      [_figure_row(each) for each in content["figures"]])
+    yield from _table("Benchmarks", ("benchmark", "command"), content["benchmarks"])
+    yield from _table("Tests", ("test", "result", "seconds"),
+                      [(t["test"], t["result"], t["seconds"]) for t in content["tests"]])
+    yield from _table("Test cases", ("program", "case", "result", "seconds"),
+                      [(c["program"], c["case"], c["result"], f"{c['seconds']:.2f}")
+                       for c in content["cases"]])
+    for name, text in content["tails"].items():
+        yield from ("", f"## The end of {name}.log", "", "````", text, "````")
+
+
+def _state_titles(states):
+    return [f"GPU {i % (len(states) // 2)} at the {'start' if i < len(states) // 2 else 'end'}"
+            for i in range(len(states))]
+
+
+def _figure_row(figure):
+    known = ("figure", "median", "spread", "unit", "n")
+    labels = ", ".join(f"{key} {value}" for key, value in figure.items() if key not in known)
+    return (figure["figure"], f"{figure['median']:.5g}", f"{figure['spread']:.3g}", figure["unit"],
+            figure.get("n", ""), labels)
+
+
+def _table(title, columns, rows):
+    yield from ("", f"## {title}", "", _row(columns), _row("---" for _ in columns))
+    yield from (_row(row) for row in rows)
+
+
+def _row(cells):
+    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"

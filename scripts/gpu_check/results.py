@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""Reads what tests and benchmarks left in the work folder."""
+import glob
+import json
+import os
+import re
+
+# As ctest prints it: "3/9 Test #81: gpu_data_test ....   Passed    1.23 sec".
+TEST_LINE = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) \.*\s*(?:\*\*\*)?(.*?) +([\d.]+) sec",
+                       re.MULTILINE)
+
+
+def tests(log):
+    """A dictionary for each test that ctest ran."""
+    return [{"test": name, "result": result.lower(), "seconds": float(seconds)}
+            for name, result, seconds in TEST_LINE.findall(_text(log))]
+
+
+def cases(folder):
+    """A dictionary for each test case of tests/gpu/case_log.h; one without an end has "begun"."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(folder, "*.cases"))):
+        program = os.path.basename(path)[:-len(".cases")]
+        for line in _text(path).splitlines():
+            result, seconds, name = line.split("\t", 2)
+            found[program, name] = {"program": program, "case": name, "result": result,
+                                    "seconds": float(seconds)}
+    return list(found.values())
+
+
+def ran_alone(all_cases):
+    """How many cases a program by itself, not under ddp-launch, ran to an end."""
+    alone = (each for each in all_cases if not re.search(r"-\d+-of-\d+$", each["program"]))
+    return sum(each["result"] in ("passed", "failed") for each in alone)
+
+
+def figures(log):
+    """The lines of JSON that a benchmark printed, and what is wrong with some."""
+    found, complaints = [], []
+    for line in _text(log).splitlines():
+        if not line.startswith("{"):
+            continue
+        try:
+            figure = json.loads(line)
+            figure.update(median=float(figure["median"]), spread=float(figure["spread"]))
+            found.append({"figure": figure["figure"], "unit": figure["unit"], **figure})
+        except (ValueError, KeyError, TypeError) as error:
+            complaints.append(f"{os.path.basename(log)}: no figure ({error!r}): {line}")
+    return found, complaints
+
+
+def sanitizer_errors(log):
+    """The first lines of what compute-sanitizer has reported, if only up to a cut."""
+    return re.findall(r"^=+ ((?:Invalid|Misaligned|Race|Error|Barrier|Program hit).*)", _text(log),
+                      re.MULTILINE)
+
+
+def tail(log, lines=60):
+    return "\n".join(_text(log).splitlines()[-lines:])
+
+
+def _text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

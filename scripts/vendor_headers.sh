@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: MIT
+#
+# Collects the header-only dependencies from the distribution's packages, with their licences, for a
+# build on a machine without network or packages:
+#   scripts/vendor_headers.sh [--with-data] [DIR]      into third_party/vendored, or DIR
+#   cmake -S . -B build -DDDP_VENDORED_HEADERS=DIR
+#   --with-data   Fashion-MNIST too, 30 MB
+set -euo pipefail
+root=$(realpath "$(dirname "$0")/..")
+source "$root/scripts/install_packages.sh"
+packages=(libspdlog-dev libfmt-dev libcxxopts-dev nlohmann-json3-dev catch2)
+with_data=false
+[ "${1:-}" != --with-data ] || { with_data=true; shift; }
+target=${1:-$root/third_party/vendored}
+case $target in -*) sed -n '4,8s/^# \?//p' "$0" >&2; exit 2 ;; esac
+
+copy_headers() {
+  dpkg -L "$1" | grep -E '^/usr/include/.*\.(h|hpp)$' | while read -r header; do
+    install -D -m 644 "$header" "$target/include/${header#/usr/include/}"
+  done
+}
+copy_licence() { install -D -m 644 "/usr/share/doc/$1/copyright" "$target/licenses/$1"; }
+
+install_packages "${packages[@]}"
+rm -rf "$target/include" "$target/licenses" "$target/fashion-mnist"
+for package in "${packages[@]}"; do
+  copy_headers "$package"
+  copy_licence "$package"
+done
+if $with_data; then
+  install_packages dataset-fashion-mnist
+  install -D -m 644 -t "$target/fashion-mnist" /usr/share/datasets/fashion-mnist/*.gz
+  copy_licence dataset-fashion-mnist
+fi
+dpkg-query -W "${packages[@]}" >"$target/versions"
+echo "$(find "$target/include" -type f | wc -l) headers, $(du -sm "$target" | cut -f1) MB in $target"

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+//
+// For the source with Catch2's main(). If DDP_TEST_LOG names a folder, the program writes a line
+// into PROGRAM.cases there (PROGRAM-RANK-of-WORLD_SIZE.cases under ddp-launch) when a test case
+// begins and when it ends, so that what a crash leaves behind tells where it was:
+//
+//   line   := result '\t' seconds '\t' name '\n'
+//   result := "begun" | "passed" | "failed" | "skipped"     skipped: it said WARN("SKIPPED: why")
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace ddp::test {
+
+class CaseLog : public Catch::TestEventListenerBase {
+ public:
+  using TestEventListenerBase::TestEventListenerBase;
+
+  void testRunStarting(const Catch::TestRunInfo& run) override {
+    if (const char* folder = std::getenv("DDP_TEST_LOG")) {
+      file_.open(folder + ("/" + run.name) + rank_suffix() + ".cases");
+    }
+  }
+
+  void testCaseStarting(const Catch::TestCaseInfo& test) override {
+    begin_ = Clock::now();
+    is_skipped_ = false;
+    write("begun", test.name);
+  }
+
+  bool assertionEnded(const Catch::AssertionStats& assertion) override {
+    const Catch::AssertionResult& result = assertion.assertionResult;
+    const bool is_warning = result.getResultType() == Catch::ResultWas::Warning;
+    is_skipped_ |= is_warning && result.getMessage().starts_with("SKIPPED");
+    return false;  // it keeps nothing
+  }
+
+  void testCaseEnded(const Catch::TestCaseStats& test) override {
+    const char* unless_failed = is_skipped_ ? "skipped" : "passed";
+    write(test.totals.assertions.allOk() ? unless_failed : "failed", test.testInfo.name);
+  }
+
+ private:
+  static std::string rank_suffix() {
+    const char* rank = std::getenv("RANK");
+    const char* world_size = std::getenv("WORLD_SIZE");
+    if (rank == nullptr || world_size == nullptr) return "";
+    return "-" + std::string(rank) + "-of-" + world_size;
+  }
+
+  using Clock = std::chrono::steady_clock;
+
+  void write(const char* result, const std::string& name) {
+    const std::chrono::duration<double> seconds = Clock::now() - begin_;
+    file_ << result << '\t' << seconds.count() << '\t' << name << std::endl;
+  }
+
+  std::ofstream file_;
+  Clock::time_point begin_;
+  bool is_skipped_ = false;
+};
+
+}  // namespace ddp::test

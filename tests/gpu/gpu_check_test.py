@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""What scripts/gpu_check makes of what a run left behind."""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "gpu_check"))
+import report
+import results
+from runner import PASSED, TIMED_OUT, Runner
+
+CTEST_LOG = """Test project /build
+      Start 81: gpu_buffer_ops_test
+ 1/5 Test #81: gpu_buffer_ops_test ..............   Passed    1.23 sec
+ 2/5 Test  #7: gpu_nccl_test ....................***Failed    0.05 sec
+SKIPPED: no GPU
+ 3/5 Test #83: gpu_data_test ....................***Skipped   0.01 sec
+ 4/5 Test #84: gpu_engine_test ..................***Timeout 300.01 sec
+ 5/5 Test #85: gpu_bring ..***Failed  Required regular expression not found. Regex=[x]  2.00 sec
+"""
+
+
+class GpuCheckTest(unittest.TestCase):
+    def setUp(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.folder = directory.name
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def test_ctest_lines(self):
+        found = results.tests(self.write("tests.log", CTEST_LOG))
+        self.assertEqual([each["test"] for each in found],
+                         ["gpu_buffer_ops_test", "gpu_nccl_test", "gpu_data_test",
+                          "gpu_engine_test", "gpu_bring"])
+        self.assertEqual([each["result"].split()[0] for each in found],
+                         ["passed", "failed", "skipped", "timeout", "failed"])
+        self.assertEqual(found[3]["seconds"], 300.01)
+
+    def test_cases_of_a_program_that_crashed_are_known(self):
+        self.write("a.cases", "begun\t0\tone\npassed\t0.5\tone\nbegun\t0\ttwo\n")
+        self.write("a-1-of-2.cases", "begun\t0\tone\npassed\t1\tone\n")
+        cases = results.cases(self.folder)
+        self.assertEqual([(c["program"], c["case"], c["result"]) for c in cases],
+                         [("a-1-of-2", "one", "passed"), ("a", "one", "passed"),
+                          ("a", "two", "begun")])
+        self.assertEqual(results.ran_alone(cases), 1)
+
+    def test_figures_are_lines_of_json(self):
+        log = self.write("b.log", 'text\n{"figure": "copy", "unit": "GB/s", "median": 1, "spread": '
+                                  '0.1, "n": 5, "bytes": 8}\n{"figure": "lame"}\n')
+        figures, complaints = results.figures(log)
+        self.assertEqual(figures, [{"figure": "copy", "unit": "GB/s", "median": 1.0, "spread": 0.1,
+                                    "n": 5, "bytes": 8}])
+        self.assertEqual(len(complaints), 1)
+
+    def content(self, **changes):
+        return {"has_gpu": True, "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
+                "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
+                "may_be_cut_off": [], "benchmarks": [],
+                "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
+                **changes}
+
+    def test_too_few_cases_fail(self):
+        self.assertEqual(report.verdict(self.content(), 1), [])
+        self.assertEqual(report.verdict(self.content(), 2),
+                         ["1 test cases ran, and 2 should have"])
+        self.assertEqual(report.verdict(self.content(has_gpu=False, cases=[]), 2), [])
+
+    def test_a_sanitizer_may_be_cut_off_but_finds_errors_before(self):
+        fine = self.write("fine.log", "========= COMPUTE-SANITIZER\n")
+        bad = self.write("bad.log", "========= COMPUTE-SANITIZER\n========= Invalid read of size 4")
+        self.assertEqual(results.sanitizer_errors(fine), [])
+        self.assertEqual(results.sanitizer_errors(bad), ["Invalid read of size 4"])
+        phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 50, "limit": 50}
+        self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
+                         ["memcheck a did not end within 50 s"])
+        self.assertEqual(report.verdict(self.content(phases=[phase],
+                                                     may_be_cut_off=["memcheck a"]), 1), [])
+
+    def test_both_reports_are_written(self):
+        figure = {"figure": "copy", "unit": "GB/s", "median": 4123.456, "spread": 1.5, "n": 5,
+                  "bytes": 8}
+        state = {"name": "NVIDIA H200", "clocks.sm": "345 MHz"}
+        content = self.content(figures=[figure], gpu_states=[state, state], failures=["it failed"],
+                               tails={"tests": "the end"})
+        report.write(content, self.folder)
+        with open(os.path.join(self.folder, "gpu-report.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file), content)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            text = file.read()
+        for part in ("- it failed", "| commit | abc |", "the end", "| a | one | passed | 1.00 |",
+                     "| copy | 4123.5 | 1.5 | GB/s | 5 | bytes 8 |",
+                     "| what | GPU 0 at the start | GPU 0 at the end |"):
+            self.assertIn(part, text)
+
+    def test_commands_end_within_their_limit(self):
+        runner = Runner(self.folder, 100)
+        self.assertEqual(runner.run("fine", ["sh", "-c", "echo $A"], 50, A="b").status, PASSED)
+        self.assertEqual(results.tail(runner.outcomes[0].log), "b")
+        self.assertEqual(runner.run("slow", "sleep 1000", 0.1).status, TIMED_OUT)
+        self.assertEqual(runner.run("absent", ["/no/such/program"], 5).status, 127)
+        self.assertEqual(Runner(self.folder, 0).run("late", "true", 5).status, TIMED_OUT)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+//
+// For builds with zlib.
+#include <zlib.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <string>
+
+#include "ddp/data/fashion_mnist.h"
+#include "ddp/data/idx.h"
+#include "support/files.h"
+#include "support/idx_bytes.h"
+#include "support/idx_error.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using ddp::read_idx;
+using ddp::test::bytes_of;
+using ddp::test::idx;
+using ddp::test::idx_error;
+using ddp::test::TemporaryDirectory;
+using ddp::test::write_bytes;
+
+void write_gzipped(const fs::path& path, const std::string& bytes) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  REQUIRE(gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())) ==
+          static_cast<int>(bytes.size()));
+  REQUIRE(gzclose(file) == Z_OK);
+}
+
+}  // namespace
+
+TEST_CASE("a gzipped IDX file is read as a plain one", "[data][idx]") {
+  const TemporaryDirectory directory;
+  write_gzipped(directory / "gzipped.gz", idx({2, 3}, "abcdef"));
+  const ddp::IdxArray array = read_idx(directory / "gzipped.gz", 2);
+  CHECK(array.shape == std::vector<std::int64_t>{2, 3});
+  CHECK(array.values == std::vector<std::uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'});
+}
+
+TEST_CASE("of Fashion-MNIST each file may be gzipped", "[data][fashion_mnist]") {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "train-images-idx3-ubyte", idx({2, 1, 2}, std::string(4, '\0')));
+  write_gzipped(directory / "train-labels-idx1-ubyte.gz", idx({2}, "\x03\x09"));
+  CHECK(ddp::load_fashion_mnist(ddp::DataSplit::kTrain, directory.path()).size() == 2);
+}
+
+TEST_CASE("a gzipped header that lies does not take memory", "[data][idx]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file";
+  write_gzipped(path, idx({0xffffffffU, 0xffffffffU, 0xffffffffU}, "abc"));
+  CHECK_THAT(idx_error(path, 3), Contains("more than it can hold"));
+  write_gzipped(path, idx({0xffffffffU}, "abc"));
+  CHECK_THAT(idx_error(path), Contains("more than it can hold"));
+}
+
+TEST_CASE("damage inside a gzip stream is found", "[data][idx]") {
+  const TemporaryDirectory directory;
+  const fs::path path = directory / "file.gz";
+  write_gzipped(path, idx({1000}, std::string(1000, 'x')));
+  const std::string good = bytes_of(path);
+
+  std::string bad = good;
+  bad[bad.size() - 8] = static_cast<char>(bad[bad.size() - 8] ^ 1);  // the checksum
+  write_bytes(path, bad);
+  CHECK_THAT(idx_error(path), Contains("is damaged: ") && Contains("incorrect data check"));
+  for (const std::size_t size : {good.size() - 1, good.size() - 8, good.size() / 2}) {
+    write_bytes(path, good.substr(0, size));
+    CHECK_THAT(idx_error(path), Contains("is truncated"));
+  }
+}
