@@ -4,8 +4,10 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <numeric>
 #include <string>
@@ -17,6 +19,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/caller_load.h"
 #include "ddp/collectives/cpu_sharing.h"
+#include "ddp/collectives/operation_queue.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -73,7 +76,44 @@ std::vector<double> cpu_shares(const std::vector<std::vector<int>>& cpus) {
   return shares;
 }
 
+// Of ten operations that the other ranks can do without, how many the queue's thread runs, if the
+// caller does `work` after it has submitted each one.
+int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work) {
+  const auto caller = std::this_thread::get_id();
+  std::atomic<int> by_thread = 0;
+  OperationQueue queue(
+      "test", "[test]", std::make_shared<FlightRecorder>(),
+      [&](std::span<const Collective>) { by_thread += std::this_thread::get_id() != caller; },
+      [](const Collective&) { return OperationQueue::Posting::kUseful; }, cpus_per_rank);
+  for (int i = 0; i < 20; ++i) {
+    if (i == 10) by_thread = 0;  // now it has learned
+    const std::uint64_t operation = queue.submit({});
+    work();
+    queue.wait(operation, Timeout::max());
+  }
+  return by_thread;
+}
+
+// On a CPU, however busy that is with other programs.
+void compute(std::chrono::nanoseconds duration) {
+  const auto busy = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+  };
+  const auto end = busy() + duration;
+  while (busy() < end) continue;
+}
+
 }  // namespace
+
+TEST_CASE("where CPUs are scarce a caller that computes runs its operations itself", "[shm]") {
+  const auto computes = [] { compute(3ms); };
+  const auto waits = [] { std::this_thread::sleep_for(3ms); };
+  CHECK(count_run_by_thread(0.1, computes) < 10);  // other programs may take most of its CPU
+  CHECK(count_run_by_thread(1, waits) > 0);
+  CHECK(count_run_by_thread(2, computes) > 0);
+}
 
 TEST_CASE("CPUs are counted for each of the ranks that share them", "[shm]") {
   using Shares = std::vector<double>;
@@ -93,12 +133,7 @@ TEST_CASE("a thread's load tells whether it computes or waits", "[shm]") {
   CHECK(load.end().value() < 0.5);
   CHECK_FALSE(load.end());
   load.begin();
-  timespec begin{};
-  timespec now{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
-  do {
-    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  } while (now.tv_sec == begin.tv_sec && now.tv_nsec - begin.tv_nsec < 20'000'000);
+  compute(20ms);
   CHECK(load.end().value() > 0.05);  // other programs may have taken the rest
 }
 
