@@ -10,7 +10,7 @@ import tarfile
 import machine
 import report
 import results
-from build import BUILD, ROOT, build_command, configure_command
+from build import BUILD, ROOT, build_command, configure_command, provide_fashion_mnist
 from runner import PASSED, SKIPPED, TIMED_OUT, Runner
 
 WORK = os.path.join(BUILD, "report")
@@ -53,6 +53,7 @@ def sanitize(run, tool, content):
 
 def go_through(runner, content):
     run = runner.run
+    provide_fashion_mnist()
     configured = run("configure", configure_command(), 60).status == PASSED
     content["machine"] = machine.facts(CACHE)
     if not configured:
