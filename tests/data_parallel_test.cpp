@@ -21,6 +21,7 @@
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/random.h"
+#include "support/data_parallel_training.h"
 #include "support/gate.h"
 #include "support/run_ranks.h"
 
@@ -32,69 +33,15 @@ using nn::Tape;
 using nn::Tensor;
 using nn::Variable;
 using test::error_of;
+using test::factory;
+using test::LabelledImages;
+using test::largest_difference;
+using test::LossOn;
+using test::make_batch;
 
 namespace {
 
 std::vector<Device> cpus(std::size_t count) { return std::vector<Device>(count, kCpuDevice); }
-
-nn::ModuleFactory factory(const char* name) {
-  return [name](const nn::Scope& scope) { return nn::make_model(name, scope); };
-}
-
-struct Batch {
-  Tensor images;
-  Tensor labels;
-};
-
-Batch make_batch(nn::Context& context, std::size_t samples) {
-  std::vector<double> pixels(samples * 784);
-  std::vector<std::int64_t> labels(samples);
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = nn::random_unit(1, 2, i);
-  for (std::size_t i = 0; i < samples; ++i) labels[i] = static_cast<std::int64_t>(i % 10);
-  return {context.from_host<double>(pixels, {samples, 784}),
-          context.from_host<std::int64_t>(labels, {samples})};
-}
-
-std::vector<double> values_of(const nn::Context& context, const nn::Module& module) {
-  std::vector<double> values;
-  for (const nn::Parameter* parameter : module.parameters()) {
-    const auto part = context.to_host<double>(parameter->value());
-    values.insert(values.end(), part.begin(), part.end());
-  }
-  return values;
-}
-
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
-
-Variable cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels) {
-  return nn::softmax_cross_entropy(tape, logits, labels);
-}
-
-enum class LossOn { kOutputDevice, kEachDevice };
-
-// The parameters after some steps on `devices` devices.
-std::vector<double> train(std::size_t devices, std::size_t samples, LossOn where) {
-  nn::Context context;
-  DataParallel model(context, {context, DType::kFloat64, 7}, factory("lenet5"),
-                     {.device_ids = cpus(devices)});
-  nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
-  const Batch batch = make_batch(context, samples);
-  for (int step = 0; step < 5; ++step) {
-    Tape tape(context);
-    const Variable loss =
-        where == LossOn::kEachDevice
-            ? model.loss(tape, batch.images, batch.labels, cross_entropy)
-            : cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
-    tape.backward(loss);
-    optimizer.step(nullptr);
-  }
-  return values_of(context, model);
-}
 
 // Its output is its input times a weight of one.
 class Scale final : public nn::Module {
@@ -177,9 +124,9 @@ TEST_CASE("a batch is cut as torch.chunk cuts it", "[data-parallel]") {
 TEST_CASE("several devices train as one, however uneven the pieces", "[data-parallel]") {
   const auto where = GENERATE(LossOn::kOutputDevice, LossOn::kEachDevice);
   for (const std::size_t samples : {12, 7}) {
-    const std::vector<double> alone = train(1, samples, LossOn::kOutputDevice);
+    const auto alone = test::train_on(cpus(1), samples, LossOn::kOutputDevice);
     for (const std::size_t devices : {1, 2, 3, 4}) {
-      CHECK(largest_difference(alone, train(devices, samples, where)) < 1e-12);
+      CHECK(largest_difference(alone, test::train_on(cpus(devices), samples, where)) < 1e-12);
     }
   }
 }
@@ -221,7 +168,7 @@ TEST_CASE("a tape that does not record evaluates on all devices", "[data-paralle
   nn::Context context;
   DataParallel model(context, {context, DType::kFloat64, 7}, factory("mlp"),
                      {.device_ids = cpus(3)});
-  const Batch batch = make_batch(context, 7);
+  const LabelledImages batch = make_batch(context, 7);
   Tape tape(context, nn::Recording::kOff);
   const Variable spread = model.forward(tape, batch.images);
   CHECK(spread.is_constant());

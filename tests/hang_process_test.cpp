@@ -7,28 +7,17 @@
 #include <string>
 #include <vector>
 
-#include "support/child_process.h"
+#include "support/hang_checks.h"
 #include "support/job.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
 using test::Job;
+using test::kBound;
+using test::last_line;
+using test::warnings_of;
 
 namespace {
-
-constexpr Timeout kBound = 5s;  // the worker's promise is one second
-
-std::vector<std::string> warnings_of(Job& job) {
-  std::vector<std::string> warnings;
-  for (int rank = 0; rank < job.size(); ++rank) {
-    for (const std::string& line : test::lines_of(job[rank].err())) {
-      if (line.starts_with("[ddp] warning")) warnings.push_back(line);
-    }
-  }
-  return warnings;
-}
-
-std::string last_line(const std::string& text) { return test::lines_of(text).back(); }
 
 // What follows the rank's own prefix.
 std::string sentence_of(const std::string& line) { return line.substr(line.find("timed out")); }
@@ -65,18 +54,7 @@ TEST_CASE("a stopped rank is told from a dead one", "[process][hang]") {
   for (const std::string& backend : test::cpu_backends()) {
     INFO(backend);
     Job job(3, "loop", backend);
-    job.wait_until_ready();
-    job[1].send_signal(SIGSTOP);
-    for (const int rank : {0, 2}) CHECK(job[rank].wait(3s + kBound) == 3);
-    INFO(job[0].err() << job[2].err());
-    const auto warnings = warnings_of(job);
-    REQUIRE_FALSE(warnings.empty());
-    CHECK_THAT(warnings.front(),
-               Catch::Contains("rank 1 (") && Catch::Contains("is stopped (SIGSTOP)"));
-    for (const int rank : {0, 2}) {
-      CHECK_THAT(last_line(job[rank].err()), Catch::Contains("timed out after 3000 ms: rank 1 (") &&
-                                                 Catch::Contains("is stopped (SIGSTOP)"));
-    }
+    test::check_stop_is_told(job, 1);
   }
 }
 

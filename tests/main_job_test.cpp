@@ -10,42 +10,21 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ddp/io/safetensors.h"
-#include "support/child_process.h"
-#include "support/files.h"
 #include "support/ranks_of.h"
 #include "support/relative_difference.h"
+#include "support/train_runs.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
+using test::Arguments;
 using test::ChildProcess;
 using test::first_rank_of;
 using test::largest_relative_difference;
 using test::TemporaryDirectory;
+using test::train;
+using test::train_command;
 
 namespace {
-
-using Arguments = std::vector<std::string>;
-
-Arguments train_command(int ranks, const Arguments& flags) {
-  Arguments command = {DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks), DDP_TRAIN_PATH,
-                       "--device", "cpu"};
-  command.insert(command.end(), flags.begin(), flags.end());
-  return command;
-}
-
-// Trains and returns the parameters.
-Safetensors train(int ranks, const Arguments& flags, const std::string& dtype = "float64") {
-  const TemporaryDirectory directory;
-  const std::string file = directory / "model.safetensors";
-  Arguments all = {"--dtype", dtype, "--log-every", "0", "--save", file};
-  all.insert(all.end(), flags.begin(), flags.end());
-  ChildProcess job(train_command(ranks, all));
-  const int code = job.wait(100s);
-  INFO(job.err());
-  REQUIRE(code == 0);
-  return load_safetensors(file);
-}
 
 void check_refused(const Arguments& command, const std::string& expected) {
   const auto begin = Clock::now();
@@ -117,37 +96,12 @@ TEST_CASE("1, 2, 3 and 4 ranks with one global batch end with the same parameter
   }
 }
 
-TEST_CASE("in float32 they agree to rounding", "[main]") {
-  const Arguments flags = {"--global-batch-size", "120", "--max-steps", "100"};
-  const Safetensors alone = train(1, flags, "float32");
-  for (const int ranks : {2, 4}) {
-    INFO(ranks << " ranks");
-    CHECK(largest_relative_difference<float>(alone, train(ranks, flags, "float32")) < 1e-5);
-  }
-}
-
-// Beyond a few steps ReLU and max-pool flip on rounding in float32 (docs/architecture.md).
-TEST_CASE("the same for lenet5, in float64 and float32", "[main]") {
-  const Arguments long_run = {"--model", "lenet5",      "--global-batch-size",
-                              "50",      "--max-steps", "100"};
-  const Arguments short_run = {"--model", "lenet5",      "--global-batch-size",
-                               "120",     "--max-steps", "10"};
-  const Safetensors alone64 = train(1, long_run);
-  const Safetensors alone32 = train(1, short_run, "float32");
+TEST_CASE("so they do for lenet5", "[main]") {
+  const Arguments flags = {"--model", "lenet5", "--global-batch-size", "50", "--max-steps", "100"};
+  const Safetensors alone = train(1, flags);
   for (const int ranks : {2, 3, 4}) {
     INFO(ranks << " ranks");
-    CHECK(largest_relative_difference(alone64, train(ranks, long_run)) < 1e-12);
-    CHECK(largest_relative_difference<float>(alone32, train(ranks, short_run, "float32")) < 1e-5);
-  }
-}
-
-TEST_CASE("accumulated batches equal one large batch", "[main]") {
-  const Safetensors large = train(1, {"--global-batch-size", "120", "--max-steps", "20"});
-  for (const int ranks : {1, 2}) {
-    INFO(ranks << " ranks");
-    const Safetensors small =
-        train(ranks, {"--global-batch-size", "30", "--accumulate", "4", "--max-steps", "20"});
-    CHECK(largest_relative_difference(large, small) < 1e-12);
+    CHECK(largest_relative_difference(alone, train(ranks, flags)) < 1e-12);
   }
 }
 

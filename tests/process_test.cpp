@@ -13,11 +13,10 @@
 using namespace ddp;
 using namespace std::chrono_literals;
 using test::ChildProcess;
+using test::Environment;
 using test::Job;
 
 namespace {
-
-using Environment = std::vector<std::pair<std::string, std::string>>;
 
 constexpr Timeout kFiveSeconds = 5s;  // five times the promise
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "engine/overlap_samples.h"
 #include "engine/parts.h"
 #include "support/report.h"
 #include "support/simulated_group.h"
@@ -16,35 +17,6 @@ using namespace std::chrono_literals;
 
 constexpr ModelShape kShape{.layers = 128, .layer_bytes = 512 << 10, .layer_time = 250us};
 constexpr auto kLatency = 20us;
-
-double milliseconds(Clock::duration duration) {
-  return std::chrono::duration<double, std::milli>(duration).count();
-}
-
-double milliseconds(const Interval& interval) {
-  return milliseconds(interval.end - interval.begin);
-}
-
-// Of the steps; milliseconds but for `hidden`.
-struct Overlap {
-  std::vector<double> backward;
-  std::vector<double> communication;  // all reductions together
-  std::vector<double> hidden;         // of it, percent
-  std::vector<double> exposed;        // from the end of backward to the end of the step
-  std::vector<double> last_bucket;
-
-  void add(const StepTimes& times) {
-    double sum = 0;
-    for (const StepTimes::Bucket& bucket : times.buckets) {
-      sum += milliseconds(bucket.reduction.value());
-    }
-    backward.push_back(milliseconds({times.begin, times.backward_end}));
-    communication.push_back(sum);
-    exposed.push_back(milliseconds({times.backward_end, times.end}));
-    hidden.push_back(100 * (1 - exposed.back() / sum));
-    last_bucket.push_back(milliseconds(times.buckets.back().reduction.value()));
-  }
-};
 
 // A link on which the whole model takes so much of the time of its backward.
 SimulatedLink link_for(double share) {
@@ -76,7 +48,7 @@ BucketOptions equal_buckets(std::size_t buckets) {
 void measure(const Table& table, double share, const NamedBuckets& buckets, int rounds) {
   SimulatedModel model(make_simulated_group(link_for(share), 2), kShape,
                        {.buckets = buckets.options, .fold_scale = true, .record_times = true});
-  Overlap overlap;
+  OverlapSamples overlap;
   for (int round = 0; round < rounds; ++round) {
     (void)model.run(BackwardKind::kElsewhere, 1);
     overlap.add(model.engine().times());

@@ -62,7 +62,7 @@ class Local {
   Local(const Workload& workload, std::size_t devices)
       : model_(context_, nn::Scope(context_, workload.dtype, 0),
                [&](const nn::Scope& scope) {
-                 return nn::make_model(workload.model, scope, sizes_of(workload.model));
+                 return nn::make_model(workload.model, scope, workload.sizes());
                },
                {.device_ids = std::vector<ddp::Device>(devices, ddp::kCpuDevice)}),
         sgd_(context_, model_.parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
 // What a training step of a model costs: forward, loss, backward with its reductions and SGD on
-// data that is already there.
+// data that is already there. On the CPU a table, on GPUs a figure a line.
 #include <fmt/core.h>
 
 #include <chrono>
 #include <cstdio>
-#include <cxxopts.hpp>
+#include <cstdlib>
 #include <memory>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "ddp/ddp.h"
+#include "step/options.h"
 #include "support/blas.h"
+#include "support/figure.h"
 #include "support/pinning.h"
 #include "support/program.h"
 #include "support/report.h"
@@ -24,59 +25,12 @@
 namespace {
 
 using namespace ddp::bench;
-
-struct Options {
-  std::vector<std::string> models;
-  std::vector<ddp::Backend> backends;
-  std::vector<std::size_t> min_buckets;
-  int rounds;
-  int steps;  // timed together
-  std::size_t batch;
-  ddp::DType dtype;
-};
-
-ddp::DType dtype_named(const std::string& name) {
-  if (name == "float32") return ddp::DType::kFloat32;
-  if (name == "float64") return ddp::DType::kFloat64;
-  throw std::invalid_argument("--dtype " + name + ": only float32 and float64 can be trained");
-}
-
-std::vector<ddp::Backend> backends_named(const std::vector<std::string>& names) {
-  std::vector<ddp::Backend> backends;
-  for (const std::string& name : names) backends.push_back(ddp::parse_backend(name));
-  return backends;
-}
-
-std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_step",
-                          "Milliseconds of a training step on the CPU. Alone or, under ddp-launch, "
-                          "with several ranks.");
-  auto add = parser.add_options();
-  add("models", "models of the factory",
-      cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
-  add("backends", "several are compared, each with the first",
-      cxxopts::value<std::vector<std::string>>()->default_value("auto"));
-  add("min-buckets", "BucketOptions::min_buckets",
-      cxxopts::value<std::vector<std::size_t>>()->default_value("4"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("300"));
-  add("steps", "steps timed together", cxxopts::value<int>()->default_value("1"));
-  add("batch-size", "samples a step", cxxopts::value<std::size_t>()->default_value("64"));
-  add("dtype", "float32 or float64", cxxopts::value<std::string>()->default_value("float32"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  return Options{.models = parsed["models"].as<std::vector<std::string>>(),
-                 .backends = backends_named(parsed["backends"].as<std::vector<std::string>>()),
-                 .min_buckets = parsed["min-buckets"].as<std::vector<std::size_t>>(),
-                 .rounds = parsed["rounds"].as<int>(),
-                 .steps = parsed["steps"].as<int>(),
-                 .batch = parsed["batch-size"].as<std::size_t>(),
-                 .dtype = dtype_named(parsed["dtype"].as<std::string>())};
-}
+using Options = StepBenchOptions;
 
 double milliseconds_of_step(Training& training, int steps) {
   return duration_of<std::chrono::milliseconds>([&] {
            for (int i = 0; i < steps; ++i) training.step();
+           training.synchronize();
          }) /
          steps;
 }
@@ -124,28 +78,49 @@ void print(const Options& options, int ranks, const std::vector<Case>& cases,
   }
 }
 
-std::vector<std::shared_ptr<ddp::ProcessGroup>> make_groups(
-    const std::vector<ddp::Backend>& backends) {
+void print_figures(const Options& options, int ranks, const std::vector<Case>& cases,
+                   const std::vector<Variant>& variants) {
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Workload workload = options.workload(cases[i].model);
+    const double batch = static_cast<double>(workload.batch);
+    const double step_ms = summarize(variants[i].samples).median;
+    print_figure(
+        {"training step",
+         "ms",
+         {{"by", "libddp"},
+          {"model", workload.model},
+          {"batch", batch},
+          {"image", static_cast<double>(workload.sizes().image.height)},
+          {"precision", options.amp ? "bfloat16 amp" : std::string(to_string(options.dtype))},
+          {"ranks", 1.0 * ranks},
+          {"sharing_a_gpu", std::getenv("DDP_OVERSUBSCRIBE") != nullptr ? "yes" : "no"},
+          {"backend", cases[i].backend},
+          {"buckets", static_cast<double>(cases[i].buckets)},
+          {"images_per_s", 1000 * batch * ranks / step_ms}}},
+        variants[i].samples);
+  }
+}
+
+std::vector<std::shared_ptr<ddp::ProcessGroup>> make_groups(const Options& options) {
+  const auto device = options.on_gpus ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu;
   std::vector<std::shared_ptr<ddp::ProcessGroup>> groups;
-  for (const ddp::Backend backend : backends) {
-    groups.push_back(
-        ddp::init_process_group({.backend = backend, .device = ddp::DeviceChoice::kCpu}));
+  for (const ddp::Backend backend : options.backends) {
+    groups.push_back(ddp::init_process_group({.backend = backend, .device = device}));
   }
   return groups;
 }
 
 void run(const Options& options) {
-  const auto groups = make_groups(options.backends);
+  const auto groups = make_groups(options);
   const int ranks = groups.front()->world_size();
   std::optional<Pinned> pinned;  // ranks side by side have a thread each for their reductions, too
-  if (ranks == 1) pinned.emplace(usable_cpus().front());
+  if (ranks == 1 && !options.on_gpus) pinned.emplace(usable_cpus().front());
   std::vector<Case> cases;
   std::vector<Variant> variants;
   const auto add = [&](const std::string& model, std::size_t min_buckets,
                        const std::shared_ptr<ddp::ProcessGroup>& group, std::size_t first) {
-    const auto training =
-        std::make_shared<Training>(Workload{model, options.batch, options.dtype}, group,
-                                   ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
+    const auto training = std::make_shared<Training>(
+        options.workload(model), group, ddp::DdpOptions{.buckets = {.min_buckets = min_buckets}});
     cases.push_back(
         {model, training->engine().layout().buckets.size(), std::string(group->backend()), first});
     variants.push_back({"", [=] { return milliseconds_of_step(*training, options.steps); }});
@@ -157,7 +132,8 @@ void run(const Options& options) {
     }
   }
   interleave(variants, options.rounds);
-  if (groups.front()->rank() == 0) print(options, ranks, cases, variants);
+  if (groups.front()->rank() != 0) return;
+  (options.on_gpus ? print_figures : print)(options, ranks, cases, variants);
 }
 
 }  // namespace
@@ -165,6 +141,6 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   return ddp::bench::run_program("bench_step", [&] {
     use_one_blas_thread(argv);
-    if (const auto options = parse(argc, argv)) run(*options);
+    if (const auto options = parse_step_bench_options(argc, argv)) run(*options);
   });
 }

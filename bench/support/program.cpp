@@ -6,6 +6,11 @@
 #include "ddp/base/error.h"
 
 namespace ddp::bench {
+namespace {
+
+constexpr int kSkipped = 77;
+
+}  // namespace
 
 std::optional<cxxopts::ParseResult> parse_command_line(cxxopts::Options parser, int argc,
                                                        char** argv) {
@@ -20,6 +25,9 @@ int run_program(const char* name, const std::function<void()>& body) {
   try {
     body();
     return 0;
+  } catch (const Skipped& skipped) {
+    std::fprintf(stderr, "%s: SKIPPED: %s\n", name, skipped.what());
+    return kSkipped;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", name, describe(error).c_str());
     return 1;

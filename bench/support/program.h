@@ -5,6 +5,7 @@
 #include <cxxopts.hpp>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 
 namespace ddp::bench {
 
@@ -12,7 +13,13 @@ namespace ddp::bench {
 [[nodiscard]] std::optional<cxxopts::ParseResult> parse_command_line(cxxopts::Options parser,
                                                                      int argc, char** argv);
 
-// What main returns: 0 after `body`, 1 after an exception of it, which is told on standard error.
+// This machine lacks what is to be measured.
+struct Skipped : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// What main returns: 0 after `body`, 1 after an exception of it, which is told on standard error;
+// 77 after Skipped, as CTest and Automake have it.
 [[nodiscard]] int run_program(const char* name, const std::function<void()>& body);
 
 // How long f() takes.

@@ -41,7 +41,7 @@ class SimulatedGroup final : public ProcessGroup {
     queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
   }
   std::uint64_t submit(const Collective& collective, Stream) override {
-    check_known(collective.kind);
+    refuse_unknown(collective.kind);
     return queue_.submit(collective);
   }
   void wait(std::uint64_t sequence, Stream) override { queue_.wait(sequence, timeout()); }
@@ -57,18 +57,6 @@ class SimulatedGroup final : public ProcessGroup {
   }
 
  private:
-  static void check_known(CollectiveKind kind) {
-    switch (kind) {
-      case CollectiveKind::kAllReduce:
-      case CollectiveKind::kAllGather:
-      case CollectiveKind::kBroadcast:
-      case CollectiveKind::kBarrier:
-        return;
-      default:
-        throw std::invalid_argument("[simulated] there is no " + std::string(to_string(kind)));
-    }
-  }
-
   void execute(std::span<const Collective> batch) const {
     for (const Collective& operation : batch) {
       if (operation.kind == CollectiveKind::kAllReduce) all_reduce(operation);
@@ -108,6 +96,18 @@ class SimulatedGroup final : public ProcessGroup {
 };
 
 }  // namespace
+
+void refuse_unknown(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::kAllReduce:
+    case CollectiveKind::kAllGather:
+    case CollectiveKind::kBroadcast:
+    case CollectiveKind::kBarrier:
+      return;
+    default:
+      throw std::invalid_argument("[simulated] there is no " + std::string(to_string(kind)));
+  }
+}
 
 Clock::duration SimulatedLink::time_of(std::size_t size_bytes) const {
   const std::chrono::duration<double> moving(static_cast<double>(size_bytes) / bytes_per_second);

@@ -27,6 +27,9 @@ struct SimulatedLink {
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_simulated_group(const SimulatedLink& link,
                                                                  int world_size);
 
+// For groups of this kind.
+void refuse_unknown(CollectiveKind kind);
+
 // Enough for what ranks agree upon by sums.
 inline constexpr std::size_t kSummedBytes = 4096;
 

@@ -9,8 +9,10 @@ namespace ddp::bench {
 
 Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group,
                    DdpOptions options)
-    : module_(nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0),
-                             sizes_of(workload.model))),
+    : context_(group->device()),
+      tape_(context_, nn::Recording::kOn, workload.amp),
+      module_(
+          nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0), workload.sizes())),
       replica_(*module_, context_, std::move(group), std::move(options)),
       sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
       batch_(make_batch(context_, workload)) {}
@@ -22,6 +24,13 @@ nn::Variable Training::loss() {
 void Training::step(int passes) {
   if (passes > 1) engine().accumulate(passes);
   for (int i = 0; i < passes; ++i) replica_.backward(tape_, loss(), 1);
+  replica_.step(sgd_);
+}
+
+void Training::step_in_parts() {
+  const nn::Variable forward = loss();
+  synchronize();
+  replica_.backward(tape_, forward, 1);
   replica_.step(sgd_);
 }
 

@@ -10,8 +10,8 @@
 
 namespace ddp::bench {
 
-// A model of the factory that trains on one batch on the CPU, again and again: forward, loss,
-// backward and SGD.
+// A model of the factory that trains on one batch on the group's device, again and again: forward,
+// loss, backward and SGD. On CUDA the host only puts steps on a stream.
 class Training {
  public:
   Training(const Workload& workload, std::shared_ptr<ProcessGroup> group, DdpOptions options = {});
@@ -21,16 +21,22 @@ class Training {
   // As in a loop whose ranks may run out of data: says that this one, with so many samples, has
   // not, and asks whether all have; false, without the optimizer's step, if so.
   [[nodiscard]] bool step_unless_over(double samples);
+  // The same, but backward begins when the device has done forward, so that its times tell its own.
+  void step_in_parts();
   // As if there were no engine, on the same memory; the world must be one of one.
   void step_without_engine();
 
+  // Waits until the device has done all steps.
+  void synchronize() const { context_.synchronize(); }
+
   [[nodiscard]] DistributedDataParallel& engine() { return replica_.engine(); }
+  [[nodiscard]] Stream stream() const { return context_.stream(); }
 
  private:
   [[nodiscard]] nn::Variable loss();
 
   nn::Context context_;
-  nn::Tape tape_{context_};
+  nn::Tape tape_;
   std::unique_ptr<nn::Module> module_;
   nn::DistributedModule replica_;
   nn::Sgd sgd_;

@@ -39,15 +39,17 @@ nn::Tensor make_labels(nn::Context& context, std::size_t batch, std::size_t clas
 
 }  // namespace
 
-nn::ImageSizes sizes_of(std::string_view model) {
-  if (model == "convnet") return {.channels = 3, .image = {32, 32}};
-  if (model == "resnet18") return {.channels = 3, .image = {64, 64}};
-  if (model == "unet") return {.channels = 3, .image = {64, 64}, .classes = 1};
-  return {};
+nn::ImageSizes Workload::sizes() const {
+  nn::ImageSizes sizes;
+  if (model == "convnet") sizes = {.channels = 3, .image = {32, 32}};
+  if (model == "resnet18") sizes = {.channels = 3, .image = {64, 64}};
+  if (model == "unet") sizes = {.channels = 3, .image = {64, 64}, .classes = 1};
+  if (image_size > 0) sizes.image = {image_size, image_size};
+  return sizes;
 }
 
 Batch make_batch(nn::Context& context, const Workload& workload) {
-  const nn::ImageSizes sizes = sizes_of(workload.model);
+  const nn::ImageSizes sizes = workload.sizes();
   return {make_images(context, workload, sizes),
           workload.model == "unet" ? make_masks(context, workload, sizes)
                                    : make_labels(context, workload.batch, sizes.classes)};

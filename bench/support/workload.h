@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
-#include <string_view>
 
 #include "ddp/nn/context.h"
 #include "ddp/nn/models/image_sizes.h"
@@ -15,11 +15,13 @@ struct Workload {
   std::string model;  // of the factory
   std::size_t batch = 64;
   DType dtype = DType::kFloat32;
-};
+  std::optional<DType> amp = {};  // a 16-bit type for mixed precision
+  std::size_t image_size = 0;     // height and width; 0: what the model is made for here
 
-// What the model is made for here: one channel of 28 x 28 (mlp, lenet5), three of 32 x 32 (convnet)
-// or of 64 x 64; ten classes, or for unet one logit a pixel.
-[[nodiscard]] nn::ImageSizes sizes_of(std::string_view model);
+  // One channel of 28 x 28 (mlp, lenet5), three of 32 x 32 (convnet) or of 64 x 64; ten classes, or
+  // for unet one logit a pixel.
+  [[nodiscard]] nn::ImageSizes sizes() const;
+};
 
 // A batch that fits the model, always the same one.
 struct Batch {

@@ -28,8 +28,8 @@ def make_model(name):
     return models[name]()
 
 
-def make_batch(name, size):
-    shape = IMAGES[name]
+def make_batch(name, size, image_size=None):
+    shape = (IMAGES[name][0], image_size, image_size) if image_size else IMAGES[name]
     images = 2 * torch.rand(size, *shape) - 1
     if name == "unet":
         masks = (torch.rand(size, 1, *shape[1:]) < 0.1).float()

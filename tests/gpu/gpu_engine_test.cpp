@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The engine on CUDA, one rank per visible GPU (at most four, as threads). On a machine with one
-// GPU that is a world of one, in which nothing is communicated.
+// The engine on CUDA. By itself with one rank per visible GPU (at most four, as threads), which on
+// a machine with one GPU is a world of one, in which nothing is communicated; under ddp-launch with
+// ranks that share it.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -79,7 +80,6 @@ struct Trainee {
 
 void run(const DdpOptions& options, const std::function<void(Trainee&, int, int)>& body) {
   run_nccl_ranks(30s, [&](ProcessGroup& group, Stream stream) {
-    const cu::DeviceGuard guard(group.device());
     Trainee trainee(group, stream, options);
     body(trainee, group.rank(), group.world_size());
   });
@@ -148,7 +148,7 @@ TEST_CASE("a gradient on the device that is no number skips the step on all rank
 }
 
 TEST_CASE("replicas on devices that diverge are found", "[gpu][engine][multi_gpu]") {
-  if (cu::device_count() < 2) {
+  if (test::nccl_world_size() < 2) {
     WARN("SKIPPED: there is one GPU");
     return;
   }

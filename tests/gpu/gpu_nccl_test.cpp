@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Streams, events and memory, and the NCCL group with one rank per visible GPU (at most four, as
-// threads of this process). On a machine with one GPU that is a world of one, which still runs
-// every call. More ranks than GPUs, and processes, are for tests that ddp-launch starts.
+// Streams, events and memory, and the NCCL group. By itself with one rank per visible GPU (at most
+// four, as threads of this process), which on a machine with one GPU still runs every call; under
+// ddp-launch with ranks that share it.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "nccl_ranks.h"
+#include "support/collective_checks.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
@@ -142,6 +143,17 @@ TEST_CASE("every collective runs, with nothing too", "[gpu][nccl]") {
       expect(share.all_equal(1, stream), "reduce");
       group.barrier(stream).wait_host(30s);
     }
+  });
+}
+
+TEST_CASE("every collective is exact, with each operation and dtype", "[gpu][nccl][exact]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream) {
+    for (const DType dtype : kAllDTypes) {
+      for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{4099}}) {
+        test::check_all(group, dtype, count);
+      }
+    }
+    test::check_all(group, DType::kFloat32, 1000003);  // several steps of NCCL's pipeline
   });
 }
 

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 //
-// Ranks as threads, each with a GPU and a NCCL group of its own.
+// Ranks with a NCCL group of their own: threads with a GPU each or, where ddp-launch has started
+// the test, processes, which with --oversubscribe share a GPU.
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
+#include <exception>
 #include <functional>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/init.h"
 #include "ddp/collectives/nccl_process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
@@ -49,21 +54,39 @@ class Floats {
 
 using RankBody = std::function<void(ProcessGroup& group, Stream stream)>;
 
-// Runs `body` on every rank of a group over all visible GPUs, at most four.
+// How many ranks there are; without a launcher one for each visible GPU, at most four.
+inline int nccl_world_size() {
+  const char* launched = std::getenv("WORLD_SIZE");
+  return launched != nullptr ? std::atoi(launched) : std::min(cu::device_count(), 4);
+}
+
+// Runs `body` on every rank. A launched process is one of them, so that it must come here as often
+// as the others do, and assert the same.
 inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
-  const int world_size = std::min(cu::device_count(), 4);
+  const auto run = [&](ProcessGroup& group) {
+    const cu::DeviceGuard guard(group.device());
+    const cu::OwnedStream stream(group.device());
+    try {
+      body(group, stream.view());
+    } catch (const std::exception& error) {
+      group.abort(describe(error));  // or the others would wait for this rank
+      throw;
+    }
+  };
+  if (std::getenv("WORLD_SIZE") != nullptr) {
+    return run(*init_process_group(
+        {.backend = Backend::kNccl, .start_timeout = timeout, .timeout = timeout}));
+  }
   HashStore store;
-  run_ranks(world_size, [&](int rank) {
+  run_ranks(nccl_world_size(), [&](int rank) {
     GroupConfig config;
     config.store = store.clone();
     config.rank = rank;
-    config.world_size = world_size;
+    config.world_size = nccl_world_size();
     config.device = cuda_device(rank);
     config.timeout = timeout;
     config.start_timeout = timeout;
-    const auto group = make_nccl_process_group(config);
-    const cu::OwnedStream stream(config.device);
-    body(*group, stream.view());
+    run(*make_nccl_process_group(config));
   });
 }
 

@@ -4,7 +4,7 @@
 // [patient]]
 //   loop         all_reduces for ever
 //   loop-large   likewise, 64 MiB of any memory
-//   loop-allocated  likewise, 64 MiB of the group's own
+//   loop-allocated  likewise, 64 MiB of the group's own; with the backend nccl, too
 //   exit         calls exit(0) while collectives are in flight
 //   return       returns from main while collectives are in flight
 //   throw        lets an exception out of a frame that owns the group
@@ -76,10 +76,10 @@ constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
 // Ready once such memory has been through all that a first time takes.
 [[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
   const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
-                           ddp::kCpuDevice};
-  group.all_reduce(values).wait();
+                           group.device()};
+  group.all_reduce(values).wait_host();
   ready(group);
-  for (;;) group.all_reduce(values).wait();
+  for (;;) group.all_reduce(values).wait_host();
 }
 
 // For ever, on a thread that nobody joins.
@@ -202,10 +202,11 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   }
   SlowEnd end;
   std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
-  auto group = ddp::init_process_group({.backend = ddp::parse_backend(backend),
-                                        .device = ddp::DeviceChoice::kCpu,
-                                        .timeout = patience.timeout,
-                                        .hang_watch = patience.hang_watch});
+  auto group = ddp::init_process_group(
+      {.backend = ddp::parse_backend(backend),
+       .device = backend == "nccl" ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
+       .timeout = patience.timeout,
+       .hang_watch = patience.hang_watch});
   if (mode == "loop-large") loop_with(*group, ddp::allocate_host(kLargeBytes));
   if (mode == "loop-allocated") loop_with(*group, group->allocate(kLargeBytes));
   group->all_reduce(ddp::buffer_of(values)).wait();

@@ -171,4 +171,9 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::string last_line(const std::string& text) {
+  const std::vector<std::string> lines = lines_of(text);
+  return lines.empty() ? "" : lines.back();
+}
+
 }  // namespace ddp::test

@@ -72,5 +72,7 @@ class ChildProcess {
 [[nodiscard]] bool wait_until_gone(pid_t pid, Timeout timeout);
 
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
+// Empty if there is none.
+[[nodiscard]] std::string last_line(const std::string& text);
 
 }  // namespace ddp::test

@@ -11,39 +11,55 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/process_group.h"
+#include "ddp/cuda/cuda.h"
 #include "support/run_ranks.h"
 
 namespace ddp::test {
 
-// A vector in any dtype, read and written as double.
+// A vector in any dtype and on any device, read and written as double. What a device does with it
+// is ordered by its default stream.
 class Values {
  public:
-  Values(DType dtype, std::size_t count)
-      : dtype_(dtype), count_(count), bytes_(count * size_of(dtype) + 1) {}
+  Values(DType dtype, std::size_t count, Device device = kCpuDevice)
+      : host_(count * size_of(dtype) + 1), host_buffer_{host_.data(), count, dtype, kCpuDevice} {
+    if (!device.is_cuda()) return;
+    device_ = cu::allocate_device(host_buffer_.size_bytes(), device);
+    device_buffer_ = {device_.data(), count, dtype, device};
+  }
 
-  [[nodiscard]] Buffer buffer() { return {bytes_.data(), count_, dtype_, kCpuDevice}; }
+  [[nodiscard]] const Buffer& buffer() const { return on_device() ? device_buffer_ : host_buffer_; }
 
   template <class ValueAt>
   void fill(const ValueAt& value_at) {
-    dispatch(dtype_, [&](auto zero) {
+    dispatch(host_buffer_.dtype, [&](auto zero) {
       using T = decltype(zero);
-      T* elements = buffer().as<T>().data();
-      for (std::size_t i = 0; i < count_; ++i) {
+      T* elements = host_buffer_.as<T>().data();
+      for (std::size_t i = 0; i < host_buffer_.count; ++i) {
         elements[i] = static_cast<T>(static_cast<float>(value_at(i)));
       }
     });
+    if (on_device()) copy(device_buffer_.data, host_.data());
   }
 
   [[nodiscard]] std::vector<double> read() {
-    std::vector<double> values(count_);
-    cpu::cast(buffer(), buffer_of(values));
+    if (on_device()) copy(host_.data(), device_buffer_.data);
+    std::vector<double> values(host_buffer_.count);
+    cpu::cast(host_buffer_, buffer_of(values));
     return values;
   }
 
  private:
-  DType dtype_;
-  std::size_t count_;
-  std::vector<std::byte> bytes_;
+  [[nodiscard]] bool on_device() const { return device_buffer_.device.is_cuda(); }
+  void copy(void* to, const void* from) const {
+    const cu::DeviceGuard guard(device_buffer_.device);
+    cu::copy_async(to, from, host_buffer_.size_bytes(), {});
+    cu::synchronize({});
+  }
+
+  std::vector<std::byte> host_;
+  Buffer host_buffer_;
+  Allocation device_;
+  Buffer device_buffer_;
 };
 
 // What rank r holds at place i: 1, 2 or 3.
@@ -51,9 +67,10 @@ inline double element(int rank, std::size_t i) {
   return static_cast<double>(1 + (static_cast<std::size_t>(rank) * 5 + i) % 3);
 }
 
-inline Values filled(DType dtype, std::size_t count, int rank, std::size_t offset = 0) {
-  Values values(dtype, count);
-  values.fill([&](std::size_t i) { return element(rank, offset + i); });
+// What this rank begins with.
+inline Values filled(const ProcessGroup& group, DType dtype, std::size_t count) {
+  Values values(dtype, count, group.device());
+  values.fill([&](std::size_t i) { return element(group.rank(), i); });
   return values;
 }
 
@@ -100,12 +117,12 @@ inline void check_reductions(ProcessGroup& group, DType dtype, std::size_t count
                              int root) {
   const int world = group.world_size();
   const auto ranks = static_cast<std::size_t>(world);
-  Values all = filled(dtype, count, group.rank());
+  Values all = filled(group, dtype, count);
   group.all_reduce(all.buffer(), op).wait();
-  Values rooted = filled(dtype, count, group.rank());
+  Values rooted = filled(group, dtype, count);
   group.reduce(rooted.buffer(), op, root).wait();
-  Values input = filled(dtype, count * ranks, group.rank());
-  Values share(dtype, count);
+  Values input = filled(group, dtype, count * ranks);
+  Values share(dtype, count, group.device());
   group.reduce_scatter(input.buffer(), share.buffer(), op).wait();
   const bool is_exact = op != ReduceOp::kAverage;
   const auto result = [&](std::size_t i) {
@@ -124,17 +141,17 @@ inline void check_exchanges(ProcessGroup& group, DType dtype, std::size_t count,
   const int world = group.world_size();
   const auto ranks = static_cast<std::size_t>(world);
   const auto rank = static_cast<std::size_t>(group.rank());
-  Values sent = filled(dtype, count, group.rank());
+  Values sent = filled(group, dtype, count);
   group.broadcast(sent.buffer(), root).wait();
-  Values own = filled(dtype, count, group.rank());
-  Values gathered(dtype, count * ranks);
+  Values own = filled(group, dtype, count);
+  Values gathered(dtype, count * ranks, group.device());
   group.all_gather(own.buffer(), gathered.buffer()).wait();
-  Values at_root(dtype, count * ranks);
+  Values at_root(dtype, count * ranks, group.device());
   group.gather(own.buffer(), at_root.buffer(), root).wait();
-  Values whole = filled(dtype, count * ranks, group.rank());
-  Values scattered(dtype, count);
+  Values whole = filled(group, dtype, count * ranks);
+  Values scattered(dtype, count, group.device());
   group.scatter(whole.buffer(), scattered.buffer(), root).wait();
-  Values exchanged(dtype, count * ranks);
+  Values exchanged(dtype, count * ranks, group.device());
   group.all_to_all(whole.buffer(), exchanged.buffer()).wait();
   const auto source = [&](std::size_t i) { return static_cast<int>(i / count); };
   expect_all(sent, "broadcast", [&](std::size_t i) { return element(root, i); });
@@ -160,8 +177,8 @@ inline void check_ring(ProcessGroup& group, DType dtype, std::size_t count) {
   const int world = group.world_size();
   if (world == 1) return;
   const int before = (group.rank() + world - 1) % world;
-  Values outgoing = filled(dtype, count, group.rank());
-  Values incoming(dtype, count);
+  Values outgoing = filled(group, dtype, count);
+  Values incoming(dtype, count, group.device());
   group.group_begin();
   group.send(outgoing.buffer(), (group.rank() + 1) % world);
   group.recv(incoming.buffer(), before);

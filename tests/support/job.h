@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -19,24 +21,28 @@ inline std::vector<std::string> cpu_backends() {
   return names;
 }
 
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
 // Workers under a store that the test hosts, as an agent would. Those that are "patient" have the
 // library's own periods and timeouts.
 class Job {
  public:
   Job(int world_size, const std::string& mode, const std::string& backend = "auto",
-      const std::string& patience = "quick")
+      const std::string& patience = "quick",
+      const std::function<Environment(int rank)>& more_environment = {})
       : server_({"127.0.0.1", 0}) {
     for (int rank = 0; rank < world_size; ++rank) {
       const std::string r = std::to_string(rank);
       const std::string n = std::to_string(world_size);
-      const std::vector<std::pair<std::string, std::string>> environment = {
-          {"RANK", r},
-          {"LOCAL_RANK", r},
-          {"WORLD_SIZE", n},
-          {"LOCAL_WORLD_SIZE", n},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(server_.endpoint().port)},
-          {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+      Environment environment = more_environment ? more_environment(rank) : Environment();
+      environment.insert(environment.end(),
+                         {{"RANK", r},
+                          {"LOCAL_RANK", r},
+                          {"WORLD_SIZE", n},
+                          {"LOCAL_WORLD_SIZE", n},
+                          {"MASTER_ADDR", "127.0.0.1"},
+                          {"MASTER_PORT", std::to_string(server_.endpoint().port)},
+                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
       workers_.push_back(std::make_unique<ChildProcess>(
           std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode, backend, patience},
           ChildProcess::Options{.environment = environment}));

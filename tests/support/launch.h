@@ -16,6 +16,7 @@
 namespace ddp::test::launch {
 
 using Strings = std::vector<std::string>;
+using ddp::test::last_line;
 
 constexpr Timeout kRefusalBound{5000};
 constexpr Timeout kStopBound{25000};
@@ -54,11 +55,6 @@ inline void check_refusal(const Strings& argv, int exit_code, const std::string&
   CHECK(lines_of(result.err).size() == 1);
   CHECK_THAT(result.err,
              Catch::Matchers::StartsWith("ddp-launch: ") && Catch::Matchers::Contains(text));
-}
-
-inline std::string last_line(const std::string& text) {
-  const Strings lines = lines_of(text);
-  return lines.empty() ? "" : lines.back();
 }
 
 // The numbers in every "pid=1." of the workers' output.

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+//
+// Large maps of activations: images() x kChannels x kSide x kSide.
+#include "ddp/kernels/avg_pool2d.h"
+#include "ddp/kernels/batch_norm.h"
+#include "ddp/kernels/channel_moments.h"
+#include "ddp/kernels/max_pool2d.h"
+#include "ddp/kernels/upsample_nearest2d.h"
+#include "kernels/work.h"
+
+namespace ddp::bench {
+namespace {
+
+using nn::Tensor;
+
+constexpr std::size_t kChannels = Workbench::kChannels;
+constexpr Size2d kImage{Workbench::kSide, Workbench::kSide};
+
+std::size_t planes(const Workbench& bench) { return bench.images() * kChannels; }
+
+ChannelShape channels_of(const Workbench& bench) {
+  return {bench.images(), kChannels, kImage.count()};
+}
+
+Work moments_work(Workbench& bench) {
+  const Tensor x = bench.large();
+  const Tensor moments = bench.random(moments_count(kChannels), DType::kFloat64);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::channel_moments, cu::channel_moments, x.buffer(), moments.buffer(),
+                      channels_of(bench));
+  };
+  return {.kernel = "channel_moments", .traffic = {x}, .run = run};
+}
+
+// What all kernels of a batch norm need of each channel.
+struct Statistics {
+  explicit Statistics(Workbench& bench)
+      : mean(bench.random(kChannels)),
+        invstd(bench.random(kChannels)),
+        weight(bench.random(kChannels)) {}
+
+  [[nodiscard]] BatchNormOperands operands() const {
+    return {mean.buffer(), invstd.buffer(), weight.buffer()};
+  }
+
+  Tensor mean, invstd, weight;
+};
+
+Work batch_norm_forward_work(Workbench& bench) {
+  const Tensor x = bench.large(), y = bench.large(), bias = bench.random(kChannels);
+  const Statistics statistics(bench);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::batch_norm_forward, cu::batch_norm_forward, x.buffer(),
+                      statistics.operands(), bias.buffer(), y.buffer(), channels_of(bench));
+  };
+  return {.kernel = "batch_norm_forward", .traffic = {x, y}, .run = run};
+}
+
+Work batch_norm_sums_work(Workbench& bench) {
+  const Tensor x = bench.large(), grad_y = bench.large(), mean = bench.random(kChannels);
+  const Tensor sums = bench.random(2 * kChannels, DType::kFloat64);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::batch_norm_sums, cu::batch_norm_sums, x.buffer(), grad_y.buffer(),
+                      mean.buffer(), sums.buffer(), channels_of(bench));
+  };
+  return {.kernel = "batch_norm_sums", .traffic = {x, grad_y}, .run = run};
+}
+
+Work batch_norm_grad_input_work(Workbench& bench) {
+  const Tensor x = bench.large(), grad_y = bench.large(), grad_x = bench.large();
+  const Tensor terms = bench.random(2 * kChannels);
+  const Statistics statistics(bench);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::batch_norm_grad_input, cu::batch_norm_grad_input, x.buffer(),
+                      grad_y.buffer(), statistics.operands(), terms.buffer(),
+                      GradientTarget{grad_x.buffer()}, channels_of(bench));
+  };
+  return {.kernel = "batch_norm_grad_input", .traffic = {x, grad_y, grad_x}, .run = run};
+}
+
+Pool2dShape max_pool(const Workbench& bench) {
+  return {planes(bench), kImage, {3, 3}, {2, 2}, {1, 1}};
+}
+
+Tensor indices_for(Workbench& bench) {
+  return bench.context.empty({max_pool(bench).y_count()}, DType::kInt32);
+}
+
+Work max_pool_forward_work(Workbench& bench) {
+  const Tensor x = bench.large(), y = bench.random(max_pool(bench).y_count());
+  const Tensor indices = indices_for(bench);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::max_pool2d_forward, cu::max_pool2d_forward, x.buffer(), y.buffer(),
+                      indices.buffer(), max_pool(bench));
+  };
+  return {.kernel = "max_pool2d_forward", .traffic = {x, y, indices}, .run = run};
+}
+
+Work max_pool_backward_work(Workbench& bench) {
+  const Work forward = max_pool_forward_work(bench);
+  forward.run();  // writes the indices
+  const Tensor grad_y = forward.traffic[1], indices = forward.traffic[2], grad_x = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::max_pool2d_backward, cu::max_pool2d_backward, grad_y.buffer(),
+                      indices.buffer(), GradientTarget{grad_x.buffer()}, max_pool(bench));
+  };
+  return {.kernel = "max_pool2d_backward", .traffic = {grad_y, indices, grad_x}, .run = run};
+}
+
+// Average pooling of either kind.
+template <class PoolShape>
+Work avg_pool_forward_work(Workbench& bench, const char* kernel, const PoolShape& shape) {
+  using Cpu = void(const Buffer&, const Buffer&, const PoolShape&);
+  using Cuda = void(const Buffer&, const Buffer&, const PoolShape&, Stream);
+  constexpr Cpu* kCpu = cpu::avg_pool2d_forward;
+  constexpr Cuda* kCuda = cu::avg_pool2d_forward;
+  const Tensor x = bench.large(), y = bench.random(shape.y_count());
+  const auto run = [=, &bench] { bench.context.run(kCpu, kCuda, x.buffer(), y.buffer(), shape); };
+  return {.kernel = kernel, .traffic = {x, y}, .run = run};
+}
+
+template <class PoolShape>
+Work avg_pool_backward_work(Workbench& bench, const char* kernel, const PoolShape& shape) {
+  using Cpu = void(const Buffer&, const GradientTarget&, const PoolShape&);
+  using Cuda = void(const Buffer&, const GradientTarget&, const PoolShape&, Stream);
+  constexpr Cpu* kCpu = cpu::avg_pool2d_backward;
+  constexpr Cuda* kCuda = cu::avg_pool2d_backward;
+  const Tensor grad_y = bench.random(shape.y_count()), grad_x = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(kCpu, kCuda, grad_y.buffer(), GradientTarget{grad_x.buffer()}, shape);
+  };
+  return {.kernel = kernel, .traffic = {grad_y, grad_x}, .run = run};
+}
+
+Pool2dShape avg_pool(const Workbench& bench) { return {planes(bench), kImage, {2, 2}, {2, 2}}; }
+AdaptivePool2dShape global_pool(const Workbench& bench) { return {planes(bench), kImage, {1, 1}}; }
+
+// From a quarter of the pixels.
+Upsample2dShape upsampling(const Workbench& bench) {
+  return {planes(bench), {kImage.height / 2, kImage.width / 2}, {2, 2}};
+}
+
+Work upsample_forward_work(Workbench& bench) {
+  const Tensor x = bench.random(upsampling(bench).x_count()), y = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::upsample_nearest2d_forward, cu::upsample_nearest2d_forward, x.buffer(),
+                      y.buffer(), upsampling(bench));
+  };
+  return {.kernel = "upsample_nearest2d_forward", .traffic = {x, y}, .run = run};
+}
+
+Work upsample_backward_work(Workbench& bench) {
+  const Tensor grad_y = bench.large(), grad_x = bench.random(upsampling(bench).x_count());
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::upsample_nearest2d_backward, cu::upsample_nearest2d_backward,
+                      grad_y.buffer(), GradientTarget{grad_x.buffer()}, upsampling(bench));
+  };
+  return {.kernel = "upsample_nearest2d_backward", .traffic = {grad_y, grad_x}, .run = run};
+}
+
+}  // namespace
+
+std::vector<MakeWork> image_kernels() {
+  return {
+      moments_work,
+      batch_norm_forward_work,
+      batch_norm_sums_work,
+      batch_norm_grad_input_work,
+      max_pool_forward_work,
+      max_pool_backward_work,
+      [](Workbench& b) { return avg_pool_forward_work(b, "avg_pool2d_forward", avg_pool(b)); },
+      [](Workbench& b) { return avg_pool_backward_work(b, "avg_pool2d_backward", avg_pool(b)); },
+      [](Workbench& b) {
+        return avg_pool_forward_work(b, "adaptive_avg_pool2d_forward", global_pool(b));
+      },
+      [](Workbench& b) {
+        return avg_pool_backward_work(b, "adaptive_avg_pool2d_backward", global_pool(b));
+      },
+      upsample_forward_work,
+      upsample_backward_work};
+}
+
+}  // namespace ddp::bench

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// How fast each kernel of a device is: of one that moves bytes, as a fraction of what a copy
+// inside the device's memory moves in the same time; of a product, as a fraction of a large matrix
+// product of the same type. Both are measured in the same run. A figure a line.
+#include <cstring>
+#include <cxxopts.hpp>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/cuda/cuda.h"
+#include "kernels/work.h"
+#include "support/device.h"
+#include "support/figure.h"
+#include "support/program.h"
+
+namespace {
+
+using namespace ddp::bench;
+
+constexpr int kCallsOfMoves = 5;  // timed together, so that a launch costs little of them
+
+struct Options {
+  ddp::Device device;
+  std::size_t mebielements;
+  int samples;
+};
+
+std::optional<Options> parse(int argc, char** argv) {
+  cxxopts::Options parser("bench_kernels",
+                          "Each kernel's time, over that of a copy or of a large product");
+  auto add = parser.add_options();
+  add("device", "cuda or cpu", cxxopts::value<std::string>()->default_value("cuda"));
+  add("mebielements", "size of a large operand: several times a cache",
+      cxxopts::value<std::size_t>()->default_value("64"));
+  add("samples", "repeats", cxxopts::value<int>()->default_value("20"));
+  const auto given = parse_command_line(std::move(parser), argc, argv);
+  if (!given) return std::nullopt;
+  return Options{.device = device_named((*given)["device"].as<std::string>()),
+                 .mebielements = (*given)["mebielements"].as<std::size_t>(),
+                 .samples = (*given)["samples"].as<int>()};
+}
+
+// Not by a kernel of ours.
+void copy_bytes(const ddp::Buffer& from, const ddp::Buffer& to, ddp::Stream stream) {
+  if (from.device.is_cuda()) {
+    ddp::cu::copy_async(to.data, from.data, from.size_bytes(), stream);
+  } else {
+    std::memcpy(to.data, from.data, from.size_bytes());
+  }
+}
+
+class KernelBench {
+ public:
+  explicit KernelBench(const Options& options)
+      : bench_(options.device, options.mebielements << 20), samples_(options.samples) {}
+
+  void run() {
+    measure_copy();
+    for (const auto& kernels : {buffer_kernels(), pointwise_kernels(), loss_kernels(),
+                                image_kernels(), optimizer_kernels()}) {
+      for (const MakeWork& make : kernels) measure_traffic(make(bench_));
+    }
+    for (const ddp::DType dtype : {ddp::DType::kFloat32, ddp::DType::kBFloat16}) {
+      measure_large_product(dtype);
+    }
+    for (const MakeWork& make : product_kernels()) measure_product(make(bench_));
+  }
+
+ private:
+  std::vector<double> microseconds(const std::function<void()>& call, int calls) {
+    return microseconds_on(bench_.context.device(), bench_.context.stream(), call,
+                           {.samples = samples_, .calls = calls});
+  }
+
+  void measure_copy() {
+    const ddp::nn::Tensor from = bench_.large(), to = bench_.large();
+    const double bytes = 2.0 * static_cast<double>(from.buffer().size_bytes());
+    const std::vector<double> times = microseconds(
+        [&] { copy_bytes(from.buffer(), to.buffer(), bench_.context.stream()); }, kCallsOfMoves);
+    copied_bytes_per_us_ = bytes / summarize(times).median;
+    print_figure({"copy within the device", "us", {{"gb_per_s", 1e-3 * copied_bytes_per_us_}}},
+                 times);
+  }
+
+  void measure_traffic(const Work& work) {
+    const std::vector<double> times = microseconds(work.run, kCallsOfMoves);
+    const double bytes_per_us = work.bytes() / summarize(times).median;
+    print_figure({work.kernel, "us",
+                  labels_of(work) + Labels{{"gb_per_s", 1e-3 * bytes_per_us},
+                                           {"of_copy", bytes_per_us / copied_bytes_per_us_}}},
+                 times);
+  }
+
+  void measure_large_product(ddp::DType dtype) {
+    const Work work = large_product(bench_, dtype);
+    const std::vector<double> times = microseconds(work.run, 1);
+    flops_per_us_[dtype] = work.flops / summarize(times).median;
+    print_figure(
+        {work.kernel, "us", labels_of(work) + Labels{{"tflop_per_s", 1e-6 * flops_per_us_[dtype]}}},
+        times);
+  }
+
+  void measure_product(const Work& work) {
+    const std::vector<double> times = microseconds(work.run, 1);
+    const double flops_per_us = work.flops / summarize(times).median;
+    print_figure(
+        {work.kernel, "us",
+         labels_of(work) + Labels{{"tflop_per_s", 1e-6 * flops_per_us},
+                                  {"of_large_gemm", flops_per_us / flops_per_us_.at(work.dtype)}}},
+        times);
+  }
+
+  static Labels labels_of(const Work& work) {
+    return {{"dtype", std::string(to_string(work.dtype))}};
+  }
+
+  Workbench bench_;
+  int samples_;
+  double copied_bytes_per_us_ = 0;
+  std::map<ddp::DType, double> flops_per_us_;  // of the large products
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_program("bench_kernels", [&] {
+    if (const auto options = parse(argc, argv)) KernelBench(*options).run();
+  });
+}

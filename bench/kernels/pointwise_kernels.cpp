@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/add.h"
+#include "ddp/kernels/bias.h"
+#include "ddp/kernels/channel_bias.h"
+#include "ddp/kernels/columns.h"
+#include "ddp/kernels/dropout.h"
+#include "ddp/kernels/relu.h"
+#include "ddp/kernels/sigmoid.h"
+#include "kernels/work.h"
+
+namespace ddp::bench {
+namespace {
+
+using nn::Tensor;
+
+constexpr std::size_t kColumns = 1024;
+
+MatrixShape matrix_of(const Workbench& bench) { return {bench.elements / kColumns, kColumns}; }
+
+ChannelShape channels_of(const Workbench& bench) {
+  return {bench.images(), Workbench::kChannels, Workbench::kSide * Workbench::kSide};
+}
+
+// y = f(x).
+template <class Cpu, class Cuda>
+MakeWork forward_work(const char* kernel, Cpu cpu_kernel, Cuda cuda_kernel) {
+  return [=](Workbench& bench) {
+    const Tensor x = bench.large(), y = bench.large();
+    const auto run = [=, &bench] {
+      bench.context.run(cpu_kernel, cuda_kernel, x.buffer(), y.buffer());
+    };
+    return Work{.kernel = kernel, .traffic = {x, y}, .run = run};
+  };
+}
+
+// grad_x from y and grad_y.
+template <class Cpu, class Cuda>
+MakeWork backward_work(const char* kernel, Cpu cpu_kernel, Cuda cuda_kernel) {
+  return [=](Workbench& bench) {
+    const Tensor y = bench.large(), grad_y = bench.large(), grad_x = bench.large();
+    const auto run = [=, &bench] {
+      bench.context.run(cpu_kernel, cuda_kernel, y.buffer(), grad_y.buffer(),
+                        GradientTarget{grad_x.buffer()});
+    };
+    return Work{.kernel = kernel, .traffic = {y, grad_y, grad_x}, .run = run};
+  };
+}
+
+Work add_work(Workbench& bench) {
+  const Tensor a = bench.large(), b = bench.large(), y = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::add, cu::add, a.buffer(), b.buffer(), y.buffer());
+  };
+  return {.kernel = "add", .traffic = {a, b, y}, .run = run};
+}
+
+Work dropout_work(Workbench& bench) {
+  const Tensor x = bench.large(), y = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::dropout, cu::dropout, x.buffer(), GradientTarget{y.buffer()},
+                      DropoutMask{.key = 7}, matrix_of(bench));
+  };
+  return {.kernel = "dropout", .traffic = {x, y}, .run = run};
+}
+
+Work bias_add_work(Workbench& bench) {
+  const Tensor y = bench.large(), bias = bench.random(kColumns);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::bias_add, cu::bias_add, y.buffer(), bias.buffer(), matrix_of(bench));
+  };
+  return {.kernel = "bias_add", .traffic = {y, y}, .run = run};
+}
+
+Work bias_grad_work(Workbench& bench) {
+  const Tensor grad_y = bench.large(), grad_bias = bench.random(kColumns);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::bias_grad, cu::bias_grad, grad_y.buffer(),
+                      GradientTarget{grad_bias.buffer()}, matrix_of(bench));
+  };
+  return {.kernel = "bias_grad", .traffic = {grad_y}, .run = run};
+}
+
+Work channel_bias_add_work(Workbench& bench) {
+  const Tensor y = bench.large(), bias = bench.random(Workbench::kChannels);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::channel_bias_add, cu::channel_bias_add, y.buffer(), bias.buffer(),
+                      channels_of(bench));
+  };
+  return {.kernel = "channel_bias_add", .traffic = {y, y}, .run = run};
+}
+
+Work channel_bias_grad_work(Workbench& bench) {
+  const Tensor grad_y = bench.large(), grad_bias = bench.random(Workbench::kChannels);
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::channel_bias_grad, cu::channel_bias_grad, grad_y.buffer(),
+                      GradientTarget{grad_bias.buffer()}, channels_of(bench));
+  };
+  return {.kernel = "channel_bias_grad", .traffic = {grad_y}, .run = run};
+}
+
+Work put_columns_work(Workbench& bench) {
+  const Tensor part = bench.random(bench.elements / 2), whole = bench.large();
+  const auto run = [=, &bench] {
+    bench.context.run(cpu::put_columns, cu::put_columns, part.buffer(), whole.buffer(),
+                      ColumnRange{matrix_of(bench), 0, kColumns / 2});
+  };
+  return {.kernel = "put_columns", .traffic = {part, part}, .run = run};
+}
+
+}  // namespace
+
+std::vector<MakeWork> pointwise_kernels() {
+  return {add_work,
+          forward_work("relu_forward", cpu::relu_forward, cu::relu_forward),
+          backward_work("relu_backward", cpu::relu_backward, cu::relu_backward),
+          forward_work("sigmoid_forward", cpu::sigmoid_forward, cu::sigmoid_forward),
+          backward_work("sigmoid_backward", cpu::sigmoid_backward, cu::sigmoid_backward),
+          dropout_work,
+          bias_add_work,
+          bias_grad_work,
+          channel_bias_add_work,
+          channel_bias_grad_work,
+          put_columns_work};
+}
+
+}  // namespace ddp::bench

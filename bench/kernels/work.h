@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddp/nn/context.h"
+#include "ddp/nn/tensor.h"
+#include "support/random_tensor.h"
+
+namespace ddp::bench {
+
+// One kernel on operands of its own.
+struct Work {
+  std::string kernel;
+  DType dtype = DType::kFloat32;
+  // What it must read or write at least; twice what it does both with.
+  std::vector<nn::Tensor> traffic = {};
+  double flops = 0;  // of products, whose speed is told by these instead
+  std::function<void()> run = {};
+
+  [[nodiscard]] double bytes() const {
+    double sum = 0;
+    for (const nn::Tensor& each : traffic) sum += static_cast<double>(each.buffer().size_bytes());
+    return sum;
+  }
+};
+
+// Where operands are made, and how large the large ones are: several times a GPU's cache.
+struct Workbench {
+  Workbench(Device device, std::size_t large_elements)
+      : context(device), elements(large_elements) {}
+
+  nn::Context context;
+  std::size_t elements;  // of a large operand; a multiple of a mebielement
+
+  // Of maps of activations.
+  static constexpr std::size_t kChannels = 64;
+  static constexpr std::size_t kSide = 64;
+  [[nodiscard]] std::size_t images() const { return elements / (kChannels * kSide * kSide); }
+
+  [[nodiscard]] nn::Tensor random(std::size_t count, DType dtype = DType::kFloat32) {
+    return random_tensor(context, {count}, dtype);
+  }
+  [[nodiscard]] nn::Tensor large(DType dtype = DType::kFloat32) { return random(elements, dtype); }
+};
+
+using MakeWork = std::function<Work(Workbench&)>;
+
+[[nodiscard]] std::vector<MakeWork> buffer_kernels();
+[[nodiscard]] std::vector<MakeWork> pointwise_kernels();
+[[nodiscard]] std::vector<MakeWork> loss_kernels();
+[[nodiscard]] std::vector<MakeWork> image_kernels();
+[[nodiscard]] std::vector<MakeWork> optimizer_kernels();
+[[nodiscard]] std::vector<MakeWork> product_kernels();
+
+// A square product that cuBLAS is at its best with: what other products are compared with.
+[[nodiscard]] Work large_product(Workbench& bench, DType dtype);
+
+}  // namespace ddp::bench

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/collectives/init.h"
+#include "support/workload.h"
+
+namespace ddp::bench {
+
+struct StepBenchOptions {
+  bool on_gpus;
+  std::vector<std::string> models;
+  std::vector<Backend> backends;
+  std::vector<std::size_t> min_buckets;
+  int rounds;
+  int steps;  // timed together
+  std::size_t batch;
+  std::size_t image_size;
+  DType dtype;
+  std::optional<DType> amp;
+
+  [[nodiscard]] Workload workload(const std::string& model) const {
+    return {model, batch, dtype, amp, image_size};
+  }
+};
+
+// Nothing after --help. Throws std::invalid_argument for what cannot be, Skipped without a GPU.
+[[nodiscard]] std::optional<StepBenchOptions> parse_step_bench_options(int argc, char** argv);
+
+}  // namespace ddp::bench

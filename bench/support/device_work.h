@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <functional>
+
+#include "ddp/base/stream.h"
+
+namespace ddp::bench {
+
+struct DeviceWork {
+  std::size_t kernels = 0;
+  std::size_t copies = 0;  // and fills
+  std::size_t bytes = 0;   // of them
+};
+
+// What `call` puts on the stream, and on others between events. Nothing of it runs: it is captured
+// into a CUDA graph, whose nodes are counted.
+[[nodiscard]] DeviceWork device_work_of(Stream stream, const std::function<void()>& call);
+
+}  // namespace ddp::bench

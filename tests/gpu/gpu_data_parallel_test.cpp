@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+//
+// One process on several devices, of which a GPU may be one only once: so a GPU beside the CPU, and
+// two GPUs where there are two.
+#include <catch2/catch.hpp>
+
+#include "ddp/cuda/cuda.h"
+#include "support/data_parallel_training.h"
+
+using namespace ddp;
+using test::largest_difference;
+using test::LossOn;
+using test::train_on;
+
+namespace {
+
+void check_trains_as_the_cpu(const std::vector<Device>& devices) {
+  for (const LossOn where : {LossOn::kOutputDevice, LossOn::kEachDevice}) {
+    for (const std::size_t samples : {std::size_t{12}, std::size_t{7}}) {
+      const auto alone = train_on({kCpuDevice}, samples, where);
+      CHECK(largest_difference(alone, train_on(devices, samples, where)) < 1e-12);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a GPU and the CPU train as the CPU alone", "[gpu][data-parallel]") {
+  check_trains_as_the_cpu({cuda_device(0), kCpuDevice});
+  check_trains_as_the_cpu({kCpuDevice, cuda_device(0)});
+}
+
+TEST_CASE("two GPUs train as the CPU alone", "[gpu][data-parallel][multi_gpu]") {
+  if (cu::device_count() < 2) {
+    WARN("SKIPPED: there is one GPU");
+    return;
+  }
+  check_trains_as_the_cpu({cuda_device(0), cuda_device(1)});
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+//
+// Ranks on GPUs train what one of them trains on the whole batch: of 103 samples in batches of 8 no
+// two ranks have equally many. Under ddp-launch they share a GPU.
+#include <catch2/catch.hpp>
+
+#include "nccl_ranks.h"
+#include "support/exact_training.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::ExactEpoch;
+using test::expect;
+using test::largest_relative_difference;
+using test::run_nccl_ranks;
+using test::Tensors;
+using test::train_exactly;
+
+namespace {
+
+// On every rank, for itself, and then by all of them together.
+template <class T>
+void check_equals_one_rank(const ExactEpoch& whole, const ExactEpoch& parts, double tolerance) {
+  run_nccl_ranks(60s, [&](ProcessGroup& group, Stream) {
+    const auto alone = init_process_group({.device = DeviceChoice::kCuda,
+                                           .rank = 0,
+                                           .world_size = 1,
+                                           .local_rank = group.device().index});
+    const Tensors expected = train_exactly<T>(*alone, whole);
+    const double difference = largest_relative_difference(expected, train_exactly<T>(group, parts));
+    expect(difference <= tolerance, whole.model + ": a relative difference of " +
+                                        std::to_string(difference / tolerance) +
+                                        " times what is allowed");
+  });
+}
+
+}  // namespace
+
+TEST_CASE("uneven batches give the same model as on one GPU", "[gpu][exactness]") {
+  for (const char* name : {"mlp", "lenet5"}) {
+    check_equals_one_rank<double>({.model = name}, {.model = name}, 1e-12);
+  }
+}
+
+TEST_CASE("so they do for a model with synchronised batch norms", "[gpu][exactness]") {
+  const ExactEpoch epoch{.model = "convnet", .samples = 27};
+  check_equals_one_rank<double>(epoch, epoch, 1e-12);
+}
+
+TEST_CASE("so they do in several passes, some of them empty", "[gpu][exactness]") {
+  for (const char* name : {"mlp", "lenet5"}) {
+    check_equals_one_rank<double>({.model = name}, {.model = name, .passes = 3}, 1e-12);
+  }
+}
+
+// TF32 would be a thousand times as far off.
+TEST_CASE("in float32 it is the same but for rounding", "[gpu][exactness]") {
+  for (const ExactEpoch& epoch :
+       {ExactEpoch{.model = "mlp", .samples = 799}, ExactEpoch{.model = "lenet5", .samples = 79}}) {
+    check_equals_one_rank<float>(epoch, epoch, 1e-5);
+  }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+//
+// Processes that share a GPU: how their job ends when one of them is killed or stopped in the
+// middle of an all_reduce, and that nobody shares one by accident.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "ddp/cuda/cuda.h"
+#include "launcher/environment.h"
+#include "support/hang_checks.h"
+#include "support/job.h"
+#include "support/launch.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using test::ChildProcess;
+using test::Job;
+using test::last_line;
+
+namespace {
+
+constexpr int kRanks = 2;
+constexpr const char* kMode = "loop-allocated";  // one all_reduce after the other, of 64 MiB
+
+// What ddp-launch --oversubscribe gives a rank.
+test::Environment sharing(int rank) {
+  launcher::JobContext job;
+  job.local_world_size = job.world_size = kRanks;
+  job.oversubscribe = true;
+  test::Environment environment;
+  for (const std::string& entry : launcher::worker_environment({}, job, rank)) {
+    const std::size_t equals = entry.find('=');
+    environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
+  return environment;
+}
+
+std::vector<std::string> launch(const std::vector<std::string>& flags) {
+  std::vector<std::string> words = {"-n", std::to_string(kRanks)};
+  words.insert(words.end(), flags.begin(), flags.end());
+  words.insert(words.end(), {DDP_COLLECTIVE_WORKER, kMode, "nccl"});
+  return test::launch::command(words);
+}
+
+// Of the process that has told "rank R ready, pid P".
+pid_t pid_of(int rank, const std::string& output) {
+  const std::string before = "rank " + std::to_string(rank) + " ready, pid ";
+  const std::size_t at = output.find(before);
+  return at == std::string::npos ? 0 : std::stoi(output.substr(at + before.size()));
+}
+
+}  // namespace
+
+TEST_CASE("a rank that is killed in an all_reduce ends the other one", "[gpu][job]") {
+  for (const int victim : {0, 1}) {
+    Job job(kRanks, kMode, "nccl", "quick", sharing);
+    job.wait_until_ready();
+    job[victim].send_signal(SIGKILL);
+    ChildProcess& survivor = job[1 - victim];
+    CHECK(survivor.wait(3s + 5 * test::kBound) == 3);  // NCCL gets time to give up, too
+    CHECK_THAT(last_line(survivor.err()), Contains("[nccl] "));
+    WARN("rank " << 1 - victim << " says: " << last_line(survivor.err()));
+  }
+}
+
+TEST_CASE("a rank that is stopped in an all_reduce is named", "[gpu][job]") {
+  Job job(kRanks, kMode, "nccl", "quick", sharing);
+  test::check_stop_is_told(job, 1);
+}
+
+TEST_CASE("ddp-launch names the rank that was killed in an all_reduce", "[gpu][job]") {
+  ChildProcess launcher(launch({"--oversubscribe", "--show=all"}));
+  launcher.wait_until([](const ChildProcess& child) {
+    return pid_of(0, child.out()) != 0 && pid_of(1, child.out()) != 0;
+  });
+  REQUIRE(::kill(pid_of(1, launcher.out()), SIGKILL) == 0);
+  CHECK(launcher.wait(test::launch::kStopBound) == 128 + SIGKILL);
+  CHECK_THAT(last_line(launcher.err()),
+             Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) was killed by SIGKILL after .*"));
+}
+
+TEST_CASE("nobody shares a GPU by accident", "[gpu][job]") {
+  if (cu::device_count() > 1) {
+    WARN("SKIPPED: there are several GPUs");
+    return;
+  }
+  ChildProcess launcher(launch({}));
+  CHECK(launcher.wait(test::launch::kStopBound) == 3);
+  CHECK_THAT(launcher.err(),
+             Contains("LOCAL_RANK=1, but 1 GPU is visible") && Contains("--oversubscribe"));
+}

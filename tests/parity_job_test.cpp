@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+//
+// The main job comes to the same model on several ranks as on one with the whole batch, to the
+// rounding of float32: on CPUs and on a GPU that the ranks share.
+#include <catch2/catch.hpp>
+
+#include "support/relative_difference.h"
+#include "support/train_runs.h"
+
+using namespace ddp;
+using test::Arguments;
+using test::largest_relative_difference;
+using test::train;
+using test::operator+;
+
+// Beyond a few steps ReLU and max-pool flip on rounding in float32 (docs/architecture.md).
+TEST_CASE("in float32 ranks agree to rounding", "[parity]") {
+  const test::TrainingSet set;
+  for (const Arguments& run : {Arguments{"--model", "mlp", "--max-steps", "100"},
+                               Arguments{"--model", "lenet5", "--max-steps", "10"}}) {
+    const Arguments flags = set.flags() + Arguments{"--global-batch-size", "120"} + run;
+    const Safetensors alone = train(1, flags, "float32");
+    for (const int ranks : test::several_ranks()) {
+      INFO(flags.back() << " steps on " << ranks << " ranks");
+      CHECK(largest_relative_difference<float>(alone, train(ranks, flags, "float32")) < 1e-5);
+    }
+  }
+}
+
+TEST_CASE("accumulated batches equal one large batch", "[parity]") {
+  const test::TrainingSet set;
+  const Arguments flags = set.flags() + Arguments{"--max-steps", "20"};
+  const Safetensors large = train(1, flags + Arguments{"--global-batch-size", "120"});
+  for (const int ranks : {1, 2}) {
+    INFO(ranks << " ranks");
+    const Safetensors small =
+        train(ranks, flags + Arguments{"--global-batch-size", "30", "--accumulate", "4"});
+    CHECK(largest_relative_difference(large, small) < 1e-12);
+  }
+}

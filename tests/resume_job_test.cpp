@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+//
+// Jobs that break off, or of which a rank is killed, go on to the same bits: on CPUs and on a GPU
+// that the ranks share.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <string>
+
+#include "support/ranks_of.h"
+#include "support/resumable_job.h"
+
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using ddp::test::Arguments;
+using ddp::test::ChildProcess;
+using ddp::test::kRanksShareGpu;
+using ddp::test::parameters_of_unbroken_run;
+using ddp::test::ResumableJob;
+using ddp::test::TrainingSet;
+using ddp::test::operator+;
+
+namespace {
+
+// The last alone where jobs take long.
+Arguments some_of(const Arguments& all) { return kRanksShareGpu ? Arguments{all.back()} : all; }
+
+}  // namespace
+
+TEST_CASE("a job that breaks off inside an epoch and goes on ends bit-identical", "[resume]") {
+  const TrainingSet set;
+  for (const std::string& model : some_of({"mlp", "lenet5"})) {
+    const auto flags = [&](const char* steps) {
+      return set.flags() + Arguments{"--model", model, "--accumulate", "2", "--max-steps", steps};
+    };
+    ResumableJob job(2);
+    (void)job.run(flags("7"));
+    CHECK(job.latest() == "model_epoch_0_step_7.safetensors\n");
+    CHECK_THAT(job.run(flags("20")),
+               Contains("\nresumed from " + job.file("c/model_epoch_0_step_7").string() +
+                        ".safetensors: epoch 0, step 7\n"));
+    CHECK(job.parameters() == parameters_of_unbroken_run(2, flags("20")));
+  }
+}
+
+TEST_CASE("a killed rank leads to a restart that ends as if nothing had happened",
+          "[resume][kill]") {
+  const TrainingSet set;
+  const Arguments flags = set.flags() + Arguments{"--max-steps", "300"};
+  const std::string unbroken = parameters_of_unbroken_run(2, flags);
+  for (const std::string& resume : some_of({"none", "auto"})) {
+    ResumableJob job(2);
+    ChildProcess started(job.command(
+        flags + Arguments{"--checkpoint-every", "7", "--resume", resume}, {"--max_restarts", "3"}));
+    started.wait_for_output("step 100/");
+    REQUIRE(kill(ddp::test::first_rank_of(started), SIGKILL) == 0);
+    REQUIRE(started.wait(60s) == 0);
+    CHECK_THAT(started.err(), Contains("restart 1 of 3"));
+    CHECK_THAT(started.out(), Contains("resumed from " + job.file("c").string()));
+    CHECK(job.parameters() == unbroken);
+  }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+//
+// LeNet-5 trained by one process on several devices.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "ddp/nn/models/factory.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/data_parallel.h"
+#include "ddp/nn/random.h"
+
+namespace ddp::test {
+
+inline nn::ModuleFactory factory(const char* name) {
+  return [name](const nn::Scope& scope) { return nn::make_model(name, scope); };
+}
+
+struct LabelledImages {
+  nn::Tensor images;
+  nn::Tensor labels;
+};
+
+inline LabelledImages make_batch(nn::Context& context, std::size_t samples) {
+  std::vector<double> pixels(samples * 784);
+  std::vector<std::int64_t> labels(samples);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = nn::random_unit(1, 2, i);
+  for (std::size_t i = 0; i < samples; ++i) labels[i] = static_cast<std::int64_t>(i % 10);
+  return {context.from_host<double>(pixels, {samples, 784}),
+          context.from_host<std::int64_t>(labels, {samples})};
+}
+
+inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+inline nn::Variable cross_entropy(nn::Tape& tape, const nn::Variable& logits,
+                                  const nn::Tensor& labels) {
+  return nn::softmax_cross_entropy(tape, logits, labels);
+}
+
+enum class LossOn { kOutputDevice, kEachDevice };
+
+// The parameters after some steps; the module is on the first device.
+inline std::vector<double> train_on(const std::vector<Device>& devices, std::size_t samples,
+                                    LossOn where) {
+  nn::Context context(devices.front());
+  nn::DataParallel model(context, {context, DType::kFloat64, 7}, factory("lenet5"),
+                         {.device_ids = devices});
+  nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  const LabelledImages batch = make_batch(context, samples);
+  for (int step = 0; step < 5; ++step) {
+    nn::Tape tape(context);
+    const nn::Variable loss =
+        where == LossOn::kEachDevice
+            ? model.loss(tape, batch.images, batch.labels, cross_entropy)
+            : cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
+    tape.backward(loss);
+    optimizer.step(nullptr);
+  }
+  std::vector<double> values;
+  for (const nn::Parameter* parameter : model.parameters()) {
+    const auto part = context.to_host<double>(parameter->value());
+    values.insert(values.end(), part.begin(), part.end());
+  }
+  return values;
+}
+
+}  // namespace ddp::test

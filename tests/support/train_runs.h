@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+//
+// Runs of the train example under ddp-launch. A test of them is built for the CPU and, with
+// DDP_JOB_DEVICE "cuda", for ranks that share a GPU.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ddp/io/safetensors.h"
+#include "support/child_process.h"
+#include "support/files.h"
+#include "support/small_sets.h"
+
+namespace ddp::test {
+
+using Arguments = std::vector<std::string>;
+
+inline Arguments operator+(Arguments a, const Arguments& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+inline const bool kRanksShareGpu = std::string_view(DDP_JOB_DEVICE) == "cuda";
+
+// Numbers of ranks to compare with one rank: where they share a GPU they are slow.
+inline std::vector<int> several_ranks() {
+  return kRanksShareGpu ? std::vector<int>{2} : std::vector<int>{2, 3, 4};
+}
+
+// ddp-launch [launcher flags] train --device D [flags]
+inline Arguments train_command(int ranks, const Arguments& flags,
+                               const Arguments& launcher_flags = {}) {
+  const Arguments sharing = kRanksShareGpu ? Arguments{"--oversubscribe"} : Arguments();
+  return Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks)} + sharing +
+         launcher_flags + Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + flags;
+}
+
+// What a job trains on: Fashion-MNIST or, since machines with GPUs need not have it, as much noise.
+class TrainingSet {
+ public:
+  TrainingSet() {
+    if (!kRanksShareGpu) return;
+    write_fashion_mnist(noise_.emplace().path(), {.train = 60000, .test = 1000});
+  }
+  [[nodiscard]] Arguments flags() const {
+    return noise_ ? Arguments{"--data-dir", noise_->path()} : Arguments();
+  }
+
+ private:
+  std::optional<TemporaryDirectory> noise_;
+};
+
+// Trains and returns the parameters.
+inline Safetensors train(int ranks, const Arguments& flags, const std::string& dtype = "float64") {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "model.safetensors";
+  ChildProcess job(train_command(
+      ranks, Arguments{"--dtype", dtype, "--log-every", "0", "--save", file} + flags));
+  const int code = job.wait(Timeout(100000));
+  INFO(job.err());
+  REQUIRE(code == 0);
+  return load_safetensors(file);
+}
+
+}  // namespace ddp::test
