@@ -15,7 +15,7 @@ LEFT_OUT = ("GLOO", "ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
 
 
 def provide_fashion_mnist():
-    """Unpacks what was carried along, since this build has no zlib, for all that runs from now on."""
+    """Unpacks what was carried along, since the build has no zlib, for all that runs later."""
     folder = os.path.join(BUILD, "fashion-mnist")
     packed = glob.glob(os.path.join(VENDORED, "fashion-mnist", "*.gz"))
     if not packed:

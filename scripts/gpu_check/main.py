@@ -64,8 +64,7 @@ def go_through(runner, content):
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
                   "--no-tests=error"], 180, DDP_TEST_LOG=WORK)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other
-        for words in SANITIZED:
-            pool.submit(sanitize, run, content, *words)
+        list(pool.map(lambda words: sanitize(run, content, *words), SANITIZED))
     commands = benchmarks()
     targets = sorted({name for _, command in commands
                       for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
