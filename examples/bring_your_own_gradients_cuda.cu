@@ -266,11 +266,11 @@ ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& gro
   return sampler.plan({.epoch = 0});
 }
 
-void run(const std::string& data_dir) {
+void run() {
   const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCuda});
   check(cudaSetDevice(group->device().index));
-  const auto train_set = ddp::load_fashion_mnist(ddp::DataSplit::kTrain, data_dir);
-  const auto test_set = ddp::load_fashion_mnist(ddp::DataSplit::kTest, data_dir);
+  const auto train_set = ddp::load_fashion_mnist(ddp::DataSplit::kTrain);
+  const auto test_set = ddp::load_fashion_mnist(ddp::DataSplit::kTest);
   Trainer trainer(group);
   const ddp::EpochPlan plan = plan_of(train_set, *group, true);
   for (std::int64_t step = 0; step < plan.steps(); ++step) {
@@ -293,9 +293,9 @@ void run(const std::string& data_dir) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main() {
   try {
-    run(argc > 1 ? argv[1] : "");
+    run();
     return 0;
   } catch (const std::exception& error) {
     ddp::record_error(error);

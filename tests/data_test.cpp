@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "support/files.h"
 #include "support/idx_bytes.h"
 #include "support/run_ranks.h"
+#include "support/small_sets.h"
 
 namespace {
 
@@ -97,6 +99,17 @@ TEST_CASE("Fashion-MNIST comes from any directory with its files", "[data][fashi
   CHECK(dataset.size() == 2);
   CHECK(std::vector<std::int64_t>(dataset.input_shape().begin(), dataset.input_shape().end()) ==
         std::vector<std::int64_t>{1, 1, 2});
+}
+
+TEST_CASE("Fashion-MNIST comes from where the environment says", "[data][fashion_mnist]") {
+  const TemporaryDirectory directory;
+  ddp::test::write_fashion_mnist(directory.path(), {.train = 3, .test = 2});
+  const char* before = std::getenv("DDP_FASHION_MNIST");
+  const std::string restored = before != nullptr ? before : "";
+  setenv("DDP_FASHION_MNIST", directory.path().c_str(), 1);
+  CHECK(ddp::load_fashion_mnist(DataSplit::kTrain).size() == 3);
+  CHECK(ddp::load_fashion_mnist(DataSplit::kTest).size() == 2);
+  setenv("DDP_FASHION_MNIST", restored.c_str(), 1);
 }
 
 TEST_CASE("Fashion-MNIST names the file, what is wrong and the way out", "[data][fashion_mnist]") {

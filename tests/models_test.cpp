@@ -82,9 +82,12 @@ TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
       GENERATE(std::pair(DType::kFloat32, 1e-4), std::pair(DType::kFloat64, 1e-9));
   // On 32 x 32 the last maps of resnet18 are single pixels, whose batch norms magnify rounding.
   const std::size_t resnet_side = dtype == DType::kFloat32 ? 64 : 32;
-  const Subject subject = GENERATE_COPY(Subject{"convnet", 0.01, 32, dtype, tolerance},
-                                        Subject{"resnet18", 5e-5, resnet_side, dtype, tolerance},
-                                        Subject{"unet", 0.05, 32, dtype, tolerance});
+  // Another order of sums, as without OpenBLAS, flips some of its ReLUs.
+  const double resnet_tolerance = dtype == DType::kFloat32 ? 5e-4 : tolerance;
+  const Subject subject =
+      GENERATE_COPY(Subject{"convnet", 0.01, 32, dtype, tolerance},
+                    Subject{"resnet18", 5e-5, resnet_side, dtype, resnet_tolerance},
+                    Subject{"unet", 0.05, 32, dtype, tolerance});
   Context context;
   const auto model = subject.make(context);
   Sgd sgd(context, model->parameters(), {.learning_rate = subject.learning_rate, .momentum = 0.9});
@@ -92,7 +95,7 @@ TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
     const std::string key = subject.name + " " + std::string(to_string(dtype)) + " " + step;
     CAPTURE(key);
     CHECK(ddp::test::to_doubles(context, loss.value()).front() ==
-          Approx(reference.at(key).front()).epsilon(0).margin(tolerance));
+          Approx(reference.at(key).front()).epsilon(0).margin(subject.tolerance));
   };
   // In float64 it takes a second a step, and a mistake shows in the first ones.
   const bool is_slow = subject.name == "resnet18" && dtype == DType::kFloat64;

@@ -14,22 +14,23 @@ VENDORED = os.path.join(ROOT, "third_party", "vendored")
 LEFT_OUT = ("GLOO", "ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
 
 
-def unpacked_fashion_mnist():
-    """For builds without zlib; empty if it was not carried along."""
+def provide_fashion_mnist():
+    """Unpacks what was carried along, since the build has no zlib, for all that runs later."""
     folder = os.path.join(BUILD, "fashion-mnist")
     packed = glob.glob(os.path.join(VENDORED, "fashion-mnist", "*.gz"))
+    if not packed:
+        return
     os.makedirs(folder, exist_ok=True)
     for path in packed:
         target = os.path.join(folder, os.path.basename(path)[:-len(".gz")])
         with gzip.open(path) as source, open(target, "wb") as file:
             shutil.copyfileobj(source, file)
-    return folder if packed else ""
+    os.environ["DDP_FASHION_MNIST"] = folder
 
 
 def configure_command():
     options = {"CMAKE_BUILD_TYPE": "Release", "DDP_CUDA": "ON", "DDP_WARNINGS_AS_ERRORS": "OFF",
-               "DDP_CUDA_ARCHITECTURES": machine.architecture() + "-real",
-               "DDP_FASHION_MNIST": unpacked_fashion_mnist()}
+               "DDP_CUDA_ARCHITECTURES": machine.architecture() + "-real"}
     if os.path.isdir(VENDORED):
         options["DDP_VENDORED_HEADERS"] = VENDORED
         options.update({"DDP_" + name: "OFF" for name in LEFT_OUT})

@@ -19,7 +19,7 @@ class Runner:
         self.outcomes = []
 
     def run(self, name, command, limit, **environment):
-        """Runs a list of words, or a string by the shell, in the current folder."""
+        """Runs a list of words, or a string by the shell. Threads may do so beside each other."""
         begin = time.monotonic()
         limit = max(0, min(limit, self.deadline - begin))
         log = os.path.join(self.folder, name + ".log")
@@ -28,7 +28,7 @@ class Runner:
             status = _run(command, limit, output, {**os.environ, **environment})
         outcome = Outcome(name, status, time.monotonic() - begin, limit, log)
         self.outcomes.append(outcome)
-        print(f"   exit status {status} after {outcome.seconds:.0f} s", flush=True)
+        print(f"   {name}: exit status {status} after {outcome.seconds:.0f} s", flush=True)
         return outcome
 
 

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <utility>
@@ -16,7 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPackageDirectory = "/usr/share/datasets/fashion-mnist";
+fs::path default_directory() {
+  const char* given = std::getenv("DDP_FASHION_MNIST");
+  return given != nullptr && *given != '\0' ? given : "/usr/share/datasets/fashion-mnist";
+}
 
 // The plain file if it is there, or if neither is (the reader will then complain of it).
 fs::path find_file(const fs::path& directory, const std::string& name) {
@@ -54,8 +58,7 @@ ImageDataset load(const fs::path& directory, const std::string& prefix) {
 ImageDataset load_fashion_mnist(DataSplit split, const fs::path& data_dir) {
   const bool train = split == DataSplit::kTrain;
   try {
-    return load(data_dir.empty() ? fs::path(kPackageDirectory) : data_dir,
-                train ? "train" : "t10k");
+    return load(data_dir.empty() ? default_directory() : data_dir, train ? "train" : "t10k");
   } catch (const std::exception&) {
     std::throw_with_nested(FileError(
         fmt::format("[fashion_mnist] cannot load the {} set (apt-get install "

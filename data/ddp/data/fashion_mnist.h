@@ -17,8 +17,9 @@ inline constexpr int kFashionMnistClasses = 10;
 // 10000 test images of 28 x 28 in ten classes; other sets in the same four files work as well
 // (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., each with or without .gz).
 //
-// Looks in `data_dir`, or if that is empty where Debian's package dataset-fashion-mnist puts the
-// files. Throws FileError that names the file, what is wrong with it and how to get it.
+// Looks in `data_dir`, or if that is empty in the environment's DDP_FASHION_MNIST, or where
+// Debian's package dataset-fashion-mnist puts the files. Throws FileError that names the file, what
+// is wrong with it and how to get it.
 [[nodiscard]] ImageDataset load_fashion_mnist(DataSplit split,
                                               const std::filesystem::path& data_dir = {});
 
