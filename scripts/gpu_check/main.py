@@ -47,7 +47,8 @@ def sanitize(run, tool, content):
         outcome = run(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
                              "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
                              *filters], 50)
-        if outcome.status == TIMED_OUT and not results.sanitizer_errors(outcome.log):
+        was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: it never began
+        if was_cut_off and not results.sanitizer_errors(outcome.log):
             content["may_be_cut_off"].append(name)
 
 
@@ -78,7 +79,7 @@ def go_through(runner, content):
 
 
 def conclude(runner, content, out):
-    content["gpu_states"] += machine.gpu_state()
+    content["gpu_states"] += machine.gpu_state("end")
     content["phases"] = [{"name": each.name, "status": each.status, "seconds": each.seconds,
                           "limit": each.limit} for each in runner.outcomes]
     content["tests"] = results.tests(os.path.join(WORK, "tests.log"))
@@ -108,8 +109,8 @@ def main():
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
-    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state(), "figures": [],
-               "benchmarks": [], "complaints": [], "may_be_cut_off": []}
+    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state("start"),
+               "figures": [], "benchmarks": [], "complaints": [], "may_be_cut_off": []}
     runner = Runner(WORK, arguments.seconds)
     try:
         go_through(runner, content)
