@@ -60,7 +60,7 @@ def go_through(runner, content):
         return
     run("build tests", build_command(["gpu_tests"]), 260)
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
-                  "--no-tests=error"], 180, DDP_TEST_LOG=WORK)
+                  "--no-tests=error"], 240, DDP_TEST_LOG=WORK)
     for tool in ("memcheck", "racecheck"):
         sanitize(run, tool, content)
     commands = benchmarks()
