@@ -52,7 +52,7 @@ TEST_CASE("a killed rank leads to a restart that ends as if nothing had happened
     ResumableJob job(2);
     ChildProcess started(job.command(
         flags + Arguments{"--checkpoint-every", "7", "--resume", resume}, {"--max_restarts", "3"}));
-    started.wait_for_output("step 100/");
+    started.wait_for_output("step 100/", 60s);
     REQUIRE(kill(ddp::test::first_rank_of(started), SIGKILL) == 0);
     REQUIRE(started.wait(60s) == 0);
     CHECK_THAT(started.err(), Contains("restart 1 of 3"));

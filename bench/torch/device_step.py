@@ -34,7 +34,8 @@ IMAGE_SIZES = {"lenet5": 28, "resnet18": 224}
 
 
 def print_figure(name, unit, samples, **labels):
-    quartiles = statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [samples[0]] * 3
+    quartiles = (statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1
+                 else [samples[0]] * 3)
     figure = {"figure": name, "unit": unit, "median": statistics.median(samples),
               "spread": (quartiles[2] - quartiles[0]) / 2, "n": len(samples)}
     print(json.dumps({**figure, **labels}), flush=True)
@@ -177,6 +178,10 @@ def attempt(part, options):
         failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if RANK == 0:
             print_figure(part, "ms", [0], **{**labels_of(options, "any"), "n": 0, "error": failure})
+        if RANKS > 1:
+            raise  # or the others would wait for this rank, and nobody would tell of it
+    finally:
+        signal.alarm(0)
 
 
 PARTS = {"eager": measure_eager, "compile": measure_compile, "tax": measure_tax}

@@ -27,9 +27,10 @@ def gpus():
     return [line.partition(" (UUID")[0] for line in lines if line.startswith("GPU")]
 
 
-def gpu_state():
-    """By GPU, what nvidia-smi answers."""
-    return _query(GPU_QUERY)
+def gpu_state(moment):
+    """By GPU, what nvidia-smi answers; nothing if it fails."""
+    return [{"what": f"GPU {i} at the {moment}", **answers}
+            for i, answers in enumerate(_query(GPU_QUERY))]
 
 
 def architecture():

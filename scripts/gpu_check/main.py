@@ -49,7 +49,8 @@ def sanitize(run, content, tool, program, *filters):
     outcome = run(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
                          "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
                          *filters], 80)
-    if outcome.status == TIMED_OUT and not results.sanitizer_errors(outcome.log):
+    was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: it never began
+    if was_cut_off and not results.sanitizer_errors(outcome.log):
         content["may_be_cut_off"].append(name)
 
 
@@ -62,7 +63,7 @@ def go_through(runner, content):
         return
     run("build tests", build_command(["gpu_tests"]), 260)
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
-                  "--no-tests=error"], 180, DDP_TEST_LOG=WORK)
+                  "--no-tests=error"], 240, DDP_TEST_LOG=WORK)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other
         list(pool.map(lambda words: sanitize(run, content, *words), SANITIZED))
     commands = benchmarks()
@@ -81,7 +82,7 @@ def go_through(runner, content):
 
 
 def conclude(runner, content, out):
-    content["gpu_states"] += machine.gpu_state()
+    content["gpu_states"] += machine.gpu_state("end")
     content["phases"] = [{"name": each.name, "status": each.status, "seconds": each.seconds,
                           "limit": each.limit} for each in runner.outcomes]
     content["tests"] = results.tests(os.path.join(WORK, "tests.log"))
@@ -111,8 +112,8 @@ def main():
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(WORK)
-    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state(), "figures": [],
-               "benchmarks": [], "complaints": [], "may_be_cut_off": []}
+    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state("start"),
+               "figures": [], "benchmarks": [], "complaints": [], "may_be_cut_off": []}
     runner = Runner(WORK, arguments.seconds)
     try:
         go_through(runner, content)

@@ -11,7 +11,9 @@ def verdict(content, expected_cases):
     """What is wrong, a sentence each."""
     complaints = list(content["complaints"])
     for phase in content["phases"]:
-        if phase["status"] == TIMED_OUT and phase["name"] not in content["may_be_cut_off"]:
+        if phase["status"] == TIMED_OUT and phase["limit"] == 0:
+            complaints.append(f"there was no time left for {phase['name']}")
+        elif phase["status"] == TIMED_OUT and phase["name"] not in content["may_be_cut_off"]:
             complaints.append(f"{phase['name']} did not end within {phase['limit']:.0f} s")
         elif phase["status"] not in (PASSED, SKIPPED, TIMED_OUT):
             complaints.append(f"{phase['name']} ended with status {phase['status']}")
@@ -46,8 +48,8 @@ def _markdown(content):
     yield from _table("Machine", ("what", "found"), content["machine"].items())
     states = content["gpu_states"]
     if states:
-        rows = [(name, *(state.get(name, "") for state in states)) for name in states[0]]
-        yield from _table("nvidia-smi", ("what", *_state_titles(states)), rows)
+        titles, *rows = ((name, *(state.get(name, "") for state in states)) for name in states[0])
+        yield from _table("nvidia-smi", titles, rows)
     yield from _table("Phases", ("phase", "status", "seconds", "limit"),
                       [(p["name"], p["status"], f"{p['seconds']:.1f}", f"{p['limit']:.0f}")
                        for p in content["phases"]])
@@ -61,11 +63,6 @@ def _markdown(content):
                        for c in content["cases"]])
     for name, text in content["tails"].items():
         yield from ("", f"## The end of {name}.log", "", "````", text, "````")
-
-
-def _state_titles(states):
-    return [f"GPU {i % (len(states) // 2)} at the {'start' if i < len(states) // 2 else 'end'}"
-            for i in range(len(states))]
 
 
 def _figure_row(figure):

@@ -22,6 +22,8 @@ def cases(folder):
     for path in sorted(glob.glob(os.path.join(folder, "*.cases"))):
         program = os.path.basename(path)[:-len(".cases")]
         for line in _text(path).splitlines():
+            if line.count("\t") < 2:
+                continue  # of a program that was killed as it wrote it
             result, seconds, name = line.split("\t", 2)
             found[program, name] = {"program": program, "case": name, "result": result,
                                     "seconds": float(seconds)}

@@ -45,7 +45,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(found[3]["seconds"], 300.01)
 
     def test_cases_of_a_program_that_crashed_are_known(self):
-        self.write("a.cases", "begun\t0\tone\npassed\t0.5\tone\nbegun\t0\ttwo\n")
+        self.write("a.cases", "begun\t0\tone\npassed\t0.5\tone\nbegun\t0\ttwo\npassed\t0.1")
         self.write("a-1-of-2.cases", "begun\t0\tone\npassed\t1\tone\n")
         cases = results.cases(self.folder)
         self.assertEqual([(c["program"], c["case"], c["result"]) for c in cases],
@@ -85,11 +85,17 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(phases=[phase],
                                                      may_be_cut_off=["memcheck a"]), 1), [])
 
+    def test_what_never_began_is_no_success(self):
+        phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 0, "limit": 0}
+        self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
+                         ["there was no time left for memcheck a"])
+
     def test_both_reports_are_written(self):
         figure = {"figure": "copy", "unit": "GB/s", "median": 4123.456, "spread": 1.5, "n": 5,
                   "bytes": 8}
-        state = {"name": "NVIDIA H200", "clocks.sm": "345 MHz"}
-        content = self.content(figures=[figure], gpu_states=[state, state], failures=["it failed"],
+        states = [{"what": "GPU 0 at the " + moment, "clocks.sm": "345 MHz"}
+                  for moment in ("start", "end")]
+        content = self.content(figures=[figure], gpu_states=states, failures=["it failed"],
                                tails={"tests": "the end"})
         report.write(content, self.folder)
         with open(os.path.join(self.folder, "gpu-report.json"), encoding="utf-8") as file:
@@ -100,6 +106,12 @@ class GpuCheckTest(unittest.TestCase):
                      "| copy | 4123.5 | 1.5 | GB/s | 5 | bytes 8 |",
                      "| what | GPU 0 at the start | GPU 0 at the end |"):
             self.assertIn(part, text)
+
+    def test_a_gpu_that_is_gone_at_the_end_is_reported(self):
+        state = {"what": "GPU 0 at the start", "clocks.sm": "345 MHz"}
+        report.write(self.content(gpu_states=[state]), self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            self.assertIn("| what | GPU 0 at the start |", file.read())
 
     def test_commands_end_within_their_limit(self):
         runner = Runner(self.folder, 100)
