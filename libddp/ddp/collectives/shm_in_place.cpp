@@ -139,6 +139,19 @@ void InPlaceRunner::leave() {
   if (stage_.is_in_use()) abandon();
 }
 
+// All that this rank may have to read in later steps is mapped in the first one, even if the others
+// have left it nothing to do.
+void InPlaceRunner::look_at_operands(std::uint64_t number) {
+  try {
+    for (int rank = 0; rank < context_.world_size(); ++rank) {
+      const Post& post = context_.segment().post(rank, number);
+      if (post.operand.block != 0) (void)heap_.at(rank, post.operand);
+    }
+  } catch (const Error&) {
+    // Gone with its rank, which has done its part: nobody needs it any more.
+  }
+}
+
 // Our copy goes: whoever still reads it must not take the rest for our operand.
 void InPlaceRunner::abandon() {
   (void)context_.fail(Cause::kPeer, "[shm] rank " + std::to_string(context_.rank()) +
@@ -177,6 +190,7 @@ void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
       work_on(operation, next * chunk, std::min(chunk, operation.input.count - next * chunk));
     }
   }
+  if (done == 0) look_at_operands(number);
   if (done > 0) {
     progress.ended.store(now(), std::memory_order_relaxed);
     if (progress.done.fetch_add(done) + done == chunks) context_.ring_all();

@@ -46,6 +46,7 @@ class InPlaceRunner {
 
  private:
   void find_operands(const Collective& operation, std::uint64_t number);
+  void look_at_operands(std::uint64_t number);
   void abandon();
   [[nodiscard]] std::byte* reach(int rank, const Region& region);
   void work(const Collective& operation, std::uint64_t number);
