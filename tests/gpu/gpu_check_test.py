@@ -107,6 +107,13 @@ class GpuCheckTest(unittest.TestCase):
                      "| what | GPU 0 at the start | GPU 0 at the end |"):
             self.assertIn(part, text)
 
+    def test_what_could_not_be_measured_has_no_figure(self):
+        log = self.write("b.log", '{"figure": "compile", "unit": "ms", "median": 0, "spread": 0.0, '
+                                  '"n": 0, "error": "no compiler"}\n')
+        report.write(self.content(figures=results.figures(log)[0]), self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            self.assertIn("| compile | – | – | ms | 0 | error no compiler |", file.read())
+
     def test_a_gpu_that_is_gone_at_the_end_is_reported(self):
         state = {"what": "GPU 0 at the start", "clocks.sm": "345 MHz"}
         report.write(self.content(gpu_states=[state]), self.folder)
