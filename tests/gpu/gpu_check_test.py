@@ -6,11 +6,13 @@ import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "gpu_check"))
+import main as gpu_check
 import report
 import results
-from runner import PASSED, TIMED_OUT, Runner
+from runner import PASSED, SKIPPED, TIMED_OUT, Outcome, Runner
 
 CTEST_LOG = """Test project /build
       Start 81: gpu_buffer_ops_test
@@ -84,6 +86,20 @@ class GpuCheckTest(unittest.TestCase):
                          ["memcheck a did not end within 50 s"])
         self.assertEqual(report.verdict(self.content(phases=[phase],
                                                      may_be_cut_off=["memcheck a"]), 1), [])
+
+    def sanitizer_that_skips(self, tool, **changes):
+        """The complaints about one whose program, or that itself, exits with 77."""
+        content = self.content(**changes)
+        with mock.patch("shutil.which", return_value=tool):
+            gpu_check.sanitize(lambda name, command, limit: Outcome(name, SKIPPED, 1, limit, "none"),
+                               content, "memcheck", "a")
+        return content["complaints"]
+
+    def test_a_sanitizer_that_hides_the_gpu_fails(self):
+        self.assertEqual(self.sanitizer_that_skips("/bin/compute-sanitizer"),
+                         ["memcheck a saw no GPU, though there is one"])
+        self.assertEqual(self.sanitizer_that_skips("/bin/compute-sanitizer", has_gpu=False), [])
+        self.assertEqual(self.sanitizer_that_skips(None), [])
 
     def test_what_never_began_is_no_success(self):
         phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 0, "limit": 0}
