@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,14 @@ StepTimes times_of_step(Training& training) {
   return training.engine().times();
 }
 
-void draw(const StepTimes& times, double gigabytes, const std::filesystem::path& file) {
+void draw(const StepTimes& times, const Workload& workload, double gigabytes,
+          const std::filesystem::path& file) {
   const RankStep step{.rank = 0, .step = 1, .engine = times};
   std::ofstream stream(file);
   stream << draw_step({&step, 1},
-                      fmt::format("backward of resnet18, 64 images of 224 x 224, beside simulated "
-                                  "reductions at {} GB/s in {} blocks each",
-                                  gigabytes, kBlocks));
+                      fmt::format("backward of resnet18, 64 images of 224 x 224, {}, beside "
+                                  "simulated reductions at {} GB/s in {} blocks each",
+                                  workload.precision(), gigabytes, kBlocks));
   stream.close();
   if (!stream) throw FileError("cannot write " + file.string());
 }
@@ -51,37 +53,45 @@ void print(const OverlapSamples& overlap, const Labels& labels) {
   print_figure({"backward beside reductions", "ms", labels}, overlap.backward);
 }
 
-// Each step in turns with one that nothing runs beside.
-void measure(double gigabytes, int rounds, const std::filesystem::path& step_svg) {
+// Each step in turns with one that nothing runs beside; which of them is first alternates.
+void measure(const Workload& workload, double gigabytes, int rounds,
+             const std::filesystem::path& step_svg) {
   const SimulatedLink link{.latency = kLatency, .bytes_per_second = gigabytes * 1e9};
   const DdpOptions options{.record_times = true};
-  Training beside(device_workload(), make_simulated_device_group(link, kBlocks, 2, cuda_device(0)),
-                  options);
-  Training alone(device_workload(), init_process_group({.device = DeviceChoice::kCuda}), options);
+  Training beside(workload, make_simulated_device_group(link, kBlocks, 2, cuda_device(0)), options);
+  Training alone(workload, init_process_group({.device = DeviceChoice::kCuda}), options);
   OverlapSamples overlap;
   std::vector<double> slowdown;
-  StepTimes last;
+  StepTimes without, last;
   for (int round = -kWarmUp; round < rounds; ++round) {
-    const StepTimes without = times_of_step(alone);
+    if (round % 2 == 0) without = times_of_step(alone);
     last = times_of_step(beside);
+    if (round % 2 != 0) without = times_of_step(alone);
     if (round < 0) continue;
     overlap.add(last);
     slowdown.push_back(overlap.backward.back() /
                        OverlapSamples::milliseconds({without.begin, without.backward_end}));
   }
   const Labels labels =
-      labels_of(device_workload()) + Labels{{"gb_per_s", gigabytes},
-                                            {"blocks", 1.0 * kBlocks},
-                                            {"buckets", static_cast<double>(last.buckets.size())}};
+      labels_of(workload) + Labels{{"gb_per_s", gigabytes},
+                                   {"blocks", 1.0 * kBlocks},
+                                   {"buckets", static_cast<double>(last.buckets.size())}};
   print(overlap, labels);
   print_figure({"backward beside reductions over alone", "ratio", labels}, slowdown);
-  if (gigabytes == kDrawn && !step_svg.empty()) draw(last, gigabytes, step_svg);
+  const bool is_drawn = gigabytes == kDrawn && !workload.amp && !step_svg.empty();
+  if (is_drawn) draw(last, workload, gigabytes, step_svg);
 }
 
 }  // namespace
 
 void measure_device_overlap(int rounds, const std::filesystem::path& step_svg) {
-  for (const double gigabytes : kGigabytesPerSecond) measure(gigabytes, rounds, step_svg);
+  Workload workload = device_workload();
+  for (const auto amp : {std::optional<DType>(), std::optional(DType::kBFloat16)}) {
+    workload.amp = amp;
+    for (const double gigabytes : kGigabytesPerSecond) {
+      measure(workload, gigabytes, rounds, step_svg);
+    }
+  }
 }
 
 }  // namespace ddp::bench

@@ -10,7 +10,8 @@ Workload device_workload() { return {.model = "resnet18", .batch = 64, .image_si
 Labels labels_of(const Workload& workload) {
   return {{"model", workload.model},
           {"batch", static_cast<double>(workload.batch)},
-          {"image", static_cast<double>(workload.sizes().image.height)}};
+          {"image", static_cast<double>(workload.sizes().image.height)},
+          {"precision", workload.precision()}};
 }
 
 std::vector<Part> device_parts(const std::filesystem::path& step_svg) {
@@ -18,7 +19,7 @@ std::vector<Part> device_parts(const std::filesystem::path& step_svg) {
   return {{"host", measure_device_host_time, 300},
           {"alone", measure_device_alone, 30},
           {"work", measure_device_work, 1},
-          {"overlap", overlap, 20},
+          {"overlap", overlap, 12},
           {"gemm", measure_gemm_beside, 20}};
 }
 

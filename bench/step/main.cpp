@@ -84,20 +84,19 @@ void print_figures(const Options& options, int ranks, const std::vector<Case>& c
     const Workload workload = options.workload(cases[i].model);
     const double batch = static_cast<double>(workload.batch);
     const double step_ms = summarize(variants[i].samples).median;
-    print_figure(
-        {"training step",
-         "ms",
-         {{"by", "libddp"},
-          {"model", workload.model},
-          {"batch", batch},
-          {"image", static_cast<double>(workload.sizes().image.height)},
-          {"precision", options.amp ? "bfloat16 amp" : std::string(to_string(options.dtype))},
-          {"ranks", 1.0 * ranks},
-          {"sharing_a_gpu", std::getenv("DDP_OVERSUBSCRIBE") != nullptr ? "yes" : "no"},
-          {"backend", cases[i].backend},
-          {"buckets", static_cast<double>(cases[i].buckets)},
-          {"images_per_s", 1000 * batch * ranks / step_ms}}},
-        variants[i].samples);
+    print_figure({"training step",
+                  "ms",
+                  {{"by", "libddp"},
+                   {"model", workload.model},
+                   {"batch", batch},
+                   {"image", static_cast<double>(workload.sizes().image.height)},
+                   {"precision", workload.precision()},
+                   {"ranks", 1.0 * ranks},
+                   {"sharing_a_gpu", std::getenv("DDP_OVERSUBSCRIBE") != nullptr ? "yes" : "no"},
+                   {"backend", cases[i].backend},
+                   {"buckets", static_cast<double>(cases[i].buckets)},
+                   {"images_per_s", 1000 * batch * ranks / step_ms}}},
+                 variants[i].samples);
   }
 }
 

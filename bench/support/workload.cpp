@@ -48,6 +48,10 @@ nn::ImageSizes Workload::sizes() const {
   return sizes;
 }
 
+std::string Workload::precision() const {
+  return amp ? std::string(to_string(*amp)) + " amp" : std::string(to_string(dtype));
+}
+
 Batch make_batch(nn::Context& context, const Workload& workload) {
   const nn::ImageSizes sizes = workload.sizes();
   return {make_images(context, workload, sizes),

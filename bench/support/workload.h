@@ -21,6 +21,8 @@ struct Workload {
   // One channel of 28 x 28 (mlp, lenet5), three of 32 x 32 (convnet) or of 64 x 64; ten classes, or
   // for unet one logit a pixel.
   [[nodiscard]] nn::ImageSizes sizes() const;
+  // "float32", "bfloat16 amp"
+  [[nodiscard]] std::string precision() const;
 };
 
 // A batch that fits the model, always the same one.

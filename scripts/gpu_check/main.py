@@ -50,6 +50,8 @@ def sanitize(run, content, tool, program, *filters):
                          "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
                          *filters], 80)
     was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: it never began
+    if outcome.status == SKIPPED and content["has_gpu"]:
+        content["complaints"].append(f"{name} saw no GPU, though there is one")
     if was_cut_off and not results.sanitizer_errors(outcome.log):
         content["may_be_cut_off"].append(name)
 

@@ -68,8 +68,10 @@ def _markdown(content):
 def _figure_row(figure):
     known = ("figure", "median", "spread", "unit", "n")
     labels = ", ".join(f"{key} {value}" for key, value in figure.items() if key not in known)
-    return (figure["figure"], f"{figure['median']:.5g}", f"{figure['spread']:.3g}", figure["unit"],
-            figure.get("n", ""), labels)
+    median, spread = f"{figure['median']:.5g}", f"{figure['spread']:.3g}"
+    if figure.get("n") == 0:  # could not be measured, and has a label `error`
+        median = spread = "–"
+    return (figure["figure"], median, spread, figure["unit"], figure.get("n", ""), labels)
 
 
 def _table(title, columns, rows):

@@ -6,11 +6,13 @@ import os
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "scripts", "gpu_check"))
+import main as gpu_check
 import report
 import results
-from runner import PASSED, TIMED_OUT, Runner
+from runner import PASSED, SKIPPED, TIMED_OUT, Outcome, Runner
 
 CTEST_LOG = """Test project /build
       Start 81: gpu_buffer_ops_test
@@ -85,6 +87,20 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(phases=[phase],
                                                      may_be_cut_off=["memcheck a"]), 1), [])
 
+    def sanitizer_that_skips(self, tool, **changes):
+        """The complaints about one whose program, or that itself, exits with 77."""
+        content = self.content(**changes)
+        with mock.patch("shutil.which", return_value=tool):
+            gpu_check.sanitize(lambda name, command, limit: Outcome(name, SKIPPED, 1, limit, "none"),
+                               content, "memcheck", "a")
+        return content["complaints"]
+
+    def test_a_sanitizer_that_hides_the_gpu_fails(self):
+        self.assertEqual(self.sanitizer_that_skips("/bin/compute-sanitizer"),
+                         ["memcheck a saw no GPU, though there is one"])
+        self.assertEqual(self.sanitizer_that_skips("/bin/compute-sanitizer", has_gpu=False), [])
+        self.assertEqual(self.sanitizer_that_skips(None), [])
+
     def test_what_never_began_is_no_success(self):
         phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 0, "limit": 0}
         self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
@@ -106,6 +122,13 @@ class GpuCheckTest(unittest.TestCase):
                      "| copy | 4123.5 | 1.5 | GB/s | 5 | bytes 8 |",
                      "| what | GPU 0 at the start | GPU 0 at the end |"):
             self.assertIn(part, text)
+
+    def test_what_could_not_be_measured_has_no_figure(self):
+        log = self.write("b.log", '{"figure": "compile", "unit": "ms", "median": 0, "spread": 0.0, '
+                                  '"n": 0, "error": "no compiler"}\n')
+        report.write(self.content(figures=results.figures(log)[0]), self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            self.assertIn("| compile | – | – | ms | 0 | error no compiler |", file.read())
 
     def test_a_gpu_that_is_gone_at_the_end_is_reported(self):
         state = {"what": "GPU 0 at the start", "clocks.sm": "345 MHz"}
