@@ -17,7 +17,9 @@ install_packages "${build_packages[@]}"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON >/dev/null
 cmake --build build --target ddp-launch bench_step >/dev/null
 
-read -r first second <<<"$(taskset -cp $$ | sed 's/.*: //; s/[-,]/ /g' | awk '{ print $1, $1 + 1 }')"
+read -r first second <<<"$(taskset -cp $$ | sed 's/.*: //' |
+  awk '{ split($0, n, /[,-]/); print n[1], /^[0-9]+-/ ? n[1] + 1 : n[2] }')"  # of 0-3 or 1,5
+[ -n "$second" ] || { echo "bench_scaling: needs two CPUs" >&2; exit 1; }
 bench=(build/bin/bench_step --models resnet18 --batch-size 16 --rounds 12)
 samples() { awk '$1 == "resnet18" { print $5 }'; }
 
