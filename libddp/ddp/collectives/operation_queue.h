@@ -46,8 +46,8 @@ class OperationQueue {
   using Post = std::function<Posting(const Collective&)>;
 
   // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
-  // in `recorder`. With up to one CPU for each rank the thread takes time from a
-  // caller that computes.
+  // in `recorder`. With up to one CPU for each rank the thread takes time from a caller that
+  // computes.
   OperationQueue(const std::string& name, std::string origin,
                  std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post = nullptr,
                  double cpus_per_rank = 2);
@@ -135,7 +135,7 @@ class OperationQueue {
   std::uint64_t called_ = 0;     // what the thread is to run without somebody waiting
   std::uint64_t completed_ = 0;
   int late_waits_ = kRemembered;  // see note_wait
-  bool wants_load_ = false;
+  bool wants_load_ = false;       // likewise, begin_load
   CallerLoad load_;
   std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;
