@@ -84,7 +84,8 @@ int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work)
   OperationQueue queue(
       "test", "[test]", std::make_shared<FlightRecorder>(),
       [&](std::span<const Collective>) { by_thread += std::this_thread::get_id() != caller; },
-      [](const Collective&) { return OperationQueue::Posting::kUseful; }, cpus_per_rank);
+      {.post = [](const Collective&) { return OperationQueue::Posting::kUseful; },
+       .cpus_per_rank = cpus_per_rank});
   for (int i = 0; i < 20; ++i) {
     if (i == 10) by_thread = 0;  // now it has learned
     const std::uint64_t operation = queue.submit({});

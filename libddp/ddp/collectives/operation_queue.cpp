@@ -26,17 +26,20 @@ bool overlap(const Collective& a, const Collective& b) {
 }  // namespace
 
 OperationQueue::OperationQueue(const std::string& name, std::string origin,
-                               std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post,
-                               double cpus_per_rank)
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute,
+                               Poster poster)
     : origin_(std::move(origin)),
       recorder_(std::move(recorder)),
       execute_(std::move(execute)),
-      post_(std::move(post)),
-      cpus_per_rank_(cpus_per_rank) {
+      poster_(std::move(poster)) {
   batch_.reserve(kCapacity);
-  if (post_) recorder_->tell_when_overdue([this] { run_pending(); });
+  if (poster_.post) recorder_->tell_when_overdue([this] { run_pending(); });
   thread_ = start_background_thread(name, [this] { run(); });
 }
+
+OperationQueue::OperationQueue(const std::string& name, std::string origin,
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute)
+    : OperationQueue(name, std::move(origin), std::move(recorder), std::move(execute), Poster()) {}
 
 OperationQueue::~OperationQueue() {
   stop([] {});
@@ -124,8 +127,9 @@ bool OperationQueue::needs_thread() {
 
 OperationQueue::Posting OperationQueue::post_last() {
   const Collective& collective = entry(submitted_).collective;
-  const bool can_post = post_ && posted_ + 1 == submitted_ && !depends_on_pending(collective);
-  const Posting posting = can_post ? post_(collective) : Posting::kNotPosted;
+  const bool can_post =
+      poster_.post && posted_ + 1 == submitted_ && !depends_on_pending(collective);
+  const Posting posting = can_post ? poster_.post(collective) : Posting::kNotPosted;
   if (posting != Posting::kNotPosted) posted_ = submitted_;
   return posting;
 }
@@ -139,12 +143,12 @@ void OperationQueue::note_wait(std::uint64_t sequence) {
   if (submitted_ - sequence >= kCapacity || waited.posting != Posting::kUseful) return;
   if (Clock::now() - waited.submitted <= kAtOnce) {
     late_waits_ = std::max(0, late_waits_ - 1);
-  } else if (cpus_per_rank_ > 1) {
+  } else if (poster_.cpus_per_rank > 1) {
     late_waits_ = kRemembered;
   } else {
     wants_load_ = true;
     if (const auto load = load_.end()) {
-      late_waits_ = *load < cpus_per_rank_ / 2 ? kRemembered : 0;
+      late_waits_ = *load < poster_.cpus_per_rank / 2 ? kRemembered : 0;
     }
   }
 }
@@ -176,7 +180,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   }
   note_wait(sequence);
   const auto settled = [&] { return completed_ >= sequence || error_; };
-  if (post_ && timeout == Timeout::max()) {
+  if (poster_.post && timeout == Timeout::max()) {
     help_until(settled, lock);
   } else {
     call_thread(sequence);
@@ -198,10 +202,22 @@ void OperationQueue::help_until(const Settled& settled, Lock& lock) {
   while (!settled()) {
     if (executing_) {
       work_done_.wait(lock);
-    } else {
+    } else if (!finish_next()) {
       run_batch(lock);
     }
   }
+}
+
+// What little is left takes less time than to give up the lock and take it again.
+bool OperationQueue::finish_next() {
+  const Entry& next = entry(completed_ + 1);
+  if (next.posting != Posting::kLittle) return false;
+  ran_.begin = Clock::now();
+  if (!poster_.finish(next.collective)) return false;
+  ran_.end = Clock::now();
+  complete_next();
+  tell_of_completion();
+  return true;
 }
 
 std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
@@ -281,13 +297,19 @@ void OperationQueue::note_started() {
 
 void OperationQueue::finish_batch(std::exception_ptr error) {
   executing_ = false;
-  for (std::size_t i = 0; !error && i < batch_.size(); ++i) {
-    entry(++completed_).ran = ran_;
-    recorder_->done(completed_, ran_.end);
-  }
+  for (std::size_t i = 0; !error && i < batch_.size(); ++i) complete_next();
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
   if (error_) recorder_->broken(stopping_ ? nullptr : error_);  // to leave is no error
+  tell_of_completion();
+}
+
+void OperationQueue::complete_next() {
+  entry(++completed_).ran = ran_;
+  recorder_->done(completed_, ran_.end);
+}
+
+void OperationQueue::tell_of_completion() {
   if (error_ || stopping_ || called_ > completed_) work_arrived_.notify_all();
   work_done_.notify_all();
   if (error_ || has_much_room()) room_made_.notify_all();

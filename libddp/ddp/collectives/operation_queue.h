@@ -41,16 +41,24 @@ class OperationQueue {
     kUseful,  // the others can do without this rank, which may do a part beside its caller's work
     kLittle,  // next to nothing
   };
-  // Makes a submitted operation known to the other ranks: in the order of submission, and as long
-  // as no operation that is not done has operands in common with it.
-  using Post = std::function<Posting(const Collective&)>;
+  // What a backend does that can post operations.
+  struct Poster {
+    // Makes a submitted operation known to the other ranks: in the order of submission, and as long
+    // as no operation that is not done has operands in common with it.
+    std::function<Posting(const Collective&)> post = nullptr;
+    // Runs one that was posted as kLittle and comes next, if that can be done at once; false, and
+    // nothing is done, if not. The queue stands still meanwhile.
+    std::function<bool(const Collective&)> finish = nullptr;
+    // With up to one the thread takes time from a caller that computes.
+    double cpus_per_rank = 2;
+  };
 
   // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
-  // in `recorder`. With up to one CPU for each rank the thread takes time from a caller that
-  // computes.
+  // in `recorder`.
   OperationQueue(const std::string& name, std::string origin,
-                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Post post = nullptr,
-                 double cpus_per_rank = 2);
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute, Poster poster);
+  OperationQueue(const std::string& name, std::string origin,
+                 std::shared_ptr<FlightRecorder> recorder, Execute execute);
   ~OperationQueue();
 
   // Ends the thread after the running operation; `interrupt` is called to make that return or throw
@@ -62,7 +70,7 @@ class OperationQueue {
   void begin_batch();
   std::uint64_t end_batch();
 
-  // Returns when the operation is done; with a Post and without a timeout (Timeout::max()) the
+  // Returns when the operation is done; with a Poster and without a timeout (Timeout::max()) the
   // caller runs it, if nobody does. Throws TimeoutError if it is not in time, and std::logic_error
   // if it belongs to a batch that has not ended. An error is thrown when nothing runs any more, so
   // that operands may be freed; but if a running operation does not end within kErrorGrace, it may
@@ -102,12 +110,15 @@ class OperationQueue {
   void wait_for_room(Lock& lock);
   [[nodiscard]] bool has_much_room() const;
   [[nodiscard]] bool may_run() const { return !executing_ && !stopping_ && !error_; }
+  [[nodiscard]] bool finish_next();
   void run_batch(Lock& lock);
   template <class Settled>
   void help_until(const Settled& settled, Lock& lock);
   void take_batch();
   void note_started();
   void finish_batch(std::exception_ptr error);
+  void complete_next();
+  void tell_of_completion();
   void publish();
   [[nodiscard]] bool needs_thread();
   [[nodiscard]] Posting post_last();
@@ -120,8 +131,7 @@ class OperationQueue {
   std::string origin_;
   std::shared_ptr<FlightRecorder> recorder_;
   Execute execute_;
-  Post post_;  // may be null
-  double cpus_per_rank_;
+  Poster poster_;  // without functions: cannot post
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // what runs now
   Interval ran_;                   // and when

@@ -104,18 +104,27 @@ void Context::wait_for_room(const CollectiveSignature& signature) {
              [&](int rank) { return control(rank).finished.load() < goal; });
 }
 
-void Context::post(const CollectiveSignature& signature, const Region& operand,
-                   std::span<const std::byte> elements) {
-  const std::uint64_t number = posted() + 1;
-  Post& mine = segment_.post(rank_, number);
+void Context::post_small(const CollectiveSignature& signature,
+                         std::span<const std::byte> elements) {
+  Post& mine = segment_.post(rank_, signature.sequence);
+  mine.signature = signature;
+  if (!elements.empty()) std::memcpy(mine.elements, elements.data(), elements.size());
+  announce(signature.sequence);
+}
+
+void Context::post(const CollectiveSignature& signature, const Region& operand) {
+  Post& mine = segment_.post(rank_, signature.sequence);
   mine.signature = signature;
   mine.operand = operand;
   mine.taken.store(0, std::memory_order_relaxed);
-  if (!elements.empty()) std::memcpy(mine.elements, elements.data(), elements.size());
   if (rank_ == 0) {
-    segment_.progress(number).done.store(0, std::memory_order_relaxed);
-    segment_.progress(number).began.store(0, std::memory_order_relaxed);
+    segment_.progress(signature.sequence).done.store(0, std::memory_order_relaxed);
+    segment_.progress(signature.sequence).began.store(0, std::memory_order_relaxed);
   }
+  announce(signature.sequence);
+}
+
+void Context::announce(std::uint64_t number) {
   control(rank_).posted.store(number);
   ring_all();
 }
@@ -127,13 +136,27 @@ void Context::begin_collective(std::uint64_t number) {
   control(rank_).running.store(collective_, std::memory_order_release);
   wait_until([this] { return have_all(&RankControl::posted, collective_); },
              [this](int rank) { return control(rank).posted.load() < collective_; });
-  const CollectiveSignature& first = segment_.post(0, collective_).signature;
+  const int other = differing_rank(number);
+  if (other == 0) return;
+  const CollectiveSignature& first = segment_.post(0, number).signature;
+  const CollectiveSignature& theirs = segment_.post(other, number).signature;
+  std::rethrow_exception(
+      fail(Cause::kMismatch, "[shm] " + mismatch_message(0, first, other, theirs)));
+}
+
+bool Context::try_begin_collective(std::uint64_t number) {
+  if (!spin_until([&] { return have_all(&RankControl::posted, number); })) return false;
+  if (is_broken() || differing_rank(number) != 0) return false;
+  collective_ = number;
+  return true;
+}
+
+int Context::differing_rank(std::uint64_t number) const {
+  const CollectiveSignature& first = segment_.post(0, number).signature;
   for (int other = 1; other < world_size(); ++other) {
-    const CollectiveSignature& theirs = segment_.post(other, collective_).signature;
-    if (theirs == first) continue;
-    std::rethrow_exception(
-        fail(Cause::kMismatch, "[shm] " + mismatch_message(0, first, other, theirs)));
+    if (segment_.post(other, number).signature != first) return other;
   }
+  return 0;
 }
 
 void Context::end_collective() {

@@ -57,11 +57,11 @@ class Context {
   void begin_transfer(const CollectiveSignature& signature, int peer);
 
   // Makes known what this rank calls: collective 1, 2, ... in turn, if can_post() says so. From
-  // then on the others need this rank no more for small operands and for those in shared memory.
-  // `elements` are the bytes of a small operand, or empty.
+  // then on the others need this rank no more for small operands, of which `elements` are the bytes
+  // that they need, and for those in shared memory.
   [[nodiscard]] bool can_post();
-  void post(const CollectiveSignature& signature, const Region& operand,
-            std::span<const std::byte> elements);
+  void post_small(const CollectiveSignature& signature, std::span<const std::byte> elements);
+  void post(const CollectiveSignature& signature, const Region& operand);
   [[nodiscard]] std::uint64_t posted() const { return control(rank_).posted.load(); }
 
   // Waits until this rank can post the collective of that signature.
@@ -69,6 +69,9 @@ class Context {
   // Begins a collective that this rank has posted: waits until all have, and compares:
   // MismatchError on every rank.
   void begin_collective(std::uint64_t number);
+  // Likewise if all have, or do within a moment; else, or if something is wrong, false and nothing
+  // is done.
+  [[nodiscard]] bool try_begin_collective(std::uint64_t number);
   void end_collective();
   // Of ranks whose operand of the running collective is not where others reach it: such a rank
   // brings a copy, for which all wait.
@@ -98,10 +101,13 @@ class Context {
 
  private:
   [[nodiscard]] RankControl& control(int rank) const { return segment_.control(rank); }
+  void announce(std::uint64_t number);
   // True if all ranks have counted up to `goal`.
   [[nodiscard]] bool have_all(std::atomic<std::uint64_t> RankControl::*counter,
                               std::uint64_t goal) const;
   [[nodiscard]] bool have_all_finished(std::uint64_t goal);
+  // The first rank that has posted something else than rank 0; 0 if none has.
+  [[nodiscard]] int differing_rank(std::uint64_t number) const;
   [[nodiscard]] bool have_all_arrived() const;
   template <class Ready>
   bool spin_until(const Ready& ready) const;

@@ -30,11 +30,11 @@ class ShmProcessGroup final : public QueuedProcessGroup {
         terms_(static_cast<std::size_t>(world_size())),
         sent_(static_cast<std::size_t>(world_size())),
         received_(static_cast<std::size_t>(world_size())),
-        queue_(
-            "ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
-            [this](std::span<const Collective> batch) { execute(batch); },
-            [this](const Collective& operation) { return post(operation); },
-            context_.cpus_per_rank()) {}
+        queue_("ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
+               [this](std::span<const Collective> batch) { execute(batch); },
+               {.post = [this](const Collective& operation) { return post(operation); },
+                .finish = [this](const Collective& operation) { return finish_small(operation); },
+                .cpus_per_rank = context_.cpus_per_rank()}) {}
 
   ~ShmProcessGroup() override {
     queue_.stop([this] { context_.leave(); });
@@ -66,14 +66,21 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     if (is_transfer(operation.kind) || !context_.can_post()) return Posting::kNotPosted;
     const CollectiveSignature signature = signature_of(operation, context_.posted() + 1);
     if (shm::is_small(operation, world_size())) {
-      context_.post(signature, {}, shm::elements_to_post(operation, rank()));
+      context_.post_small(signature, shm::elements_to_post(operation, rank()));
       return Posting::kLittle;
     }
     const bool may_be_in_place = shm::works_in_place(operation.kind);
     const shm::Region operand =
         may_be_in_place ? in_place_.offer(operation, signature.sequence) : shm::Region();
-    context_.post(signature, operand, {});
+    context_.post(signature, operand);
     return operand.block != 0 ? Posting::kUseful : Posting::kNeeded;
+  }
+
+  bool finish_small(const Collective& operation) {
+    if (!context_.try_begin_collective(collectives_ + 1)) return false;
+    small_.run(operation, ++collectives_);
+    context_.end_collective();
+    return true;
   }
 
   // What goes wrong here alone, such as a lack of memory, must end the others' waits as well; that
