@@ -20,6 +20,7 @@
 #include "ddp/collectives/caller_load.h"
 #include "ddp/collectives/cpu_sharing.h"
 #include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/spin_budget.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -124,6 +125,24 @@ TEST_CASE("CPUs are counted for each of the ranks that share them", "[shm]") {
   CHECK(cpu_shares({{0, 1}, {1, 2}, {1}, {5, 6, 7}}) == Shares{1, 1, 1, 3});
   CHECK(cpu_shares({{0}, {0}, {1, 2}}) == Shares{0.5, 0.5, 2});
   CHECK(cpu_shares({{}, {0}}) == Shares{0, 1});
+}
+
+TEST_CASE("waits that look in vain again and again look no more, but for a few", "[shm]") {
+  SpinBudget spins(100);
+  for (unsigned wait = 0; wait < SpinBudget::kPatience; ++wait) {
+    CHECK(spins.looks() == 100);
+    spins.did_not_come();
+  }
+  CHECK(spins.looks() == 100);  // once more
+  spins.did_not_come();
+  CHECK(spins.looks() == 0);
+  spins.came(0);  // while this one slept, perhaps
+  CHECK(spins.looks() == 0);
+  for (unsigned wait = 1; wait < SpinBudget::kPatience; ++wait) spins.did_not_come();
+  CHECK(spins.looks() == 100);
+  spins.came(7);
+  spins.did_not_come();
+  CHECK(spins.looks() == 100);
 }
 
 TEST_CASE("a thread's load tells whether it computes or waits", "[shm]") {

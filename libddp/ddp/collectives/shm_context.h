@@ -2,10 +2,11 @@
 //
 // How a rank of a shm group waits for the others, and how the group ends.
 //
-// Each rank has a doorbell, a counter. A waiter spins a little on its condition; then it says that
-// it sleeps, looks once more, and sleeps on the doorbell (futex). Whoever changes what others may
-// be waiting for rings those that say so. Between the rings it looks at least every kLivenessPeriod
-// whether its condition holds, whether somebody aborted or left, and whether a process died.
+// Each rank has a doorbell, a counter. A waiter spins a little on its condition (spin_budget.h);
+// then it says that it sleeps, looks once more, and sleeps on the doorbell (futex). Whoever changes
+// what others may be waiting for rings those that say so. Between the rings it looks at least every
+// kLivenessPeriod whether its condition holds, whether somebody aborted or left, and whether a
+// process died.
 #pragma once
 
 #include <atomic>
@@ -21,6 +22,7 @@
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/peer_watch.h"
 #include "ddp/collectives/shm_segment.h"
+#include "ddp/collectives/spin_budget.h"
 
 namespace ddp::shm {
 
@@ -110,7 +112,7 @@ class Context {
   [[nodiscard]] int differing_rank(std::uint64_t number) const;
   [[nodiscard]] bool have_all_arrived() const;
   template <class Ready>
-  bool spin_until(const Ready& ready) const;
+  bool spin_until(const Ready& ready);
   void sleep_until(const Condition& ready, const IsAwaited& is_awaited);
   void check_peers(const Condition& ready, const IsAwaited& is_awaited);
   void check_peer(int other, const Condition& ready, const IsAwaited& is_awaited);
@@ -130,7 +132,7 @@ class Context {
   std::atomic<std::uint64_t> finished_by_all_{0};  // collectives, at least
   std::uint32_t phase_ = 0;
   double cpus_per_rank_;
-  int spins_;
+  SpinBudget spins_;
   PeerWatch watch_;
   Clock::time_point next_look_;  // at the processes
   CollectiveSignature current_;  // what an error message says is going on
@@ -139,11 +141,16 @@ class Context {
 };
 
 template <class Ready>
-bool Context::spin_until(const Ready& ready) const {
-  for (int i = 0; i <= spins_; ++i) {
-    if (ready()) return true;
+bool Context::spin_until(const Ready& ready) {
+  const int looks = spins_.looks();
+  for (int i = 0; i <= looks; ++i) {
+    if (ready()) {
+      spins_.came(i);
+      return true;
+    }
     relax();
   }
+  spins_.did_not_come();
   return false;
 }
 
