@@ -35,18 +35,20 @@ Contenders::Contenders(std::size_t max_bytes)
   add_bound(max_bytes);
   add("shm", *shm_, shm_->allocate(max_bytes));
   add("user", *shm_, allocate_host(max_bytes));
+  // As mpirun binds its ranks. On a busy host two that have woken on one CPU would else wait for
+  // one another. Gloo has several threads a rank.
+  for (Contender& each : all_) each.cpu = cpu_of(shm_->rank());
   if (gloo_) add("gloo", *gloo_, gloo_->allocate(max_bytes));
 }
 
-// Two ranks that have woken on one CPU, as happens on a busy host, would spin for one another.
 void Contenders::add_bound(std::size_t max_bytes) {
   PrefixStore store(shm_->fresh_name("bound"), shm_->store().clone());
   const auto bound = std::make_shared<Bound>(store, shm_->rank(), shm_->world_size(), max_bytes);
-  all_.push_back({.name = "bound",
-                  .memory = bound->memory(),
-                  .meet = [bound] { bound->meet(); },
-                  .all_reduce = [bound](const Buffer& buffer) { bound->all_reduce(buffer.count); },
-                  .cpu = cpu_of(shm_->rank())});
+  all_.push_back(
+      {.name = "bound",
+       .memory = bound->memory(),
+       .meet = [bound] { bound->meet(); },
+       .all_reduce = [bound](const Buffer& buffer) { bound->all_reduce(buffer.count); }});
 }
 
 void Contenders::add(const std::string& name, ProcessGroup& group, Allocation memory) {
