@@ -180,6 +180,19 @@ TEST_CASE("the others finish although one rank never waits", "[shm]") {
   }
 }
 
+TEST_CASE("64 ranks of one host get the sum", "[shm]") {
+  run_groups(Backend::kShm, 64, [&](ProcessGroup& group) {
+    for (const std::size_t count : {kSmall, kMedium, kLarge}) {
+      for (const bool is_shared : {false, true}) {
+        const Floats floats(group, count, is_shared);
+        floats.fill(group.rank() + 1);
+        group.all_reduce(floats.buffer()).wait();
+        expect(floats.are_all(64 * 65 / 2), "the sum");
+      }
+    }
+  });
+}
+
 TEST_CASE("some ranks may have their operands in memory of their own", "[shm]") {
   for (int i = 0; i < 16; ++i) {
     const std::size_t count = i < 8 ? kMedium : kLarge;
