@@ -2,6 +2,7 @@
 """The phases of scripts/gpu_check.sh: docs/gpu/README.md."""
 import argparse
 import concurrent.futures
+import glob
 import os
 import re
 import shutil
@@ -52,8 +53,10 @@ def sanitize(run, content, tool, program, *filters):
     was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: it never began
     if outcome.status == SKIPPED and content["has_gpu"]:
         content["complaints"].append(f"{name} saw no GPU, though there is one")
-    if was_cut_off and not results.sanitizer_errors(outcome.log):
-        content["may_be_cut_off"].append(name)
+    elif results.sanitizer_refuses_device(outcome.log):
+        content["excused"][name] = "checked nothing: compute-sanitizer does not support this device"
+    elif was_cut_off and not results.sanitizer_errors(outcome.log):
+        content["excused"][name] = "was cut off, without an error until then"
 
 
 def go_through(runner, content):
@@ -65,7 +68,8 @@ def go_through(runner, content):
         return
     run("build tests", build_command(["gpu_tests"]), 260)
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
-                  "--no-tests=error"], 240, DDP_TEST_LOG=WORK)
+                  "--no-tests=error"], 240, DDP_TEST_LOG=WORK, NCCL_DEBUG="WARN",
+        NCCL_DEBUG_FILE=os.path.join(WORK, "nccl-%p.log"))
     with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other
         list(pool.map(lambda words: sanitize(run, content, *words), SANITIZED))
     commands = benchmarks()
@@ -105,7 +109,8 @@ def conclude(runner, content, out):
 def main():
     arguments = parse()
     out = os.path.abspath(arguments.out)
-    os.environ["PATH"] += ":/usr/local/cuda/bin:/usr/local/nvidia/bin"
+    os.environ["PATH"] = ":".join([os.environ["PATH"], *sorted(glob.glob("/usr/local/cuda*/bin")),
+                                   "/usr/local/nvidia/bin"])
     os.chdir(ROOT)
     has_gpu = bool(machine.gpus())
     if not has_gpu and not arguments.dry_run:
@@ -113,9 +118,13 @@ def main():
               file=sys.stderr)
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
-    os.makedirs(WORK)
+    for folder in (WORK, out):  # now rather than after nine minutes
+        os.makedirs(folder, exist_ok=True)
     content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state("start"),
-               "figures": [], "benchmarks": [], "complaints": [], "may_be_cut_off": []}
+               "figures": [], "benchmarks": [], "complaints": [], "excused": {},
+               "warnings": list(machine.warnings())}
+    for warning in content["warnings"]:
+        print(f"gpu_check: {warning}", file=sys.stderr)
     runner = Runner(WORK, arguments.seconds)
     try:
         go_through(runner, content)

@@ -66,7 +66,7 @@ class GpuCheckTest(unittest.TestCase):
     def content(self, **changes):
         return {"has_gpu": True, "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
                 "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
-                "may_be_cut_off": [], "benchmarks": [],
+                "excused": {}, "warnings": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
                 **changes}
 
@@ -85,15 +85,29 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
                          ["memcheck a did not end within 50 s"])
         self.assertEqual(report.verdict(self.content(phases=[phase],
-                                                     may_be_cut_off=["memcheck a"]), 1), [])
+                                                     excused={"memcheck a": "was cut off"}), 1), [])
+
+    def after_sanitizer(self, status, log="none", tool="/bin/compute-sanitizer", **changes):
+        content = self.content(**changes)
+        with mock.patch("shutil.which", return_value=tool):
+            gpu_check.sanitize(lambda name, command, limit: Outcome(name, status, 1, limit, log),
+                               content, "memcheck", "a")
+        return content
 
     def sanitizer_that_skips(self, tool, **changes):
         """The complaints about one whose program, or that itself, exits with 77."""
-        content = self.content(**changes)
-        with mock.patch("shutil.which", return_value=tool):
-            gpu_check.sanitize(lambda name, command, limit: Outcome(name, SKIPPED, 1, limit, "none"),
-                               content, "memcheck", "a")
-        return content["complaints"]
+        return self.after_sanitizer(SKIPPED, tool=tool, **changes)["complaints"]
+
+    def test_a_sanitizer_that_cannot_use_the_gpu_is_told_and_no_failure(self):
+        log = self.write("a.log", "========= COMPUTE-SANITIZER\n========= Error: Device not "
+                                  "supported. Please refer to the documentation\n")
+        excused = self.after_sanitizer(1, log)["excused"]
+        phase = {"name": "memcheck a", "status": 1, "seconds": 1, "limit": 50}
+        self.assertEqual(report.verdict(self.content(phases=[phase], excused=excused), 1), [])
+        self.assertEqual(self.after_sanitizer(1)["excused"], {})
+        report.write(self.content(excused=excused), self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            self.assertIn("- memcheck a checked nothing: compute-sanitizer does not", file.read())
 
     def test_a_sanitizer_that_hides_the_gpu_fails(self):
         self.assertEqual(self.sanitizer_that_skips("/bin/compute-sanitizer"),
@@ -122,6 +136,19 @@ class GpuCheckTest(unittest.TestCase):
                      "| copy | 4123.5 | 1.5 | GB/s | 5 | bytes 8 |",
                      "| what | GPU 0 at the start | GPU 0 at the end |"):
             self.assertIn(part, text)
+
+    def test_our_training_steps_are_put_beside_the_same_ones_of_pytorch(self):
+        ours = {"figure": "training step", "unit": "ms", "median": 3.0, "spread": 0.1, "n": 5,
+                "by": "libddp", "model": "lenet5", "batch": 64.0, "image": 28.0,
+                "precision": "float32", "ranks": 1.0, "images_per_s": 21333.3}
+        same = {**ours, "by": "PyTorch 2", "batch": 64, "image": 28, "ranks": 1, "median": 4.0,
+                "images_per_s": 16000.0, "mode": "compile", "layout": "NCHW"}
+        content = self.content(figures=[ours, same, {**same, "precision": "tf32"}])
+        report.write(content, self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("| lenet5 | 64 | float32 | 1 | 21333 | compile, NCHW | 16000 | 0.750 |", text)
+        self.assertEqual(text.count("| 0.750 |"), 1)
 
     def test_what_could_not_be_measured_has_no_figure(self):
         log = self.write("b.log", '{"figure": "compile", "unit": "ms", "median": 0, "spread": 0.0, '
