@@ -19,6 +19,7 @@ WORK = os.path.join(BUILD, "report")
 BENCHMARKS = os.path.join(ROOT, "scripts", "gpu_benchmarks.txt")
 CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
+PARTS = ("tests", "benchmarks")
 # Our kernels alone: in the others most of the time is that of NVIDIA's, and a matter of them. Only
 # gpu_kernels_test has kernels with shared memory, of which racecheck tells.
 KERNELS = ("gpu_kernels_test", "~[gemm]~[conv2d]~[nn]~[amp]")
@@ -31,6 +32,7 @@ def parse():
         epilog="Exit status: 0 all is well, 1 something failed, 2 bad usage, 77 there is no GPU.")
     parser.add_argument("out", help="the folder for gpu-report.md, .json and gpu-logs.tar.gz")
     parser.add_argument("--dry-run", action="store_true", help="go on without a GPU")
+    parser.add_argument("--only", choices=PARTS, help="leave the other part out")
     parser.add_argument("--seconds", type=float, default=530, help="for everything (%(default)s)")
     return parser.parse_args()
 
@@ -62,27 +64,45 @@ def sanitize(run, content, tool, program, *filters):
 def go_through(runner, content):
     run = runner.run
     provide_fashion_mnist()
-    configured = run("configure", configure_command(), 60).status == PASSED
+    configured = run("configure", configure_command(), 100).status == PASSED
     content["machine"] = machine.facts(CACHE)
     if not configured:
         return
+    commands = benchmarks() if "benchmarks" in content["parts"] else []
+    if "tests" in content["parts"]:
+        test(run)
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other: none is timed
+        tasks = [pool.submit(build_benchmarks, run, commands)]
+        if "tests" in content["parts"]:
+            tasks += [pool.submit(sanitize, run, content, *words) for words in SANITIZED]
+    for task in tasks:
+        task.result()
+    measure(run, content, commands)
+
+
+def test(run):
     run("build tests", build_command(["gpu_tests"]), 260)
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
-                  "--no-tests=error"], 240, DDP_TEST_LOG=WORK, NCCL_DEBUG="WARN",
+                  "--no-tests=error"], 280, DDP_TEST_LOG=WORK, NCCL_DEBUG="WARN",
         NCCL_DEBUG_FILE=os.path.join(WORK, "nccl-%p.log"))
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other
-        list(pool.map(lambda words: sanitize(run, content, *words), SANITIZED))
-    commands = benchmarks()
+
+
+def build_benchmarks(run, commands):
     targets = sorted({name for _, command in commands
                       for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
     if targets:
-        run("build benchmarks", build_command(targets), 120)
+        run("build benchmarks", build_command(targets), 260)
+
+
+def measure(run, content, commands):
     for number, (limit, command) in enumerate(commands, 1):
         outcome = run(f"benchmark {number}", command, limit, BIN=os.path.join(BUILD, "bin"))
         figures, complaints = results.figures(outcome.log)
         content["benchmarks"].append((outcome.name, command))
         content["figures"] += [{**figure, "from": outcome.name} for figure in figures]
         content["complaints"] += complaints
+        if outcome.status == SKIPPED and content["has_gpu"]:
+            content["warnings"].append(f"{outcome.name}: {results.tail(outcome.log, 1)}")
         if outcome.status == PASSED and not figures:
             content["complaints"].append(f"benchmark {number} gave no figure: {command}")
 
@@ -120,7 +140,8 @@ def main():
     shutil.rmtree(WORK, ignore_errors=True)
     for folder in (WORK, out):  # now rather than after nine minutes
         os.makedirs(folder, exist_ok=True)
-    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state("start"),
+    content = {"has_gpu": has_gpu, "parts": [arguments.only] if arguments.only else PARTS,
+               "machine": {}, "gpu_states": machine.gpu_state("start"),
                "figures": [], "benchmarks": [], "complaints": [], "excused": {},
                "warnings": list(machine.warnings())}
     for warning in content["warnings"]:

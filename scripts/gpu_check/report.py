@@ -24,7 +24,7 @@ def verdict(content, expected_cases):
             what = "failed" if case["result"] == "failed" else "did not end"
             complaints.append(f"{case['program']}: \"{case['case']}\" {what}")
     ran = results.ran_alone(content["cases"])
-    if content["has_gpu"] and ran < expected_cases:
+    if content["has_gpu"] and "tests" in content["parts"] and ran < expected_cases:
         complaints.append(f"{ran} test cases ran, and {expected_cases} should have")
     return complaints
 
@@ -43,6 +43,8 @@ def _markdown(content):
     if not content["has_gpu"]:
         yield "There was no GPU: this was a dry run, and nothing here tells of one."
         yield ""
+    yield f"This is about {' and '.join(content['parts'])}."
+    yield ""
     yield "**Failed:**" if content["failures"] else "**Nothing failed.**"
     yield from (f"- {each}" for each in content["failures"])
     yield from (f"- {name} {why}" for name, why in content["excused"].items())

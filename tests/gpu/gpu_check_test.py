@@ -64,7 +64,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(complaints), 1)
 
     def content(self, **changes):
-        return {"has_gpu": True, "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
+        return {"has_gpu": True, "parts": ["tests", "benchmarks"], "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
                 "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
                 "excused": {}, "warnings": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
@@ -75,6 +75,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(), 2),
                          ["1 test cases ran, and 2 should have"])
         self.assertEqual(report.verdict(self.content(has_gpu=False, cases=[]), 2), [])
+        self.assertEqual(report.verdict(self.content(parts=["benchmarks"], cases=[]), 2), [])
 
     def test_a_sanitizer_may_be_cut_off_but_finds_errors_before(self):
         fine = self.write("fine.log", "========= COMPUTE-SANITIZER\n")
@@ -162,6 +163,25 @@ class GpuCheckTest(unittest.TestCase):
         report.write(self.content(gpu_states=[state]), self.folder)
         with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
             self.assertIn("| what | GPU 0 at the start |", file.read())
+
+    def test_either_part_can_be_left_out(self):
+        for parts, expected in ((["tests"], {"tests", "memcheck gpu_buffer_ops_test"}),
+                                (["benchmarks"], {"build benchmarks", "benchmark 1"})):
+            runner = mock.Mock()
+            runner.run.side_effect = lambda name, command, limit, **_: Outcome(name, PASSED, 1,
+                                                                               limit, "none")
+            with mock.patch("machine.facts"), mock.patch("main.provide_fashion_mnist"):
+                gpu_check.go_through(runner, self.content(parts=parts))
+            ran = {call.args[0] for call in runner.run.call_args_list}
+            self.assertEqual(ran & {"tests", "memcheck gpu_buffer_ops_test", "build benchmarks",
+                                    "benchmark 1"}, expected)
+
+    def test_a_skipped_benchmark_is_told(self):
+        log = self.write("b.log", "SKIPPED: No module named 'torch'\n")
+        content = self.content()
+        gpu_check.measure(lambda name, command, limit, **_: Outcome(name, SKIPPED, 1, limit, log),
+                          content, [(5, "python3 x.py")])
+        self.assertEqual(content["warnings"], ["benchmark 1: SKIPPED: No module named 'torch'"])
 
     def test_commands_end_within_their_limit(self):
         runner = Runner(self.folder, 100)
