@@ -3,6 +3,7 @@
 // How fast each kernel of a device is: of one that moves bytes, as a fraction of what a copy
 // inside the device's memory moves in the same time; of a product, as a fraction of a large matrix
 // product of the same type. Both are measured in the same run. A figure a line.
+#include <algorithm>
 #include <cstring>
 #include <cxxopts.hpp>
 #include <functional>
@@ -21,8 +22,6 @@ namespace {
 
 using namespace ddp::bench;
 
-constexpr int kCallsOfMoves = 5;  // timed together, so that a launch costs little of them
-
 struct Options {
   ddp::Device device;
   std::size_t mebielements;
@@ -35,7 +34,7 @@ std::optional<Options> parse(int argc, char** argv) {
   auto add = parser.add_options();
   add("device", "cuda or cpu", cxxopts::value<std::string>()->default_value("cuda"));
   add("mebielements", "size of a large operand: several times a cache",
-      cxxopts::value<std::size_t>()->default_value("64"));
+      cxxopts::value<std::size_t>()->default_value("128"));
   add("samples", "repeats", cxxopts::value<int>()->default_value("20"));
   const auto given = parse_command_line(std::move(parser), argc, argv);
   if (!given) return std::nullopt;
@@ -56,7 +55,9 @@ void copy_bytes(const ddp::Buffer& from, const ddp::Buffer& to, ddp::Stream stre
 class KernelBench {
  public:
   explicit KernelBench(const Options& options)
-      : bench_(options.device, options.mebielements << 20), samples_(options.samples) {}
+      : bench_(options.device, options.mebielements << 20),
+        samples_(options.samples),
+        calls_(options.device.is_cuda() ? 5 : 1) {}
 
   void run() {
     measure_copy();
@@ -67,7 +68,7 @@ class KernelBench {
     for (const ddp::DType dtype : {ddp::DType::kFloat32, ddp::DType::kBFloat16}) {
       measure_large_product(dtype);
     }
-    for (const MakeWork& make : product_kernels()) measure_product(make(bench_));
+    for (const MakeWork& make : product_kernels()) measure_product(make);
   }
 
  private:
@@ -80,14 +81,14 @@ class KernelBench {
     const ddp::nn::Tensor from = bench_.large(), to = bench_.large();
     const double bytes = 2.0 * static_cast<double>(from.buffer().size_bytes());
     const std::vector<double> times = microseconds(
-        [&] { copy_bytes(from.buffer(), to.buffer(), bench_.context.stream()); }, kCallsOfMoves);
+        [&] { copy_bytes(from.buffer(), to.buffer(), bench_.context.stream()); }, calls_);
     copied_bytes_per_us_ = bytes / summarize(times).median;
     print_figure({"copy within the device", "us", {{"gb_per_s", 1e-3 * copied_bytes_per_us_}}},
                  times);
   }
 
   void measure_traffic(const Work& work) {
-    const std::vector<double> times = microseconds(work.run, kCallsOfMoves);
+    const std::vector<double> times = microseconds(work.run, calls_);
     const double bytes_per_us = work.bytes() / summarize(times).median;
     print_figure({work.kernel, "us",
                   labels_of(work) + Labels{{"gb_per_s", 1e-3 * bytes_per_us},
@@ -104,8 +105,24 @@ class KernelBench {
         times);
   }
 
-  void measure_product(const Work& work) {
-    const std::vector<double> times = microseconds(work.run, 1);
+  // The same on operands of their own, together as large as a large one: none is left in a cache
+  // when its turn comes again.
+  std::vector<Work> turns_of(const MakeWork& make) {
+    const double large_bytes = 2.0 * static_cast<double>(bench_.elements);  // of 16 bits
+    std::vector<Work> turns = {make(bench_)};
+    while (static_cast<double>(turns.size()) * turns[0].bytes() < large_bytes) {
+      turns.push_back(make(bench_));
+    }
+    return turns;
+  }
+
+  void measure_product(const MakeWork& make) {
+    const std::vector<Work> turns = turns_of(make);
+    const Work& work = turns[0];
+    std::size_t next = 0;
+    const auto take_turn = [&] { turns[next++ % turns.size()].run(); };
+    const int calls = std::max(calls_, static_cast<int>(turns.size()));
+    const std::vector<double> times = microseconds(take_turn, calls);
     const double flops_per_us = work.flops / summarize(times).median;
     print_figure(
         {work.kernel, "us",
@@ -120,6 +137,7 @@ class KernelBench {
 
   Workbench bench_;
   int samples_;
+  int calls_;  // timed together, so that a launch costs little of them
   double copied_bytes_per_us_ = 0;
   std::map<ddp::DType, double> flops_per_us_;  // of the large products
 };

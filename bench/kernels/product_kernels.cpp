@@ -24,6 +24,7 @@ Work gemm_work(Workbench& bench, const std::string& name, DType dtype, const Gem
   };
   return {.kernel = fmt::format("{} {} x {} x {}", name, shape.m, shape.n, shape.k),
           .dtype = dtype,
+          .traffic = {a, b, c},
           .flops = 2.0 * static_cast<double>(shape.m * shape.n * shape.k),
           .run = run};
 }
@@ -89,6 +90,7 @@ Work conv2d_work(Workbench& bench, Pass pass, const Layer& layer, DType dtype) {
   const std::size_t products = shape.y_count() * shape.in_channels * shape.kernel.count();
   return {.kernel = name_of(pass, layer),
           .dtype = dtype,
+          .traffic = {x, weight, y},
           .flops = 2.0 * static_cast<double>(products),
           .run = run};
 }

@@ -17,7 +17,7 @@ struct Work {
   DType dtype = DType::kFloat32;
   // What it must read or write at least; twice what it does both with.
   std::vector<nn::Tensor> traffic = {};
-  double flops = 0;  // of products, whose speed is told by these instead
+  double flops = 0;  // of products, whose speed is told by these
   std::function<void()> run = {};
 
   [[nodiscard]] double bytes() const {
@@ -27,7 +27,8 @@ struct Work {
   }
 };
 
-// Where operands are made, and how large the large ones are: several times a GPU's cache.
+// Where operands are made, and how large the large ones are: several times a GPU's cache (of 50 MiB
+// on an H100 or H200) even of a 16-bit type, since a part of what is larger can stay there too.
 struct Workbench {
   Workbench(Device device, std::size_t large_elements)
       : context(device), elements(large_elements) {}

@@ -43,5 +43,5 @@ def configure_command():
 
 def build_command(targets):
     keep_going = ["-k", "0"] if shutil.which("ninja") else ["-k"]
-    return ["cmake", "--build", BUILD, "--parallel", str(os.cpu_count()), "--target", *targets,
+    return ["cmake", "--build", BUILD, "--parallel", str(machine.cpus()), "--target", *targets,
             "--", *keep_going]

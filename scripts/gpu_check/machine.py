@@ -5,8 +5,10 @@ import datetime
 import os
 import platform
 import re
+import shutil
 import subprocess
 
+UNKNOWN = "unknown"
 GPU_QUERY = ("name", "driver_version", "memory.total", "compute_cap", "pstate", "clocks.sm",
              "clocks.mem", "clocks.max.sm", "clocks.max.mem", "power.draw", "power.limit",
              "temperature.gpu", "compute_mode", "mig.mode.current", "ecc.mode.current")
@@ -40,8 +42,27 @@ def architecture():
 
 
 def commit():
+    """The repository may belong to another user, as a mounted one does."""
     given = os.environ.get("DDP_COMMIT", "")
-    return given or output_of("git", "describe", "--always", "--dirty", "--abbrev=40") or "unknown"
+    return given or output_of("git", "-c", "safe.directory=*", "describe", "--always", "--dirty",
+                              "--abbrev=40") or UNKNOWN
+
+
+def cpus():
+    """Those that this process may use: a container's, not its host's."""
+    return len(os.sched_getaffinity(0))
+
+
+def warnings():
+    """What a run would better have, a sentence each."""
+    if commit() == UNKNOWN:
+        yield "the commit is unknown: name it in DDP_COMMIT, or figures cannot be told to be of it"
+    for program, consequence in (("nvcc", "nothing will be built"), ("ninja", "make is slower"),
+                                 ("compute-sanitizer", "nothing will be checked by it")):
+        if not shutil.which(program):
+            yield f"there is no {program}: {consequence}"
+    if _shared_memory_mib() < 64:
+        yield f"/dev/shm has {_shared_memory_mib()} MiB, and a rank over NCCL takes ten or more"
 
 
 def facts(cmake_cache):
@@ -56,12 +77,21 @@ def facts(cmake_cache):
         "cuDNN": _cudnn(cmake_cache),
         "host compiler": output_of("c++", "--version").partition("\n")[0],
         "CMake": output_of("cmake", "--version").partition("\n")[0],
-        "CPU": f"{os.cpu_count()} of {_first(r'model name.*: (.*)', '/proc/cpuinfo')}",
+        "CPU": f"{cpus()} of {_first(r'model name.*: (.*)', '/proc/cpuinfo')}",
         "memory": _first(r"MemTotal: +(.*)", "/proc/meminfo"),
+        "/dev/shm": f"{_shared_memory_mib()} MiB",
+        "kernel": platform.release(),
         "system": _first(r'PRETTY_NAME="?([^"\n]*)', "/etc/os-release"),
         "Python": platform.python_version(),
         "load": _first(r"(\S+ \S+ \S+)", "/proc/loadavg"),
     }
+
+
+def _shared_memory_mib():
+    try:
+        return shutil.disk_usage("/dev/shm").total >> 20
+    except OSError:
+        return 0
 
 
 def _query(names):
@@ -75,7 +105,7 @@ def _first(pattern, path):
             found = re.search(pattern, file.read())
     except OSError:
         found = None
-    return found.group(1) if found else "unknown"
+    return found.group(1) if found else UNKNOWN
 
 
 def _library(cmake_cache, name):

@@ -2,6 +2,7 @@
 """The phases of scripts/gpu_check.sh: docs/gpu/README.md."""
 import argparse
 import concurrent.futures
+import glob
 import os
 import re
 import shutil
@@ -18,6 +19,7 @@ WORK = os.path.join(BUILD, "report")
 BENCHMARKS = os.path.join(ROOT, "scripts", "gpu_benchmarks.txt")
 CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
+PARTS = ("tests", "benchmarks")
 # Our kernels alone: in the others most of the time is that of NVIDIA's, and a matter of them. Only
 # gpu_kernels_test has kernels with shared memory, of which racecheck tells.
 KERNELS = ("gpu_kernels_test", "~[gemm]~[conv2d]~[nn]~[amp]")
@@ -30,6 +32,7 @@ def parse():
         epilog="Exit status: 0 all is well, 1 something failed, 2 bad usage, 77 there is no GPU.")
     parser.add_argument("out", help="the folder for gpu-report.md, .json and gpu-logs.tar.gz")
     parser.add_argument("--dry-run", action="store_true", help="go on without a GPU")
+    parser.add_argument("--only", choices=PARTS, help="leave the other part out")
     parser.add_argument("--seconds", type=float, default=530, help="for everything (%(default)s)")
     return parser.parse_args()
 
@@ -52,33 +55,54 @@ def sanitize(run, content, tool, program, *filters):
     was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: it never began
     if outcome.status == SKIPPED and content["has_gpu"]:
         content["complaints"].append(f"{name} saw no GPU, though there is one")
-    if was_cut_off and not results.sanitizer_errors(outcome.log):
-        content["may_be_cut_off"].append(name)
+    elif results.sanitizer_refuses_device(outcome.log):
+        content["excused"][name] = "checked nothing: compute-sanitizer does not support this device"
+    elif was_cut_off and not results.sanitizer_errors(outcome.log):
+        content["excused"][name] = "was cut off, without an error until then"
 
 
 def go_through(runner, content):
     run = runner.run
     provide_fashion_mnist()
-    configured = run("configure", configure_command(), 60).status == PASSED
+    configured = run("configure", configure_command(), 100).status == PASSED
     content["machine"] = machine.facts(CACHE)
     if not configured:
         return
+    commands = benchmarks() if "benchmarks" in content["parts"] else []
+    if "tests" in content["parts"]:
+        test(run)
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other: none is timed
+        tasks = [pool.submit(build_benchmarks, run, commands)]
+        if "tests" in content["parts"]:
+            tasks += [pool.submit(sanitize, run, content, *words) for words in SANITIZED]
+    for task in tasks:
+        task.result()
+    measure(run, content, commands)
+
+
+def test(run):
     run("build tests", build_command(["gpu_tests"]), 260)
     run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
-                  "--no-tests=error"], 240, DDP_TEST_LOG=WORK)
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other
-        list(pool.map(lambda words: sanitize(run, content, *words), SANITIZED))
-    commands = benchmarks()
+                  "--no-tests=error"], 280, DDP_TEST_LOG=WORK, NCCL_DEBUG="WARN",
+        NCCL_DEBUG_FILE=os.path.join(WORK, "nccl-%p.log"))
+
+
+def build_benchmarks(run, commands):
     targets = sorted({name for _, command in commands
                       for name in re.findall(r"\$\{?BIN\}?/([\w-]+)", command)})
     if targets:
-        run("build benchmarks", build_command(targets), 120)
+        run("build benchmarks", build_command(targets), 260)
+
+
+def measure(run, content, commands):
     for number, (limit, command) in enumerate(commands, 1):
         outcome = run(f"benchmark {number}", command, limit, BIN=os.path.join(BUILD, "bin"))
         figures, complaints = results.figures(outcome.log)
         content["benchmarks"].append((outcome.name, command))
         content["figures"] += [{**figure, "from": outcome.name} for figure in figures]
         content["complaints"] += complaints
+        if outcome.status == SKIPPED and content["has_gpu"]:
+            content["warnings"].append(f"{outcome.name}: {results.tail(outcome.log, 1)}")
         if outcome.status == PASSED and not figures:
             content["complaints"].append(f"benchmark {number} gave no figure: {command}")
 
@@ -105,7 +129,8 @@ def conclude(runner, content, out):
 def main():
     arguments = parse()
     out = os.path.abspath(arguments.out)
-    os.environ["PATH"] += ":/usr/local/cuda/bin:/usr/local/nvidia/bin"
+    os.environ["PATH"] = ":".join([os.environ["PATH"], *sorted(glob.glob("/usr/local/cuda*/bin")),
+                                   "/usr/local/nvidia/bin"])
     os.chdir(ROOT)
     has_gpu = bool(machine.gpus())
     if not has_gpu and not arguments.dry_run:
@@ -113,9 +138,14 @@ def main():
               file=sys.stderr)
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
-    os.makedirs(WORK)
-    content = {"has_gpu": has_gpu, "machine": {}, "gpu_states": machine.gpu_state("start"),
-               "figures": [], "benchmarks": [], "complaints": [], "may_be_cut_off": []}
+    for folder in (WORK, out):  # now rather than after nine minutes
+        os.makedirs(folder, exist_ok=True)
+    content = {"has_gpu": has_gpu, "parts": [arguments.only] if arguments.only else PARTS,
+               "machine": {}, "gpu_states": machine.gpu_state("start"),
+               "figures": [], "benchmarks": [], "complaints": [], "excused": {},
+               "warnings": list(machine.warnings())}
+    for warning in content["warnings"]:
+        print(f"gpu_check: {warning}", file=sys.stderr)
     runner = Runner(WORK, arguments.seconds)
     try:
         go_through(runner, content)

@@ -51,10 +51,24 @@ def figures(log):
     return found, complaints
 
 
+def rivals(all_figures):
+    """Pairs of a training step of ours and the same one of PyTorch's."""
+    same = ("model", "batch", "image", "precision", "ranks")
+    steps = [each for each in all_figures if each["figure"] == "training step"]
+    return [(ours, other) for ours in steps for other in steps
+            if ours["by"] == "libddp" and other["by"] != "libddp" and
+            all(ours[label] == other[label] for label in same)]
+
+
 def sanitizer_errors(log):
     """The first lines of what compute-sanitizer has reported, if only up to a cut."""
     return re.findall(r"^=+ ((?:Invalid|Misaligned|Race|Error|Barrier|Program hit).*)", _text(log),
                       re.MULTILINE)
+
+
+def sanitizer_refuses_device(log):
+    """As inside some virtual machines."""
+    return bool(re.search(r"^=+ .*Device not supported", _text(log), re.MULTILINE))
 
 
 def tail(log, lines=60):

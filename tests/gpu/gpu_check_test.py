@@ -64,9 +64,9 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(complaints), 1)
 
     def content(self, **changes):
-        return {"has_gpu": True, "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
+        return {"has_gpu": True, "parts": ["tests", "benchmarks"], "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
                 "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
-                "may_be_cut_off": [], "benchmarks": [],
+                "excused": {}, "warnings": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
                 **changes}
 
@@ -75,6 +75,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(), 2),
                          ["1 test cases ran, and 2 should have"])
         self.assertEqual(report.verdict(self.content(has_gpu=False, cases=[]), 2), [])
+        self.assertEqual(report.verdict(self.content(parts=["benchmarks"], cases=[]), 2), [])
 
     def test_a_sanitizer_may_be_cut_off_but_finds_errors_before(self):
         fine = self.write("fine.log", "========= COMPUTE-SANITIZER\n")
@@ -85,15 +86,29 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
                          ["memcheck a did not end within 50 s"])
         self.assertEqual(report.verdict(self.content(phases=[phase],
-                                                     may_be_cut_off=["memcheck a"]), 1), [])
+                                                     excused={"memcheck a": "was cut off"}), 1), [])
+
+    def after_sanitizer(self, status, log="none", tool="/bin/compute-sanitizer", **changes):
+        content = self.content(**changes)
+        with mock.patch("shutil.which", return_value=tool):
+            gpu_check.sanitize(lambda name, command, limit: Outcome(name, status, 1, limit, log),
+                               content, "memcheck", "a")
+        return content
 
     def sanitizer_that_skips(self, tool, **changes):
         """The complaints about one whose program, or that itself, exits with 77."""
-        content = self.content(**changes)
-        with mock.patch("shutil.which", return_value=tool):
-            gpu_check.sanitize(lambda name, command, limit: Outcome(name, SKIPPED, 1, limit, "none"),
-                               content, "memcheck", "a")
-        return content["complaints"]
+        return self.after_sanitizer(SKIPPED, tool=tool, **changes)["complaints"]
+
+    def test_a_sanitizer_that_cannot_use_the_gpu_is_told_and_no_failure(self):
+        log = self.write("a.log", "========= COMPUTE-SANITIZER\n========= Error: Device not "
+                                  "supported. Please refer to the documentation\n")
+        excused = self.after_sanitizer(1, log)["excused"]
+        phase = {"name": "memcheck a", "status": 1, "seconds": 1, "limit": 50}
+        self.assertEqual(report.verdict(self.content(phases=[phase], excused=excused), 1), [])
+        self.assertEqual(self.after_sanitizer(1)["excused"], {})
+        report.write(self.content(excused=excused), self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            self.assertIn("- memcheck a checked nothing: compute-sanitizer does not", file.read())
 
     def test_a_sanitizer_that_hides_the_gpu_fails(self):
         self.assertEqual(self.sanitizer_that_skips("/bin/compute-sanitizer"),
@@ -123,6 +138,19 @@ class GpuCheckTest(unittest.TestCase):
                      "| what | GPU 0 at the start | GPU 0 at the end |"):
             self.assertIn(part, text)
 
+    def test_our_training_steps_are_put_beside_the_same_ones_of_pytorch(self):
+        ours = {"figure": "training step", "unit": "ms", "median": 3.0, "spread": 0.1, "n": 5,
+                "by": "libddp", "model": "lenet5", "batch": 64.0, "image": 28.0,
+                "precision": "float32", "ranks": 1.0, "images_per_s": 21333.3}
+        same = {**ours, "by": "PyTorch 2", "batch": 64, "image": 28, "ranks": 1, "median": 4.0,
+                "images_per_s": 16000.0, "mode": "compile", "layout": "NCHW"}
+        content = self.content(figures=[ours, same, {**same, "precision": "tf32"}])
+        report.write(content, self.folder)
+        with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn("| lenet5 | 64 | float32 | 1 | 21333 | compile, NCHW | 16000 | 0.750 |", text)
+        self.assertEqual(text.count("| 0.750 |"), 1)
+
     def test_what_could_not_be_measured_has_no_figure(self):
         log = self.write("b.log", '{"figure": "compile", "unit": "ms", "median": 0, "spread": 0.0, '
                                   '"n": 0, "error": "no compiler"}\n')
@@ -135,6 +163,25 @@ class GpuCheckTest(unittest.TestCase):
         report.write(self.content(gpu_states=[state]), self.folder)
         with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
             self.assertIn("| what | GPU 0 at the start |", file.read())
+
+    def test_either_part_can_be_left_out(self):
+        for parts, expected in ((["tests"], {"tests", "memcheck gpu_buffer_ops_test"}),
+                                (["benchmarks"], {"build benchmarks", "benchmark 1"})):
+            runner = mock.Mock()
+            runner.run.side_effect = lambda name, command, limit, **_: Outcome(name, PASSED, 1,
+                                                                               limit, "none")
+            with mock.patch("machine.facts"), mock.patch("main.provide_fashion_mnist"):
+                gpu_check.go_through(runner, self.content(parts=parts))
+            ran = {call.args[0] for call in runner.run.call_args_list}
+            self.assertEqual(ran & {"tests", "memcheck gpu_buffer_ops_test", "build benchmarks",
+                                    "benchmark 1"}, expected)
+
+    def test_a_skipped_benchmark_is_told(self):
+        log = self.write("b.log", "SKIPPED: No module named 'torch'\n")
+        content = self.content()
+        gpu_check.measure(lambda name, command, limit, **_: Outcome(name, SKIPPED, 1, limit, log),
+                          content, [(5, "python3 x.py")])
+        self.assertEqual(content["warnings"], ["benchmark 1: SKIPPED: No module named 'torch'"])
 
     def test_commands_end_within_their_limit(self):
         runner = Runner(self.folder, 100)

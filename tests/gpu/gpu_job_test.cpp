@@ -56,14 +56,16 @@ pid_t pid_of(int rank, const std::string& output) {
 
 }  // namespace
 
-TEST_CASE("a rank that is killed in an all_reduce ends the other one", "[gpu][job]") {
+TEST_CASE("a rank that is killed in an all_reduce ends the other one, which names it",
+          "[gpu][job]") {
   for (const int victim : {0, 1}) {
     Job job(kRanks, kMode, "nccl", "quick", sharing);
     job.wait_until_ready();
     job[victim].send_signal(SIGKILL);
     ChildProcess& survivor = job[1 - victim];
     CHECK(survivor.wait(3s + 5 * test::kBound) == 3);  // NCCL gets time to give up, too
-    CHECK_THAT(last_line(survivor.err()), Contains("[nccl] "));
+    CHECK_THAT(last_line(survivor.err()),
+               Contains("[nccl] ") && Contains("rank " + std::to_string(victim) + " ("));
     WARN("rank " << 1 - victim << " says: " << last_line(survivor.err()));
   }
 }

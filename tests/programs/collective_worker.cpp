@@ -73,11 +73,15 @@ void ready(const ddp::ProcessGroup& group) {
 
 constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
 
-// Ready once such memory has been through all that a first time takes.
+// Ready once such memory has been through all that a first time takes: NCCL connects, and loads its
+// kernels.
 [[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
   const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
                            group.device()};
-  group.all_reduce(values).wait_host();
+  {
+    const ddp::ScopedTimeout patience(group, 20s);
+    group.all_reduce(values).wait_host();
+  }
   ready(group);
   for (;;) group.all_reduce(values).wait_host();
 }

@@ -59,8 +59,8 @@ ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
 
 }  // namespace
 
-NcclCommunicator::NcclCommunicator(const GroupConfig& config)
-    : nccl_(open_nccl()), device_(config.device), handle_(connect(nccl_, config)) {}
+NcclCommunicator::NcclCommunicator(const GroupConfig& config, const NcclApi& nccl)
+    : nccl_(nccl), device_(config.device), handle_(connect(nccl_, config)) {}
 
 ncclComm_t NcclCommunicator::open_handle() {
   const std::lock_guard lock(handle_mutex_);

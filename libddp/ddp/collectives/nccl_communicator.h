@@ -22,8 +22,8 @@ namespace ddp {
 class NcclCommunicator {
  public:
   // Collective. NCCL's id travels through config.store under "nccl_id". Throws TimeoutError after
-  // config.start_timeout.
-  explicit NcclCommunicator(const GroupConfig& config);
+  // config.start_timeout. A test may have an NCCL of its own.
+  explicit NcclCommunicator(const GroupConfig& config, const NcclApi& nccl = open_nccl());
   ~NcclCommunicator() { abort(); }
   NcclCommunicator(const NcclCommunicator&) = delete;
   NcclCommunicator& operator=(const NcclCommunicator&) = delete;

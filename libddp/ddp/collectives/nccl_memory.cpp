@@ -49,6 +49,23 @@ void wait_for_device(Device device) {
   if (!idle) log::info("[nccl] memory is freed while kernels run on " + to_string(device));
 }
 
+// Null if NCCL cannot, as where a container forbids it what it needs to share memory.
+void* allocate_by_nccl(const NcclApi& nccl, std::size_t size_bytes) {
+  void* data = nullptr;
+  const ncclResult_t result = nccl.mem_alloc(&data, size_bytes);
+  if (result == ncclSuccess) return data;
+  log::info(
+      fmt::format("{} bytes become plain device memory, since NCCL could not allocate them: {}",
+                  size_bytes, error_text(nccl, result)));
+  return nullptr;
+}
+
+Allocation allocate_plain(std::size_t size_bytes, Device device,
+                          const std::function<void()>& before_release) {
+  const auto memory = std::make_shared<Allocation>(cu::allocate_device(size_bytes, device));
+  return {memory->data(), size_bytes, [memory, before_release](void*) { before_release(); }};
+}
+
 // Deregisters first: NCCL must not know an address that is gone.
 void release_memory(NcclCommunicator& communicator, void* data, void* registration,
                     Device device) noexcept {
@@ -75,8 +92,8 @@ Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
                                std::function<void()> before_release) {
   if (size_bytes == 0) return {};
   const cu::DeviceGuard guard(device);
-  void* data = nullptr;
-  DDP_NCCL_CHECK(communicator->api(), mem_alloc(&data, size_bytes));
+  void* data = allocate_by_nccl(communicator->api(), size_bytes);
+  if (data == nullptr) return allocate_plain(size_bytes, device, before_release);
   void* registration = register_memory(*communicator, data, size_bytes);
   Allocation allocation(data, size_bytes, [=](void* memory) {
     before_release();

@@ -20,9 +20,11 @@
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/nccl_calls.h"
 #include "ddp/collectives/nccl_communicator.h"
+#include "ddp/collectives/nccl_failure.h"
 #include "ddp/collectives/nccl_memory.h"
 #include "ddp/collectives/nccl_watchdog.h"
 #include "ddp/collectives/operation_timer.h"
+#include "ddp/collectives/peer_roll.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -90,6 +92,7 @@ class NcclProcessGroup final : public ProcessGroup {
   EventRing operations_;
   std::optional<OperationTimer> timer_;
   FirstError first_error_;
+  PeerRoll roll_;
   std::unique_ptr<CallCheck> check_;
   std::unique_ptr<NcclWatchdog> watchdog_;  // last: it uses the others
 };
@@ -105,19 +108,21 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
       first_error_(*config().store,
                    [recorder = shared_recorder()](const std::exception_ptr& error) {
                      recorder->broken(error);
-                   }) {
+                   }),
+      roll_(config()) {
   averages_.reserve(64);
   cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
            side_.view());
   check_ = std::make_unique<CallCheck>(
       *config().store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
       [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
-  watchdog_ = std::make_unique<NcclWatchdog>(
-      NcclWatchdog::Watched{*communicator_, operations_, first_error_, recorder(), config()});
+  watchdog_ = std::make_unique<NcclWatchdog>(NcclWatchdog::Watched{
+      *communicator_, operations_, first_error_, recorder(), roll_, config()});
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
   settle();
+  roll_.leave();
   watchdog_.reset();
   first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
 }
@@ -171,8 +176,9 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
   try {
     f();
   } catch (const Error& error) {
-    first_error_.set(CudaError(fmt::format("[nccl] {} of group \"{}\" on rank {}: {}",
-                                           to_string(what), name(), rank(), error.what())));
+    break_group(first_error_, roll_,
+                fmt::format("{} of group \"{}\" on rank {}", to_string(what), name(), rank()),
+                error.what());
     first_error_.rethrow_if_set();
   }
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/nccl_failure.h"
 #include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 
@@ -28,7 +29,8 @@ bool NcclWatchdog::look() {
     // Or a query from this thread would end a graph capture that runs in another one.
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
     DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
-    look_at_nccl();
+    look_for_async_error(watched_.communicator, first_error, watched_.roll,
+                         "operations of " + who_);
     look_at_oldest_operation();
     note_done();
   } catch (const std::exception& error) {
@@ -38,18 +40,6 @@ bool NcclWatchdog::look() {
   watched_.recorder.broken();
   watched_.communicator.abort();
   return false;
-}
-
-void NcclWatchdog::look_at_nccl() {
-  const ncclResult_t state = watched_.communicator.async_state();
-  if (state == ncclSuccess || state == ncclInProgress) return;
-  const std::string text = fmt::format("[nccl] run operations of {}: {}", who_,
-                                       error_text(watched_.communicator.api(), state));
-  if (state == ncclRemoteError) {
-    watched_.first_error.set(PeerError(text));
-  } else {
-    watched_.first_error.set(CudaError(text));
-  }
 }
 
 void NcclWatchdog::look_at_oldest_operation() {

@@ -10,6 +10,7 @@
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/nccl_communicator.h"
+#include "ddp/collectives/peer_roll.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp {
@@ -25,6 +26,7 @@ class NcclWatchdog {
     EventRing& operations;
     FirstError& first_error;
     FlightRecorder& recorder;
+    const PeerRoll& roll;
     const GroupConfig& config;
   };
 
@@ -33,7 +35,6 @@ class NcclWatchdog {
 
  private:
   bool look();
-  void look_at_nccl();
   void look_at_oldest_operation();
   void note_done();
   [[nodiscard]] std::string timeout_text() const;

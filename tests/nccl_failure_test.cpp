@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+//
+// What ranks say when NCCL fails, with an NCCL that fails as it is told: no GPU is needed.
+#include "ddp/collectives/nccl_failure.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/rank_identity.h"
+#include "ddp/store/hash_store.h"
+#include "ddp/store/prefix_store.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+ncclResult_t async_error = ncclSuccess;
+
+NcclApi failing_nccl() {
+  NcclApi nccl{};
+  nccl.get_unique_id = [](ncclUniqueId*) { return ncclSuccess; };
+  nccl.comm_init_rank_config = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
+    *comm = reinterpret_cast<ncclComm_t>(&async_error);  // anything but null
+    return ncclSuccess;
+  };
+  nccl.comm_abort = [](ncclComm_t) { return ncclSuccess; };
+  nccl.comm_get_async_error = [](ncclComm_t, ncclResult_t* state) {
+    *state = async_error;
+    return ncclSuccess;
+  };
+  nccl.get_error_string = [](ncclResult_t) { return "what NCCL says"; };
+  nccl.get_last_error = [](ncclComm_t) { return ""; };
+  return nccl;
+}
+
+// Rank 0 of two.
+struct Survivor {
+  // Empty if the group is whole.
+  std::string error_after(ncclResult_t state) {
+    async_error = state;
+    NcclCommunicator communicator(config, failing_nccl());
+    look_for_async_error(communicator, first_error, roll, "operations on rank 0");
+    return test::error_of([&] { first_error.rethrow_if_set(); });
+  }
+
+  HashStore store;
+  GroupConfig config{.store = store.clone(), .world_size = 2};
+  FirstError first_error{store};
+  PeerRoll roll{config};
+};
+
+}  // namespace
+
+TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
+  Survivor survivor;
+  RankIdentity dead = identify_self(1, cuda_device(0));
+  dead.pid = std::numeric_limits<int>::max();  // Linux has no such process
+  PrefixStore("roll", survivor.store.clone()).set("who/1", serialize(dead));
+  const ncclResult_t state = GENERATE(ncclRemoteError, ncclSystemError);
+  CHECK(survivor.error_after(state) ==
+        "[nccl] " + to_string(dead) +
+            " died during operations on rank 0: what NCCL says (NCCL_DEBUG=WARN tells more)");
+  CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
+}
+
+TEST_CASE("a failure of NCCL names the rank that left", "[nccl]") {
+  Survivor survivor;
+  GroupConfig config = survivor.config;
+  config.rank = 1;
+  PeerRoll peer(config);
+  peer.leave();
+  CHECK_THAT(survivor.error_after(ncclRemoteError),
+             StartsWith("[nccl] rank 1 (") && Contains(" left the group during operations on"));
+}
+
+TEST_CASE("a failure of NCCL blames nobody who is there", "[nccl]") {
+  Survivor survivor;
+  const auto [state, is_of_peer] =
+      GENERATE(std::pair(ncclRemoteError, true), std::pair(ncclUnhandledCudaError, false));
+  CHECK_THAT(survivor.error_after(state),
+             StartsWith("[nccl] operations on rank 0: what NCCL says"));
+  if (is_of_peer) {
+    CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
+  } else {
+    CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), CudaError);
+  }
+}
+
+TEST_CASE("an NCCL that works or begins breaks nothing", "[nccl]") {
+  Survivor survivor;
+  CHECK(survivor.error_after(ncclSuccess).empty());
+  CHECK(survivor.error_after(ncclInProgress).empty());
+}
