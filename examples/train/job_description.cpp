@@ -32,4 +32,18 @@ std::string changed_settings(const JobDescription& here, const ddp::SafetensorsM
   return changes;
 }
 
+std::string different_tensor_flags(const JobDescription& here,
+                                   const ddp::SafetensorsMetadata& there) {
+  std::string flags_there, flags_here;
+  for (const char* key : {"amp", "dtype", "momentum", "optimizer"}) {
+    const auto found = there.find(key);
+    const std::string& value = here.settings.at(key);
+    if (found == there.end() || found->second == value) continue;
+    flags_there += fmt::format(" --{} {}", key, found->second);
+    flags_here += fmt::format(" --{} {}", key, value);
+  }
+  if (flags_here.empty()) return "";
+  return fmt::format("it was trained with{}, and{} is asked for", flags_there, flags_here);
+}
+
 }  // namespace train

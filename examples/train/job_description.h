@@ -22,4 +22,9 @@ void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata
 [[nodiscard]] std::string changed_settings(const JobDescription& here,
                                            const ddp::SafetensorsMetadata& there);
 
+// "it was trained with --amp fp16, and --amp none is asked for", of the flags that decide which
+// tensors a checkpoint has; empty if none of them differ.
+[[nodiscard]] std::string different_tensor_flags(const JobDescription& here,
+                                                 const ddp::SafetensorsMetadata& there);
+
 }  // namespace train

@@ -220,7 +220,8 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
                        {"label_smoothing", text(label_smoothing)},
                        {"sync_bn", text(sync_batch_norm)},
                        {"augment", text(dataset.is_augmented)},
-                       {"amp", amp ? std::string(ddp::to_string(*amp)) : "none"}}};
+                       {"dtype", text(ddp::to_string(dtype))},
+                       {"amp", text(ddp::nn::amp_name(amp))}}};
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {

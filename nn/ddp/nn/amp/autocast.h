@@ -31,6 +31,8 @@ namespace ddp::nn {
 
 // "none", "bf16" or "fp16"; std::invalid_argument that lists them for anything else.
 [[nodiscard]] std::optional<DType> parse_amp(std::string_view name);
+// The other way round.
+[[nodiscard]] std::string_view amp_name(std::optional<DType> type);
 
 // Autocast is on and would change an operand.
 template <class... Variables>
