@@ -101,22 +101,21 @@ void CheckpointDirectory::save_best(const std::filesystem::path& file, const Che
   if (!link_atomically(file, best)) save_checkpoint(best, tensors, info.metadata);
 }
 
+// Who is killed in between leaves old files, but listed ones, which go with the next save.
 void CheckpointDirectory::list_and_prune() {
-  std::vector<CheckpointName> surplus;
-  const auto keep = static_cast<std::size_t>(options_.keep);
-  if (keep > 0 && names_.size() > keep) {
-    surplus.assign(names_.begin() + options_.keep, names_.end());
-    names_.resize(keep);
-  }
   write_checkpoint_list(options_.path, names_);
-  for (const CheckpointName& name : surplus) {
-    const std::filesystem::path file = options_.path / to_string(name);
+  const auto keep = static_cast<std::size_t>(options_.keep);
+  if (keep == 0 || names_.size() <= keep) return;
+  for (std::size_t i = keep; i < names_.size(); ++i) {
+    const std::filesystem::path file = options_.path / to_string(names_[i]);
     std::error_code error;
     std::filesystem::remove(file, error);
     if (error) {
       log::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
     }
   }
+  names_.resize(keep);
+  write_checkpoint_list(options_.path, names_);
 }
 
 }  // namespace ddp
