@@ -220,6 +220,22 @@ TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") 
   CHECK(job.wait(25s) == 0);
 }
 
+TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
+  const TemporaryDirectory directory;
+  const std::string metrics = directory / "metrics.jsonl";
+  ChildProcess job(train_command(2, {"--warmup-steps", "4", "--lr", "0.4", "--max-steps", "6",
+                                     "--log-every", "1", "--metrics", metrics}));
+  REQUIRE(job.wait(100s) == 0);
+  std::vector<double> rates;
+  for (const std::string& line : test::lines_of(test::bytes_of(metrics))) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["event"] == "step") rates.push_back(event["learning_rate"]);
+  }
+  REQUIRE(rates.size() == 6);
+  constexpr double kExpected[] = {0.1, 0.2, 0.3, 0.4, 0.4, 0.4};
+  for (std::size_t i = 0; i < 6; ++i) CHECK(rates[i] == Approx(kExpected[i]));
+}
+
 TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
@@ -249,6 +265,9 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--drop-last leaves no batch of 100000 of a training set of");
   check_refused(train_command(1, {"--resume", "/"}), "--resume /: is a directory");
   check_refused(train_command(1, {"--log-every", "-1"}), "--log-every must not be negative");
+  check_refused(train_command(1, {"--warmup-steps", "-1"}), "--warmup-steps must not be negative");
+  check_refused(train_command(1, {"--warmup", "1", "--warmup-steps", "5"}),
+                "--warmup and --warmup-steps exclude each other");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");
   check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");

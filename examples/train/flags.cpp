@@ -52,6 +52,7 @@ void add_optimization(cxxopts::OptionAdder add) {
   add("lr-schedule", "by epoch: constant, step (a tenth every 30 epochs) or cosine",
       text("constant"), "NAME");
   add("warmup", "epochs of linear warm-up", text("0"), "N");
+  add("warmup-steps", "instead of it: steps of linear warm-up", text("0"), "N");
   add("momentum", "momentum of sgd", text("0.9"), "F");
   add("nesterov", "Nesterov's momentum");
   add("weight-decay", "weight decay", text("0"), "F");

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -86,6 +87,9 @@ void check(const Options& options) {
           "--label-smoothing is for classes: --model unet has none");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
+  require(options.warmup_steps >= 0, "--warmup-steps must not be negative");
+  require(options.warmup_epochs == 0 || options.warmup_steps == 0,
+          "--warmup and --warmup-steps exclude each other");
   require(options.num_workers >= 0 && options.num_workers <= 256,
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
@@ -164,6 +168,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.accumulate = number<int>(parsed, "accumulate");
   options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
   options.warmup_epochs = number<int>(parsed, "warmup");
+  options.warmup_steps = number<std::int64_t>(parsed, "warmup-steps");
   options.dtype =
       choose<ddp::DType>("dtype", text("dtype"),
                          {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
@@ -197,6 +202,17 @@ std::int64_t Options::global_batch(int world_size) const {
   return global_batch_size ? *global_batch_size : batch_size.value_or(64) * world_size;
 }
 
+double Options::learning_rate(int epoch, std::int64_t step) const {
+  const ddp::nn::LrSchedule schedule{.kind = lr_schedule,
+                                     .base = optimizer.learning_rate,
+                                     .epochs = epochs,
+                                     .warmup_epochs = warmup_epochs};
+  const std::int64_t warmup = std::max<std::int64_t>(warmup_steps, 1);
+  return ddp::nn::learning_rate(schedule, epoch) *
+         ddp::nn::warmup_factor(
+             {.steps = warmup - 1, .start_factor = 1 / static_cast<double>(warmup)}, step);
+}
+
 JobDescription Options::describe(int world_size, std::int64_t dataset_size) const {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {.essentials = {{"model", model},
@@ -213,6 +229,7 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
                        {"lr", text(optimizer.learning_rate)},
                        {"lr_schedule", text(to_string(lr_schedule))},
                        {"warmup", text(warmup_epochs)},
+                       {"warmup_steps", text(warmup_steps)},
                        {"momentum", text(optimizer.momentum)},
                        {"nesterov", text(optimizer.nesterov)},
                        {"weight_decay", text(optimizer.weight_decay)},

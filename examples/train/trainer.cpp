@@ -190,11 +190,7 @@ ddp::EpochPlan Trainer::plan_epoch() {
 }
 
 void Trainer::begin_epoch(int epoch) {
-  optimizer_->set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
-                                                        .base = options_.optimizer.learning_rate,
-                                                        .epochs = options_.epochs,
-                                                        .warmup_epochs = options_.warmup_epochs},
-                                                       epoch));
+  epoch_ = epoch;
   loader_.start(plan_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
   steps_skipped_ = is_continued ? resumed_->position.consumed / global_batch_ : 0;
@@ -283,6 +279,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
 
 void Trainer::step_optimizer() {
   if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
+  optimizer_->set_learning_rate(options_.learning_rate(epoch_, steps_done_));
   model_.step(*optimizer_);
 }
 

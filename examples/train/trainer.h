@@ -82,6 +82,7 @@ class Trainer {
   std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
   // Since the last logged step.
   ddp::Clock::time_point interval_begin_;
+  int epoch_ = 0;
   std::int64_t interval_samples_ = 0;
   std::int64_t interval_steps_ = 0;
   std::int64_t interval_batches_ = 0;  // more than steps with --accumulate
