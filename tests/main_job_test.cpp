@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -234,6 +235,24 @@ TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
   REQUIRE(rates.size() == 6);
   constexpr double kExpected[] = {0.1, 0.2, 0.3, 0.4, 0.4, 0.4};
   for (std::size_t i = 0; i < 6; ++i) CHECK(rates[i] == Approx(kExpected[i]));
+}
+
+TEST_CASE("a full disk does not end a training, and is told at once and at the end", "[main]") {
+  const TemporaryDirectory directory;
+  const auto full = [&](const char* name) {
+    std::filesystem::create_symlink("/dev/full", directory / name);
+    return std::string(directory / name);
+  };
+  const Arguments files = {full("metrics.jsonl"), full("trace.json"), full("step.svg")};
+  ChildProcess job(train_command(
+      2, {"--max-steps", "5", "--metrics", files[0], "--trace", files[1], "--step-svg", files[2]}));
+  CHECK(job.wait(100s) == 0);
+  for (const std::string& file : files) {
+    CHECK_THAT(job.err(), Catch::Contains(file + ": cannot write, nothing more follows: No space "
+                                                 "left on device"));
+  }
+  CHECK_THAT(job.out(), Catch::EndsWith("incomplete, since they could not be written: " + files[0] +
+                                        ", " + files[1] + ", " + files[2] + "\n"));
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {

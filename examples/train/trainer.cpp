@@ -146,6 +146,7 @@ void Trainer::run() {
   if (!is_main()) return;
   report(stdout);
   finish(result);
+  tell_incomplete_files();
 }
 
 void Trainer::resume() {
@@ -278,8 +279,8 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
 }
 
 void Trainer::step_optimizer() {
-  if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
   optimizer_->set_learning_rate(options_.learning_rate(epoch_, steps_done_));
+  if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
   model_.step(*optimizer_);
 }
 
@@ -361,6 +362,14 @@ void Trainer::finish(const Evaluation& result) {
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, model);
   journal_->say("saved " + options_.save.string());
+}
+
+void Trainer::tell_incomplete_files() {
+  std::vector<std::filesystem::path> files = journal_->incomplete_files();
+  if (trace_) std::ranges::move(trace_->incomplete_files(), std::back_inserter(files));
+  std::string names;
+  for (const auto& file : files) names += (names.empty() ? "" : ", ") + file.string();
+  if (!files.empty()) journal_->say("incomplete, since they could not be written: " + names);
 }
 
 ddp::DataLoaderOptions Trainer::loader_options() const {
