@@ -299,3 +299,4 @@ TEST_CASE("two saved models are equal", "[.][equal-models]") {
   REQUIRE((first != nullptr && second != nullptr));
   CHECK(largest_relative_difference(load_safetensors(first), load_safetensors(second)) < 1e-12);
 }
+  check_refused(train_command(1, {"--clip-grad-norm", "nan"}), "--clip-grad-norm must be positive");

@@ -77,7 +77,7 @@ void check(const Options& options) {
   require(options.max_steps >= 0, "--max-steps must not be negative");
   require(options.log_every >= 0, "--log-every must not be negative");
   check(options.optimizer);
-  require(options.max_grad_norm >= 0, "--clip-grad-norm must not be negative");
+  require(options.max_grad_norm >= 0, "--clip-grad-norm must be positive, or 0");
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
           "--label-smoothing must be between 0 and 1");
   require(!options.amp || options.dtype == ddp::DType::kFloat32,
