@@ -255,6 +255,24 @@ TEST_CASE("a full disk does not end a training, and is told at once and at the e
                                         ", " + files[1] + ", " + files[2] + "\n"));
 }
 
+TEST_CASE("ranks that find other data, or have other flags, are told apart at the start",
+          "[main]") {
+  const TemporaryDirectory directory;
+  for (const std::uint32_t rank : {0, 1}) {
+    const auto place = directory / std::to_string(rank);
+    std::filesystem::create_directory(place);
+    test::write_fashion_mnist(place, {.train = 24 - rank});
+  }
+  const auto command = [&](const std::string& flags) {
+    const std::string shell = "cd " + directory.path().string() + " && exec " + DDP_TRAIN_PATH +
+                              " --device " + DDP_JOB_DEVICE + " " + flags;
+    return Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=2", "sh", "-c", shell};
+  };
+  check_refused(command("--data-dir $RANK"),
+                "[train] rank 1 has dataset_size 23 where rank 0 has 24");
+  check_refused(command("--data-dir 0 --lr 0.$RANK"), "[train] rank 1 has lr 0.1 where rank 0 has");
+}
+
 TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
@@ -287,6 +305,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--warmup-steps", "-1"}), "--warmup-steps must not be negative");
   check_refused(train_command(1, {"--warmup", "1", "--warmup-steps", "5"}),
                 "--warmup and --warmup-steps exclude each other");
+  check_refused(train_command(1, {"--clip-grad-norm", "nan"}), "--clip-grad-norm must be positive");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");
   check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");
@@ -299,4 +318,3 @@ TEST_CASE("two saved models are equal", "[.][equal-models]") {
   REQUIRE((first != nullptr && second != nullptr));
   CHECK(largest_relative_difference(load_safetensors(first), load_safetensors(second)) < 1e-12);
 }
-  check_refused(train_command(1, {"--clip-grad-norm", "nan"}), "--clip-grad-norm must be positive");

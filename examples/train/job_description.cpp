@@ -3,7 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
+
 #include "ddp/base/error.h"
+#include "ddp/collectives/host_collectives.h"
 
 namespace train {
 
@@ -11,6 +14,20 @@ ddp::SafetensorsMetadata JobDescription::all() const {
   ddp::SafetensorsMetadata result = settings;
   result.insert(essentials.begin(), essentials.end());
   return result;
+}
+
+// Nodes may have other files, or were given other flags.
+void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group) {
+  for (const auto& [key, value] : job.all()) {
+    std::int64_t length = static_cast<std::int64_t>(value.size());
+    ddp::broadcast_on_host(group, {&length, 1, ddp::DType::kInt64}, 0);
+    std::string first = value;
+    first.resize(static_cast<std::size_t>(length));
+    ddp::broadcast_on_host(group, {first.data(), first.size(), ddp::DType::kUInt8}, 0);
+    if (value == first) continue;
+    throw ddp::MismatchError(fmt::format("[train] rank {} has {} {} where rank 0 has {}",
+                                         group.rank(), key, value, first));
+  }
 }
 
 void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there) {

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ddp/collectives/process_group.h"
 #include "ddp/io/safetensors.h"
 
 namespace train {
@@ -14,6 +15,9 @@ struct JobDescription {
 
   [[nodiscard]] ddp::SafetensorsMetadata all() const;
 };
+
+// Collective. Throws MismatchError on ranks whose description is not rank 0's.
+void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group);
 
 // Throws FileError that names the first of the essentials in which the metadata differ.
 void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there);

@@ -213,13 +213,14 @@ double Options::learning_rate(int epoch, std::int64_t step) const {
              {.steps = warmup - 1, .start_factor = 1 / static_cast<double>(warmup)}, step);
 }
 
-JobDescription Options::describe(int world_size, std::int64_t dataset_size) const {
+JobDescription Options::describe(int world_size, const Task& task) const {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {.essentials = {{"model", model},
                          {"dataset", std::string(to_string(dataset.kind))},
-                         {"dataset_size", text(dataset_size)},
+                         {"dataset_size", text(task.train_set().size())},
                          {"seed", text(seed)}},
           .settings = {{"ranks", text(world_size)},
+                       {"test_set_size", text(task.test_set().size())},
                        {"sampler", sampler == SamplerKind::kExact ? "exact" : "torch"},
                        {"global_batch_size", text(global_batch(world_size))},
                        {"drop_last", text(drop_last)},

@@ -55,8 +55,8 @@ struct Options {
   // Of step `step` of the training, in `epoch`, both from 0. A warm-up by steps reaches the epoch's
   // rate in its last one.
   [[nodiscard]] double learning_rate(int epoch, std::int64_t step) const;
-  // What makes it this training, for its checkpoints.
-  [[nodiscard]] JobDescription describe(int world_size, std::int64_t dataset_size) const;
+  // What makes it this training, for its checkpoints and for all ranks.
+  [[nodiscard]] JobDescription describe(int world_size, const Task& task) const;
 };
 
 // Nothing if --help was asked for and shown. Throws std::invalid_argument, in one line, for an

@@ -106,12 +106,14 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       context_(group_->device()),
       global_batch_(options.global_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
+      job_(options.describe(group_->world_size(), *task_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size(), global_batch_)),
       loader_(task_->train_set(), loader_options()),
       module_(make_module(options, *group_, context_, *task_)),
       model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
       optimizer_(make_optimizer(options.optimizer, context_, module_->parameters())),
       tape_(context_, ddp::nn::Recording::kOn, options.amp) {
+  check_same_on_all_ranks(job_, *group_);
   if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(*module_, *group_) == 0) {
     throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
   }
@@ -155,9 +157,7 @@ void Trainer::resume() {
   if (scaler_) {
     std::ranges::move(named_buffers(scaler_->state(), "scaler."), std::back_inserter(tensors));
   }
-  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors),
-                       options_.describe(group_->world_size(), task_->train_set().size()),
-                       context_.stream());
+  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
   steps_done_ = resumed_->step;

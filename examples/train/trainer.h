@@ -68,6 +68,7 @@ class Trainer {
   ddp::nn::Context context_;
   std::int64_t global_batch_;
   std::unique_ptr<Task> task_;
+  JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;
   ddp::DataLoader loader_;
   std::unique_ptr<ddp::nn::Module> module_;
