@@ -228,6 +228,9 @@ TEST_CASE("operands of several types meet in the widest", "[amp]") {
   CHECK(nn::parse_amp("none") == std::nullopt);
   CHECK(nn::parse_amp("bf16") == DType::kBFloat16);
   CHECK(nn::parse_amp("fp16") == DType::kFloat16);
+  for (const char* name : {"none", "bf16", "fp16"}) {
+    CHECK(nn::amp_name(nn::parse_amp(name)) == name);
+  }
   CHECK(error_of([] { static_cast<void>(nn::parse_amp("int8")); }) ==
         "[nn] there is no mixed precision \"int8\", only: none, bf16, fp16");
 }

@@ -118,6 +118,26 @@ TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]
   CHECK(training.latest() == "model_epoch_0_step_5.safetensors\n");
 }
 
+TEST_CASE("another precision or optimizer is refused by the flags", "[resume]") {
+  ResumableJob training(1);
+  (void)training.run({"--max-steps", "5", "--amp", "fp16"});
+  const std::string origin =
+      "cannot resume from " + training.file("c/model_epoch_0_step_5.safetensors").string() + ": ";
+  training.check_refused({},
+                         origin + "it was trained with --amp fp16, and --amp none is asked for: ");
+  training.check_refused({"--amp", "bf16"}, " --amp bf16 is asked for: ");
+  training.check_refused({"--amp", "fp16", "--momentum", "0"},
+                         origin + "it was trained with --momentum 0.9, and --momentum 0 is");
+  training.check_refused({"--optimizer", "adamw"},
+                         origin +
+                             "it was trained with --amp fp16 --optimizer sgd, and --amp none "
+                             "--optimizer adamw is asked for: ");
+  training.check_refused({"--amp", "none", "--dtype", "float64"},
+                         origin +
+                             "it was trained with --amp fp16 --dtype float32, and --amp none "
+                             "--dtype float64 is asked for: ");
+}
+
 TEST_CASE("flags that need a directory say so", "[resume]") {
   for (const char* flag : {"--checkpoint-every=3", "--keep=1", "--resume=auto"}) {
     ChildProcess job({DDP_TRAIN_PATH, "--device", "cpu", flag});

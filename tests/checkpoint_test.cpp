@@ -238,6 +238,33 @@ TEST_CASE("a damaged newest checkpoint is passed over", "[checkpoint][directory]
                  Contains("model_epoch_3.safetensors: cannot be opened: No such file"));
 }
 
+TEST_CASE("a newest checkpoint that the system cannot read is an error, not passed over",
+          "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  for (const int epoch : {1, 2}) save(writer, epoch);
+  const fs::path newest = directory / "model_epoch_2.safetensors";
+  fs::remove(newest);
+  fs::create_symlink(newest, newest);
+  CheckpointDirectory reader({.path = directory.path()});
+  CHECK_THROWS_AS(reader.load_newest(), ddp::FileError);
+  CHECK_THAT(error_of([&] { (void)reader.load_newest(); }),
+             Contains(newest.string() + ": cannot be opened: Too many levels of symbolic links"));
+  fs::remove(newest);  // somebody threw it away
+  CHECK(newest_value(directory.path()) == 1);
+}
+
+TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  save(writer, 1);
+  fs::remove(directory / "latest");
+  fs::create_symlink("/proc/self/mem", directory / "latest");  // whose first page nobody can read
+  CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
+             Contains("cannot read " + directory.path().string()) &&
+                 Contains("latest: cannot be read: Input/output error"));
+}
+
 TEST_CASE("without a list the names tell the order", "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory writer({.path = directory.path(), .keep = 0});

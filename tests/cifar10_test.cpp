@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/cifar10.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -9,6 +10,7 @@
 #include "ddp/base/error.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 namespace {
 
@@ -76,6 +78,31 @@ TEST_CASE("CIFAR-10's test file is found where the archive unpacks, and cropped"
   CHECK(dataset.size() == 1);
   CHECK(dataset.input_shape()[1] == 8);
   CHECK(dataset.input_shape()[2] == 6);
+}
+
+TEST_CASE("CIFAR-10 files that are not the archive's are read, and told by name and count",
+          "[data][cifar10]") {
+  const TemporaryDirectory directory;
+  const auto resize = [&](int batch, std::uintmax_t records) {  // to black ones of label 0
+    const fs::path file = directory / ("data_batch_" + std::to_string(batch) + ".bin");
+    write_bytes(file, "");
+    fs::resize_file(file, records * 3073);
+  };
+  for (int batch = 1; batch <= 5; ++batch) resize(batch, 10000);
+  const auto warnings = [&](std::int64_t expected_size) {
+    const ddp::test::StderrCapture captured;
+    const auto dataset = ddp::load_cifar10(DataSplit::kTrain, directory.path());
+    CHECK(dataset.size() == expected_size);
+    return captured.text();
+  };
+  CHECK(warnings(50000).empty());
+  resize(2, 1);
+  resize(4, 9999);
+  const std::string text = warnings(40000);
+  CHECK_THAT(text, Contains("[cifar10] " + directory.path().string() +
+                            ": the archive's files have 10000 images each, but data_batch_2.bin "
+                            "has 1, data_batch_4.bin has 9999 (cut short, or your own?)\n"));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 1);
 }
 
 TEST_CASE("CIFAR-10 names the file, what is wrong and the way out", "[data][cifar10]") {

@@ -13,6 +13,8 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/signal_guard.h"
 #include "support/engine.h"
+#include "support/ranks_of.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using test::error_of;
@@ -354,6 +356,24 @@ TEST_CASE("gradients that are not finite are skipped on all ranks alike", "[engi
       expect(trainee.ddp.statistics().skipped_steps == 2, "counted");
     });
   }
+}
+
+TEST_CASE("of many skipped steps few are told, and the report counts them", "[engine][finite]") {
+  std::string report;
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group, {.non_finite = NonFinite::kSkip});
+    trainee.step(1);
+    expect(!contains(trainee.ddp.report(), "skipped"), "nothing is skipped yet");
+    for (int step = 0; step < 9; ++step) trainee.step(kNan);
+    if (group.rank() == 0) report = trainee.ddp.report();
+  });
+  CHECK(contains(report, "skipped: 9 of 10 steps, whose gradients were not finite\n"));
+  std::string told;
+  for (const std::string& line : test::lines_of(captured.text())) {
+    if (contains(line, "the step is skipped")) told += line.substr(line.rfind('('));
+  }
+  CHECK(told == "(1 so far)(2 so far)(4 so far)(8 so far)");
 }
 
 TEST_CASE("an error about gradients names step, parameter and rank", "[engine][finite]") {

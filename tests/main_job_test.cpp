@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -220,6 +221,58 @@ TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") 
   CHECK(job.wait(25s) == 0);
 }
 
+TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
+  const TemporaryDirectory directory;
+  const std::string metrics = directory / "metrics.jsonl";
+  ChildProcess job(train_command(2, {"--warmup-steps", "4", "--lr", "0.4", "--max-steps", "6",
+                                     "--log-every", "1", "--metrics", metrics}));
+  REQUIRE(job.wait(100s) == 0);
+  std::vector<double> rates;
+  for (const std::string& line : test::lines_of(test::bytes_of(metrics))) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["event"] == "step") rates.push_back(event["learning_rate"]);
+  }
+  REQUIRE(rates.size() == 6);
+  constexpr double kExpected[] = {0.1, 0.2, 0.3, 0.4, 0.4, 0.4};
+  for (std::size_t i = 0; i < 6; ++i) CHECK(rates[i] == Approx(kExpected[i]));
+}
+
+TEST_CASE("a full disk does not end a training, and is told at once and at the end", "[main]") {
+  const TemporaryDirectory directory;
+  const auto full = [&](const char* name) {
+    std::filesystem::create_symlink("/dev/full", directory / name);
+    return std::string(directory / name);
+  };
+  const Arguments files = {full("metrics.jsonl"), full("trace.json"), full("step.svg")};
+  ChildProcess job(train_command(
+      2, {"--max-steps", "5", "--metrics", files[0], "--trace", files[1], "--step-svg", files[2]}));
+  CHECK(job.wait(100s) == 0);
+  for (const std::string& file : files) {
+    CHECK_THAT(job.err(), Catch::Contains(file + ": cannot write, nothing more follows: No space "
+                                                 "left on device"));
+  }
+  CHECK_THAT(job.out(), Catch::EndsWith("incomplete, since they could not be written: " + files[0] +
+                                        ", " + files[1] + ", " + files[2] + "\n"));
+}
+
+TEST_CASE("ranks that find other data, or have other flags, are told apart at the start",
+          "[main]") {
+  const TemporaryDirectory directory;
+  for (const std::uint32_t rank : {0, 1}) {
+    const auto place = directory / std::to_string(rank);
+    std::filesystem::create_directory(place);
+    test::write_fashion_mnist(place, {.train = 24 - rank});
+  }
+  const auto command = [&](const std::string& flags) {
+    const std::string shell = "cd " + directory.path().string() + " && exec " + DDP_TRAIN_PATH +
+                              " --device " + DDP_JOB_DEVICE + " " + flags;
+    return Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=2", "sh", "-c", shell};
+  };
+  check_refused(command("--data-dir $RANK"),
+                "[train] rank 1 has dataset_size 23 where rank 0 has 24");
+  check_refused(command("--data-dir 0 --lr 0.$RANK"), "[train] rank 1 has lr 0.1 where rank 0 has");
+}
+
 TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
@@ -249,6 +302,10 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--drop-last leaves no batch of 100000 of a training set of");
   check_refused(train_command(1, {"--resume", "/"}), "--resume /: is a directory");
   check_refused(train_command(1, {"--log-every", "-1"}), "--log-every must not be negative");
+  check_refused(train_command(1, {"--warmup-steps", "-1"}), "--warmup-steps must not be negative");
+  check_refused(train_command(1, {"--warmup", "1", "--warmup-steps", "5"}),
+                "--warmup and --warmup-steps exclude each other");
+  check_refused(train_command(1, {"--clip-grad-norm", "nan"}), "--clip-grad-norm must be positive");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");
   check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");

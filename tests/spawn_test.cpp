@@ -19,6 +19,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/init.h"
+#include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/gemm.h"
 #include "launcher/environment.h"
 #include "support/child_process.h"
@@ -31,6 +32,7 @@ namespace {
 using namespace ddp;
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
+using Catch::Matchers::Equals;
 using Catch::Matchers::Matches;
 using test::error_of;
 using test::TemporaryDirectory;
@@ -252,6 +254,29 @@ TEST_CASE("a program with OpenBLAS is forked, and each rank computes", "[spawn]"
   multiply();
   CHECK_NOTHROW(spawn([&](int) { multiply(); }, 2));
   multiply();
+}
+
+// Where there is oneDNN, that is: its threads are OpenMP's, which stay.
+TEST_CASE("after a convolution spawn says what to call first", "[spawn]") {
+  const TemporaryDirectory directory;
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::setenv("OMP_NUM_THREADS", "2", 1);
+    const Conv2dShape shape{
+        .batch = 4, .in_channels = 32, .out_channels = 32, .input = {32, 32}, .kernel = {3, 3}};
+    std::vector<float> x(shape.x_count()), weight(shape.weight_count()), y(shape.y_count());
+    cpu::make_conv2d()->forward(buffer_of(x), buffer_of(weight), {nullptr, 0, DType::kFloat32},
+                                buffer_of(y), shape);
+    const bool has_threads = test::entries_of("/proc/self/task") > 1;
+    const std::string error = error_of([] { spawn([](int) {}, 1); });
+    test::write_bytes(directory / "error", (has_threads ? "threads: " : "") + error);
+    ::_exit(0);
+  }
+  ::waitpid(pid, nullptr, 0);
+  CHECK_THAT(test::bytes_of(directory / "error"),
+             Equals("") || (Contains("threads: [spawn] this process has 2 threads") &&
+                            Contains("call spawn before anything starts threads") &&
+                            Contains("a convolution")));
 }
 
 TEST_CASE("a process that has used CUDA is not forked", "[spawn]") {

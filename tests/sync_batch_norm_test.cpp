@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -12,10 +13,12 @@
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "support/gradients.h"
 #include "support/groups.h"
+#include "support/run_ranks.h"
 
 using namespace ddp;
 using nn::Shape;
@@ -255,4 +258,18 @@ TEST_CASE("loaders of 4 and 7 batches train what one process trains, batch norms
       expect_equal(trainee.state(), alone, "the same model");
     });
   }
+}
+
+TEST_CASE("DataParallel's replicas cannot be synchronised, which is told", "[sync_batch_norm]") {
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    nn::Context context;
+    const nn::ModuleFactory make = [](const nn::Scope& scope) {
+      return std::make_unique<nn::BatchNorm1d>(scope, 2);
+    };
+    nn::DataParallel model(context, {context, DType::kFloat64, 0}, make,
+                           {.device_ids = {kCpuDevice, kCpuDevice}});
+    const std::string error = test::error_of([&] { nn::convert_sync_batchnorm(model, group); });
+    expect(error.find("[nn] convert_sync_batchnorm: the module has a DataParallel, whose") == 0,
+           "an error, not \"" + error + "\"");
+  });
 }

@@ -81,7 +81,7 @@ std::optional<TrainingState> Checkpointing::load() {
   const auto loaded = find();
   if (!loaded) return std::nullopt;
   const TrainingState state = read_state_of(*loaded);
-  ddp::restore_tensors(loaded->path, loaded->content, tensors_, stream_);
+  restore(*loaded);
   best_score_ = state.best_score;
   if (saves() && options_.resume != kAuto) move_into_directory(*loaded, state);
   remark_ = fmt::format("resumed from {}: epoch {}, step {}{}", loaded->path.string(),
@@ -126,6 +126,18 @@ TrainingState Checkpointing::read_state_of(const ddp::LoadedCheckpoint& loaded) 
     return read_state(loaded.content.metadata);
   } catch (const ddp::FileError&) {
     std::throw_with_nested(ddp::FileError("[train] cannot resume from " + loaded.path.string()));
+  }
+}
+
+// Where flags explain why tensors do not fit, they are what to name.
+void Checkpointing::restore(const ddp::LoadedCheckpoint& loaded) const {
+  try {
+    ddp::restore_tensors(loaded.path, loaded.content, tensors_, stream_);
+  } catch (const ddp::FileError&) {
+    const std::string difference = different_tensor_flags(job_, loaded.content.metadata);
+    if (difference.empty()) throw;
+    std::throw_with_nested(ddp::FileError(
+        fmt::format("[train] cannot resume from {}: {}", loaded.path.string(), difference)));
   }
 }
 

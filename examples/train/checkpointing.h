@@ -55,6 +55,7 @@ class Checkpointing {
   [[nodiscard]] std::optional<ddp::LoadedCheckpoint> find();
   [[nodiscard]] ddp::LoadedCheckpoint load_named_file();
   [[nodiscard]] TrainingState read_state_of(const ddp::LoadedCheckpoint& loaded) const;
+  void restore(const ddp::LoadedCheckpoint& loaded) const;
   void move_into_directory(const ddp::LoadedCheckpoint& loaded, const TrainingState& state);
   void broadcast(const ddp::Buffer& buffer);
   [[nodiscard]] bool saves() const { return directory_.has_value(); }

@@ -10,7 +10,7 @@ namespace {
 constexpr const char* kTitle =
     "Trains a model on one or many ranks:\n"
     "  train                                                        one process\n"
-    "  ddp-launch --nproc_per_node=2 train --model lenet5           one a GPU or CPU\n"
+    "  ddp-launch --nproc_per_node=2 train --model lenet5           two ranks\n"
     "  ddp-launch --nproc_per_node=2 train --model resnet18 --dataset cifar10 --data-dir DIR\n"
     "  ddp-launch --nproc_per_node=2 train --model unet --data-dir DIR\n";
 
@@ -23,8 +23,8 @@ std::shared_ptr<cxxopts::Value> text(const char* value) { return text()->default
 void add_data(cxxopts::OptionAdder add) {
   add("model", "mlp, lenet5, convnet, resnet18 or unet", text("mlp"), "NAME");
   add("dataset",
-      "fashion-mnist, cifar10 or image-masks (default: image-masks for unet, else the first)",
-      text(), "NAME");
+      "fashion-mnist, cifar10 or image-masks (default: the last for unet, else the first)", text(),
+      "NAME");
   add("data-dir",
       "where the dataset's files are; image-masks: train/ and test/ with images/ and masks/ each",
       text(), "DIR");
@@ -52,6 +52,7 @@ void add_optimization(cxxopts::OptionAdder add) {
   add("lr-schedule", "by epoch: constant, step (a tenth every 30 epochs) or cosine",
       text("constant"), "NAME");
   add("warmup", "epochs of linear warm-up", text("0"), "N");
+  add("warmup-steps", "instead of it: steps of linear warm-up", text("0"), "N");
   add("momentum", "momentum of sgd", text("0.9"), "F");
   add("nesterov", "Nesterov's momentum");
   add("weight-decay", "weight decay", text("0"), "F");
@@ -70,7 +71,7 @@ void add_device(cxxopts::OptionAdder add) {
 }
 
 void add_output(cxxopts::OptionAdder add) {
-  add("log-every", "batches between progress lines; 0: only at the end of an epoch's", text("100"),
+  add("log-every", "batches between progress lines; 0: one at the end of each epoch", text("100"),
       "N");
   add("metrics", "write JSON lines to this file", text(), "FILE");
   add("log-dir", "write scalars for TensorBoard into this directory", text(), "DIR");

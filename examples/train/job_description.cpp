@@ -3,7 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <cstdint>
+
 #include "ddp/base/error.h"
+#include "ddp/collectives/host_collectives.h"
 
 namespace train {
 
@@ -11,6 +14,20 @@ ddp::SafetensorsMetadata JobDescription::all() const {
   ddp::SafetensorsMetadata result = settings;
   result.insert(essentials.begin(), essentials.end());
   return result;
+}
+
+// Nodes may have other files, or were given other flags.
+void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group) {
+  for (const auto& [key, value] : job.all()) {
+    std::int64_t length = static_cast<std::int64_t>(value.size());
+    ddp::broadcast_on_host(group, {&length, 1, ddp::DType::kInt64}, 0);
+    std::string first = value;
+    first.resize(static_cast<std::size_t>(length));
+    ddp::broadcast_on_host(group, {first.data(), first.size(), ddp::DType::kUInt8}, 0);
+    if (value == first) continue;
+    throw ddp::MismatchError(fmt::format("[train] rank {} has {} {} where rank 0 has {}",
+                                         group.rank(), key, value, first));
+  }
 }
 
 void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there) {
@@ -30,6 +47,20 @@ std::string changed_settings(const JobDescription& here, const ddp::SafetensorsM
     changes += fmt::format("; {} was {} and is {}", key, found->second, value);
   }
   return changes;
+}
+
+std::string different_tensor_flags(const JobDescription& here,
+                                   const ddp::SafetensorsMetadata& there) {
+  std::string flags_there, flags_here;
+  for (const char* key : {"amp", "dtype", "momentum", "optimizer"}) {
+    const auto found = there.find(key);
+    const std::string& value = here.settings.at(key);
+    if (found == there.end() || found->second == value) continue;
+    flags_there += fmt::format(" --{} {}", key, found->second);
+    flags_here += fmt::format(" --{} {}", key, value);
+  }
+  if (flags_here.empty()) return "";
+  return fmt::format("it was trained with{}, and{} is asked for", flags_there, flags_here);
 }
 
 }  // namespace train

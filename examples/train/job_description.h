@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ddp/collectives/process_group.h"
 #include "ddp/io/safetensors.h"
 
 namespace train {
@@ -15,11 +16,19 @@ struct JobDescription {
   [[nodiscard]] ddp::SafetensorsMetadata all() const;
 };
 
+// Collective. Throws MismatchError on ranks whose description is not rank 0's.
+void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group);
+
 // Throws FileError that names the first of the essentials in which the metadata differ.
 void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there);
 
 // "; lr was 0.1 and is 0.05" for each setting that has changed.
 [[nodiscard]] std::string changed_settings(const JobDescription& here,
                                            const ddp::SafetensorsMetadata& there);
+
+// "it was trained with --amp fp16, and --amp none is asked for", of the flags that decide which
+// tensors a checkpoint has; empty if none of them differ.
+[[nodiscard]] std::string different_tensor_flags(const JobDescription& here,
+                                                 const ddp::SafetensorsMetadata& there);
 
 }  // namespace train

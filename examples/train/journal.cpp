@@ -29,7 +29,8 @@ std::string tag(std::string score_name, const char* where) {
 }  // namespace
 
 Journal::Journal(const JournalOptions& options)
-    : score_name_(options.score_name),
+    : metrics_file_(options.metrics),
+      score_name_(options.score_name),
       score_key_(lower_case(options.score_name)),
       progress_({.style = ddp::progress_style_of_stdout(), .log_every = options.log_every},
                 write_to_stdout) {
@@ -88,6 +89,13 @@ void Journal::end(const Evaluation& result, const std::string& params_sha256) {
   metrics_->write("final", {{test_score_key(), result.score},
                             {"test_loss", result.loss},
                             {"params_sha256", params_sha256}});
+}
+
+std::vector<std::filesystem::path> Journal::incomplete_files() const {
+  std::vector<std::filesystem::path> files;
+  if (metrics_ && metrics_->failed()) files.push_back(metrics_file_);
+  if (summaries_ && summaries_->failed()) files.push_back(summaries_->path());
+  return files;
 }
 
 }  // namespace train

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ddp/io/metrics_writer.h"
 #include "ddp/io/progress.h"
@@ -43,10 +44,13 @@ class Journal {
   // `step` is the last one.
   void epoch(std::int64_t epoch, int epochs, std::int64_t step, const Evaluation& result);
   void end(const Evaluation& result, const std::string& params_sha256);
+  // Those that could not be written to the end.
+  [[nodiscard]] std::vector<std::filesystem::path> incomplete_files() const;
 
  private:
   [[nodiscard]] std::string test_score_key() const { return "test_" + score_key_; }
 
+  std::filesystem::path metrics_file_;
   std::string score_name_;
   std::string score_key_;  // in lower case
   std::optional<ddp::MetricsWriter> metrics_;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -76,7 +77,7 @@ void check(const Options& options) {
   require(options.max_steps >= 0, "--max-steps must not be negative");
   require(options.log_every >= 0, "--log-every must not be negative");
   check(options.optimizer);
-  require(options.max_grad_norm >= 0, "--clip-grad-norm must not be negative");
+  require(options.max_grad_norm >= 0, "--clip-grad-norm must be positive, or 0");
   require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
           "--label-smoothing must be between 0 and 1");
   require(!options.amp || options.dtype == ddp::DType::kFloat32,
@@ -86,6 +87,9 @@ void check(const Options& options) {
           "--label-smoothing is for classes: --model unet has none");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
+  require(options.warmup_steps >= 0, "--warmup-steps must not be negative");
+  require(options.warmup_epochs == 0 || options.warmup_steps == 0,
+          "--warmup and --warmup-steps exclude each other");
   require(options.num_workers >= 0 && options.num_workers <= 256,
           "--num-workers must be between 0 and 256");
   require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
@@ -164,6 +168,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   options.accumulate = number<int>(parsed, "accumulate");
   options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
   options.warmup_epochs = number<int>(parsed, "warmup");
+  options.warmup_steps = number<std::int64_t>(parsed, "warmup-steps");
   options.dtype =
       choose<ddp::DType>("dtype", text("dtype"),
                          {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
@@ -197,13 +202,25 @@ std::int64_t Options::global_batch(int world_size) const {
   return global_batch_size ? *global_batch_size : batch_size.value_or(64) * world_size;
 }
 
-JobDescription Options::describe(int world_size, std::int64_t dataset_size) const {
+double Options::learning_rate(int epoch, std::int64_t step) const {
+  const ddp::nn::LrSchedule schedule{.kind = lr_schedule,
+                                     .base = optimizer.learning_rate,
+                                     .epochs = epochs,
+                                     .warmup_epochs = warmup_epochs};
+  const std::int64_t warmup = std::max<std::int64_t>(warmup_steps, 1);
+  return ddp::nn::learning_rate(schedule, epoch) *
+         ddp::nn::warmup_factor(
+             {.steps = warmup - 1, .start_factor = 1 / static_cast<double>(warmup)}, step);
+}
+
+JobDescription Options::describe(int world_size, const Task& task) const {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {.essentials = {{"model", model},
                          {"dataset", std::string(to_string(dataset.kind))},
-                         {"dataset_size", text(dataset_size)},
+                         {"dataset_size", text(task.train_set().size())},
                          {"seed", text(seed)}},
           .settings = {{"ranks", text(world_size)},
+                       {"test_set_size", text(task.test_set().size())},
                        {"sampler", sampler == SamplerKind::kExact ? "exact" : "torch"},
                        {"global_batch_size", text(global_batch(world_size))},
                        {"drop_last", text(drop_last)},
@@ -213,6 +230,7 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
                        {"lr", text(optimizer.learning_rate)},
                        {"lr_schedule", text(to_string(lr_schedule))},
                        {"warmup", text(warmup_epochs)},
+                       {"warmup_steps", text(warmup_steps)},
                        {"momentum", text(optimizer.momentum)},
                        {"nesterov", text(optimizer.nesterov)},
                        {"weight_decay", text(optimizer.weight_decay)},
@@ -220,7 +238,8 @@ JobDescription Options::describe(int world_size, std::int64_t dataset_size) cons
                        {"label_smoothing", text(label_smoothing)},
                        {"sync_bn", text(sync_batch_norm)},
                        {"augment", text(dataset.is_augmented)},
-                       {"amp", amp ? std::string(ddp::to_string(*amp)) : "none"}}};
+                       {"dtype", text(ddp::to_string(dtype))},
+                       {"amp", text(ddp::nn::amp_name(amp))}}};
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {

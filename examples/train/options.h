@@ -33,6 +33,7 @@ struct Options {
   bool sync_batch_norm = false;
   ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;
   int warmup_epochs = 0;
+  std::int64_t warmup_steps = 0;  // or so many steps
   ddp::DType dtype = ddp::DType::kFloat32;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   SamplerKind sampler = SamplerKind::kExact;
@@ -51,8 +52,11 @@ struct Options {
 
   // The samples of one step on all ranks together.
   [[nodiscard]] std::int64_t global_batch(int world_size) const;
-  // What makes it this training, for its checkpoints.
-  [[nodiscard]] JobDescription describe(int world_size, std::int64_t dataset_size) const;
+  // Of step `step` of the training, in `epoch`, both from 0. A warm-up by steps reaches the epoch's
+  // rate in its last one.
+  [[nodiscard]] double learning_rate(int epoch, std::int64_t step) const;
+  // What makes it this training, for its checkpoints and for all ranks.
+  [[nodiscard]] JobDescription describe(int world_size, const Task& task) const;
 };
 
 // Nothing if --help was asked for and shown. Throws std::invalid_argument, in one line, for an

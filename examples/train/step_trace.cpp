@@ -40,7 +40,7 @@ ddp::Clock::time_point first_moment(std::span<const ddp::RankStep> ranks) {
 
 StepTrace::StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout,
                      const TraceFiles& files, std::string caption)
-    : caption_(std::move(caption)), history_(group, layout) {
+    : files_(files), caption_(std::move(caption)), history_(group, layout) {
   if (group.rank() != 0) return;
   if (!files.trace.empty()) writer_.emplace(files.trace);
   if (!files.step_svg.empty()) {
@@ -64,6 +64,14 @@ void StepTrace::finish() {
     svg_->write(ddp::draw_step(
         ranks, fmt::format("a typical step ({}) of a run of {}", ranks[0].step, caption_)));
   });
+  if (writer_) writer_->finish();
+}
+
+std::vector<std::filesystem::path> StepTrace::incomplete_files() const {
+  std::vector<std::filesystem::path> files;
+  if (writer_ && writer_->failed()) files.push_back(files_.trace);
+  if (svg_ && svg_->failed()) files.push_back(files_.step_svg);
+  return files;
 }
 
 void StepTrace::write(std::span<const ddp::RankStep> ranks) {

@@ -46,6 +46,8 @@ class StepTrace {
   // A backward pass.
   void add(std::int64_t step, const HostTimes& host, ddp::StepTimes engine);
   void finish();
+  // After it, on rank 0: those that could not be written to the end.
+  [[nodiscard]] std::vector<std::filesystem::path> incomplete_files() const;
 
  private:
   struct Lanes {
@@ -57,6 +59,7 @@ class StepTrace {
   void add_lanes(std::span<const ddp::RankStep> ranks);
   void write(const Lanes& lanes, const ddp::RankStep& step);
 
+  TraceFiles files_;
   std::string caption_;
   ddp::StepHistory history_;
   // On rank 0.

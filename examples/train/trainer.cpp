@@ -106,12 +106,14 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       context_(group_->device()),
       global_batch_(options.global_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
+      job_(options.describe(group_->world_size(), *task_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size(), global_batch_)),
       loader_(task_->train_set(), loader_options()),
       module_(make_module(options, *group_, context_, *task_)),
       model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
       optimizer_(make_optimizer(options.optimizer, context_, module_->parameters())),
       tape_(context_, ddp::nn::Recording::kOn, options.amp) {
+  check_same_on_all_ranks(job_, *group_);
   if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(*module_, *group_) == 0) {
     throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
   }
@@ -146,6 +148,7 @@ void Trainer::run() {
   if (!is_main()) return;
   report(stdout);
   finish(result);
+  tell_incomplete_files();
 }
 
 void Trainer::resume() {
@@ -154,9 +157,7 @@ void Trainer::resume() {
   if (scaler_) {
     std::ranges::move(named_buffers(scaler_->state(), "scaler."), std::back_inserter(tensors));
   }
-  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors),
-                       options_.describe(group_->world_size(), task_->train_set().size()),
-                       context_.stream());
+  checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
   steps_done_ = resumed_->step;
@@ -190,11 +191,7 @@ ddp::EpochPlan Trainer::plan_epoch() {
 }
 
 void Trainer::begin_epoch(int epoch) {
-  optimizer_->set_learning_rate(ddp::nn::learning_rate({.kind = options_.lr_schedule,
-                                                        .base = options_.optimizer.learning_rate,
-                                                        .epochs = options_.epochs,
-                                                        .warmup_epochs = options_.warmup_epochs},
-                                                       epoch));
+  epoch_ = epoch;
   loader_.start(plan_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
   steps_skipped_ = is_continued ? resumed_->position.consumed / global_batch_ : 0;
@@ -282,6 +279,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
 }
 
 void Trainer::step_optimizer() {
+  optimizer_->set_learning_rate(options_.learning_rate(epoch_, steps_done_));
   if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
   model_.step(*optimizer_);
 }
@@ -364,6 +362,14 @@ void Trainer::finish(const Evaluation& result) {
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, model);
   journal_->say("saved " + options_.save.string());
+}
+
+void Trainer::tell_incomplete_files() {
+  std::vector<std::filesystem::path> files = journal_->incomplete_files();
+  if (trace_) std::ranges::move(trace_->incomplete_files(), std::back_inserter(files));
+  std::string names;
+  for (const auto& file : files) names += (names.empty() ? "" : ", ") + file.string();
+  if (!files.empty()) journal_->say("incomplete, since they could not be written: " + names);
 }
 
 ddp::DataLoaderOptions Trainer::loader_options() const {

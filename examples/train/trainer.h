@@ -52,6 +52,8 @@ class Trainer {
   // What the steps so far have cost.
   void report(std::FILE* stream);
   void finish(const Evaluation& result);
+  // A training does without what could not be written, which is easily overlooked.
+  void tell_incomplete_files();
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
   [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
@@ -66,6 +68,7 @@ class Trainer {
   ddp::nn::Context context_;
   std::int64_t global_batch_;
   std::unique_ptr<Task> task_;
+  JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;
   ddp::DataLoader loader_;
   std::unique_ptr<ddp::nn::Module> module_;
@@ -80,6 +83,7 @@ class Trainer {
   std::optional<Journal> journal_;        // rank 0's
   std::int64_t steps_done_ = 0;
   std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
+  int epoch_ = 0;
   // Since the last logged step.
   ddp::Clock::time_point interval_begin_;
   std::int64_t interval_samples_ = 0;

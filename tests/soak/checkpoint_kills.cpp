@@ -104,6 +104,16 @@ bool has_temporary(const std::filesystem::path& path) {
   return false;
 }
 
+// `next` may be there already, not yet listed; older ones are listed until they have been removed.
+void require_nothing_left_over(const CheckpointDirectory& directory, const CheckpointName& next) {
+  for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
+    const auto name = parse_checkpoint_name(entry.path().filename().string());
+    const auto& names = directory.names();
+    require(!name || *name == next || std::find(names.begin(), names.end(), *name) != names.end(),
+            entry.path().filename().string() + " is left over");
+  }
+}
+
 }  // namespace
 
 CheckpointKills kill_while_saving(const std::filesystem::path& path, int rounds) {
@@ -123,6 +133,7 @@ CheckpointKills kill_while_saving(const std::filesystem::path& path, int rounds)
     const std::int64_t best = step_of(load_checkpoint(path / "model_best.safetensors"));
     require(best % kBestEvery == 1 && best + kBestEvery > newest, "the best one is not the best");
     const CheckpointName next{.epochs = 0, .step = newest + 1};
+    require_nothing_left_over(directory, next);
     if (std::filesystem::exists(path / to_string(next))) {
       ++kills.before_list;
     } else if (has_temporary(path)) {

@@ -14,7 +14,8 @@ struct CheckpointKills {
 
 // Lets processes save checkpoints into `directory`, each going on from what the one before left,
 // and kills each with SIGKILL at a random moment. Throws unless after each the newest checkpoint
-// and the best load, are what was written, and nothing is lost that was reported as saved.
+// and the best load, are what was written, nothing is lost that was reported as saved, and no old
+// one is left over.
 [[nodiscard]] CheckpointKills kill_while_saving(const std::filesystem::path& directory, int rounds);
 
 }  // namespace ddp::soak

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 
 namespace ddp {
 namespace {
@@ -48,7 +49,8 @@ std::vector<std::uint8_t> contents_of(const fs::path& path) {
   return bytes;
 }
 
-void append_file(const fs::path& path, LabelledImages& images) {
+// Returns how many images they are.
+std::size_t append_file(const fs::path& path, LabelledImages& images) {
   const std::vector<std::uint8_t> bytes = contents_of(path);
   images.pixels.reserve(images.pixels.size() + bytes.size());
   for (auto record = bytes.begin(); record != bytes.end(); record += kRecord) {
@@ -60,6 +62,7 @@ void append_file(const fs::path& path, LabelledImages& images) {
     images.labels.push_back(*record);
     images.pixels.insert(images.pixels.end(), record + 1, record + kRecord);
   }
+  return bytes.size() / kRecord;
 }
 
 std::vector<std::string> files_of(DataSplit split) {
@@ -78,7 +81,17 @@ ImageDataset load(DataSplit split, const fs::path& data_dir, const ImageTransfor
       .pixels = {},
       .labels = {},
       .normalization = {kCifar10Normalization.begin(), kCifar10Normalization.end()}};
-  for (const std::string& file : files_of(split)) append_file(directory / file, images);
+  std::string deviations;
+  for (const std::string& file : files_of(split)) {
+    const std::size_t count = append_file(directory / file, images);
+    if (count != kRecords) deviations += fmt::format(", {} has {}", file, count);
+  }
+  if (!deviations.empty()) {
+    log::warning(
+        fmt::format("[cifar10] {}: the archive's files have {} images each, but{} (cut "
+                    "short, or your own?)",
+                    directory.string(), kRecords, deviations.substr(1)));
+  }
   return ImageDataset(std::move(images), transforms);
 }
 

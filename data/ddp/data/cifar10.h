@@ -27,7 +27,8 @@ inline constexpr std::array<Normalization, 3> kCifar10Normalization = {
 inline constexpr int kCifar10Classes = 10;
 
 // Reads data_batch_1.bin to data_batch_5.bin, or test_batch.bin, from `data_dir` or its folder
-// cifar-10-batches-bin (as the archive unpacks). Files of fewer records work as well. The usual
+// cifar-10-batches-bin (as the archive unpacks). Files of other numbers of records work as well,
+// with a warning that tells them: one that is cut short between two looks the same. The usual
 // training has a random crop of 32 with a padding of 4, and flips half of the images.
 //
 // Throws FileError that names the file, what is wrong with it and how to get it.

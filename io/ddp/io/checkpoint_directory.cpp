@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/io/checkpoint_directory.h"
 
+#include <cerrno>
 #include <exception>
+#include <new>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -24,6 +26,20 @@ void make_directory(const std::filesystem::path& path) {
     throw FileError("[checkpoint] cannot create the directory " + path.string() + ": " +
                     error.message());
   }
+}
+
+// The file may be whole: it was not read. One that is gone was thrown away by somebody.
+bool is_error_of_system(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
+  if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
+    return system->error_number() != ENOENT;
+  }
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    return is_error_of_system(inner);
+  }
+  return false;
 }
 
 }  // namespace
@@ -59,6 +75,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
       names_.erase(names_.begin(), names_.begin() + static_cast<std::ptrdiff_t>(i));
       return loaded;
     } catch (const FileError& error) {
+      if (is_error_of_system(error)) throw;
       if (!newest_error) newest_error = std::current_exception();
       log::warning(describe(error) + "; passed over");
     }
@@ -84,22 +101,21 @@ void CheckpointDirectory::save_best(const std::filesystem::path& file, const Che
   if (!link_atomically(file, best)) save_checkpoint(best, tensors, info.metadata);
 }
 
+// Who is killed in between leaves old files, but listed ones, which go with the next save.
 void CheckpointDirectory::list_and_prune() {
-  std::vector<CheckpointName> surplus;
-  const auto keep = static_cast<std::size_t>(options_.keep);
-  if (keep > 0 && names_.size() > keep) {
-    surplus.assign(names_.begin() + options_.keep, names_.end());
-    names_.resize(keep);
-  }
   write_checkpoint_list(options_.path, names_);
-  for (const CheckpointName& name : surplus) {
-    const std::filesystem::path file = options_.path / to_string(name);
+  const auto keep = static_cast<std::size_t>(options_.keep);
+  if (keep == 0 || names_.size() <= keep) return;
+  for (std::size_t i = keep; i < names_.size(); ++i) {
+    const std::filesystem::path file = options_.path / to_string(names_[i]);
     std::error_code error;
     std::filesystem::remove(file, error);
     if (error) {
       log::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
     }
   }
+  names_.resize(keep);
+  write_checkpoint_list(options_.path, names_);
 }
 
 }  // namespace ddp

@@ -51,8 +51,9 @@ class CheckpointDirectory {
   // Takes tensors in CPU memory. On return the checkpoint would survive a loss of power.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
-  // Nothing if there is none. One that cannot be loaded is passed over with a warning, and no
-  // longer belongs to the training when the next is saved. FileError if all are such.
+  // Nothing if there is none. One that is damaged or gone is passed over with a warning, and no
+  // longer belongs to the training when the next is saved. FileError if all are such, or if the
+  // system fails to read one (no permission, a broken disk, no memory): it may be whole.
   [[nodiscard]] std::optional<LoadedCheckpoint> load_newest();
 
   // To go on from an earlier one: those of greater progress belong to the training no longer. Their

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <functional>
@@ -79,8 +80,10 @@ std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& di
   try {
     if (!std::filesystem::exists(latest)) return find_checkpoints(directory);
     std::ifstream file(latest);
-    if (!file) throw FileError("cannot open " + latest.string());
-    if (auto names = parse_list(file)) return *names;
+    if (!file) throw SystemError(latest.string() + ": cannot be opened", errno);
+    auto names = parse_list(file);
+    if (file.bad()) throw SystemError(latest.string() + ": cannot be read", errno);
+    if (names) return *names;
     log::warning("[checkpoint] " + latest.string() +
                  " is no list of checkpoints: going by the names of the files there");
     return find_checkpoints(directory);

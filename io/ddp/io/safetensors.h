@@ -40,7 +40,7 @@ struct Safetensors {
 
 // Reads a whole file into CPU memory, each tensor aligned to kHostAlignment. Everything that the
 // header says is checked before memory is taken for the data. Throws FileError that names the file,
-// nested around what is wrong with it.
+// nested around what is wrong with it: a FileError, or a SystemError where the system failed.
 [[nodiscard]] Safetensors load_safetensors(const std::filesystem::path& path);
 
 }  // namespace ddp

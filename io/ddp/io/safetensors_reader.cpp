@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <exception>
+#include <new>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -22,9 +23,9 @@ class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path)
       : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (!fd_.is_open()) throw FileError("cannot be opened: " + error_text(errno));
+    if (!fd_.is_open()) throw SystemError("cannot be opened", errno);
     struct stat status {};
-    if (fstat(fd_.get(), &status) != 0) throw FileError("has no size: " + error_text(errno));
+    if (fstat(fd_.get(), &status) != 0) throw SystemError("has no size", errno);
     if (!S_ISREG(status.st_mode)) throw FileError("is not a regular file");
     size_ = static_cast<std::uint64_t>(status.st_size);
   }
@@ -36,7 +37,7 @@ class InputFile {
     while (size > 0) {
       const ssize_t got = ::read(fd_.get(), bytes, size);
       if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw FileError("cannot be read: " + error_text(errno));
+      if (got < 0) throw SystemError("cannot be read", errno);
       if (got == 0) throw FileError("became shorter while it was read");
       bytes += got;
       size -= static_cast<std::size_t>(got);
@@ -64,6 +65,14 @@ SafetensorsHeader read_header(InputFile& file) {
   return parse_safetensors_header(text, rest - length);
 }
 
+Allocation allocate(std::size_t size_bytes) {
+  try {
+    return allocate_host(size_bytes);
+  } catch (const std::bad_alloc&) {
+    throw SystemError(fmt::format("{} bytes of memory cannot be had", size_bytes), ENOMEM);
+  }
+}
+
 // Offsets ascend, so the file is read from front to back.
 Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
   std::size_t total_bytes = 0;
@@ -71,7 +80,7 @@ Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
     total_bytes += host_aligned(entry.end - entry.begin);
   }
   Safetensors result{
-      .tensors = {}, .metadata = std::move(header.metadata), .memory = allocate_host(total_bytes)};
+      .tensors = {}, .metadata = std::move(header.metadata), .memory = allocate(total_bytes)};
   auto* memory = static_cast<std::byte*>(result.memory.data());
   for (SafetensorsEntry& entry : header.entries) {
     const std::size_t size_bytes = entry.end - entry.begin;

@@ -25,10 +25,7 @@ double microseconds(Clock::duration duration) {
 TraceWriter::TraceWriter(std::filesystem::path path)
     : file_("trace_writer", std::move(path), TextFileMode::kTruncate), origin_(Clock::now()) {}
 
-TraceWriter::~TraceWriter() {
-  pending_ += "\n]\n";
-  file_.write(pending_);
-}
+TraceWriter::~TraceWriter() { finish(); }
 
 void TraceWriter::add_process(int process, std::string_view name, std::string_view label) {
   const auto describe = [&](const char* what, const Json& arguments) {
@@ -66,6 +63,12 @@ void TraceWriter::span(Lane lane, std::string_view name, const Interval& interva
                argument.value);
   }
   put(dump(event));
+}
+
+void TraceWriter::finish() {
+  if (is_finished_) return;
+  is_finished_ = true;
+  file_.write(pending_ + "\n]\n");
 }
 
 void TraceWriter::put(std::string_view event) {

@@ -48,12 +48,17 @@ class TraceWriter {
   void span(Lane lane, std::string_view name, const Interval& interval,
             std::initializer_list<Metric> arguments = {});
 
+  // Writes what is pending, and the end; the destructor does so, too.
+  void finish();
+  [[nodiscard]] bool failed() const { return file_.failed(); }
+
  private:
   void put(std::string_view event);
 
   TextFile file_;
   std::string pending_ = "[";
   bool is_empty_ = true;
+  bool is_finished_ = false;
   int lanes_ = 0;
   Clock::time_point origin_;
 };

@@ -76,7 +76,8 @@ void check_can_fork() {
   throw std::logic_error(
       "[spawn] this process has " + std::to_string(threads) +
       " threads, of which a forked one would have the caller's alone: call spawn "
-      "before anything starts threads (a process group, a DataLoader, CUDA)");
+      "before anything starts threads (a process group, a DataLoader, a convolution or what else "
+      "computes with OpenMP, CUDA)");
 }
 
 }  // namespace ddp

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/distributed_data_parallel.h"
 
+#include <string>
 #include <utility>
 
 #include "ddp/engine/distributed_data_parallel_impl.h"
@@ -91,8 +92,13 @@ std::string DistributedDataParallel::order_advice() const {
 }
 
 std::string DistributedDataParallel::report() const {
-  const std::string order = order_advice();
-  return step_statistics().report() + (order.empty() ? "" : "order: " + order + "\n");
+  std::string text = step_statistics().report();
+  if (const auto skipped = statistics().skipped_steps; skipped > 0) {
+    text += "skipped: " + std::to_string(skipped) + " of " + std::to_string(statistics().steps) +
+            " steps, whose gradients were not finite\n";
+  }
+  if (const std::string order = order_advice(); !order.empty()) text += "order: " + order + "\n";
+  return text;
 }
 
 DistributedDataParallel::Statistics DistributedDataParallel::statistics() const {

@@ -182,7 +182,8 @@ class DistributedDataParallel {
   // What steps have cost so far, and which ranks are late; all ranks see about the same. Bandwidth
   // and overlap need record_times, and are told on the CPU only.
   [[nodiscard]] const StepStatistics& step_statistics() const;
-  // A few lines on what steps cost and what to do about it, to be printed at the end.
+  // A few lines on what steps cost, what to do about it, and how many were skipped, to be printed
+  // at the end.
   [[nodiscard]] std::string report() const;
 
  private:

@@ -2,6 +2,7 @@
 #include "ddp/engine/finite_check.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <utility>
 
@@ -63,9 +64,12 @@ void FiniteCheck::scan(std::size_t i, const Buffer& gradient, Stream stream) {
 bool FiniteCheck::check(std::uint64_t step, Stream stream) {
   was_finite_ = !find(buckets_, stream);
   if (was_finite_) return true;
+  if (policy_ == NonFinite::kStop) throw NonFiniteError(describe(step, stream));
+  if (!std::has_single_bit(++skipped_)) return false;
   const std::string text = describe(step, stream);
-  if (policy_ == NonFinite::kStop) throw NonFiniteError(text);
-  if (group_.rank() == 0) log::warning(text + "; the step is skipped");
+  if (group_.rank() == 0) {
+    log::warning(text + "; the step is skipped (" + std::to_string(skipped_) + " so far)");
+  }
   return false;
 }
 

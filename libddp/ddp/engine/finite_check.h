@@ -28,8 +28,9 @@ class FiniteCheck {
   void begin_step(Stream stream);
   // This rank's gradient i, as far as it has come in the step, not yet reduced.
   void scan(std::size_t i, const Buffer& gradient, Stream stream);
-  // Collective, at the end of a step: false, and a warning on rank 0, if what was reduced is not
-  // finite; with NonFinite::kStop throws NonFiniteError. Blocks the host on CUDA.
+  // Collective, at the end of a step: false if what was reduced is not finite; with
+  // NonFinite::kStop throws NonFiniteError. Of skipped steps rank 0 warns at the 1st, 2nd, 4th, 8th
+  // and so on: a loss scaler in search of its scale skips many. Blocks the host on CUDA.
   [[nodiscard]] bool check(std::uint64_t step, Stream stream);
 
  private:
@@ -43,6 +44,7 @@ class FiniteCheck {
   bool always_scans_;
   bool scans_ = false;      // this step
   bool was_finite_ = true;  // the last one
+  std::uint64_t skipped_ = 0;
   std::vector<Buffer> buckets_;
   std::vector<Buffer> gradients_;
   HostMirror scanned_;  // by parameter: 1 if finite, or not scanned

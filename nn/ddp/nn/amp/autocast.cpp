@@ -16,6 +16,11 @@ std::optional<DType> parse_amp(std::string_view name) {
                               "\", only: none, bf16, fp16");
 }
 
+std::string_view amp_name(std::optional<DType> type) {
+  if (!type) return "none";
+  return type == DType::kBFloat16 ? "bf16" : "fp16";
+}
+
 Variable narrowed(Tape& tape, const Variable& operand) { return tape.narrowed(operand); }
 
 std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand) {

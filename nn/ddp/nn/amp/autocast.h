@@ -4,6 +4,7 @@
 // in the type that suits it, whatever type its operands have:
 //   in the 16-bit type, summed up in float32   products: linear, conv2d, conv_transpose2d
 //   in float32                                 normalisations, softmax and losses
+//                                              (PyTorch rounds what batch norms return)
 //   in the widest of its operands' types       what joins several, such as sums
 //   in the type of its operand                 all others
 // Parameters stay float32, and so do their gradients; they are cast once a pass. The gradient of a
@@ -31,6 +32,8 @@ namespace ddp::nn {
 
 // "none", "bf16" or "fp16"; std::invalid_argument that lists them for anything else.
 [[nodiscard]] std::optional<DType> parse_amp(std::string_view name);
+// The other way round.
+[[nodiscard]] std::string_view amp_name(std::optional<DType> type);
 
 // Autocast is on and would change an operand.
 template <class... Variables>

@@ -2,9 +2,11 @@
 #include "ddp/nn/parallel/sync_batch_norm.h"
 
 #include <memory>
+#include <stdexcept>
 #include <utility>
 
 #include "ddp/nn/modules/batch_norm.h"
+#include "ddp/nn/parallel/data_parallel.h"
 
 namespace ddp::nn {
 namespace {
@@ -31,9 +33,20 @@ class GroupReducer final : public StatisticsReducer {
   std::shared_ptr<ProcessGroup> group_;
 };
 
+void refuse_data_parallel(Module& module) {
+  for (const Module* each : module.modules()) {
+    if (dynamic_cast<const DataParallel*>(each) == nullptr) continue;
+    throw std::invalid_argument(
+        "[nn] convert_sync_batchnorm: the module has a DataParallel, whose replicas would go on "
+        "with the statistics of their own pieces: give each device a process of its own, with "
+        "DistributedModule");
+  }
+}
+
 }  // namespace
 
 std::size_t convert_sync_batchnorm(Module& module, ProcessGroup& group) {
+  refuse_data_parallel(module);
   std::shared_ptr<StatisticsReducer> reducer;
   if (group.world_size() > 1) reducer = std::make_shared<GroupReducer>(group.duplicate());
   std::size_t converted = 0;
