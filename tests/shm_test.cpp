@@ -145,6 +145,49 @@ TEST_CASE("waits that look in vain again and again look no more, but for a few",
   CHECK(spins.looks() == 100);
 }
 
+TEST_CASE("of waits that take turns each kind comes to look again", "[shm]") {
+  for (const unsigned first : {0U, 1U}) {  // what only comes to those who look is every second one
+    SpinBudget spins(100);
+    for (unsigned i = 0; i < SpinBudget::kPatience + first; ++i) spins.did_not_come();
+    bool looked = false;
+    for (unsigned i = 0; i < 4 * SpinBudget::kPatience && !looked; ++i) {
+      looked = i % 2 == 0 && spins.looks() > 0;
+      spins.did_not_come();
+    }
+    CHECK(looked);
+  }
+}
+
+TEST_CASE("of a little that is left the caller waits for nothing else", "[shm]") {
+  bool is_ready = true;
+  int finished = 0;
+  int executed = 0;
+  OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                       [&](std::span<const Collective>) { ++executed; },
+                       {.post = [](const Collective&) { return OperationQueue::Posting::kLittle; },
+                        .finish = [&](const Collective&) { return is_ready && ++finished > 0; }});
+  const std::uint64_t at_once = queue.submit({});
+  queue.wait(at_once, Timeout::max());
+  CHECK(finished == 1);
+  CHECK(executed == 0);
+  const auto ran = queue.interval(at_once);
+  REQUIRE(ran);
+  CHECK(ran->begin <= ran->end);
+  is_ready = false;
+  queue.wait(queue.submit({}), Timeout::max());
+  CHECK(executed == 1);
+  is_ready = true;
+  const std::uint64_t first = queue.submit({});
+  const std::uint64_t second = queue.submit({});
+  queue.wait(second, Timeout::max());  // in order
+  CHECK(finished == 3);
+  CHECK(queue.interval(first));
+  const std::uint64_t broken = queue.submit({});
+  queue.fail(std::make_exception_ptr(PeerError("gone")));
+  CHECK_THROWS_AS(queue.wait(broken, Timeout::max()), PeerError);
+  CHECK(finished == 3);
+}
+
 TEST_CASE("a thread's load tells whether it computes or waits", "[shm]") {
   CallerLoad load;
   CHECK_FALSE(load.end());

@@ -36,7 +36,7 @@ Contenders::Contenders(std::size_t max_bytes)
   add("shm", *shm_, shm_->allocate(max_bytes));
   add("user", *shm_, allocate_host(max_bytes));
   // As mpirun binds its ranks. On a busy host two that have woken on one CPU would else wait for
-  // one another. Gloo has several threads a rank.
+  // one another. Gloo, added below, stays free: it has several threads a rank.
   for (Contender& each : all_) each.cpu = cpu_of(shm_->rank());
   if (gloo_) add("gloo", *gloo_, gloo_->allocate(max_bytes));
 }

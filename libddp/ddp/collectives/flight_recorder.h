@@ -23,9 +23,10 @@ namespace ddp {
 // takes a look at the clock and a few stores: no lock, no heap.
 //
 // Two threads note events, each in a ring of its own, so that they do not slow each other down: the
-// caller's what is submitted or joined, and steps; the backend's what starts and is done. Either
-// may be another thread from call to call, but one at a time; broken() may come from any thread,
-// and anybody may read at any time. An event is whole or missing; it is missing once overwritten.
+// caller's what is submitted or joined, and steps; the backend's what is done and, but for what is
+// done at once, what starts. Either may be another thread from call to call, but one at a time;
+// broken() may come from any thread, and anybody may read at any time. An event is whole or
+// missing; it is missing once overwritten.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;

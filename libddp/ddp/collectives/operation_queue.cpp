@@ -208,7 +208,8 @@ void OperationQueue::help_until(const Settled& settled, Lock& lock) {
   }
 }
 
-// What little is left takes less time than to give up the lock and take it again.
+// What little is left takes less time than to give up the lock and take it again; others wait for
+// that only as long as a CPU is worth keeping for the other ranks.
 bool OperationQueue::finish_next() {
   const Entry& next = entry(completed_ + 1);
   if (next.posting != Posting::kLittle) return false;

@@ -46,8 +46,9 @@ class OperationQueue {
     // Makes a submitted operation known to the other ranks: in the order of submission, and as long
     // as no operation that is not done has operands in common with it.
     std::function<Posting(const Collective&)> post = nullptr;
-    // Runs one that was posted as kLittle and comes next, if that can be done at once; false, and
-    // nothing is done, if not. The queue stands still meanwhile.
+    // Runs one that was posted as kLittle and comes next, if that can be done within a moment, for
+    // which the queue stands still; false, and nothing is done, if not. Throws nothing. There must
+    // be one if anything is posted as kLittle.
     std::function<bool(const Collective&)> finish = nullptr;
     // With up to one the thread takes time from a caller that computes.
     double cpus_per_rank = 2;

@@ -133,9 +133,9 @@ void Context::begin_collective(std::uint64_t number) {
   collective_ = number;
   current_ = segment_.post(rank_, number).signature;
   current_peer_ = -1;
-  control(rank_).running.store(collective_, std::memory_order_release);
-  wait_until([this] { return have_all(&RankControl::posted, collective_); },
-             [this](int rank) { return control(rank).posted.load() < collective_; });
+  control(rank_).running.store(number, std::memory_order_release);
+  wait_until([&] { return have_all(&RankControl::posted, number); },
+             [&](int rank) { return control(rank).posted.load() < number; });
   const int other = differing_rank(number);
   if (other == 0) return;
   const CollectiveSignature& first = segment_.post(0, number).signature;

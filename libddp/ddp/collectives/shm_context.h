@@ -35,7 +35,8 @@ inline void relax() {
 #endif
 }
 
-// One rank's view of the segment. Used by one thread at a time, but for leave(), fail() and post().
+// One rank's view of the segment. Used by one thread at a time, but for leave(), fail(), can_post()
+// and what posts.
 //
 // The counters that ranks wait for are written and read in sequential consistency: that pairs a
 // waiter that goes to sleep with whoever makes its condition true and looks for sleepers.
@@ -87,7 +88,10 @@ class Context {
   // only look at the segment.
   template <class Ready, class Awaits>
   void wait_until(const Ready& ready, const Awaits& is_awaited) {
-    if (!spin_until(ready)) sleep_until(std::cref(ready), std::cref(is_awaited));
+    if (!spin_until(ready)) {
+      spins_.did_not_come();
+      sleep_until(std::cref(ready), std::cref(is_awaited));
+    }
     if (is_broken()) throw_recorded_error();
   }
   // Tells the others that something they may be waiting for has changed.
@@ -112,7 +116,7 @@ class Context {
   [[nodiscard]] int differing_rank(std::uint64_t number) const;
   [[nodiscard]] bool have_all_arrived() const;
   template <class Ready>
-  bool spin_until(const Ready& ready);
+  [[nodiscard]] bool spin_until(const Ready& ready);
   void sleep_until(const Condition& ready, const IsAwaited& is_awaited);
   void check_peers(const Condition& ready, const IsAwaited& is_awaited);
   void check_peer(int other, const Condition& ready, const IsAwaited& is_awaited);
@@ -150,7 +154,6 @@ bool Context::spin_until(const Ready& ready) {
     }
     relax();
   }
-  spins_.did_not_come();
   return false;
 }
 

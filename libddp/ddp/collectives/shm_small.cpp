@@ -89,16 +89,16 @@ void SmallRunner::run(const Collective& operation, std::uint64_t number) {
 }
 
 // From element `begin` of each operand on, as many as the output has. This rank's own is in its
-// caches as the caller has it, while what it posted may still be on its way; see bench_all_reduce.
+// caches where the caller has it, while what it posted may still be on its way; see
+// bench_all_reduce.
 void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std::size_t begin) {
   const Buffer& output = operation.output;
-  const bool is_in_place = operation.input.data == output.data;
   for (int source = 0; source < context_.world_size(); ++source) {
-    const bool is_own = is_in_place && source == context_.rank();
-    terms_[static_cast<std::size_t>(source)] =
-        is_own ? operation.input.slice(begin, output.count) : posted(source, number, begin, output);
+    terms_[static_cast<std::size_t>(source)] = source == context_.rank()
+                                                   ? operation.input.slice(begin, output.count)
+                                                   : posted(source, number, begin, output);
   }
-  cpu::reduce_terms(terms_, {&operation.output, 1}, operation.op);
+  cpu::reduce_terms(terms_, {&output, 1}, operation.op);
 }
 
 // An equal part of the output from each rank.

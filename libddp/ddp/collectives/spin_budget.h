@@ -5,10 +5,10 @@ namespace ddp {
 
 // How many times a wait looks again before it sleeps. Where looking has been in vain many times in
 // a row, as when the others want this very CPU, only every kPatience-th wait does, to find out
-// whether it helps once more.
+// whether it helps once more. That is a prime, so that of waits which take turns each gets one.
 class SpinBudget {
  public:
-  static constexpr unsigned kPatience = 32;  // waits
+  static constexpr unsigned kPatience = 31;  // waits
 
   explicit SpinBudget(int looks) : looks_(looks) {}
 
@@ -17,7 +17,7 @@ class SpinBudget {
   }
 
   // What was waited for came after that many looks in vain. At once says nothing: it may have come
-  // while this one slept.
+  // long before this wait.
   void came(int looks) {
     if (looks > 0) in_vain_ = 0;
   }
