@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 #
 # To be sourced, in the root of the repository: two nodes, imitated by two network namespaces that a
-# cable (a veth pair) joins, which go when the script ends. Needs root and a build in build/; the
-# script is skipped (exit code 77) where namespaces cannot be made.
-bin=$PWD/build/bin
+# cable (a veth pair) joins, which go when the script ends. Needs root and the programs in DDP_BIN;
+# the script is skipped (exit code 77) where namespaces cannot be made.
+bin=${DDP_BIN:-$PWD/build/bin}
 work=$(mktemp -d)
 nodes=(ddp-node0-$$ ddp-node1-$$)
 address=10.77.0.1

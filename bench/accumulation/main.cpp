@@ -6,7 +6,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "support/blas.h"
+#include "support/command_line.h"
 #include "support/program.h"
 #include "support/report.h"
 #include "support/simulated_group.h"
@@ -25,38 +25,32 @@ namespace {
 using namespace ddp::bench;
 
 struct Options {
-  Workload workload;
-  std::vector<int> passes;
-  int rounds;
-  int ranks;
-  SimulatedLink link;
-  double latency_us;
+  Workload workload{.model = "mlp", .batch = 64};
+  std::vector<int> passes = {1, 2, 5, 10, 20};
+  int ranks = 2;
+  double latency_us = 50;
+  double gigabytes_per_second = 1;
+  int rounds = 51;
+
+  [[nodiscard]] SimulatedLink link() const {
+    const std::chrono::duration<double, std::micro> latency(latency_us);
+    return {.latency = std::chrono::duration_cast<std::chrono::nanoseconds>(latency),
+            .bytes_per_second = 1e9 * gigabytes_per_second};
+  }
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_accumulation",
-                          "Samples a second by the passes that make a step, on a simulated link");
-  auto add = parser.add_options();
-  add("model", "mlp or lenet5", cxxopts::value<std::string>()->default_value("mlp"));
-  add("batch-size", "samples of a pass", cxxopts::value<std::size_t>()->default_value("64"));
-  add("passes", "to compare with the first",
-      cxxopts::value<std::vector<int>>()->default_value("1,2,5,10,20"));
-  add("ranks", "of which one exists", cxxopts::value<int>()->default_value("2"));
-  add("latency-us", "of an all_reduce", cxxopts::value<double>()->default_value("50"));
-  add("bandwidth", "of an all_reduce, GB/s", cxxopts::value<double>()->default_value("1"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("51"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  const std::chrono::duration<double, std::micro> latency(parsed["latency-us"].as<double>());
-  return Options{.workload = {.model = parsed["model"].as<std::string>(),
-                              .batch = parsed["batch-size"].as<std::size_t>()},
-                 .passes = parsed["passes"].as<std::vector<int>>(),
-                 .rounds = parsed["rounds"].as<int>(),
-                 .ranks = parsed["ranks"].as<int>(),
-                 .link = {.latency = std::chrono::duration_cast<std::chrono::nanoseconds>(latency),
-                          .bytes_per_second = 1e9 * parsed["bandwidth"].as<double>()},
-                 .latency_us = latency.count()};
+  Options options;
+  CommandLine line("bench_accumulation",
+                   "Samples a second by the passes that make a step, on a simulated link");
+  line.add("model", "mlp or lenet5", options.workload.model);
+  line.add("batch-size", "samples of a pass", options.workload.batch);
+  line.add("passes", "to compare with the first", options.passes);
+  line.add("ranks", "of which one exists", options.ranks);
+  line.add("latency-us", "of an all_reduce", options.latency_us);
+  line.add("bandwidth", "of an all_reduce, GB/s", options.gigabytes_per_second);
+  line.add("rounds", "interleaved repeats", options.rounds);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 struct Case {
@@ -72,7 +66,7 @@ std::vector<Case> make_cases(const Options& options) {
     cases.push_back({name, passes, std::make_shared<Training>(options.workload, std::move(group))});
   };
   for (const int passes : options.passes) {
-    add(std::to_string(passes), passes, make_simulated_group(options.link, options.ranks));
+    add(std::to_string(passes), passes, make_simulated_group(options.link(), options.ranks));
   }
   add("alone", 1, ddp::init_process_group({.device = ddp::DeviceChoice::kCpu}));
   return cases;
@@ -95,7 +89,7 @@ void print_header(const Options& options, int all_passes) {
       "# {}, batch {} a pass, float32, one thread; rank 0 of {} on a simulated link of {} us and "
       "{} GB/s; medians of {} interleaved samples of {} passes; alone, nothing is sent\n",
       options.workload.model, options.workload.batch, options.ranks, options.latency_us,
-      options.link.bytes_per_second / 1e9, options.rounds, all_passes);
+      options.gigabytes_per_second, options.rounds, all_passes);
 }
 
 // What a step sent, on average.

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cxxopts.hpp>
 #include <stdexcept>
 #include <string>
 
-#include "support/program.h"
+#include "support/command_line.h"
 
 namespace ddp::bench {
 namespace {
@@ -38,49 +37,28 @@ std::optional<std::size_t> unit_bytes(std::string_view unit) {
   return std::size_t{1024} << (10 * index);
 }
 
-cxxopts::Options make_parser() {
-  cxxopts::Options parser("bench_all_reduce",
-                          "Time and bandwidth of all_reduce over message sizes:\n"
-                          "  ddp-launch --nproc_per_node=2 bench_all_reduce -b 8 -e 64M -f 2\n");
-  const auto text = [](const char* value) {
-    return cxxopts::value<std::string>()->default_value(value);
-  };
-  auto add = parser.add_options();
-  add("b,begin", "smallest size (K, M, G: powers of 1024)", text("1K"), "BYTES");
-  add("e,end", "largest size", text("16M"), "BYTES");
-  add("f,factor", "from one size to the next", cxxopts::value<std::size_t>()->default_value("4"));
-  add("sizes", "these sizes, ascending, in place of -b, -e and -f",
-      cxxopts::value<std::vector<std::string>>(), "BYTES,...");
-  add("n,iterations", "calls in one sample (--compare: as many as take some ms)",
-      cxxopts::value<int>()->default_value("20"));
-  add("compare", "shm, gloo, Open MPI and the bound of this host's memory, interleaved");
-  add("samples", "samples of each size, interleaved", cxxopts::value<int>()->default_value("7"));
-  add("backend", "auto, nccl, shm or gloo", text("auto"));
-  add("dtype", "float32, float64, float16, bfloat16, int32, int64 or uint8", text("float32"));
-  add("op", "sum, product, min, max or average", text("sum"));
-  return parser;
-}
+// -b 1K -e 16M -f 4
+struct SizeRange {
+  std::string begin = "1K", end = "16M";
+  std::size_t factor = 4;
+};
 
-std::vector<std::size_t> range_of_sizes(const cxxopts::ParseResult& parsed) {
-  const std::size_t begin = parse_bytes(parsed["begin"].as<std::string>());
-  const std::size_t end = parse_bytes(parsed["end"].as<std::string>());
-  const auto factor = parsed["factor"].as<std::size_t>();
-  if (begin < 1 || begin > end || factor < 2) {
+std::vector<std::size_t> sizes_in(const SizeRange& range) {
+  const std::size_t begin = parse_bytes(range.begin);
+  const std::size_t end = parse_bytes(range.end);
+  if (begin < 1 || begin > end || range.factor < 2) {
     throw std::invalid_argument("-b " + std::to_string(begin) + " -e " + std::to_string(end) +
-                                " -f " + std::to_string(factor) +
+                                " -f " + std::to_string(range.factor) +
                                 ": sizes need 1 <= begin <= end and a factor of at least 2");
   }
   std::vector<std::size_t> sizes;
-  for (std::size_t bytes = begin; bytes <= end; bytes *= factor) sizes.push_back(bytes);
+  for (std::size_t bytes = begin; bytes <= end; bytes *= range.factor) sizes.push_back(bytes);
   return sizes;
 }
 
-std::vector<std::size_t> parse_sizes(const cxxopts::ParseResult& parsed) {
-  if (parsed.count("sizes") == 0) return range_of_sizes(parsed);
+std::vector<std::size_t> parse_sizes(const std::vector<std::string>& texts) {
   std::vector<std::size_t> sizes;
-  for (const std::string& text : parsed["sizes"].as<std::vector<std::string>>()) {
-    sizes.push_back(parse_bytes(text));
-  }
+  for (const std::string& text : texts) sizes.push_back(parse_bytes(text));
   return sizes;
 }
 
@@ -114,18 +92,30 @@ std::size_t parse_bytes(std::string_view text) {
 }
 
 std::optional<AllReduceOptions> parse_all_reduce_options(int argc, char** argv) {
-  const auto given = parse_command_line(make_parser(), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  const AllReduceOptions options{
-      .compare = parsed.count("compare") > 0,
-      .sizes = parse_sizes(parsed),
-      .iterations = parsed["iterations"].as<int>(),
-      .samples = parsed["samples"].as<int>(),
-      .backend = parse_backend(parsed["backend"].as<std::string>()),
-      .dtype = named("dtype", parsed["dtype"].as<std::string>(), kAllDTypes),
-      .op = parse_op(parsed["op"].as<std::string>()),
-  };
+  AllReduceOptions options;
+  SizeRange range;
+  std::vector<std::string> sizes;
+  std::string backend = "auto", dtype = "float32", op = "sum";
+  CommandLine line("bench_all_reduce",
+                   "Time and bandwidth of all_reduce over message sizes:\n"
+                   "  ddp-launch --nproc_per_node=2 bench_all_reduce -b 8 -e 64M -f 2\n");
+  line.add("b,begin", "smallest size (K, M, G: powers of 1024)", range.begin, "BYTES");
+  line.add("e,end", "largest size", range.end, "BYTES");
+  line.add("f,factor", "from one size to the next", range.factor);
+  line.add("sizes", "these sizes, ascending, in place of -b, -e and -f", sizes, "BYTES,...");
+  line.add("n,iterations", "calls in one sample (--compare: as many as take some ms)",
+           options.iterations);
+  line.add("compare", "shm, gloo, Open MPI and the bound of this host's memory, interleaved",
+           options.compare);
+  line.add("samples", "samples of each size, interleaved", options.samples);
+  line.add("backend", "auto, nccl, shm or gloo", backend);
+  line.add("dtype", "float32, float64, float16, bfloat16, int32, int64 or uint8", dtype);
+  line.add("op", "sum, product, min, max or average", op);
+  if (!line.parse(argc, argv)) return std::nullopt;
+  options.sizes = sizes.empty() ? sizes_in(range) : parse_sizes(sizes);
+  options.backend = parse_backend(backend);
+  options.dtype = named("dtype", dtype, kAllDTypes);
+  options.op = parse_op(op);
   check(options);
   return options;
 }

@@ -14,13 +14,13 @@ namespace ddp::bench {
 
 // The flags that nccl-tests shares, and ours.
 struct AllReduceOptions {
-  bool compare;                    // shm, gloo and Open MPI in one run
-  std::vector<std::size_t> sizes;  // bytes, ascending
-  int iterations;
-  int samples;
-  Backend backend;
-  DType dtype;
-  ReduceOp op;
+  bool compare = false;                 // shm, gloo and Open MPI in one run
+  std::vector<std::size_t> sizes = {};  // bytes, ascending
+  int iterations = 20;
+  int samples = 7;
+  Backend backend = Backend::kAuto;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
 };
 
 // "8", "64K", "1.5M", "2G": powers of 1024. Throws std::invalid_argument.

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <cxxopts.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +17,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/loops.h"
+#include "support/command_line.h"
 #include "support/pinning.h"
 #include "support/program.h"
 #include "support/report.h"
@@ -34,10 +34,10 @@ using ddp::buffer_ops::Loops;
 constexpr std::size_t kKiB = 1024, kMiB = kKiB * kKiB, kPage = 4 * kKiB;
 
 std::optional<int> parse_rounds(int argc, char** argv) {
-  cxxopts::Options parser("bench_buffer_ops", "Loops over operands in memory beside memcpy");
-  parser.add_options()("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("15"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  return given ? std::optional((*given)["rounds"].as<int>()) : std::nullopt;
+  int rounds = 15;
+  CommandLine line("bench_buffer_ops", "Loops over operands in memory beside memcpy");
+  line.add("rounds", "interleaved repeats", rounds);
+  return line.parse(argc, argv) ? std::optional(rounds) : std::nullopt;
 }
 
 struct Shape {

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,6 +14,7 @@
 
 #include "ddp/kernels/conv2d.h"
 #include "support/blas.h"
+#include "support/command_line.h"
 #include "support/pinning.h"
 #include "support/program.h"
 #include "support/report.h"
@@ -28,20 +28,16 @@ using ddp::Conv2dShape;
 using ddp::cpu::Conv2dBackend;
 
 struct Options {
-  int rounds;
-  std::size_t batch;
+  int rounds = 30;
+  std::size_t batch = 16;
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_conv2d", "Microseconds of convolutions, CPU, float32");
-  auto add = parser.add_options();
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("30"));
-  add("batch-size", "samples", cxxopts::value<std::size_t>()->default_value("16"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  return Options{.rounds = parsed["rounds"].as<int>(),
-                 .batch = parsed["batch-size"].as<std::size_t>()};
+  Options options;
+  CommandLine line("bench_conv2d", "Microseconds of convolutions, CPU, float32");
+  line.add("rounds", "interleaved repeats", options.rounds);
+  line.add("batch-size", "samples", options.batch);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 struct Layer {

@@ -3,7 +3,6 @@
 // What the engine costs and hides, on a simulated link: host time of its calls, a step in a world
 // of one, checks, overlap, and the time of a step by bucket size.
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "engine/parts.h"
 #include "support/blas.h"
+#include "support/command_line.h"
 #include "support/device.h"
 #include "support/program.h"
 #include "support/report.h"
@@ -20,39 +20,32 @@ namespace {
 using namespace ddp::bench;
 
 struct Options {
-  ddp::Device device;
+  std::string device = "cpu";
   std::vector<std::string> names = {};  // empty: all parts
+  std::optional<int> rounds = {};       // each part has its own default
   std::string step_svg = {};
-  std::optional<int> rounds = {};  // each part has its own default
 };
 
-std::vector<Part> parts_for(const Options& options) {
-  if (options.device.is_cuda()) return device_parts(options.step_svg);
+std::optional<Options> parse(int argc, char** argv) {
+  Options options;
+  CommandLine line("bench_engine", "What the engine costs and hides, on a simulated link");
+  line.add("device", "cpu or cuda, which prints a line of JSON a figure", options.device);
+  line.add("parts",
+           "host, alone, checks, overlap, sweep; on cuda host, alone, work, overlap, gemm "
+           "(default: all)",
+           options.names);
+  line.add("rounds", "repeats of each part (default: its own)", options.rounds);
+  line.add("step-svg", "on cuda: draw an overlapped step", options.step_svg);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
+}
+
+std::vector<Part> parts_for(ddp::Device device, const std::string& step_svg) {
+  if (device.is_cuda()) return device_parts(step_svg);
   return {{"host", measure_host_time, 300},
           {"alone", measure_alone, 500},
           {"checks", measure_checks, 1000},
           {"overlap", measure_overlap, 31},
           {"sweep", measure_bucket_sizes, 11}};
-}
-
-std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_engine", "What the engine costs and hides, on a simulated link");
-  auto add = parser.add_options();
-  add("device", "cpu or cuda, which prints a line of JSON a figure",
-      cxxopts::value<std::string>()->default_value("cpu"));
-  add("parts",
-      "host, alone, checks, overlap, sweep; on cuda host, alone, work, overlap, gemm (default: "
-      "all)",
-      cxxopts::value<std::vector<std::string>>());
-  add("rounds", "repeats of each part (default: its own)", cxxopts::value<int>());
-  add("step-svg", "on cuda: draw an overlapped step", cxxopts::value<std::string>());
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  Options options{.device = device_named((*given)["device"].as<std::string>())};
-  if (given->count("parts") > 0) options.names = (*given)["parts"].as<std::vector<std::string>>();
-  if (given->count("step-svg") > 0) options.step_svg = (*given)["step-svg"].as<std::string>();
-  if (given->count("rounds") > 0) options.rounds = (*given)["rounds"].as<int>();
-  return options;
 }
 
 const Part& part_named(const std::vector<Part>& parts, const std::string& name) {
@@ -65,10 +58,11 @@ const Part& part_named(const std::vector<Part>& parts, const std::string& name) 
 }
 
 void run(const Options& options) {
-  const std::vector<Part> parts = parts_for(options);
+  const ddp::Device device = device_named(options.device);
+  const std::vector<Part> parts = parts_for(device, options.step_svg);
   std::vector<Part> chosen;
   for (const std::string& name : options.names) chosen.push_back(part_named(parts, name));
-  if (!options.device.is_cuda()) std::puts(header_line("bench_engine").c_str());
+  if (!device.is_cuda()) std::puts(header_line("bench_engine").c_str());
   for (const Part& part : chosen.empty() ? parts : chosen) {
     part.measure(options.rounds.value_or(part.rounds));
   }

@@ -5,7 +5,6 @@
 // product of the same type. Both are measured in the same run. A figure a line.
 #include <algorithm>
 #include <cstring>
-#include <cxxopts.hpp>
 #include <functional>
 #include <map>
 #include <optional>
@@ -14,6 +13,7 @@
 
 #include "ddp/cuda/cuda.h"
 #include "kernels/work.h"
+#include "support/command_line.h"
 #include "support/device.h"
 #include "support/figure.h"
 #include "support/program.h"
@@ -23,24 +23,18 @@ namespace {
 using namespace ddp::bench;
 
 struct Options {
-  ddp::Device device;
-  std::size_t mebielements;
-  int samples;
+  std::string device = "cuda";
+  std::size_t mebielements = 128;
+  int samples = 20;
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_kernels",
-                          "Each kernel's time, over that of a copy or of a large product");
-  auto add = parser.add_options();
-  add("device", "cuda or cpu", cxxopts::value<std::string>()->default_value("cuda"));
-  add("mebielements", "size of a large operand: several times a cache",
-      cxxopts::value<std::size_t>()->default_value("128"));
-  add("samples", "repeats", cxxopts::value<int>()->default_value("20"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  return Options{.device = device_named((*given)["device"].as<std::string>()),
-                 .mebielements = (*given)["mebielements"].as<std::size_t>(),
-                 .samples = (*given)["samples"].as<int>()};
+  Options options;
+  CommandLine line("bench_kernels", "Each kernel's time, over that of a copy or a large product");
+  line.add("device", "cuda or cpu", options.device);
+  line.add("mebielements", "size of a large operand: several times a cache", options.mebielements);
+  line.add("samples", "repeats", options.samples);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 // Not by a kernel of ours.
@@ -55,9 +49,9 @@ void copy_bytes(const ddp::Buffer& from, const ddp::Buffer& to, ddp::Stream stre
 class KernelBench {
  public:
   explicit KernelBench(const Options& options)
-      : bench_(options.device, options.mebielements << 20),
+      : bench_(device_named(options.device), options.mebielements << 20),
         samples_(options.samples),
-        calls_(options.device.is_cuda() ? 5 : 1) {}
+        calls_(bench_.context.device().is_cuda() ? 5 : 1) {}
 
   void run() {
     measure_copy();

@@ -3,7 +3,6 @@
 // What a launcher costs: to start and end jobs, to watch them, and to forward their output; beside
 // mpirun and torchrun where they are installed.
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <filesystem>
 #include <optional>
 #include <stdexcept>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "launch/parts.h"
+#include "support/command_line.h"
 #include "support/program.h"
 #include "support/report.h"
 
@@ -18,11 +18,15 @@ namespace {
 
 using namespace ddp::bench;
 
+std::string own_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+}
+
 struct Options {
-  std::vector<std::string> parts;
-  std::optional<int> rounds;  // each part has its own default
-  std::string bin;            // where ddp-launch and the examples are
-  int lines_to_write = 0;     // as a worker of this program
+  std::vector<std::string> parts = {"start", "watching", "logs"};
+  std::optional<int> rounds = {};  // each part has its own default
+  std::string bin = own_folder();  // where ddp-launch and the examples are
+  int lines_to_write = 0;          // as a worker of this program
 };
 
 struct Part {
@@ -34,28 +38,14 @@ struct Part {
 constexpr Part kParts[] = {
     {"start", measure_start, 15}, {"watching", measure_watching, 3}, {"logs", measure_logs, 7}};
 
-std::string own_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
-}
-
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_launch", "What a launcher costs: start, watching, logs");
-  auto add = parser.add_options();
-  add("parts", "start, watching, logs",
-      cxxopts::value<std::vector<std::string>>()->default_value("start,watching,logs"));
-  add("rounds", "repeats of each part (default: its own)", cxxopts::value<int>());
-  add("bin", "folder of ddp-launch and the examples (default: this program's)",
-      cxxopts::value<std::string>(), "DIR");
-  add("write-lines", "be a worker that writes so many lines",
-      cxxopts::value<int>()->default_value("0"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  Options options{.parts = (*given)["parts"].as<std::vector<std::string>>(),
-                  .rounds = {},
-                  .bin = given->count("bin") > 0 ? (*given)["bin"].as<std::string>() : own_folder(),
-                  .lines_to_write = (*given)["write-lines"].as<int>()};
-  if (given->count("rounds") > 0) options.rounds = (*given)["rounds"].as<int>();
-  return options;
+  Options options;
+  CommandLine line("bench_launch", "What a launcher costs: start, watching, logs");
+  line.add("parts", "start, watching, logs", options.parts);
+  line.add("rounds", "repeats of each part (default: its own)", options.rounds);
+  line.add("bin", "folder of ddp-launch and the examples", options.bin, "DIR");
+  line.add("write-lines", "be a worker that writes so many lines", options.lines_to_write);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 const Part& part_named(const std::string& name) {

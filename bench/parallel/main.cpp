@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,6 +19,7 @@
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "support/blas.h"
+#include "support/command_line.h"
 #include "support/program.h"
 #include "support/report.h"
 #include "support/statistics.h"
@@ -31,29 +31,22 @@ using namespace ddp::bench;
 namespace nn = ddp::nn;
 
 struct Options {
-  std::vector<std::string> models;
-  int rounds;
-  int steps;  // timed together
-  std::size_t batch;
+  std::vector<std::string> models = {"mlp", "lenet5"};
+  int rounds = 50;
+  int steps = 5;  // timed together
+  std::size_t batch = 128;
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_parallel",
-                          "Training on one CPU device, on several with DataParallel, and with one "
-                          "process for each. Under ddp-launch.");
-  auto add = parser.add_options();
-  add("models", "models of the factory",
-      cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("50"));
-  add("steps", "steps timed together", cxxopts::value<int>()->default_value("5"));
-  add("batch-size", "samples a step, of all devices together",
-      cxxopts::value<std::size_t>()->default_value("128"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  return Options{.models = (*given)["models"].as<std::vector<std::string>>(),
-                 .rounds = (*given)["rounds"].as<int>(),
-                 .steps = (*given)["steps"].as<int>(),
-                 .batch = (*given)["batch-size"].as<std::size_t>()};
+  Options options;
+  CommandLine line("bench_parallel",
+                   "Training on one CPU device, on several with DataParallel, and with one process "
+                   "for each. Under ddp-launch.");
+  line.add("models", "models of the factory", options.models);
+  line.add("rounds", "interleaved repeats", options.rounds);
+  line.add("steps", "steps timed together", options.steps);
+  line.add("batch-size", "samples a step, of all devices together", options.batch);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 // One process on so many CPU devices.

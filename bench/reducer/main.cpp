@@ -5,11 +5,11 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <memory>
 #include <optional>
 
 #include "ddp/ddp.h"
+#include "support/command_line.h"
 #include "support/program.h"
 #include "support/report.h"
 #include "support/simulated_model.h"
@@ -25,26 +25,24 @@ constexpr std::size_t kBucketCaps[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 25
 
 struct Options {
   ModelShape shape;
-  int rounds;
-  int steps;
+  int rounds = 11;
+  int steps = 5;
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_reducer", "Step time with overlap on and off, by bucket size");
-  auto add = parser.add_options();
-  add("layers", "layers of the model", cxxopts::value<std::size_t>()->default_value("32"));
-  add("layer-kib", "gradient of a layer, KiB", cxxopts::value<std::size_t>()->default_value("128"));
-  add("layer-us", "backward of a layer, us", cxxopts::value<int>()->default_value("100"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("11"));
-  add("steps", "steps of one repeat", cxxopts::value<int>()->default_value("5"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  return Options{.shape = {.layers = parsed["layers"].as<std::size_t>(),
-                           .layer_bytes = parsed["layer-kib"].as<std::size_t>() << 10,
-                           .layer_time = std::chrono::microseconds(parsed["layer-us"].as<int>())},
-                 .rounds = parsed["rounds"].as<int>(),
-                 .steps = parsed["steps"].as<int>()};
+  Options options;
+  std::size_t layer_kib = 128;
+  int layer_us = 100;
+  CommandLine line("bench_reducer", "Step time with overlap on and off, by bucket size");
+  line.add("layers", "layers of the model", options.shape.layers);
+  line.add("layer-kib", "gradient of a layer, KiB", layer_kib);
+  line.add("layer-us", "backward of a layer, us", layer_us);
+  line.add("rounds", "interleaved repeats", options.rounds);
+  line.add("steps", "steps of one repeat", options.steps);
+  if (!line.parse(argc, argv)) return std::nullopt;
+  options.shape.layer_bytes = layer_kib << 10;
+  options.shape.layer_time = std::chrono::microseconds(layer_us);
+  return options;
 }
 
 // One bucket size: the model with overlap and without, and its backward alone.

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "step/options.h"
 
-#include <cxxopts.hpp>
 #include <stdexcept>
-#include <utility>
 
+#include "support/command_line.h"
 #include "support/device.h"
-#include "support/program.h"
 
 namespace ddp::bench {
 namespace {
@@ -32,40 +30,28 @@ std::vector<Backend> backends_named(const std::vector<std::string>& names) {
 }  // namespace
 
 std::optional<StepBenchOptions> parse_step_bench_options(int argc, char** argv) {
-  cxxopts::Options parser(
-      "bench_step",
-      "Milliseconds of a training step. Alone or, under ddp-launch, with several "
-      "ranks.");
-  auto add = parser.add_options();
-  add("device", "cpu, or cuda, which prints a line of JSON a figure",
-      cxxopts::value<std::string>()->default_value("cpu"));
-  add("models", "models of the factory",
-      cxxopts::value<std::vector<std::string>>()->default_value("mlp,lenet5"));
-  add("backends", "several are compared, each with the first",
-      cxxopts::value<std::vector<std::string>>()->default_value("auto"));
-  add("min-buckets", "BucketOptions::min_buckets",
-      cxxopts::value<std::vector<std::size_t>>()->default_value("4"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("300"));
-  add("steps", "steps timed together", cxxopts::value<int>()->default_value("1"));
-  add("batch-size", "samples a step", cxxopts::value<std::size_t>()->default_value("64"));
-  add("image-size", "height and width of images; 0: the model's own",
-      cxxopts::value<std::size_t>()->default_value("0"));
-  add("amp", "mixed precision: none or bf16", cxxopts::value<std::string>()->default_value("none"));
-  add("dtype", "float32 or float64", cxxopts::value<std::string>()->default_value("float32"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  return StepBenchOptions{
-      .on_gpus = device_named(parsed["device"].as<std::string>()).is_cuda(),
-      .models = parsed["models"].as<std::vector<std::string>>(),
-      .backends = backends_named(parsed["backends"].as<std::vector<std::string>>()),
-      .min_buckets = parsed["min-buckets"].as<std::vector<std::size_t>>(),
-      .rounds = parsed["rounds"].as<int>(),
-      .steps = parsed["steps"].as<int>(),
-      .batch = parsed["batch-size"].as<std::size_t>(),
-      .image_size = parsed["image-size"].as<std::size_t>(),
-      .dtype = dtype_named(parsed["dtype"].as<std::string>()),
-      .amp = amp_named(parsed["amp"].as<std::string>())};
+  StepBenchOptions options;
+  std::string device = "cpu", amp = "none", dtype = "float32";
+  std::vector<std::string> backends = {"auto"};
+  CommandLine line("bench_step",
+                   "Milliseconds of a training step. Alone or, under ddp-launch, with several "
+                   "ranks.");
+  line.add("device", "cpu, or cuda, which prints a line of JSON a figure", device);
+  line.add("models", "models of the factory", options.models);
+  line.add("backends", "several are compared, each with the first", backends);
+  line.add("min-buckets", "BucketOptions::min_buckets", options.min_buckets);
+  line.add("rounds", "interleaved repeats", options.rounds);
+  line.add("steps", "steps timed together", options.steps);
+  line.add("batch-size", "samples a step", options.batch);
+  line.add("image-size", "height and width of images; 0: the model's own", options.image_size);
+  line.add("amp", "mixed precision: none or bf16", amp);
+  line.add("dtype", "float32 or float64", dtype);
+  if (!line.parse(argc, argv)) return std::nullopt;
+  options.on_gpus = device_named(device).is_cuda();
+  options.backends = backends_named(backends);
+  options.dtype = dtype_named(dtype);
+  options.amp = amp_named(amp);
+  return options;
 }
 
 }  // namespace ddp::bench

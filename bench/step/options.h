@@ -12,16 +12,16 @@
 namespace ddp::bench {
 
 struct StepBenchOptions {
-  bool on_gpus;
-  std::vector<std::string> models;
-  std::vector<Backend> backends;
-  std::vector<std::size_t> min_buckets;
-  int rounds;
-  int steps;  // timed together
-  std::size_t batch;
-  std::size_t image_size;
-  DType dtype;
-  std::optional<DType> amp;
+  bool on_gpus = false;
+  std::vector<std::string> models = {"mlp", "lenet5"};
+  std::vector<Backend> backends = {Backend::kAuto};
+  std::vector<std::size_t> min_buckets = {4};
+  int rounds = 300;
+  int steps = 1;  // timed together
+  std::size_t batch = 64;
+  std::size_t image_size = 0;
+  DType dtype = DType::kFloat32;
+  std::optional<DType> amp = {};
 
   [[nodiscard]] Workload workload(const std::string& model) const {
     return {model, batch, dtype, amp, image_size};

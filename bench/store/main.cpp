@@ -5,13 +5,13 @@
 #include <fmt/core.h>
 
 #include <cstdio>
-#include <cxxopts.hpp>
 #include <memory>
 #include <optional>
 
 #include "ddp/store/tcp_server.h"
 #include "store/operations.h"
 #include "store/throughput.h"
+#include "support/command_line.h"
 #include "support/pinning.h"
 #include "support/program.h"
 #include "support/report.h"
@@ -23,24 +23,18 @@ using namespace ddp;
 using namespace ddp::bench;
 
 struct Options {
-  std::vector<std::size_t> clients;
-  int rounds;
-  std::chrono::milliseconds slice;
+  std::vector<std::size_t> clients = {1, 8, 64};
+  int rounds = 11;
+  int slice_ms = 30;
 };
 
 std::optional<Options> parse(int argc, char** argv) {
-  cxxopts::Options parser("bench_store", "Operations a second of the TCP store");
-  auto add = parser.add_options();
-  add("clients", "how many clients at once, each with its own connection",
-      cxxopts::value<std::vector<std::size_t>>()->default_value("1,8,64"));
-  add("rounds", "interleaved repeats", cxxopts::value<int>()->default_value("11"));
-  add("slice-ms", "length of one repeat", cxxopts::value<int>()->default_value("30"));
-  const auto given = parse_command_line(std::move(parser), argc, argv);
-  if (!given) return std::nullopt;
-  const cxxopts::ParseResult& parsed = *given;
-  return Options{.clients = parsed["clients"].as<std::vector<std::size_t>>(),
-                 .rounds = parsed["rounds"].as<int>(),
-                 .slice = std::chrono::milliseconds(parsed["slice-ms"].as<int>())};
+  Options options;
+  CommandLine line("bench_store", "Operations a second of the TCP store");
+  line.add("clients", "how many clients at once, each with its own connection", options.clients);
+  line.add("rounds", "interleaved repeats", options.rounds);
+  line.add("slice-ms", "length of one repeat", options.slice_ms);
+  return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
 // One client and its server share a CPU or have one each: the raw ping-pong differs several times
@@ -129,8 +123,10 @@ void measure(const Operation& operation, std::size_t count, Placement placement,
   const auto spinning = serve(kDefaultStoreSpin);
   const auto variant = [&](const char* name, Clients clients) {
     return Variant{name, [&options, placement, clients = std::move(clients)] {
-                     return run_as_client(
-                         placement, [&] { return operations_per_second(clients, options.slice); });
+                     return run_as_client(placement, [&] {
+                       return operations_per_second(clients,
+                                                    std::chrono::milliseconds(options.slice_ms));
+                     });
                    }};
   };
   std::vector<Variant> variants{

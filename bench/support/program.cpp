@@ -12,15 +12,6 @@ constexpr int kSkipped = 77;
 
 }  // namespace
 
-std::optional<cxxopts::ParseResult> parse_command_line(cxxopts::Options parser, int argc,
-                                                       char** argv) {
-  parser.add_options()("h,help", "print this help");
-  cxxopts::ParseResult result = parser.parse(argc, argv);
-  if (result.count("help") == 0) return result;
-  std::puts(parser.help().c_str());
-  return std::nullopt;
-}
-
 int run_program(const char* name, const std::function<void()>& body) {
   try {
     body();

@@ -2,16 +2,10 @@
 #pragma once
 
 #include <chrono>
-#include <cxxopts.hpp>
 #include <functional>
-#include <optional>
 #include <stdexcept>
 
 namespace ddp::bench {
-
-// Reads the command line, with --help added; nothing after that was printed.
-[[nodiscard]] std::optional<cxxopts::ParseResult> parse_command_line(cxxopts::Options parser,
-                                                                     int argc, char** argv);
 
 // This machine lacks what is to be measured.
 struct Skipped : std::runtime_error {
