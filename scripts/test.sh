@@ -16,8 +16,7 @@ command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
-# Three at a time on two CPUs: many wait for timeouts.
-run_tests() { ctest -j 3 --output-on-failure --test-dir "$@"; }
+run_tests() { ctest -j 2 --output-on-failure --test-dir "$@"; }
 
 step "format and layers"
 scripts/check.sh
