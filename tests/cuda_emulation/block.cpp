@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "cuda_emulation/fiber.h"
@@ -66,8 +67,8 @@ class Block {
 };
 
 Block& this_block() {
-  static thread_local Block block;
-  return block;
+  static thread_local const auto block = std::make_unique<Block>();
+  return *block;
 }
 
 void Block::enter_fiber() { this_block().run_fiber(); }

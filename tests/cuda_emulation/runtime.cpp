@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // CUDA's runtime, as far as libddp calls it, over streams that are threads and memory that is the
-// host's. DDP_EMULATED_GPUS tells how many GPUs there are, of which each is "CPU emulation N"; 1
-// unless set.
+// host's.
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -17,17 +13,13 @@
 #include <vector>
 
 #include "cuda_emulation/block.h"
+#include "cuda_emulation/device.h"
 #include "cuda_emulation/memory.h"
 #include "cuda_emulation/stream.h"
 
 namespace emulation = ddp::emulation;
 using emulation::Queue;
 using emulation::Range;
-
-struct CUstream_st {
-  std::shared_ptr<Queue> queue = Queue::open();
-  ~CUstream_st() { queue->close(); }
-};
 
 namespace {
 
@@ -53,63 +45,11 @@ struct CUevent_st {
 
 namespace {
 
-constexpr int kMaxDevices = 8;
-
-thread_local int current_device = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t result(cudaError_t error) {
   if (error != cudaSuccess) last_error = error;
   return error;
-}
-
-int device_count() {
-  const char* count = std::getenv("DDP_EMULATED_GPUS");
-  return count == nullptr ? 1 : std::clamp(std::atoi(count), 0, kMaxDevices);
-}
-
-// All streams that there have been, for those who wait for a whole device. One for all devices: to
-// wait for more than one should is no error.
-struct Streams {
-  std::mutex mutex;
-  std::vector<std::weak_ptr<Queue>> queues;
-  std::array<CUstream_st*, kMaxDevices> default_streams{};
-
-  CUstream_st* create() {
-    auto* const stream = new CUstream_st;
-    const std::lock_guard lock(mutex);
-    std::erase_if(queues, [](const auto& queue) { return queue.expired(); });
-    queues.push_back(stream->queue);
-    return stream;
-  }
-};
-
-// Never destroyed: threads may use it longer than main() runs.
-Streams& streams() {
-  static auto* const all = new Streams;
-  return *all;
-}
-
-CUstream_st& default_stream() {
-  static std::once_flag once[kMaxDevices];
-  const auto device = static_cast<std::size_t>(current_device);
-  std::call_once(once[device], [&] { streams().default_streams[device] = streams().create(); });
-  return *streams().default_streams[device];
-}
-
-const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream) {
-  static thread_local const std::unique_ptr<CUstream_st> of_thread(streams().create());
-  if (stream == cudaStreamPerThread) return of_thread->queue;
-  return stream == nullptr ? default_stream().queue : stream->queue;
-}
-
-void wait_for_device() {
-  std::unique_lock lock(streams().mutex);
-  const auto queues = streams().queues;
-  lock.unlock();
-  for (const auto& queue : queues) {
-    if (const auto open = queue.lock()) open->wait_for_all();
-  }
 }
 
 cudaError_t allocate(void** data, std::size_t size_bytes) {
@@ -119,15 +59,13 @@ cudaError_t allocate(void** data, std::size_t size_bytes) {
 
 cudaError_t release(void* data) {
   if (data == nullptr) return cudaSuccess;
-  wait_for_device();
+  emulation::wait_for_device();
   return result(emulation::release(data) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
 }  // namespace
 
 namespace ddp::emulation {
-
-Queue& queue_of(cudaStream_t stream) { return *shared_queue_of(stream); }
 
 cudaError_t launch(unsigned blocks, unsigned threads, cudaStream_t stream,
                    const std::function<void()>& thread) {
@@ -166,18 +104,18 @@ const char* cudaGetErrorString(cudaError_t) { return "CPU emulation"; }
 // Devices.
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = device_count();
+  *count = emulation::device_count();
   return result(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 
 cudaError_t cudaGetDevice(int* device) {
-  *device = current_device;
+  *device = emulation::current_device;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  if (device < 0 || device >= device_count()) return result(cudaErrorInvalidDevice);
-  current_device = device;
+  if (device < 0 || device >= emulation::device_count()) return result(cudaErrorInvalidDevice);
+  emulation::current_device = device;
   return cudaSuccess;
 }
 
@@ -193,7 +131,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
-  wait_for_device();
+  emulation::wait_for_device();
   return cudaSuccess;
 }
 
@@ -237,7 +175,7 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cud
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   if (flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
-  *stream = streams().create();
+  *stream = new CUstream_st;
   return cudaSuccess;
 }
 
@@ -278,7 +216,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto record = std::make_shared<Record>();
-  record->queue = shared_queue_of(stream);
+  record->queue = emulation::shared_queue_of(stream);
   const std::lock_guard lock(event->mutex);
   record->position = record->queue->push([record] { record->time = emulation::Clock::now(); });
   event->record = record;
