@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/add.h"
 #include "ddp/kernels/detail/checks.h"
@@ -24,12 +23,9 @@ void add(const Buffer& a, const Buffer& b, const Buffer& y, Stream stream) {
   const DeviceGuard guard(a.device);
   detail::dispatch_float("add", a.dtype, [&](auto element) {
     using T = decltype(element);
-    add_kernel<<<launch::blocks_for(a.count, launch::kThreads), launch::kThreads, 0,
-                 launch::native(stream)>>>(static_cast<const T*>(a.data),
-                                           static_cast<const T*>(b.data), static_cast<T*>(y.data),
-                                           a.count);
+    launch::run(add_kernel<T>, launch::blocks_for(a.count), stream, static_cast<const T*>(a.data),
+                static_cast<const T*>(b.data), static_cast<T*>(y.data), a.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/detail/avg_pool2d_checks.h"
@@ -10,11 +9,10 @@ namespace ddp::cu {
 namespace {
 
 // One thread a window.
-template <class T, class Axis>
-__global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count,
-                                  detail::WindowAxes<Axis> axes) {
-  const Axis& rows = axes.rows;
-  const Axis& columns = axes.columns;
+template <class T, class Axes>
+__global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count, Axes axes) {
+  const auto& rows = axes.rows;
+  const auto& columns = axes.columns;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
     const std::size_t r = i / columns.output % rows.output, c = i % columns.output;
     const T* plane = x + i / columns.output / rows.output * rows.input * columns.input;
@@ -28,11 +26,11 @@ __global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count,
 }
 
 // One thread a pixel of x, which adds up the windows that cover it.
-template <class T, class Axis>
-__global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, std::size_t count,
-                                           detail::WindowAxes<Axis> axes, WriteMode mode) {
-  const Axis& rows = axes.rows;
-  const Axis& columns = axes.columns;
+template <class T, class Axes>
+__global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, std::size_t count, Axes axes,
+                                           WriteMode mode) {
+  const auto& rows = axes.rows;
+  const auto& columns = axes.columns;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
     const detail::Range over = rows.windows_of(i / columns.input % rows.input);
     const detail::Range across = columns.windows_of(i % columns.input);
@@ -52,13 +50,13 @@ void forward(const Buffer& x, const Buffer& y, const Shape& shape, Stream stream
   detail::check_avg_pool2d("avg_pool2d_forward", x, y, shape);
   if (y.count == 0) return;
   const DeviceGuard guard(y.device);
+  const auto axes = detail::axes_of(shape);
+  using Axes = decltype(detail::axes_of(shape));
   detail::dispatch_float("avg_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    avg_pool2d_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                        launch::native(stream)>>>(
-        static_cast<const T*>(x.data), static_cast<T*>(y.data), y.count, detail::axes_of(shape));
+    launch::run(avg_pool2d_kernel<T, Axes>, launch::blocks_for(y.count), stream,
+                static_cast<const T*>(x.data), static_cast<T*>(y.data), y.count, axes);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 template <class Shape>
@@ -68,14 +66,14 @@ void backward(const Buffer& grad_y, const GradientTarget& grad_x, const Shape& s
   detail::check_avg_pool2d("avg_pool2d_backward", target, grad_y, shape);
   if (target.count == 0) return;
   const DeviceGuard guard(target.device);
+  const auto axes = detail::axes_of(shape);
+  using Axes = decltype(detail::axes_of(shape));
   detail::dispatch_float("avg_pool2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    avg_pool2d_backward_kernel<<<launch::blocks_for(target.count, launch::kThreads),
-                                 launch::kThreads, 0, launch::native(stream)>>>(
-        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), target.count,
-        detail::axes_of(shape), grad_x.mode);
+    launch::run(avg_pool2d_backward_kernel<T, Axes>, launch::blocks_for(target.count), stream,
+                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), target.count,
+                axes, grad_x.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/detail/batch_norm_checks.h"
@@ -98,9 +97,8 @@ template <class T>
 void launch_grad_of_channels(const double* sums, const T* scale, const GradientTarget& grad,
                              Stream stream) {
   const Buffer& target = grad.buffer;
-  grad_of_channels_kernel<<<launch::blocks_for(target.count, launch::kThreads), launch::kThreads, 0,
-                            launch::native(stream)>>>(sums, scale, static_cast<T*>(target.data),
-                                                      target.count, grad.mode);
+  launch::run(grad_of_channels_kernel<T>, launch::blocks_for(target.count), stream, sums, scale,
+              static_cast<T*>(target.data), target.count, grad.mode);
 }
 
 }  // namespace
@@ -112,12 +110,10 @@ void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, cons
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    batch_norm_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
-                        launch::native(stream)>>>(
-        static_cast<const T*>(x.data), channels_of<T>(operands), pointer_or_null<T>(bias),
-        static_cast<T*>(y.data), shape);
+    launch::run(batch_norm_kernel<T>, launch::blocks_for(x.count), stream,
+                static_cast<const T*>(x.data), channels_of<T>(operands), pointer_or_null<T>(bias),
+                static_cast<T*>(y.data), shape);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, const Buffer& sums,
@@ -127,12 +123,10 @@ void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, 
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_sums", x.dtype, [&](auto element) {
     using T = decltype(element);
-    batch_norm_sums_kernel<<<launch::blocks_for(shape.channels, 1), launch::kThreads, 0,
-                             launch::native(stream)>>>(
-        static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
-        static_cast<const T*>(mean.data), static_cast<double*>(sums.data), shape);
+    launch::run(batch_norm_sums_kernel<T>, launch::blocks_for(shape.channels, 1), stream,
+                static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
+                static_cast<const T*>(mean.data), static_cast<double*>(sums.data), shape);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void batch_norm_grad_bias(const Buffer& sums, const GradientTarget& grad_bias, Stream stream) {
@@ -144,7 +138,6 @@ void batch_norm_grad_bias(const Buffer& sums, const GradientTarget& grad_bias, S
     using T = decltype(element);
     launch_grad_of_channels<T>(static_cast<const double*>(sums.data), nullptr, grad_bias, stream);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void batch_norm_grad_weight(const Buffer& sums, const Buffer& invstd,
@@ -159,7 +152,6 @@ void batch_norm_grad_weight(const Buffer& sums, const Buffer& invstd,
     launch_grad_of_channels<T>(static_cast<const double*>(sums.data) + target.count,
                                static_cast<const T*>(invstd.data), grad_weight, stream);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void batch_norm_terms(const Buffer& sums, const Buffer& n, const Buffer& invstd,
@@ -169,12 +161,10 @@ void batch_norm_terms(const Buffer& sums, const Buffer& n, const Buffer& invstd,
   const DeviceGuard guard(invstd.device);
   detail::dispatch_float("batch_norm_terms", invstd.dtype, [&](auto element) {
     using T = decltype(element);
-    terms_kernel<<<launch::blocks_for(invstd.count, launch::kThreads), launch::kThreads, 0,
-                   launch::native(stream)>>>(
-        static_cast<const double*>(sums.data), static_cast<const double*>(n.data),
-        static_cast<const T*>(invstd.data), static_cast<T*>(terms.data), invstd.count);
+    launch::run(terms_kernel<T>, launch::blocks_for(invstd.count), stream,
+                static_cast<const double*>(sums.data), static_cast<const double*>(n.data),
+                static_cast<const T*>(invstd.data), static_cast<T*>(terms.data), invstd.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNormOperands& operands,
@@ -186,12 +176,11 @@ void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNor
   const DeviceGuard guard(x.device);
   detail::dispatch_float("batch_norm_grad_input", x.dtype, [&](auto element) {
     using T = decltype(element);
-    grad_input_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
-                        launch::native(stream)>>>(
-        static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data), channels_of<T>(operands),
-        pointer_or_null<T>(terms), static_cast<T*>(target.data), shape, grad_x.mode);
+    launch::run(grad_input_kernel<T>, launch::blocks_for(x.count), stream,
+                static_cast<const T*>(x.data), static_cast<const T*>(grad_y.data),
+                channels_of<T>(operands), pointer_or_null<T>(terms), static_cast<T*>(target.data),
+                shape, grad_x.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

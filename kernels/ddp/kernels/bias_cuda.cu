@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/detail/checks.h"
@@ -51,11 +50,9 @@ void bias_add(const Buffer& y, const Buffer& bias, MatrixShape shape, Stream str
   const DeviceGuard guard(y.device);
   detail::dispatch_float("bias_add", y.dtype, [&](auto element) {
     using T = decltype(element);
-    bias_add_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                      launch::native(stream)>>>(static_cast<T*>(y.data),
-                                                static_cast<const T*>(bias.data), shape);
+    launch::run(bias_add_kernel<T>, launch::blocks_for(y.count), stream, static_cast<T*>(y.data),
+                static_cast<const T*>(bias.data), shape);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShape shape,
@@ -67,11 +64,10 @@ void bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias, MatrixShap
   const DeviceGuard guard(target.device);
   detail::dispatch_float("bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    bias_grad_kernel<<<launch::blocks_for(shape.columns, launch::kWarp), launch::kThreads, 0,
-                       launch::native(stream)>>>(
-        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape, grad_bias.mode);
+    launch::run(bias_grad_kernel<T>, launch::blocks_for(shape.columns, launch::kWarp), stream,
+                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
+                grad_bias.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

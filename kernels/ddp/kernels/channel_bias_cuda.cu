@@ -2,7 +2,6 @@
 #include <type_traits>
 
 #include "ddp/buffer_ops/elementwise.cuh"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/detail/channel_bias_checks.h"
@@ -55,13 +54,11 @@ void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& s
     if constexpr (std::is_integral_v<T>) {
       detail::refuse_dtype("channel_bias_add", y.dtype);
     } else {
-      channel_bias_add_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                                launch::native(stream)>>>(static_cast<T*>(y.data),
-                                                          static_cast<const T*>(bias.data), y.count,
-                                                          shape.channels, shape.plane);
+      launch::run(channel_bias_add_kernel<T>, launch::blocks_for(y.count), stream,
+                  static_cast<T*>(y.data), static_cast<const T*>(bias.data), y.count,
+                  shape.channels, shape.plane);
     }
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
@@ -72,11 +69,10 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
   const DeviceGuard guard(target.device);
   detail::dispatch_float("channel_bias_grad", target.dtype, [&](auto element) {
     using T = decltype(element);
-    channel_bias_grad_kernel<<<launch::blocks_for(target.count, 1), launch::kThreads, 0,
-                               launch::native(stream)>>>(
-        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape, grad_bias.mode);
+    launch::run(channel_bias_grad_kernel<T>, launch::blocks_for(target.count, 1), stream,
+                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), shape,
+                grad_bias.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

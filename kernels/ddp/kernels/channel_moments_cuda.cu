@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/detail/batch_norm_checks.h"
@@ -103,22 +102,18 @@ void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape&
   const DeviceGuard guard(x.device);
   detail::dispatch_float("channel_moments", x.dtype, [&](auto element) {
     using T = decltype(element);
-    channel_moments_kernel<<<launch::blocks_for(shape.channels, 1), launch::kThreads, 0,
-                             launch::native(stream)>>>(static_cast<const T*>(x.data),
-                                                       static_cast<double*>(moments.data), shape);
+    launch::run(channel_moments_kernel<T>, launch::blocks_for(shape.channels, 1), stream,
+                static_cast<const T*>(x.data), static_cast<double*>(moments.data), shape);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void merge_moments(const Buffer& parts, const Buffer& moments, Stream stream) {
   const std::size_t part_count = detail::check_merge_moments(parts, moments);
   const std::size_t channels = moments.count / 2;
   const DeviceGuard guard(moments.device);
-  merge_moments_kernel<<<launch::blocks_for(moments.count, launch::kThreads), launch::kThreads, 0,
-                         launch::native(stream)>>>(static_cast<const double*>(parts.data),
-                                                   part_count, static_cast<double*>(moments.data),
-                                                   channels);
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch::run(merge_moments_kernel, launch::blocks_for(moments.count), stream,
+              static_cast<const double*>(parts.data), part_count,
+              static_cast<double*>(moments.data), channels);
 }
 
 void moments_to_statistics(const Buffer& moments, double eps, const Buffer& mean,
@@ -128,12 +123,10 @@ void moments_to_statistics(const Buffer& moments, double eps, const Buffer& mean
   const DeviceGuard guard(mean.device);
   detail::dispatch_float("moments_to_statistics", mean.dtype, [&](auto element) {
     using T = decltype(element);
-    statistics_kernel<<<launch::blocks_for(mean.count, launch::kThreads), launch::kThreads, 0,
-                        launch::native(stream)>>>(static_cast<const double*>(moments.data), eps,
-                                                  static_cast<T*>(mean.data),
-                                                  static_cast<T*>(invstd.data), mean.count);
+    launch::run(statistics_kernel<T>, launch::blocks_for(mean.count), stream,
+                static_cast<const double*>(moments.data), eps, static_cast<T*>(mean.data),
+                static_cast<T*>(invstd.data), mean.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void track_statistics(const Buffer& moments, std::optional<double> momentum,
@@ -142,12 +135,11 @@ void track_statistics(const Buffer& moments, std::optional<double> momentum,
   const DeviceGuard guard(moments.device);
   detail::dispatch_float("track_statistics", running.mean.dtype, [&](auto element) {
     using T = decltype(element);
-    track_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
-        static_cast<const double*>(moments.data), momentum.has_value(), momentum.value_or(0),
-        static_cast<T*>(running.mean.data), static_cast<T*>(running.variance.data),
-        static_cast<std::int64_t*>(running.batches.data), running.mean.count);
+    launch::run(track_kernel<T>, 1, stream, static_cast<const double*>(moments.data),
+                momentum.has_value(), momentum.value_or(0), static_cast<T*>(running.mean.data),
+                static_cast<T*>(running.variance.data),
+                static_cast<std::int64_t*>(running.batches.data), running.mean.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void variance_to_invstd(const Buffer& variance, double eps, const Buffer& invstd, Stream stream) {
@@ -156,11 +148,10 @@ void variance_to_invstd(const Buffer& variance, double eps, const Buffer& invstd
   const DeviceGuard guard(variance.device);
   detail::dispatch_float("variance_to_invstd", variance.dtype, [&](auto element) {
     using T = decltype(element);
-    invstd_kernel<<<launch::blocks_for(variance.count, launch::kThreads), launch::kThreads, 0,
-                    launch::native(stream)>>>(static_cast<const T*>(variance.data), eps,
-                                              static_cast<T*>(invstd.data), variance.count);
+    launch::run(invstd_kernel<T>, launch::blocks_for(variance.count), stream,
+                static_cast<const T*>(variance.data), eps, static_cast<T*>(invstd.data),
+                variance.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/columns.h"
 #include "ddp/kernels/detail/columns_checks.h"
@@ -36,11 +35,9 @@ void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& ran
   const DeviceGuard guard(part.device);
   detail::dispatch_float("put_columns", whole.dtype, [&](auto element) {
     using T = decltype(element);
-    put_columns_kernel<<<launch::blocks_for(part.count, launch::kThreads), launch::kThreads, 0,
-                         launch::native(stream)>>>(static_cast<const T*>(part.data),
-                                                   static_cast<T*>(whole.data), range, part.count);
+    launch::run(put_columns_kernel<T>, launch::blocks_for(part.count), stream,
+                static_cast<const T*>(part.data), static_cast<T*>(whole.data), range, part.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnRange& range,
@@ -51,12 +48,10 @@ void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnR
   const DeviceGuard guard(target.device);
   detail::dispatch_float("take_columns", whole.dtype, [&](auto element) {
     using T = decltype(element);
-    take_columns_kernel<<<launch::blocks_for(target.count, launch::kThreads), launch::kThreads, 0,
-                          launch::native(stream)>>>(static_cast<const T*>(whole.data),
-                                                    static_cast<T*>(target.data), range,
-                                                    target.count, part.mode);
+    launch::run(take_columns_kernel<T>, launch::blocks_for(target.count), stream,
+                static_cast<const T*>(whole.data), static_cast<T*>(target.data), range,
+                target.count, part.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/conv2d_columns.h"
 #include "ddp/kernels/detail/launch.cuh"
@@ -57,24 +56,20 @@ void image_to_columns(const Buffer& x, const Buffer& columns, const Conv2dShape&
                       Stream stream) {
   detail::dispatch_float("image_to_columns", x.dtype, [&](auto element) {
     using T = decltype(element);
-    image_to_columns_kernel<<<launch::blocks_for(columns.count, launch::kThreads), launch::kThreads,
-                              0, launch::native(stream)>>>(static_cast<const T*>(x.data),
-                                                           static_cast<T*>(columns.data),
-                                                           columns.count, shape, shape.output());
+    launch::run(image_to_columns_kernel<T>, launch::blocks_for(columns.count), stream,
+                static_cast<const T*>(x.data), static_cast<T*>(columns.data), columns.count, shape,
+                shape.output());
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void columns_to_image(const Buffer& columns, const GradientTarget& x, const Conv2dShape& shape,
                       Stream stream) {
   detail::dispatch_float("columns_to_image", columns.dtype, [&](auto element) {
     using T = decltype(element);
-    columns_to_image_kernel<<<launch::blocks_for(x.buffer.count, launch::kThreads),
-                              launch::kThreads, 0, launch::native(stream)>>>(
-        static_cast<const T*>(columns.data), static_cast<T*>(x.buffer.data), x.buffer.count, shape,
-        shape.output(), x.mode);
+    launch::run(columns_to_image_kernel<T>, launch::blocks_for(x.buffer.count), stream,
+                static_cast<const T*>(columns.data), static_cast<T*>(x.buffer.data), x.buffer.count,
+                shape, shape.output(), x.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

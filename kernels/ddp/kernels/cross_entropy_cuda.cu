@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/detail/cross_entropy_checks.h"
@@ -101,16 +100,14 @@ void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
     using T = decltype(element);
     T* row_losses = static_cast<T*>(result.row_losses.data);
     if (shape.rows > 0) {
-      softmax_kernel<<<launch::blocks_for(shape.rows, launch::kRowsPerBlock), launch::kThreads, 0,
-                       launch::native(stream)>>>(
-          static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
-          static_cast<T*>(result.probabilities.data), row_losses, shape,
-          static_cast<T>(label_smoothing));
+      launch::run(softmax_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock), stream,
+                  static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
+                  static_cast<T*>(result.probabilities.data), row_losses, shape,
+                  static_cast<T>(label_smoothing));
     }
-    launch::mean_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
-        row_losses, shape.rows, static_cast<T*>(result.loss.data));
+    launch::run(launch::mean_kernel<T>, 1, stream, row_losses, shape.rows,
+                static_cast<T*>(result.loss.data));
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& labels,
@@ -121,13 +118,12 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
   const DeviceGuard guard(probabilities.device);
   detail::dispatch_float("softmax_cross_entropy_backward", probabilities.dtype, [&](auto element) {
     using T = decltype(element);
-    cross_entropy_backward_kernel<<<launch::blocks_for(shape.count(), launch::kThreads),
-                                    launch::kThreads, 0, launch::native(stream)>>>(
-        static_cast<const T*>(probabilities.data), static_cast<const std::int64_t*>(labels.data),
-        static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_logits.buffer.data), shape,
-        static_cast<T>(label_smoothing), grad_logits.mode);
+    launch::run(cross_entropy_backward_kernel<T>, launch::blocks_for(shape.count()), stream,
+                static_cast<const T*>(probabilities.data),
+                static_cast<const std::int64_t*>(labels.data),
+                static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_logits.buffer.data),
+                shape, static_cast<T>(label_smoothing), grad_logits.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
@@ -138,12 +134,11 @@ void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& cou
   const DeviceGuard guard(logits.device);
   detail::dispatch_float("count_correct", logits.dtype, [&](auto element) {
     using T = decltype(element);
-    count_correct_kernel<<<launch::blocks_for(shape.rows, launch::kRowsPerBlock), launch::kThreads,
-                           0, launch::native(stream)>>>(
-        static_cast<const T*>(logits.data), static_cast<const std::int64_t*>(labels.data),
-        static_cast<unsigned long long*>(count.data), shape);
+    launch::run(count_correct_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock),
+                stream, static_cast<const T*>(logits.data),
+                static_cast<const std::int64_t*>(labels.data),
+                static_cast<unsigned long long*>(count.data), shape);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/dropout_draws.h"
 #include "ddp/kernels/detail/launch.cuh"
@@ -31,12 +30,10 @@ void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, 
   const DeviceGuard guard(x.device);
   detail::dispatch_float("dropout", x.dtype, [&](auto element) {
     using T = decltype(element);
-    dropout_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
-                     launch::native(stream)>>>(
-        static_cast<const T*>(x.data), static_cast<T*>(y.buffer.data), mask,
-        static_cast<T>(detail::dropout_scale(mask)), shape, y.mode);
+    launch::run(dropout_kernel<T>, launch::blocks_for(x.count), stream,
+                static_cast<const T*>(x.data), static_cast<T*>(y.buffer.data), mask,
+                static_cast<T>(detail::dropout_scale(mask)), shape, y.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -63,10 +63,9 @@ void clip_grad_norm(std::span<const Buffer> grads, double max_norm, const double
       launch::over_tensors(grads.size(), describe, SumSquares<T>{partials}, stream);
     });
   }
-  finish_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
-      partials, result.partials.count, max_norm, grad_scale,
-      {static_cast<double*>(result.norm.data), static_cast<double*>(result.scale.data)});
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch::run(
+      finish_kernel, 1, stream, partials, result.partials.count, max_norm, grad_scale,
+      Results{static_cast<double*>(result.norm.data), static_cast<double*>(result.scale.data)});
 }
 
 }  // namespace ddp::cu

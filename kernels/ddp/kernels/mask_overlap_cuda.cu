@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/mask_overlap_checks.h"
@@ -38,12 +37,10 @@ void mask_overlap(const Buffer& logits, const Buffer& target, const Buffer& coun
   const DeviceGuard guard(logits.device);
   detail::dispatch_float("mask_overlap", logits.dtype, [&](auto element) {
     using T = decltype(element);
-    mask_overlap_kernel<<<launch::blocks_for(logits.count, launch::kThreads), launch::kThreads, 0,
-                          launch::native(stream)>>>(
-        static_cast<const T*>(logits.data), static_cast<const T*>(target.data),
-        static_cast<unsigned long long*>(counts.data), logits.count);
+    launch::run(mask_overlap_kernel<T>, launch::blocks_for(logits.count), stream,
+                static_cast<const T*>(logits.data), static_cast<const T*>(target.data),
+                static_cast<unsigned long long*>(counts.data), logits.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <cstdint>
 
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/max_pool2d_checks.h"
@@ -66,12 +65,10 @@ void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
   const DeviceGuard guard(y.device);
   detail::dispatch_float("max_pool2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    max_pool2d_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                        launch::native(stream)>>>(
-        static_cast<const T*>(x.data), static_cast<T*>(y.data),
-        static_cast<std::int32_t*>(indices.data), y.count, detail::axes_of(shape));
+    launch::run(max_pool2d_kernel<T>, launch::blocks_for(y.count), stream,
+                static_cast<const T*>(x.data), static_cast<T*>(y.data),
+                static_cast<std::int32_t*>(indices.data), y.count, detail::axes_of(shape));
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const GradientTarget& grad_x,
@@ -82,12 +79,10 @@ void max_pool2d_backward(const Buffer& grad_y, const Buffer& indices, const Grad
   const DeviceGuard guard(target.device);
   detail::dispatch_float("max_pool2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    max_pool2d_backward_kernel<<<launch::blocks_for(target.count, launch::kThreads),
-                                 launch::kThreads, 0, launch::native(stream)>>>(
-        static_cast<const T*>(grad_y.data), static_cast<const std::int32_t*>(indices.data),
-        static_cast<T*>(target.data), target.count, detail::axes_of(shape), grad_x.mode);
+    launch::run(max_pool2d_backward_kernel<T>, launch::blocks_for(target.count), stream,
+                static_cast<const T*>(grad_y.data), static_cast<const std::int32_t*>(indices.data),
+                static_cast<T*>(target.data), target.count, detail::axes_of(shape), grad_x.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -3,7 +3,6 @@
 // A block sums a row, in a fixed order, so that equal inputs give equal bits.
 #include <cmath>
 
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/mean.cuh"
@@ -64,13 +63,12 @@ void forward(const Loss& loss, const Buffer& x, const Buffer& target,
   const DeviceGuard guard(x.device);
   T* row_losses = static_cast<T*>(result.row_losses.data);
   if (shape.rows > 0) {
-    row_losses_kernel<<<launch::blocks_for(shape.rows, 1), launch::kThreads, 0,
-                        launch::native(stream)>>>(
-        loss, static_cast<const T*>(x.data), static_cast<const T*>(target.data), row_losses, shape);
+    launch::run(row_losses_kernel<T, Loss>, launch::blocks_for(shape.rows, 1), stream, loss,
+                static_cast<const T*>(x.data), static_cast<const T*>(target.data), row_losses,
+                shape);
   }
-  launch::mean_kernel<<<1, launch::kThreads, 0, launch::native(stream)>>>(
-      row_losses, shape.rows, static_cast<T*>(result.loss.data));
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch::run(launch::mean_kernel<T>, 1, stream, row_losses, shape.rows,
+              static_cast<T*>(result.loss.data));
 }
 
 template <class T, class Loss>
@@ -78,12 +76,10 @@ void backward(const Loss& loss, const Buffer& x, const Buffer& target, const Buf
               const GradientTarget& grad_x, Stream stream) {
   if (x.count == 0) return;
   const DeviceGuard guard(x.device);
-  pointwise_backward_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
-                              launch::native(stream)>>>(
-      loss, static_cast<const T*>(x.data), static_cast<const T*>(target.data),
-      static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_x.buffer.data), x.count,
-      grad_x.mode);
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch::run(pointwise_backward_kernel<T, Loss>, launch::blocks_for(x.count), stream, loss,
+              static_cast<const T*>(x.data), static_cast<const T*>(target.data),
+              static_cast<const T*>(grad_loss.data), static_cast<T*>(grad_x.buffer.data), x.count,
+              grad_x.mode);
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/detail/launch.cuh"
@@ -31,11 +30,9 @@ void relu_forward(const Buffer& x, const Buffer& y, Stream stream) {
   const DeviceGuard guard(x.device);
   detail::dispatch_float("relu_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    relu_kernel<<<launch::blocks_for(x.count, launch::kThreads), launch::kThreads, 0,
-                  launch::native(stream)>>>(static_cast<const T*>(x.data), static_cast<T*>(y.data),
-                                            x.count);
+    launch::run(relu_kernel<T>, launch::blocks_for(x.count), stream, static_cast<const T*>(x.data),
+                static_cast<T*>(y.data), x.count);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void relu_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& grad_x,
@@ -46,12 +43,10 @@ void relu_backward(const Buffer& y, const Buffer& grad_y, const GradientTarget& 
   const DeviceGuard guard(y.device);
   detail::dispatch_float("relu_backward", y.dtype, [&](auto element) {
     using T = decltype(element);
-    relu_backward_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                           launch::native(stream)>>>(
-        static_cast<const T*>(y.data), static_cast<const T*>(grad_y.data),
-        static_cast<T*>(grad_x.buffer.data), y.count, grad_x.mode);
+    launch::run(relu_backward_kernel<T>, launch::blocks_for(y.count), stream,
+                static_cast<const T*>(y.data), static_cast<const T*>(grad_y.data),
+                static_cast<T*>(grad_x.buffer.data), y.count, grad_x.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/upsample_nearest2d_checks.h"
@@ -42,12 +41,10 @@ void upsample_nearest2d_forward(const Buffer& x, const Buffer& y, const Upsample
   const DeviceGuard guard(y.device);
   detail::dispatch_float("upsample_nearest2d_forward", x.dtype, [&](auto element) {
     using T = decltype(element);
-    upsample_kernel<<<launch::blocks_for(y.count, launch::kThreads), launch::kThreads, 0,
-                      launch::native(stream)>>>(static_cast<const T*>(x.data),
-                                                static_cast<T*>(y.data), y.count, shape.scale,
-                                                shape.input.width);
+    launch::run(upsample_kernel<T>, launch::blocks_for(y.count), stream,
+                static_cast<const T*>(x.data), static_cast<T*>(y.data), y.count, shape.scale,
+                shape.input.width);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 void upsample_nearest2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
@@ -58,12 +55,10 @@ void upsample_nearest2d_backward(const Buffer& grad_y, const GradientTarget& gra
   const DeviceGuard guard(target.device);
   detail::dispatch_float("upsample_nearest2d_backward", target.dtype, [&](auto element) {
     using T = decltype(element);
-    upsample_backward_kernel<<<launch::blocks_for(target.count, launch::kThreads), launch::kThreads,
-                               0, launch::native(stream)>>>(
-        static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), target.count, shape.scale,
-        shape.input.width, grad_x.mode);
+    launch::run(upsample_backward_kernel<T>, launch::blocks_for(target.count), stream,
+                static_cast<const T*>(grad_y.data), static_cast<T*>(target.data), target.count,
+                shape.scale, shape.input.width, grad_x.mode);
   });
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu

@@ -9,7 +9,6 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/checks.h"
 #include "ddp/buffer_ops/elementwise.cuh"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp::cu {
@@ -279,8 +278,7 @@ void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stre
 void is_finite(const Buffer& source, std::uint8_t* result, Stream stream) {
   buffer_ops::check_device("is_finite", source, DeviceType::kCuda);
   const DeviceGuard guard(source.device);
-  store_value<std::uint8_t><<<1, 1, 0, static_cast<cudaStream_t>(stream.native)>>>(result, 1);
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(store_value<std::uint8_t>, 1, 1, stream, result, 1);
   dispatch_device(source.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T>) {
@@ -293,15 +291,12 @@ void is_finite(const Buffer& source, std::uint8_t* result, Stream stream) {
 void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream) {
   buffer_ops::check_device("fingerprint", source, DeviceType::kCuda);
   const DeviceGuard guard(source.device);
-  const auto native = static_cast<cudaStream_t>(stream.native);
   auto* sum = reinterpret_cast<unsigned long long*>(result);
-  store_value<unsigned long long><<<1, 1, 0, native>>>(sum, 0);
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(store_value<unsigned long long>, 1, 1, stream, sum, 0);
   if (source.count == 0) return;
-  add_fingerprint<<<blocks_for((source.size_bytes() + 7) / 8), kBlockSize, 0, native>>>(
-      static_cast<const std::uint8_t*>(source.data), source.size_bytes(),
-      is_aligned(source.data, 8), sum);
-  DDP_CUDA_CHECK(cudaGetLastError());
+  launch_kernel(add_fingerprint, blocks_for((source.size_bytes() + 7) / 8), kBlockSize, stream,
+                static_cast<const std::uint8_t*>(source.data), source.size_bytes(),
+                is_aligned(source.data, 8), sum);
 }
 
 }  // namespace ddp::cu

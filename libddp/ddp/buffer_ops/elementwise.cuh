@@ -17,7 +17,7 @@
 
 #include "ddp/base/dtype.h"
 #include "ddp/base/stream.h"
-#include "ddp/cuda/check.h"
+#include "ddp/cuda/launch.cuh"
 
 namespace ddp::cu::elementwise {
 
@@ -133,13 +133,13 @@ inline bool is_aligned(const void* pointer, std::size_t alignment) {
 template <int N, class Operation>
 void launch(const Operation& operation, std::size_t count, bool aligned, Stream stream) {
   if (count == 0) return;
-  const auto native = static_cast<cudaStream_t>(stream.native);
   if (aligned) {
-    for_each_pack<N><<<blocks_for(count / N), kBlockSize, 0, native>>>(operation, count);
+    launch_kernel(for_each_pack<N, Operation>, blocks_for(count / N), kBlockSize, stream, operation,
+                  count);
   } else {
-    for_each_pack<1><<<blocks_for(count), kBlockSize, 0, native>>>(operation, count);
+    launch_kernel(for_each_pack<1, Operation>, blocks_for(count), kBlockSize, stream, operation,
+                  count);
   }
-  DDP_CUDA_CHECK(cudaGetLastError());
 }
 
 }  // namespace ddp::cu::elementwise

@@ -3,11 +3,10 @@
 // How the .cu files of this folder launch.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <algorithm>
+#include <utility>
 
-#include "ddp/base/stream.h"
+#include "ddp/cuda/launch.cuh"
 #include "ddp/kernels/shapes.h"
 
 namespace ddp::cu::launch {
@@ -17,12 +16,16 @@ inline constexpr unsigned kWarp = 32;
 inline constexpr unsigned kRowsPerBlock = kThreads / kWarp;  // where a warp handles a row
 
 // Enough blocks for `items` at `per_block` each; kernels stride over what a bounded grid leaves.
-inline unsigned blocks_for(std::size_t items, unsigned per_block) {
+inline unsigned blocks_for(std::size_t items, unsigned per_block = kThreads) {
   constexpr std::size_t kMaxBlocks = 65535;
   return static_cast<unsigned>(std::min(kMaxBlocks, (items + per_block - 1) / per_block));
 }
 
-inline cudaStream_t native(Stream stream) { return static_cast<cudaStream_t>(stream.native); }
+// Blocks of kThreads threads.
+template <class... Parameters, class... Arguments>
+void run(void (*kernel)(Parameters...), unsigned blocks, Stream stream, Arguments&&... arguments) {
+  launch_kernel(kernel, blocks, kThreads, stream, std::forward<Arguments>(arguments)...);
+}
 
 __device__ inline std::size_t global_thread() {
   return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "ddp/cuda/check.h"
 #include "ddp/kernels/detail/chunks.h"
 #include "ddp/kernels/detail/launch.cuh"
 
@@ -75,8 +74,7 @@ void over_tensors(std::size_t tensors, const Describe& describe, const Operation
     if (const Tensor tensor = describe(k); tensor.count > 0) table.add(tensor);
     const bool is_full = table.size == TensorTable<Tensor>::kCapacity || k + 1 == tensors;
     if (!is_full || table.size == 0) continue;
-    multi_tensor_kernel<<<table.blocks(), kThreads, 0, native(stream)>>>(table, operation);
-    DDP_CUDA_CHECK(cudaGetLastError());
+    run(multi_tensor_kernel<Tensor, Operation>, table.blocks(), stream, table, operation);
     table.clear(table.first_chunk + table.blocks());
   }
 }

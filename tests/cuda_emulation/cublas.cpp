@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+//
+// A libcublas that multiplies on a stream of the emulation: by the definition, with sums in
+// float64.
+#include <cublas_v2.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "cuda_emulation/stream.h"
+
+struct cublasContext {
+  cudaStream_t stream = nullptr;
+};
+
+namespace {
+
+struct Operand {
+  const void* data;
+  cudaDataType type;
+  int leading_dimension;
+  cublasOperation_t operation;
+};
+
+double element(const void* data, cudaDataType type, std::size_t i) {
+  switch (type) {
+    case CUDA_R_64F:
+      return static_cast<const double*>(data)[i];
+    case CUDA_R_16F:
+      return __half2float(static_cast<const __half*>(data)[i]);
+    case CUDA_R_16BF:
+      return __bfloat162float(static_cast<const __nv_bfloat16*>(data)[i]);
+    default:
+      return static_cast<const float*>(data)[i];
+  }
+}
+
+void set_element(void* data, cudaDataType type, std::size_t i, double value) {
+  switch (type) {
+    case CUDA_R_64F:
+      static_cast<double*>(data)[i] = value;
+      break;
+    case CUDA_R_16F:
+      static_cast<__half*>(data)[i] = __double2half(value);
+      break;
+    case CUDA_R_16BF:
+      static_cast<__nv_bfloat16*>(data)[i] = __double2bfloat16(value);
+      break;
+    default:
+      static_cast<float*>(data)[i] = static_cast<float>(value);
+  }
+}
+
+std::size_t size_of(cudaDataType type) {
+  return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
+}
+
+double factor(const void* value, cublasComputeType_t sums) {
+  return element(value, sums == CUBLAS_COMPUTE_64F ? CUDA_R_64F : CUDA_R_32F, 0);
+}
+
+void* at(const void* data, cudaDataType type, long long offset) {
+  return static_cast<char*>(const_cast<void*>(data)) +
+         offset * static_cast<long long>(size_of(type));
+}
+
+// op(operand), of rows x columns, row by row or, if `by_columns`, column by column.
+std::vector<double> matrix(const Operand& operand, int rows, int columns, bool by_columns) {
+  const auto r = static_cast<std::size_t>(rows), c = static_cast<std::size_t>(columns);
+  const auto stride = static_cast<std::size_t>(operand.leading_dimension);
+  const bool is_transposed = operand.operation != CUBLAS_OP_N;
+  std::vector<double> result(r * c);
+  for (std::size_t i = 0; i < r; ++i) {
+    for (std::size_t j = 0; j < c; ++j) {
+      const std::size_t source = is_transposed ? j + i * stride : i + j * stride;
+      result[by_columns ? j * r + i : i * c + j] = element(operand.data, operand.type, source);
+    }
+  }
+  return result;
+}
+
+struct Product {
+  int m, n, k;
+  double alpha, beta;
+  Operand a, b, c;  // c's data is written
+  long long stride_a = 0, stride_b = 0, stride_c = 0;
+  int count = 1;
+
+  [[nodiscard]] bool is_valid() const {
+    const auto fits = [](const Operand& x, int rows, int columns) {
+      return x.data != nullptr &&
+             x.leading_dimension >= (x.operation == CUBLAS_OP_N ? rows : columns);
+    };
+    return m >= 0 && n >= 0 && k >= 0 && fits(a, m, k) && fits(b, k, n) && fits(c, m, n);
+  }
+
+  void run() {
+    for (int i = 0; i < count; ++i) {
+      run_one();
+      a.data = at(a.data, a.type, stride_a);
+      b.data = at(b.data, b.type, stride_b);
+      c.data = at(c.data, c.type, stride_c);
+    }
+  }
+
+ private:
+  void run_one() const {
+    const std::vector<double> rows = matrix(a, m, k, false), columns = matrix(b, k, n, true);
+    const auto depth = static_cast<std::size_t>(k);
+    for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i) {
+      for (std::size_t j = 0; j < static_cast<std::size_t>(n); ++j) {
+        double sum = 0;
+        for (std::size_t p = 0; p < depth; ++p) sum += rows[i * depth + p] * columns[j * depth + p];
+        const std::size_t target = i + j * static_cast<std::size_t>(c.leading_dimension);
+        const double old = beta == 0 ? 0 : beta * element(c.data, c.type, target);
+        set_element(const_cast<void*>(c.data), c.type, target, alpha * sum + old);
+      }
+    }
+  }
+};
+
+cublasStatus_t enqueue(cublasHandle_t handle, const Product& product) {
+  if (!product.is_valid()) return CUBLAS_STATUS_INVALID_VALUE;
+  ddp::emulation::queue_of(handle->stream).push([product = product]() mutable { product.run(); });
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+  *handle = new cublasContext;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  delete handle;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream) {
+  handle->stream = stream;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+const char* cublasGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE" : "CPU emulation";
+}
+
+cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t op_a, cublasOperation_t op_b,
+                            int m, int n, int k, const void* alpha, const void* a,
+                            cudaDataType type_a, int lda, const void* b, cudaDataType type_b,
+                            int ldb, const void* beta, void* c, cudaDataType type_c, int ldc,
+                            cublasComputeType_t sums, cublasGemmAlgo_t) {
+  return enqueue(handle, {m,
+                          n,
+                          k,
+                          factor(alpha, sums),
+                          factor(beta, sums),
+                          {a, type_a, lda, op_a},
+                          {b, type_b, ldb, op_b},
+                          {c, type_c, ldc, CUBLAS_OP_N}});
+}
+
+cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t op_a,
+                                          cublasOperation_t op_b, int m, int n, int k,
+                                          const void* alpha, const void* a, cudaDataType type_a,
+                                          int lda, long long stride_a, const void* b,
+                                          cudaDataType type_b, int ldb, long long stride_b,
+                                          const void* beta, void* c, cudaDataType type_c, int ldc,
+                                          long long stride_c, int count, cublasComputeType_t sums,
+                                          cublasGemmAlgo_t) {
+  return enqueue(handle, {m,
+                          n,
+                          k,
+                          factor(alpha, sums),
+                          factor(beta, sums),
+                          {a, type_a, lda, op_a},
+                          {b, type_b, ldb, op_b},
+                          {c, type_c, ldc, CUBLAS_OP_N},
+                          stride_a,
+                          stride_b,
+                          stride_c,
+                          count});
+}

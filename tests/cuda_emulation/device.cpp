@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "cuda_emulation/device.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <vector>
+
+namespace ddp::emulation {
+
+constinit thread_local int current_device = 0;
+
+namespace {
+
+constexpr int kMaxDevices = 8;
+
+struct Device {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Queue>> queues;
+  CUstream_st* default_stream = nullptr;
+};
+
+// Never destroyed: threads may use it longer than main() runs.
+Device& this_device() {
+  static auto* const devices = new std::array<Device, kMaxDevices>;
+  return devices->at(static_cast<std::size_t>(current_device));
+}
+
+std::shared_ptr<Queue> open_on_this_device() {
+  Device& device = this_device();
+  auto queue = Queue::open();
+  const std::lock_guard lock(device.mutex);
+  std::erase_if(device.queues, [](const auto& other) { return other.expired(); });
+  device.queues.push_back(queue);
+  return queue;
+}
+
+CUstream_st& default_stream() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  CUstream_st*& stream = this_device().default_stream;
+  if (stream == nullptr) stream = new CUstream_st;
+  return *stream;
+}
+
+// One for all devices: nobody needs more so far.
+CUstream_st& stream_of_thread() {
+  static thread_local CUstream_st stream;
+  return stream;
+}
+
+}  // namespace
+
+int device_count() {
+  const char* count = std::getenv("DDP_EMULATED_GPUS");
+  return count == nullptr ? 1 : std::clamp(std::atoi(count), 0, kMaxDevices);
+}
+
+const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream) {
+  if (stream == cudaStreamPerThread) return stream_of_thread().queue;
+  return stream == nullptr ? default_stream().queue : stream->queue;
+}
+
+Queue& queue_of(cudaStream_t stream) { return *shared_queue_of(stream); }
+
+void wait_for_device() {
+  Device& device = this_device();
+  std::unique_lock lock(device.mutex);
+  const auto queues = device.queues;
+  lock.unlock();
+  for (const auto& queue : queues) {
+    if (const auto open = queue.lock()) open->wait_for_all();
+  }
+}
+
+}  // namespace ddp::emulation
+
+CUstream_st::CUstream_st() : queue(ddp::emulation::open_on_this_device()) {}

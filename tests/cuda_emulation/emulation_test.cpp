@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+//
+// What the emulation finds. Cases marked [.] end their process, which another case looks at.
+#include <signal.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <numeric>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/cuda/launch.cuh"
+#include "support/child_process.h"
+
+using namespace ddp;
+using Catch::Matchers::Contains;
+
+namespace {
+
+constexpr unsigned kThreads = 96;
+constexpr Device kGpu = cuda_device(0);
+
+// Ints of device memory, and a stream.
+struct Ints {
+  explicit Ints(unsigned count) : memory(cu::allocate_device(count * sizeof(int), kGpu)) {}
+  int* data() const { return static_cast<int*>(memory.data()); }
+  std::vector<int> read(Stream stream) const {
+    std::vector<int> host(memory.size_bytes() / sizeof(int));
+    cu::copy_async(host.data(), data(), memory.size_bytes(), stream);
+    cu::synchronize(stream);
+    return host;
+  }
+
+  Allocation memory;
+};
+
+__global__ void reverse(int* values, bool has_barrier) {
+  __shared__ int shared[kThreads];
+  shared[threadIdx.x] = -1;
+  __syncthreads();
+  shared[threadIdx.x] = static_cast<int>(threadIdx.x);
+  if (has_barrier) __syncthreads();
+  values[blockIdx.x * kThreads + threadIdx.x] = shared[kThreads - 1 - threadIdx.x];
+}
+
+__global__ void sum_of_warp(int* values) {
+  int sum = values[threadIdx.x];
+  for (unsigned mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffU, sum, mask);
+  values[threadIdx.x] = sum;
+}
+
+__global__ void set(int* values, unsigned index, int value) { values[index] = value; }
+
+__global__ void diverge() {
+  if (threadIdx.x % 2 == 0) __syncthreads();
+}
+
+__global__ void diverge_in_warp(int* value) {
+  if (threadIdx.x % 2 == 0) *value = __shfl_xor_sync(0xffffffffU, 1, 2);
+}
+
+std::string fate_of(const std::string& name, int expected) {
+  test::ChildProcess child({std::filesystem::read_symlink("/proc/self/exe"), name});
+  CHECK(child.wait() == expected);
+  return child.err();
+}
+
+}  // namespace
+
+TEST_CASE("threads of a block see what others wrote before a barrier", "[emulation]") {
+  const Ints values(2 * kThreads);
+  cu::launch_kernel(reverse, 2, kThreads, {}, values.data(), true);
+  std::vector<int> expected(kThreads);
+  std::iota(expected.rbegin(), expected.rend(), 0);
+  expected.insert(expected.end(), expected.begin(), expected.begin() + kThreads);
+  CHECK(values.read({}) == expected);
+}
+
+TEST_CASE("threads of a block see what is missing without a barrier", "[emulation]") {
+  const Ints values(kThreads);
+  cu::launch_kernel(reverse, 1, kThreads, {}, values.data(), false);
+  const std::vector<int> found = values.read({});
+  CHECK(std::count(found.begin(), found.end(), -1) > 0);
+}
+
+TEST_CASE("lanes of a warp exchange values", "[emulation]") {
+  const Ints values(kThreads);
+  for (unsigned i = 0; i < kThreads; ++i) {
+    cu::launch_kernel(set, 1, 1, {}, values.data(), i, i < 32 ? 1 : 2);
+  }
+  cu::launch_kernel(sum_of_warp, 1, kThreads, {}, values.data());
+  std::vector<int> expected(kThreads, 64);
+  std::fill_n(expected.begin(), 32, 32);
+  CHECK(values.read({}) == expected);
+}
+
+TEST_CASE("a stream that should have waited comes first", "[emulation]") {
+  const Ints value(1);
+  const cu::OwnedStream producer(kGpu), consumer(kGpu);
+  cu::launch_kernel(set, 1, 1, producer.view(), value.data(), 0U, 7);
+  CHECK(value.read(consumer.view()) == std::vector{0});
+}
+
+TEST_CASE("a stream that waits for an event comes after it", "[emulation]") {
+  const Ints value(1);
+  const cu::OwnedStream producer(kGpu), consumer(kGpu);
+  cu::Event event(kGpu);
+  cu::launch_kernel(set, 1, 1, producer.view(), value.data(), 0U, 7);
+  event.record(producer.view());
+  event.make_wait(consumer.view());
+  CHECK(value.read(consumer.view()) == std::vector{7});
+}
+
+TEST_CASE("a stream that nobody waits for runs in the end", "[emulation]") {
+  const Ints value(1);
+  const cu::OwnedStream stream(kGpu);
+  cu::Event event(kGpu);
+  cu::launch_kernel(set, 1, 1, stream.view(), value.data(), 0U, 7);
+  event.record(stream.view());
+  CHECK_FALSE(event.done());
+  const Deadline deadline = Deadline::after(std::chrono::seconds(10));
+  while (!event.done() && !deadline.passed()) std::this_thread::yield();
+  CHECK(event.done());
+}
+
+TEST_CASE("pinned memory is read when the copy runs, pageable memory at once", "[emulation]") {
+  const Ints from_pinned(1), from_pageable(1);
+  const Allocation pinned = cu::allocate_pinned(sizeof(int));
+  int pageable = 1;
+  auto& source = *static_cast<int*>(pinned.data()) = 1;
+  cu::copy_async(from_pinned.data(), &source, sizeof(int), {});
+  cu::copy_async(from_pageable.data(), &pageable, sizeof(int), {});
+  source = pageable = 2;
+  CHECK(from_pinned.read({}) == std::vector{2});
+  CHECK(from_pageable.read({}) == std::vector{1});
+}
+
+TEST_CASE("what CUDA refuses is refused", "[emulation]") {
+  const Ints values(1);
+  CHECK_THROWS_AS(cu::launch_kernel(set, 0, 1, {}, values.data(), 0U, 1), CudaError);
+  CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1025, {}, values.data(), 0U, 1), CudaError);
+  CHECK_THROWS_AS(cu::copy_async(values.data(), values.data(), 2 * sizeof(int), {}), CudaError);
+  CHECK_THROWS_AS(cu::allocate_device(std::size_t{1} << 40, kGpu), CudaError);
+}
+
+TEST_CASE("part of a block at a barrier", "[.]") {
+  cu::launch_kernel(diverge, 1, kThreads, {});
+  cu::synchronize({});
+}
+
+TEST_CASE("part of a warp in an exchange", "[.]") {
+  const Ints value(1);
+  cu::launch_kernel(diverge_in_warp, 1, kThreads, {}, value.data());
+  cu::synchronize({});
+}
+
+TEST_CASE("an index beyond an allocation", "[.]") {
+  const Ints values(3);
+  cu::launch_kernel(set, 1, 1, {}, values.data(), 3U, 1);
+  cu::synchronize({});
+}
+
+TEST_CASE("kernels whose threads wait in different places end the process", "[emulation]") {
+  CHECK_THAT(fate_of("part of a block at a barrier", 128 + SIGABRT),
+             Contains("block 0 of 1: 48 of 96 threads wait in __syncthreads()"));
+  CHECK_THAT(fate_of("part of a warp in an exchange", 128 + SIGABRT),
+             Contains("16 of 32 threads of a warp exchange values"));
+}
+
+TEST_CASE("a kernel that writes beyond its memory ends the process", "[emulation]") {
+  CHECK_THAT(fate_of("an index beyond an allocation", 1), Contains("heap-buffer-overflow"));
+}

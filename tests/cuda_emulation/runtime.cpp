@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+//
+// CUDA's runtime, as far as libddp calls it, over streams that are threads and memory that is the
+// host's.
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda_emulation/block.h"
+#include "cuda_emulation/device.h"
+#include "cuda_emulation/memory.h"
+#include "cuda_emulation/stream.h"
+
+namespace emulation = ddp::emulation;
+using emulation::Queue;
+using emulation::Range;
+
+namespace {
+
+// What cudaEventRecord() has put on a stream.
+struct Record {
+  std::shared_ptr<Queue> queue;
+  std::uint64_t position = 0;
+  std::atomic<emulation::Clock::time_point> time{};
+};
+
+}  // namespace
+
+struct CUevent_st {
+  bool has_timing = false;
+  std::mutex mutex;
+  std::shared_ptr<Record> record;  // null until it is recorded
+
+  std::shared_ptr<Record> last() {
+    const std::lock_guard lock(mutex);
+    return record;
+  }
+};
+
+namespace {
+
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t result(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+cudaError_t allocate(void** data, std::size_t size_bytes) {
+  *data = emulation::allocate(size_bytes);
+  return result(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
+}
+
+cudaError_t release(void* data) {
+  if (data == nullptr) return cudaSuccess;
+  emulation::wait_for_device();
+  return result(emulation::release(data) ? cudaSuccess : cudaErrorInvalidValue);
+}
+
+}  // namespace
+
+namespace ddp::emulation {
+
+cudaError_t launch(unsigned blocks, unsigned threads, cudaStream_t stream,
+                   const std::function<void()>& thread) {
+  if (blocks == 0 || threads == 0 || threads > kMaxThreads) {
+    return result(cudaErrorInvalidConfiguration);
+  }
+  queue_of(stream).push([=] { run_grid(blocks, threads, thread); });
+  return cudaSuccess;
+}
+
+}  // namespace ddp::emulation
+
+// Errors.
+
+cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaErrorInvalidValue:
+      return "cudaErrorInvalidValue";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidConfiguration:
+      return "cudaErrorInvalidConfiguration";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+    default:
+      return "an error without a name in the emulation";
+  }
+}
+
+const char* cudaGetErrorString(cudaError_t) { return "CPU emulation"; }
+
+// Devices.
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = emulation::device_count();
+  return result(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  *device = emulation::current_device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= emulation::device_count()) return result(cudaErrorInvalidDevice);
+  emulation::current_device = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
+  std::snprintf(id, static_cast<std::size_t>(size), "CPU emulation %d", device);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  emulation::wait_for_device();
+  return cudaSuccess;
+}
+
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
+
+// Memory.
+
+cudaError_t cudaMalloc(void** data, std::size_t size_bytes) { return allocate(data, size_bytes); }
+cudaError_t cudaFree(void* data) { return release(data); }
+cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
+  return allocate(data, size_bytes);
+}
+cudaError_t cudaFreeHost(void* data) { return release(data); }
+
+// The source is read when the copy runs, but pageable memory at once: its owner may reuse it.
+cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t size_bytes,
+                            cudaMemcpyKind, cudaStream_t stream) {
+  const Range from = emulation::classify(source, size_bytes);
+  if (from == Range::kBeyond || emulation::classify(target, size_bytes) == Range::kBeyond) {
+    return result(cudaErrorInvalidValue);
+  }
+  if (from == Range::kInside) {
+    emulation::queue_of(stream).push([=] { std::memmove(target, source, size_bytes); });
+    return cudaSuccess;
+  }
+  const auto* const bytes = static_cast<const std::byte*>(source);
+  const std::vector<std::byte> staged(bytes, bytes + size_bytes);
+  emulation::queue_of(stream).push([=] { std::memcpy(target, staged.data(), size_bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cudaStream_t stream) {
+  if (emulation::classify(target, size_bytes) != Range::kInside) {
+    return result(cudaErrorInvalidValue);
+  }
+  emulation::queue_of(stream).push([=] { std::memset(target, value, size_bytes); });
+  return cudaSuccess;
+}
+
+// Streams.
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  if (flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
+  *stream = new CUstream_st;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  emulation::queue_of(stream).wait_for_all();
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (const auto record = event->last()) {
+    emulation::queue_of(stream).push([record] { record->queue->wait(record->position); });
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  emulation::queue_of(stream).push([=] { function(data); });
+  return cudaSuccess;
+}
+
+// Events.
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  *event = new CUevent_st;
+  (*event)->has_timing = (flags & cudaEventDisableTiming) == 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto record = std::make_shared<Record>();
+  record->queue = emulation::shared_queue_of(stream);
+  const std::lock_guard lock(event->mutex);
+  record->position = record->queue->push([record] { record->time = emulation::Clock::now(); });
+  event->record = record;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const auto record = event->last();
+  return result(record == nullptr || record->queue->has_run(record->position) ? cudaSuccess
+                                                                              : cudaErrorNotReady);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const auto record = event->last()) record->queue->wait(record->position);
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  const auto first = start->last(), second = end->last();
+  if (!start->has_timing || !end->has_timing || first == nullptr || second == nullptr) {
+    return result(cudaErrorInvalidResourceHandle);
+  }
+  if (cudaEventQuery(start) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) {
+    return cudaErrorNotReady;
+  }
+  const std::chrono::duration<float, std::milli> elapsed = second->time.load() - first->time.load();
+  *milliseconds = elapsed.count();
+  return cudaSuccess;
+}
