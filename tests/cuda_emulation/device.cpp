@@ -26,9 +26,9 @@ Device& this_device() {
   return devices->at(static_cast<std::size_t>(current_device));
 }
 
-std::shared_ptr<Queue> open_on_this_device() {
+std::shared_ptr<Queue> open_on_this_device(Queue::Patience patience) {
   Device& device = this_device();
-  auto queue = Queue::open();
+  auto queue = Queue::open(patience);
   const std::lock_guard lock(device.mutex);
   std::erase_if(device.queues, [](const auto& other) { return other.expired(); });
   device.queues.push_back(queue);
@@ -56,6 +56,11 @@ int device_count() {
   return count == nullptr ? 1 : std::clamp(std::atoi(count), 0, kMaxDevices);
 }
 
+Queue::Patience patience_of(int priority) {
+  const bool has_priority = priority < 0 && std::getenv("DDP_EMULATED_PRIORITIES") != nullptr;
+  return has_priority ? Queue::kAtOnce : Queue::kLate;
+}
+
 const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream) {
   if (stream == cudaStreamPerThread) return stream_of_thread().queue;
   return stream == nullptr ? default_stream().queue : stream->queue;
@@ -75,4 +80,5 @@ void wait_for_device() {
 
 }  // namespace ddp::emulation
 
-CUstream_st::CUstream_st() : queue(ddp::emulation::open_on_this_device()) {}
+CUstream_st::CUstream_st(ddp::emulation::Queue::Patience patience)
+    : queue(ddp::emulation::open_on_this_device(patience)) {}

@@ -173,9 +173,9 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cud
 
 // Streams.
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   if (flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
-  *stream = new CUstream_st;
+  *stream = new CUstream_st(emulation::patience_of(priority));
   return cudaSuccess;
 }
 

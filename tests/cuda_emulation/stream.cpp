@@ -7,8 +7,8 @@
 
 namespace ddp::emulation {
 
-std::shared_ptr<Queue> Queue::open() {
-  auto queue = std::make_shared<Queue>();
+std::shared_ptr<Queue> Queue::open(Patience patience) {
+  auto queue = std::make_shared<Queue>(patience);
   std::thread([queue] { queue->run(); }).detach();
   return queue;
 }
@@ -52,7 +52,7 @@ void Queue::run() {
   for (;;) {
     changed_.wait(lock, [this] { return !entries_.empty() || is_closed_; });
     if (entries_.empty()) return;
-    changed_.wait_until(lock, entries_.front().pushed + kPatience,
+    changed_.wait_until(lock, entries_.front().pushed + patience_,
                         [this] { return demanded_ > done_; });
     std::function<void()> work = std::move(entries_.front().work);
     entries_.pop_front();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // A stream: a thread of the host that runs what was put on it, in order and as late as it may. Work
-// begins when something waits for it, or after kPatience, without which two processes that wait
-// for each other by NCCL, and the host only asks, would get no further. So what should have waited
-// for an event, and did not, runs first and finds the wrong values.
+// begins when something waits for it, or when its patience is over: without that, two processes
+// that wait for each other by NCCL, and of which the hosts only ask, would get no further. So what
+// should have waited for an event, and did not, runs first and finds the wrong values.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,10 +22,13 @@ using Clock = std::chrono::steady_clock;
 
 class Queue {
  public:
-  static constexpr std::chrono::milliseconds kPatience{10};
+  using Patience = std::chrono::milliseconds;
+  static constexpr Patience kLate{10};
+  static constexpr Patience kAtOnce{0};
 
+  explicit Queue(Patience patience) : patience_(patience) {}
   // Its thread ends after close(), with the last work.
-  static std::shared_ptr<Queue> open();
+  static std::shared_ptr<Queue> open(Patience patience);
 
   // Returns the work's position, from 1 on.
   std::uint64_t push(std::function<void()> work);
@@ -44,6 +47,7 @@ class Queue {
   void run();
   void await(std::unique_lock<std::mutex>& lock, std::uint64_t position);
 
+  const Patience patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> entries_;
