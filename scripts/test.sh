@@ -23,7 +23,7 @@ scripts/check.sh
 
 step "release build"
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=ON -DDDP_BUILD_BENCH=ON \
-  "${launcher[@]}"
+  -DDDP_CUDA_EMULATION=ON "${launcher[@]}"
 cmake --build build
 step "release tests"
 run_tests build
