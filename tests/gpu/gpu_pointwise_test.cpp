@@ -83,17 +83,18 @@ TEMPLATE_TEST_CASE("cu::mse and cu::bce_with_logits equal their CPU twins", "[gp
   using T = TestType;
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 1001},
                               MatrixShape{70'000, 2}, MatrixShape{3, 0});
-  const WriteMode mode = any_mode();
   auto x = Twin<T>::uniform(shape.count(), 1), target = Twin<T>::uniform(shape.count(), 2);
   auto rows = Twin<T>::poison(shape.rows), loss = Twin<T>::poison(1);
-  auto grad_x = Twin<T>::gradient(shape.count(), mode);
   ddp::cpu::mse_forward(x.cpu(), target.cpu(), {rows.cpu(), loss.cpu()}, shape);
   ddp::cu::mse_forward(x.cuda(), target.cuda(), {rows.cuda(), loss.cuda()}, shape, {});
   rows.check_equal(kTolerance<T>);
   loss.check_equal(kTolerance<T>);
-  ddp::cpu::mse_backward(x.cpu(), target.cpu(), loss.cpu(), {grad_x.cpu(), mode}, shape);
-  ddp::cu::mse_backward(x.cuda(), target.cuda(), loss.cuda(), {grad_x.cuda(), mode}, shape, {});
-  grad_x.check_equal(kTolerance<T>);
+  for (const WriteMode mode : {WriteMode::kOverwrite, WriteMode::kAccumulate}) {
+    auto grad_x = Twin<T>::gradient(shape.count(), mode);
+    ddp::cpu::mse_backward(x.cpu(), target.cpu(), loss.cpu(), {grad_x.cpu(), mode}, shape);
+    ddp::cu::mse_backward(x.cuda(), target.cuda(), loss.cuda(), {grad_x.cuda(), mode}, shape, {});
+    grad_x.check_equal(kTolerance<T>);
+  }
 
   constexpr double kPosWeight = 2.5;
   ddp::cpu::bce_with_logits_forward(x.cpu(), target.cpu(), kPosWeight, {rows.cpu(), loss.cpu()},
@@ -102,9 +103,12 @@ TEMPLATE_TEST_CASE("cu::mse and cu::bce_with_logits equal their CPU twins", "[gp
                                    shape, {});
   rows.check_equal(kTolerance<T>);
   loss.check_equal(kTolerance<T>);
-  ddp::cpu::bce_with_logits_backward(x.cpu(), target.cpu(), kPosWeight, loss.cpu(),
-                                     {grad_x.cpu(), mode}, shape);
-  ddp::cu::bce_with_logits_backward(x.cuda(), target.cuda(), kPosWeight, loss.cuda(),
-                                    {grad_x.cuda(), mode}, shape, {});
-  grad_x.check_equal(kTolerance<T>);
+  for (const WriteMode mode : {WriteMode::kOverwrite, WriteMode::kAccumulate}) {
+    auto grad_x = Twin<T>::gradient(shape.count(), mode);
+    ddp::cpu::bce_with_logits_backward(x.cpu(), target.cpu(), kPosWeight, loss.cpu(),
+                                       {grad_x.cpu(), mode}, shape);
+    ddp::cu::bce_with_logits_backward(x.cuda(), target.cuda(), kPosWeight, loss.cuda(),
+                                      {grad_x.cuda(), mode}, shape, {});
+    grad_x.check_equal(kTolerance<T>);
+  }
 }
