@@ -52,6 +52,7 @@ World::World(std::shared_ptr<SharedMemory> memory, int rank, int size, const std
   }
 }
 
+// Waits go on as those of NCCL do: until the communicator is aborted.
 void World::pause() const {
   if (is_aborted_) throw Aborted{};
   std::this_thread::sleep_for(std::chrono::microseconds(20));
