@@ -38,11 +38,15 @@ alone() {
 
 echo "# $(nproc) CPUs, $(date -u '+%Y-%m-%d %H:%M UTC'), load $(cut -d' ' -f1 /proc/loadavg)"
 printf '# %8s %8s %8s %8s   (samples/s; times as many)\n' '1 rank' alone bound free
-results=$(for ((round = 1; round <= rounds; ++round)); do
-  echo "$(one) $(alone) $(bound) $(free)"
-done | awk '{ printf "  %8d %8.2f %8.2f %8.2f\n", $1, $2 / $1, $3 / $1, $4 / $1 }' | tee /dev/stderr)
+results=
+for ((round = 1; round <= rounds; ++round)); do
+  line=$(echo "$(one) $(alone) $(bound) $(free)" |
+    awk '{ printf "  %8d %8.2f %8.2f %8.2f", $1, $2 / $1, $3 / $1, $4 / $1 }')
+  echo "$line"
+  results+="$line"$'\n'
+done
 median() {
-  awk -v column="$1" '{ print $column }' <<<"$results" | sort -n |
+  awk -v column="$1" 'NF { print $column }' <<<"$results" | sort -n |
     awk '{ v[NR] = $1 } END { printf "%s (%s to %s)", v[int((NR + 1) / 2)], v[1], v[NR] }'
 }
 echo "# medians: alone $(median 2), bound $(median 3), free $(median 4)"

@@ -3,8 +3,7 @@
 #
 # Training steps beside PyTorch's (the distribution's python3-torch), one thread a rank, in turns:
 #   lenet5, batch 64 a rank, on 2 ranks: ours over shm, DistributedDataParallel over Gloo;
-#   resnet18 and unet, batch 16, images of 64 x 64, on 1 rank and one CPU;
-# then samples a second of resnet18 on 2 ranks over those of 1 rank, without PyTorch.
+#   resnet18 and unet, batch 16, images of 64 x 64, on 1 rank and one CPU.
 #   scripts/bench_torch.sh [ROUNDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,15 +30,15 @@ torch() {
     --batch-size "$2" --ranks "$3" --steps "$4" --warmup 3
 }
 
-# TITLE FACTOR A B: runs A and B in turns; prints their milliseconds, and FACTOR times the ratio.
-take_turns() {
-  local title=$1 factor=$2 a b ratio ratios=
-  printf '\n# %s; load %s\n%8s %10s %10s %8s\n' "$title" "$(cut -d' ' -f1 /proc/loadavg)" \
-    round a b ratio
+# MODEL BATCH RANKS STEPS: ours and PyTorch's in turns, their milliseconds and the ratio.
+beside_torch() {
+  local a b ratio ratios=
+  printf '\n# %s, batch %s, %s rank(s): a = ours, b = PyTorch %s; load %s\n%8s %10s %10s %8s\n' \
+    "$1" "$2" "$3" "$version" "$(cut -d' ' -f1 /proc/loadavg)" round a b a/b
   for ((round = 1; round <= rounds; ++round)); do
-    a=$($3)
-    b=$($4)
-    ratio=$(awk -v f="$factor" -v a="$a" -v b="$b" 'BEGIN { printf "%.3f", f * a / b }')
+    a=$(ours "$@")
+    b=$(torch "$@")
+    ratio=$(awk -v a="$a" -v b="$b" 'BEGIN { printf "%.3f", a / b }')
     ratios+="$ratio"$'\n'
     printf '%8s %10s %10s %8s\n' "$round" "$a" "$b" "$ratio"
   done
@@ -47,14 +46,8 @@ take_turns() {
     END { printf "# ratio: median %.3f, from %.3f to %.3f\n", r[int((NR + 1) / 2)], r[1], r[NR] }'
 }
 
-beside_torch() {
-  take_turns "$1, batch $2, $3 rank(s): a = ours, b = PyTorch $version" 1 "ours $*" "torch $*"
-}
-
 version=$(/usr/bin/python3 -c 'import torch; print(torch.__version__)')
 echo "# $(nproc) CPUs, $(date -u '+%Y-%m-%d %H:%M UTC'); milliseconds of a step, each the median of its run"
 beside_torch lenet5 64 2 200
 beside_torch resnet18 16 1 10
 beside_torch unet 16 1 5
-take_turns "resnet18, batch 16: a = 1 rank, b = 2 ranks; ratio of samples/s" 2 \
-  "ours resnet18 16 1 10" "ours resnet18 16 2 10"

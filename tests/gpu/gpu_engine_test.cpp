@@ -5,6 +5,7 @@
 // ranks that share it.
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -78,6 +79,79 @@ struct Trainee {
   DistributedDataParallel ddp;
 };
 
+// A step as a trainer with several streams runs it, in which the host waits for nothing until the
+// optimizer is done: each gradient comes from a stream of its own, and one more steps. Each stream
+// is busy for a while before it does what others should wait for.
+class SeveralStreams {
+ public:
+  SeveralStreams(DistributedDataParallel& ddp, int rank)
+      : device_(ddp.group().device()),
+        // Where rank 0 has one optimizer's stream and the others take turns, a replica that was
+        // fingerprinted too late differs.
+        optimizer_count_(rank == 0 ? 1 : 2),
+        rank_(rank),
+        stepped_(device_),
+        loss_(1, device_),
+        delay_(kDelayElements, device_),
+        host_delay_(cu::allocate_pinned(kDelayElements * sizeof(float))) {
+    for (cu::OwnedStream& each : producers_) each = cu::OwnedStream(device_);
+    for (cu::OwnedStream& each : optimizers_) each = cu::OwnedStream(device_);
+  }
+
+  static double samples(int rank) { return rank + 1; }
+  static double value(int rank, int step, std::size_t i) {
+    return (rank + 1) * (step + 1) + static_cast<double>(i);
+  }
+  [[nodiscard]] Stream last_optimizer() const { return last_; }
+
+  // Adds the mean of value() to each parameter; value() of the second is the metric, too.
+  void train(Trainee& trainee, int step) {
+    DistributedDataParallel& ddp = trainee.ddp;
+    stepped_.record(last_);
+    keep_busy(last_);
+    const double factor = ddp.begin_step({.samples = samples(rank_)});
+    ddp.record_metric(0, loss_.buffer(), samples(rank_));
+    for (const std::size_t i : {1, 0}) {
+      const Stream producer = producers_[i].view();
+      stepped_.make_wait(producer);
+      keep_busy(producer);
+      if (i == 1) loss_.fill(value(rank_, step, i), producer);
+      cu::fill(ddp.gradient(i), factor * value(rank_, step, i), producer);
+      ddp.mark_ready(i, producer);
+    }
+    const Stream optimizer = optimizers_[static_cast<std::size_t>(step % optimizer_count_)].view();
+    stepped_.make_wait(optimizer);
+    ddp.wait(optimizer);
+    for (std::size_t i = 0; i < 2; ++i) {
+      if (ddp.gradient_scale() != nullptr) {
+        cu::scale(ddp.gradient(i), ddp.gradient_scale(), optimizer);
+      }
+      const Floats& parameter = i == 0 ? trainee.first : trainee.second;
+      cu::reduce(ddp.gradient(i), parameter.buffer(), ReduceOp::kSum, optimizer);
+    }
+    cu::synchronize(optimizer);
+    last_ = optimizer;
+  }
+
+ private:
+  static constexpr std::size_t kDelayElements = std::size_t{1} << 20;
+
+  void keep_busy(Stream stream) {
+    cu::copy_async(delay_.buffer().data, host_delay_.data(), kDelayElements * sizeof(float), stream);
+  }
+
+  Device device_;
+  int optimizer_count_;
+  int rank_;
+  std::array<cu::OwnedStream, 2> producers_;
+  std::array<cu::OwnedStream, 2> optimizers_;
+  cu::Event stepped_;  // by the optimizer
+  Stream last_;
+  Floats loss_;
+  Floats delay_;
+  Allocation host_delay_;
+};
+
 void run(const DdpOptions& options, const std::function<void(Trainee&, int, int)>& body) {
   run_nccl_ranks(30s, [&](ProcessGroup& group, Stream stream) {
     Trainee trainee(group, stream, options);
@@ -145,6 +219,43 @@ TEST_CASE("a gradient on the device that is no number skips the step on all rank
       expect(trainee.ddp.should_step() == !is_bad, "skipped where bad");
     }
   });
+}
+
+TEST_CASE("no stream of a trainer that has several runs ahead", "[gpu][engine]") {
+  std::vector<DdpOptions> all(5);
+  all[0].fold_scale = true;
+  all[1].buckets.min_buckets = 1;  // both gradients in one bucket
+  all[2].unused = UnusedParameters::kZero;
+  all[3].scale_at_ready = true;
+  all[4].record_times = true;
+  for (DdpOptions& options : all) {
+    options.fingerprint_every = 1;
+    run(options, [](Trainee& trainee, int rank, int world) {
+      SeveralStreams streams(trainee.ddp, rank);
+      constexpr int kSteps = 4;
+      for (int step = 0; step < kSteps; ++step) streams.train(trainee, step);
+      double samples = 0;
+      std::array<double, 2> sums = {};
+      for (int r = 0; r < world; ++r) {
+        samples += SeveralStreams::samples(r);
+        for (std::size_t i = 0; i < 2; ++i) {
+          for (int step = 0; step < kSteps; ++step) {
+            sums[i] += SeveralStreams::samples(r) * SeveralStreams::value(r, step, i);
+          }
+        }
+      }
+      const StepSummary totals = trainee.ddp.take_totals();
+      expect(totals.samples == kSteps * samples, "the samples of all steps");
+      expect(std::abs(totals.metrics[0].sum - sums[1]) < 1e-5 * sums[1], "the metric of all steps");
+      for (std::size_t i = 0; i < 2; ++i) {
+        const double trained = sums[i] / samples;
+        const Floats& parameter = i == 0 ? trainee.first : trainee.second;
+        for (const float each : parameter.read(streams.last_optimizer())) {
+          expect(std::abs(each - trained) < 1e-5 * trained, "the parameter after all steps");
+        }
+      }
+    });
+  }
 }
 
 TEST_CASE("replicas on devices that diverge are found", "[gpu][engine][multi_gpu]") {
