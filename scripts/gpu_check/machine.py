@@ -61,6 +61,9 @@ def warnings():
                                  ("compute-sanitizer", "nothing will be checked by it")):
         if not shutil.which(program):
             yield f"there is no {program}: {consequence}"
+    modes = {each["compute_mode"] for each in _query(("compute_mode",))}
+    if modes - {"Default"}:
+        yield f"the compute mode is {', '.join(sorted(modes))}: ranks that share a GPU need Default"
     if _shared_memory_mib() < 64:
         yield f"/dev/shm has {_shared_memory_mib()} MiB, and a rank over NCCL takes ten or more"
 

@@ -61,8 +61,10 @@ def rivals(all_figures):
 
 
 def sanitizer_errors(log):
-    """The first lines of what compute-sanitizer has reported, if only up to a cut."""
-    return re.findall(r"^=+ ((?:Invalid|Misaligned|Race|Error|Barrier|Program hit).*)", _text(log),
+    """The first lines of what compute-sanitizer has reported, if only up to a cut; not what it
+    says of itself, such as that the program ended early."""
+    return re.findall(r"^=+ ((?:Invalid|Misaligned|Race|Barrier|Program hit|"
+                      r"Error(?!: (?:process|Target application|No attachable))).*)", _text(log),
                       re.MULTILINE)
 
 

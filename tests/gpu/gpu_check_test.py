@@ -81,7 +81,10 @@ class GpuCheckTest(unittest.TestCase):
         fine = self.write("fine.log", "========= COMPUTE-SANITIZER\n")
         bad = self.write("bad.log", "========= COMPUTE-SANITIZER\n========= Invalid read of size 4")
         self.assertEqual(results.sanitizer_errors(fine), [])
+        cut = self.write("cut.log", "========= Error: Target application terminated before first "
+                         "instrumented API call\n")
         self.assertEqual(results.sanitizer_errors(bad), ["Invalid read of size 4"])
+        self.assertEqual(results.sanitizer_errors(cut), [])
         phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 50, "limit": 50}
         self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
                          ["memcheck a did not end within 50 s"])

@@ -36,6 +36,7 @@ int as_int(std::size_t size) { return detail::blas_int(size); }
 template <class Algorithm>
 struct Choice {
   Algorithm algorithm;
+  cudnnMathType_t math_type;
   std::size_t scratch_bytes;
 };
 
@@ -101,22 +102,32 @@ struct Plan {
   std::optional<Choice<cudnnConvolutionBwdFilterAlgo_t>> grad_weight;
 };
 
+// For 16-bit operands an algorithm goes with the math type that it was found with. For others that
+// must not round more than we allow, and the convolution keeps ours.
+bool accepts(const Plan& plan, cudnnMathType_t found) {
+  return size_of(plan.dtype) == 2 || found == CUDNN_FMA_MATH || found == CUDNN_DEFAULT_MATH;
+}
+
 // The fastest algorithm, in cuDNN's opinion, that always gives the same bits. `find` is one of its
 // three functions with all arguments but the last three; `measure` tells what memory an algorithm
 // needs, because what was found may need another amount with the convolution's math type.
 template <class Performance, class Find, class Measure>
-auto choose(const CudnnLibrary& library, const char* name, const Find& find,
+auto choose(const CudnnLibrary& library, const Plan& plan, const char* name, const Find& find,
             const Measure& measure) {
   std::array<Performance, 16> found{};
   int count = 0;
   library.check(find(static_cast<int>(found.size()), &count, found.data()), name);
   for (int i = 0; i < count; ++i) {
-    const auto& [algorithm, status, time, memory, determinism, math_type, reserved] = found.at(i);
+    const auto& [algorithm, status, time, memory, determinism, found_math, reserved] = found.at(i);
+    if (status != CUDNN_STATUS_SUCCESS || determinism != CUDNN_DETERMINISTIC) continue;
+    if (!accepts(plan, found_math)) continue;
+    const cudnnMathType_t math = size_of(plan.dtype) == 2 ? found_math : math_type(plan.dtype);
+    DDP_CUDNN_CHECK(library, set_math_type, plan.convolution.get(), math);
     std::size_t scratch_bytes = 0;
-    const bool fits = status == CUDNN_STATUS_SUCCESS && determinism == CUDNN_DETERMINISTIC &&
-                      measure(algorithm, &scratch_bytes) == CUDNN_STATUS_SUCCESS &&
+    const bool fits = measure(algorithm, &scratch_bytes) == CUDNN_STATUS_SUCCESS &&
                       scratch_bytes <= kScratchLimitBytes;
-    if (fits) return Choice<std::remove_const_t<decltype(algorithm)>>{algorithm, scratch_bytes};
+    if (!fits) continue;
+    return Choice<std::remove_const_t<decltype(algorithm)>>{algorithm, math, scratch_bytes};
   }
   throw CudaError(std::string("[kernels] cuDNN: ") + name + ": none of " + std::to_string(count) +
                   " algorithms is deterministic and fits");
@@ -161,9 +172,11 @@ class CudnnConv2d final : public Conv2dBackend {
         return bound(function, handle_.get(), plan.x.get(), plan.weight.get(),
                      plan.convolution.get(), plan.y.get());
       };
-      plan.forward = choose<cudnnConvolutionFwdAlgoPerf_t>(
-          library_, "find_forward", with(library_.find_forward), with(library_.forward_scratch));
+      plan.forward = choose<cudnnConvolutionFwdAlgoPerf_t>(library_, plan, "find_forward",
+                                                           with(library_.find_forward),
+                                                           with(library_.forward_scratch));
     }
+    use(plan, plan.forward->math_type);
     const Factors factors(x.dtype, WriteMode::kOverwrite);
     DDP_CUDNN_CHECK(library_, forward, handle_.get(), factors.alpha(), plan.x.get(), x.data,
                     plan.weight.get(), weight.data, plan.convolution.get(), plan.forward->algorithm,
@@ -180,9 +193,10 @@ class CudnnConv2d final : public Conv2dBackend {
                      plan.convolution.get(), plan.x.get());
       };
       plan.grad_input = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-          library_, "find_backward_data", with(library_.find_backward_data),
+          library_, plan, "find_backward_data", with(library_.find_backward_data),
           with(library_.backward_data_scratch));
     }
+    use(plan, plan.grad_input->math_type);
     const Factors factors(weight.dtype, grad_x.mode);
     DDP_CUDNN_CHECK(library_, backward_data, handle_.get(), factors.alpha(), plan.weight.get(),
                     weight.data, plan.y.get(), grad_y.data, plan.convolution.get(),
@@ -200,9 +214,10 @@ class CudnnConv2d final : public Conv2dBackend {
                      plan.weight.get());
       };
       plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-          library_, "find_backward_filter", with(library_.find_backward_filter),
+          library_, plan, "find_backward_filter", with(library_.find_backward_filter),
           with(library_.backward_filter_scratch));
     }
+    use(plan, plan.grad_weight->math_type);
     const Factors factors(x.dtype, grad_weight.mode);
     DDP_CUDNN_CHECK(library_, backward_filter, handle_.get(), factors.alpha(), plan.x.get(), x.data,
                     plan.y.get(), grad_y.data, plan.convolution.get(), plan.grad_weight->algorithm,
@@ -223,6 +238,11 @@ class CudnnConv2d final : public Conv2dBackend {
       return plan.shape == shape && plan.dtype == dtype;
     });
     return known != plans_.end() ? *known : plans_.emplace_back(library_, shape, dtype);
+  }
+
+  // A plan's three algorithms share a convolution descriptor, but not always a math type.
+  void use(const Plan& plan, cudnnMathType_t math) {
+    DDP_CUDNN_CHECK(library_, set_math_type, plan.convolution.get(), math);
   }
 
   // Used by one stream, so what is enqueued later runs later; freeing waits for the device.

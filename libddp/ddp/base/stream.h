@@ -3,8 +3,9 @@
 
 namespace ddp {
 
-// A view of an execution queue: null on the CPU (work happens on the calling thread), a
-// cudaStream_t on CUDA, which converts by itself. Owning streams live in ddp/cuda/handles.h.
+// A view of an execution queue. On CUDA it is a cudaStream_t, which converts by itself, and null
+// is the default stream of the device. On the CPU it is null: work happens on the calling thread.
+// cu::OwnedStream (ddp/cuda/cuda.h) owns one.
 struct Stream {
   void* native = nullptr;
 

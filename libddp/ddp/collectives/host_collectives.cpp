@@ -24,6 +24,13 @@ void copy_bytes(const Buffer& source, const Buffer& target, Stream stream) {
   cu::copy_async(target.data, source.data, source.size_bytes(), stream);
 }
 
+// Behind wait_host(): a copy to memory that is not pinned blocks the host within CUDA, where
+// it would see neither a deadline nor that a peer has died.
+void fetch(const Buffer& source, const Buffer& target, const cu::OwnedStream& stream) {
+  copy_bytes(source, target, stream.view());
+  stream.synchronize();
+}
+
 // Runs run(operand, producer), a collective in place.
 template <class Run>
 void run_in_place(ProcessGroup& group, const Buffer& host, const Run& run) {
@@ -32,11 +39,8 @@ void run_in_place(ProcessGroup& group, const Buffer& host, const Run& run) {
   const cu::OwnedStream stream(group.device());
   const DeviceTwin twin(group, host);
   copy_bytes(host, twin.buffer(), stream.view());
-  const Work work = run(twin.buffer(), stream.view());
-  work.wait(stream.view());
-  copy_bytes(twin.buffer(), host, stream.view());
-  work.wait_host();
-  stream.synchronize();
+  run(twin.buffer(), stream.view()).wait_host();
+  fetch(twin.buffer(), host, stream);
 }
 
 }  // namespace
@@ -60,11 +64,8 @@ void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& 
   const DeviceTwin input_twin(group, input);
   const DeviceTwin output_twin(group, output);
   copy_bytes(input, input_twin.buffer(), stream.view());
-  const Work work = group.all_gather(input_twin.buffer(), output_twin.buffer(), stream.view());
-  work.wait(stream.view());
-  copy_bytes(output_twin.buffer(), output, stream.view());
-  work.wait_host();
-  stream.synchronize();
+  group.all_gather(input_twin.buffer(), output_twin.buffer(), stream.view()).wait_host();
+  fetch(output_twin.buffer(), output, stream);
 }
 
 }  // namespace ddp

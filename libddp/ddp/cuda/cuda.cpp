@@ -46,6 +46,17 @@ void release_on(Device device, Release release) noexcept {
   }
 }
 
+// Kernels and copies may still use the memory, and CUDA promises of neither cudaFree nor
+// cudaFreeHost that it waits for them. Nothing is freed in a step that has run before.
+template <class Free>
+void free_on(Device device, Free free) noexcept {
+  release_on(device, [&] {
+    const cudaError_t finished = cudaDeviceSynchronize();
+    const cudaError_t freed = free();
+    return finished != cudaSuccess ? finished : freed;
+  });
+}
+
 // cudaMemset returns before it has run and a non-blocking stream would not wait for it.
 void zero_device_memory(void* data, std::size_t size_bytes) {
   DDP_CUDA_CHECK(cudaMemsetAsync(data, 0, size_bytes, cudaStreamPerThread));
@@ -81,7 +92,9 @@ std::string pci_bus_id(Device device) {
 DeviceGuard::DeviceGuard(Device device) {
   if (!device.is_cuda()) return;
   int current = 0;
-  DDP_CUDA_CHECK(cudaGetDevice(&current));
+  const cudaError_t status = cudaGetDevice(&current);
+  if (status == cudaErrorCudartUnloading) return;  // the process exits, and nothing runs any more
+  DDP_CUDA_CHECK(status);
   if (current == device.index) return;
   DDP_CUDA_CHECK(cudaSetDevice(device.index));
   previous_ = current;
@@ -185,7 +198,7 @@ Allocation allocate_device(std::size_t size_bytes, Device device) {
   void* data = nullptr;
   DDP_CUDA_CHECK(cudaMalloc(&data, size_bytes));
   Allocation allocation(data, size_bytes, [device](void* memory) {
-    release_on(device, [memory] { return cudaFree(memory); });
+    free_on(device, [memory] { return cudaFree(memory); });
   });
   zero_device_memory(data, size_bytes);
   return allocation;
@@ -197,15 +210,19 @@ Allocation allocate_pinned(std::size_t size_bytes) {
   DDP_CUDA_CHECK(cudaGetDevice(&device.index));
   void* data = nullptr;
   DDP_CUDA_CHECK(cudaHostAlloc(&data, size_bytes, cudaHostAllocPortable));
-  return {data, size_bytes, [device](void* memory) {
-            release_on(device, [memory] { return cudaFreeHost(memory); });
-          }};
+  return {data, size_bytes,
+          [device](void* memory) { free_on(device, [memory] { return cudaFreeHost(memory); }); }};
 }
 
 void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream) {
   if (size_bytes == 0) return;
   DDP_CUDA_CHECK(cudaMemcpyAsync(destination, source, size_bytes, cudaMemcpyDefault,
                                  stream_of(stream.native)));
+}
+
+void synchronize_device(Device device) {
+  const DeviceGuard guard(device);
+  DDP_CUDA_CHECK(cudaDeviceSynchronize());
 }
 
 void synchronize(Stream stream) { DDP_CUDA_CHECK(cudaStreamSynchronize(stream_of(stream.native))); }

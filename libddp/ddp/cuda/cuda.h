@@ -90,13 +90,16 @@ class Event {
 };
 
 // Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc), usable by every device,
-// for which the current one gets a context: hold a DeviceGuard.
+// for which the current one gets a context: hold a DeviceGuard. Freeing either blocks the host until
+// all that runs on that device has ended.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
 
 // Asynchronous on `stream` (null: the current device's default stream); either side may be host or
 // device memory.
 void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream);
+// Block the host until what is on the stream, or on all of the device's, has run.
 void synchronize(Stream stream);
+void synchronize_device(Device device);
 
 }  // namespace ddp::cu

@@ -38,5 +38,6 @@ Allocation allocate_device(std::size_t, Device) { refuse(); }
 Allocation allocate_pinned(std::size_t) { refuse(); }
 void copy_async(void*, const void*, std::size_t, Stream) { refuse(); }
 void synchronize(Stream) { refuse(); }
+void synchronize_device(Device) { refuse(); }
 
 }  // namespace ddp::cu

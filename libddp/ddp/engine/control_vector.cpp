@@ -119,6 +119,7 @@ void ControlVector::write_fingerprint(std::uint64_t fingerprint) {
 
 // What the host knows goes to the device; what the device knows joins it there.
 void ControlVector::collect(Stream stream) {
+  const cu::DeviceGuard guard(group_.device());
   if (group_.device().is_cuda()) {
     cu::copy_async(memory_.data(), host_, buffer().size_bytes(), stream);
     outgoing_[turn_].sent.record(stream);
@@ -258,6 +259,7 @@ void ControlVector::settle(const RankState& own, Stream stream) {
   write(own);
   collect(stream);
   Arrival& arrival = next_arrival();
+  const cu::DeviceGuard guard(group_.device());
   cu::copy_async(arrival.sums, memory_.data(), buffer().size_bytes(), stream);
   arrival.copied.record(stream);
   arrive(true);

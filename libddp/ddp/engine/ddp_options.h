@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "ddp/base/buffer.h"
@@ -78,8 +79,8 @@ struct DdpOptions {
   BufferSync buffer_sync = BufferSync::kOnDemand;
   // What travels in place of the gradients, such as compress_to_bfloat16; the same on all ranks.
   GradientHookFactory hook = {};
-  // Every so many steps the ranks compare fingerprints of their parameters: MismatchError on all of
-  // them, in begin_step's step, names the step, the parameter and the rank. 0: never.
+  // Every so many steps the ranks compare fingerprints of their parameters. If these differ, all
+  // ranks throw a MismatchError that names the step, the parameter and the rank. 0: never.
   int fingerprint_every = 100;
   NonFinite non_finite = NonFinite::kIgnore;
   // On: each gradient is looked at before it is reduced, so that an error or a warning names the
@@ -89,8 +90,21 @@ struct DdpOptions {
   bool record_times = false;
 };
 
+// How many samples there are, or what they weigh together. Any number converts to it, so that
+// `.samples = batch.size()` is no narrowing conversion.
+class SampleCount {
+ public:
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr SampleCount(Number count) : count_(static_cast<double>(count)) {}  // NOLINT: converts
+  constexpr operator double() const { return count_; }                         // NOLINT: converts
+
+ private:
+  double count_;
+};
+
 struct StepOptions {
-  double samples = 1;  // of this rank in this step; 0 is allowed
+  SampleCount samples = 1;  // of this rank in this step; 0 is allowed
   // False: this rank's data have run out, and it goes on with empty batches until all ranks' have;
   // see is_over().
   bool is_active = true;

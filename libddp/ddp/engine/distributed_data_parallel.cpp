@@ -28,11 +28,12 @@ double DistributedDataParallel::begin_step(const StepOptions& options) {
   return impl_->begin_step(options);
 }
 
-void DistributedDataParallel::record_metric(std::size_t slot, double value, double weight) {
+void DistributedDataParallel::record_metric(std::size_t slot, double value, SampleCount weight) {
   impl_->record_metric(slot, value, weight);
 }
 
-void DistributedDataParallel::record_metric(std::size_t slot, const Buffer& value, double weight) {
+void DistributedDataParallel::record_metric(std::size_t slot, const Buffer& value,
+                                            SampleCount weight) {
   impl_->record_metric(slot, value, weight);
 }
 

@@ -88,9 +88,10 @@ class DistributedDataParallel {
   // False after a wait() that reduced nothing: it is not yet time for the optimizer.
   [[nodiscard]] bool is_synchronized() const;
 
-  // What follows is the same on all ranks, of the step that wait() ended last. On CUDA it blocks
-  // the host until that step's control vector has arrived; asked for at the begin of the next step,
-  // that is no stall.
+  // What the following calls tell is the same on all ranks, and of the step that wait() ended last.
+  // On CUDA they block the host until that step's control vector has arrived, which is no stall
+  // at the begin of the next step, and throw what is wrong with it: MismatchError if ranks made
+  // different numbers of passes.
 
   // It is time for the optimizer: the gradients are reduced, finite as far as that was looked at,
   // and somebody's.
@@ -100,8 +101,9 @@ class DistributedDataParallel {
   //
   //   for (;;) {
   //     batch = loader.next();  // or an empty one, for forward and backward, too
-  //     ddp.begin_step({.samples = batch.size(), .is_active = !batch.empty()});
-  //     ... backward, wait ...
+  //     const double factor =
+  //         ddp.begin_step({.samples = batch.size(), .is_active = !batch.empty()});
+  //     ... backward of factor * mean loss, wait ...
   //     if (ddp.is_over()) break;
   //     optimizer.step();
   //   }
@@ -119,10 +121,10 @@ class DistributedDataParallel {
 
   // Adds a value to a metric (slot < kMaxMetrics) that is averaged over ranks by weight. Between
   // begin_step and the first mark_ready of the step.
-  void record_metric(std::size_t slot, double value, double weight);
+  void record_metric(std::size_t slot, double value, SampleCount weight);
   // The same for one element on the group's device, which is read behind the gradients of the first
   // bucket: no host waits for a loss. At most one a slot and step.
-  void record_metric(std::size_t slot, const Buffer& value, double weight);
+  void record_metric(std::size_t slot, const Buffer& value, SampleCount weight);
 
   // Takes part in a vote of all ranks (slot < kMaxVotes; not voting is voting no), for decisions
   // that would take them apart if each made its own. When record_metric may be called.

@@ -16,9 +16,6 @@
 namespace ddp {
 namespace {
 
-// How many steps late the ranks' times may come on the CPU; no more, to stay in the caches.
-constexpr std::uint64_t kCpuDelay = 2;
-
 std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
   std::vector<GradientSpec> specs;
   for (const Parameter& parameter : parameters) {
@@ -31,13 +28,6 @@ std::size_t size_bytes(const BucketLayout& layout) {
   std::size_t sum = 0;
   for (const BucketSpec& bucket : layout.buckets) sum += bucket.count * size_of(bucket.dtype);
   return sum;
-}
-
-Allocation allocate_factors(Device device, std::size_t count) {
-  const std::size_t size_bytes = count * sizeof(double);
-  if (!device.is_cuda()) return allocate_host(size_bytes);
-  const cu::DeviceGuard guard(device);
-  return cu::allocate_pinned(size_bytes);
 }
 
 std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
@@ -64,9 +54,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                options_.unused == UnusedParameters::kError
                    ? 0
                    : ParameterUse::elements(parameters_.size())),
-      stopwatch_(alone_ ? kCpuDevice : group_->device()),  // alone nothing runs on the device
-      step_statistics_(group_->rank(), group_->world_size(), size_bytes(reducer_.layout()),
-                       group_->device().is_cuda() ? StepStatistics::kMaxDelay : kCpuDelay) {
+      accounts_(*group_, size_bytes(reducer_.layout())) {
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
@@ -75,7 +63,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       add_bucket_labels(group_->recorder(), reducer_.layout(), names_of(parameters_)));
   make_checks();
   if (alone_) return;
-  factors_ = allocate_factors(group_->device(), kFactors);
+  if (options_.scale_at_ready) factors_.emplace(group_->device());
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   broadcast_model(*group_, parameters_, options_.buffers);
   if (options_.fingerprint_every > 0) {
@@ -95,8 +83,8 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
     throw std::invalid_argument("[ddp] begin_step with " + std::to_string(step.samples) +
                                 " samples");
   }
-  const bool begins = synchronized_;
-  if (begins) {
+  passes_.begin();
+  if (passes_.begins_step()) {
     step_span_.begin("ddp step");
     open_step();
   }
@@ -107,14 +95,12 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   step_samples_ += step.samples;
   own_.is_active = own_.is_active || step.is_active;
   own_.asks_to_stop = own_.asks_to_stop || step.asks_to_stop;
-  data_seconds_ += step.data_seconds;
-  synchronized_ = no_sync_guards_ == 0 && passes_left_ <= 1;
-  const bool accumulates = !begins || !synchronized_;
-  divides_ = !alone_ || accumulates || options_.gradient_kind == GradientKind::kSum;
-  if (accumulates && options_.scale_at_ready) {
+  accounts_.add_data_wait(step.data_seconds);
+  divides_ = !alone_ || !passes_.is_whole_step() || options_.gradient_kind == GradientKind::kSum;
+  if (!passes_.is_whole_step() && options_.scale_at_ready) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
-  reducer_.begin(synchronized_ ? Reduction::kNow : Reduction::kLater);
+  reducer_.begin(passes_.reduces() ? Reduction::kNow : Reduction::kLater);
   if (step_samples_ == 0) reducer_.contribute_zeros();
   return open_control(step.samples);
 }
@@ -128,7 +114,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (state_ == State::kIdle) throw std::logic_error("[ddp] mark_ready before begin_step");
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
-  if (synchronized_) copy_in(i, stream);
+  if (passes_.reduces()) copy_in(i, stream);
   if (finite_ && samples_ > 0) finite_->scan(i, gradient(i), stream);
   reducer_.mark_ready(i, stream);
 }
@@ -138,33 +124,30 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   backward_span_.end();
   check_all_ready();
   stream_ = stream;
-  if (synchronized_) {
-    if (!alone_) stopwatch_.backward_ended(stream);
+  if (passes_.reduces()) {
+    accounts_.backward_ended(stream);
     reduce(stream);
-    stopwatch_.ended(stream, data_seconds_, step_samples_ == 0);
+    accounts_.ended(stream, step_samples_ == 0);
     step_span_.end();
     ++statistics_.steps;
   } else {
     hold(stream);
   }
   if (!alone_) group_->recorder().end_step();  // alone it keeps nothing
-  if (passes_left_ > 0) --passes_left_;
+  passes_.end();
   ++statistics_.passes;
   state_ = State::kIdle;
 }
 
 void DistributedDataParallel::Impl::accumulate(int passes) {
-  if (passes < 1) {
-    throw std::invalid_argument("[ddp] accumulate(" + std::to_string(passes) + ")");
-  }
-  if (state_ != State::kIdle || !synchronized_) {
+  if (state_ != State::kIdle || !passes_.reduces()) {
     throw std::logic_error("[ddp] accumulate in the middle of a step");
   }
-  passes_left_ = passes;
+  passes_.announce(passes);
 }
 
 const double* DistributedDataParallel::Impl::gradient_scale() const {
-  if (!synchronized_) {
+  if (!passes_.reduces()) {
     throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
                            ": the gradients are not reduced; the last backward pass of a step "
                            "must be outside no_sync()");
@@ -193,11 +176,6 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
     group_->broadcast(buffer.value, 0, stream).wait(stream);
   }
   if (replicas_) replicas_->take_buffers(stream);
-}
-
-const StepStatistics& DistributedDataParallel::Impl::step_statistics() {
-  if (alone_) count_own_times();
-  return step_statistics_;
 }
 
 StepTimes DistributedDataParallel::Impl::times() {
@@ -231,41 +209,15 @@ void DistributedDataParallel::Impl::open_step() {
   if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_);
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
-  count_times();
-  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
+  own_.times = accounts_.begin_step(step_, control_, reducer_.recorder());
+  if (replicas_) own_.fingerprint = take_fingerprint();
   step_samples_ = 0;
-  data_seconds_ = 0;
 }
 
-// What ranks tell each other of a step is in the control vector that is launched lag() + 1 steps
-// after it.
-void DistributedDataParallel::Impl::count_times() {
-  if (alone_) {
-    if (step_ % StepStopwatch::kKept == 0) count_own_times();
-    return;
-  }
-  const std::uint64_t delay = stopwatch_.lag() + 1;
-  if (const auto lap = stopwatch_.next_lap()) {
-    own_.times = lap->times;
-    // The recorder knows of the last step only.
-    const bool is_timed = reducer_.recorder() != nullptr && stopwatch_.lag() == 0;
-    step_statistics_.end_step(
-        lap->step, {.seconds = lap->seconds,
-                    .reduction_seconds = is_timed ? reducer_.recorder()->reduction_seconds() : 0});
-  }
-  const std::span<const RankTimes> times = control_.latest_times();
-  const std::uint64_t arrived = control_.steps_arrived();
-  if (arrived > delay) step_statistics_.add_ranks(arrived - 1 - delay, times);
-}
-
-// Alone all is known at once, and may be counted now and then: each time costs more cache misses
-// than all else in a step. A step is work from one end to the other.
-void DistributedDataParallel::Impl::count_own_times() {
-  while (auto lap = stopwatch_.next_lap()) {
-    lap->times.work_seconds = lap->seconds;
-    step_statistics_.end_step(lap->step, {.seconds = lap->seconds});
-    step_statistics_.add_ranks(lap->step, {&lap->times, 1});
-  }
+// Before the first step nobody has told which stream the parameters are written on.
+std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
+  if (step_ == 1 && group_->device().is_cuda()) cu::synchronize_device(group_->device());
+  return replicas_->begin_step(step_, stream_);
 }
 
 // Starts the pass's control vector; returns the factor for the caller's loss.
@@ -274,14 +226,8 @@ double DistributedDataParallel::Impl::open_control(double samples) {
   control_.reset(samples, sums ? 1 : options_.nominal_samples);
   const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
   if (!options_.scale_at_ready) return factor;
-  if (factor != 1) reducer_.contribute_scaled(keep(factor));
+  if (factor != 1) reducer_.contribute_scaled(factors_->keep(factor));
   return 1;
-}
-
-const double* DistributedDataParallel::Impl::keep(double factor) {
-  double* place = static_cast<double*>(factors_.data()) + statistics_.steps % kFactors;
-  *place = factor;
-  return place;
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {

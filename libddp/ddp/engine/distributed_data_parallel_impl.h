@@ -7,16 +7,16 @@
 #include <optional>
 #include <vector>
 
-#include "ddp/base/time.h"
 #include "ddp/cuda/profiler_span.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/factor_ring.h"
 #include "ddp/engine/finite_check.h"
 #include "ddp/engine/parameter_use.h"
+#include "ddp/engine/pass_plan.h"
 #include "ddp/engine/reducer.h"
 #include "ddp/engine/replica_check.h"
-#include "ddp/engine/step_statistics.h"
-#include "ddp/engine/step_stopwatch.h"
+#include "ddp/engine/step_accounts.h"
 
 namespace ddp {
 
@@ -44,12 +44,12 @@ class DistributedDataParallel::Impl {
   void wait(Stream stream);
 
   void accumulate(int passes);
-  void add_no_sync_guard() { ++no_sync_guards_; }
-  void remove_no_sync_guard() { --no_sync_guards_; }
-  bool is_synchronized() const { return synchronized_; }
+  void add_no_sync_guard() { passes_.add_guard(); }
+  void remove_no_sync_guard() { passes_.remove_guard(); }
+  bool is_synchronized() const { return passes_.reduces(); }
 
   const double* gradient_scale() const;
-  bool should_step() { return synchronized_ && is_finite_ && !is_over(); }
+  bool should_step() { return is_synchronized() && is_finite_ && !is_over(); }
   bool is_used(std::size_t i) { return !use_ || use_->is_used(i); }
   bool is_over();
   bool stop_requested() { return control_.read().stop_requests > 0; }
@@ -62,23 +62,16 @@ class DistributedDataParallel::Impl {
   StepSummary take_totals() { return control_.take_totals(); }
   StepTimes times();
   Statistics statistics() const;
-  const StepStatistics& step_statistics();
+  const StepStatistics& step_statistics() { return accounts_.statistics(); }
 
  private:
   enum class State { kIdle, kOpen, kReducing };
 
-  // On CUDA kernels read it from pinned memory. The control vector keeps the host from beginning a
-  // step before the first bucket of the step before the last is on its way, so with three places
-  // none is written that is still to be read.
-  static constexpr std::size_t kFactors = 3;
-
   void make_checks();
   void check_open(const char* call) const;
   void open_step();
-  void count_times();
-  void count_own_times();
+  std::uint64_t take_fingerprint();
   double open_control(double samples);
-  const double* keep(double factor);
   void launch_control(Stream stream);
   void log_who_ran_out();
   [[noreturn]] void refuse_mark(std::size_t i) const;
@@ -103,28 +96,24 @@ class DistributedDataParallel::Impl {
   FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
-  Allocation factors_;  // for scale_at_ready, with peers only
+  std::optional<FactorRing> factors_;  // for scale_at_ready, with peers only
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
   State state_ = State::kIdle;
-  std::uint64_t step_ = 0;    // 1, 2, ...: begun last
-  double samples_ = 0;        // of this rank in this pass
-  double step_samples_ = 0;   // and in all passes of the step so far
-  bool synchronized_ = true;  // the pass reduces, or the last one did
-  bool divides_ = false;      // the step's gradients are multiplied by the control vector's scale
-  bool is_finite_ = true;     // what the last step reduced, as far as that is checked
-  bool was_active_ = true;    // this rank in the last step
+  std::uint64_t step_ = 0;   // 1, 2, ...: begun last
+  double samples_ = 0;       // of this rank in this pass
+  double step_samples_ = 0;  // and in all passes of the step so far
+  bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
+  bool is_finite_ = true;    // what the last step reduced, as far as that is checked
+  bool was_active_ = true;   // this rank in the last step
   bool is_use_settled_ = false;
   bool has_logged_who_ran_out_ = false;
-  int no_sync_guards_ = 0;
-  int passes_left_ = 0;      // of what accumulate() announced
-  RankState own_;            // in this step
-  double data_seconds_ = 0;  // in this step
-  Stream stream_;            // of the last wait()
+  PassPlan passes_;
+  RankState own_;  // in this step
+  Stream stream_;  // of the last wait()
   Statistics statistics_;
-  StepStopwatch stopwatch_;
-  StepStatistics step_statistics_;
+  StepAccounts accounts_;
   cu::ProfilerSpan step_span_;
   cu::ProfilerSpan backward_span_;
 };

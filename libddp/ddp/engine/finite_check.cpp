@@ -47,18 +47,25 @@ FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
   for (std::size_t i = 0; i < names_.size(); ++i) gradients_.push_back(reducer.gradient(i));
   const cu::DeviceGuard guard(group.device());
   fill(scanned_.buffer(), 1);
-  if (group.device().is_cuda()) cu::synchronize({});
+  if (!group.device().is_cuda()) return;
+  cu::synchronize({});
+  forgotten_ = cu::Event(group.device());
 }
 
 // What was scanned in the last step is behind that step's stream; in the first there is none, and
 // nothing to forget.
 void FiniteCheck::begin_step(Stream stream) {
-  if (scans_) fill(scanned_.buffer(), 1, stream);
+  if (scans_) {
+    fill(scanned_.buffer(), 1, stream);
+    if (group_.device().is_cuda()) forgotten_.record(stream);
+  }
   scans_ = always_scans_ || !was_finite_;
 }
 
 void FiniteCheck::scan(std::size_t i, const Buffer& gradient, Stream stream) {
-  if (scans_) is_finite(gradient, flags(scanned_) + i, stream);
+  if (!scans_) return;
+  if (group_.device().is_cuda()) forgotten_.make_wait(stream);
+  is_finite(gradient, flags(scanned_) + i, stream);
 }
 
 bool FiniteCheck::check(std::uint64_t step, Stream stream) {

@@ -47,8 +47,9 @@ class FiniteCheck {
   std::uint64_t skipped_ = 0;
   std::vector<Buffer> buckets_;
   std::vector<Buffer> gradients_;
-  HostMirror scanned_;  // by parameter: 1 if finite, or not scanned
-  HostMirror found_;    // by buffer: 1 if finite
+  HostMirror scanned_;   // by parameter: 1 if finite, or not scanned
+  cu::Event forgotten_;  // CUDA: what the step before last found
+  HostMirror found_;     // by buffer: 1 if finite
 };
 
 }  // namespace ddp

@@ -28,12 +28,14 @@ const void* HostMirror::arrived() {
 
 void HostMirror::upload(Stream stream) {
   if (pinned_.data() == nullptr) return;
+  const cu::DeviceGuard guard(buffer_.device);
   cu::copy_async(buffer_.data, pinned_.data(), buffer_.size_bytes(), stream);
   uploaded_.record(stream);
 }
 
 void HostMirror::download(Stream stream) {
   if (pinned_.data() == nullptr) return;
+  const cu::DeviceGuard guard(buffer_.device);
   downloaded_.make_wait(stream);  // it copies everything: an older one must not come last
   cu::copy_async(pinned_.data(), buffer_.data, buffer_.size_bytes(), stream);
   downloaded_.record(stream);

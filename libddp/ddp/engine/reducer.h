@@ -87,7 +87,7 @@ class Reducer {
   [[nodiscard]] bool is_ready(std::size_t i) const {
     return gradients_.at(i).marks > 0 && gradients_[i].marks >= gradients_[i].expected;
   }
-  // Each gradient there is, is.
+  // Every gradient is ready.
   [[nodiscard]] bool are_all_ready() const { return order_.size() == gradients_.size(); }
   // Gradient i was marked, perhaps less often than expected.
   [[nodiscard]] bool is_marked(std::size_t i) const { return gradients_.at(i).marks > 0; }

@@ -14,8 +14,9 @@ namespace ddp {
 //
 //   ddp::SignalGuard signals;
 //   while (...) {
-//     ddp.begin_step({.samples = n, .asks_to_stop = signals.stop_requested()});
-//     ...
+//     const double factor =
+//         ddp.begin_step({.samples = n, .asks_to_stop = signals.stop_requested()});
+//     ... backward of factor * mean loss, wait, optimizer ...
 //     if (ddp.stop_requested()) break;
 //   }
 //

@@ -6,44 +6,35 @@
 namespace ddp {
 namespace {
 
-// Behind the buckets come the control vector and the map of used parameters; before somebody asks
-// for the times, buffers may be broadcast.
+// Beside the buckets there is the control vector, and before somebody asks for the times, buffers
+// may be broadcast.
 std::uint64_t operations_to_time(std::size_t buckets) {
   constexpr std::uint64_t kOthers = 64;
-  const std::uint64_t least = buckets + 2;
+  const std::uint64_t least = buckets + 1;
   return std::max(least, std::min(least + kOthers, ProcessGroup::kMaxTimedOperations));
 }
 
 }  // namespace
 
-StepRecorder::StepRecorder(ProcessGroup& group, const BucketLayout& layout) : group_(group) {
+StepRecorder::StepRecorder(ProcessGroup& group, const BucketLayout& layout)
+    : group_(group),
+      backward_end_{cu::StreamMoment(group.device())},
+      end_{cu::StreamMoment(group.device())} {
   group.start_timing(operations_to_time(layout.buckets.size()));
   if (group.device().is_cuda()) clock_.emplace(group.device());
-  backward_end_ = make_mark();
-  end_ = make_mark();
   for (const BucketSpec& bucket : layout.buckets) {
-    buckets_.push_back({bucket.count * size_of(bucket.dtype), make_mark(), {}});
+    buckets_.push_back(
+        {bucket.count * size_of(bucket.dtype), {cu::StreamMoment(group.device())}, {}});
   }
 }
 
-StepRecorder::Mark StepRecorder::make_mark() const {
-  Mark mark;
-  if (clock_) mark.event = cu::Event(group_.device(), cu::EventTiming::kEnabled);
-  return mark;
-}
-
-void StepRecorder::take(Mark& mark, Stream stream) const {
+void StepRecorder::take(Mark& mark, Stream stream) {
   mark.is_taken = true;
-  if (clock_) {
-    mark.event.record(stream);
-  } else {
-    mark.time = Clock::now();
-  }
+  mark.moment.take(stream);
 }
 
 Clock::time_point StepRecorder::time_of(const Mark& mark) {
-  if (!mark.is_taken) return begin_;
-  return clock_ ? clock_->time_of(mark.event) : mark.time;
+  return mark.is_taken ? mark.moment.time(clock_) : begin_;
 }
 
 void StepRecorder::begin() {
@@ -76,7 +67,7 @@ double StepRecorder::reduction_seconds() const {
 }
 
 StepTimes StepRecorder::times() {
-  if (clock_ && end_.is_taken) end_.event.synchronize();
+  if (end_.is_taken) end_.moment.synchronize();
   StepTimes times{begin_, time_of(backward_end_), time_of(end_), {}};
   for (const BucketMarks& bucket : buckets_) {
     times.buckets.push_back({bucket.size_bytes, time_of(bucket.ready), std::nullopt});

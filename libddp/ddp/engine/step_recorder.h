@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
-#include "ddp/cuda/cuda.h"
 #include "ddp/cuda/device_clock.h"
+#include "ddp/cuda/stream_moment.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/step_times.h"
 
@@ -31,11 +31,9 @@ class StepRecorder {
   [[nodiscard]] StepTimes times();
 
  private:
-  // A moment on a stream.
   struct Mark {
-    cu::Event event;         // CUDA only
-    Clock::time_point time;  // CPU only
-    bool is_taken = false;   // in this step
+    cu::StreamMoment moment;
+    bool is_taken = false;  // in this step
   };
   struct BucketMarks {
     std::size_t size_bytes = 0;
@@ -43,8 +41,7 @@ class StepRecorder {
     Work work;  // of no group if nothing was launched
   };
 
-  [[nodiscard]] Mark make_mark() const;
-  void take(Mark& mark, Stream stream) const;
+  static void take(Mark& mark, Stream stream);
   // That of begin() for one that was not taken.
   [[nodiscard]] Clock::time_point time_of(const Mark& mark);
 

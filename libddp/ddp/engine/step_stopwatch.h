@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "ddp/base/device.h"
 #include "ddp/base/stream.h"
-#include "ddp/base/time.h"
-#include "ddp/cuda/cuda.h"
+#include "ddp/cuda/stream_moment.h"
 #include "ddp/engine/step_summary.h"
 
 namespace ddp {
@@ -48,24 +47,20 @@ class StepStopwatch {
   [[nodiscard]] std::optional<Lap> next_lap();
 
  private:
-  struct Moment {
-    cu::Event event;         // CUDA
-    Clock::time_point time;  // CPU
-  };
   struct Step {
-    Moment backward_end;
-    Moment end;
+    explicit Step(Device device) : backward_end(device), end(device) {}
+
+    cu::StreamMoment backward_end;
+    cu::StreamMoment end;
     double data_seconds = 0;
     bool is_idle = false;
   };
   static constexpr std::size_t kSteps = 16;  // kKept, the lag, and one before them
 
-  void take(Moment& moment, Stream stream) const;
-  [[nodiscard]] double seconds_between(const Moment& from, const Moment& to) const;
   [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
 
   Device device_;
-  std::array<Step, kSteps> steps_;
+  std::vector<Step> steps_;  // kSteps, used in turn
   std::uint64_t ended_ = 0;
   std::uint64_t next_lap_ = 1;
 };
