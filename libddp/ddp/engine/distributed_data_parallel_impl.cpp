@@ -106,6 +106,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   samples_ = step.samples;
   step_samples_ += step.samples;
   own_.is_active = own_.is_active || step.is_active;
+  own_.epoch = step.epoch;
   own_.asks_to_stop = own_.asks_to_stop || step.asks_to_stop;
   data_seconds_ += step.data_seconds;
   synchronized_ = no_sync_guards_ == 0 && passes_left_ <= 1;
