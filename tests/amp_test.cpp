@@ -267,7 +267,7 @@ TEST_CASE("lenet5 under autocast has PyTorch's losses", "[amp][torch]") {
     const double tolerance = !is_mixed ? 1e-4 : step < 5 ? 1e-3 : 2e-2;
     CHECK(item(loss.buffer()) == Approx(reference.at(key).front()).epsilon(tolerance));
     tape.backward(loss);
-    sgd.step(nullptr);
+    sgd.step();
   }
 }
 

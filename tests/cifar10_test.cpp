@@ -113,7 +113,7 @@ TEST_CASE("CIFAR-10 names the file, what is wrong and the way out", "[data][cifa
         [&] { (void)ddp::load_cifar10(DataSplit::kTrain, directory.path()); });
   };
   CHECK_THAT(error(), Contains("[cifar10] cannot load the training set") &&
-                          Contains("--data-dir DIR") && Contains("cifar-10-binary.tar.gz") &&
+                          Contains("cifar-10-binary.tar.gz") && !Contains("--data-dir") &&
                           Contains((directory / "data_batch_1.bin").string() + ": No such file"));
   write_training_set(directory.path());
   const fs::path third = directory / "data_batch_3.bin";

@@ -119,9 +119,8 @@ TEST_CASE("Fashion-MNIST names the file, what is wrong and the way out", "[data]
   };
   CHECK_THROWS_AS(ddp::load_fashion_mnist(DataSplit::kTest, directory.path()), ddp::FileError);
   CHECK_THAT(error(), Contains((directory / "train-images-idx3-ubyte").string()) &&
-                          Contains("No such file") &&
-                          Contains("apt-get install dataset-fashion-mnist") &&
-                          Contains("--data-dir DIR"));
+                          Contains("No such file") && Contains("package dataset-fashion-mnist") &&
+                          !Contains("--data-dir"));
 
   write_bytes(directory / "train-images-idx3-ubyte", idx({2, 1, 2}, "abcd"));
   write_bytes(directory / "train-labels-idx1-ubyte", idx({3}, std::string(3, '\0')));

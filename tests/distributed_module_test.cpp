@@ -5,9 +5,13 @@
 #include <catch2/catch.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
@@ -16,6 +20,7 @@
 
 using namespace ddp;
 using nn::Tensor;
+using test::error_of;
 using test::expect;
 
 namespace {
@@ -58,6 +63,25 @@ class Chain final : public nn::Module {
   nn::Linear first;
   nn::Linear second;
 };
+
+// A batch norm, whose statistics are buffers.
+class Normalised final : public nn::Module {
+ public:
+  explicit Normalised(const nn::Scope& scope)
+      : norm(scope.child("norm"), kFeatures), fc(scope.child("fc"), kFeatures, kClasses) {
+    add(norm);
+    add(fc);
+  }
+  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
+    return fc.forward(tape, norm.forward(tape, input));
+  }
+
+  nn::BatchNorm1d norm;
+  nn::Linear fc;
+};
+
+// Where an optimizer is called.
+enum class Caller { kModel, kOptimizer };
 
 // One rank's training.
 struct Trainee {
@@ -209,4 +233,144 @@ TEST_CASE("a step with gradients that are no numbers changes no rank's model", "
       expect((trainee.values() == before) == is_bad, "only good steps change the model");
     }
   });
+}
+
+TEST_CASE("optimizer.step() steps with the mean over all ranks, as model.step(optimizer) does",
+          "[module]") {
+  const auto train = [](Caller caller) {
+    std::vector<double> values;
+    test::run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+      Trainee trainee(group.shared_from_this(),
+                      {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
+      for (const double scale : {1.0, std::numeric_limits<double>::quiet_NaN(), 1.0}) {
+        trainee.backward(2 * static_cast<std::size_t>(group.rank()), 2, true, scale);
+        (void)trainee.model.clip_grad_norm(0.5);
+        if (caller == Caller::kModel) trainee.model.step(trainee.optimizer);
+        if (caller == Caller::kOptimizer) trainee.optimizer.step();
+      }
+      expect(trainee.model.engine().statistics().skipped_steps == 1, "the bad one is skipped");
+      if (group.rank() == 0) values = trainee.values();
+    });
+    return values;
+  };
+  const std::vector<double> by_optimizer = train(Caller::kOptimizer);
+  CHECK(by_optimizer == train(Caller::kModel));
+  CHECK(std::isfinite(by_optimizer.front()));
+}
+
+TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    trainee.model.accumulate(2);
+    trainee.backward(0, 2);
+    expect(!trainee.model.is_synchronized(), "one pass of two");
+    const std::string error = error_of([&] { trainee.optimizer.step(); });
+    expect(error.find("the gradients are not reduced") != std::string::npos, error);
+    trainee.backward(2, 2);
+    expect(trainee.model.is_synchronized(), "both");
+    trainee.optimizer.step();
+  });
+}
+
+TEST_CASE("gradients that only the tape has made are not stepped with", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    trainee.optimizer.step();  // there are none
+    trainee.backward(0, 2);
+    trainee.optimizer.step();
+    const Tensor input =
+        trainee.context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
+    const Tensor label = trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(2), {2});
+    trainee.tape.backward(
+        nn::softmax_cross_entropy(trainee.tape, trainee.model.forward(trainee.tape, input), label));
+    const std::string error = error_of([&] { trainee.optimizer.step(); });
+    expect(error.find("the gradients are this rank's alone") != std::string::npos, error);
+  });
+}
+
+TEST_CASE("two optimizers may share a module", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    const auto& weights = trainee.branches.left.parameters();
+    nn::Sgd first(trainee.context, weights.first(1), {.learning_rate = 0.1});
+    nn::Sgd second(trainee.context, weights.subspan(1), {.learning_rate = 0.1});
+    const std::vector<double> before = trainee.values();
+    trainee.backward(0, 2);
+    first.step();
+    second.step();
+    const std::vector<double> after = trainee.values();
+    expect(after[0] != before[0], "the weight");
+    expect(after[kFeatures * kClasses] != before[kFeatures * kClasses], "and the bias");
+  });
+}
+
+TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    Trainee a(group.shared_from_this(), {});
+    nn::Linear alone({a.context, DType::kFloat64, 0}, kFeatures, kClasses);
+    std::vector<nn::Parameter*> both(a.model.parameters().begin(), a.model.parameters().end());
+    both.push_back(alone.parameters().front());
+    nn::Sgd optimizer(a.context, both, {});
+    const std::string error = error_of([&] { optimizer.step(); });
+    expect(error.find("'left.weight' and 'weight'") != std::string::npos, error);
+  });
+}
+
+TEST_CASE("a distributed module is a module, with the other one's names", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    nn::Context context;
+    Normalised normalised({context, DType::kFloat64, 0});
+    nn::DistributedModule model(normalised, context, group.shared_from_this(), {});
+    nn::Module& module = model;
+    expect(&model.module() == &normalised, "the wrapped one");
+    const std::vector<nn::NamedTensor> state = module.state_dict();
+    const std::vector<nn::NamedTensor> wanted = normalised.state_dict();
+    expect(state.size() == wanted.size(), "as many tensors");
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      expect(state[i].name == wanted[i].name, state[i].name);
+      expect(state[i].value.buffer().data == wanted[i].value.buffer().data, "the same memory");
+    }
+    module.eval();
+    expect(!normalised.norm.is_training(), "evaluation reaches the layers");
+    module.train();
+    expect(normalised.norm.is_training(), "as does training");
+  });
+}
+
+TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    nn::Context context;
+    Normalised normalised({context, DType::kFloat64, 0});
+    nn::DistributedModule model(normalised, context, group.shared_from_this(),
+                                {.buffer_sync = BufferSync::kEveryForward});
+    nn::Tape tape(context, nn::Recording::kOff);
+    const Tensor input =
+        context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
+    model.eval();
+    for (int batch = 0; batch <= group.rank(); ++batch) (void)model.forward(tape, input);
+    group.barrier().wait();  // which would meet a broadcast of buffers
+  });
+}
+
+TEST_CASE("batches tell of ranks in different epochs", "[module]") {
+  std::vector<std::string> errors(2);
+  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    const struct {
+      std::int64_t count;
+      std::int64_t epoch;
+    } batch{.count = 1, .epoch = 3 * group.rank()};
+    errors[static_cast<std::size_t>(group.rank())] = error_of([&] {
+      const Tensor input =
+          trainee.context.from_host<double>(std::vector<double>(kFeatures, 1.0), {1, kFeatures});
+      const Tensor label =
+          trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(1), {1});
+      const nn::Variable loss = nn::softmax_cross_entropy(
+          trainee.tape, trainee.model.forward(trainee.tape, input), label);
+      trainee.model.backward(trainee.tape, loss, batch);
+    });
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("rank 0 in epoch 0, rank 1 in epoch 3"));
+  }
 }

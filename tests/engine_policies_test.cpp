@@ -304,6 +304,29 @@ TEST_CASE("what ranks know of the last step stays while the next one is open", "
   });
 }
 
+TEST_CASE("ranks in different epochs are told which, in the same step", "[engine][epoch]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    trainee.step(1, {.epoch = 7});
+    trainee.step(1, {.epoch = group.rank() == 1 ? 0 : 8});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("ranks are in different epochs of their data") &&
+                          Catch::Contains("rank 0 in epoch 8, rank 1 in epoch 0 (") &&
+                          !Catch::Contains("rank 2"));
+  }
+}
+
+TEST_CASE("a rank whose data have run out is in no epoch", "[engine][epoch]") {
+  run_on(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    const bool is_active = group.rank() == 1;
+    trainee.step(1, {.samples = is_active ? 1.0 : 0.0, .epoch = 5});
+    trainee.step(
+        1, {.samples = is_active ? 1.0 : 0.0, .epoch = is_active ? 6 : 0, .is_active = is_active});
+  });
+}
+
 TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
   for (const int world_size : {1, 2, 3, 4}) {
     run_on(world_size, [](ProcessGroup& group) {

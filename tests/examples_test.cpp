@@ -60,6 +60,19 @@ TEST_CASE("jobs started at once on one host do not meet", "[examples]") {
   }
 }
 
+TEST_CASE("a dataset and a module of one's own train on 1, 2 and 3 ranks", "[examples]") {
+  const std::string alone = run(1, DDP_SPIRALS_PATH);
+  CHECK(last_number(alone, "accuracy ") > 98);
+  for (const int ranks : {2, 3}) {
+    INFO(ranks << " ranks");
+    const std::string together = run(ranks, DDP_SPIRALS_PATH);
+    CHECK(last_number(together, "accuracy ") > 98);
+    const double difference =
+        last_number(alone, "epoch 1: loss ") - last_number(together, "epoch 1: loss ");
+    CHECK(std::abs(difference) < 1e-4);
+  }
+}
+
 TEST_CASE("a trainer of raw arrays learns the same on 1, 2 and 3 ranks", "[examples]") {
   const std::string alone = run(1, DDP_BRING_YOUR_OWN_GRADIENTS_PATH);
   CHECK(last_number(alone, "test accuracy ") > 80);

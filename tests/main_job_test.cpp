@@ -24,6 +24,7 @@ using test::largest_relative_difference;
 using test::TemporaryDirectory;
 using test::train;
 using test::train_command;
+using test::operator+;
 
 namespace {
 
@@ -237,6 +238,55 @@ TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
   for (std::size_t i = 0; i < 6; ++i) CHECK(rates[i] == Approx(kExpected[i]));
 }
 
+// The first step of such a rate makes weights whose outputs overflow in the second.
+TEST_CASE("a loss that is not finite ends the job, and says where", "[main]") {
+  const TemporaryDirectory directory;
+  const Arguments flags = {"--lr",
+                           "1e30",
+                           "--max-steps",
+                           "20",
+                           "--checkpoint-dir",
+                           directory / "run",
+                           "--checkpoint-every",
+                           "1"};
+  ChildProcess job(train_command(2, flags));
+  CHECK(job.wait(100s) == 1);
+  CHECK_THAT(job.err(), Catch::Contains("[train] epoch 1/1, step 2/469: the loss is nan: ") &&
+                            Catch::Contains("--non-finite stop names the first bad gradient"));
+  CHECK_FALSE(std::filesystem::exists(directory / "run/model_epoch_0_step_2.safetensors"));
+}
+
+TEST_CASE("so does a gradient, by name and rank, if asked to", "[main]") {
+  ChildProcess job(train_command(2, {"--lr", "1e30", "--max-steps", "20", "--non-finite", "stop"}));
+  CHECK(job.wait(100s) == 1);
+  CHECK_THAT(job.err(), Catch::Contains("[train] epoch 1/1, step 2/469: [ddp] step 2: ") &&
+                            Catch::Contains("is not finite; it came from rank 0 ('"));
+}
+
+TEST_CASE("or neither ends it", "[main]") {
+  for (const char* policy : {"skip", "ignore"}) {
+    INFO(policy);
+    ChildProcess job(
+        train_command(2, {"--lr", "1e30", "--max-steps", "5", "--non-finite", policy}));
+    CHECK(job.wait(100s) == 0);
+    const bool is_told = job.out().find("skipped: 4 of 5 steps") != std::string::npos;
+    CHECK(is_told == (std::string(policy) == "skip"));
+  }
+}
+
+TEST_CASE("the first line tells what makes a step", "[main]") {
+  const auto first_line = [](int ranks, const Arguments& flags) {
+    ChildProcess job(train_command(ranks, Arguments{"--max-steps", "1"} + flags));
+    CHECK(job.wait(100s) == 0);
+    return test::lines_of(job.out()).front();
+  };
+  CHECK_THAT(first_line(2, {"--batch-size", "16", "--accumulate", "4"}),
+             Catch::Contains(": 2 ranks, global batch 128 = 2 ranks x 16 x 4 passes, 60000 "));
+  CHECK_THAT(first_line(2, {"--global-batch-size", "30", "--accumulate", "2"}),
+             Catch::Contains(": 2 ranks, global batch 30 = 2 passes x 15, 60000 "));
+  CHECK_THAT(first_line(1, {"--batch-size", "16"}), Catch::Contains(": 1 rank, global batch 16, "));
+}
+
 TEST_CASE("a full disk does not end a training, and is told at once and at the end", "[main]") {
   const TemporaryDirectory directory;
   const auto full = [&](const char* name) {
@@ -274,12 +324,21 @@ TEST_CASE("ranks that find other data, or have other flags, are told apart at th
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {
-  check_refused(train_command(1, {"--model", "transformer9"}),
+  // Before the data are read.
+  check_refused(train_command(1, {"--model", "transformer9", "--data-dir", "/nonexistent"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
+  check_refused(train_command(1, {"--sync-bn=maybe"}),
+                "--sync-bn=maybe: a switch has no value, or true or false");
+  check_refused(train_command(2, {"--global-batch-size", "10", "--accumulate", "3"}),
+                "--global-batch-size 10 cannot be cut into --accumulate 3 equal passes");
+  check_refused(train_command(1, {"--amp", "fp16", "--non-finite", "stop"}),
+                "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
+  check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");
   check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");
-  check_refused(train_command(1, {"--data-dir", "/nonexistent"}), "/nonexistent");
+  check_refused(train_command(1, {"--data-dir", "/nonexistent"}),
+                "--dataset fashion-mnist --data-dir /nonexistent: [fashion_mnist] cannot load");
   check_refused(train_command(2, {"--sampler", "torch", "--global-batch-size", "3"}),
                 "--sampler torch cannot cut a global batch of 3 over 2 ranks");
   // Before training, not after.

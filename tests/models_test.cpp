@@ -105,7 +105,7 @@ TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
     const Variable loss = subject.loss(tape, *model, step);
     check(loss, std::to_string(step));
     tape.backward(loss);
-    sgd.step(nullptr);
+    sgd.step();
   }
   if (is_slow) return;
   model->train(false);

@@ -52,7 +52,7 @@ TEST_CASE("ten float32 steps of mlp and lenet5 equal PyTorch's to 1e-5", "[nn][t
       check_close(name + " grad" + step_name + " " + parameter->name(), context, parameter->grad(),
                   reference);
     }
-    sgd.step(nullptr);
+    sgd.step();
     for (const Parameter* parameter : model->parameters()) {
       check_close(name + " value" + step_name + " " + parameter->name(), context,
                   parameter->value(), reference);

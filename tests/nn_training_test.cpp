@@ -71,7 +71,7 @@ TEST_CASE("ten SGD steps of the MLP equal PyTorch's to 1e-12", "[nn][torch]") {
     CHECK(context.to_host<double>(loss.value()).front() ==
           Approx(reference.at("loss " + std::to_string(step))).epsilon(1e-13));
     tape.backward(loss);
-    sgd.step(nullptr);
+    sgd.step();
   }
   for (const Parameter* parameter : model.parameters()) {
     const auto values = context.to_host<double>(parameter->value());

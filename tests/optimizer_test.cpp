@@ -195,9 +195,9 @@ TEST_CASE("optimizers skip parameters without a gradient and take the others'", 
   Adam adam(pair.context, pair.both, {});
   const auto old_b = pair.context.to_host<double>(pair.b.value());
   pair.write_gradients(3);  // of w alone
-  adam.step(nullptr);
+  adam.step();
   const auto new_w = pair.context.to_host<double>(pair.w.value());
-  adam.step(nullptr);  // nothing is left to step on
+  adam.step();  // nothing is left to step on
   CHECK(pair.context.to_host<double>(pair.w.value()) == new_w);
   CHECK(pair.context.to_host<double>(pair.b.value()) == old_b);
   std::string names;
@@ -216,7 +216,7 @@ TEST_CASE("the learning rate is that of all groups", "[optim]") {
   const auto old_w = pair.context.to_host<double>(pair.w.value());
   const auto old_b = pair.context.to_host<double>(pair.b.value());
   pair.write_gradients(0);
-  adam->step(nullptr);
+  adam->step();
   CHECK(pair.context.to_host<double>(pair.w.value()) == old_w);
   CHECK(pair.context.to_host<double>(pair.b.value()) == old_b);
 }
@@ -236,7 +236,7 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
   const auto step_with = [&](auto&& optimizer) {
     return error_of([&] {
       pair.write_gradients(0);
-      optimizer.step(nullptr);
+      optimizer.step();
     });
   };
   CHECK(step_with(Sgd(pair.context, pair.both, {.learning_rate = 1, .nesterov = true})) ==

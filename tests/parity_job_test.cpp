@@ -39,7 +39,7 @@ TEST_CASE("accumulated batches equal one large batch", "[parity]") {
   for (const int ranks : {1, 2}) {
     INFO(ranks << " ranks");
     const Safetensors small =
-        train(ranks, flags + Arguments{"--global-batch-size", "30", "--accumulate", "4"});
+        train(ranks, flags + Arguments{"--global-batch-size", "120", "--accumulate", "4"});
     CHECK(largest_relative_difference(large, small) < 1e-12);
   }
 }

@@ -38,9 +38,9 @@ using test::Trainee;
 namespace {
 
 double evaluate(ProcessGroup& group, nn::Context& context, nn::DistributedModule& model,
-                nn::Module& module, const Dataset& test_set) {
-  model.engine().broadcast_buffers(context.stream());
-  module.train(false);
+                const Dataset& test_set) {
+  model.broadcast_buffers();
+  model.eval();
   const ExactSampler sampler({.dataset_size = test_set.size(),
                               .world_size = group.world_size(),
                               .rank = group.rank(),
@@ -51,12 +51,12 @@ double evaluate(ProcessGroup& group, nn::Context& context, nn::DistributedModule
   nn::Tape tape(context, nn::Recording::kOff);
   double correct = 0;
   while (const auto batch = loader.next(context.stream())) {
-    const Variable output = module.forward(tape, images_of(*batch));
+    const Variable output = model.forward(tape, images_of(*batch));
     const Tensor count = nn::count_correct(context, output.value(), labels_of(*batch));
     correct += item(count.buffer(), context.stream());
   }
   all_reduce_on_host(group, {&correct, 1});
-  module.train();
+  model.train();
   return correct / static_cast<double>(test_set.size());
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("recipe: distributed data parallel", "[recipe]") {
     nn::Context context(group->device());
     nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/1, /*classes=*/10);
     nn::DistributedModule model(module, context, group, {.nominal_samples = kBatch});
-    nn::Sgd optimizer(context, module.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+    nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
 
     ExactSampler sampler({.dataset_size = train_set.size(),
                           .world_size = group->world_size(),
@@ -88,13 +88,13 @@ TEST_CASE("recipe: distributed data parallel", "[recipe]") {
       while (const auto batch = loader.next(context.stream())) {
         const Variable output = model.forward(tape, images_of(*batch));
         const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
-        model.backward(tape, loss, static_cast<double>(batch->count));
-        model.step(optimizer);
+        model.backward(tape, loss, *batch);
+        optimizer.step();
       }
     }
 
     expect(model.engine().statistics().steps == 6, "three steps an epoch");
-    const double accuracy = evaluate(*group, context, model, module, test_set);
+    const double accuracy = evaluate(*group, context, model, test_set);
     expect(std::abs(accuracy * 13 - std::round(accuracy * 13)) < 1e-9, "thirteenths");
   });
 }
@@ -122,7 +122,7 @@ TEST_CASE("recipe: nn.DataParallel", "[recipe]") {
       const Variable output = model.forward(tape, images);
       const Variable loss = nn::softmax_cross_entropy(tape, output, labels);
       tape.backward(loss);
-      optimizer.step(nullptr);
+      optimizer.step();
       return item(loss.buffer(), context.stream());
     };
 
@@ -135,7 +135,7 @@ TEST_CASE("recipe: nn.DataParallel", "[recipe]") {
     };
     const Variable loss = model.loss(tape, images, labels, criterion);
     tape.backward(loss);
-    optimizer.step(nullptr);
+    optimizer.step();
 
     expect(item(loss.buffer()) < first, "a smaller loss");
   });
@@ -150,12 +150,12 @@ TEST_CASE("recipe: gradient accumulation", "[recipe]") {
     while (const auto batch = loader.next(context.stream())) {
       if (batch->step % kAccumulate == 0) {
         const std::int64_t left = loader.plan().steps() - batch->step;
-        model.engine().accumulate(static_cast<int>(std::min(kAccumulate, left)));
+        model.accumulate(static_cast<int>(std::min(kAccumulate, left)));
       }
       const Variable output = model.forward(tape, images_of(*batch));
       const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
-      model.backward(tape, loss, static_cast<double>(batch->count));
-      if (model.engine().is_synchronized()) model.step(optimizer);
+      model.backward(tape, loss, *batch);
+      if (model.is_synchronized()) optimizer.step();
     }
 
     expect(model.engine().statistics().passes == 3, "three batches");
@@ -164,11 +164,11 @@ TEST_CASE("recipe: gradient accumulation", "[recipe]") {
     const auto backward = [&] { trainee.backward(); };
 
     {
-      const auto no_sync = model.engine().no_sync();
+      const auto no_sync = model.no_sync();
       backward();  // of the first batch: nothing is sent
     }
     backward();  // of the second one: the sum of both is reduced
-    model.step(optimizer);
+    optimizer.step();
 
     expect(model.engine().statistics().steps == 3, "one step of two passes");
     expect(trainee.is_in_step(), "equal parameters");
@@ -197,9 +197,9 @@ TEST_CASE("recipe: mixed precision", "[recipe]") {
     while (const auto batch = loader.next(context.stream())) {
       const Variable output = model.forward(tape, images_of(*batch));
       const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
-      model.backward(tape, loss, static_cast<double>(batch->count));
+      model.backward(tape, loss, *batch);
       const Tensor norm = model.clip_grad_norm(1.0);
-      model.step(optimizer);
+      optimizer.step();
     }
 
     expect(scaler.scale() > 0 && scaler.scale() <= 65536, "a scale");
@@ -216,7 +216,7 @@ TEST_CASE("recipe: synchronised batch norm, and dropout", "[recipe]") {
 
     expect(nn::convert_sync_batchnorm(module, *group) == 3, "three batch norms");
     trainee.backward();
-    model.step(optimizer);
+    optimizer.step();
     std::vector<float> means(64);  // both ranks'
     const auto mean =
         std::ranges::find(module.buffers(), "bn1.running_mean", &nn::NamedTensor::name);
@@ -248,11 +248,11 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
         loader.start(sampler.next_epoch());
         for (int step = 0; step < 3; ++step) {
           trainee.backward();
-          model.step(optimizer);
+          optimizer.step();
         }
       };
 
-      std::vector<NamedBuffer> tensors = train::named_buffers(module.state_dict());
+      std::vector<NamedBuffer> tensors = train::named_buffers(model.state_dict());
       std::ranges::move(train::named_buffers(optimizer.state(), "optimizer."),
                         std::back_inserter(tensors));
       CheckpointDirectory checkpoints({.path = directory, .keep = 3});
@@ -273,7 +273,7 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       double best = 0;
       for (int epoch = first_epoch; epoch < epochs; ++epoch) {
         train_epoch();
-        const double accuracy = evaluate(*group, context, model, module, train_set);
+        const double accuracy = evaluate(*group, context, model, train_set);
         const CheckpointInfo info{.name = {.epochs = epoch + 1, .step = {}},
                                   .metadata = {{"epoch", std::to_string(epoch + 1)}},
                                   .is_best = accuracy > best};
@@ -310,10 +310,10 @@ TEST_CASE("recipe: loss and accuracy over ranks, for TensorBoard", "[recipe]") {
       const Tensor correct = nn::count_correct(context, output.value(), labels_of(*batch));
       const auto n = static_cast<double>(batch->count);
       const nn::StepMetric metrics[] = {{loss.value(), n}, {correct, 1}};
-      model.backward(tape, loss, n, metrics);
-      model.step(optimizer);
+      model.backward(tape, loss, *batch, metrics);
+      optimizer.step();
       if (++step % 3 != 0) continue;
-      const StepSummary totals = model.engine().take_totals();  // of three steps and all ranks
+      const StepSummary totals = model.take_totals();  // of three steps and all ranks
       if (!writer) continue;
       writer->add_scalar("Loss/train", totals.metrics[0].mean(), step);
       writer->add_scalar("Accuracy/train", totals.metrics[1].sum / totals.samples, step);

@@ -63,7 +63,7 @@ class Local {
 
   void step() {
     tape_.backward(loss_of(tape_, model_.forward(tape_, batch_.images), batch_));
-    sgd_.step(nullptr);
+    sgd_.step();
   }
 
  private:

@@ -41,9 +41,12 @@ void add_data(cxxopts::OptionAdder add) {
 void add_duration(cxxopts::OptionAdder add) {
   add("epochs", "passes over the training set", text("1"), "N");
   add("max-steps", "stop after this many steps in all; 0: no limit", text("0"), "N");
-  add("batch-size", "samples of a rank in each batch (default 64)", text(), "N");
-  add("global-batch-size", "instead of it: samples of all ranks together", text(), "N");
-  add("accumulate", "batches that make a step of the optimizer", text("1"), "N");
+  add("batch-size", "samples of a rank in each pass (default 64)", text(), "N");
+  add("global-batch-size",
+      "instead of it: samples of a step of the optimizer, on all ranks and in all its passes",
+      text(), "N");
+  add("accumulate", "passes (a batch forward and backward) that make a step of the optimizer",
+      text("1"), "N");
 }
 
 void add_optimization(cxxopts::OptionAdder add) {
@@ -62,6 +65,12 @@ void add_optimization(cxxopts::OptionAdder add) {
   add("amp", "mixed precision: none, bf16 or fp16 (with dynamic loss scaling)", text("none"),
       "NAME");
   add("dtype", "float32 or float64", text("float32"), "NAME");
+  add("non-finite",
+      "what infinite and NaN losses and gradients do: stop (the run, naming gradient and rank), "
+      "skip "
+      "(the step) or ignore (default: skip with --amp fp16; else such a loss stops the run, and "
+      "gradients are not looked at)",
+      text(), "NAME");
 }
 
 void add_device(cxxopts::OptionAdder add) {

@@ -7,10 +7,13 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 
 #include "ddp/nn/amp/autocast.h"
+#include "ddp/nn/models/factory.h"
 #include "flags.h"
 
 namespace train {
@@ -65,6 +68,7 @@ void check(const DatasetChoice& dataset, const std::string& model) {
 }
 
 void check(const Options& options) {
+  ddp::nn::check_model_name(options.model);
   require(!options.batch_size || !options.global_batch_size,
           "--batch-size and --global-batch-size exclude each other");
   constexpr std::int64_t kMaxBatch = std::int64_t{1} << 31;
@@ -73,7 +77,11 @@ void check(const Options& options) {
   require(is_batch(options.global_batch_size.value_or(1)),
           "--global-batch-size must be between 1 and 2^31");
   require(options.epochs >= 1, "--epochs must be at least 1");
-  require(options.accumulate >= 1, "--accumulate must be at least 1");
+  require(options.accumulate >= 1 && options.accumulate <= 1 << 16,
+          "--accumulate must be between 1 and 2^16");
+  require(options.global_batch_size.value_or(0) % options.accumulate == 0,
+          fmt::format("--global-batch-size {} cannot be cut into --accumulate {} equal passes",
+                      options.global_batch_size.value_or(0), options.accumulate));
   require(options.max_steps >= 0, "--max-steps must not be negative");
   require(options.log_every >= 0, "--log-every must not be negative");
   check(options.optimizer);
@@ -82,6 +90,9 @@ void check(const Options& options) {
           "--label-smoothing must be between 0 and 1");
   require(!options.amp || options.dtype == ddp::DType::kFloat32,
           "--amp computes in 16 bits what would be float32: it cannot go with --dtype float64");
+  const bool is_scaled = options.amp == ddp::DType::kFloat16;
+  require(!is_scaled || options.non_finite_gradients() == ddp::NonFinite::kSkip,
+          "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
   check(options.dataset, options.model);
   require(options.label_smoothing == 0 || options.model != "unet",
           "--label-smoothing is for classes: --model unet has none");
@@ -113,6 +124,18 @@ void check_values(const cxxopts::ParseResult& parsed) {
   const bool is_explicit_auto =
       parsed.count("resume") > 0 && parsed["resume"].as<std::string>() == "auto";
   require(has_directory || !is_explicit_auto, "--resume auto needs --checkpoint-dir");
+}
+
+std::string non_finite_name(const Options& options) {
+  switch (options.non_finite_gradients()) {
+    case ddp::NonFinite::kStop:
+      return "stop";
+    case ddp::NonFinite::kSkip:
+      return "skip";
+    case ddp::NonFinite::kIgnore:
+      break;
+  }
+  return options.stops_at_bad_loss() ? "stop at the loss" : "ignore";
 }
 
 // The rate is left as it is unless one is given: Adam's steps are of another size.
@@ -173,6 +196,12 @@ Options read(const cxxopts::ParseResult& parsed) {
       choose<ddp::DType>("dtype", text("dtype"),
                          {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
   options.amp = ddp::nn::parse_amp(text("amp"));
+  if (parsed.count("non-finite") > 0) {
+    options.non_finite = choose<ddp::NonFinite>("non-finite", text("non-finite"),
+                                                {{"stop", ddp::NonFinite::kStop},
+                                                 {"skip", ddp::NonFinite::kSkip},
+                                                 {"ignore", ddp::NonFinite::kIgnore}});
+  }
   options.sampler = choose<SamplerKind>(
       "sampler", text("sampler"), {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
   options.drop_last = parsed["drop-last"].as<bool>();
@@ -196,10 +225,31 @@ Options read(const cxxopts::ParseResult& parsed) {
   return options;
 }
 
+// What cxxopts says of a switch does not name it; all other values are texts to it.
+std::string name_switch(const std::string& complaint, std::span<char*> arguments) {
+  for (const std::string_view argument : arguments) {
+    const std::size_t equals = argument.find('=');
+    if (equals == std::string_view::npos) continue;
+    if (complaint.find(argument.substr(equals + 1)) == std::string::npos) continue;
+    return std::string(argument) + ": a switch has no value, or true or false";
+  }
+  return complaint;
+}
+
 }  // namespace
 
-std::int64_t Options::global_batch(int world_size) const {
-  return global_batch_size ? *global_batch_size : batch_size.value_or(64) * world_size;
+std::int64_t Options::pass_batch(int world_size) const {
+  return global_batch_size ? *global_batch_size / accumulate : batch_size.value_or(64) * world_size;
+}
+
+ddp::NonFinite Options::non_finite_gradients() const {
+  const bool is_scaled = amp == ddp::DType::kFloat16;
+  return non_finite.value_or(is_scaled ? ddp::NonFinite::kSkip : ddp::NonFinite::kIgnore);
+}
+
+bool Options::stops_at_bad_loss() const {
+  const bool is_scaled = amp == ddp::DType::kFloat16;
+  return non_finite ? non_finite == ddp::NonFinite::kStop : !is_scaled;
 }
 
 double Options::learning_rate(int epoch, std::int64_t step) const {
@@ -239,7 +289,8 @@ JobDescription Options::describe(int world_size, const Task& task) const {
                        {"sync_bn", text(sync_batch_norm)},
                        {"augment", text(dataset.is_augmented)},
                        {"dtype", text(ddp::to_string(dtype))},
-                       {"amp", text(ddp::nn::amp_name(amp))}}};
+                       {"amp", text(ddp::nn::amp_name(amp))},
+                       {"non_finite", non_finite_name(*this)}}};
 }
 
 std::optional<Options> parse_options(int argc, char** argv) {
@@ -257,6 +308,8 @@ std::optional<Options> parse_options(int argc, char** argv) {
     Options options = read(parsed);
     check(options);
     return options;
+  } catch (const cxxopts::exceptions::incorrect_argument_type& error) {
+    throw std::invalid_argument(name_switch(error.what(), {argv, static_cast<std::size_t>(argc)}));
   } catch (const cxxopts::exceptions::exception& error) {
     throw std::invalid_argument(error.what());
   }

@@ -9,6 +9,7 @@
 #include "checkpointing.h"
 #include "ddp/base/dtype.h"
 #include "ddp/collectives/init.h"
+#include "ddp/engine/ddp_options.h"
 #include "ddp/nn/optim/lr_schedule.h"
 #include "optimizers.h"
 #include "step_trace.h"
@@ -23,9 +24,9 @@ struct Options {
   DatasetChoice dataset;
   int epochs = 1;
   std::int64_t max_steps = 0;                     // 0: no limit
-  int accumulate = 1;                             // batches that make a step
-  std::optional<std::int64_t> batch_size;         // per rank
-  std::optional<std::int64_t> global_batch_size;  // of all ranks together
+  int accumulate = 1;                             // passes that make a step
+  std::optional<std::int64_t> batch_size;         // of a rank in a pass
+  std::optional<std::int64_t> global_batch_size;  // of all ranks in all passes of a step
   OptimizerOptions optimizer;
   std::filesystem::path init;  // the weights to begin with; empty: drawn from the seed
   double max_grad_norm = 0;    // 0: gradients are not clipped
@@ -36,6 +37,7 @@ struct Options {
   std::int64_t warmup_steps = 0;  // or so many steps
   ddp::DType dtype = ddp::DType::kFloat32;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
+  std::optional<ddp::NonFinite> non_finite;
   SamplerKind sampler = SamplerKind::kExact;
   bool drop_last = false;
   std::uint64_t seed = 0;
@@ -50,8 +52,16 @@ struct Options {
   std::filesystem::path save;  // empty: nowhere
   CheckpointOptions checkpoints;
 
-  // The samples of one step on all ranks together.
-  [[nodiscard]] std::int64_t global_batch(int world_size) const;
+  // The samples of one pass on all ranks together.
+  [[nodiscard]] std::int64_t pass_batch(int world_size) const;
+  // Of one step, which may have several.
+  [[nodiscard]] std::int64_t global_batch(int world_size) const {
+    return pass_batch(world_size) * accumulate;
+  }
+  // What the engine does about gradients that are not finite.
+  [[nodiscard]] ddp::NonFinite non_finite_gradients() const;
+  // Whether a loss that is not finite ends the run.
+  [[nodiscard]] bool stops_at_bad_loss() const;
   // Of step `step` of the training, in `epoch`, both from 0. A warm-up by steps reaches the epoch's
   // rate in its last one.
   [[nodiscard]] double learning_rate(int epoch, std::int64_t step) const;

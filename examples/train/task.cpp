@@ -2,9 +2,12 @@
 #include "task.h"
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
+#include <string>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/data/cifar10.h"
 #include "ddp/data/fashion_mnist.h"
 #include "ddp/data/image_mask_folder.h"
@@ -103,6 +106,24 @@ std::unique_ptr<Dataset> load_fashion_mnist(DataSplit split, const DatasetChoice
   return std::make_unique<ddp::ImageDataset>(ddp::load_fashion_mnist(split, choice.directory));
 }
 
+std::unique_ptr<Task> load_task(const DatasetChoice& choice, double label_smoothing) {
+  const auto classification = [&](auto load, int classes) {
+    return std::make_unique<Classification>(load(DataSplit::kTrain, choice),
+                                            load(DataSplit::kTest, choice),
+                                            static_cast<std::size_t>(classes), label_smoothing);
+  };
+  switch (choice.kind) {
+    case DatasetKind::kCifar10:
+      return classification(load_cifar10, ddp::kCifar10Classes);
+    case DatasetKind::kImageMasks:
+      return std::make_unique<Segmentation>(open_image_masks(DataSplit::kTrain, choice),
+                                            open_image_masks(DataSplit::kTest, choice));
+    case DatasetKind::kFashionMnist:
+      break;
+  }
+  return classification(load_fashion_mnist, ddp::kFashionMnistClasses);
+}
+
 }  // namespace
 
 std::string_view to_string(DatasetKind kind) {
@@ -132,21 +153,15 @@ Tensor Task::inputs(const Batch& batch) const {
 }
 
 std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing) {
-  const auto classification = [&](auto load, int classes) {
-    return std::make_unique<Classification>(load(DataSplit::kTrain, choice),
-                                            load(DataSplit::kTest, choice),
-                                            static_cast<std::size_t>(classes), label_smoothing);
-  };
-  switch (choice.kind) {
-    case DatasetKind::kCifar10:
-      return classification(load_cifar10, ddp::kCifar10Classes);
-    case DatasetKind::kImageMasks:
-      return std::make_unique<Segmentation>(open_image_masks(DataSplit::kTrain, choice),
-                                            open_image_masks(DataSplit::kTest, choice));
-    case DatasetKind::kFashionMnist:
-      break;
+  try {
+    return load_task(choice, label_smoothing);
+  } catch (const ddp::FileError&) {
+    const std::string flags =
+        "--dataset " + std::string(to_string(choice.kind)) +
+        (choice.directory.empty() ? " without --data-dir"
+                                  : " --data-dir " + choice.directory.string());
+    std::throw_with_nested(ddp::FileError(flags));
   }
-  return classification(load_fashion_mnist, ddp::kFashionMnistClasses);
 }
 
 }  // namespace train

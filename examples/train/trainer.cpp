@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <iterator>
 #include <span>
@@ -39,41 +41,42 @@ constexpr std::size_t kCounts = 1;  // and after it: the task's
 constexpr std::int64_t kEvaluationElements = 784'000;
 
 std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
-                                           std::int64_t dataset_size, std::int64_t global_batch) {
-  if (options.drop_last && dataset_size < global_batch) {
+                                           std::int64_t dataset_size, std::int64_t pass_batch) {
+  if (options.drop_last && dataset_size < pass_batch) {
     throw std::invalid_argument(
-        fmt::format("--drop-last leaves no batch of {} of a training set of {} samples",
-                    global_batch, dataset_size));
+        fmt::format("--drop-last leaves no batch of {} of a training set of {} samples", pass_batch,
+                    dataset_size));
   }
   if (options.sampler == SamplerKind::kExact) {
     return std::make_unique<ddp::ExactSampler>(
         ddp::ExactSamplerOptions{.dataset_size = dataset_size,
                                  .world_size = group.world_size(),
                                  .rank = group.rank(),
-                                 .global_batch_size = global_batch,
+                                 .global_batch_size = pass_batch,
                                  .seed = options.seed});
   }
-  if (global_batch % group.world_size() != 0) {
+  if (pass_batch % group.world_size() != 0) {
     throw std::invalid_argument(fmt::format(
         "--sampler torch cannot cut a global batch of {} over {} ranks; --sampler exact can",
-        global_batch, group.world_size()));
+        pass_batch, group.world_size()));
   }
   return std::make_unique<ddp::DistributedSampler>(
       ddp::DistributedSamplerOptions{.dataset_size = dataset_size,
                                      .world_size = group.world_size(),
                                      .rank = group.rank(),
-                                     .batch_size = global_batch / group.world_size(),
+                                     .batch_size = pass_batch / group.world_size(),
                                      .seed = options.seed});
 }
 
-ddp::DdpOptions engine_options(const Options& options, std::int64_t global_batch,
-                               const ddp::ProcessGroup& group) {
+ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& group) {
   ddp::DdpOptions result;
-  result.nominal_samples = static_cast<double>(global_batch) / group.world_size();
+  result.nominal_samples =
+      static_cast<double>(options.pass_batch(group.world_size())) / group.world_size();
   // On the CPU it costs next to nothing, and the report then tells the bandwidth.
   result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
-  if (options.amp == ddp::DType::kFloat16) result.non_finite = ddp::NonFinite::kSkip;
+  result.non_finite = options.non_finite_gradients();
+  result.scan_gradients = result.non_finite == ddp::NonFinite::kStop;  // to name the rank
   return result;
 }
 
@@ -90,6 +93,10 @@ std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::
   return module;
 }
 
+std::string rank_count(const ddp::ProcessGroup& group) {
+  return group.world_size() == 1 ? "1 rank" : fmt::format("{} ranks", group.world_size());
+}
+
 // Hours of training should not end at a place where nothing can be written.
 void check_can_save(const std::filesystem::path& file) {
   if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
@@ -104,17 +111,17 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
     : options_(options),
       group_(std::move(group)),
       context_(group_->device()),
-      global_batch_(options.global_batch(group_->world_size())),
+      pass_batch_(options.pass_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
       job_(options.describe(group_->world_size(), *task_)),
-      sampler_(make_sampler(options, *group_, task_->train_set().size(), global_batch_)),
+      sampler_(make_sampler(options, *group_, task_->train_set().size(), pass_batch_)),
       loader_(task_->train_set(), loader_options()),
       module_(make_module(options, *group_, context_, *task_)),
-      model_(*module_, context_, group_, engine_options(options, global_batch_, *group_)),
-      optimizer_(make_optimizer(options.optimizer, context_, module_->parameters())),
+      model_(*module_, context_, group_, engine_options(options, *group_)),
+      optimizer_(make_optimizer(options.optimizer, context_, model_.parameters())),
       tape_(context_, ddp::nn::Recording::kOn, options.amp) {
   check_same_on_all_ranks(job_, *group_);
-  if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(*module_, *group_) == 0) {
+  if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(model_, *group_) == 0) {
     throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
   }
   if (options.amp == ddp::DType::kFloat16) model_.scale_losses(scaler_.emplace());
@@ -140,6 +147,8 @@ void Trainer::run() {
   for (std::int64_t epoch = first; epoch < options_.epochs && more; ++epoch) {
     more = train_epoch(static_cast<int>(epoch));
     result = evaluate();
+    check_loss(result.loss,
+               fmt::format("[train] epoch {}/{}: the test loss", epoch + 1, options_.epochs));
     save_epoch(result);
     if (is_main()) journal_->epoch(epoch, options_.epochs, steps_done_, result);
   }
@@ -152,7 +161,7 @@ void Trainer::run() {
 }
 
 void Trainer::resume() {
-  std::vector<ddp::NamedBuffer> tensors = named_buffers(module_->state_dict());
+  std::vector<ddp::NamedBuffer> tensors = named_buffers(model_.state_dict());
   std::ranges::move(named_buffers(optimizer_->state(), "optimizer."), std::back_inserter(tensors));
   if (scaler_) {
     std::ranges::move(named_buffers(scaler_->state(), "scaler."), std::back_inserter(tensors));
@@ -177,12 +186,19 @@ void Trainer::report(std::FILE* stream) {
 }
 
 std::string Trainer::job_name() const {
-  const int ranks = group_->world_size();
-  const std::string accumulated =
-      options_.accumulate == 1 ? "" : fmt::format(", {} of them a step", options_.accumulate);
-  return fmt::format("{} on {} over {}: {} rank{}, global batch {}{}", options_.model,
-                     to_string(group_->device()), group_->backend(), ranks, ranks == 1 ? "" : "s",
-                     global_batch_, accumulated);
+  const std::string ranks = rank_count(*group_);
+  return fmt::format("{} on {} over {}: {}, global batch {}{}", options_.model,
+                     to_string(group_->device()), group_->backend(), ranks,
+                     options_.global_batch(group_->world_size()), passes());
+}
+
+std::string Trainer::passes() const {
+  if (options_.accumulate == 1) return "";
+  if (pass_batch_ % group_->world_size() != 0) {
+    return fmt::format(" = {} passes x {}", options_.accumulate, pass_batch_);
+  }
+  return fmt::format(" = {} x {} x {} passes", rank_count(*group_),
+                     pass_batch_ / group_->world_size(), options_.accumulate);
 }
 
 ddp::EpochPlan Trainer::plan_epoch() {
@@ -194,7 +210,7 @@ void Trainer::begin_epoch(int epoch) {
   epoch_ = epoch;
   loader_.start(plan_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
-  steps_skipped_ = is_continued ? resumed_->position.consumed / global_batch_ : 0;
+  steps_skipped_ = is_continued ? resumed_->position.consumed / pass_batch_ : 0;
   epoch_begin_ = interval_begin_ = ddp::Clock::now();
   interval_samples_ = interval_steps_ = interval_batches_ = 0;
   interval_wait_ = 0;
@@ -207,10 +223,10 @@ bool Trainer::train_epoch(int epoch) {
     const auto batch = loader_.next(context_.stream());
     if (!batch) return true;
     begin_accumulation(*batch);
-    train_step(*batch, waited_since);
+    train_or_tell_where(*batch, waited_since);
     interval_samples_ += batch->global_count;
     ++interval_batches_;
-    if (!model_.engine().is_synchronized()) continue;
+    if (!model_.is_synchronized()) continue;
     ++steps_done_;
     ++interval_steps_;
     const bool stops = model_.engine().stop_requested();
@@ -254,7 +270,28 @@ void Trainer::save_epoch(const Evaluation& result) {
 void Trainer::begin_accumulation(const ddp::Batch& batch) {
   if (batch.step % options_.accumulate != 0) return;
   const std::int64_t left = loader_.plan().steps() - batch.step;
-  model_.engine().accumulate(static_cast<int>(std::min<std::int64_t>(options_.accumulate, left)));
+  model_.accumulate(static_cast<int>(std::min<std::int64_t>(options_.accumulate, left)));
+}
+
+void Trainer::train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
+  try {
+    train_step(batch, waited_since);
+    // The sum over ranks is here anyway, for the requests to stop.
+    if (!model_.is_synchronized()) return;
+    check_loss(model_.engine().summary().metrics[kLoss].mean(), "the loss");
+  } catch (const ddp::NonFiniteError&) {
+    std::throw_with_nested(ddp::NonFiniteError(
+        fmt::format("[train] epoch {}/{}, step {}/{}", epoch_ + 1, options_.epochs,
+                    steps_skipped_ + batch.step + 1, steps_skipped_ + loader_.plan().steps())));
+  }
+}
+
+void Trainer::check_loss(double loss, const std::string& name) const {
+  if (std::isfinite(loss) || !options_.stops_at_bad_loss()) return;
+  throw ddp::NonFiniteError(
+      fmt::format("{} is {}: try a smaller --lr or --clip-grad-norm; --non-finite stop names the "
+                  "first bad gradient and its rank",
+                  name, std::isnan(loss) ? "nan" : "infinite"));
 }
 
 void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
@@ -269,11 +306,12 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   times.forward_end = ddp::Clock::now();
   model_.backward(tape_, loss,
                   {.samples = n,
+                   .epoch = batch.epoch,
                    .asks_to_stop = signals_.stop_requested(),
                    .data_seconds = Seconds(times.data_end - times.begin).count()},
                   metrics);
   times.backward_end = ddp::Clock::now();
-  if (model_.engine().is_synchronized()) step_optimizer();
+  if (model_.is_synchronized()) step_optimizer();
   times.end = ddp::Clock::now();
   if (trace_) trace_->add(steps_done_ + 1, times, model_.engine().times());
 }
@@ -281,13 +319,13 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
 void Trainer::step_optimizer() {
   optimizer_->set_learning_rate(options_.learning_rate(epoch_, steps_done_));
   if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
-  model_.step(*optimizer_);
+  optimizer_->step();
 }
 
 // Means over the steps since the last line. All ranks come here: reading the totals is what waits
 // for the device.
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
-  const ddp::StepSummary totals = model_.engine().take_totals();
+  const ddp::StepSummary totals = model_.take_totals();
   std::vector<double> counts;
   for (std::size_t i = kCounts; i < totals.metrics.size(); ++i) {
     counts.push_back(totals.metrics[i].sum);
@@ -325,8 +363,8 @@ std::int64_t Trainer::evaluation_batch() const {
 }
 
 Evaluation Trainer::evaluate() {
-  model_.engine().broadcast_buffers(context_.stream());
-  module_->train(false);
+  model_.broadcast_buffers();
+  model_.eval();
   const ddp::ExactSampler sampler({.dataset_size = task_->test_set().size(),
                                    .world_size = group_->world_size(),
                                    .rank = group_->rank(),
@@ -338,7 +376,7 @@ Evaluation Trainer::evaluate() {
   std::array<double, ddp::kMaxMetrics> sums{};  // as of the metrics
   while (const auto batch = loader.next(context_.stream())) {
     if (batch->count == 0) continue;
-    const ddp::nn::Variable output = module_->forward(tape, task_->inputs(*batch));
+    const ddp::nn::Variable output = model_.forward(tape, task_->inputs(*batch));
     const ddp::nn::Variable loss = task_->loss(tape, output, *batch);
     sums[kLoss] += ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);
     std::size_t slot = kCounts;
@@ -346,7 +384,7 @@ Evaluation Trainer::evaluate() {
       sums[slot++] += ddp::item(count.buffer(), context_.stream());
     }
   }
-  module_->train();
+  model_.train();
   ddp::all_reduce_on_host(*group_, sums);
   const auto samples = static_cast<double>(task_->test_set().size());
   return {.loss = sums[kLoss] / samples,
@@ -355,10 +393,10 @@ Evaluation Trainer::evaluate() {
 
 void Trainer::finish(const Evaluation& result) {
   ddp::HostCopy copy;
-  copy.take(named_buffers(module_->state_dict()), context_.stream());
+  copy.take(named_buffers(model_.state_dict()), context_.stream());
   const std::span<const ddp::NamedBuffer> model = copy.tensors();
   if (!options_.metrics.empty())
-    journal_->end(result, ddp::sha256(model.first(module_->parameters().size())));
+    journal_->end(result, ddp::sha256(model.first(model_.parameters().size())));
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, model);
   journal_->say("saved " + options_.save.string());

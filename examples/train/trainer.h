@@ -40,6 +40,9 @@ class Trainer {
   bool train_epoch(int epoch);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
+  void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
+  // Throws NonFiniteError, on all ranks alike, unless such losses are allowed.
+  void check_loss(double loss, const std::string& name) const;
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   // At once, since whoever asked to stop may not wait for the evaluation.
   void save_before_stop();
@@ -56,6 +59,8 @@ class Trainer {
   void tell_incomplete_files();
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
+  // With accumulation: " = 2 ranks x 16 x 4 passes".
+  [[nodiscard]] std::string passes() const;
   [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   [[nodiscard]] bool has_steps_left() const {
@@ -66,7 +71,7 @@ class Trainer {
   Options options_;
   std::shared_ptr<ddp::ProcessGroup> group_;
   ddp::nn::Context context_;
-  std::int64_t global_batch_;
+  std::int64_t pass_batch_;  // samples on all ranks together
   std::unique_ptr<Task> task_;
   JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;

@@ -37,7 +37,7 @@ std::vector<double> train(const Case& model_case, ddp::Device device) {
   Tape tape(context);
   for (int step = 0; step < 10; ++step) {
     tape.backward(softmax_cross_entropy(tape, model->forward(tape, x), labels));
-    sgd.step(nullptr);
+    sgd.step();
   }
   std::vector<double> values;
   for (const Parameter* parameter : model->parameters()) {

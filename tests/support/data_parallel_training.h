@@ -63,7 +63,7 @@ inline std::vector<double> train_on(const std::vector<Device>& devices, std::siz
             ? model.loss(tape, batch.images, batch.labels, cross_entropy)
             : cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
     tape.backward(loss);
-    optimizer.step(nullptr);
+    optimizer.step();
   }
   std::vector<double> values;
   for (const nn::Parameter* parameter : model.parameters()) {

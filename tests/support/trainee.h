@@ -70,7 +70,7 @@ struct Trainee {
     batch = loader.next(context.stream());
     const Variable output = model.forward(tape, images_of(*batch));
     const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
-    model.backward(tape, loss, static_cast<double>(batch->count));
+    model.backward(tape, loss, *batch);
   }
   // Whether all ranks have the same parameters.
   [[nodiscard]] bool is_in_step() const {

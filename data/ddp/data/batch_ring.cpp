@@ -56,6 +56,7 @@ void BatchRing::fill(std::size_t index, const EpochPlan& plan, std::int64_t step
   const Batch host = view(slot.host, kCpuDevice, slot.samples.size());
   dataset_.gather(slot.samples, host.inputs, host.labels, plan.epoch());
   slot.batch = device_.is_cuda() ? copy_to_device(slot, host) : host;
+  slot.batch.epoch = plan.epoch();
   slot.batch.step = step;
   slot.batch.global_count = plan.global_count(step);
 }

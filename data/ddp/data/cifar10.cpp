@@ -103,7 +103,7 @@ ImageDataset load_cifar10(DataSplit split, const fs::path& data_dir,
     return load(split, data_dir, transforms);
   } catch (const FileError&) {
     std::throw_with_nested(FileError(
-        fmt::format("[cifar10] cannot load the {} set (give --data-dir DIR with the files of "
+        fmt::format("[cifar10] cannot load the {} set (its files are those of "
                     "cifar-10-binary.tar.gz from https://www.cs.toronto.edu/~kriz/cifar.html)",
                     split == DataSplit::kTrain ? "training" : "test")));
   }

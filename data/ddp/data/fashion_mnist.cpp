@@ -61,8 +61,8 @@ ImageDataset load_fashion_mnist(DataSplit split, const fs::path& data_dir) {
     return load(data_dir.empty() ? default_directory() : data_dir, train ? "train" : "t10k");
   } catch (const std::exception&) {
     std::throw_with_nested(FileError(
-        fmt::format("[fashion_mnist] cannot load the {} set (apt-get install "
-                    "dataset-fashion-mnist, or give --data-dir DIR with the four IDX files)",
+        fmt::format("[fashion_mnist] cannot load the {} set (its four IDX files are in Debian's "
+                    "package dataset-fashion-mnist)",
                     train ? "training" : "test")));
   }
 }

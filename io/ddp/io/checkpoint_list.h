@@ -2,9 +2,13 @@
 //
 // The names of a training's checkpoints, and the file in which they are listed:
 //
-//   latest := (NAME "\n")+         newest first; nothing else in the directory belongs to the
-//   training NAME   := "model_epoch_" E ".safetensors"                  E epochs are done
-//           | "model_epoch_" E "_step_" S ".safetensors"       and part of the next; S steps in all
+//   latest := (NAME "\n")+
+//   NAME   := "model_epoch_" EPOCHS ".safetensors"
+//           | "model_epoch_" EPOCHS "_step_" STEPS ".safetensors"
+//
+// `latest` has the newest name first; no other file in the directory belongs to the training.
+// EPOCHS are those that are done. STEPS are all of the training so far: such a checkpoint was saved
+// inside the next epoch.
 #pragma once
 
 #include <compare>

@@ -2,6 +2,7 @@
 #include "ddp/engine/control_vector.h"
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -10,6 +11,14 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp {
+namespace {
+
+std::string describe_epoch(int rank, double epoch) {
+  return "rank " + std::to_string(rank) + " in epoch " +
+         std::to_string(static_cast<std::int64_t>(epoch));
+}
+
+}  // namespace
 
 ControlVector::ControlVector(ProcessGroup& group)
     : group_(group),
@@ -103,6 +112,7 @@ void ControlVector::write(const RankState& own) {
   rank[1] = own.times.data_seconds;
   rank[2] = own.times.is_idle ? 1 : 0;
   rank[3] = host_[kState];
+  rank[4] = static_cast<double>(own.epoch);
 }
 
 void ControlVector::write_squared(std::size_t index, double number) {
@@ -148,6 +158,7 @@ void ControlVector::count_arrived(Wait wait) {
       arrival.copied.synchronize();
     }
     check_passes(arrival);
+    check_epochs(arrival.sums);
     count(arrival.sums);
   }
 }
@@ -211,6 +222,23 @@ void ControlVector::check_passes(const Arrival& arrival) const {
                       std::to_string(arrival.own_passes) + ", all " +
                       std::to_string(group_.world_size()) + " ranks together " +
                       std::to_string(static_cast<int>(arrival.sums[kPasses])));
+}
+
+void ControlVector::check_epochs(const double* sums) const {
+  std::optional<int> first;  // of the ranks that are active
+  std::string others;        // that are in another epoch
+  const auto is_active = [&](int rank) { return sums[rank_index(rank) + 3] != 0; };
+  const auto epoch = [&](int rank) { return sums[rank_index(rank) + 4]; };
+  for (int rank = 0; rank < group_.world_size(); ++rank) {
+    if (!is_active(rank)) continue;
+    if (!first) first = rank;
+    if (epoch(rank) != epoch(*first)) others += ", " + describe_epoch(rank, epoch(rank));
+  }
+  if (others.empty()) return;
+  work_.wait(to_host_.view());  // as in check_passes()
+  throw MismatchError("[ddp] ranks are in different epochs of their data, whose samples overlap: " +
+                      describe_epoch(*first, epoch(*first)) + others +
+                      " (set_epoch is for all ranks, or for none)");
 }
 
 void ControlVector::launch(const RankState& own, Stream producer) {

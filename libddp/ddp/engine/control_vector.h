@@ -17,6 +17,7 @@ namespace ddp {
 // What a rank says of itself once a step, however many backward passes that has.
 struct RankState {
   bool is_active = true;
+  std::int64_t epoch = 0;  // of its data
   bool asks_to_stop = false;
   std::array<bool, kMaxVotes> votes = {};
   std::uint64_t fingerprint = 0;  // of its replica; equal on all ranks if all is well
@@ -32,13 +33,14 @@ struct RankState {
 //                  rank[world_size]
 //   agreed      := backward passes, their square
 //   fingerprint := kPieces x (piece, piece squared)
-//   rank        := work seconds, data seconds, idle, active     only that rank's are not 0
+//   rank        := work seconds, data seconds, idle, active, epoch     only that rank's are not 0
 //
 // Summed gradients are divided by the sum of the first: gradient_scale() is its reciprocal, made in
 // place, on CUDA by the device, so that the host never has to know it. All ranks have the same
 // number if, and only if, its variance over ranks is 0, which all of them see alike: that tells of
 // ranks that accumulate over different numbers of passes (MismatchError when the sum is counted, on
-// the CPU in wait()), and of fingerprints, cut into pieces of 16 bits, whose sums are exact.
+// the CPU in wait()), and of fingerprints, cut into pieces of 16 bits, whose sums are exact. Epochs
+// stand there by rank, so that a difference can be told in full: of ranks that are active.
 class ControlVector {
  public:
   explicit ControlVector(ProcessGroup& group);
@@ -87,7 +89,7 @@ class ControlVector {
   static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
   static constexpr std::size_t kPieces = 4;
   static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
-  static constexpr std::size_t kRankFields = 4;
+  static constexpr std::size_t kRankFields = 5;
   static constexpr std::size_t kArrivals = 16;
 
   static constexpr std::size_t sum_index(std::size_t slot) { return kMetrics + 2 * slot; }
@@ -128,6 +130,7 @@ class ControlVector {
   void count_pass(const double* sums, std::size_t slots);
   void count_own(const RankState& own);
   void check_passes(const Arrival& arrival) const;
+  void check_epochs(const double* sums) const;
   [[nodiscard]] bool ranks_agree(const double* sums) const;
   [[nodiscard]] bool fingerprints_agree(const double* sums) const;
 

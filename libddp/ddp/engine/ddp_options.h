@@ -105,6 +105,10 @@ class SampleCount {
 
 struct StepOptions {
   SampleCount samples = 1;  // of this rank in this step; 0 is allowed
+  // Which pass over its data this rank is in. Ranks in different ones would train on the same
+  // samples, since each epoch deals them out anew: MismatchError that names the ranks, on all of
+  // them. Left alone, nothing is compared.
+  std::int64_t epoch = 0;
   // False: this rank's data have run out, and it goes on with empty batches until all ranks' have;
   // see is_over().
   bool is_active = true;

@@ -94,6 +94,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   samples_ = step.samples;
   step_samples_ += step.samples;
   own_.is_active = own_.is_active || step.is_active;
+  own_.epoch = step.epoch;
   own_.asks_to_stop = own_.asks_to_stop || step.asks_to_stop;
   accounts_.add_data_wait(step.data_seconds);
   divides_ = !alone_ || !passes_.is_whole_step() || options_.gradient_kind == GradientKind::kSum;

@@ -35,6 +35,7 @@ class Module {
   // Whether forward is for training, in which batch norms take the batch's statistics and dropouts
   // drop; children are told, too. True at first.
   void train(bool is_training = true);
+  void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return is_training_; }
 
  protected:

@@ -9,6 +9,18 @@
 
 namespace ddp::nn {
 
+class Optimizer;
+
+// Who makes of the gradients that it was bound to what an optimizer is to step with: ranks that add
+// theirs up, say.
+class GradientOwner {
+ public:
+  virtual void step(Optimizer& optimizer) = 0;
+
+ protected:
+  ~GradientOwner() = default;
+};
+
 // A named tensor that is trained, and its gradient. Either may be bound to memory of the caller,
 // for instance to a place in a flat bucket that is all-reduced: backward then writes there.
 class Parameter {
@@ -32,9 +44,11 @@ class Parameter {
 
   // Copies what is there now into `memory` and uses `memory` from then on; the caller keeps it
   // alive, and on CUDA orders `stream` before further use. Throws std::invalid_argument unless
-  // count, dtype and device agree. A gradient that was never allocated is not copied.
+  // count, dtype and device agree. A gradient that was never allocated is not copied. With an
+  // owner, Optimizer::step() of such parameters is the owner's to do.
   void bind_value(const Buffer& memory, Stream stream = {});
-  void bind_grad(const Buffer& memory, Stream stream = {});
+  void bind_grad(const Buffer& memory, Stream stream = {}, GradientOwner* owner = nullptr);
+  [[nodiscard]] GradientOwner* grad_owner() const { return grad_owner_; }
 
  private:
   void check_binding(const char* what, const Buffer& memory) const;
@@ -42,6 +56,7 @@ class Parameter {
   std::string name_;
   Tensor value_;
   Tensor grad_;
+  GradientOwner* grad_owner_ = nullptr;
   bool grad_is_allocated_ = false;
   bool has_grad_ = false;
 };

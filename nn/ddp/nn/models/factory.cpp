@@ -44,17 +44,23 @@ constexpr KnownModel kModels[] = {{"mlp", make_mlp},
                                   {"resnet18", make<ResNet18>},
                                   {"unet", make_unet}};
 
-}  // namespace
-
-std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope,
-                                   const ImageSizes& sizes) {
+const KnownModel& find_model(std::string_view name) {
   std::string known;
   for (const KnownModel& model : kModels) {
-    if (model.name == name) return model.make(scope, sizes);
+    if (model.name == name) return model;
     known += (known.empty() ? "" : ", ") + std::string(model.name);
   }
   throw std::invalid_argument("[nn] there is no model \"" + std::string(name) +
                               "\", only: " + known);
+}
+
+}  // namespace
+
+void check_model_name(std::string_view name) { (void)find_model(name); }
+
+std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope,
+                                   const ImageSizes& sizes) {
+  return find_model(name).make(scope, sizes);
 }
 
 }  // namespace ddp::nn

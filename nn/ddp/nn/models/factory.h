@@ -10,8 +10,11 @@
 
 namespace ddp::nn {
 
-// "mlp", "lenet5", "convnet", "resnet18" or "unet". Throws std::invalid_argument that lists the
-// known names.
+// Throws std::invalid_argument that lists the known names unless it is one of them: "mlp",
+// "lenet5", "convnet", "resnet18" or "unet".
+void check_model_name(std::string_view name);
+
+// Throws as check_model_name() does.
 [[nodiscard]] std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope,
                                                  const ImageSizes& sizes = {});
 

@@ -37,7 +37,7 @@ class UNetBlock final : public Module {
 
 // Segments images: Ronneberger et al. 2015 with padding and batch norms, as in torch.hub's
 // mateuszbuda/brain-segmentation-pytorch and under its names, but for the sigmoid at its end: what
-// comes out are logits, for binary_cross_entropy_with_logits().
+// comes out are logits, for bce_with_logits().
 class UNet final : public Module {
  public:
   explicit UNet(const Scope& scope, const UNetSizes& sizes = {});

@@ -17,7 +17,7 @@ Adam::Adam(Context& context, std::span<Parameter* const> parameters, const AdamS
     : Adam(context, {{{parameters.begin(), parameters.end()}, options}}) {}
 
 Adam::Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups)
-    : context_(context), groups_(groups.begin(), groups.end()) {}
+    : Optimizer(groups), context_(context), groups_(groups.begin(), groups.end()) {}
 
 void Adam::step(const double* grad_scale) {
   for (const Group& group : groups_) {

@@ -22,6 +22,7 @@ class Adam final : public Optimizer {
   Adam(Context& context, std::span<Parameter* const> parameters, const AdamStep& options);
   Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups);
 
+  using Optimizer::step;
   void step(const double* grad_scale) override;
   [[nodiscard]] double learning_rate() const override;
   void set_learning_rate(double learning_rate) override;

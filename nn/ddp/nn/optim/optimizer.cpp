@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/optim/optimizer.h"
 
+#include <algorithm>
+#include <stdexcept>
+
 namespace ddp::nn {
+
+void Optimizer::step() {
+  if (parameters_.empty()) return;
+  GradientOwner* owner = parameters_.front()->grad_owner();
+  const auto other = std::ranges::find_if(
+      parameters_, [&](const Parameter* each) { return each->grad_owner() != owner; });
+  if (other != parameters_.end()) {
+    throw std::logic_error("[nn] an optimizer has '" + parameters_.front()->name() + "' and '" +
+                           (*other)->name() +
+                           "', of which one DistributedModule has only one: each needs an "
+                           "optimizer of its own");
+  }
+  owner == nullptr ? step(nullptr) : owner->step(*this);
+}
 
 DecaySplit split_by_decay(std::span<Parameter* const> parameters) {
   DecaySplit split;

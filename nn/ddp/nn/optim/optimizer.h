@@ -9,14 +9,31 @@
 
 namespace ddp::nn {
 
+// Parameters that are stepped with options of their own, as in PyTorch's param_groups.
+template <class Options>
+struct ParameterGroup {
+  std::vector<Parameter*> parameters;
+  Options options;
+};
+
 class Optimizer {
  public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
   // Updates every parameter that has a gradient, and takes the gradient: has_grad() is false
-  // afterwards, so there is no zero_grad(). The gradient is first multiplied by *grad_scale, unless
-  // that is null; on CUDA it points to device memory and is read when the kernels run.
+  // afterwards, so there is no zero_grad(). Gradients that a DistributedModule reduces become
+  // those of the mean over all ranks first, and are dropped where it says so: DistributedModule's
+  // step() has the details. std::logic_error if some of the parameters are of another module.
+  void step();
+
+  // The same with gradients multiplied by *grad_scale, and nothing else made of them; null is 1. On
+  // CUDA it points to device memory and is read when the kernels run.
   virtual void step(const double* grad_scale) = 0;
+
+  // Of all parameter groups.
+  [[nodiscard]] std::span<Parameter* const> parameters() const { return parameters_; }
 
   // Of all parameter groups; learning_rate() tells the first one's.
   [[nodiscard]] virtual double learning_rate() const = 0;
@@ -26,13 +43,17 @@ class Optimizer {
   // parameters, in their order. Written to, the optimizer goes on from there. Counts are int64 on
   // the CPU, whatever the parameters' device.
   [[nodiscard]] virtual std::vector<NamedTensor> state() const = 0;
-};
 
-// Parameters that are stepped with options of their own, as in PyTorch's param_groups.
-template <class Options>
-struct ParameterGroup {
-  std::vector<Parameter*> parameters;
-  Options options;
+ protected:
+  template <class Options>
+  explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
+    for (const ParameterGroup<Options>& group : groups) {
+      parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
+    }
+  }
+
+ private:
+  std::vector<Parameter*> parameters_;
 };
 
 // For models whose biases and norms shall not decay: parameters of at most one dimension, which

@@ -14,7 +14,7 @@ Sgd::Sgd(Context& context, std::span<Parameter* const> parameters, const SgdStep
     : Sgd(context, {{{parameters.begin(), parameters.end()}, options}}) {}
 
 Sgd::Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups)
-    : context_(context), groups_(groups.begin(), groups.end()) {}
+    : Optimizer(groups), context_(context), groups_(groups.begin(), groups.end()) {}
 
 void Sgd::step(const double* grad_scale) {
   for (const Group& group : groups_) {

@@ -20,6 +20,7 @@ class Sgd final : public Optimizer {
   Sgd(Context& context, std::span<Parameter* const> parameters, const SgdStep& options);
   Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups);
 
+  using Optimizer::step;
   void step(const double* grad_scale) override;
   [[nodiscard]] double learning_rate() const override;
   void set_learning_rate(double learning_rate) override;

@@ -50,10 +50,11 @@ DistributedModule::DistributedModule(Module& module, Context& context,
       skips_non_finite_(options.non_finite == NonFinite::kSkip),
       engine_(after(context, std::move(group)), describe_parameters(module),
               with_module(module, std::move(options))) {
-  const std::span<Parameter* const> parameters = module.parameters();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    parameters[i]->bind_grad(engine_.gradient(i), context.stream());
-    indices_.emplace_back(parameters[i], i);
+  add(module);
+  for (std::size_t i = 0; i < parameters().size(); ++i) {
+    Parameter* parameter = parameters()[i];
+    parameter->bind_grad(engine_.gradient(i), context.stream(), this);
+    indices_.emplace_back(parameter, i);
   }
   std::sort(indices_.begin(), indices_.end());
 }
@@ -64,13 +65,13 @@ std::size_t DistributedModule::index_of(const Parameter& parameter) const {
 }
 
 Variable DistributedModule::forward(Tape& tape, const Variable& input) {
-  engine_.begin_forward(context_.stream());
+  if (module_.is_training()) engine_.begin_forward(context_.stream());
   return module_.forward(tape, input);
 }
 
 void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOptions& step,
                                  std::span<const StepMetric> metrics) {
-  for (const Parameter* parameter : module_.parameters()) {
+  for (const Parameter* parameter : parameters()) {
     if (engine_.is_synchronized() && parameter->has_grad()) {
       throw std::logic_error("[ddp] parameter '" + parameter->name() +
                              "' still has the gradient of the last step: step the optimizer after "
@@ -87,30 +88,41 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   engine_.wait(context_.stream());
   const bool may_differ = may_be_unused_ || step.samples == 0;
   if (may_differ && engine_.is_synchronized()) take_use_from_engine();
+  is_reduced_ = engine_.is_synchronized();
+}
+
+bool DistributedModule::has_gradients() const {
+  return std::ranges::any_of(parameters(), &Parameter::has_grad);
 }
 
 // Whether there is a gradient depends on all ranks, not on this one's backward.
 void DistributedModule::take_use_from_engine() {
-  for (Parameter* parameter : module_.parameters()) {
+  for (Parameter* parameter : parameters()) {
     engine_.is_used(index_of(*parameter)) ? parameter->mark_grad_written()
                                           : parameter->clear_grad();
   }
 }
 
 Tensor DistributedModule::clip_grad_norm(double max_norm) {
-  clipped_ = nn::clip_grad_norm(context_, module_.parameters(), max_norm, gradient_scale());
+  clipped_ = nn::clip_grad_norm(context_, parameters(), max_norm, gradient_scale());
   return clipped_->norm;
 }
 
 void DistributedModule::step(Optimizer& optimizer) {
   const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();
+  if (!is_reduced_ && has_gradients()) {
+    throw std::logic_error(
+        "[ddp] the gradients are this rank's alone: DistributedModule's backward() reduces them, "
+        "the tape's does not");
+  }
   const bool is_taken = engine_.should_step();
   if (is_taken) {
     optimizer.step(scale);
   } else {
-    for (Parameter* parameter : module_.parameters()) parameter->clear_grad();
+    for (Parameter* parameter : parameters()) parameter->clear_grad();
   }
   clipped_.reset();
+  is_reduced_ = has_gradients();  // left for another optimizer
   if (scaler_ != nullptr && !engine_.is_over()) scaler_->update(!is_taken);
 }
 
