@@ -58,12 +58,16 @@ pid_t pid_of(int rank, const std::string& output) {
 
 }  // namespace
 
-TEST_CASE("a late rank is named every five seconds, and a late store, too", "[start]") {
+TEST_CASE("a late rank is named every five seconds, and a store that is late or lost, too",
+          "[start]") {
   const TcpServer server({"127.0.0.1", 0});
   const Endpoint own = free_endpoint();
   ChildProcess early0 = worker(0, 3, server.endpoint(), true);
   ChildProcess early1 = worker(1, 3, server.endpoint(), true);
   ChildProcess alone = worker(1, 2, own, false);
+  const Endpoint short_lived = free_endpoint();
+  ChildProcess mortal = worker(0, 3, short_lived, false);
+  ChildProcess survivor = worker(1, 3, short_lived, false);
 
   early0.wait_for_output("2 of 3 ranks are here after 5 s; missing: rank 2; store at " +
                          to_string(server.endpoint()));
@@ -76,6 +80,12 @@ TEST_CASE("a late rank is named every five seconds, and a late store, too", "[st
   ChildProcess host = worker(0, 2, own, false);
   CHECK(host.wait() == 0);
   CHECK(alone.wait() == 0);
+
+  mortal.wait_for_output("2 of 3 ranks are here after 5 s; missing: rank 2");
+  mortal.send_signal(SIGKILL);
+  CHECK(survivor.wait(kAtOnce) == 3);
+  CHECK_THAT(survivor.err(),
+             Contains("[init] rank 1 has lost the store at " + to_string(short_lived)));
 }
 
 TEST_CASE("two processes with one RANK both say so at once", "[start]") {

@@ -90,11 +90,16 @@ GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   return config;
 }
 
+// Where ranks meet, for messages; a store of the caller's has no name.
+std::string place_of(const StartPatience& patience) {
+  return patience.store().empty() ? "the store" : "the store at " + patience.store();
+}
+
 // Names who could not be reached; only if it took all the time: other errors say it themselves.
 [[noreturn]] void rethrow_unreachable(const WorkerEnv& env, const StartPatience& patience) {
   if (!patience.is_over()) throw;
   std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
-                                      " has not reached the store at " + patience.store() + " in " +
+                                      " has not reached " + place_of(patience) + " in " +
                                       patience.waited()));
 }
 
@@ -103,7 +108,7 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
                                      StartPatience& patience) try {
   const PeriodicThread voice("ddp-start", patience.period(), [&] {
     if (patience.is_due()) {
-      patience.report("[init] no answer from the store at " + patience.store() + " after " +
+      patience.report("[init] no answer from " + place_of(patience) + " after " +
                       patience.waited() + "; rank 0 or its launcher hosts it");
     }
     return true;
@@ -140,7 +145,7 @@ struct Agreement {
 };
 
 Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const WorkerEnv& env,
-                StartPatience& patience) {
+                StartPatience& patience) try {
   const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store);
   refuse_if_stale(*run, env);
   const auto job =
@@ -149,6 +154,10 @@ Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const Wo
   const std::shared_ptr<Store> own = claim_rank(job, self);
   Plan plan = agree_on_plan(*own, self, patience);
   return {std::make_shared<PrefixStore>("default", own), std::move(plan)};
+} catch (const NetworkError&) {
+  std::throw_with_nested(
+      NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + place_of(patience) +
+                   ", which rank 0 or its launcher hosts, before all ranks were here"));
 }
 
 Hello describe_self(const InitOptions& options, const WorkerEnv& env, Device device) {
