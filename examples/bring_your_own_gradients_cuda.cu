@@ -268,7 +268,6 @@ ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& gro
 
 void run() {
   const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCuda});
-  check(cudaSetDevice(group->device().index));
   const auto train_set = ddp::load_fashion_mnist(ddp::DataSplit::kTrain);
   const auto test_set = ddp::load_fashion_mnist(ddp::DataSplit::kTest);
   Trainer trainer(group);

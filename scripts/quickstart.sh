@@ -20,8 +20,17 @@ main_job() {
 train=(build/bin/train --model lenet5 --epochs 3 --batch-size 64 --lr 0.05 --momentum 0.9
   --lr-schedule cosine)
 
-gpus=$( (nvidia-smi -L 2>/dev/null || true) | grep -c '^GPU' || true)
+# The GPUs that this build's programs can use. One of them is asked for its device: it knows whether
+# CUDA was built in and works. ddp-launch counts, and minds CUDA_VISIBLE_DEVICES as that does.
+usable_gpus() {
+  case $(build/bin/all_reduce) in
+    *" on cuda:"*) build/bin/ddp-launch -n gpu --dry-run true | grep -cE '^ *[0-9]+ +[0-9]+ ' ;;
+    *) echo 0 ;;
+  esac
+}
+
 echo
+gpus=$(usable_gpus)
 if [ "$gpus" -ge 2 ]; then
   main_job --nproc_per_node=2 "${train[@]}"
 elif [ "$gpus" -eq 1 ]; then
@@ -29,6 +38,6 @@ elif [ "$gpus" -eq 1 ]; then
   main_job --nproc_per_node=1 "${train[@]}"
   main_job --nproc_per_node=2 "${train[@]}" --device cpu
 else
-  echo "No GPU: two ranks on the CPU."
+  echo "No GPU that this build can use: two ranks on the CPU."
   main_job --nproc_per_node=2 "${train[@]}"
 fi

@@ -56,6 +56,23 @@ const Variables kComplete = {{"RANK", "3"},
 
 }  // namespace
 
+TEST_CASE("a number of seconds may have a fraction", "[base]") {
+  const auto seconds = [](const char* text) {
+    const EnvReader::Lookup lookup = [text](const char*) { return text; };
+    return EnvReader(lookup).seconds("DDP_TIMEOUT");
+  };
+  CHECK(seconds("600") == Timeout(600'000));
+  CHECK(seconds("2.5") == Timeout(2500));
+  CHECK(seconds("0.0001") == Timeout(1));
+  CHECK(seconds("31536000") == std::chrono::hours(24 * 365));
+  CHECK_FALSE(seconds("").has_value());
+  for (const char* text : {"0", "-1", "soon", "2 s", "inf", "nan", "1e9"}) {
+    CHECK_THAT(
+        error_of([&] { (void)seconds(text); }),
+        Catch::Contains("DDP_TIMEOUT='" + std::string(text) + "' is not a number of seconds"));
+  }
+}
+
 TEST_CASE("the whole environment is read", "[base]") {
   const WorkerEnv env = parse(kComplete);
   CHECK(env.rank == 3);

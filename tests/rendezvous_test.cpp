@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/backend_choice.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/groups.h"
@@ -28,8 +29,17 @@ Hello on_gpu(const std::string& host, const std::string& bus_id) {
   return hello;
 }
 
-std::string refusal(const std::vector<Hello>& hellos) {
+std::string refusal(std::vector<Hello> hellos) {
+  for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
+    hellos[rank].rank = static_cast<int>(rank);
+  }
   return error_of([&] { (void)choose_backend(hellos); });
+}
+
+Hello as_rank(int rank, int world_size, Hello hello) {
+  hello.rank = rank;
+  hello.world_size = world_size;
+  return hello;
 }
 
 }  // namespace
@@ -80,8 +90,9 @@ TEST_CASE("all ranks learn at once that two of them are on one GPU", "[rendezvou
   const Deadline promised = Deadline::after(5 * 1s);
   test::run_ranks(3, [&](int rank) {
     TcpStore store(server.endpoint(), 20s, rank);
-    const Hello self = on_gpu("a", rank == 2 ? "1" : std::to_string(rank));
-    const std::string error = error_of([&] { (void)agree_on_plan(store, rank, 3, self, 20s); });
+    const Hello self = as_rank(rank, 3, on_gpu("a", rank == 2 ? "1" : std::to_string(rank)));
+    StartPatience patience(20s);
+    const std::string error = error_of([&] { (void)agree_on_plan(store, self, patience); });
     expect(error.find("are on the same GPU 1") != std::string::npos, error);
     expect(error.find("--oversubscribe") != std::string::npos, error);
   });
@@ -111,12 +122,14 @@ TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvo
 }
 
 TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
-  Hello hello = on_gpu("host", "0000:3b:00.0");
+  Hello hello = as_rank(2, 5, on_gpu("host", "0000:3b:00.0"));
   hello.backend = Backend::kNccl;
   hello.shares_gpu = true;
   hello.alone_because = "/proc is not mounted";
   const Hello copy = parse_hello(serialize(hello));
   CHECK(serialize(copy) == serialize(hello));
+  CHECK(copy.rank == 2);
+  CHECK(copy.world_size == 5);
   CHECK(copy.gpu == "0000:3b:00.0");
   CHECK(copy.shares_gpu);
   CHECK(copy.alone_because == hello.alone_because);
@@ -132,7 +145,8 @@ TEST_CASE("all ranks get the same sentence when they cannot work together", "[re
                                 .device = DeviceChoice::kCpu,
                                 .rank = rank,
                                 .world_size = 3,
-                                .store = store});
+                                .store = store,
+                                .ranks_are_threads = true});
     });
     expect(error.find("the backend they ask for") != std::string::npos, error);
     expect(error.find("has shm, rank 2") != std::string::npos, error);
@@ -142,11 +156,12 @@ TEST_CASE("all ranks get the same sentence when they cannot work together", "[re
 TEST_CASE("a refusal keeps its class on every rank", "[rendezvous]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
-    Hello self = on_cpu("a");
+    Hello self = as_rank(rank, 2, on_cpu("a"));
     self.build = std::to_string(rank);
+    StartPatience patience(20s);
     bool mismatch = false;
     try {
-      (void)agree_on_plan(*store, rank, 2, self, 20s);
+      (void)agree_on_plan(*store, self, patience);
     } catch (const MismatchError&) {
       mismatch = true;
     }
@@ -158,8 +173,11 @@ TEST_CASE("a process may make its group again", "[rendezvous]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
     for (int round = 0; round < 3; ++round) {
-      const auto group = init_process_group(
-          {.device = DeviceChoice::kCpu, .rank = rank, .world_size = 3, .store = store});
+      const auto group = init_process_group({.device = DeviceChoice::kCpu,
+                                             .rank = rank,
+                                             .world_size = 3,
+                                             .store = store,
+                                             .ranks_are_threads = true});
       double sum = rank;
       group->all_reduce(buffer_of(std::span(&sum, 1))).wait();
       expect(sum == 3, "0 + 1 + 2");

@@ -338,6 +338,7 @@ TEST_CASE("an operation that nobody waits for is no hang", "[shm]") {
                                            .rank = rank,
                                            .world_size = 2,
                                            .store = store,
+                                           .ranks_are_threads = true,
                                            .hang_watch = {.period = 20ms, .patience = 60s}});
     std::vector<float> value(1);
     const Work work = group->all_reduce(buffer_of(value));

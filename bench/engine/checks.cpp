@@ -70,7 +70,8 @@ std::vector<Variant> measure_rank(const std::string& model, int rank,
                                          .device = DeviceChoice::kCpu,
                                          .rank = rank,
                                          .world_size = kRanks,
-                                         .store = store});
+                                         .store = store,
+                                         .ranks_are_threads = true});
   std::vector<std::unique_ptr<Training>> trainings;
   std::vector<Variant> variants;
   for (const Check& check : checks()) {

@@ -3,6 +3,8 @@
 // Streams, events and memory, and the NCCL group. By itself with one rank per visible GPU (at most
 // four, as threads of this process), which on a machine with one GPU still runs every call; under
 // ddp-launch with ranks that share it.
+#include <cuda_runtime_api.h>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -93,6 +95,17 @@ TEST_CASE("every GPU has a PCI bus id of its own", "[gpu][cuda]") {
     CHECK(cu::pci_bus_id(cuda_device(i)) != cu::pci_bus_id(kGpu));
   }
   CHECK(cu::pci_bus_id(kGpu).size() >= 7);
+}
+
+TEST_CASE("the device of the group is the current one of who made it", "[gpu][cuda]") {
+  for (int i = cu::device_count() - 1; i >= 0; --i) {
+    const auto group = init_process_group(
+        {.device = DeviceChoice::kCuda, .rank = 0, .world_size = 1, .local_rank = i});
+    int current = -1;
+    CHECK(cudaGetDevice(&current) == cudaSuccess);
+    CHECK(current == i);
+    CHECK(group->device() == cuda_device(i));
+  }
 }
 
 TEST_CASE("NCCL has a version", "[gpu][nccl]") { CHECK(nccl_version().starts_with("2.")); }

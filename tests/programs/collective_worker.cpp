@@ -52,7 +52,7 @@ namespace {
 using namespace std::chrono_literals;
 
 struct Patience {
-  ddp::Timeout timeout = ddp::kDefaultTimeout;
+  std::optional<ddp::Timeout> timeout = std::nullopt;
   ddp::HangWatchOptions hang_watch = {};
   ddp::OnRank0Options on_rank0 = {};
 };

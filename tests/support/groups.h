@@ -59,6 +59,7 @@ inline void run_groups(Backend backend, int world_size,
                                            .rank = rank,
                                            .world_size = world_size,
                                            .store = store,
+                                           .ranks_are_threads = true,
                                            .start_timeout = timeout,
                                            .timeout = timeout,
                                            .hang_watch = {.period = Timeout(0)}});

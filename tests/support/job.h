@@ -50,6 +50,7 @@ class Job {
   }
 
   ChildProcess& operator[](int rank) { return *workers_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] Endpoint store() const { return server_.endpoint(); }
   [[nodiscard]] int size() const { return static_cast<int>(workers_.size()); }
   void wait_until_ready() {
     for (const auto& worker : workers_) worker->wait_for_output("ready");

@@ -54,6 +54,18 @@ std::optional<std::uint16_t> EnvReader::port(const char* name) const {
   return static_cast<std::uint16_t>(*number);
 }
 
+std::optional<Timeout> EnvReader::seconds(const char* name) const {
+  constexpr double kYear = 365 * 24 * 3600;
+  const auto value = text(name);
+  if (!value) return std::nullopt;
+  const auto number = number_in<double>(*value);
+  if (!number || !(*number > 0 && *number <= kYear)) {
+    throw EnvironmentError(std::string(name) + "='" + *value +
+                           "' is not a number of seconds above 0, and at most a year");
+  }
+  return std::chrono::ceil<Timeout>(std::chrono::duration<double>(*number));
+}
+
 bool EnvReader::flag(const char* name) const {
   const std::string value = text(name).value_or("False");
   return value == "True" || value == "true" || value == "1";

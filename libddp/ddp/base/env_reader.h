@@ -6,6 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "ddp/base/time.h"
+
 namespace ddp {
 
 // Environment variables as text and numbers. An empty one counts as unset, as in PyTorch.
@@ -24,6 +26,8 @@ class EnvReader {
   [[nodiscard]] std::optional<int> integer(const char* name, int minimum) const;
   [[nodiscard]] std::optional<std::uint32_t> identifier(const char* name) const;  // 32 bits
   [[nodiscard]] std::optional<std::uint16_t> port(const char* name) const;
+  // "2.5"; above 0, at most a year.
+  [[nodiscard]] std::optional<Timeout> seconds(const char* name) const;
 
   // "True", "true" and "1" are true, anything else is not.
   [[nodiscard]] bool flag(const char* name) const;

@@ -153,10 +153,10 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
       if (!reasons.empty()) reasons += ", ";
       reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
     }
-    if (deadline.remaining() <= pause) {
+    if (deadline.passed()) {
       throw NetworkError("cannot connect to " + to_string(endpoint) + " (" + reasons + ")");
     }
-    std::this_thread::sleep_for(pause);
+    std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
     pause = std::min<Timeout>(pause * 2, std::chrono::milliseconds(250));
   }
 }

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
+#include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "ddp/base/log.h"
+#include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/device_choice.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/hierarchical_process_group.h"
 #include "ddp/collectives/nccl_process_group.h"
@@ -30,11 +34,14 @@ struct HostedStore {
   HostedStore(const Endpoint& endpoint, Timeout timeout) try
       : server(endpoint), client(endpoint, timeout, 0) {
   } catch (const SystemError& error) {
-    if (error.error_number() != EADDRNOTAVAIL) throw;
-    std::throw_with_nested(
-        EnvironmentError("rank 0 hosts the store, but MASTER_ADDR is not an "
-                         "address of its host (" +
-                         host_name() + ")"));
+    const std::string rank0 = "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) +
+                              ") hosts the store, but ";
+    if (error.error_number() == EADDRNOTAVAIL) {
+      std::throw_with_nested(EnvironmentError(rank0 + "MASTER_ADDR is not an address of its host"));
+    }
+    if (error.error_number() != EADDRINUSE) throw;
+    std::throw_with_nested(EnvironmentError(
+        rank0 + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
   }
 
   TcpServer server;
@@ -63,37 +70,59 @@ WorkerEnv merge(const InitOptions& options) {
   return env;
 }
 
-Device choose_device(const InitOptions& options, const WorkerEnv& env) {
-  const bool cpu_backend = options.backend != Backend::kAuto && options.backend != Backend::kNccl;
-  const bool wants_cuda =
-      options.device == DeviceChoice::kCuda || options.backend == Backend::kNccl;
-  if (options.device == DeviceChoice::kCpu && options.backend == Backend::kNccl) {
-    throw std::invalid_argument("backend nccl does not work on the CPU");
-  }
-  if (options.device == DeviceChoice::kCuda && cpu_backend) {
-    throw std::invalid_argument("backend " + std::string(to_string(options.backend)) +
-                                " does not work on CUDA devices");
-  }
-  if (options.device == DeviceChoice::kCpu || cpu_backend) return kCpuDevice;
-  const int visible = cu::device_count();
-  if (visible == 0 && !wants_cuda) return kCpuDevice;
-  if (visible == 0) {
-    throw EnvironmentError("no GPU is visible: run on the CPU with --device cpu");
-  }
-  if (env.shares_gpus) return cuda_device(env.local_rank % visible);
-  if (env.local_rank < visible) return cuda_device(env.local_rank);
-  throw EnvironmentError("LOCAL_RANK=" + std::to_string(env.local_rank) + ", but " +
-                         std::to_string(visible) + (visible == 1 ? " GPU is" : " GPUs are") +
-                         " visible: start ddp-launch with -n " + std::to_string(visible) +
-                         ", share GPUs with --oversubscribe, or run on the CPU with --device cpu");
+Timeout timeout_of(const std::optional<Timeout>& given, const char* variable, Timeout otherwise) {
+  if (given) return *given;
+  const EnvReader::Lookup lookup = [](const char* name) { return std::getenv(name); };
+  return EnvReader(lookup).seconds(variable).value_or(otherwise);
 }
 
-std::shared_ptr<Store> connect_store(const InitOptions& options, const WorkerEnv& env) {
+// What this rank knows before it has met the others.
+GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
+  GroupConfig config;
+  config.rank = env.rank;
+  config.world_size = env.world_size;
+  config.timeout = timeout_of(options.timeout, "DDP_TIMEOUT", kDefaultTimeout);
+  config.start_timeout =
+      timeout_of(options.start_timeout, "DDP_START_TIMEOUT", kDefaultStartTimeout);
+  config.device = choose_device(options, env);
+  cu::make_current(config.device);
+  if (!options.ranks_are_threads) config.step_file = StepFile::from_environment(env.local_rank);
+  return config;
+}
+
+// Where ranks meet, for messages; a store of the caller's has no name.
+std::string place_of(const StartPatience& patience) {
+  return patience.store().empty() ? "the store" : "the store at " + patience.store();
+}
+
+// Names who could not be reached; only if it took all the time: other errors say it themselves.
+[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, const StartPatience& patience) {
+  if (!patience.is_over()) throw;
+  std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
+                                      " has not reached " + place_of(patience) + " in " +
+                                      patience.waited()));
+}
+
+// Connects while a thread says every few seconds that there is no answer yet.
+std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
+                                     StartPatience& patience) try {
+  const PeriodicThread voice("ddp-start", patience.period(), [&] {
+    if (patience.is_due()) {
+      patience.report("[init] no answer from " + place_of(patience) + " after " +
+                      patience.waited() + "; rank 0 or its launcher hosts it");
+    }
+    return true;
+  });
+  return std::make_shared<TcpStore>(env.master, timeout, env.rank);
+} catch (const Error&) {
+  rethrow_unreachable(env, patience);
+}
+
+std::shared_ptr<Store> connect(const InitOptions& options, const WorkerEnv& env, Timeout timeout,
+                               StartPatience& patience) {
   if (options.store) return options.store;
-  if (env.rank != 0 || env.agent_hosts_store) {
-    return std::make_shared<TcpStore>(env.master, options.start_timeout, env.rank);
-  }
-  const auto hosted = std::make_shared<HostedStore>(env.master, options.start_timeout);
+  if (env.rank != 0 || env.agent_hosts_store) return connect_to(env, timeout, patience);
+  const auto hosted = std::make_shared<HostedStore>(env.master, timeout);
   return {hosted, &hosted->client};  // the server lives as long as the client
 }
 
@@ -109,53 +138,87 @@ void refuse_if_stale(Store& run, const WorkerEnv& env) {
                          " of this job is running");
 }
 
-// The address of the interface that reaches the store; peers reach us there.
-std::string local_address(const WorkerEnv& env, Timeout timeout) {
-  return TcpStore(env.master, timeout, env.rank).local_address();
-}
+// What the ranks have agreed on, and where in the store their group has its keys.
+struct Agreement {
+  std::shared_ptr<Store> store;
+  Plan plan;
+};
 
-std::shared_ptr<ProcessGroup> meet(const InitOptions& options, const ErrorFile& error_file) {
-  const WorkerEnv env = merge(options);
-  GroupConfig config;
-  config.error_file = error_file;
-  config.rank = env.rank;
-  config.world_size = env.world_size;
-  config.device = choose_device(options, env);
-  if (!options.store) config.step_file = StepFile::from_environment(env.local_rank);
-  config.timeout = options.timeout;
-  config.start_timeout = options.start_timeout;
-  if (env.world_size == 1) {
-    config.store = options.store ? options.store : std::make_shared<HashStore>();
-    return make_single_process_group(std::move(config));
-  }
-  if (options.store == nullptr) log::set_rank(env.rank);
-  const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, connect_store(options, env));
+Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const WorkerEnv& env,
+                StartPatience& patience) try {
+  const auto run = std::make_shared<PrefixStore>("ddp/" + env.run_id, store);
   refuse_if_stale(*run, env);
   const auto job =
       std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
   // A process may do this more than once: what was said the last time must not be heard again.
-  const std::int64_t turn = job->add("init/" + std::to_string(env.rank), 1);
-  const auto store = std::make_shared<PrefixStore>("init_" + std::to_string(turn), job);
-  const Hello self = describe_self(config.device, options.backend, env.shares_gpus);
-  Plan plan = agree_on_plan(*store, env.rank, env.world_size, self, options.start_timeout);
-  if (!config.device.is_cuda() && !self.alone_because.empty()) {
-    log::warning("[init] rank " + std::to_string(env.rank) +
-                 " shares no memory with others and talks to them over TCP, which is slow: " +
-                 self.alone_because);
+  const std::shared_ptr<Store> own = claim_rank(job, self);
+  Plan plan = agree_on_plan(*own, self, patience);
+  return {std::make_shared<PrefixStore>("default", own), std::move(plan)};
+} catch (const NetworkError&) {
+  std::throw_with_nested(
+      NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + place_of(patience) +
+                   ", which rank 0 or its launcher hosts, before all ranks were here"));
+}
+
+Hello describe_self(const InitOptions& options, const WorkerEnv& env, Device device) {
+  Hello self = ddp::describe_self(device, options.backend, env.shares_gpus);
+  self.rank = env.rank;
+  self.world_size = env.world_size;
+  return self;
+}
+
+void warn_if_alone(const Hello& self) {
+  if (!self.gpu.empty() || self.alone_because.empty()) return;
+  log::warning("[init] rank " + std::to_string(self.rank) +
+               " shares no memory with others and talks to them over TCP, which is slow: " +
+               self.alone_because);
+}
+
+// Where peers reach this rank.
+std::string address_of(const InitOptions& options, const WorkerEnv& env, Timeout timeout) {
+  if (!options.address.empty()) return options.address;
+  if (options.master || !options.store) {
+    return TcpStore(env.master, timeout, env.rank).local_address();
   }
-  config.store = std::make_shared<PrefixStore>("default", store);
-  if (options.hang_watch.period > Timeout(0)) {
-    config.hang_watch = std::make_shared<HangWatch>(
-        *config.store, identify_self(env.rank, config.device), options.hang_watch);
-  }
+  if (options.ranks_are_threads) return "127.0.0.1";
+  throw EnvironmentError("rank " + std::to_string(env.rank) +
+                         " was given a store, but no address at which others reach it: give "
+                         ".address or .master to init_process_group");
+}
+
+std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const WorkerEnv& env,
+                                         GroupConfig config, Plan plan) {
   log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
              std::string(to_string(plan.backend)) + " on " + to_string(config.device));
   if (plan.backend == Backend::kNccl) return make_nccl_process_group(std::move(config));
   if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));
-  const std::string address =
-      options.master || !options.store ? local_address(env, options.start_timeout) : "127.0.0.1";
+  const std::string address = address_of(options, env, config.start_timeout);
   if (plan.backend == Backend::kGloo) return make_gloo_process_group(std::move(config), address);
   return make_hierarchical_process_group(std::move(config), std::move(plan.hosts), address);
+}
+
+std::shared_ptr<ProcessGroup> stay_alone(const InitOptions& options, GroupConfig config) {
+  config.store = options.store ? options.store : std::make_shared<HashStore>();
+  return make_single_process_group(std::move(config));
+}
+
+std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile& error_file) {
+  const WorkerEnv env = merge(options);
+  GroupConfig config = describe_rank(options, env);
+  config.error_file = error_file;
+  if (env.world_size == 1) return stay_alone(options, std::move(config));
+  if (!options.ranks_are_threads) log::set_rank(env.rank);
+  StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
+  const auto store = connect(options, env, config.start_timeout, patience);
+  const Hello self = describe_self(options, env, config.device);
+  Agreement agreement = agree(store, self, env, patience);
+  warn_if_alone(self);
+  config.store = std::move(agreement.store);
+  if (options.hang_watch.period > Timeout(0)) {
+    config.hang_watch = std::make_shared<HangWatch>(
+        *config.store, identify_self(env.rank, config.device), options.hang_watch);
+  }
+  return make_group(options, env, std::move(config), std::move(agreement.plan));
 }
 
 }  // namespace
@@ -185,12 +248,11 @@ Backend parse_backend(std::string_view name) {
                               "' (known: auto, nccl, shm, gloo, shm+gloo)");
 }
 
-// Who gives the store may have several ranks in this process.
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
-  const ErrorFile file = options.store ? ErrorFile() : ErrorFile::from_environment();
+  const ErrorFile file = options.ranks_are_threads ? ErrorFile() : ErrorFile::from_environment();
   file.clear();
   try {
-    return meet(options, file);
+    return start(options, file);
   } catch (const std::exception& error) {
     file.keep({.message = describe(error),
                .caused_by_peer = is_caused_by_peer(std::current_exception())});

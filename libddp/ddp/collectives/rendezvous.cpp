@@ -1,183 +1,190 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/rendezvous.h"
 
-#include <unistd.h>
+#include <fmt/core.h>
+#include <fmt/ranges.h>
 
-#include <map>
+#include <algorithm>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/build_id.h"
-#include "ddp/collectives/host_layout.h"
+#include "ddp/collectives/backend_choice.h"
 #include "ddp/collectives/let_all_read.h"
-#include "ddp/collectives/nccl_process_group.h"
 #include "ddp/collectives/rank_identity.h"
-#include "ddp/cuda/cuda.h"
-#include "ddp/version.h"
+#include "ddp/store/prefix_store.h"
 
 namespace ddp {
 namespace {
 
-std::string rank_on(const std::vector<Hello>& hellos, std::size_t rank) {
-  return "rank " + std::to_string(rank) + " (" + hellos[rank].host_name + ", pid " +
-         std::to_string(hellos[rank].pid) + ")";
-}
-
-// All ranks must give the same answer to `property`.
-template <class Property>
-void check_equal(const std::vector<Hello>& hellos, const char* what, Property property) {
-  for (std::size_t rank = 1; rank < hellos.size(); ++rank) {
-    if (property(hellos[rank]) == property(hellos[0])) continue;
-    throw MismatchError("ranks differ in " + std::string(what) + ": " + rank_on(hellos, 0) +
-                        " has " + property(hellos[0]) + ", " + rank_on(hellos, rank) + " has " +
-                        property(hellos[rank]));
-  }
-}
-
-void check_one_rank_per_gpu(const std::vector<Hello>& hellos) {
-  for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
-    for (std::size_t other = 0; other < rank; ++other) {
-      const bool same =
-          hellos[rank].host == hellos[other].host && hellos[rank].gpu == hellos[other].gpu;
-      if (!same) continue;
-      throw EnvironmentError(
-          rank_on(hellos, other) + " and " + rank_on(hellos, rank) + " are on the same GPU " +
-          hellos[rank].gpu +
-          ": start one worker per GPU (ddp-launch -n gpu), allow sharing with ddp-launch "
-          "--oversubscribe, or run on the CPU with --device cpu");
-    }
-  }
-}
-
-[[noreturn]] void refuse(Backend asked, const std::string& why) {
-  throw EnvironmentError("backend " + std::string(to_string(asked)) + " was asked for, but " + why);
-}
-
-void check_all_share_memory(const std::vector<Hello>& hellos) {
-  for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
-    if (hellos[rank].alone_because.empty()) continue;
-    refuse(Backend::kShm, rank_on(hellos, rank) + " cannot share memory: " +
-                              hellos[rank].alone_because + ", or use --backend gloo");
-  }
-}
-
-// What suits CPU ranks that are where they are.
-Backend backend_for(const HostLayout& layout) {
-  if (layout.host_count() == 1) return Backend::kShm;
-  return layout.width() == 1 ? Backend::kGloo : Backend::kShmGloo;
-}
-
-Backend check_asked(Backend asked, Backend suitable) {
-  if (asked == Backend::kShm && suitable != asked) refuse(asked, "the ranks are on several hosts");
-  if (asked != Backend::kShmGloo || suitable == asked) return asked;
-  refuse(asked, suitable == Backend::kShm ? "all ranks are on one host; use shm"
-                                          : "no two ranks are on one host; use gloo");
-}
-
-std::string on_gpu(const Hello& hello) { return hello.gpu.empty() ? "a CPU" : "a GPU"; }
-
-}  // namespace
-
-// One field a line: none of them contains a newline.
-std::string serialize(const Hello& hello) {
-  std::ostringstream text;
-  text << hello.build << '\n'
-       << hello.host << '\n'
-       << hello.host_name << '\n'
-       << hello.gpu << '\n'
-       << hello.nccl << '\n'
-       << to_string(hello.backend) << '\n'
-       << hello.pid << '\n'
-       << hello.shares_gpu << '\n'
-       << hello.alone_because << '\n';
-  return text.str();
-}
-
-Hello parse_hello(const std::string& text) {
-  std::istringstream lines(text);
-  Hello hello;
-  std::string backend;
-  std::getline(lines, hello.build);
-  std::getline(lines, hello.host);
-  std::getline(lines, hello.host_name);
-  std::getline(lines, hello.gpu);
-  std::getline(lines, hello.nccl);
-  std::getline(lines, backend);
-  lines >> hello.pid >> hello.shares_gpu;
-  lines.ignore();
-  std::getline(lines, hello.alone_because);
-  if (!lines) throw MismatchError("a rank of another libddp build (or no libddp) is in this job");
-  hello.backend = parse_backend(backend);
-  return hello;
-}
-
-Hello describe_self(Device device, Backend backend, bool shares_gpu) {
-  Hello self;
-  self.build = std::string(kVersion) + " of build " + std::string(build_id());
-  self.host = host_identity();
-  self.alone_because = obstacle_to_sharing();
-  self.host_name = host_name();
-  if (device.is_cuda()) {
-    self.gpu = cu::pci_bus_id(device);
-    self.nccl = nccl_version();
-  }
-  self.backend = backend;
-  self.pid = ::getpid();
-  self.shares_gpu = shares_gpu;
-  return self;
-}
-
-std::vector<int> hosts_of(const std::vector<Hello>& hellos) {
-  std::map<std::string, int> numbers;
-  std::vector<int> hosts;
-  int count = 0;
-  for (const Hello& hello : hellos) {
-    const bool is_new = !hello.alone_because.empty() || !numbers.contains(hello.host);
-    if (is_new) ++count;
-    hosts.push_back(is_new ? count - 1 : numbers[hello.host]);
-    if (is_new && hello.alone_because.empty()) numbers[hello.host] = count - 1;
-  }
-  return hosts;
-}
-
-Backend choose_backend(const std::vector<Hello>& hellos) {
-  check_equal(hellos, "their libddp", [](const Hello& h) { return h.build; });
-  check_equal(hellos, "the backend they ask for",
-              [](const Hello& h) { return std::string(to_string(h.backend)); });
-  check_equal(hellos, "their kind of device", on_gpu);
-  const bool on_gpus = !hellos[0].gpu.empty();
-  if (on_gpus) {
-    check_equal(hellos, "their NCCL", [](const Hello& h) { return h.nccl; });
-    if (!hellos[0].shares_gpu) check_one_rank_per_gpu(hellos);
-    return Backend::kNccl;
-  }
-  const Backend asked = hellos[0].backend;
-  if (asked == Backend::kShm) check_all_share_memory(hellos);
-  const Backend suitable = backend_for(HostLayout(hosts_of(hellos)));
-  return asked == Backend::kAuto ? suitable : check_asked(asked, suitable);
-}
-
-namespace {
-
+constexpr std::string_view kPlan = "plan";
 constexpr std::string_view kUse = "use ";
 constexpr std::string_view kMismatch = "mismatch: ";
+constexpr std::string_view kTimeout = "timeout: ";
+
+// Between two looks of rank 0 whether somebody else has decided.
+constexpr Timeout kBetweenLooks{250};
+
+std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
+std::string initialisation(std::int64_t number) { return fmt::format("init_{}", number); }
+
+bool is_same_process(const Hello& one, const Hello& other) {
+  return one.host == other.host && one.pid == other.pid;
+}
+
+bool has_ended(const Hello& hello) {
+  return state_of({.host = hello.host, .pid = hello.pid}) == ProcessState::kEnded;
+}
+
+// Writes `own` under the key unless somebody who lives was first; returns whose it is.
+Hello take(Store& store, const std::string& key, const Hello& own) {
+  const std::string text = serialize(own);
+  std::string found = store.compare_set(key, "", text);
+  for (;;) {
+    const Hello holder = parse_hello(found);
+    if (found == text || !has_ended(holder)) return holder;
+    found = store.compare_set(key, found, text);
+  }
+}
+
+// The number of the initialisation that this process begins. If no plan came out of the last one
+// of this rank, the others are still in it.
+std::int64_t next_initialisation(Store& job, int rank) {
+  const std::string counter = fmt::format("init/{}", rank);
+  const std::int64_t number = job.add(counter, 1);
+  if (number == 1 || job.has(fmt::format("{}/{}", initialisation(number - 1), kPlan))) {
+    return number;
+  }
+  return job.add(counter, -1);
+}
+
+// The process that has the rank may be waiting for the others.
+[[noreturn]] void refuse_second(Store& job, const Hello& first, const Hello& second) {
+  const std::string text = fmt::format(
+      "rank {} is already pid {} on host {}; pid {} on host {} came as rank {}, too: each process "
+      "of a job needs a RANK of its own, and each job a MASTER_PORT of its own",
+      first.rank, first.pid, first.host_name, second.pid, second.host_name, second.rank);
+  const std::int64_t present = job.add(fmt::format("init/{}", first.rank), 0);
+  job.compare_set(fmt::format("{}/{}", initialisation(std::max<std::int64_t>(present, 1)), kPlan),
+                  "", text);
+  throw EnvironmentError(text);
+}
+
+std::vector<int> missing_ranks(Store& store, int world_size) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!store.has(hello_key(rank))) missing.push_back(rank);
+  }
+  return missing;
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  constexpr std::size_t kShown = 16;
+  const auto shown = std::span(ranks).first(std::min(ranks.size(), kShown));
+  std::string text = fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(shown, ", "));
+  if (ranks.size() > kShown) text += fmt::format(" and {} more", ranks.size() - kShown);
+  return text;
+}
+
+// "3 of 4 ranks are here after 5 s; missing: rank 2; store at 127.0.0.1:29500".
+std::string who_is_missing(Store& store, int world_size, const StartPatience& patience) {
+  const std::vector<int> missing = missing_ranks(store, world_size);
+  const std::size_t present = static_cast<std::size_t>(world_size) - missing.size();
+  std::string text =
+      fmt::format("{} of {} ranks are here after {}; {}", present, world_size, patience.waited(),
+                  missing.empty() ? "rank 0 has not decided yet how they go on"
+                                  : "missing: " + list_of(missing));
+  if (!patience.store().empty()) text += "; store at " + patience.store();
+  return text;
+}
+
+bool is_first_here(Store& store, int rank) {
+  for (int other = 0; other < rank; ++other) {
+    if (store.has(hello_key(other))) return false;
+  }
+  return true;
+}
+
+// To be called between two waits.
+void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience) {
+  if (patience.is_over()) {
+    throw TimeoutError("[init] " + who_is_missing(store, self.world_size, patience));
+  }
+  if (!patience.is_due() || !is_first_here(store, self.rank)) return;
+  patience.report("[init] " + who_is_missing(store, self.world_size, patience));
+}
+
+bool have_come(Store& store, const std::vector<std::string>& keys, Timeout timeout) {
+  try {
+    store.wait(keys, timeout);
+    return true;
+  } catch (const TimeoutError&) {
+    return false;
+  }
+}
+
+std::vector<Hello> read_hellos(Store& store, int world_size) {
+  std::vector<Hello> hellos;
+  for (int rank = 0; rank < world_size; ++rank) {
+    hellos.push_back(parse_hello(store.get(hello_key(rank))));
+  }
+  return hellos;
+}
+
+// Returns once all ranks are here, or one of them has made the plan: it refuses to go on.
+void wait_for_hellos(Store& store, const Hello& self, StartPatience& patience) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(hello_key(rank));
+  while (!have_come(store, keys, patience.slice(kBetweenLooks)) && !store.has(kPlan)) {
+    look_at_the_clock(store, self, patience);
+  }
+}
 
 // Rank 0's decision: "use shm 0 0 1", with the hosts of the ranks, or what everybody is to throw:
-// "mismatch: " and the text of a MismatchError, or that of an EnvironmentError.
-std::string make_plan(Store& store, int world_size, Timeout timeout) {
+// "mismatch: " or "timeout: " and the text of that error, or the text of an EnvironmentError.
+std::string make_plan(Store& store, const Hello& self, StartPatience& patience) {
   try {
-    std::vector<Hello> hellos;
-    for (int other = 0; other < world_size; ++other) {
-      hellos.push_back(parse_hello(store.get("hello/" + std::to_string(other), timeout)));
-    }
+    wait_for_hellos(store, self, patience);
+    if (store.has(kPlan)) return store.get(kPlan);
+    const std::vector<Hello> hellos = read_hellos(store, self.world_size);
     std::string plan = std::string(kUse) + std::string(to_string(choose_backend(hellos)));
     for (const int host : hosts_of(hellos)) plan += " " + std::to_string(host);
     return plan;
   } catch (const MismatchError& error) {
     return std::string(kMismatch) + describe(error);
+  } catch (const TimeoutError& error) {
+    return std::string(kTimeout) + describe(error);
   } catch (const std::exception& error) {
     return describe(error);
   }
+}
+
+std::string await_plan(Store& store, const Hello& self, StartPatience& patience) {
+  const std::vector<std::string> keys = {std::string(kPlan)};
+  while (!have_come(store, keys, patience.slice())) look_at_the_clock(store, self, patience);
+  return store.get(kPlan);
+}
+
+// A plan that says that the ranks differ in their world size; empty if this one has that of the
+// first. Without the same one they would wait for different ranks.
+std::string compare_world_size(Store& store, const Hello& self) {
+  const Hello first = take(store, "first", self);
+  if (first.world_size == self.world_size) return "";
+  const std::string plan =
+      fmt::format("{}ranks differ in WORLD_SIZE: {} has {}, {} has {}", kMismatch, to_string(first),
+                  first.world_size, to_string(self), self.world_size);
+  store.compare_set(kPlan, "", plan);
+  return plan;
+}
+
+// What this rank learns; a plan, as above.
+std::string exchange(Store& store, const Hello& self, StartPatience& patience) {
+  std::string refusal = compare_world_size(store, self);
+  if (!refusal.empty()) return refusal;
+  store.set(hello_key(self.rank), serialize(self));
+  if (self.rank != 0) return await_plan(store, self, patience);
+  return store.compare_set(kPlan, "", make_plan(store, self, patience));
 }
 
 Plan parse_plan(const std::string& text) {
@@ -191,13 +198,19 @@ Plan parse_plan(const std::string& text) {
 
 }  // namespace
 
-Plan agree_on_plan(Store& store, int rank, int world_size, const Hello& self, Timeout timeout) {
-  store.set("hello/" + std::to_string(rank), serialize(self));
-  if (rank == 0) store.set("plan", make_plan(store, world_size, timeout));
-  const std::string plan = store.get("plan", timeout);
+std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
+  const Hello holder = take(*job, fmt::format("rank/{}", self.rank), self);
+  if (!is_same_process(holder, self)) refuse_second(*job, holder, self);
+  const std::int64_t number = next_initialisation(*job, self.rank);
+  return std::make_shared<PrefixStore>(initialisation(number), job);
+}
+
+Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {
+  const std::string plan = exchange(store, self, patience);
   if (plan.starts_with(kUse)) return parse_plan(plan.substr(kUse.size()));
-  let_all_read(store, rank, world_size);
+  let_all_read(store, self.rank, self.world_size);
   if (plan.starts_with(kMismatch)) throw MismatchError(plan.substr(kMismatch.size()));
+  if (plan.starts_with(kTimeout)) throw TimeoutError(plan.substr(kTimeout.size()));
   throw EnvironmentError(plan);
 }
 

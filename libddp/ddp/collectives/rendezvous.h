@@ -1,50 +1,40 @@
 // SPDX-License-Identifier: MIT
 //
-// How ranks agree before there is a group. Each rank describes itself under "hello/<rank>"; rank 0
-// reads them all, decides, and publishes the plan (or the error that everybody throws) under
-// "plan". That is world_size reads in all, not world_size squared.
+// How ranks agree before there is a group. The keys, under those of the job's present attempt:
+//   rank/<rank>       the Hello of the process that has this rank
+//   init/<rank>       how often this rank has begun an initialisation
+//   init_<n>/         of the n-th initialisation of all ranks:
+//     first           the Hello of who came first, whose world size the others compare with theirs
+//     hello/<rank>    the rank's Hello
+//     plan            what all do, or the error that all throw. The first to write it decides:
+//                     rank 0, once it has read all hellos, or a rank that sees that it cannot work
+// That is world_size reads in all, not world_size squared.
 #pragma once
 
-#include <string>
+#include <memory>
 #include <vector>
 
-#include "ddp/collectives/init.h"
+#include "ddp/collectives/hello.h"
+#include "ddp/collectives/start_patience.h"
+#include "ddp/store/store.h"
 
 namespace ddp {
-
-// What a rank says of itself.
-struct Hello {
-  std::string build = {};            // of libddp
-  std::string host = {};             // equal for ranks that can share memory
-  std::string host_name = {};        // for messages
-  std::string gpu = {};              // bus id of its CUDA device; empty on the CPU
-  std::string nccl = {};             // NCCL's version; empty on the CPU
-  Backend backend = Backend::kAuto;  // what it asked for
-  int pid = 0;
-  bool shares_gpu = false;         // started with --oversubscribe
-  std::string alone_because = {};  // why it can share memory with no rank; empty if it can
-};
-
-[[nodiscard]] std::string serialize(const Hello& hello);
-[[nodiscard]] Hello parse_hello(const std::string& text);
-
-// This process on `device`.
-[[nodiscard]] Hello describe_self(Device device, Backend backend, bool shares_gpu);
-
-// By rank: equal for ranks that can share memory, and no others.
-[[nodiscard]] std::vector<int> hosts_of(const std::vector<Hello>& hellos);
-
-// The backend for these ranks. Throws EnvironmentError or MismatchError naming the ranks if they
-// cannot work together.
-[[nodiscard]] Backend choose_backend(const std::vector<Hello>& hellos);
 
 struct Plan {
   Backend backend = Backend::kAuto;
   std::vector<int> hosts = {};  // hosts_of all ranks
 };
 
-// Exchanges hellos over the store; returns what all ranks do.
-[[nodiscard]] Plan agree_on_plan(Store& store, int rank, int world_size, const Hello& self,
-                                 Timeout timeout);
+// Makes this process the one with its rank and returns the part of the store for the initialisation
+// that it begins: its first one, or another. Throws EnvironmentError if another process has the
+// rank and lives, as far as can be seen from here; if that one still waits for the others, all of
+// them throw it, too. A process that has ended may be replaced.
+[[nodiscard]] std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job,
+                                                const Hello& self);
+
+// Exchanges hellos over the store of an initialisation; returns what all ranks do. Throws
+// TimeoutError naming the ranks that are missing once the patience is over, and says so before as
+// often as that wants: one of the ranks does, the first that is here.
+[[nodiscard]] Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience);
 
 }  // namespace ddp

@@ -63,6 +63,22 @@ void zero_device_memory(void* data, std::size_t size_bytes) {
   DDP_CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
+// "12.4".
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// CUDA says that a driver is too old where there is none, too; but that one has no version.
+DeviceSurvey survey_insufficient_driver() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess) static_cast<void>(cudaGetLastError());
+  if (version == 0) return {.why_none = "no NVIDIA driver is installed"};
+  return {.why_none = std::string(cudaGetErrorString(cudaErrorInsufficientDriver)) +
+                      " (the driver is for CUDA " + version_text(version) + ", this build for " +
+                      version_text(CUDART_VERSION) + ")",
+          .is_fault = true};
+}
+
 }  // namespace
 
 void check(cudaError_t status, const char* expression) {
@@ -74,12 +90,19 @@ void check(cudaError_t status, const char* expression) {
 
 bool is_compiled_in() { return true; }
 
-int device_count() {
+DeviceSurvey survey_devices() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && count > 0) return {.count = count};
   static_cast<void>(cudaGetLastError());
-  return 0;
+  if (status == cudaSuccess || status == cudaErrorNoDevice) {
+    return {.why_none = cudaGetErrorString(cudaErrorNoDevice)};
+  }
+  if (status == cudaErrorInsufficientDriver) return survey_insufficient_driver();
+  return {.why_none = cudaGetErrorString(status), .is_fault = true};
 }
+
+int device_count() { return survey_devices().count; }
 
 std::string pci_bus_id(Device device) {
   require_cuda("pci_bus_id", device);
@@ -87,6 +110,10 @@ std::string pci_bus_id(Device device) {
   DDP_CUDA_CHECK(cudaDeviceGetPCIBusId(id, sizeof id, device.index));
   for (char& c : id) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return id;
+}
+
+void make_current(Device device) {
+  if (device.is_cuda()) DDP_CUDA_CHECK(cudaSetDevice(device.index));
 }
 
 DeviceGuard::DeviceGuard(Device device) {

@@ -17,11 +17,22 @@ namespace ddp::cu {
 // True if this build contains CUDA code (it may still meet a machine without a GPU).
 [[nodiscard]] bool is_compiled_in();
 
-// Visible CUDA devices; 0 without a driver, a GPU or CUDA support. Never throws.
+// What this process finds of CUDA devices.
+struct DeviceSurvey {
+  int count = 0;              // those that are visible
+  std::string why_none = {};  // if there are none
+  bool is_fault = false;      // that is not for want of a driver, a GPU or CUDA support
+};
+
+// Neither throws.
+[[nodiscard]] DeviceSurvey survey_devices();
 [[nodiscard]] int device_count();
 
 // "0000:3b:00.0": equal for two visible indices exactly if they are the same GPU.
 [[nodiscard]] std::string pci_bus_id(Device device);
+
+// Makes `device` current on this thread, for code that names none. A CPU device changes nothing.
+void make_current(Device device);
 
 // Makes `device` current on this thread while it lives. A CPU device changes nothing. A previous
 // device that this process does not use yet is not restored: that would open a context on it, and

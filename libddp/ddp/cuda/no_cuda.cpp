@@ -7,13 +7,20 @@
 namespace ddp::cu {
 namespace {
 
-[[noreturn]] void refuse() { throw CudaError("this build of libddp has no CUDA support"); }
+constexpr const char* kWhy = "this build of libddp has no CUDA support";
+
+[[noreturn]] void refuse() { throw CudaError(kWhy); }
 
 }  // namespace
 
 bool is_compiled_in() { return false; }
+DeviceSurvey survey_devices() { return {.why_none = kWhy}; }
 int device_count() { return 0; }
 std::string pci_bus_id(Device) { refuse(); }
+
+void make_current(Device device) {
+  if (device.is_cuda()) refuse();
+}
 
 DeviceGuard::DeviceGuard(Device device) {
   if (device.is_cuda()) refuse();

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "ddp/base/log.h"
+#include "ddp/base/time.h"
+
+namespace ddp {
+
+// How a rank that starts waits for the others: until when, and when it says that it waits. Not
+// thread-safe.
+class StartPatience {
+ public:
+  using Report = std::function<void(std::string_view)>;
+  static constexpr Timeout kPeriod = std::chrono::seconds(5);
+
+  // The time runs from now on. `store` says where ranks meet, in messages; it may be empty.
+  explicit StartPatience(Timeout timeout, std::string store = "", Timeout period = kPeriod,
+                         Report report = log::warning);
+
+  // For how long to wait before looking here again; `longest` at most.
+  [[nodiscard]] Timeout slice(Timeout longest = Timeout::max()) const;
+  [[nodiscard]] bool is_over() const { return end_.passed(); }
+  // True if a line is due; the next one then is due a period later.
+  [[nodiscard]] bool is_due();
+
+  void report(std::string_view text) const { report_(text); }
+
+  [[nodiscard]] Timeout period() const { return period_; }
+  // "5 s": since when this rank waits.
+  [[nodiscard]] std::string waited() const;
+  [[nodiscard]] const std::string& store() const { return store_; }
+
+ private:
+  Clock::time_point begin_ = Clock::now();
+  Deadline end_;
+  Timeout period_;
+  Deadline next_line_;
+  std::string store_;
+  Report report_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+//
+// Real processes: ranks that come late, or twice, and what the environment says about patience.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "ddp/store/tcp_server.h"
+#include "support/child_process.h"
+#include "support/job.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using test::ChildProcess;
+
+namespace {
+
+constexpr Timeout kAtOnce = 5s;  // five times the promise
+
+// A worker whose store is at `store`: an agent's, or its own if it is rank 0.
+ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_hosts_store) {
+  const std::string r = std::to_string(rank);
+  const std::string n = std::to_string(world_size);
+  return ChildProcess(
+      {DDP_COLLECTIVE_WORKER, "sum", "shm"},
+      {.environment = {{"RANK", r},
+                       {"LOCAL_RANK", r},
+                       {"WORLD_SIZE", n},
+                       {"LOCAL_WORLD_SIZE", n},
+                       {"MASTER_ADDR", store.host},
+                       {"MASTER_PORT", std::to_string(store.port)},
+                       {"TORCHELASTIC_USE_AGENT_STORE", agent_hosts_store ? "True" : "False"}}});
+}
+
+Endpoint free_endpoint() {
+  const TcpServer server({"127.0.0.1", 0});
+  return server.endpoint();
+}
+
+std::size_t count_of(const std::string& text, const std::string& all) {
+  std::size_t count = 0;
+  for (std::size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+// Of the process that has told "rank R ready, pid P".
+pid_t pid_of(int rank, const std::string& output) {
+  std::smatch match;
+  const std::regex pattern("rank " + std::to_string(rank) + " ready, pid ([0-9]+)");
+  return std::regex_search(output, match, pattern) ? std::stoi(match[1]) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("a late rank is named every five seconds, and a store that is late or lost, too",
+          "[start]") {
+  const TcpServer server({"127.0.0.1", 0});
+  const Endpoint own = free_endpoint();
+  ChildProcess early0 = worker(0, 3, server.endpoint(), true);
+  ChildProcess early1 = worker(1, 3, server.endpoint(), true);
+  ChildProcess alone = worker(1, 2, own, false);
+  const Endpoint short_lived = free_endpoint();
+  ChildProcess mortal = worker(0, 3, short_lived, false);
+  ChildProcess survivor = worker(1, 3, short_lived, false);
+
+  early0.wait_for_output("2 of 3 ranks are here after 5 s; missing: rank 2; store at " +
+                         to_string(server.endpoint()));
+  CHECK_THAT(early0.err(), Contains("[ddp] warning: [rank 0] "));
+  ChildProcess late = worker(2, 3, server.endpoint(), true);
+  for (ChildProcess* each : {&early0, &early1, &late}) CHECK(each->wait() == 0);
+  CHECK(early1.err().empty());
+
+  alone.wait_for_output("no answer from the store at " + to_string(own) + " after 5 s");
+  ChildProcess host = worker(0, 2, own, false);
+  CHECK(host.wait() == 0);
+  CHECK(alone.wait() == 0);
+
+  mortal.wait_for_output("2 of 3 ranks are here after 5 s; missing: rank 2");
+  mortal.send_signal(SIGKILL);
+  CHECK(survivor.wait(kAtOnce) == 3);
+  CHECK_THAT(survivor.err(),
+             Contains("[init] rank 1 has lost the store at " + to_string(short_lived)));
+}
+
+TEST_CASE("two processes with one RANK both say so at once", "[start]") {
+  const TcpServer server({"127.0.0.1", 0});
+  ChildProcess one = worker(0, 2, server.endpoint(), true);
+  ChildProcess other = worker(0, 2, server.endpoint(), true);
+  for (ChildProcess* each : {&one, &other}) {
+    CHECK(each->wait(kAtOnce) == 3);
+    CHECK_THAT(each->err(), Contains("rank 0 is already pid ") &&
+                                Contains("pid " + std::to_string(one.pid()) + " on host ") &&
+                                Contains("pid " + std::to_string(other.pid()) + " on host "));
+  }
+}
+
+TEST_CASE("two processes that host the store as rank 0 are told apart", "[start]") {
+  const Endpoint endpoint = free_endpoint();
+  ChildProcess one = worker(0, 2, endpoint, false);
+  ChildProcess client = worker(1, 2, endpoint, false);
+  CHECK(one.wait() == 0);
+  CHECK(client.wait() == 0);
+  const TcpServer taken({"127.0.0.1", 0});
+  ChildProcess second = worker(0, 2, taken.endpoint(), false);
+  CHECK(second.wait(kAtOnce) == 3);
+  CHECK_THAT(second.err(), Contains("MASTER_PORT is taken: by another rank 0"));
+}
+
+TEST_CASE("a process that comes with a rank of a running job is refused alone", "[start]") {
+  test::Job job(2, "loop", "shm");
+  job.wait_until_ready();
+  ChildProcess second = worker(1, 2, job.store(), true);
+  CHECK(second.wait(kAtOnce) == 3);
+  CHECK_THAT(second.err(), Contains("rank 1 is already pid " + std::to_string(job[1].pid())));
+  CHECK(job[0].err().empty());
+}
+
+TEST_CASE("a rank with another WORLD_SIZE ends the start on all ranks", "[start]") {
+  const TcpServer server({"127.0.0.1", 0});
+  ChildProcess one = worker(0, 3, server.endpoint(), true);
+  ChildProcess other = worker(1, 2, server.endpoint(), true);
+  for (ChildProcess* each : {&one, &other}) {
+    CHECK(each->wait(kAtOnce) == 3);
+    CHECK_THAT(each->err(), Contains("ranks differ in WORLD_SIZE: rank ") && Contains(" has 3") &&
+                                Contains(" has 2"));
+  }
+}
+
+TEST_CASE("DDP_TIMEOUT makes a job with a stopped rank start again", "[start]") {
+  ChildProcess job({DDP_LAUNCH_PATH, "-n", "2", "--max_restarts=1", "--show=all",
+                    DDP_COLLECTIVE_WORKER, "loop", "shm", "patient"},
+                   {.environment = {{"DDP_TIMEOUT", "1.5"}}});
+  const auto have_started = [](std::size_t count) {
+    return [count](const ChildProcess& child) {
+      return count_of(" ready, pid ", child.out()) >= count;
+    };
+  };
+  job.wait_until(have_started(2));
+  const pid_t stopped = pid_of(1, job.out());
+  REQUIRE(stopped > 0);
+  ::kill(stopped, SIGSTOP);
+  job.wait_until(have_started(4));
+  CHECK_THAT(job.err(), Contains("timed out after 1500 ms") && Contains("restart 1 of 1"));
+  job.send_signal(SIGTERM);
+  CHECK(job.wait() == 143);
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+//
+// How ranks that are threads come together, and what they say if they do not.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/device_choice.h"
+#include "ddp/collectives/rendezvous.h"
+#include "ddp/store/hash_store.h"
+#include "ddp/store/tcp_server.h"
+#include "support/groups.h"
+#include "support/stderr_capture.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using Catch::Matchers::Contains;
+using test::error_of;
+using test::expect;
+
+namespace {
+
+constexpr Timeout kAtOnce = 5s;  // where the patience is much longer
+
+// A variable of the environment while this lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  ~Variable() { ::unsetenv(name_); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+
+ private:
+  const char* name_;
+};
+
+Hello self_as(int rank, int world_size, int pid = ::getpid()) {
+  Hello self = describe_self(kCpuDevice, Backend::kAuto, false);
+  self.rank = rank;
+  self.world_size = world_size;
+  self.pid = pid;
+  return self;
+}
+
+// A process of this host that lives, and is another one.
+int another_pid() { return ::getppid(); }
+
+// Of a process that has ended.
+int ended_pid() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::_exit(0);
+  ::waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+// What a rank said while it waited, and how that ended.
+struct Wait {
+  std::vector<std::string> lines = {};
+  std::string error = {};
+  bool timed_out = false;
+};
+
+Wait wait_for_others(Store& store, const Hello& self) {
+  Wait wait;
+  StartPatience patience(2s, "here:1", 200ms,
+                         [&](std::string_view line) { wait.lines.emplace_back(line); });
+  try {
+    (void)agree_on_plan(store, self, patience);
+  } catch (const TimeoutError& error) {
+    wait.timed_out = true;
+    wait.error = describe(error);
+  }
+  return wait;
+}
+
+// All ranks but one; they come in order, so that the first of them is the one that speaks.
+std::vector<Wait> wait_without(int absent, int world_size) {
+  HashStore store;
+  std::vector<Wait> waits(static_cast<std::size_t>(world_size));
+  test::run_ranks(world_size, [&](int rank) {
+    if (rank == absent) return;
+    const int before = rank - 1 == absent ? rank - 2 : rank - 1;
+    if (before >= 0) (void)store.get("hello/" + std::to_string(before), 20s);
+    waits[static_cast<std::size_t>(rank)] = wait_for_others(store, self_as(rank, world_size));
+  });
+  return waits;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that do not come are named while the others wait, and in their errors",
+          "[start]") {
+  const int absent = GENERATE(0, 2);
+  const std::size_t first = absent == 0 ? 1 : 0;
+  const std::vector<Wait> waits = wait_without(absent, 4);
+  const std::string missing = "; missing: rank " + std::to_string(absent) + "; store at here:1";
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    if (rank == static_cast<std::size_t>(absent)) continue;
+    CAPTURE(rank, waits[rank].error);
+    CHECK(waits[rank].timed_out);
+    CHECK_THAT(waits[rank].error, Contains("[init] 3 of 4 ranks are here after 2 s" + missing));
+    CHECK(waits[rank].lines.empty() == (rank != first));
+  }
+  CHECK(waits[first].lines.size() > 1);
+  CHECK_THAT(waits[first].lines.back(),
+             Contains("3 of 4 ranks are here after ") && Contains(missing));
+}
+
+TEST_CASE("many missing ranks are not all listed", "[start]") {
+  HashStore store;
+  const Wait wait = wait_for_others(store, self_as(1, 100));
+  CHECK_THAT(wait.error, Contains("1 of 100 ranks are here") &&
+                             Contains("missing: ranks 0, 2, 3") &&
+                             Contains(", 16 and 83 more; store"));
+}
+
+TEST_CASE("init_process_group names who is missing", "[start]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    const std::string error = error_of([&] {
+      (void)init_process_group({.device = DeviceChoice::kCpu,
+                                .rank = 2 * rank,
+                                .world_size = 3,
+                                .store = store,
+                                .ranks_are_threads = true,
+                                .start_timeout = 1s});
+    });
+    expect(error.find("[init] 2 of 3 ranks are here after 1 s; missing: rank 1") == 0, error);
+  });
+}
+
+TEST_CASE("a rank that cannot reach the store says where it should be", "[start]") {
+  Endpoint nowhere;
+  {
+    const TcpServer server({"127.0.0.1", 0});
+    nowhere = server.endpoint();
+  }
+  const InitOptions options{.device = DeviceChoice::kCpu,
+                            .rank = 1,
+                            .world_size = 2,
+                            .master = nowhere,
+                            .start_timeout = 300ms};
+  CHECK_THROWS_AS(init_process_group(options), TimeoutError);
+  CHECK_THAT(
+      error_of([&] { (void)init_process_group(options); }),
+      Contains("[init] rank 1 has not reached the store at " + to_string(nowhere) + " in 3") &&
+          Contains("Connection refused"));
+}
+
+TEST_CASE("another world size is recognised at once, by all ranks", "[start]") {
+  HashStore store;
+  const auto begin = Clock::now();
+  test::run_ranks(3, [&](int rank) {
+    const Hello self = self_as(rank, rank == 2 ? 4 : 3);
+    StartPatience patience(60s);
+    std::string error;
+    try {
+      (void)agree_on_plan(store, self, patience);
+    } catch (const MismatchError& mismatch) {
+      error = describe(mismatch);
+    }
+    expect(error.find("ranks differ in WORLD_SIZE: ") == 0, error);
+    expect(error.find("rank 2 (" + self.host_name) != std::string::npos, error);
+    expect(error.find(" has 4") != std::string::npos, error);
+  });
+  CHECK(Clock::now() - begin < kAtOnce);
+}
+
+TEST_CASE("who was told another world size and has ended keeps nobody out", "[start]") {
+  const auto job = std::make_shared<HashStore>();
+  const Hello wrong = self_as(0, 7, ended_pid());
+  const auto store = claim_rank(job, wrong);
+  store->set("first", serialize(wrong));
+  test::run_ranks(2, [&](int rank) {
+    const Hello self = self_as(rank, 2);
+    StartPatience patience(60s);
+    (void)agree_on_plan(*claim_rank(job, self), self, patience);
+  });
+}
+
+TEST_CASE("a second process with a rank is refused, and so are those that wait with the first",
+          "[start]") {
+  const auto job = std::make_shared<HashStore>();
+  const auto begin = Clock::now();
+  const std::string pids[] = {std::to_string(::getpid()), std::to_string(another_pid())};
+  test::run_ranks(3, [&](int thread) {
+    const std::string error = error_of([&] {
+      if (thread == 2) {  // comes when the first has begun
+        (void)job->get("init_1/hello/1", 20s);
+        (void)claim_rank(job, self_as(1, 3, another_pid()));
+      }
+      const Hello self = self_as(thread, 3);
+      StartPatience patience(60s);
+      (void)agree_on_plan(*claim_rank(job, self), self, patience);
+    });
+    expect(error.find("rank 1 is already pid " + pids[0] + " on host ") == 0, error);
+    expect(error.find("; pid " + pids[1] + " on host ") != std::string::npos, error);
+  });
+  CHECK(Clock::now() - begin < kAtOnce);
+}
+
+TEST_CASE("a second process with a rank does no harm to ranks that have met", "[start]") {
+  const auto job = std::make_shared<HashStore>();
+  const auto meet = [&] {
+    test::run_ranks(2, [&](int rank) {
+      const Hello self = self_as(rank, 2);
+      StartPatience patience(20s);
+      (void)agree_on_plan(*claim_rank(job, self), self, patience);
+    });
+  };
+  meet();
+  CHECK_THAT(error_of([&] { (void)claim_rank(job, self_as(1, 2, another_pid())); }),
+             Contains("rank 1 is already pid " + std::to_string(::getpid())));
+  CHECK(job->get("init_1/plan").starts_with("use "));
+  meet();  // the same processes again
+}
+
+TEST_CASE("a process that has ended may be replaced", "[start]") {
+  const auto job = std::make_shared<HashStore>();
+  const Hello dead = self_as(1, 2, ended_pid());
+  (void)claim_rank(job, dead)->set("hello/1", serialize(dead));
+  CHECK_FALSE(job->has("init_1/plan"));
+  test::run_ranks(2, [&](int rank) {
+    const Hello self = self_as(rank, 2);
+    StartPatience patience(20s);
+    (void)agree_on_plan(*claim_rank(job, self), self, patience);
+  });
+  CHECK(job->has("init_1/plan"));  // they met where the dead one had been
+}
+
+TEST_CASE("timeouts come from the options, else from the environment", "[start]") {
+  const auto group_with = [](InitOptions options) {
+    options.device = DeviceChoice::kCpu;
+    options.world_size = 1;
+    options.rank = 0;
+    return init_process_group(options);
+  };
+  CHECK(group_with({})->timeout() == kDefaultTimeout);
+  const Variable timeout("DDP_TIMEOUT", "2.5");
+  CHECK(group_with({})->timeout() == 2500ms);
+  CHECK(group_with({.timeout = 7s})->timeout() == 7s);
+  const Variable start_timeout("DDP_START_TIMEOUT", "soon");
+  CHECK_THAT(error_of([&] { (void)group_with({}); }),
+             Contains("DDP_START_TIMEOUT='soon' is not a number of seconds"));
+  CHECK(group_with({.start_timeout = 1s})->timeout() == 2500ms);
+}
+
+TEST_CASE("the environment says how long to wait for ranks", "[start]") {
+  const Variable variable("DDP_START_TIMEOUT", "0.5");
+  const InitOptions options{.device = DeviceChoice::kCpu,
+                            .rank = 0,
+                            .world_size = 2,
+                            .store = std::make_shared<HashStore>(),
+                            .ranks_are_threads = true};
+  CHECK_THAT(error_of([&] { (void)init_process_group(options); }),
+             Contains("1 of 2 ranks are here after 5"));
+}
+
+TEST_CASE("a store of the caller's takes nothing from a process that is one rank", "[start]") {
+  const test::TemporaryDirectory folder;
+  const Variable variable("TORCHELASTIC_ERROR_FILE", folder / "error.json");
+  InitOptions options{.device = DeviceChoice::kCpu,
+                      .rank = 0,
+                      .world_size = 2,
+                      .store = std::make_shared<HashStore>(),
+                      .ranks_are_threads = true,
+                      .start_timeout = 100ms};
+  CHECK_THROWS_AS(init_process_group(options), TimeoutError);
+  CHECK(test::entries_of(folder.path()) == 0);
+  options.ranks_are_threads = false;
+  CHECK_THROWS_AS(init_process_group(options), TimeoutError);
+  CHECK_THAT(test::bytes_of(folder / "error.json"), Contains("1 of 2 ranks are here"));
+}
+
+TEST_CASE("Gloo wants to know where processes with a store of their own are", "[start]") {
+  if (!gloo_is_compiled_in()) return;
+  const auto store = std::make_shared<HashStore>();
+  for (const std::string address : {"", "127.0.0.1"}) {
+    test::run_ranks(2, [&](int rank) {
+      const std::string error = error_of([&] {
+        const auto group = init_process_group({.backend = Backend::kGloo,
+                                               .rank = rank,
+                                               .world_size = 2,
+                                               .store = store,
+                                               .address = address});
+        group->barrier().wait();
+      });
+      if (address.empty()) expect(error.find("give .address or .master") != error.npos, error);
+      if (!address.empty()) expect(error.empty(), error);
+    });
+  }
+}
+
+TEST_CASE("the fall to the CPU is explained once, as a warning if CUDA should work", "[start]") {
+  const cu::DeviceSurvey no_gpu{.why_none = "no CUDA-capable device is detected"};
+  const cu::DeviceSurvey old_driver{.why_none = "the driver is too old", .is_fault = true};
+  WorkerEnv rank1;
+  rank1.rank = 1;
+  const test::StderrCapture capture;
+  CHECK(choose_device({}, WorkerEnv(), no_gpu) == kCpuDevice);
+  CHECK(choose_device({}, rank1, old_driver) == kCpuDevice);
+  CHECK(choose_device({.device = DeviceChoice::kCpu}, WorkerEnv(), old_driver) == kCpuDevice);
+  CHECK(choose_device({.backend = Backend::kShm}, WorkerEnv(), old_driver) == kCpuDevice);
+  CHECK_THAT(capture.text(), !Contains("warning"));
+  CHECK(choose_device({}, WorkerEnv(), old_driver) == kCpuDevice);
+  CHECK_THAT(capture.text(), Contains("warning: ") && Contains("[init] runs on the CPU, since CUDA "
+                                                               "does not work here: the driver is "
+                                                               "too old\n"));
+}
+
+TEST_CASE("whoever insists on a GPU is told why there is none", "[start]") {
+  const cu::DeviceSurvey none{.why_none = "the driver is too old", .is_fault = true};
+  CHECK_THAT(
+      error_of([&] { (void)choose_device({.device = DeviceChoice::kCuda}, WorkerEnv(), none); }),
+      Contains("no GPU is visible (the driver is too old)") && Contains("--device cpu"));
+}
+
+TEST_CASE("LOCAL_RANK counts to a device", "[start]") {
+  WorkerEnv env;
+  env.local_rank = 3;
+  CHECK(choose_device({}, env, {.count = 4}) == cuda_device(3));
+  CHECK_THAT(error_of([&] { (void)choose_device({}, env, {.count = 2}); }),
+             Contains("LOCAL_RANK=3, but 2 GPUs are visible"));
+  env.shares_gpus = true;
+  CHECK(choose_device({}, env, {.count = 2}) == cuda_device(1));
+}
