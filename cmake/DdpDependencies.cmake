@@ -64,10 +64,14 @@ if(NOT DDP_ZLIB STREQUAL "OFF")
 endif()
 ddp_resolve(DDP_ZLIB ${found} DDP_HAVE_ZLIB)
 
+# Without find_package: OpenBLASConfig.cmake of Debian 13 names a folder that does not exist.
 set(found FALSE)
 if(NOT DDP_OPENBLAS STREQUAL "OFF")
-  find_package(OpenBLAS QUIET)
-  if(OpenBLAS_FOUND)
+  find_library(DDP_OPENBLAS_LIBRARY openblas
+    HINTS ${OpenBLAS_ROOT} ENV OpenBLAS_ROOT PATH_SUFFIXES lib)
+  find_path(DDP_OPENBLAS_INCLUDE_DIR cblas.h
+    HINTS ${OpenBLAS_ROOT} ENV OpenBLAS_ROOT PATH_SUFFIXES include openblas include/openblas)
+  if(DDP_OPENBLAS_LIBRARY AND DDP_OPENBLAS_INCLUDE_DIR)
     set(found TRUE)
   endif()
 endif()
