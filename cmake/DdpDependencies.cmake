@@ -11,7 +11,10 @@ else()
   find_package(cxxopts REQUIRED)
   find_package(nlohmann_json REQUIRED)
   if(DDP_BUILD_TESTS)
-    find_package(Catch2 2 REQUIRED)
+    find_package(Catch2 REQUIRED)
+    if(NOT Catch2_VERSION MATCHES "^(2\\.13|3)\\.")
+      message(FATAL_ERROR "The tests need Catch2 2.13 or 3, and this is ${Catch2_VERSION}")
+    endif()
   endif()
 endif()
 
@@ -64,10 +67,14 @@ if(NOT DDP_ZLIB STREQUAL "OFF")
 endif()
 ddp_resolve(DDP_ZLIB ${found} DDP_HAVE_ZLIB)
 
+# Without find_package: OpenBLASConfig.cmake of Debian 13 names a folder that does not exist.
 set(found FALSE)
 if(NOT DDP_OPENBLAS STREQUAL "OFF")
-  find_package(OpenBLAS QUIET)
-  if(OpenBLAS_FOUND)
+  find_library(DDP_OPENBLAS_LIBRARY openblas
+    HINTS ${OpenBLAS_ROOT} ENV OpenBLAS_ROOT PATH_SUFFIXES lib)
+  find_path(DDP_OPENBLAS_INCLUDE_DIR cblas.h
+    HINTS ${OpenBLAS_ROOT} ENV OpenBLAS_ROOT PATH_SUFFIXES include openblas include/openblas)
+  if(DDP_OPENBLAS_LIBRARY AND DDP_OPENBLAS_INCLUDE_DIR)
     set(found TRUE)
   endif()
 endif()
@@ -82,16 +89,27 @@ if(NOT DDP_GLOO STREQUAL "OFF")
 endif()
 ddp_resolve(DDP_GLOO ${found} DDP_HAVE_GLOO)
 
-# Only its header is used: kernels open it. The C interface of version 3 is another one.
+# Only its header is used, and its name to open it by: libdnnl.so.3, but Debian 13's libdnnl.so.3.6.
 set(found FALSE)
 if(NOT DDP_ONEDNN STREQUAL "OFF")
   find_path(DDP_ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h
     HINTS ${ONEDNN_ROOT}/include ENV ONEDNN_ROOT PATH_SUFFIXES include)
   if(DDP_ONEDNN_INCLUDE_DIR)
-    file(STRINGS ${DDP_ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h DDP_ONEDNN_VERSION
-      REGEX "DNNL_VERSION_MAJOR +2")
-    if(DDP_ONEDNN_VERSION)
+    file(STRINGS ${DDP_ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h line
+      REGEX "DNNL_VERSION_MAJOR +[0-9]+")
+    string(REGEX MATCH "[0-9]+" DDP_ONEDNN_MAJOR "${line}")
+    if(DDP_ONEDNN_MAJOR MATCHES "^[23]$")
       set(found TRUE)
+    endif()
+    set(DDP_ONEDNN_SONAME libdnnl.so.${DDP_ONEDNN_MAJOR})
+    find_library(DDP_ONEDNN_LIBRARY dnnl
+      HINTS ${ONEDNN_ROOT} ENV ONEDNN_ROOT PATH_SUFFIXES lib)
+    if(DDP_ONEDNN_LIBRARY AND CMAKE_OBJDUMP)
+      execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${DDP_ONEDNN_LIBRARY}
+        OUTPUT_VARIABLE headers ERROR_QUIET)
+      if(headers MATCHES "SONAME +(libdnnl\\.so[.0-9]*)")
+        set(DDP_ONEDNN_SONAME ${CMAKE_MATCH_1})
+      endif()
     endif()
   endif()
 endif()

@@ -27,7 +27,8 @@ ddp_summary_line("image files" DDP_HAVE_IMAGES
 ddp_summary_line("OpenBLAS   " DDP_HAVE_OPENBLAS
   "CPU matrix products" "CPU matrix products by a plain loop, many times slower")
 ddp_summary_line("oneDNN     " DDP_HAVE_ONEDNN
-  "CPU convolutions" "CPU convolutions by loops of our own, slower for many channels")
+  "CPU convolutions by version ${DDP_ONEDNN_MAJOR}"
+  "CPU convolutions by loops of our own, slower for many channels (no oneDNN 2 or 3, or DDP_ONEDNN=OFF)")
 if(TARGET train_lenet)
   set(DDP_HAVE_LIBTORCH TRUE)
 endif()

@@ -22,4 +22,5 @@ ddp_add_vendored(cxxopts::cxxopts cxxopts.hpp)
 ddp_add_vendored(nlohmann_json::nlohmann_json nlohmann/json.hpp)
 if(DDP_BUILD_TESTS)
   ddp_add_vendored(Catch2::Catch2 catch2/catch.hpp)
+  set(Catch2_VERSION_MAJOR 2)  # later ones are compiled
 endif()

@@ -33,5 +33,7 @@ if $with_data; then
   install -D -m 644 -t "$target/fashion-mnist" /usr/share/datasets/fashion-mnist/*.gz
   copy_licence dataset-fashion-mnist
 fi
+[ -e "$target/include/catch2/catch.hpp" ] ||
+  echo "Catch2 is more than headers here (since its version 3): with these, no tests can be built" >&2
 dpkg-query -W "${packages[@]}" >"$target/versions"
 echo "$(find "$target/include" -type f | wc -l) headers, $(du -sm "$target" | cut -f1) MB in $target"

@@ -106,7 +106,7 @@ TEST_CASE("the first backward overwrites gradients, the next one adds until clea
   tape.backward(f.loss(tape, f.first, f.second), {.seed = 2});
   Doubles thrice = once;
   for (double& g : thrice) g *= 3;
-  CHECK_THAT(grad_of(weight), Catch::Approx(thrice).epsilon(1e-14));
+  CHECK_THAT(grad_of(weight), Catch::Matchers::Approx(thrice).epsilon(1e-14));
   weight.clear_grad();
   tape.backward(f.loss(tape, f.first, f.second));
   CHECK(grad_of(weight) == once);

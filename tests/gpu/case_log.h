@@ -8,40 +8,47 @@
 //   result := "begun" | "passed" | "failed" | "skipped"     skipped: it said WARN("SKIPPED: why")
 #pragma once
 
-#include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <utility>
+
+#include "catch_runner.h"
 
 namespace ddp::test {
 
-class CaseLog : public Catch::TestEventListenerBase {
+class CaseLog : public Catch::EventListenerBase {
  public:
-  using TestEventListenerBase::TestEventListenerBase;
+  using EventListenerBase::EventListenerBase;
 
   void testRunStarting(const Catch::TestRunInfo& run) override {
     if (const char* folder = std::getenv("DDP_TEST_LOG")) {
-      file_.open(folder + ("/" + run.name) + rank_suffix() + ".cases");
+      file_.open(folder + ("/" + std::string(run.name)) + rank_suffix() + ".cases");
     }
   }
 
   void testCaseStarting(const Catch::TestCaseInfo& test) override {
     begin_ = Clock::now();
     is_skipped_ = false;
-    write("begun", test.name);
+    name_ = test.name;
+    write("begun");
   }
 
-  bool assertionEnded(const Catch::AssertionStats& assertion) override {
+  // Catch2 2 asks whether the messages are used up, Catch2 3 asks nothing.
+  using Answer = decltype(std::declval<Catch::EventListenerBase&>().assertionEnded(
+      std::declval<const Catch::AssertionStats&>()));
+
+  Answer assertionEnded(const Catch::AssertionStats& assertion) override {
     const Catch::AssertionResult& result = assertion.assertionResult;
     const bool is_warning = result.getResultType() == Catch::ResultWas::Warning;
-    is_skipped_ |= is_warning && result.getMessage().starts_with("SKIPPED");
-    return false;  // it keeps nothing
+    is_skipped_ |= is_warning && std::string(result.getMessage()).starts_with("SKIPPED");
+    return Answer();
   }
 
   void testCaseEnded(const Catch::TestCaseStats& test) override {
     const char* unless_failed = is_skipped_ ? "skipped" : "passed";
-    write(test.totals.assertions.allOk() ? unless_failed : "failed", test.testInfo.name);
+    write(test.totals.assertions.allOk() ? unless_failed : "failed");
   }
 
  private:
@@ -54,12 +61,13 @@ class CaseLog : public Catch::TestEventListenerBase {
 
   using Clock = std::chrono::steady_clock;
 
-  void write(const char* result, const std::string& name) {
+  void write(const char* result) {
     const std::chrono::duration<double> seconds = Clock::now() - begin_;
-    file_ << result << '\t' << seconds.count() << '\t' << name << std::endl;
+    file_ << result << '\t' << seconds.count() << '\t' << name_ << std::endl;
   }
 
   std::ofstream file_;
+  std::string name_;
   Clock::time_point begin_;
   bool is_skipped_ = false;
 };

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
-
 #include <cstdlib>
 #include <iostream>
 
+#include "catch_runner.h"
 #include "ddp/cuda/cuda.h"
 #include "gpu/case_log.h"
 
@@ -21,7 +19,7 @@ int main(int argc, char** argv) {
   Catch::Session session;
   if (const int error = session.applyCommandLine(argc, argv); error != 0) return error;
   const Catch::ConfigData& asked_for = session.configData();
-  const bool runs_nothing = asked_for.showHelp || asked_for.listTestNamesOnly;
+  const bool runs_nothing = asked_for.showHelp || asked_for.listTests;
   if (!runs_nothing && ddp::cu::device_count() == 0) {
     std::cout << "SKIPPED: no GPU\n";
     return kSkipped;

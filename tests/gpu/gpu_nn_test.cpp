@@ -53,5 +53,5 @@ TEST_CASE("ten steps on the GPU equal ten steps on the CPU in float64", "[gpu][n
   const Case model_case = GENERATE(Case{small_mlp, 12}, Case{lenet5, 784});
   const auto expected = train(model_case, ddp::kCpuDevice);
   const auto values = train(model_case, ddp::cuda_device(0));
-  CHECK_THAT(values, Catch::Approx(expected).epsilon(1e-11).margin(1e-12));
+  CHECK_THAT(values, Catch::Matchers::Approx(expected).epsilon(1e-11).margin(1e-12));
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-#define CATCH_CONFIG_RUNNER
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
 #include <iostream>
 
+#include "catch_runner.h"
 #include "support/child_process.h"
 
 namespace {

@@ -81,7 +81,7 @@ class LayerRun {
     const std::vector<double>& expected = reference_.at(name_ + " " + what);
     double largest = 0;
     for (const double value : expected) largest = std::max(largest, std::abs(value));
-    CHECK_THAT(values, Catch::Approx(expected).margin(tolerance * largest).epsilon(0));
+    CHECK_THAT(values, Catch::Matchers::Approx(expected).margin(tolerance * largest).epsilon(0));
   }
 
   // Output, gradients and buffers of the layer for that batch.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "ddp/kernels/conv2d.h"
@@ -29,7 +30,7 @@ float* floats(const Buffer& buffer) { return static_cast<float*>(buffer.data); }
 
 class OnednnConv2d final : public Conv2dBackend {
  public:
-  explicit OnednnConv2d(const OnednnLibrary& library) : onednn_(library) {}
+  explicit OnednnConv2d(OnednnLibrary library) : onednn_(std::move(library)) {}
 
   void forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
                const Conv2dShape& shape) override {
@@ -92,7 +93,7 @@ class OnednnConv2d final : public Conv2dBackend {
 std::unique_ptr<Conv2dBackend> make_onednn_conv2d() {
   OnednnLibrary library;
   if (!library.open()) return nullptr;
-  return std::make_unique<OnednnConv2d>(library);
+  return std::make_unique<OnednnConv2d>(std::move(library));
 }
 
 }  // namespace ddp::cpu

@@ -2,6 +2,7 @@
 #include "ddp/kernels/detail/onednn.h"
 
 #include <string>
+#include <utility>
 
 #include "ddp/base/error.h"
 
@@ -31,7 +32,7 @@ OwnedDnnl<dnnl_primitive_attr_t> make_attributes(const OnednnLibrary& library, W
   dnnl_post_ops_t raw_post_ops = nullptr;
   DDP_ONEDNN_CHECK(library, post_ops_create, &raw_post_ops);
   const OwnedDnnl<dnnl_post_ops_t> post_ops(raw_post_ops, library.post_ops_destroy);
-  DDP_ONEDNN_CHECK(library, post_ops_append_sum, post_ops.get(), 1.0F);
+  library.version->append_sum(post_ops.get());
   DDP_ONEDNN_CHECK(library, attributes_set_post_ops, attributes.get(), post_ops.get());
   return attributes;
 }
@@ -44,14 +45,14 @@ void check_onednn(dnnl_status_t status, const char* call) {
               std::to_string(static_cast<int>(status)));
 }
 
-Onednn::Onednn(const OnednnLibrary& library)
-    : library_(library),
-      engine_(make_engine(library)),
-      stream_(make_stream(library, engine_.get())) {}
+Onednn::Onednn(OnednnLibrary library)
+    : library_(std::move(library)),
+      engine_(make_engine(library_)),
+      stream_(make_stream(library_, engine_.get())) {}
 
-DnnlMemory Onednn::make_memory(const dnnl_memory_desc_t& layout) const {
+DnnlMemory Onednn::make_memory(DnnlLayoutView layout) const {
   dnnl_memory_t memory = nullptr;
-  DDP_ONEDNN_CHECK(library_, memory_create, &memory, &layout, engine_.get(), DNNL_MEMORY_NONE);
+  DDP_ONEDNN_CHECK(library_, memory_create, &memory, layout, engine_.get(), DNNL_MEMORY_NONE);
   return {memory, library_.memory_destroy};
 }
 
@@ -59,12 +60,9 @@ void Onednn::set_data(const DnnlMemory& memory, void* data) const {
   DDP_ONEDNN_CHECK(library_, memory_set_data, memory.get(), data);
 }
 
-DnnlPrimitiveDesc Onednn::describe(const dnnl_convolution_desc_t& convolution,
-                                   const DnnlPrimitiveDesc& hint) const {
-  dnnl_primitive_desc_t desc = nullptr;
-  DDP_ONEDNN_CHECK(library_, primitive_desc_create, &desc, &convolution, nullptr, engine_.get(),
-                   hint.get());
-  return {desc, library_.primitive_desc_destroy};
+DnnlPrimitiveDesc Onednn::describe(Conv2dPass pass, const DnnlConvolution& convolution,
+                                   const DnnlPrimitiveDesc& forward) const {
+  return library_.version->describe(pass, convolution, engine_.get(), forward.get());
 }
 
 DnnlPrimitive Onednn::make_primitive(const DnnlPrimitiveDesc& desc) const {
@@ -73,11 +71,10 @@ DnnlPrimitive Onednn::make_primitive(const DnnlPrimitiveDesc& desc) const {
   return {primitive, library_.primitive_destroy};
 }
 
-DnnlPrimitive Onednn::make_reorder(const dnnl_memory_desc_t& from, const dnnl_memory_desc_t& to,
-                                   WriteMode mode) const {
+DnnlPrimitive Onednn::make_reorder(DnnlLayoutView from, DnnlLayoutView to, WriteMode mode) const {
   const OwnedDnnl<dnnl_primitive_attr_t> attributes = make_attributes(library_, mode);
   dnnl_primitive_desc_t desc = nullptr;
-  DDP_ONEDNN_CHECK(library_, reorder_desc_create, &desc, &from, engine_.get(), &to, engine_.get(),
+  DDP_ONEDNN_CHECK(library_, reorder_desc_create, &desc, from, engine_.get(), to, engine_.get(),
                    attributes.get());
   return make_primitive({desc, library_.primitive_desc_destroy});
 }

@@ -8,75 +8,58 @@
 namespace ddp::cpu {
 namespace {
 
-using Dims = std::array<dnnl_dim_t, 5>;
-
 dnnl_dim_t dim(std::size_t size) { return static_cast<dnnl_dim_t>(size); }
 
 struct Layouts {
-  dnnl_memory_desc_t x, weight, bias, y;
+  DnnlLayout x, weight, bias, y;
 };
 
 // `activations` and `filters` are formats for x and y, and for a weight of one or more groups.
-Layouts lay_out(const OnednnLibrary& library, const Conv2dShape& shape,
+Layouts lay_out(const OnednnVersion& onednn, const Conv2dShape& shape,
                 dnnl_format_tag_t activations, dnnl_format_tag_t filters) {
   const Size2d output = shape.output();
-  const auto init = [&library](int rank, const Dims& dims, dnnl_format_tag_t format) {
-    dnnl_memory_desc_t layout;
-    check_onednn(library.memory_desc_init(&layout, rank, dims.data(), dnnl_f32, format),
-                 "memory_desc_init");
-    return layout;
-  };
   const Conv2dShape group = shape.group();
   const dnnl_dim_t out = dim(group.out_channels), in = dim(group.in_channels);
   const dnnl_dim_t height = dim(shape.kernel.height), width = dim(shape.kernel.width);
   return {
-      .x = init(4,
-                {dim(shape.batch), dim(shape.in_channels), dim(shape.input.height),
-                 dim(shape.input.width)},
-                activations),
-      .weight = shape.groups == 1 ? init(4, {out, in, height, width}, filters)
-                                  : init(5, {dim(shape.groups), out, in, height, width}, filters),
-      .bias = init(1, {dim(shape.out_channels)}, dnnl_a),
-      .y = init(4,
-                {dim(shape.batch), dim(shape.out_channels), dim(output.height), dim(output.width)},
-                activations)};
+      .x = onednn.make_layout(4,
+                              {dim(shape.batch), dim(shape.in_channels), dim(shape.input.height),
+                               dim(shape.input.width)},
+                              activations),
+      .weight = shape.groups == 1
+                    ? onednn.make_layout(4, {out, in, height, width}, filters)
+                    : onednn.make_layout(5, {dim(shape.groups), out, in, height, width}, filters),
+      .bias = onednn.make_layout(1, {dim(shape.out_channels)}, dnnl_a),
+      .y = onednn.make_layout(
+          4, {dim(shape.batch), dim(shape.out_channels), dim(output.height), dim(output.width)},
+          activations)};
 }
 
-Layouts our_layouts(const OnednnLibrary& library, const Conv2dShape& shape) {
-  return lay_out(library, shape, dnnl_nchw, shape.groups == 1 ? dnnl_oihw : dnnl_goihw);
+Layouts our_layouts(const OnednnVersion& onednn, const Conv2dShape& shape) {
+  return lay_out(onednn, shape, dnnl_nchw, shape.groups == 1 ? dnnl_oihw : dnnl_goihw);
 }
 
 // What oneDNN may choose from. A pointwise convolution is a matrix product in our layout, which is
 // several times faster than blocks unless its matrices are tiny.
-Layouts allowed_layouts(const OnednnLibrary& library, const Conv2dShape& shape) {
+Layouts allowed_layouts(const OnednnVersion& onednn, const Conv2dShape& shape) {
   constexpr std::size_t kFewPixels = 32;
   const bool is_product = shape.is_pointwise() && shape.input.count() > kFewPixels;
-  return lay_out(library, shape, is_product ? dnnl_nchw : dnnl_format_tag_any, dnnl_format_tag_any);
+  return lay_out(onednn, shape, is_product ? dnnl_nchw : dnnl_format_tag_any, dnnl_format_tag_any);
 }
 
 DnnlPrimitiveDesc describe(const Onednn& onednn, const OnednnConvolutionKey& key) {
-  const OnednnLibrary& library = onednn.library();
-  const Layouts l = allowed_layouts(library, key.shape);
-  const Dims stride{dim(key.shape.stride.height), dim(key.shape.stride.width)};
-  const Dims padding{dim(key.shape.padding.height), dim(key.shape.padding.width)};
-  constexpr dnnl_alg_kind_t kDirect = dnnl_convolution_direct;
-  dnnl_convolution_desc_t pass;
-  check_onednn(library.forward_init(&pass, dnnl_forward_training, kDirect, &l.x, &l.weight,
-                                    key.has_bias ? &l.bias : nullptr, &l.y, stride.data(),
-                                    padding.data(), padding.data()),
-               "forward_init");
-  DnnlPrimitiveDesc forward = onednn.describe(pass, {nullptr, nullptr});
+  const Layouts layouts = allowed_layouts(*onednn.library().version, key.shape);
+  const DnnlConvolution convolution{
+      .x = layouts.x.get(),
+      .weight = layouts.weight.get(),
+      .bias = key.has_bias ? layouts.bias.get() : nullptr,
+      .y = layouts.y.get(),
+      .stride = {dim(key.shape.stride.height), dim(key.shape.stride.width)},
+      .padding = {dim(key.shape.padding.height), dim(key.shape.padding.width)}};
+  DnnlPrimitiveDesc forward =
+      onednn.describe(Conv2dPass::kForward, convolution, {nullptr, nullptr});
   if (key.pass == Conv2dPass::kForward) return forward;
-  if (key.pass == Conv2dPass::kGradInput) {
-    check_onednn(library.backward_data_init(&pass, kDirect, &l.x, &l.weight, &l.y, stride.data(),
-                                            padding.data(), padding.data()),
-                 "backward_data_init");
-  } else {
-    check_onednn(library.backward_weights_init(&pass, kDirect, &l.x, &l.weight, nullptr, &l.y,
-                                               stride.data(), padding.data(), padding.data()),
-                 "backward_weights_init");
-  }
-  return onednn.describe(pass, forward);
+  return onednn.describe(key.pass, convolution, forward);
 }
 
 }  // namespace
@@ -84,34 +67,35 @@ DnnlPrimitiveDesc describe(const Onednn& onednn, const OnednnConvolutionKey& key
 OnednnConvolution::OnednnConvolution(const Onednn& onednn, const OnednnConvolutionKey& key)
     : key_(key) {
   const DnnlPrimitiveDesc desc = describe(onednn, key);
-  const Layouts ours = our_layouts(onednn.library(), key.shape);
+  const Layouts ours = our_layouts(*onednn.library().version, key.shape);
   const bool gives_x = key.pass == Conv2dPass::kGradInput;
   const bool gives_weight = key.pass == Conv2dPass::kGradWeight;
   const bool gives_y = key.pass == Conv2dPass::kForward;
-  x_ = make_operand(onednn, desc, gives_x ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, ours.x, gives_x);
+  x_ =
+      make_operand(onednn, desc, gives_x ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, ours.x.get(), gives_x);
   weight_ = make_operand(onednn, desc, gives_weight ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS,
-                         ours.weight, gives_weight);
-  y_ = make_operand(onednn, desc, gives_y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ours.y, gives_y);
-  if (key.has_bias) bias_ = onednn.make_memory(ours.bias);
+                         ours.weight.get(), gives_weight);
+  y_ =
+      make_operand(onednn, desc, gives_y ? DNNL_ARG_DST : DNNL_ARG_DIFF_DST, ours.y.get(), gives_y);
+  if (key.has_bias) bias_ = onednn.make_memory(ours.bias.get());
   primitive_ = onednn.make_primitive(desc);
 }
 
 OnednnConvolution::Operand OnednnConvolution::make_operand(const Onednn& onednn,
                                                            const DnnlPrimitiveDesc& desc,
-                                                           int argument,
-                                                           const dnnl_memory_desc_t& ours,
+                                                           int argument, DnnlLayoutView ours,
                                                            bool is_result) const {
   const OnednnLibrary& library = onednn.library();
-  const dnnl_memory_desc_t& inner =
-      *library.primitive_desc_query_md(desc.get(), dnnl_query_exec_arg_md, argument);
+  const DnnlLayoutView inner =
+      library.primitive_desc_query_md(desc.get(), dnnl_query_exec_arg_md, argument);
   Operand operand;
   operand.argument = argument;
   operand.is_result = is_result;
   operand.ours = onednn.make_memory(ours);
   const bool accumulates = is_result && key_.mode == WriteMode::kAccumulate;
-  if (library.memory_desc_equal(&ours, &inner) != 0 && !accumulates) return operand;
+  if (library.memory_desc_equal(ours, inner) != 0 && !accumulates) return operand;
   operand.inner = onednn.make_memory(inner);
-  operand.inner_bytes = detail::Scratch::padded(library.memory_desc_size(&inner));
+  operand.inner_bytes = detail::Scratch::padded(library.memory_desc_size(inner));
   operand.copy = is_result ? onednn.make_reorder(inner, ours, key_.mode)
                            : onednn.make_reorder(ours, inner, WriteMode::kOverwrite);
   return operand;

@@ -155,7 +155,9 @@ class TcpServer::Impl {
       connection.input.assign(fresh.begin(), fresh.end());
       return;
     }
-    connection.input.insert(connection.input.end(), fresh.begin(), fresh.end());
+    // In insert() GCC 14 sees an overflow that is not there.
+    connection.input.resize(connection.input.size() + fresh.size());
+    std::ranges::copy(fresh, connection.input.end() - std::ssize(fresh));
     if (connection.input.size() < connection.needed_bytes) return;
     const std::size_t used = handle_requests(id, connection, connection.input);
     connection.input.erase(connection.input.begin(),

@@ -4,14 +4,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/detail/onednn.h"
 
 namespace ddp::cpu {
-
-enum class Conv2dPass : std::uint8_t { kForward, kGradInput, kGradWeight };
 
 struct OnednnConvolutionKey {
   Conv2dPass pass;
@@ -53,8 +50,7 @@ class OnednnConvolution {
   };
 
   [[nodiscard]] Operand make_operand(const Onednn& onednn, const DnnlPrimitiveDesc& desc,
-                                     int argument, const dnnl_memory_desc_t& ours,
-                                     bool is_result) const;
+                                     int argument, DnnlLayoutView ours, bool is_result) const;
   static void copy(const Onednn& onednn, const Operand& operand);
   void compute(const Onednn& onednn) const;
 
