@@ -17,7 +17,9 @@ constexpr Flag kFlags[] = {
     {kFrequent, "log_dir", '\0', "DIR", "keep each rank's whole output in files under DIR"},
     {kFrequent, "max_restarts", '\0', "K", "start the job again after a failure, up to K times"},
     {kFrequent, "nnodes", '\0', "N", "machines that take part (default: 1)"},
-    {kFrequent, "node_rank", '\0', "R", "which of them this is, 0 to N-1 (default: 0)"},
+    {kFrequent, "node_rank", '\0', "R",
+     "which of them this is, 0 to N-1; needed if there are several, unless something else "
+     "numbers them: --rdzv_backend c10d, mpirun or srun"},
     {kFrequent, "master_addr", '\0', "ADDR",
      "address of node 0, where all meet (default: 127.0.0.1)"},
     {kFrequent, "master_port", '\0', "PORT",
