@@ -24,6 +24,12 @@ constexpr Timeout kInterruptedDrainTimeout{1000};
 // News of no other nodes: there is nobody to wait for.
 const NodeWatch::News kNoNodes{.is_open = true};
 
+// Without a failure.
+int exit_code_after(const Outcome& outcome) {
+  if (outcome.interrupted_by) return exit_code_after(*outcome.interrupted_by);
+  return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
+}
+
 // This launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
@@ -56,8 +62,7 @@ int Agent::run_generations() {
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
     if (failure) say(console_, *failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
-    if (is_interrupted_) return exit_code_after(*outcome.interrupted_by);
-    if (!failure) return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
+    if (!failure) return exit_code_after(outcome);
     if (!delay) {
       pass_on(*failure);
       return exit_code_of(failure->first.status);
@@ -93,8 +98,8 @@ void Agent::open_generation() {
   if (nodes_ != nullptr) nodes_->open();
 }
 
-// On several nodes the first failure of all of them; nothing if there was none, or if this is the
-// node that a signal stopped: it has been said then.
+// On several nodes the first failure of all of them, but its own on one that a signal stopped;
+// nothing if there was none.
 std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   std::optional<Failure> own = outcome.failure;
   if (nodes_ == nullptr) return own;
@@ -102,7 +107,7 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   const std::string text = own ? to_json(*own) : "";
   const std::string first = nodes_->agree_on_failure(text);
-  if (outcome.interrupted_by) return std::nullopt;
+  if (outcome.interrupted_by) return outcome.failure;
   if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
   return node_failure(nodes_->news().lost, W_EXITCODE(1, 0));
@@ -124,7 +129,7 @@ void Agent::pass_on(const Failure& failure) const {
 // If there is none although one was asked for, says why. A node that is gone is not replaced.
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
-  const bool is_wanted = job_.max_restarts > 0 && failure && !outcome.interrupted_by &&
+  const bool is_wanted = job_.max_restarts > 0 && failure && !failure->when_asked_to_stop &&
                          failure->first.rank != Failure::kNoRank;
   if (!is_wanted) return std::nullopt;
   if (nodes_ != nullptr && !nodes_->wait_for_all()) {

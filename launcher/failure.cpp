@@ -29,6 +29,7 @@ Failure failure_of(const Json& json) {
   failure.message = json.at("message");
   if (json.contains("step")) failure.step = json["step"].get<std::int64_t>();
   failure.caused_by_peer = json.at("caused_by_peer");
+  failure.when_asked_to_stop = json.at("when_asked_to_stop");
   if (json.contains("out_of_memory"))
     failure.out_of_memory = out_of_memory_of(json["out_of_memory"]);
   failure.hint = json.at("hint");
@@ -52,6 +53,7 @@ std::string to_json(const Failure& failure) {
                {"host", failure.host},
                {"message", failure.message},
                {"caused_by_peer", failure.caused_by_peer},
+               {"when_asked_to_stop", failure.when_asked_to_stop},
                {"hint", failure.hint},
                {"last_lines", failure.last_lines},
                {"log_file", failure.log_file}};

@@ -37,7 +37,7 @@ struct Ending {
   pid_t pid = 0;
   int status = 0;  // as waitpid(2) gives it
   When when = When::kFirst;
-  bool was_requested = false;           // it died of the signal that asks it to stop
+  bool was_requested = false;           // the job was to stop, and so it ended
   std::optional<ErrorRecord> record{};  // what it left
   std::optional<OutOfMemory> out_of_memory{};
   std::string hint{};  // what its signal may mean on this host
@@ -60,6 +60,7 @@ struct Failure {
   // It failed because another rank had failed, as it reported itself: whoever knows of a failure of
   // which this is false should name that one.
   bool caused_by_peer = false;
+  bool when_asked_to_stop = false;  // a signal was ending the job: nobody else did because of it
   std::optional<OutOfMemory> out_of_memory{};
   std::string hint{};                     // as of an Ending
   std::vector<std::string> last_lines{};  // of its stderr

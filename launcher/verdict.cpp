@@ -89,10 +89,11 @@ std::string verdict(const Failure& failure) {
   const Ending& first = failure.first;
   if (first.rank == Failure::kNoRank) return failure.message;
   const std::string host = failure.host.empty() ? "" : failure.host + ", ";
+  const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
   const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
-  const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}", first.rank, host,
-                                       first.pid, describe_status(first.status),
-                                       failure.after.count(), step, describe_why(failure));
+  const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}", first.rank,
+                                       host, first.pid, describe_status(first.status),
+                                       failure.after.count(), when, step, describe_why(failure));
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");

@@ -54,6 +54,7 @@ Failure sample() {
   failure.message = "cannot open \"x\":\n\tNo such file";
   failure.step = 457;
   failure.caused_by_peer = true;
+  failure.when_asked_to_stop = true;
   failure.out_of_memory = {.resident_bytes = 61LL << 30, .limit_bytes = 64LL << 30};
   failure.hint = "a hint";
   failure.last_lines = {"one", "", "tab\tand \\ \x01"};
@@ -78,6 +79,7 @@ TEST_CASE("a failure travels as one line of text", "[failure]") {
   CHECK(got->message == sent.message);
   CHECK(got->step == 457);
   CHECK(got->caused_by_peer);
+  CHECK(got->when_asked_to_stop);
   CHECK(got->out_of_memory == sent.out_of_memory);
   CHECK(got->hint == sent.hint);
   CHECK(got->last_lines == sent.last_lines);
@@ -90,6 +92,7 @@ TEST_CASE("what is not known of a failure stays unknown", "[failure]") {
   CHECK_FALSE(got->step);
   CHECK_FALSE(got->out_of_memory);
   CHECK_FALSE(got->caused_by_peer);
+  CHECK_FALSE(got->when_asked_to_stop);
   CHECK(got->message.empty());
   CHECK(got->last_lines.empty());
 }
@@ -152,8 +155,9 @@ TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
   failure = sample();
   failure.message = "";
   CHECK(verdict(failure) ==
-        "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of "
-        "memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped because of it");
+        "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, when asked to stop, in step "
+        "457: out of memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped "
+        "because of it");
   failure.out_of_memory = {.resident_bytes = 100 << 20};
   CHECK_THAT(verdict(failure), Catch::Contains(": out of memory (100 MiB resident); a hint; 7"));
 }
