@@ -24,8 +24,7 @@ constexpr Timeout kInterruptedDrainTimeout{1000};
 // News of no other nodes: there is nobody to wait for.
 const NodeWatch::News kNoNodes{.is_open = true};
 
-// Without a failure.
-int exit_code_after(const Outcome& outcome) {
+int exit_code_without_failure(const Outcome& outcome) {
   if (outcome.interrupted_by) return exit_code_after(*outcome.interrupted_by);
   return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
 }
@@ -62,7 +61,7 @@ int Agent::run_generations() {
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
     if (failure) say(console_, *failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
-    if (!failure) return exit_code_after(outcome);
+    if (!failure) return exit_code_without_failure(outcome);
     if (!delay) {
       pass_on(*failure);
       return exit_code_of(failure->first.status);

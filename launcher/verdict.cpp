@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "launcher/signals.h"
-
 namespace ddp::launcher {
 namespace {
 
@@ -73,16 +71,6 @@ Ending first_cause(std::span<const Ending> endings) {
     if (const Ending* cause = find_cause(endings, test)) return *cause;
   }
   return endings.front();
-}
-
-std::string describe_status(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("exited with code {}", WEXITSTATUS(status));
-  return fmt::format("was killed by {}{}", signal_name(WTERMSIG(status)),
-                     WCOREDUMP(status) ? " (core dumped)" : "");
-}
-
-int exit_code_of(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 std::string verdict(const Failure& failure) {
