@@ -320,14 +320,15 @@ bool Generation::others_may_fail() {
 }
 
 // While a signal stops the job, those fail that neither obey nor say that a peer is the cause.
-std::optional<Failure> Generation::find_failure() {
+std::optional<WorkerFailure> Generation::find_failure() {
   const bool has_failed = !suspects_.empty() || (interrupted_by_ && knows_cause());
   return has_failed ? std::optional(describe_failure()) : std::nullopt;
 }
 
-Failure Generation::describe_failure() {
-  Failure failure = failure_of(first_cause(endings_));
+WorkerFailure Generation::describe_failure() {
+  WorkerFailure failure{.first = first_cause(endings_)};
   const int rank = failure.first.rank;
+  if (failure.first.record) failure.step = failure.first.record->step;
   if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
   failure.when_asked_to_stop = interrupted_by_.has_value();
   if (!interrupted_by_) failure.others = job_.world_size - 1 - finished_before_stop_;

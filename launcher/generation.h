@@ -37,10 +37,10 @@ struct WorkerPlan {
 
 // How a generation ended on this node; none of these: all workers exited with 0.
 struct Outcome {
-  std::optional<Failure> failure = {};     // if interrupted: of the stop
-  std::optional<int> interrupted_by = {};  // a signal
-  bool stopped_by_nodes = false;           // the job ended on another node
-  bool stop_requested = false;             // by SIGUSR1, to this launcher or another node's
+  std::optional<WorkerFailure> failure = {};  // if interrupted: of the stop
+  std::optional<int> interrupted_by = {};     // a signal
+  bool stopped_by_nodes = false;              // the job ended on another node
+  bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
 };
 
 // Throws LaunchError if this process may not open as many files as the workers' output needs.
@@ -79,8 +79,8 @@ class Generation {
   void check_nodes();
   void check_finished();
   [[nodiscard]] bool others_may_fail();
-  [[nodiscard]] std::optional<Failure> find_failure();
-  [[nodiscard]] Failure describe_failure();
+  [[nodiscard]] std::optional<WorkerFailure> find_failure();
+  [[nodiscard]] WorkerFailure describe_failure();
   [[nodiscard]] Timeout grace() const;
   void say_who_was_killed();
   void say_who_does_not_end();

@@ -24,10 +24,14 @@ namespace ddp::launcher {
 
 // "rank 3 (host b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of memory (61.0
 // GiB resident, limit 64.0 GiB); 7 other ranks stopped because of it"
+[[nodiscard]] std::string verdict(const WorkerFailure& failure);
 [[nodiscard]] std::string verdict(const Failure& failure);
 
-// The last lines of a failed job: what its first failed rank wrote to stderr, unless that is in
-// view, where the whole of it is, and the verdict.
+// The launcher's.
+[[nodiscard]] int exit_code_after(const Failure& failure);
+
+// The last lines of a failed job: what the first rank that failed wrote to stderr, unless that is
+// in view, where the whole of it is, and the verdict.
 void say(Console& console, const Failure& failure);
 
 }  // namespace ddp::launcher
