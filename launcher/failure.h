@@ -30,7 +30,7 @@ struct OutOfMemory {
 struct Ending {
   // In relation to this launcher's stopping the others.
   enum class When {
-    kFirst,   // it was dying when the first failure was seen
+    kFirst,   // it was dying when the first failure was seen, or nobody had failed yet
     kBefore,  // it died before anybody was signalled
     kAfter
   };
