@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -23,6 +22,11 @@ constexpr Timeout kInterruptedDrainTimeout{1000};
 
 // News of no other nodes: there is nobody to wait for.
 const NodeWatch::News kNoNodes{.is_open = true};
+
+int exit_code_without_failure(const Outcome& outcome) {
+  if (outcome.interrupted_by) return exit_code_after(*outcome.interrupted_by);
+  return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
+}
 
 // This launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
@@ -56,11 +60,10 @@ int Agent::run_generations() {
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
     if (failure) say(console_, *failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
-    if (is_interrupted_) return exit_code_after(*outcome.interrupted_by);
-    if (!failure) return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
+    if (!failure) return exit_code_without_failure(outcome);
     if (!delay) {
       pass_on(*failure);
-      return exit_code_of(failure->first.status);
+      return exit_code_after(*failure);
     }
     outcome = run_again(*delay);
   }
@@ -93,8 +96,8 @@ void Agent::open_generation() {
   if (nodes_ != nullptr) nodes_->open();
 }
 
-// On several nodes the first failure of all of them; nothing if there was none, or if this is the
-// node that a signal stopped: it has been said then.
+// On several nodes the first failure of all of them, but its own on one that a signal stopped;
+// nothing if there was none.
 std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   std::optional<Failure> own = outcome.failure;
   if (nodes_ == nullptr) return own;
@@ -102,30 +105,32 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   const std::string text = own ? to_json(*own) : "";
   const std::string first = nodes_->agree_on_failure(text);
-  if (outcome.interrupted_by) return std::nullopt;
+  if (outcome.interrupted_by) return outcome.failure;
   if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
-  return node_failure(nodes_->news().lost, W_EXITCODE(1, 0));
+  return NodeFailure{nodes_->news().lost};
 }
 
-Failure Agent::describe_signal(int signal_number) const {
-  return node_failure(nodes_->describe_self() + " was stopped by " + signal_name(signal_number),
-                      W_EXITCODE(exit_code_after(signal_number), 0));
+NodeFailure Agent::describe_signal(int signal_number) const {
+  return {nodes_->describe_self() + " was stopped by " + signal_name(signal_number),
+          exit_code_after(signal_number)};
 }
 
 // To a launcher above this one.
 void Agent::pass_on(const Failure& failure) const {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr) return;
-  pass_on_error_record(files_.error_file(failure.first.rank - job_.first_rank), path,
-                       verdict(failure), exit_code_of(failure.first.status));
+  const auto* worker = std::get_if<WorkerFailure>(&failure);
+  const std::string record =
+      worker == nullptr ? "" : files_.error_file(worker->first.rank - job_.first_rank);
+  pass_on_error_record(record, path, verdict(failure), exit_code_after(failure));
 }
 
 // If there is none although one was asked for, says why. A node that is gone is not replaced.
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
-  const bool is_wanted = job_.max_restarts > 0 && failure && !outcome.interrupted_by &&
-                         failure->first.rank != Failure::kNoRank;
+  const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
+  const bool is_wanted = job_.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
   if (!is_wanted) return std::nullopt;
   if (nodes_ != nullptr && !nodes_->wait_for_all()) {
     const std::string lost = nodes_->news().lost;
@@ -133,7 +138,7 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                  (lost.empty() ? "the workers of another node do not end" : lost));
     return std::nullopt;
   }
-  const auto decision = restarts_.after_failure(failure->first.rank, failure->step);
+  const auto decision = restarts_.after_failure(worker->first.rank, worker->step);
   if (!decision.reason.empty()) console_.say(decision.reason);
   const bool stop_requested =
       outcome.stop_requested || (nodes_ != nullptr && nodes_->news().stop_requested);

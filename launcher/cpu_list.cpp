@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/cpu_list.h"
 
-#include <sched.h>
-
 #include <charconv>
 #include <limits>
-#include <numeric>
-#include <thread>
 
 namespace ddp::launcher {
 namespace {
@@ -51,23 +47,6 @@ std::vector<unsigned long> affinity_mask(const CpuList& cpus) {
     words[bit / kWordBits] |= 1UL << (bit % kWordBits);
   }
   return words;
-}
-
-CpuList allowed_cpus() {
-  // The kernel refuses a mask smaller than its own, so grow until it fits.
-  for (std::size_t bits = CPU_SETSIZE; bits <= (1 << 20); bits *= 2) {
-    std::vector<unsigned long> words(bits / kWordBits);
-    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
-    if (::sched_getaffinity(0, bits / 8, set) != 0) continue;
-    CpuList cpus;
-    for (std::size_t bit = 0; bit < bits; ++bit) {
-      if (words[bit / kWordBits] >> (bit % kWordBits) & 1) cpus.push_back(static_cast<int>(bit));
-    }
-    return cpus;
-  }
-  CpuList all(std::thread::hardware_concurrency());
-  std::iota(all.begin(), all.end(), 0);
-  return all;
 }
 
 }  // namespace ddp::launcher

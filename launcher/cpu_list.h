@@ -17,7 +17,4 @@ using CpuList = std::vector<int>;
 // As sched_setaffinity(2) takes it, in as many words as the highest CPU needs.
 [[nodiscard]] std::vector<unsigned long> affinity_mask(const CpuList& cpus);
 
-// Those of this process's affinity mask.
-[[nodiscard]] CpuList allowed_cpus();
-
 }  // namespace ddp::launcher

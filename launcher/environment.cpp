@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <string_view>
-#include <utility>
+
+#include "ddp/base/cpu_count.h"
+#include "ddp/base/worker_env.h"
 
 namespace ddp::launcher {
 namespace {
 
-using Variables = std::vector<std::pair<std::string_view, std::string>>;
+using Variables = std::vector<EnvironmentVariable>;
 
 bool defines(const std::string& entry, std::string_view name) {
   return entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=';
@@ -33,26 +35,20 @@ std::string error_file(const JobContext& job, int local_rank) {
   return job.error_directory + "/" + std::to_string(local_rank) + "/error.json";
 }
 
-Variables contract(const JobContext& job, int local_rank) {
-  const std::string rank = std::to_string(job.first_rank + local_rank);
-  const std::string world_size = std::to_string(job.world_size);
-  return {{"RANK", rank},
-          {"LOCAL_RANK", std::to_string(local_rank)},
-          {"GROUP_RANK", std::to_string(job.node_rank)},
-          {"ROLE_RANK", rank},
-          {"ROLE_NAME", job.role},
-          {"LOCAL_WORLD_SIZE", std::to_string(job.local_world_size)},
-          {"WORLD_SIZE", world_size},
-          {"GROUP_WORLD_SIZE", std::to_string(job.node_count)},
-          {"ROLE_WORLD_SIZE", world_size},
-          {"MASTER_ADDR", job.store.host},
-          {"MASTER_PORT", std::to_string(job.store.port)},
-          {"TORCHELASTIC_RESTART_COUNT", std::to_string(job.restart_count)},
-          {"TORCHELASTIC_MAX_RESTARTS", std::to_string(job.max_restarts)},
-          {"TORCHELASTIC_RUN_ID", job.run_id},
-          {"TORCHELASTIC_USE_AGENT_STORE", job.agent_hosts_store ? "True" : "False"},
-          {"TORCHELASTIC_ERROR_FILE", error_file(job, local_rank)},
-          {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
+WorkerEnv worker_env(const JobContext& job, int local_rank) {
+  return {.rank = job.first_rank + local_rank,
+          .world_size = job.world_size,
+          .local_rank = local_rank,
+          .local_world_size = job.local_world_size,
+          .node_rank = job.node_rank,
+          .master = job.store,
+          .restart_count = job.restart_count,
+          .run_id = job.run_id,
+          .agent_hosts_store = job.agent_hosts_store,
+          .shares_gpus = job.oversubscribe,
+          .node_count = job.node_count,
+          .max_restarts = job.max_restarts,
+          .role = job.role};
 }
 
 // NCCL before 2.30 refuses two ranks of one host on one GPU: so each rank claims a host of its own
@@ -82,7 +78,7 @@ int omp_threads(const JobContext& job, const Placement& placement) {
 }  // namespace
 
 int omp_threads_per_worker(const JobContext& job) {
-  return std::max(1, job.usable_cpus / job.local_world_size);
+  return cpus_per_worker(job.usable_cpus, job.local_world_size);
 }
 
 Placement placement_of(const JobContext& job, int local_rank) {
@@ -92,23 +88,21 @@ Placement placement_of(const JobContext& job, int local_rank) {
 
 EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const JobContext& job,
                                     int local_rank) {
-  const int rank = job.first_rank + local_rank;
+  const WorkerEnv env = worker_env(job, local_rank);
   const Placement placement = placement_of(job, local_rank);
+  const EnvironmentChanges changes = to_environment(env, omp_threads(job, placement));
   EnvironmentBlock block = inherited;
-  for (const auto& [name, value] : contract(job, local_rank)) set(block, name, value);
-  set_if_missing(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1");
-  set_if_missing(block, "OMP_NUM_THREADS", std::to_string(omp_threads(job, placement)));
+  for (const std::string& name : changes.unset) remove(block, name);
+  for (const auto& [name, value] : changes.set) set(block, name, value);
+  for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);
+  set(block, "TORCHELASTIC_ERROR_FILE", error_file(job, local_rank));
   for (const auto& [name, value] : placement.environment) set(block, name, value);
-  remove(block, "DDP_OVERSUBSCRIBE");
   if (job.oversubscribe) {
-    set(block, "DDP_OVERSUBSCRIBE", "1");
-    for (const auto& [name, value] : sharing_gpus(rank, job.on_one_host)) {
+    for (const auto& [name, value] : sharing_gpus(env.rank, job.on_one_host)) {
       set_if_missing(block, name, value);
     }
   }
-  remove(block, "DDP_LAUNCH_TTY");
-  if (job.rank0_on_terminal && rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
-  remove(block, "DDP_STEP_FILE");
+  if (job.rank0_on_terminal && env.rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
   if (!job.step_file.empty()) set(block, "DDP_STEP_FILE", job.step_file);
   return block;
 }

@@ -34,16 +34,12 @@ struct JobContext {
 // "NAME=value" entries, as execve takes them.
 using EnvironmentBlock = std::vector<std::string>;
 
-// The environment contract of torchrun for one worker, over `inherited`:
-// RANK LOCAL_RANK GROUP_RANK ROLE_RANK ROLE_NAME LOCAL_WORLD_SIZE WORLD_SIZE GROUP_WORLD_SIZE
-// ROLE_WORLD_SIZE MASTER_ADDR MASTER_PORT TORCHELASTIC_{RESTART_COUNT,MAX_RESTARTS,RUN_ID,
-// USE_AGENT_STORE,ERROR_FILE,SIGNALS_TO_HANDLE}; and, unless inherited,
-// TORCH_NCCL_ASYNC_ERROR_HANDLING=1 and OMP_NUM_THREADS = usable CPUs / workers, or as the worker's
-// placement has it; then what that says of CUDA.
-// TORCHELASTIC_ERROR_FILE is empty rather than inherited: a file of the launcher's own launcher is
-// not the workers'. DDP_LAUNCH_TTY=1 tells rank 0 that a progress bar is welcome although its
-// stdout is a pipe, DDP_STEP_FILE where to note steps (ddp/base/step_file.h). With `oversubscribe`,
-// DDP_OVERSUBSCRIBE=1 and, unless inherited, what NCCL needs to let ranks share a GPU.
+// The environment contract of torchrun for one worker, over `inherited` (to_environment() in
+// ddp/base/worker_env.h), with the threads and what is said of CUDA as the worker's placement has
+// them. TORCHELASTIC_ERROR_FILE is where it may leave its error, DDP_LAUNCH_TTY=1 tells rank 0 that
+// a progress bar is welcome although its stdout is a pipe, DDP_STEP_FILE where to note steps
+// (ddp/base/step_file.h). With `oversubscribe`, unless inherited, what NCCL needs to let ranks
+// share a GPU.
 [[nodiscard]] EnvironmentBlock worker_environment(const EnvironmentBlock& inherited,
                                                   const JobContext& job, int local_rank);
 

@@ -20,50 +20,70 @@ OutOfMemory out_of_memory_of(const Json& json) {
   return event;
 }
 
-Failure failure_of(const Json& json) {
-  Failure failure;
+Json json_of(const ErrorRecord& record) {
+  return {{"message", record.message}, {"caused_by_peer", record.caused_by_peer}};
+}
+
+ErrorRecord record_of(const Json& json) {
+  return {.message = json.at("message"), .caused_by_peer = json.at("caused_by_peer")};
+}
+
+Json json_of(const WorkerFailure& failure) {
+  const Ending& first = failure.first;
+  Json json = {{"rank", first.rank},
+               {"pid", first.pid},
+               {"status", first.status},
+               {"hint", first.hint},
+               {"others", failure.others},
+               {"after_seconds", failure.after.count()},
+               {"host", failure.host},
+               {"when_asked_to_stop", failure.when_asked_to_stop},
+               {"last_lines", failure.last_lines},
+               {"log_file", failure.log_file}};
+  if (first.record) json["record"] = json_of(*first.record);
+  if (first.out_of_memory) json["out_of_memory"] = json_of(*first.out_of_memory);
+  if (failure.step) json["step"] = *failure.step;
+  return json;
+}
+
+WorkerFailure worker_failure_of(const Json& json) {
+  WorkerFailure failure;
   failure.first = {.rank = json.at("rank"), .pid = json.at("pid"), .status = json.at("status")};
+  failure.first.hint = json.at("hint");
+  if (json.contains("record")) failure.first.record = record_of(json["record"]);
+  if (json.contains("out_of_memory"))
+    failure.first.out_of_memory = out_of_memory_of(json["out_of_memory"]);
   failure.others = json.at("others");
   failure.after = std::chrono::duration<double>(json.at("after_seconds").get<double>());
   failure.host = json.at("host");
-  failure.message = json.at("message");
   if (json.contains("step")) failure.step = json["step"].get<std::int64_t>();
-  failure.caused_by_peer = json.at("caused_by_peer");
-  if (json.contains("out_of_memory"))
-    failure.out_of_memory = out_of_memory_of(json["out_of_memory"]);
-  failure.hint = json.at("hint");
+  failure.when_asked_to_stop = json.at("when_asked_to_stop");
   failure.last_lines = json.at("last_lines").get<std::vector<std::string>>();
   failure.log_file = json.at("log_file");
   return failure;
 }
 
-}  // namespace
-
-Failure node_failure(const std::string& sentence, int status) {
-  return {.first = {.rank = Failure::kNoRank, .status = status}, .message = sentence};
+Json json_of(const NodeFailure& failure) {
+  return {{"sentence", failure.sentence}, {"exit_code", failure.exit_code}};
 }
 
+NodeFailure node_failure_of(const Json& json) {
+  return {.sentence = json.at("sentence"), .exit_code = json.at("exit_code")};
+}
+
+}  // namespace
+
 std::string to_json(const Failure& failure) {
-  Json json = {{"rank", failure.first.rank},
-               {"pid", failure.first.pid},
-               {"status", failure.first.status},
-               {"others", failure.others},
-               {"after_seconds", failure.after.count()},
-               {"host", failure.host},
-               {"message", failure.message},
-               {"caused_by_peer", failure.caused_by_peer},
-               {"hint", failure.hint},
-               {"last_lines", failure.last_lines},
-               {"log_file", failure.log_file}};
-  if (failure.step) json["step"] = *failure.step;
-  if (failure.out_of_memory) json["out_of_memory"] = json_of(*failure.out_of_memory);
+  const Json json = std::visit([](const auto& each) { return json_of(each); }, failure);
   // Workers write what bytes they like.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::optional<Failure> failure_from_json(std::string_view text) {
   try {
-    return failure_of(Json::parse(text));
+    const Json json = Json::parse(text);
+    if (json.contains("sentence")) return node_failure_of(json);
+    return worker_failure_of(json);
   } catch (const Json::exception&) {
     return std::nullopt;
   }

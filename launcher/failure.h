@@ -7,9 +7,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "ddp/base/error_record.h"
@@ -28,7 +30,7 @@ struct OutOfMemory {
 struct Ending {
   // In relation to this launcher's stopping the others.
   enum class When {
-    kFirst,   // it was dying when the first failure was seen
+    kFirst,   // it was dying when the first failure was seen, or nobody had failed yet
     kBefore,  // it died before anybody was signalled
     kAfter
   };
@@ -37,7 +39,7 @@ struct Ending {
   pid_t pid = 0;
   int status = 0;  // as waitpid(2) gives it
   When when = When::kFirst;
-  bool was_requested = false;           // it died of the signal that asks it to stop
+  bool was_requested = false;           // the job was to stop, and so it ended
   std::optional<ErrorRecord> record{};  // what it left
   std::optional<OutOfMemory> out_of_memory{};
   std::string hint{};  // what its signal may mean on this host
@@ -47,28 +49,26 @@ struct Ending {
   [[nodiscard]] bool is_consequence() const { return record && record->caused_by_peer; }
 };
 
-// The first failure of a job, and what came of it.
-struct Failure {
-  static constexpr int kNoRank = -1;  // it befell a whole node, as `message` says
-
+// The first worker of a job that failed, and what came of it.
+struct WorkerFailure {
   Ending first;
   int others = 0;                         // ranks that stopped because of it
   std::chrono::duration<double> after{};  // the start of the workers
   std::string host{};                     // where it happened
-  std::string message{};                  // what the worker reported of itself
   std::optional<std::int64_t> step{};     // the last one that it is known to have begun
-  // It failed because another rank had failed, as it reported itself: whoever knows of a failure of
-  // which this is false should name that one.
-  bool caused_by_peer = false;
-  std::optional<OutOfMemory> out_of_memory{};
-  std::string hint{};                     // as of an Ending
+  bool when_asked_to_stop = false;  // a signal was ending the job: nobody else did because of it
   std::vector<std::string> last_lines{};  // of its stderr
   bool lines_are_in_view = false;         // on this agent's console; not told to others
   std::string log_file{};                 // with its whole stderr, if there is one
 };
 
-// Of a whole node; `status` is as waitpid(2) would give it.
-[[nodiscard]] Failure node_failure(const std::string& sentence, int status);
+// What befell a whole node: its launcher was signalled or cannot go on, or it is lost.
+struct NodeFailure {
+  std::string sentence;
+  int exit_code = EXIT_FAILURE;
+};
+
+using Failure = std::variant<WorkerFailure, NodeFailure>;
 
 // One line, which failure_from_json takes apart again.
 [[nodiscard]] std::string to_json(const Failure& failure);

@@ -80,18 +80,19 @@ Argument parse_short(const std::string& argument) {
 
 bool is_flag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
 
-// The flag at args[next], and its value, in normal form; moves `next` behind them.
-std::string take_flag(std::span<const std::string> args, std::size_t& next) {
+// The flag at args[next], and its value; moves `next` behind them.
+GivenFlag take_flag(std::span<const std::string> args, std::size_t& next) {
   const std::string& argument = args[next++];
   const Argument parsed = argument[1] == '-' ? parse_long(argument) : parse_short(argument);
   const Flag& flag = *parsed.flag;
+  const std::string name = std::string("--") + flag.name;
   if (!flag.takes_value()) {
-    if (!parsed.value) return fmt::format("--{}", flag.name);
-    throw LaunchError(fmt::format("--{} takes no value (got '{}')", flag.name, *parsed.value));
+    if (!parsed.value) return {flag, {name, "1"}};
+    throw LaunchError(fmt::format("{} takes no value (got '{}')", name, *parsed.value));
   }
-  if (parsed.value) return fmt::format("--{}={}", flag.name, *parsed.value);
-  if (next < args.size()) return fmt::format("--{}={}", flag.name, args[next++]);
-  throw LaunchError(fmt::format("--{} needs a value ({})", flag.name, flag.value_name));
+  if (parsed.value) return {flag, {name, *parsed.value}};
+  if (next < args.size()) return {flag, {name, args[next++]}};
+  throw LaunchError(fmt::format("{} needs a value ({})", name, flag.value_name));
 }
 
 }  // namespace

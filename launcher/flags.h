@@ -9,17 +9,22 @@
 #include <string_view>
 #include <vector>
 
+#include "launcher/flag_value.h"
+
 namespace ddp::launcher {
+
+struct Draft;
 
 struct Flag {
   // Where --help lists it. kRefused: torchrun has it, we do not.
   enum class Group { kFrequent, kTorchrun, kOwn, kRefused };
 
   Group group;
-  const char* name;                   // with underscores, without the leading "--"
-  char short_name;                    // '\0' = none
-  const char* value_name;             // nullptr = a switch
-  const char* help;                   // of kRefused: what to do instead
+  const char* name;                                 // with underscores, without the leading "--"
+  char short_name;                                  // '\0' = none
+  const char* value_name;                           // nullptr = a switch
+  const char* help;                                 // of kRefused: what to do instead
+  void (*set)(Draft&, const FlagValue&) = nullptr;  // of kRefused: none
   const char* empty_value = nullptr;  // of kRefused: one that asks for nothing, and is taken
 
   [[nodiscard]] bool takes_value() const { return value_name != nullptr; }
@@ -27,8 +32,13 @@ struct Flag {
 
 [[nodiscard]] std::span<const Flag> all_flags();
 
+struct GivenFlag {
+  const Flag& flag;
+  FlagValue value;
+};
+
 struct CommandLine {
-  std::vector<std::string> flags;    // each as "--name" or "--name=value", names as in all_flags()
+  std::vector<GivenFlag> flags;      // in the order of the arguments
   std::vector<std::string> command;  // PROGRAM and its arguments, untouched
 };
 

@@ -15,6 +15,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
+#include "launcher/cpu_list.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
 #include "launcher/poll_timeout.h"
@@ -77,13 +78,12 @@ Outcome Generation::run() {
   }
   claim_failure();
   logs_.finish();
+  say_who_was_killed();
   say_who_does_not_end();
-  Outcome outcome{.failure = {},
-                  .interrupted_by = interrupted_by_,
-                  .stopped_by_nodes = stopped_by_nodes_,
-                  .stop_requested = stop_requested_};
-  if (!suspects_.empty()) outcome.failure = describe_failure();
-  return outcome;
+  return {.failure = find_failure(),
+          .interrupted_by = interrupted_by_,
+          .stopped_by_nodes = stopped_by_nodes_,
+          .stop_requested = stop_requested_};
 }
 
 void Generation::start_workers() {
@@ -165,7 +165,7 @@ void Generation::handle_signals() {
 
 // As libddp's SignalGuard takes SIGUSR1: all ranks are to stop at the same step.
 void Generation::request_stop() {
-  if (!std::exchange(stop_requested_, true)) stopper_.expect_end(plan_.outside_grace);
+  if (!std::exchange(stop_requested_, true)) stopper_.expect_end(grace());
   if (nodes_ != nullptr) nodes_->request_stop();
   std::size_t told = 0;
   for (const Worker& worker : workers_) {
@@ -174,7 +174,7 @@ void Generation::request_stop() {
     ++told;
   }
   console_.say(fmt::format("SIGUSR1: passed on to {}; what is left after {:g} s is killed",
-                           count_ranks(told), seconds(plan_.outside_grace)));
+                           count_ranks(told), seconds(grace())));
 }
 
 // One report is enough.
@@ -200,7 +200,7 @@ void Generation::stop_on(int signal_number) {
     console_.say(fmt::format("{}: stopping {}{}", signal_name(signal_number), ranks,
                              from_keyboard ? " (again: kill at once)" : ""));
     console_.flush();
-    stopper_.terminate(from_keyboard ? plan_.keyboard_grace : plan_.outside_grace);
+    stopper_.terminate(grace());
   }
 }
 
@@ -233,21 +233,35 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   if (worker == workers_.end()) return;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  const bool is_suspect = std::ranges::find(suspects_, pid) != suspects_.end();
-  const bool is_before = patience_end_ && !patience_end_->passed();
   const std::string error_file = files_.error_file(worker->rank() - job_.first_rank);
   Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
-  ending.was_requested = stop_requested_ && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1;
-  if (!is_suspect) ending.when = is_before ? Ending::When::kBefore : Ending::When::kAfter;
+  ending.was_requested = was_requested(status);
+  ending.when = when_ended(pid);
+  if (ending.is_failure() && !failed_at_) failed_at_ = Clock::now();
   endings_.push_back(std::move(ending));
+}
+
+// By the signal that asks for it, or with the exit code that shells make of that, or since it took
+// too long. After a failure nothing is requested: the others only follow.
+bool Generation::was_requested(int status) const {
+  const int signal_number = exit_code_of(status) - 128;
+  if (signal_number == SIGUSR1) return stop_requested_;
+  if (patience_end_) return false;
+  if (signal_number == SIGKILL) return stopper_.is_killing();
+  return interrupted_by_ && (signal_number == SIGTERM || signal_number == interrupted_by_);
+}
+
+// Who fails before there is a failure, even while the job is stopped, does so on his own account.
+Ending::When Generation::when_ended(pid_t pid) const {
+  const bool is_suspect = std::ranges::find(suspects_, pid) != suspects_.end();
+  if (is_suspect || !patience_end_) return Ending::When::kFirst;
+  return patience_end_->passed() ? Ending::When::kAfter : Ending::When::kBefore;
 }
 
 // Called at the first sight of a failure, before anybody is signalled: who is dead or dying now
 // does so on his own account. The cause may be reaped later than its consequence: a killed process
 // closes its sockets before it can be reaped.
 void Generation::find_suspects() {
-  failed_after_ = Clock::now() - start_;
-  for (Ending& ending : endings_) ending.when = Ending::When::kFirst;
   for (const Worker& worker : workers_) {
     const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
     const bool is_dying = process && process->is_exiting();
@@ -305,18 +319,44 @@ bool Generation::others_may_fail() {
   return !news.have_all_ended && !news.is_bad();
 }
 
-Failure Generation::describe_failure() {
-  Failure failure = failure_of(first_cause(endings_));
+// While a signal stops the job, those fail that neither obey nor say that a peer is the cause.
+std::optional<WorkerFailure> Generation::find_failure() {
+  const bool has_failed = !suspects_.empty() || (interrupted_by_ && knows_cause());
+  return has_failed ? std::optional(describe_failure()) : std::nullopt;
+}
+
+WorkerFailure Generation::describe_failure() {
+  WorkerFailure failure{.first = first_cause(endings_)};
   const int rank = failure.first.rank;
+  if (failure.first.record) failure.step = failure.first.record->step;
   if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
-  failure.others = job_.world_size - 1 - finished_before_stop_;
-  failure.after = failed_after_;
+  failure.when_asked_to_stop = interrupted_by_.has_value();
+  if (!interrupted_by_) failure.others = job_.world_size - 1 - finished_before_stop_;
+  failure.after = *failed_at_ - start_;
   failure.host = host_name();
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
   failure.lines_are_in_view = tail.is_in_view;
   failure.log_file = files_.log_file(rank - job_.first_rank, Channel::kErr);
   return failure;
+}
+
+Timeout Generation::grace() const {
+  const bool from_keyboard = interrupted_by_ && is_from_keyboard(*interrupted_by_);
+  return from_keyboard ? plan_.keyboard_grace : plan_.outside_grace;
+}
+
+void Generation::say_who_was_killed() {
+  std::vector<int> ranks;
+  for (const Ending& ending : endings_) {
+    const bool was_killed = WIFSIGNALED(ending.status) && WTERMSIG(ending.status) == SIGKILL;
+    if (ending.was_requested && was_killed) ranks.push_back(ending.rank);
+  }
+  if (!stopper_.is_overdue() || ranks.empty()) return;
+  std::ranges::sort(ranks);
+  const bool is_one = ranks.size() == 1;
+  console_.say(fmt::format("rank{} {} had not ended after {:g} s and {} killed", is_one ? "" : "s",
+                           to_string(ranks), seconds(grace()), is_one ? "was" : "were"));
 }
 
 void Generation::say_who_does_not_end() {

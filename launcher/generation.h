@@ -37,10 +37,10 @@ struct WorkerPlan {
 
 // How a generation ended on this node; none of these: all workers exited with 0.
 struct Outcome {
-  std::optional<Failure> failure = {};
-  std::optional<int> interrupted_by = {};  // a signal
-  bool stopped_by_nodes = false;           // the job ended on another node
-  bool stop_requested = false;             // by SIGUSR1, to this launcher or another node's
+  std::optional<WorkerFailure> failure = {};  // if interrupted: of the stop
+  std::optional<int> interrupted_by = {};     // a signal
+  bool stopped_by_nodes = false;              // the job ended on another node
+  bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
 };
 
 // Throws LaunchError if this process may not open as many files as the workers' output needs.
@@ -71,13 +71,18 @@ class Generation {
   void interrupt(int signal_number);
   void reap();
   void record_end(pid_t pid, int status, const rusage& usage);
+  [[nodiscard]] bool was_requested(int status) const;
+  [[nodiscard]] Ending::When when_ended(pid_t pid) const;
   void find_suspects();
   [[nodiscard]] bool knows_cause() const;
   void claim_failure();
   void check_nodes();
   void check_finished();
   [[nodiscard]] bool others_may_fail();
-  [[nodiscard]] Failure describe_failure();
+  [[nodiscard]] std::optional<WorkerFailure> find_failure();
+  [[nodiscard]] WorkerFailure describe_failure();
+  [[nodiscard]] Timeout grace() const;
+  void say_who_was_killed();
   void say_who_does_not_end();
 
   const WorkerPlan& plan_;
@@ -102,7 +107,7 @@ class Generation {
   bool has_children_ = true;
   bool is_finished_ = false;
   Clock::time_point start_;
-  std::chrono::duration<double> failed_after_{};
+  std::optional<Clock::time_point> failed_at_;  // the first of those that failed
   std::optional<Deadline> patience_end_;  // then the others are signalled because of a failure
 };
 

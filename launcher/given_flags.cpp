@@ -4,8 +4,7 @@
 #include <cctype>
 #include <cxxopts.hpp>
 #include <optional>
-
-#include "launcher/launch_error.h"
+#include <ranges>
 
 namespace ddp::launcher {
 namespace {
@@ -17,7 +16,7 @@ constexpr const char* kAbout =
     "variable PET_<FLAG> is a flag's default (PET_NNODES=2). torchrun's command lines work:\n"
     "docs/launcher.md compares flag by flag.\n";
 
-// cxxopts adds " options:".
+// cxxopts, which formats the help, adds " options:".
 const char* title_of(Flag::Group group) {
   switch (group) {
     case Flag::Group::kFrequent:
@@ -32,7 +31,7 @@ const char* title_of(Flag::Group group) {
   return "Refused";
 }
 
-cxxopts::Options make_parser() {
+cxxopts::Options help_formatter() {
   cxxopts::Options parser("ddp-launch", kAbout);
   parser.custom_help("[flags] [--] PROGRAM [args...]");
   parser.set_width(100);
@@ -48,16 +47,6 @@ cxxopts::Options make_parser() {
   return parser;
 }
 
-cxxopts::ParseResult parse(const std::vector<std::string>& flags) {
-  std::vector<const char*> argv = {"ddp-launch"};
-  for (const std::string& flag : flags) argv.push_back(flag.c_str());
-  try {
-    return make_parser().parse(static_cast<int>(argv.size()), argv.data());
-  } catch (const cxxopts::exceptions::exception& error) {
-    throw LaunchError(error.what());
-  }
-}
-
 std::string variable_of(const Flag& flag) {
   std::string name = "PET_";
   for (const char* c = flag.name; *c != '\0'; ++c) {
@@ -66,11 +55,10 @@ std::string variable_of(const Flag& flag) {
   return name;
 }
 
-std::optional<FlagValue> value_of(const Flag& flag, const cxxopts::ParseResult& parsed,
+std::optional<FlagValue> value_of(const Flag& flag, const std::vector<GivenFlag>& on_command_line,
                                   const WorkerEnv::Lookup& environment) {
-  if (parsed.count(flag.name) > 0) {
-    return FlagValue{std::string("--") + flag.name,
-                     flag.takes_value() ? parsed[flag.name].as<std::string>() : "1"};
+  for (const GivenFlag& given : std::views::reverse(on_command_line)) {
+    if (&given.flag == &flag) return given.value;
   }
   const std::string variable = variable_of(flag);
   const char* text = environment(variable.c_str());
@@ -80,19 +68,18 @@ std::optional<FlagValue> value_of(const Flag& flag, const cxxopts::ParseResult& 
 
 }  // namespace
 
-std::vector<GivenFlag> given_flags(const std::vector<std::string>& flags,
+std::vector<GivenFlag> given_flags(const std::vector<GivenFlag>& on_command_line,
                                    const WorkerEnv::Lookup& environment) {
-  const cxxopts::ParseResult parsed = parse(flags);
   std::vector<GivenFlag> given;
   for (const Flag& flag : all_flags()) {
-    if (auto value = value_of(flag, parsed, environment)) given.push_back({flag, *value});
+    if (auto value = value_of(flag, on_command_line, environment)) given.push_back({flag, *value});
   }
   return given;
 }
 
 std::string help_text() {
   using enum Flag::Group;
-  return make_parser().help({title_of(kFrequent), title_of(kTorchrun), title_of(kOwn)});
+  return help_formatter().help({title_of(kFrequent), title_of(kTorchrun), title_of(kOwn)});
 }
 
 }  // namespace ddp::launcher

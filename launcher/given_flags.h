@@ -5,19 +5,13 @@
 #include <vector>
 
 #include "ddp/base/worker_env.h"
-#include "launcher/flag_value.h"
 #include "launcher/flags.h"
 
 namespace ddp::launcher {
 
-struct GivenFlag {
-  const Flag& flag;
-  FlagValue value;
-};
-
-// The flags that are given, by the command line (as cut_at_program() returns them) or else by a
-// variable PET_NAME that is not empty, in the order of all_flags(). The last of several counts.
-[[nodiscard]] std::vector<GivenFlag> given_flags(const std::vector<std::string>& flags,
+// The flags that are given, by the command line or else by a variable PET_NAME that is not empty,
+// in the order of all_flags(). The last of several counts.
+[[nodiscard]] std::vector<GivenFlag> given_flags(const std::vector<GivenFlag>& on_command_line,
                                                  const WorkerEnv::Lookup& environment);
 
 [[nodiscard]] std::string help_text();

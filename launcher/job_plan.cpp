@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "ddp/base/cpu_count.h"
 #include "launcher/command.h"
-#include "launcher/cpu_count.h"
 #include "launcher/fellow_launchers.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
@@ -42,7 +42,7 @@ Machine this_machine() {
   };
   machine.cuda_visible_devices = environment_variable("CUDA_VISIBLE_DEVICES");
   machine.usable_cpus = usable_cpus();
-  machine.allowed_cpus = allowed_cpus();
+  machine.allowed_cpus = affinity_cpus();
   return machine;
 }
 

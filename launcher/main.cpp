@@ -56,8 +56,7 @@ int run_at_site(const Options& options, JobPlan plan, const std::string& private
 void give_up(NodeWatch& nodes, const std::exception& error) {
   const auto* refusal = dynamic_cast<const LaunchError*>(&error);
   const int exit_code = refusal == nullptr ? kRefusedExitCode : refusal->exit_code();
-  nodes.give_up(to_json(
-      node_failure(nodes.describe_self() + ": " + describe(error), W_EXITCODE(exit_code, 0))));
+  nodes.give_up(to_json(NodeFailure{nodes.describe_self() + ": " + describe(error), exit_code}));
 }
 
 int run_agent(const Options& options, JobPlan plan, const std::string& private_folder,

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/cpu_count.h"
+#include "ddp/base/cpu_count.h"
 #include "launcher/failure.h"
 
 namespace ddp::launcher {

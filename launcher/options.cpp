@@ -4,94 +4,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
+#include "launcher/draft.h"
 #include "launcher/fellow_launchers.h"
-#include "launcher/flag_value.h"
 #include "launcher/flags.h"
 #include "launcher/given_flags.h"
 #include "launcher/launch_error.h"
-#include "launcher/option_values.h"
 
 namespace ddp::launcher {
 namespace {
 
 constexpr std::uint16_t kStaticPort = 29500;  // as torchrun has them
 constexpr std::uint16_t kC10dPort = 29400;
-
-// What flags say, before it is known what they mean together.
-struct Draft {
-  Options options;
-  std::optional<WorkerRequest> workers;
-  Address master;
-  Address rendezvous;  // comes before `master`
-  std::optional<int> node_count;
-  bool standalone = false;
-  bool module = false;
-  bool no_python = false;
-};
-
-struct Setter {
-  std::string_view flag;
-  void (*set)(Draft&, const FlagValue&);
-};
-
-using D = Draft;
-using V = FlagValue;
-
-constexpr Setter kSetters[] = {
-    {"nproc_per_node", [](D& d, const V& v) { d.workers = to_workers(v); }},
-    {"gpus", [](D& d, const V& v) { d.options.placement.gpus = to_gpus(v); }},
-    {"show", [](D& d, const V& v) { d.options.logs.show = to_show(v); }},
-    {"log_dir", [](D& d, const V& v) { d.options.logs.directory = to_name(v); }},
-    {"max_restarts", [](D& d, const V& v) { d.options.max_restarts = to_count(v, 0); }},
-    {"nnodes", [](D& d, const V& v) { d.node_count = to_node_count(v); }},
-    {"node_rank", [](D& d, const V& v) { d.options.nodes.rank = to_count(v, 0); }},
-    {"master_addr", [](D& d, const V& v) { d.master.host = to_host(v); }},
-    {"master_port", [](D& d, const V& v) { d.master.port = to_port(v); }},
-    {"dry_run",
-     [](D& d, const V& v) {
-       if (to_bool(v)) d.options.action = Options::Action::kDryRun;
-     }},
-    {"verbose", [](D& d, const V& v) { d.options.verbose = to_bool(v); }},
-    {"version",
-     [](D& d, const V& v) {
-       if (to_bool(v)) d.options.action = Options::Action::kPrintVersion;
-     }},
-    {"help",
-     [](D& d, const V& v) {
-       if (to_bool(v)) d.options.action = Options::Action::kPrintHelp;
-     }},
-    {"standalone", [](D& d, const V& v) { d.standalone = to_bool(v); }},
-    {"rdzv_backend", [](D& d, const V& v) { d.options.nodes.backend = to_backend(v); }},
-    {"rdzv_endpoint", [](D& d, const V& v) { d.rendezvous = to_address(v); }},
-    {"rdzv_id", [](D& d, const V& v) { d.options.nodes.run_id = to_name(v); }},
-    {"rdzv_conf",
-     [](D& d, const V& v) { d.options.nodes.start_timeout = to_rendezvous_timeout(v); }},
-    {"local_addr", [](D& d, const V& v) { d.options.nodes.local_addr = to_host(v); }},
-    {"monitor_interval", [](D&, const V& v) { static_cast<void>(to_seconds(v)); }},
-    {"role", [](D& d, const V& v) { d.options.role = v.text; }},
-    {"module", [](D& d, const V& v) { d.module = to_bool(v); }},
-    {"no_python", [](D& d, const V& v) { d.no_python = to_bool(v); }},
-    {"redirects", [](D& d, const V& v) { d.options.logs.redirects = to_streams(v); }},
-    {"tee", [](D& d, const V& v) { d.options.logs.tee = to_streams(v); }},
-    {"local_ranks_filter",
-     [](D& d, const V& v) { d.options.logs.local_ranks_filter = to_ranks(v); }},
-    {"shutdown_timeout", [](D& d, const V& v) { d.options.grace = to_seconds(v); }},
-    {"numa_binding",
-     [](D& d, const V& v) {
-       if (v.text != "node") refuse_value(v, "node (other ways to bind are --bind core|numa)");
-       d.options.placement.binding = PlacementOptions::Binding::kNuma;
-     }},
-    {"grace", [](D& d, const V& v) { d.options.grace = to_seconds(v); }},
-    {"detach", [](D& d, const V& v) { d.options.detach = to_bool(v); }},
-    {"bind", [](D& d, const V& v) { d.options.placement.binding = to_binding(v); }},
-    {"oversubscribe", [](D& d, const V& v) { d.options.placement.oversubscribe = to_bool(v); }},
-    {"store", [](D& d, const V& v) { d.options.store_host = to_store_host(v); }},
-    {"timeout_start", [](D& d, const V& v) { d.options.nodes.start_timeout = to_seconds(v); }},
-    {"pass_local_rank", [](D& d, const V& v) { d.options.program.pass_local_rank = to_bool(v); }},
-};
 
 bool asks_for_nothing(const GivenFlag& given) {
   if (!given.flag.takes_value()) return !to_bool(given.value);
@@ -100,11 +25,9 @@ bool asks_for_nothing(const GivenFlag& given) {
 
 void apply(const GivenFlag& given, Draft& draft) {
   const Flag& flag = given.flag;
-  if (flag.group != Flag::Group::kRefused) {
-    std::ranges::find(kSetters, flag.name, &Setter::flag)->set(draft, given.value);
-  } else if (!asks_for_nothing(given)) {
-    throw LaunchError(fmt::format("{} is not supported: {}", given.value.source, flag.help));
-  }
+  if (flag.set != nullptr) return flag.set(draft, given.value);
+  if (asks_for_nothing(given)) return;
+  throw LaunchError(fmt::format("{} is not supported: {}", given.value.source, flag.help));
 }
 
 // ---- What flags mean together.

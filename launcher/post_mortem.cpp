@@ -26,13 +26,4 @@ Ending PostMortem::examine(int rank, pid_t pid, int status, const rusage& usage,
   return ending;
 }
 
-Failure failure_of(const Ending& ending) {
-  Failure failure{.first = ending, .out_of_memory = ending.out_of_memory, .hint = ending.hint};
-  if (!ending.record) return failure;
-  failure.message = ending.record->message;
-  failure.step = ending.record->step;
-  failure.caused_by_peer = ending.record->caused_by_peer;
-  return failure;
-}
-
 }  // namespace ddp::launcher

@@ -26,7 +26,4 @@ class PostMortem {
   MemoryState memory_before_;
 };
 
-// What is known of a failure from the worker's end alone.
-[[nodiscard]] Failure failure_of(const Ending& ending);
-
 }  // namespace ddp::launcher

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include "ddp/base/error.h"
 
@@ -90,11 +89,6 @@ bool ends_job(int signal_number) { return signal_number != SIGCHLD && signal_num
 
 int exit_code_after(int signal_number) {
   return 128 + (signal_number == SIGUSR1 ? SIGTERM : signal_number);
-}
-
-std::string signal_name(int signal_number) {
-  const char* name = ::sigabbrev_np(signal_number);
-  return name == nullptr ? "signal " + std::to_string(signal_number) : "SIG" + std::string(name);
 }
 
 }  // namespace ddp::launcher

@@ -6,8 +6,8 @@
 
 #include <csignal>
 #include <optional>
-#include <string>
 
+#include "ddp/base/process_status.h"
 #include "ddp/base/socket.h"
 
 namespace ddp::launcher {
@@ -58,8 +58,5 @@ void pass_on(int signal_number, pid_t agent);
 
 // Those that a person sends: SIGINT (Ctrl-C) and SIGQUIT.
 [[nodiscard]] bool is_from_keyboard(int signal_number);
-
-// "SIGKILL".
-[[nodiscard]] std::string signal_name(int signal_number);
 
 }  // namespace ddp::launcher

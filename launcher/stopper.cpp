@@ -23,14 +23,19 @@ void Stopper::kill_now() {
   signal_all(SIGKILL);
 }
 
+void Stopper::kill_overdue() {
+  is_overdue_ = true;
+  kill_now();
+}
+
 void Stopper::advance() {
-  if (phase_ == Phase::kIdle && limit_ && limit_->passed()) kill_now();
+  if (phase_ == Phase::kIdle && limit_ && limit_->passed()) kill_overdue();
   if (phase_ == Phase::kWaiting && phase_end_->passed()) {
     phase_ = Phase::kTerminating;
     phase_end_ = Deadline::after(grace_);
     signal_all(SIGTERM);
   }
-  if (phase_ == Phase::kTerminating && phase_end_->passed()) kill_now();
+  if (phase_ == Phase::kTerminating && phase_end_->passed()) kill_overdue();
   if (phase_ != Phase::kKilling) return;
   if (phase_end_->passed()) {
     phase_ = Phase::kGaveUp;

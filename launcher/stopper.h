@@ -30,7 +30,10 @@ class Stopper {
   [[nodiscard]] std::optional<Deadline> next() const;
 
   [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
+  [[nodiscard]] bool is_killing() const { return phase_ == Phase::kKilling || has_given_up(); }
   [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }
+  // It kills because the time to end in was over.
+  [[nodiscard]] bool is_overdue() const { return is_overdue_; }
 
   // The job's living processes.
   [[nodiscard]] std::vector<ProcessStat> survivors() const;
@@ -41,10 +44,12 @@ class Stopper {
  private:
   enum class Phase { kIdle, kWaiting, kTerminating, kKilling, kGaveUp };
 
+  void kill_overdue();
   void signal_all(int signal_number) const;
 
   const std::vector<Worker>& workers_;
   Phase phase_ = Phase::kIdle;
+  bool is_overdue_ = false;
   Timeout grace_{};
   std::optional<Deadline> limit_;  // of kIdle
   std::optional<Deadline> phase_end_;

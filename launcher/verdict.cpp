@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <functional>
 
-#include "launcher/signals.h"
-
 namespace ddp::launcher {
 namespace {
 
@@ -50,13 +48,25 @@ std::string one_line(std::string text) {
   return text.substr(0, end) + "...";
 }
 
-std::string describe_why(const Failure& failure) {
+std::string describe_why(const Ending& ending) {
   std::string why;
-  if (failure.out_of_memory) why = describe(*failure.out_of_memory);
-  for (const std::string& more : {one_line(failure.message), failure.hint}) {
+  if (ending.out_of_memory) why = describe(*ending.out_of_memory);
+  for (const std::string& more :
+       {ending.record ? one_line(ending.record->message) : "", ending.hint}) {
     if (!more.empty()) why += (why.empty() ? "" : "; ") + more;
   }
   return why.empty() ? why : ": " + why;
+}
+
+void show_stderr(Console& console, const WorkerFailure& failure) {
+  const int rank = failure.first.rank;
+  if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
+    console.say(fmt::format("last stderr lines of rank {}:", rank));
+    for (const std::string& line : failure.last_lines) console.quote(line);
+  }
+  if (!failure.log_file.empty()) {
+    console.say(fmt::format("all of rank {}'s stderr: {}", rank, failure.log_file));
+  }
 }
 
 }  // namespace
@@ -75,38 +85,32 @@ Ending first_cause(std::span<const Ending> endings) {
   return endings.front();
 }
 
-std::string describe_status(int status) {
-  if (!WIFSIGNALED(status)) return fmt::format("exited with code {}", WEXITSTATUS(status));
-  return fmt::format("was killed by {}{}", signal_name(WTERMSIG(status)),
-                     WCOREDUMP(status) ? " (core dumped)" : "");
-}
-
-int exit_code_of(int status) {
-  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-}
-
-std::string verdict(const Failure& failure) {
+std::string verdict(const WorkerFailure& failure) {
   const Ending& first = failure.first;
-  if (first.rank == Failure::kNoRank) return failure.message;
   const std::string host = failure.host.empty() ? "" : failure.host + ", ";
+  const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
   const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
-  const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}", first.rank, host,
-                                       first.pid, describe_status(first.status),
-                                       failure.after.count(), step, describe_why(failure));
+  const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}", first.rank,
+                                       host, first.pid, describe_status(first.status),
+                                       failure.after.count(), when, step, describe_why(first));
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");
 }
 
+std::string verdict(const Failure& failure) {
+  const auto* node = std::get_if<NodeFailure>(&failure);
+  return node != nullptr ? node->sentence : verdict(std::get<WorkerFailure>(failure));
+}
+
+int exit_code_after(const Failure& failure) {
+  const auto* node = std::get_if<NodeFailure>(&failure);
+  return node != nullptr ? node->exit_code
+                         : exit_code_of(std::get<WorkerFailure>(failure).first.status);
+}
+
 void say(Console& console, const Failure& failure) {
-  const int rank = failure.first.rank;
-  if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
-    console.say(fmt::format("last stderr lines of rank {}:", rank));
-    for (const std::string& line : failure.last_lines) console.quote(line);
-  }
-  if (!failure.log_file.empty()) {
-    console.say(fmt::format("all of rank {}'s stderr: {}", rank, failure.log_file));
-  }
+  if (const auto* worker = std::get_if<WorkerFailure>(&failure)) show_stderr(console, *worker);
   console.say(verdict(failure));
 }
 

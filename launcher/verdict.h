@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "ddp/base/process_status.h"
 #include "launcher/console.h"
 #include "launcher/failure.h"
 
@@ -21,18 +22,16 @@ namespace ddp::launcher {
 // peer's death exits with a code of its own and may be reaped first.
 [[nodiscard]] Ending first_cause(std::span<const Ending> endings);
 
-// "exited with code 7", "was killed by SIGSEGV (core dumped)".
-[[nodiscard]] std::string describe_status(int status);
-
-// The exit code, or 128 + the signal, as a shell has it.
-[[nodiscard]] int exit_code_of(int status);
-
 // "rank 3 (host b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of memory (61.0
 // GiB resident, limit 64.0 GiB); 7 other ranks stopped because of it"
+[[nodiscard]] std::string verdict(const WorkerFailure& failure);
 [[nodiscard]] std::string verdict(const Failure& failure);
 
-// The last lines of a failed job: what its first failed rank wrote to stderr, unless that is in
-// view, where the whole of it is, and the verdict.
+// The launcher's.
+[[nodiscard]] int exit_code_after(const Failure& failure);
+
+// The last lines of a failed job: what the first rank that failed wrote to stderr, unless that is
+// in view, where the whole of it is, and the verdict.
 void say(Console& console, const Failure& failure);
 
 }  // namespace ddp::launcher

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 #include "ddp/base/time.h"
 #include "launcher/launch_error.h"
 
@@ -68,12 +68,6 @@ bool redirect(const ChildPlan& plan) {
          ::dup2(plan.stderr_fd, STDERR_FILENO) >= 0;
 }
 
-// The agent may have died before the prctl: then the death signal never comes, but the parent has
-// changed.
-bool tie_to_agent(const ChildPlan& plan) {
-  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == plan.agent;
-}
-
 bool stay_on_cpus(const ChildPlan& plan) {
   const auto* const set = reinterpret_cast<const cpu_set_t*>(plan.cpus.data());
   return plan.cpus.empty() || ::sched_setaffinity(0, plan.cpus.size_bytes(), set) == 0;
@@ -83,7 +77,7 @@ bool stay_on_cpus(const ChildPlan& plan) {
 [[noreturn]] void become_worker(const ChildPlan& plan) {
   ::setpgid(0, 0);
   const bool has_cpus = stay_on_cpus(plan);
-  if (has_cpus && tie_to_agent(plan) && redirect(plan)) {
+  if (has_cpus && die_with(plan.agent) && redirect(plan)) {
     ::sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
     ::execve(plan.path, plan.argv, plan.envp);
   }

@@ -145,6 +145,15 @@ finish 20 143 143
 says 0 'node 1 .*was stopped by SIGTERM'
 passed "a signal to one launcher ends both nodes"
 
+worker='trap "[ $RANK = 0 ] && exit 9" TERM; echo here >&2; while :; do sleep 0.1; done'
+for node in 0 1; do start "$node" -n 1 --max_restarts 2 --grace 3 sh -c "$worker"; done
+for node in 0 1; do says "$node" 'here'; done
+kill -TERM "${pids[0]}"
+finish 20 9 9
+same_verdict
+says 1 'rank 0 .*exited with code 9 .*when asked to stop$'
+passed "a worker that fails when a signal stops the job is named by both nodes"
+
 endless=("$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10)
 for node in 0 1; do start "$node" -n 2 "${endless[@]}" --save "$work/stopped.safetensors"; done
 says 0 'step|loss'

@@ -86,6 +86,46 @@ TEST_CASE("the whole environment is read", "[base]") {
   CHECK(env.agent_hosts_store);
 }
 
+TEST_CASE("what a launcher writes of a worker's place, the worker reads", "[base]") {
+  const WorkerEnv written{.rank = 5,
+                          .world_size = 8,
+                          .local_rank = 1,
+                          .local_world_size = 4,
+                          .node_rank = 1,
+                          .master = {"10.0.0.1", 29500},
+                          .restart_count = 2,
+                          .run_id = "job7",
+                          .agent_hosts_store = GENERATE(true, false),
+                          .shares_gpus = GENERATE(true, false),
+                          .node_count = 2,
+                          .max_restarts = 3,
+                          .role = "trainer"};
+  const EnvironmentChanges changes = to_environment(written, 6);
+  const WorkerEnv read = parse({changes.set.begin(), changes.set.end()});
+  CHECK(to_environment(read, 6).set == changes.set);
+  CHECK(read.rank == 5);
+  CHECK(read.world_size == 8);
+  CHECK(read.local_rank == 1);
+  CHECK(read.local_world_size == 4);
+  CHECK(read.node_rank == 1);
+  CHECK(to_string(read.master) == "10.0.0.1:29500");
+  CHECK(read.restart_count == 2);
+  CHECK(read.run_id == "job7");
+  CHECK(read.agent_hosts_store == written.agent_hosts_store);
+  CHECK(read.shares_gpus == written.shares_gpus);
+  CHECK(read.node_count == 2);
+  CHECK(read.max_restarts == 3);
+  CHECK(read.role == "trainer");
+}
+
+TEST_CASE("a launcher sets all of the contract and drops what is another one's", "[base]") {
+  const EnvironmentChanges changes = to_environment({}, 6);
+  CHECK(changes.unset ==
+        std::vector<std::string>{"DDP_LAUNCH_TTY", "DDP_STEP_FILE", "DDP_OVERSUBSCRIBE"});
+  CHECK(Variables(changes.set_if_missing.begin(), changes.set_if_missing.end()) ==
+        Variables{{"OMP_NUM_THREADS", "6"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}});
+}
+
 TEST_CASE("an empty environment is a world of one", "[base]") {
   const WorkerEnv env = parse({});
   CHECK(env.rank == 0);

@@ -45,29 +45,34 @@ std::string said(const Failure& failure) {
   return ddp::test::bytes_of(folder / "out");
 }
 
-Failure sample() {
-  Failure failure;
+WorkerFailure sample() {
+  WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(0, SIGKILL)};
   failure.others = 7;
   failure.after = std::chrono::duration<double>(12.5);
   failure.host = "node-b";
-  failure.message = "cannot open \"x\":\n\tNo such file";
+  failure.first.record = {.message = "cannot open \"x\":\n\tNo such file", .caused_by_peer = true};
   failure.step = 457;
-  failure.caused_by_peer = true;
-  failure.out_of_memory = {.resident_bytes = 61LL << 30, .limit_bytes = 64LL << 30};
-  failure.hint = "a hint";
+  failure.when_asked_to_stop = true;
+  failure.first.out_of_memory = {.resident_bytes = 61LL << 30, .limit_bytes = 64LL << 30};
+  failure.first.hint = "a hint";
   failure.last_lines = {"one", "", "tab\tand \\ \x01"};
   failure.log_file = "/logs/3/stderr.log";
   return failure;
 }
 
+std::optional<WorkerFailure> worker_failure_in(const std::string& text) {
+  const auto failure = failure_from_json(text);
+  return failure ? std::optional(std::get<WorkerFailure>(*failure)) : std::nullopt;
+}
+
 }  // namespace
 
 TEST_CASE("a failure travels as one line of text", "[failure]") {
-  const Failure sent = sample();
+  const WorkerFailure sent = sample();
   const std::string text = to_json(sent);
   CHECK(text.find('\n') == std::string::npos);
-  const auto got = failure_from_json(text);
+  const auto got = worker_failure_in(text);
   REQUIRE(got);
   CHECK(got->first.rank == 3);
   CHECK(got->first.pid == 4711);
@@ -75,29 +80,40 @@ TEST_CASE("a failure travels as one line of text", "[failure]") {
   CHECK(got->others == 7);
   CHECK(got->after == sent.after);
   CHECK(got->host == sent.host);
-  CHECK(got->message == sent.message);
+  REQUIRE(got->first.record);
+  CHECK(got->first.record->message == sent.first.record->message);
   CHECK(got->step == 457);
-  CHECK(got->caused_by_peer);
-  CHECK(got->out_of_memory == sent.out_of_memory);
-  CHECK(got->hint == sent.hint);
+  CHECK(got->first.record->caused_by_peer);
+  CHECK(got->when_asked_to_stop);
+  CHECK(got->first.out_of_memory == sent.first.out_of_memory);
+  CHECK(got->first.hint == sent.first.hint);
   CHECK(got->last_lines == sent.last_lines);
   CHECK(got->log_file == sent.log_file);
 }
 
+TEST_CASE("a node's failure travels, too, and is its own verdict", "[failure][verdict]") {
+  const auto got = failure_from_json(to_json(NodeFailure{"node 1 (b) was stopped", 143}));
+  REQUIRE(got);
+  CHECK(verdict(*got) == "node 1 (b) was stopped");
+  CHECK(exit_code_after(*got) == 143);
+  CHECK(said(*got) == "ddp-launch: node 1 (b) was stopped\n");
+  CHECK(exit_code_after(sample()) == 128 + SIGKILL);
+}
+
 TEST_CASE("what is not known of a failure stays unknown", "[failure]") {
-  const auto got = failure_from_json(to_json(Failure{}));
+  const auto got = worker_failure_in(to_json(WorkerFailure{}));
   REQUIRE(got);
   CHECK_FALSE(got->step);
-  CHECK_FALSE(got->out_of_memory);
-  CHECK_FALSE(got->caused_by_peer);
-  CHECK(got->message.empty());
+  CHECK_FALSE(got->first.out_of_memory);
+  CHECK_FALSE(got->first.record);
+  CHECK_FALSE(got->when_asked_to_stop);
   CHECK(got->last_lines.empty());
 }
 
 TEST_CASE("what a worker writes in no known encoding can be told all the same", "[failure]") {
-  Failure failure;
+  WorkerFailure failure;
   failure.last_lines = {"\xff\xfe latin-1: \xe4"};
-  const auto got = failure_from_json(to_json(failure));
+  const auto got = worker_failure_in(to_json(failure));
   REQUIRE(got);
   CHECK(got->last_lines.at(0).find("latin-1") != std::string::npos);
 }
@@ -140,35 +156,37 @@ TEST_CASE("if all say that a peer is the cause the first of them is named", "[ve
 }
 
 TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
-  Failure failure;
+  WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};
   failure.after = std::chrono::duration<double>(12.34);
   CHECK(verdict(failure) == "rank 3 (pid 4711) exited with code 7 after 12.3 s");
   failure.others = 1;
-  failure.message = "cannot open x:\nno such file\n";
+  failure.first.record = {.message = "cannot open x:\nno such file\n"};
   CHECK(verdict(failure) ==
         "rank 3 (pid 4711) exited with code 7 after 12.3 s: cannot open x: no such file; 1 other "
         "rank stopped because of it");
   failure = sample();
-  failure.message = "";
+  failure.first.record.reset();
   CHECK(verdict(failure) ==
-        "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of "
-        "memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped because of it");
-  failure.out_of_memory = {.resident_bytes = 100 << 20};
+        "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, when asked to stop, in step "
+        "457: out of memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped "
+        "because of it");
+  failure.first.out_of_memory = {.resident_bytes = 100 << 20};
   CHECK_THAT(verdict(failure), Catch::Contains(": out of memory (100 MiB resident); a hint; 7"));
 }
 
 TEST_CASE("a message without end is cut between two characters", "[verdict]") {
-  Failure failure;
+  WorkerFailure failure;
   failure.first.status = W_EXITCODE(1, 0);
-  for (int i = 0; i < 400; ++i) failure.message += "€";
+  failure.first.record.emplace();
+  for (int i = 0; i < 400; ++i) failure.first.record->message += "€";
   const std::string text = verdict(failure);
   CHECK(text.size() < 1100);
   CHECK(text.ends_with("€..."));
 }
 
 TEST_CASE("the last words are the tail of stderr, its file, and the verdict", "[verdict]") {
-  Failure failure;
+  WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};
   failure.last_lines = {"Traceback", "ValueError: no"};
   failure.log_file = "/logs/3/stderr.log";

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <filesystem>
 
-#include "launcher/cpu_count.h"
 #include "launcher/environment.h"
 #include "launcher/gpu_list.h"
 #include "launcher/launch_error.h"
-#include "launcher/process_tree.h"
 #include "launcher/verdict.h"
 #include "launcher/worker_count.h"
-#include "support/files.h"
 #include "support/run_ranks.h"
 
 using namespace ddp::launcher;
@@ -166,47 +161,6 @@ TEST_CASE("each worker gets its share of the CPUs, at least one", "[environment]
   CHECK(omp_threads_per_worker(job_of(16, 8)) == 1);
 }
 
-TEST_CASE("the tightest CPU quota up the control-group tree counts", "[cpu]") {
-  const ddp::test::TemporaryDirectory folder;
-  const auto write = [&folder](const std::string& file, const std::string& text) {
-    std::filesystem::create_directories((folder / file).parent_path());
-    ddp::test::write_bytes(folder / file, text);
-  };
-  const std::string mount = folder.path().string();
-  SECTION("version 2") {
-    const CgroupSource source{"0::/a/b\n", mount};
-    CHECK_FALSE(cpu_quota(source));
-    write("a/b/cpu.max", "max 100000\n");
-    CHECK_FALSE(cpu_quota(source));
-    write("a/cpu.max", "250000 100000\n");
-    CHECK(cpu_quota(source) == 2.5);
-    write("cpu.max", "150000 50000\n");
-    CHECK(cpu_quota(source) == 2.5);
-  }
-  SECTION("version 1, where a container sees a path that is not mounted for it") {
-    const CgroupSource source{"4:memory:/m\n3:cpu,cpuacct:/docker/f00\n", mount};
-    write("cpu/cpu.cfs_quota_us", "-1\n");
-    write("cpu/cpu.cfs_period_us", "100000\n");
-    CHECK_FALSE(cpu_quota(source));
-    write("cpu/cpu.cfs_quota_us", "400000\n");
-    CHECK(cpu_quota(source) == 4.0);
-  }
-  SECTION("nonsense is no quota") {
-    CHECK_FALSE(cpu_quota({"", mount}));
-    CHECK_FALSE(cpu_quota({"no colons\n0:\n::\n", mount}));
-    write("cpu.max", "lots\n");
-    CHECK_FALSE(cpu_quota({"0::/\n", mount}));
-  }
-}
-
-TEST_CASE("usable CPUs are those of the affinity mask within the quota", "[cpu]") {
-  CHECK(usable_cpus(8, std::nullopt) == 8);
-  CHECK(usable_cpus(8, 2.9) == 2);
-  CHECK(usable_cpus(8, 64.0) == 8);
-  CHECK(usable_cpus(8, 0.5) == 1);
-  CHECK(usable_cpus() >= 1);
-}
-
 TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
   const std::pair<std::optional<std::string>, int> expected[] = {
       {std::nullopt, 3}, {"", 0},          {"0", 1},           {"2,0", 2},
@@ -286,25 +240,4 @@ TEST_CASE("a verdict is one sentence with rank, pid, cause and consequences", "[
         "rank 0 (pid 5) exited with code 3 after 0.0 s; 1 other rank stopped because of it");
   CHECK(verdict({.first = {0, 5, W_EXITCODE(3, 0)}, .others = 0, .after = Seconds(1)}) ==
         "rank 0 (pid 5) exited with code 3 after 1.0 s");
-  CHECK(describe_status(W_EXITCODE(0, SIGSEGV) | WCOREFLAG) ==
-        "was killed by SIGSEGV (core dumped)");
-  CHECK(exit_code_of(W_EXITCODE(7, 0)) == 7);
-  CHECK(exit_code_of(W_EXITCODE(0, SIGTERM)) == 143);
-}
-
-TEST_CASE("process states are read from /proc", "[process-tree]") {
-  const auto parsed =
-      parse_process_stat("4711 (a) (b) S 1 4700 4700 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0\n");
-  REQUIRE(parsed);
-  CHECK(parsed->pid == 4711);
-  CHECK(parsed->state == 'S');
-  CHECK(parsed->parent == 1);
-  CHECK(parsed->group == 4700);
-  CHECK(parsed->is_exiting());
-  CHECK_FALSE(parse_process_stat("4711 (a"));
-  CHECK_FALSE(parse_process_stat("4711 (a) S 1"));
-  const auto own = read_process(::getpid());
-  REQUIRE(own);
-  CHECK(own->parent == ::getppid());
-  CHECK_FALSE(own->is_exiting());
 }

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/collectives/init.h"
 #include "ddp/kernels/conv2d.h"
@@ -40,19 +41,17 @@ using test::TemporaryDirectory;
 std::shared_ptr<ProcessGroup> meet() { return init_process_group({.device = DeviceChoice::kCpu}); }
 
 // The sentence with which it ends. Catch2's handler of SIGTERM would have a rank tell that as a
-// failed test.
+// failed test, also if the signal comes before the rank has begun.
 std::string spawn_error(int nprocs, const std::function<void(int)>& fn) {
+  const auto handler_of_catch = ::signal(SIGTERM, SIG_DFL);
+  std::string text;
   try {
-    spawn(
-        [&](int rank) {
-          ::signal(SIGTERM, SIG_DFL);
-          fn(rank);
-        },
-        nprocs);
+    spawn(fn, nprocs);
   } catch (const Error& error) {
-    return describe(error);
+    text = describe(error);
   }
-  return "";
+  ::signal(SIGTERM, handler_of_catch);
+  return text;
 }
 
 // A rank that waits to be stopped, but not for ever should nobody do so.
@@ -119,7 +118,7 @@ TEST_CASE("a process that ignores its children's ends learns those of ranks", "[
   });
   CHECK(::signal(SIGCHLD, SIG_DFL) == SIG_IGN);
   CHECK(good.empty());
-  CHECK_THAT(bad, Contains("rank 1") && Contains("exit code 3"));
+  CHECK_THAT(bad, Contains("rank 1") && Contains("exited with code 3"));
 }
 
 TEST_CASE("what a rank has put into std::cout is written, once", "[spawn]") {
@@ -142,6 +141,7 @@ TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]
   job.world_size = job.local_world_size = 2;
   job.store = {"127.0.0.1", 1};
   job.agent_hosts_store = true;
+  job.usable_cpus = usable_cpus();
   const TemporaryDirectory directory;
   spawn(
       [&](int rank) {
@@ -157,7 +157,7 @@ TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]
   for (int rank = 0; rank < 2; ++rank) {
     // Those are the job's own.
     CHECK_THAT(test::bytes_of(directory / std::to_string(rank)),
-               Matches("MASTER_PORT TORCHELASTIC_RUN_ID (OMP_NUM_THREADS )?"));
+               Equals("MASTER_PORT TORCHELASTIC_RUN_ID "));
   }
   CHECK(std::getenv("RANK") == nullptr);
 }
@@ -175,7 +175,7 @@ TEST_CASE("what a rank throws is told with rank, pid and text, not what its peer
     }
     group->barrier().wait();
   });
-  CHECK_THAT(error, Matches(R"(\[spawn\] rank 1 of 3 \(pid \d+\) failed: it threw: step 7: the )"
+  CHECK_THAT(error, Matches(R"(\[spawn\] rank 1 of 3 \(pid \d+\) threw: step 7: the )"
                             "loss is not finite"));
 }
 
@@ -184,13 +184,13 @@ TEST_CASE("a rank's exit code and signal are told", "[spawn]") {
                          [](int rank) {
                            if (rank == 0) ::_exit(3);
                          }),
-             Matches(R"(\[spawn\] rank 0 of 2 \(pid \d+\) failed: exit code 3)"));
+             Matches(R"(\[spawn\] rank 0 of 2 \(pid \d+\) exited with code 3)"));
   CHECK_THAT(spawn_error(2,
                          [](int rank) {
                            if (rank == 1) ::raise(SIGKILL);
                          }),
-             Matches(R"(\[spawn\] rank 1 of 2 \(pid \d+\) failed: it was killed by SIGKILL)"));
-  CHECK_THAT(spawn_error(1, [](int) { throw 42; }), Contains("it threw: unknown error"));
+             Matches(R"(\[spawn\] rank 1 of 2 \(pid \d+\) was killed by SIGKILL)"));
+  CHECK_THAT(spawn_error(1, [](int) { throw 42; }), Contains(" threw: unknown error"));
   const std::string long_text(100000, 'x');
   CHECK_THAT(spawn_error(1, [&](int) { throw std::runtime_error(long_text); }),
              Contains(long_text.substr(0, 30000)));
@@ -206,7 +206,7 @@ TEST_CASE("the other ranks are stopped, even those that take no SIGTERM", "[spaw
     for (int i = 0; i < 3; ++i) test::expect(pids.receive() > 0, "everybody is there");
     throw std::runtime_error("enough");
   });
-  CHECK_THAT(error, Contains("rank 2 of 3") && Contains("it threw: enough"));
+  CHECK_THAT(error, Contains("rank 2 of 3") && Contains(" threw: enough"));
   CHECK(Clock::now() - begin > 1900ms);
   CHECK(Clock::now() - begin < 10s);
 }

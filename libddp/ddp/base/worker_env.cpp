@@ -113,12 +113,47 @@ WorkerEnv WorkerEnv::parse(const Lookup& lookup) {
   check_below("RANK", result.rank, "WORLD_SIZE", result.world_size);
   read_local(env, result);
   result.node_rank = env.integer("GROUP_RANK", 0).value_or(0);
+  result.node_count = env.integer("GROUP_WORLD_SIZE", 1).value_or(1);
+  result.role = env.text("ROLE_NAME").value_or("default");
   result.master = {*env.text("MASTER_ADDR"), *env.port("MASTER_PORT")};
   result.restart_count = env.integer("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);
+  result.max_restarts = env.integer("TORCHELASTIC_MAX_RESTARTS", 0).value_or(0);
   result.run_id = env.text("TORCHELASTIC_RUN_ID").value_or("none");
   result.agent_hosts_store = env.flag("TORCHELASTIC_USE_AGENT_STORE");
   result.shares_gpus = env.flag("DDP_OVERSUBSCRIBE");
   return result;
+}
+
+EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads) {
+  const std::string rank = std::to_string(env.rank);
+  const std::string world_size = std::to_string(env.world_size);
+  EnvironmentChanges changes;
+  changes.set = {{"RANK", rank},
+                 {"LOCAL_RANK", std::to_string(env.local_rank)},
+                 {"GROUP_RANK", std::to_string(env.node_rank)},
+                 {"ROLE_RANK", rank},
+                 {"ROLE_NAME", env.role},
+                 {"LOCAL_WORLD_SIZE", std::to_string(env.local_world_size)},
+                 {"WORLD_SIZE", world_size},
+                 {"GROUP_WORLD_SIZE", std::to_string(env.node_count)},
+                 {"ROLE_WORLD_SIZE", world_size},
+                 {"MASTER_ADDR", env.master.host},
+                 {"MASTER_PORT", std::to_string(env.master.port)},
+                 {"TORCHELASTIC_RESTART_COUNT", std::to_string(env.restart_count)},
+                 {"TORCHELASTIC_MAX_RESTARTS", std::to_string(env.max_restarts)},
+                 {"TORCHELASTIC_RUN_ID", env.run_id},
+                 {"TORCHELASTIC_USE_AGENT_STORE", env.agent_hosts_store ? "True" : "False"},
+                 {"TORCHELASTIC_ERROR_FILE", ""},
+                 {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
+  changes.set_if_missing = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+                            {"OMP_NUM_THREADS", std::to_string(omp_threads)}};
+  changes.unset = {"DDP_LAUNCH_TTY", "DDP_STEP_FILE"};
+  if (env.shares_gpus) {
+    changes.set.emplace_back("DDP_OVERSUBSCRIBE", "1");
+  } else {
+    changes.unset.emplace_back("DDP_OVERSUBSCRIBE");
+  }
+  return changes;
 }
 
 }  // namespace ddp

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
 // The environment contract between a launcher and a worker, as torchrun defines it
-// (https://pytorch.org/docs/stable/elastic/run.html#environment-variables), read once.
+// (https://pytorch.org/docs/stable/elastic/run.html#environment-variables): a worker reads it once,
+// ddp-launch and spawn() write it.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ddp/base/env_reader.h"
 #include "ddp/base/socket.h"
@@ -22,6 +26,10 @@ struct WorkerEnv {
   std::string run_id = "none";     // TORCHELASTIC_RUN_ID
   bool agent_hosts_store = false;  // TORCHELASTIC_USE_AGENT_STORE
   bool shares_gpus = false;        // DDP_OVERSUBSCRIBE: more workers than GPUs, on purpose
+  // As a launcher says it to whom it may concern; libddp has no use for these.
+  int node_count = 1;            // GROUP_WORLD_SIZE
+  int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
+  std::string role = "default";  // ROLE_NAME
 
   using Lookup = EnvReader::Lookup;
 
@@ -33,5 +41,18 @@ struct WorkerEnv {
   static WorkerEnv from_environment();
   static WorkerEnv parse(const Lookup& lookup);
 };
+
+using EnvironmentVariable = std::pair<std::string, std::string>;
+
+// What a launcher changes in the environment that its workers inherit.
+struct EnvironmentChanges {
+  std::vector<EnvironmentVariable> set;
+  std::vector<EnvironmentVariable> set_if_missing;
+  std::vector<std::string> unset;  // of a launcher above, and not for these workers
+};
+
+// Those by which parse() reads `env` again, for a worker that may use so many threads. Where it is
+// to leave its error (TORCHELASTIC_ERROR_FILE) is nowhere, until the launcher says more.
+[[nodiscard]] EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads);
 
 }  // namespace ddp

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 #include "ddp/base/socket.h"
 
 namespace ddp {
@@ -95,22 +96,11 @@ std::istream& operator>>(std::istream& lines, RankIdentity& who) {
   return lines;
 }
 
-// /proc/PID/stat is "PID (name) state ...", and the name may hold anything.
 ProcessState state_of(const RankIdentity& who) {
   if (who.host != host_identity()) return ProcessState::kUnknown;
-  const std::string line = first_line("/proc/" + std::to_string(who.pid) + "/stat");
-  const std::size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 >= line.size()) return ProcessState::kEnded;
-  switch (line[name_end + 2]) {
-    case 'T':
-    case 't':  // by a debugger
-      return ProcessState::kStopped;
-    case 'Z':
-    case 'X':
-      return ProcessState::kEnded;
-    default:
-      return ProcessState::kAlive;
-  }
+  const auto process = read_process(who.pid);
+  if (!process || process->is_zombie()) return ProcessState::kEnded;
+  return process->is_stopped() ? ProcessState::kStopped : ProcessState::kAlive;
 }
 
 }  // namespace ddp

@@ -3,13 +3,16 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/fork_check.h"
@@ -19,12 +22,27 @@
 namespace ddp {
 namespace {
 
+constexpr const char* kHost = "127.0.0.1";
+
 constexpr Timeout kForever = Timeout::max();
 constexpr Timeout kPatience{1000};  // for the cause, when the first to fail says it was a peer
 constexpr Timeout kGrace{2000};     // from SIGTERM to SIGKILL
 
 bool is_consequence(const SpawnedEnding& ending) {
   return ending.error && ending.error->caused_by_peer;
+}
+
+// That ranks share GPUs is inherited.
+WorkerEnv worker_env(int rank, int nprocs) {
+  const EnvReader::Lookup inherited = ::getenv;
+  return {.rank = rank,
+          .world_size = nprocs,
+          .local_rank = rank,
+          .local_world_size = nprocs,
+          .master = {kHost, 0},
+          .run_id = "spawn_" + std::to_string(::getpid()),
+          .agent_hosts_store = true,
+          .shares_gpus = EnvReader(inherited).flag("DDP_OVERSUBSCRIBE")};
 }
 
 // A process that was started with SIGCHLD ignored cannot be told how its children end.
@@ -47,8 +65,10 @@ class Ranks {
  public:
   Ranks(const SpawnedProcess::Function& fn, int nprocs) {
     processes_.reserve(static_cast<std::size_t>(nprocs));
+    const int omp_threads = cpus_per_worker(usable_cpus(), nprocs);
     for (int rank = 0; rank < nprocs; ++rank) {
-      processes_.push_back(SpawnedProcess::start(rank, nprocs, fn, processes_));
+      const SpawnedRank self{.env = worker_env(rank, nprocs), .omp_threads = omp_threads};
+      processes_.push_back(SpawnedProcess::start(self, fn, processes_));
     }
   }
 
@@ -71,7 +91,7 @@ class Ranks {
     const SpawnedProcess& process = cause_ != nullptr ? *cause_ : *failed_.front();
     throw Error("[spawn] rank " + std::to_string(process.rank()) + " of " +
                 std::to_string(processes_.size()) + " (pid " + std::to_string(process.pid()) +
-                ") failed: " + to_string(*process.ending()));
+                ") " + to_string(*process.ending()));
   }
 
  private:
@@ -125,7 +145,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs) {
   check_can_fork();
   const ReapableChildren reapable;
   Ranks ranks(fn, nprocs);
-  const TcpServer store({.host = "127.0.0.1", .port = 0});  // has a thread: not before the forks
+  const TcpServer store({.host = kHost, .port = 0});  // has a thread: not before the forks
   ranks.tell_port(store.endpoint().port);
   ranks.wait();
   ranks.throw_if_failed();

@@ -3,23 +3,20 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
-#include <thread>
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 
 namespace ddp {
 namespace {
@@ -40,36 +37,10 @@ Channel make_channel() {
   return {FileDescriptor(fds[0]), FileDescriptor(fds[1])};
 }
 
-void set(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 1); }
-
-// What ddp-launch gives its workers.
-void set_environment(int rank, int nprocs, std::uint16_t port) {
-  for (const char* name : {"RANK", "LOCAL_RANK", "ROLE_RANK"}) set(name, std::to_string(rank));
-  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE", "ROLE_WORLD_SIZE"}) {
-    set(name, std::to_string(nprocs));
-  }
-  set("GROUP_RANK", "0");
-  set("GROUP_WORLD_SIZE", "1");
-  set("ROLE_NAME", "default");
-  set("MASTER_ADDR", "127.0.0.1");
-  set("MASTER_PORT", std::to_string(port));
-  set("TORCHELASTIC_RESTART_COUNT", "0");
-  set("TORCHELASTIC_MAX_RESTARTS", "0");
-  set("TORCHELASTIC_RUN_ID", "spawn_" + std::to_string(::getppid()));
-  set("TORCHELASTIC_USE_AGENT_STORE", "True");
-  set("TORCHELASTIC_ERROR_FILE", "");
-  set("TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT");
-  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1", 0);
-  const unsigned cpus = std::thread::hardware_concurrency() / static_cast<unsigned>(nprocs);
-  ::setenv("OMP_NUM_THREADS", std::to_string(std::max(1U, cpus)).c_str(), 0);
-  ::unsetenv("DDP_STEP_FILE");  // those of a launcher above are not for us
-  ::unsetenv("DDP_LAUNCH_TTY");
-}
-
-// The parent may have died before the prctl: then the death signal never comes, but the parent has
-// changed.
-bool tie_to(pid_t parent) {
-  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
+void apply(const EnvironmentChanges& changes) {
+  for (const std::string& name : changes.unset) ::unsetenv(name.c_str());
+  for (const auto& [name, value] : changes.set) ::setenv(name.c_str(), value.c_str(), 1);
+  for (const auto& [name, value] : changes.set_if_missing) ::setenv(name.c_str(), value.c_str(), 0);
 }
 
 std::optional<std::uint16_t> receive_port(const FileDescriptor& channel) {
@@ -95,13 +66,14 @@ void report(const FileDescriptor& channel, const std::exception_ptr& error) {
 }
 
 // Ends by _exit: what the parent registered for its exit is the parent's.
-[[noreturn]] void become_rank(int rank, int nprocs, const SpawnedProcess::Function& fn,
+[[noreturn]] void become_rank(SpawnedRank rank, const SpawnedProcess::Function& fn,
                               const FileDescriptor& channel) {
   int exit_code = EXIT_FAILURE;
   try {
     if (const auto port = receive_port(channel)) {
-      set_environment(rank, nprocs, *port);
-      fn(rank);
+      rank.env.master.port = *port;
+      apply(to_environment(rank.env, rank.omp_threads));
+      fn(rank.env.rank);
       exit_code = EXIT_SUCCESS;
     }
   } catch (...) {
@@ -114,29 +86,26 @@ void report(const FileDescriptor& channel, const std::exception_ptr& error) {
 }  // namespace
 
 std::string to_string(const SpawnedEnding& ending) {
-  if (ending.error) return "it threw: " + ending.error->message;
-  if (WIFEXITED(ending.status)) return "exit code " + std::to_string(WEXITSTATUS(ending.status));
-  const int signal_number = WTERMSIG(ending.status);
-  const char* name = ::sigabbrev_np(signal_number);
-  return "it was killed by " +
-         (name == nullptr ? "signal " + std::to_string(signal_number) : "SIG" + std::string(name));
+  return ending.error ? "threw: " + ending.error->message : describe_status(ending.status);
 }
 
-SpawnedProcess SpawnedProcess::start(int rank, int nprocs, const Function& fn,
+SpawnedProcess SpawnedProcess::start(const SpawnedRank& rank, const Function& fn,
                                      std::span<SpawnedProcess> siblings) {
   Channel channel = make_channel();
   (void)flush_output();  // or the child would write it again
   SpawnedProcess process;
-  process.rank_ = rank;
+  process.rank_ = rank.env.rank;
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    if (!tie_to(parent)) ::_exit(EXIT_FAILURE);
+    if (!die_with(parent)) ::_exit(EXIT_FAILURE);
     channel.parent.reset();
     for (SpawnedProcess& sibling : siblings) sibling.forget();
-    become_rank(rank, nprocs, fn, channel.child);
+    become_rank(rank, fn, channel.child);
   }
-  if (pid < 0) throw SystemError("[spawn] cannot fork rank " + std::to_string(rank), errno);
+  if (pid < 0) {
+    throw SystemError("[spawn] cannot fork rank " + std::to_string(process.rank_), errno);
+  }
   process.pid_ = pid;
   process.channel_ = std::move(channel.parent);
   process.end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));

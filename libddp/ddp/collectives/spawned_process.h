@@ -11,8 +11,15 @@
 
 #include "ddp/base/error_record.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/worker_env.h"
 
 namespace ddp {
+
+// The place of a process among the others.
+struct SpawnedRank {
+  WorkerEnv env;  // but for the port of the store, which is still to come
+  int omp_threads = 1;
+};
 
 // How a process ended: its wait status, and what fn threw.
 struct SpawnedEnding {
@@ -22,7 +29,7 @@ struct SpawnedEnding {
   [[nodiscard]] bool is_failure() const { return status != 0; }
 };
 
-// "it threw: …", "exit code 3" or "it was killed by SIGSEGV".
+// "threw: …", "exited with code 3" or "was killed by SIGSEGV".
 [[nodiscard]] std::string to_string(const SpawnedEnding& ending);
 
 // One rank of spawn(), a child of this process. It waits for the store's port before it runs fn: it
@@ -35,7 +42,7 @@ class SpawnedProcess {
   using Function = std::function<void(int rank)>;
 
   // `siblings` are those started before, which the child forgets. Throws SystemError.
-  static SpawnedProcess start(int rank, int nprocs, const Function& fn,
+  static SpawnedProcess start(const SpawnedRank& rank, const Function& fn,
                               std::span<SpawnedProcess> siblings);
 
   SpawnedProcess(SpawnedProcess&& other) noexcept;

@@ -3,8 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
-namespace ddp::launcher {
+namespace ddp {
 
 // Where the control groups of a process are read from; tests bring their own.
 struct CgroupSource {
@@ -18,9 +19,15 @@ struct CgroupSource {
 // 2 are read. Nothing if there is no quota.
 [[nodiscard]] std::optional<double> cpu_quota(const CgroupSource& source);
 
+// The numbers of those in this process's affinity mask, ascending.
+[[nodiscard]] std::vector<int> affinity_cpus();
+
 // CPUs that this process may use: its affinity mask, cut by the quota (rounded down: a thread too
 // many makes all of them wait), at least 1.
 [[nodiscard]] int usable_cpus();
-[[nodiscard]] int usable_cpus(int affinity_cpus, std::optional<double> quota);
+[[nodiscard]] int usable_cpus(int affinity, std::optional<double> quota);
 
-}  // namespace ddp::launcher
+// Each one's share, at least 1: how many threads a worker is to compute with.
+[[nodiscard]] int cpus_per_worker(int cpus, int workers);
+
+}  // namespace ddp

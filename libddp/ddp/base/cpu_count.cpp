@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: MIT
-#include "launcher/cpu_count.h"
+#include "ddp/base/cpu_count.h"
+
+#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
+#include <numeric>
 #include <sstream>
 #include <string_view>
+#include <thread>
 
-#include "launcher/cpu_list.h"
-
-namespace ddp::launcher {
+namespace ddp {
 namespace {
+
+constexpr std::size_t kWordBits = std::numeric_limits<unsigned long>::digits;
 
 using Quota = std::optional<double>;
 
@@ -82,14 +87,33 @@ std::optional<double> cpu_quota(const CgroupSource& source) {
   return result;
 }
 
+std::vector<int> affinity_cpus() {
+  // The kernel refuses a mask smaller than its own, so grow until it fits.
+  for (std::size_t bits = CPU_SETSIZE; bits <= (1 << 20); bits *= 2) {
+    std::vector<unsigned long> words(bits / kWordBits);
+    auto* const set = reinterpret_cast<cpu_set_t*>(words.data());
+    if (::sched_getaffinity(0, bits / 8, set) != 0) continue;
+    std::vector<int> cpus;
+    for (std::size_t bit = 0; bit < bits; ++bit) {
+      if (words[bit / kWordBits] >> (bit % kWordBits) & 1) cpus.push_back(static_cast<int>(bit));
+    }
+    return cpus;
+  }
+  std::vector<int> all(std::thread::hardware_concurrency());
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 int usable_cpus(int affinity, std::optional<double> quota) {
   const double allowed = std::min<double>(affinity, std::floor(quota.value_or(affinity)));
   return std::max(1, static_cast<int>(allowed));
 }
 
 int usable_cpus() {
-  const int affinity = static_cast<int>(allowed_cpus().size());
+  const int affinity = static_cast<int>(affinity_cpus().size());
   return usable_cpus(affinity, cpu_quota(CgroupSource::of_this_process()));
 }
 
-}  // namespace ddp::launcher
+int cpus_per_worker(int cpus, int workers) { return std::max(1, cpus / workers); }
+
+}  // namespace ddp

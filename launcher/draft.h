@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include "launcher/option_values.h"
+#include "launcher/options.h"
+
+namespace ddp::launcher {
+
+// What flags say, before it is known what they mean together.
+struct Draft {
+  Options options;
+  std::optional<WorkerRequest> workers;
+  Address master;
+  Address rendezvous;  // comes before `master`
+  std::optional<int> node_count;
+  bool standalone = false;
+  bool module = false;
+  bool no_python = false;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/process_status.h"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <sstream>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+namespace {
+
+constexpr unsigned kPfExiting = 0x4;  // PF_EXITING, include/linux/sched.h
+
+}  // namespace
+
+std::string signal_name(int signal_number) {
+  const char* name = ::sigabbrev_np(signal_number);
+  return name == nullptr ? "signal " + std::to_string(signal_number) : "SIG" + std::string(name);
+}
+
+std::string describe_status(int status) {
+  if (!WIFSIGNALED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
+  const char* const core = WCOREDUMP(status) ? " (core dumped)" : "";
+  return "was killed by " + signal_name(WTERMSIG(status)) + core;
+}
+
+int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+bool ProcessStat::is_exiting() const { return is_zombie() || (flags & kPfExiting) != 0; }
+
+// "pid (name) state ppid pgrp session tty tpgid flags …"; the name may hold blanks and brackets.
+std::optional<ProcessStat> parse_process_stat(std::string_view text) {
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string_view::npos) return std::nullopt;
+  ProcessStat result;
+  int session = 0;
+  int terminal = 0;
+  int terminal_group = 0;
+  std::istringstream before{std::string(text.substr(0, text.find(' ')))};
+  std::istringstream after{std::string(text.substr(name_end + 1))};
+  if (!(before >> result.pid)) return std::nullopt;
+  if (!(after >> result.state >> result.parent >> result.group >> session >> terminal >>
+        terminal_group >> result.flags)) {
+    return std::nullopt;
+  }
+  return result;
+}
+
+std::optional<ProcessStat> read_process(pid_t pid) {
+  const std::string path = "/proc/" + std::to_string(pid) + "/stat";
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 1024> text{};
+  const ssize_t size = ::read(file.get(), text.data(), text.size());
+  if (size <= 0) return std::nullopt;
+  return parse_process_stat({text.data(), static_cast<std::size_t>(size)});
+}
+
+// The parent may have died before the prctl: then the death signal never comes, but the parent has
+// changed.
+bool die_with(pid_t parent) {
+  return ::prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && ::getppid() == parent;
+}
+
+}  // namespace ddp

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//
+// How the built ddp-launch tells a stop that went wrong from one that went well.
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "support/files.h"
+#include "support/launch.h"
+
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using ddp::test::ChildProcess;
+using ddp::test::TemporaryDirectory;
+using namespace ddp::test::launch;
+
+namespace {
+
+// Tells its pid, and runs until a signal ends it.
+const std::string kWait = "; echo pid=$$. >&2; while :; do sleep 0.01; done";
+
+// What is said when all workers of this script run and the launcher gets the signal.
+Result stop(const Strings& flags, const std::string& script, std::size_t workers,
+            int signal_number = SIGTERM) {
+  ChildProcess child(shell(flags, script + kWait));
+  const std::vector<pid_t> pids = wait_for_pids(child, workers);
+  child.send_signal(signal_number);
+  const int exit_code = child.wait(kStopBound);
+  check_all_gone(pids);
+  return {exit_code, child.out(), child.err()};
+}
+
+}  // namespace
+
+TEST_CASE("a worker that fails while it is stopped is the verdict", "[stop]") {
+  const int signal_number = GENERATE(SIGTERM, SIGINT, SIGHUP);
+  const Result result = stop({"-n", "3", "--max_restarts", "2"},
+                             "trap '[ $RANK = 1 ] && exit 9; exit 0' TERM", 3, signal_number);
+  CHECK(result.exit_code == 9);
+  CHECK_THAT(result.err, !Contains("restart 1 of 2"));
+  CHECK_THAT(
+      last_line(result.err),
+      Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) exited with code 9 after [0-9.]+ s, "
+              "when asked to stop"));
+}
+
+TEST_CASE("the cause that it records and its last lines are told", "[stop]") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "[ $RANK = 0 ] || trap 'echo No space left on device >&2; "
+      "echo \"{\\\"message\\\": \\\"cannot save\\\"}\" >$TORCHELASTIC_ERROR_FILE; exit 1' TERM; "
+      "touch \"$0/$RANK\"; until [ -e \"$0/1\" ]; do sleep 0.01; done" +
+      kWait;
+  ChildProcess child(
+      command({"-n", "2", "--show", "0", "--", "sh", "-c", script, folder.path().string()}));
+  wait_for_pids(child, 1);
+  child.send_signal(SIGTERM);
+  CHECK(child.wait(kStopBound) == 1);
+  CHECK_THAT(child.err(), Contains("last stderr lines of rank 1:\n") &&
+                              Contains("\n  No space left on device\n"));
+  CHECK_THAT(last_line(child.err()),
+             Contains("rank 1 (") && Contains("exited with code 1") && Contains(": cannot save"));
+}
+
+TEST_CASE("a crash while a worker is stopped is the verdict", "[stop]") {
+  const auto [name, signal_number] =
+      GENERATE(std::pair("SEGV", SIGSEGV), std::pair("KILL", SIGKILL));
+  const Result result =
+      stop({"-n", "2"},
+           "trap '[ $RANK = 1 ] && kill -" + std::string(name) + " $$; sleep 0.2; exit 3' TERM", 2);
+  CHECK(result.exit_code == 128 + signal_number);
+  CHECK_THAT(last_line(result.err), Contains("rank 1 (") &&
+                                        Contains("was killed by SIG" + std::string(name)) &&
+                                        !Contains("stopped because of it"));
+}
+
+TEST_CASE("workers that end as they were asked to have not failed", "[stop]") {
+  const std::string way = GENERATE("true", "trap 'exit 0' TERM", "trap 'exit 143' TERM");
+  CAPTURE(way);
+  const Result result = stop({"-n", "2"}, way, 2);
+  CHECK(result.exit_code == 128 + SIGTERM);
+  CHECK_THAT(result.err,
+             Contains("ddp-launch: SIGTERM: stopping 2 ranks\n") && !Contains("ddp-launch: rank"));
+}
+
+TEST_CASE("who ends because a peer has obeyed has not failed", "[stop]") {
+  const Result result =
+      stop({"-n", "2"},
+           "[ $RANK = 0 ] || trap 'echo \"{\\\"message\\\": {\\\"message\\\": \\\"lost rank 0\\\", "
+           "\\\"extraInfo\\\": {\\\"caused_by_peer\\\": \\\"true\\\"}}}\" "
+           ">$TORCHELASTIC_ERROR_FILE; exit 1' TERM",
+           2);
+  CHECK(result.exit_code == 128 + SIGTERM);
+  CHECK_THAT(result.err, !Contains("exited with code"));
+}
+
+TEST_CASE("workers that are killed when the grace is over are named", "[stop]") {
+  const int signal_number = GENERATE(SIGTERM, SIGINT, SIGUSR1);
+  const int exit_code = 128 + (signal_number == SIGINT ? SIGINT : SIGTERM);
+  const Result one =
+      stop({"-n", "2", "--grace", "0.2"}, "[ $RANK = 0 ] || trap '' TERM USR1", 2, signal_number);
+  CHECK(one.exit_code == exit_code);
+  CHECK(last_line(one.err) == "ddp-launch: rank 1 had not ended after 0.2 s and was killed");
+  const Result two =
+      stop({"-n", "3", "--grace", "0.2"}, "[ $RANK = 1 ] || trap '' TERM USR1", 3, signal_number);
+  CHECK(two.exit_code == exit_code);
+  CHECK(last_line(two.err) == "ddp-launch: ranks 0,2 had not ended after 0.2 s and were killed");
+}
+
+TEST_CASE("a failure is told beside those that were killed", "[stop]") {
+  const Result result =
+      stop({"-n", "2", "--grace", "0.2"}, "trap '[ $RANK = 1 ] && exit 9' TERM", 2);
+  CHECK(result.exit_code == 9);
+  CHECK_THAT(result.err, Contains("rank 0 had not ended after 0.2 s and was killed\n"));
+  CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 9"));
+}
+
+TEST_CASE("who asks twice knows who is killed", "[stop]") {
+  ChildProcess child(shell({"-n", "2", "--grace", "1000"}, kStubborn));
+  const std::vector<pid_t> pids = wait_for_pids(child, 4);
+  child.send_signal(SIGINT);
+  child.wait_for_output("SIGINT: stopping 2 ranks");
+  child.send_signal(SIGINT);
+  CHECK(child.wait(kStopBound) == 128 + SIGINT);
+  CHECK_THAT(child.err(), !Contains("had not ended") && !Contains("was killed by"));
+  check_all_gone(pids);
+}

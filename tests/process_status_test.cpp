@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/base/process_status.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+
+using namespace ddp;
+
+TEST_CASE("a wait status is told in words and as a shell's exit code", "[process-status]") {
+  CHECK(describe_status(W_EXITCODE(7, 0)) == "exited with code 7");
+  CHECK(describe_status(W_EXITCODE(0, SIGKILL)) == "was killed by SIGKILL");
+  CHECK(describe_status(W_EXITCODE(0, SIGSEGV) | WCOREFLAG) ==
+        "was killed by SIGSEGV (core dumped)");
+  CHECK(exit_code_of(W_EXITCODE(7, 0)) == 7);
+  CHECK(exit_code_of(W_EXITCODE(0, SIGTERM)) == 143);
+}
+
+TEST_CASE("signals without a name have a number", "[process-status]") {
+  CHECK(signal_name(SIGTERM) == "SIGTERM");
+  CHECK(signal_name(SIGRTMIN) == "signal " + std::to_string(SIGRTMIN));
+}
+
+TEST_CASE("process states are read from /proc", "[process-status]") {
+  const auto parsed =
+      parse_process_stat("4711 (a) (b) S 1 4700 4700 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0\n");
+  REQUIRE(parsed);
+  CHECK(parsed->pid == 4711);
+  CHECK(parsed->state == 'S');
+  CHECK(parsed->parent == 1);
+  CHECK(parsed->group == 4700);
+  CHECK(parsed->is_exiting());
+  CHECK_FALSE(parse_process_stat("4711 (a"));
+  CHECK_FALSE(parse_process_stat("4711 (a) S 1"));
+  const auto own = read_process(::getpid());
+  REQUIRE(own);
+  CHECK(own->parent == ::getppid());
+  CHECK_FALSE(own->is_exiting());
+  CHECK_FALSE(own->is_stopped());
+}
+
+TEST_CASE("a child ends with its parent, or knows that it has none", "[process-status]") {
+  for (const bool is_parent : {true, false}) {
+    const pid_t parent = is_parent ? ::getpid() : ::getppid();
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(die_with(parent) ? 0 : 1);
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(exit_code_of(status) == (is_parent ? 0 : 1));
+  }
+}
