@@ -108,6 +108,11 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return result(*count == 0 ? cudaErrorNoDevice : cudaSuccess);
 }
 
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
 cudaError_t cudaGetDevice(int* device) {
   *device = emulation::current_device;
   return cudaSuccess;
