@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/gpu_inventory.h"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <array>
-#include <memory>
+
+#include "ddp/base/dynamic_library.h"
 
 namespace ddp::launcher {
 namespace {
@@ -15,7 +15,7 @@ class Nvml {
  public:
   using Device = void*;
 
-  Nvml() : library_(::dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL), &close) {}
+  Nvml() = default;
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml() {
@@ -24,7 +24,7 @@ class Nvml {
 
   // Returns what is wrong; empty if NVML is ready.
   [[nodiscard]] std::string initialise() {
-    if (!library_) return "libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver";
+    if (!library_.is_open()) return "libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver";
     const int status = call<int()>("nvmlInit_v2");
     initialised_ = status == 0;
     return initialised_ ? "" : fmt::format("NVML does not start (error {})", status);
@@ -88,18 +88,14 @@ class Nvml {
     char bus_id[32];
   };
 
-  static void close(void* library) {
-    if (library != nullptr) ::dlclose(library);
-  }
-
   // A function that is missing counts as failed; 13 is NVML_ERROR_FUNCTION_NOT_FOUND.
   template <typename Signature, typename... Args>
   int call(const char* name, Args... args) const {
-    auto* function = reinterpret_cast<Signature*>(::dlsym(library_.get(), name));
-    return function == nullptr ? 13 : function(args...);
+    Signature* function = nullptr;
+    return library_.find(name, function) ? function(args...) : 13;
   }
 
-  std::unique_ptr<void, void (*)(void*)> library_;
+  DynamicLibrary library_{"libnvidia-ml.so.1", DynamicLibrary::Lifetime::kThis};
   bool initialised_ = false;
 };
 

@@ -13,9 +13,11 @@
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
+#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/base/run_until.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/timed_mutex.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
 
@@ -70,6 +72,52 @@ TEST_CASE("a number of seconds may have a fraction", "[base]") {
     CHECK_THAT(
         error_of([&] { (void)seconds(text); }),
         Catch::Contains("DDP_TIMEOUT='" + std::string(text) + "' is not a number of seconds"));
+  }
+}
+
+TEST_CASE("a lock is waited for until its deadline", "[base]") {
+  TimedMutex mutex;
+  std::unique_lock held(mutex);
+  const auto try_for = [&](Timeout timeout) {
+    return std::unique_lock(mutex, Deadline::after(timeout).time_point()).owns_lock();
+  };
+  const Deadline early = Deadline::after(20ms);
+  CHECK_FALSE(try_for(20ms));
+  CHECK(early.passed());
+  CHECK_FALSE(try_for(0ms));
+  bool has_come = false;
+  std::thread other([&] { has_come = try_for(20s); });
+  held.unlock();
+  other.join();
+  CHECK(has_come);
+  CHECK(try_for(0ms));
+  int counted = 0;
+  test::run_ranks(4, [&](int) {
+    for (int i = 0; i < 1000; ++i) {
+      const std::lock_guard lock(mutex);
+      ++counted;
+    }
+  });
+  CHECK(counted == 4000);
+}
+
+TEST_CASE("a library is opened at run time", "[base]") {
+  using Lifetime = DynamicLibrary::Lifetime;
+  const DynamicLibrary math("libm.so.6", Lifetime::kProcess);
+  REQUIRE(math.is_open());
+  double (*cosine)(double) = nullptr;
+  math.load("cos", cosine);
+  CHECK(cosine(0) == 1);
+  CHECK_FALSE(math.find("no_such_function", cosine));
+  CHECK(cosine == nullptr);
+  CHECK(error_of([&] { math.load("no_such_function", cosine); }) ==
+        "[dynamic_library] libm.so.6 has no function no_such_function");
+  CHECK(DynamicLibrary("libm.so.6", Lifetime::kThisIfThere).is_open());
+  for (const Lifetime lifetime : {Lifetime::kProcess, Lifetime::kThis, Lifetime::kThisIfThere}) {
+    const DynamicLibrary none("libno_such_library.so.1", lifetime);
+    CHECK_FALSE(none.is_open());
+    CHECK_FALSE(none.find("cos", cosine));
+    CHECK_THAT(none.problem(), Catch::Contains("libno_such_library.so.1"));
   }
 }
 

@@ -25,6 +25,34 @@ namespace {
 constexpr std::size_t kPrime = 10007;
 constexpr std::size_t kLarge = 200003;  // several chunks of the shm backend
 
+// "TimeoutError: <its text>".
+std::string caught(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const TimeoutError& error) {
+    return std::string("TimeoutError: ") + error.what();
+  } catch (const MismatchError& error) {
+    return std::string("MismatchError: ") + error.what();
+  } catch (const PeerError& error) {
+    return std::string("PeerError: ") + error.what();
+  } catch (const std::exception& error) {
+    return std::string("another error: ") + error.what();
+  }
+  return "nothing";
+}
+
+// What three ranks throw that call fn(group), of which none leaves before all have called it.
+std::vector<std::string> caught_by_ranks(Backend backend,
+                                         const std::function<void(ProcessGroup&)>& fn) {
+  std::vector<std::string> all(3);
+  run_groups(backend, 3, [&](ProcessGroup& group) {
+    all[static_cast<std::size_t>(group.rank())] = caught([&] { fn(group); });
+    group.store().set("done/" + std::to_string(group.rank()), "");
+    group.store().wait(std::vector<std::string>{"done/0", "done/1", "done/2"}, 20s);
+  });
+  return all;
+}
+
 }  // namespace
 
 TEST_CASE("every collective is exact in every dtype", "[collectives]") {
@@ -177,6 +205,31 @@ TEST_CASE("abort wakes every rank with the reason", "[collectives]") {
   }
 }
 
+TEST_CASE("all ranks throw one error, of the same class on every backend", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    CAPTURE(to_string(backend));
+    const auto late = caught_by_ranks(backend, [](ProcessGroup& group) {
+      if (group.rank() == 2) group.store().wait(std::vector<std::string>{"done/0", "done/1"}, 20s);
+      const ScopedTimeout timeout(group, 300ms);
+      group.barrier().wait();
+    });
+    const auto different = caught_by_ranks(backend, [](ProcessGroup& group) {
+      std::vector<float> values(8);
+      group.broadcast(buffer_of(values), group.rank() == 1 ? 1 : 0).wait();
+    });
+    const auto aborted = caught_by_ranks(backend, [](ProcessGroup& group) {
+      if (group.rank() == 1) group.abort("on purpose");
+      group.barrier().wait();
+    });
+    CHECK(late == std::vector(3, late[0]));
+    CHECK_THAT(late[0], Catch::StartsWith("TimeoutError: ["));
+    CHECK(different == std::vector(3, different[0]));
+    CHECK_THAT(different[0], Catch::StartsWith("MismatchError: ["));
+    CHECK(aborted == std::vector(3, aborted[0]));
+    CHECK_THAT(aborted[0], Catch::StartsWith("PeerError: ["));
+  }
+}
+
 TEST_CASE("a rank that leaves early is named by those who wait for it", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     if (group.rank() == 1) return;
@@ -193,7 +246,7 @@ TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives
   std::vector<float> values(100);
   CHECK(error_of([&] {
           run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
-            if (group.rank() == 0) group.all_reduce(buffer_of(values));
+            if (group.rank() == 0) (void)group.all_reduce(buffer_of(values));
           });
         }).empty());
 }
@@ -209,32 +262,62 @@ TEST_CASE("after an error operands may be freed at once", "[collectives]") {
   });
 }
 
-TEST_CASE("waiting inside a group is an error, not a hang", "[collectives]") {
+TEST_CASE("waiting inside a batch is an error, not a hang", "[collectives]") {
   for (const Backend backend : test::backends()) {
     run_groups(backend, 2, [](ProcessGroup& group) {
       std::vector<float> values(8);
-      group.group_begin();
+      auto batch = group.batch();
       const Work work = group.all_reduce(buffer_of(values));
-      expect(error_of([&] { work.wait(); }).find("group_end") != std::string::npos, "logic_error");
-      group.group_end().wait();
+      expect(error_of([&] { work.wait(); }).find("batch ends") != std::string::npos, "logic_error");
+      batch.end().wait();
     });
   }
   CHECK_FALSE(error_of([] { Work().wait(); }).empty());
 }
 
+TEST_CASE("a batch that an exception ends is discarded, and the group works on", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 2, [](ProcessGroup& group) {
+      std::vector<float> discarded(8, 1);
+      const auto interrupted = [&] {
+        auto batch = group.batch();
+        (void)group.all_reduce(buffer_of(discarded));
+        (void)group.send(buffer_of(discarded), 7);  // no such rank
+        batch.end().wait();
+      };
+      expect(!error_of(interrupted).empty(), "refused");
+      std::vector<float> values(8, 1);
+      group.all_reduce(buffer_of(values)).wait();
+      check_ring(group, DType::kFloat32, 100);
+      expect(values == std::vector<float>(8, 2), "the operation after the batch");
+      expect(discarded == std::vector<float>(8, 1), "the batch did not start");
+      expect(!group.recorder().oldest_pending(), "nothing is pending");
+    });
+  }
+}
+
+TEST_CASE("batches do not nest, and end once", "[collectives]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    auto batch = group.batch();
+    expect(!error_of([&] { auto inner = group.batch(); }).empty(), "no batch in a batch");
+    batch.end().wait();
+    expect(!error_of([&] { batch.end().wait(); }).empty(), "no second end");
+  });
+}
+
 // The queue holds 1024 operations.
-TEST_CASE("who submits more than the queue holds waits for room, in a group too", "[collectives]") {
+TEST_CASE("who submits more than the queue holds waits for room, in a batch too", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     std::vector<float> values(1700, 1);
     const auto submit = [&](std::size_t i) {
       return group.all_reduce(buffer_of(std::span(&values[i], 1)));
     };
-    for (std::size_t i = 0; i < 700; ++i) submit(i);
-    group.group_begin();
-    for (std::size_t i = 700; i < values.size(); ++i) submit(i);
-    group.group_end().wait();
+    for (std::size_t i = 0; i < 700; ++i) (void)submit(i);
+    auto batch = group.batch();
+    for (std::size_t i = 700; i < values.size(); ++i) (void)submit(i);
+    batch.end().wait();
     expect(values == std::vector<float>(values.size(), 2), "every sum");
-    for (std::size_t i = 0; i < values.size(); ++i) submit(i);
+    for (std::size_t i = 0; i < values.size(); ++i) (void)submit(i);
     group.barrier().wait();
     expect(values == std::vector<float>(values.size(), 4), "every sum of sums");
   });
@@ -275,18 +358,19 @@ TEST_CASE("a Gloo group whose peers do not come gives up in time and says so", "
 
 TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto refuses = [](const auto& call) { return !error_of([&] { (void)call(); }).empty(); };
     std::vector<float> four(4);
     std::vector<float> five(5);
     std::vector<std::int32_t> integers(4);
-    expect(!error_of([&] { group.all_gather(buffer_of(four), buffer_of(five)); }).empty(), "size");
-    expect(!error_of([&] { group.broadcast(buffer_of(four), 2); }).empty(), "root");
-    expect(!error_of([&] { group.send(buffer_of(four), group.rank()); }).empty(), "self");
-    expect(!error_of([&] { group.all_reduce(buffer_of(integers), ReduceOp::kAverage); }).empty(),
+    expect(refuses([&] { return group.all_gather(buffer_of(four), buffer_of(five)); }), "size");
+    expect(refuses([&] { return group.broadcast(buffer_of(four), 2); }), "root");
+    expect(refuses([&] { return group.send(buffer_of(four), group.rank()); }), "self");
+    expect(refuses([&] { return group.all_reduce(buffer_of(integers), ReduceOp::kAverage); }),
            "integer average");
     Buffer no_memory{nullptr, 4, DType::kFloat32, kCpuDevice};
-    expect(!error_of([&] { group.all_reduce(no_memory); }).empty(), "null");
+    expect(refuses([&] { return group.all_reduce(no_memory); }), "null");
     Buffer elsewhere{four.data(), 4, DType::kFloat32, cuda_device(0)};
-    expect(!error_of([&] { group.all_reduce(elsewhere); }).empty(), "device");
+    expect(refuses([&] { return group.all_reduce(elsewhere); }), "device");
     group.barrier().wait();
   });
 }

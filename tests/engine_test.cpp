@@ -28,14 +28,15 @@ class RecordingGroup final : public ProcessGroup {
   explicit RecordingGroup(int world_size)
       : ProcessGroup({.store = nullptr, .rank = world_size - 1, .world_size = world_size}) {}
   std::string_view backend() const override { return "recording"; }
-  void group_begin() override {}
-  Work group_end() override { return {this, 0}; }
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
 
   std::vector<Collective> submitted;
 
  protected:
   void do_abort(std::string_view) override {}
+  void begin_batch() override {}
+  std::uint64_t end_batch() override { return 0; }
+  void discard_batch() noexcept override {}
   std::uint64_t submit(const Collective& collective, Stream) override {
     if (collective.kind == CollectiveKind::kAllGather) {  // the model check: all hashes are equal
       for (std::int64_t& hash : collective.output.as<std::int64_t>()) {

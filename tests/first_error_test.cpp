@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <chrono>
+#include <new>
 #include <thread>
 
 #include "ddp/base/error.h"
@@ -25,17 +26,30 @@ bool becomes_set(const FirstError& error) {
 
 }  // namespace
 
-TEST_CASE("an error keeps its type on its own rank and is a PeerError elsewhere", "[first_error]") {
+TEMPLATE_TEST_CASE("what concerns all ranks is of one class on all of them", "[first_error]",
+                   TimeoutError, MismatchError, PeerError) {
   HashStore store;
   FirstError here(store);
   FirstError there(store);
   CHECK_FALSE(here.is_set());
+  CHECK_FALSE(here.look());
   CHECK_NOTHROW(here.rethrow_if_set());
-  here.set(TimeoutError("rank 0: too late"));
-  CHECK_THROWS_AS(here.rethrow_if_set(), TimeoutError);
+  here.set(TestType("[x] rank 0: too late"));
+  CHECK_THROWS_AS(here.rethrow_if_set(), TestType);
   REQUIRE(becomes_set(there));
+  CHECK_THROWS_AS(there.rethrow_if_set(), TestType);
+  CHECK(error_of([&] { there.rethrow_if_set(); }) == "[x] rank 0: too late");
+}
+
+TEST_CASE("what one rank runs into by itself is a PeerError elsewhere", "[first_error]") {
+  HashStore store;
+  FirstError here(store);
+  FirstError there(store);
+  here.set(std::make_exception_ptr(std::bad_alloc()), {.sentence = "[x] rank 0 has no memory"});
+  CHECK_THROWS_AS(here.rethrow_if_set(), std::bad_alloc);
+  CHECK(there.look());
   CHECK_THROWS_AS(there.rethrow_if_set(), PeerError);
-  CHECK(error_of([&] { there.rethrow_if_set(); }) == "rank 0: too late");
+  CHECK(error_of([&] { there.rethrow_if_set(); }) == "[x] rank 0 has no memory");
 }
 
 TEST_CASE("the first of several errors stays", "[first_error]") {

@@ -181,11 +181,12 @@ class Rank {
         return group_.scatter(input, output, call.root);
       case Kind::kAllToAll:
         return group_.all_to_all(input, output);
-      case Kind::kRing:
-        group_.group_begin();
-        group_.send(input, (group_.rank() + 1) % world_);
-        group_.recv(output, (group_.rank() + world_ - 1) % world_);
-        return group_.group_end();
+      case Kind::kRing: {
+        auto batch = group_.batch();
+        static_cast<void>(group_.send(input, (group_.rank() + 1) % world_));
+        static_cast<void>(group_.recv(output, (group_.rank() + world_ - 1) % world_));
+        return batch.end();
+      }
       case Kind::kBarrier:
         break;
     }

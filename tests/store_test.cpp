@@ -123,6 +123,25 @@ TEST_CASE("every store behaves alike", "[store]") {
   }
 }
 
+TEST_CASE("a key of a HashStore that comes and goes is read while it is there", "[store]") {
+  HashStore store;
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    while (!done.load()) {
+      store.set("k", "v");
+      store.delete_key("k");
+    }
+  });
+  std::string error;
+  const Deadline deadline = Deadline::after(2s);
+  while (error.empty() && !deadline.passed()) {
+    error = error_of([&] { (void)store.get("k", 10s); });
+  }
+  done.store(true);
+  other.join();
+  CHECK(error.empty());
+}
+
 TEST_CASE("a prefix store's keys are the joined ones", "[store]") {
   auto plain = std::make_shared<HashStore>();
   PrefixStore inner("a", plain);

@@ -31,8 +31,6 @@ class SimulatedDeviceGroup final : public ProcessGroup {
   std::string_view backend() const override { return "simulated"; }
 
   // What is collected would run one after the other as well.
-  void group_begin() override {}
-  Work group_end() override { return {this, operations_.next() - 1}; }
 
   Allocation allocate(std::size_t size_bytes) override {
     return cu::allocate_device(size_bytes, device());
@@ -42,6 +40,9 @@ class SimulatedDeviceGroup final : public ProcessGroup {
   void do_abort(std::string_view reason) override {
     throw PeerError("[simulated] aborted: " + std::string(reason));
   }
+  void begin_batch() override {}
+  std::uint64_t end_batch() override { return operations_.next() - 1; }
+  void discard_batch() noexcept override {}
   std::uint64_t submit(const Collective& collective, Stream producer) override {
     refuse_unknown(collective.kind);
     const std::uint64_t sequence = operations_.next();

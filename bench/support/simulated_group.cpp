@@ -27,9 +27,6 @@ class SimulatedGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "simulated"; }
 
-  void group_begin() override { queue_.begin_batch(); }
-  Work group_end() override { return {this, queue_.end_batch()}; }
-
   Allocation allocate(std::size_t size_bytes) override {
     return guard_operand_memory(
         allocate_host(size_bytes), [this](Timeout timeout) { return queue_.wait_idle(timeout); },
@@ -40,6 +37,9 @@ class SimulatedGroup final : public ProcessGroup {
   void do_abort(std::string_view reason) override {
     queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
   }
+  void begin_batch() override { queue_.begin_batch(); }
+  std::uint64_t end_batch() override { return queue_.end_batch(); }
+  void discard_batch() noexcept override { queue_.discard_batch(); }
   std::uint64_t submit(const Collective& collective, Stream) override {
     refuse_unknown(collective.kind);
     return queue_.submit(collective);

@@ -171,20 +171,40 @@ TEST_CASE("every collective is exact, with each operation and dtype", "[gpu][ncc
   });
 }
 
-TEST_CASE("operations of a group start together and share a Work", "[gpu][nccl]") {
+TEST_CASE("operations of a batch start together and share a Work", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     Floats a(1000, group.device());
     Floats b(77, group.device());
     a.fill(1, stream);
     b.fill(group.rank(), stream);
-    group.group_begin();
+    auto batch = group.batch();
     const Work inner = group.all_reduce(a.buffer(), ReduceOp::kSum, stream);
     static_cast<void>(group.all_reduce(b.buffer(), ReduceOp::kAverage, stream));
-    expect(!error_of([&] { inner.wait(stream); }).empty(), "no wait before group_end");
-    group.group_end().wait(stream);
+    expect(!error_of([&] { inner.wait(stream); }).empty(), "no wait before the end");
+    batch.end().wait(stream);
     inner.wait_host(30s);
     expect(a.all_equal(static_cast<float>(group.world_size()), stream), "sum");
     expect(b.all_equal(static_cast<float>(group.world_size() - 1) / 2, stream), "average");
+  });
+}
+
+TEST_CASE("a batch that an exception ends starts nothing, and the group works on", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    Floats discarded(1000, group.device());
+    Floats values(1000, group.device());
+    discarded.fill(1, stream);
+    values.fill(1, stream);
+    const auto interrupted = [&] {
+      auto batch = group.batch();
+      (void)group.all_reduce(discarded.buffer(), ReduceOp::kSum, stream);
+      throw std::runtime_error("on purpose");
+    };
+    expect(error_of(interrupted) == "on purpose", "the exception");
+    group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait(stream);
+    group.batch().end().wait(stream);
+    expect(discarded.all_equal(1, stream), "the batch did not start");
+    expect(values.all_equal(static_cast<float>(group.world_size()), stream), "the next operation");
+    expect(!group.recorder().oldest_pending(), "nothing is pending");
   });
 }
 
@@ -217,6 +237,25 @@ TEST_CASE("abort breaks the group on all ranks with one sentence", "[gpu][nccl]"
           error_of([&] { group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait_host(); });
     }
     expect(text == "rank " + std::to_string(last) + " aborted: it is a test", "one cause: " + text);
+  });
+}
+
+TEST_CASE("a timeout is a TimeoutError on all ranks", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    if (group.world_size() == 1) return;
+    Floats values(16, group.device());
+    values.fill(1, stream);
+    if (group.rank() == group.world_size() - 1)
+      (void)group.store().get("others have given up", 30s);
+    const ScopedTimeout timeout(group, 1s);
+    bool is_timeout = false;
+    try {
+      group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait_host();
+    } catch (const TimeoutError&) {
+      is_timeout = true;
+    }
+    group.store().set("others have given up", "");
+    expect(is_timeout, "TimeoutError on rank " + std::to_string(group.rank()));
   });
 }
 

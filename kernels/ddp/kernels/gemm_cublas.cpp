@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <string>
 #include <utility>
 
+#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/cuda/cuda.h"
@@ -20,22 +20,16 @@ namespace {
 constexpr int kOwnVersion = CUDART_VERSION / 1000;
 constexpr std::array kLibraryVersions{kOwnVersion, kOwnVersion == 13 ? 12 : 13};
 
-// Never closed: cuBLAS registers code with the CUDA runtime that cannot be taken back.
-void* open_library() {
+// cuBLAS registers code with the CUDA runtime that cannot be taken back.
+DynamicLibrary open_library() {
   std::string reasons;
   for (const int version : kLibraryVersions) {
-    const std::string name = "libcublas.so." + std::to_string(version);
-    if (void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
-    reasons += std::string(reasons.empty() ? "" : "; ") + dlerror();
+    DynamicLibrary library("libcublas.so." + std::to_string(version),
+                           DynamicLibrary::Lifetime::kProcess);
+    if (library.is_open()) return library;
+    reasons += (reasons.empty() ? "" : "; ") + library.problem();
   }
   throw CudaError("[kernels] cannot open cuBLAS (is its folder in LD_LIBRARY_PATH?): " + reasons);
-}
-
-template <class Function>
-void load(void* library, const char* name, Function& function) {
-  void* symbol = dlsym(library, name);
-  if (symbol == nullptr) throw CudaError(std::string("[kernels] cuBLAS lacks ") + name);
-  function = reinterpret_cast<Function>(symbol);
 }
 
 // The header overloads both, so decltype cannot tell them.
@@ -63,14 +57,14 @@ struct Blas::Library {
   cublasHandle_t handle = nullptr;
 
   Library() {
-    void* library = open_library();
-    load(library, "cublasCreate_v2", create);
-    load(library, "cublasDestroy_v2", destroy);
-    load(library, "cublasSetStream_v2", set_stream);
-    load(library, "cublasGetStatusString", status_string);
-    load(library, "cublasSetMathMode", set_math_mode);
-    load(library, "cublasGemmEx", gemm);
-    load(library, "cublasGemmStridedBatchedEx", gemm_batched);
+    const DynamicLibrary library = open_library();
+    library.load("cublasCreate_v2", create);
+    library.load("cublasDestroy_v2", destroy);
+    library.load("cublasSetStream_v2", set_stream);
+    library.load("cublasGetStatusString", status_string);
+    library.load("cublasSetMathMode", set_math_mode);
+    library.load("cublasGemmEx", gemm);
+    library.load("cublasGemmStridedBatchedEx", gemm_batched);
   }
   ~Library() {
     if (handle != nullptr) destroy(handle);

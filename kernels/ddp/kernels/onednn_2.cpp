@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/load_symbol.h"
+#include "ddp/base/dynamic_library.h"
 #include "ddp/kernels/detail/onednn_version.h"
 
 namespace ddp::cpu {
@@ -9,16 +9,14 @@ constexpr dnnl_alg_kind_t kDirect = dnnl_convolution_direct;
 
 class Onednn2 final : public OnednnVersion {
  public:
-  bool load(void* library) {
-    using detail::load_symbol;
-    return load_symbol(library, "dnnl_memory_desc_init_by_tag", layout_init_) &&
-           load_symbol(library, "dnnl_post_ops_append_sum", append_sum_) &&
-           load_symbol(library, "dnnl_convolution_forward_desc_init", forward_init_) &&
-           load_symbol(library, "dnnl_convolution_backward_data_desc_init", backward_data_init_) &&
-           load_symbol(library, "dnnl_convolution_backward_weights_desc_init",
-                       backward_weights_init_) &&
-           load_symbol(library, "dnnl_primitive_desc_create", desc_create_) &&
-           load_symbol(library, "dnnl_primitive_desc_destroy", desc_destroy_);
+  bool load(const DynamicLibrary& library) {
+    return library.find("dnnl_memory_desc_init_by_tag", layout_init_) &&
+           library.find("dnnl_post_ops_append_sum", append_sum_) &&
+           library.find("dnnl_convolution_forward_desc_init", forward_init_) &&
+           library.find("dnnl_convolution_backward_data_desc_init", backward_data_init_) &&
+           library.find("dnnl_convolution_backward_weights_desc_init", backward_weights_init_) &&
+           library.find("dnnl_primitive_desc_create", desc_create_) &&
+           library.find("dnnl_primitive_desc_destroy", desc_destroy_);
   }
 
   DnnlLayout make_layout(int rank, const DnnlDims& dims, dnnl_format_tag_t format) const override {
@@ -78,7 +76,7 @@ class Onednn2 final : public OnednnVersion {
 
 }  // namespace
 
-std::unique_ptr<const OnednnVersion> find_onednn_version(void* library) {
+std::unique_ptr<const OnednnVersion> find_onednn_version(const DynamicLibrary& library) {
   auto version = std::make_unique<Onednn2>();
   if (!version->load(library)) return nullptr;
   return version;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/load_symbol.h"
+#include "ddp/base/dynamic_library.h"
 #include "ddp/kernels/detail/onednn_version.h"
 
 namespace ddp::cpu {
@@ -10,17 +10,15 @@ constexpr DnnlDims kDense{};  // no dilation
 
 class Onednn3 final : public OnednnVersion {
  public:
-  bool load(void* library) {
-    using detail::load_symbol;
-    return load_symbol(library, "dnnl_memory_desc_create_with_tag", layout_create_) &&
-           load_symbol(library, "dnnl_memory_desc_destroy", layout_destroy_) &&
-           load_symbol(library, "dnnl_post_ops_append_sum", append_sum_) &&
-           load_symbol(library, "dnnl_convolution_forward_primitive_desc_create", forward_) &&
-           load_symbol(library, "dnnl_convolution_backward_data_primitive_desc_create",
-                       backward_data_) &&
-           load_symbol(library, "dnnl_convolution_backward_weights_primitive_desc_create",
-                       backward_weights_) &&
-           load_symbol(library, "dnnl_primitive_desc_destroy", desc_destroy_);
+  bool load(const DynamicLibrary& library) {
+    return library.find("dnnl_memory_desc_create_with_tag", layout_create_) &&
+           library.find("dnnl_memory_desc_destroy", layout_destroy_) &&
+           library.find("dnnl_post_ops_append_sum", append_sum_) &&
+           library.find("dnnl_convolution_forward_primitive_desc_create", forward_) &&
+           library.find("dnnl_convolution_backward_data_primitive_desc_create", backward_data_) &&
+           library.find("dnnl_convolution_backward_weights_primitive_desc_create",
+                        backward_weights_) &&
+           library.find("dnnl_primitive_desc_destroy", desc_destroy_);
   }
 
   DnnlLayout make_layout(int rank, const DnnlDims& dims, dnnl_format_tag_t format) const override {
@@ -66,7 +64,7 @@ class Onednn3 final : public OnednnVersion {
 
 }  // namespace
 
-std::unique_ptr<const OnednnVersion> find_onednn_version(void* library) {
+std::unique_ptr<const OnednnVersion> find_onednn_version(const DynamicLibrary& library) {
   auto version = std::make_unique<Onednn3>();
   if (!version->load(library)) return nullptr;
   return version;

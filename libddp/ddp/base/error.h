@@ -34,7 +34,8 @@ class EnvironmentError : public Error {
   using Error::Error;
 };
 
-// A peer died, left, or somebody called abort().
+// A peer died, left or failed, or somebody called abort(). See ProcessGroup for which error the
+// ranks of a broken group throw.
 class PeerError : public Error {
  public:
   using Error::Error;

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "ddp/base/error.h"
@@ -14,55 +15,7 @@
 namespace ddp {
 namespace {
 
-// How many bytes a UTF-8 sequence has that begins like this; 0: none begins so.
-std::size_t announced_length(unsigned first) {
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  return first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-}
-
-// The length of the well-formed UTF-8 sequence that `text` begins with, or 0 (The Unicode Standard
-// 15.0, table 3-7).
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [text](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const std::size_t length = announced_length(byte(0));
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  const bool is_overlong =
-      (byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xf0 && byte(1) < 0x90);
-  const bool is_no_character =
-      (byte(0) == 0xed && byte(1) > 0x9f) || (byte(0) == 0xf4 && byte(1) > 0x8f);
-  return is_overlong || is_no_character ? 0 : length;
-}
-
-std::string escaped(char c) {
-  if (c == '"' || c == '\\') return {'\\', c};
-  if (c == '\n') return "\\n";
-  if (c == '\t') return "\\t";
-  char code[8];
-  std::snprintf(code, sizeof(code), "\\u%04x", static_cast<unsigned>(c));
-  return code;
-}
-
-std::string json_string(std::string_view text) {
-  std::string result = "\"";
-  while (!text.empty()) {
-    const std::size_t length = utf8_length(text);
-    const char c = text.front();
-    if (length == 0) {
-      result += '?';
-    } else if (length == 1 && (c == '"' || c == '\\' || (c >= 0 && c < 0x20))) {
-      result += escaped(c);
-    } else {
-      result += text.substr(0, length);
-    }
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
-  return result + '"';
-}
+using Json = nlohmann::ordered_json;
 
 bool write_all(const FileDescriptor& file, std::string_view text) {
   while (!text.empty()) {
@@ -101,13 +54,11 @@ bool contains_peer_error(const std::exception& error) {
 }  // namespace
 
 std::string to_json(const ErrorRecord& record, std::time_t timestamp) {
-  const std::string text = json_string(record.message);
-  std::string json = "{\"message\": {\"message\": " + text +
-                     ", \"extraInfo\": {\"py_callstack\": " + text + ", \"timestamp\": \"" +
-                     std::to_string(timestamp) + '"';
-  if (record.step) json += ", \"step\": \"" + std::to_string(*record.step) + '"';
-  if (record.caused_by_peer) json += ", \"caused_by_peer\": \"true\"";
-  return json + "}}}\n";
+  Json extra = {{"py_callstack", record.message}, {"timestamp", std::to_string(timestamp)}};
+  if (record.step) extra["step"] = std::to_string(*record.step);
+  if (record.caused_by_peer) extra["caused_by_peer"] = "true";
+  const Json json = {{"message", {{"message", record.message}, {"extraInfo", extra}}}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 bool is_caused_by_peer(const std::exception_ptr& error) {

@@ -2,8 +2,8 @@
 //
 // What a worker that ends by an error leaves for the program that started it: a file at
 // TORCHELASTIC_ERROR_FILE, one line in torchrun's format, so that either launcher can quote it:
-//   {"message": {"message": TEXT, "extraInfo": {"py_callstack": TEXT, "timestamp": "1700000000",
-//                                               "step": "457", "caused_by_peer": "true"}}}
+//   {"message":{"message":TEXT,"extraInfo":{"py_callstack":TEXT,"timestamp":"1700000000",
+//                                           "step":"457","caused_by_peer":"true"}}}
 // torchrun shows py_callstack and insists on it and the timestamp; the last two are ours, and
 // either may be missing.
 //
@@ -26,7 +26,7 @@ struct ErrorRecord {
   bool caused_by_peer = false;  // a consequence of what happened on another rank
 };
 
-// As in the file. Bytes that are not UTF-8 become "?".
+// As in the file. Bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string to_json(const ErrorRecord& record, std::time_t timestamp);
 
 // True if a PeerError is among the nested exceptions.

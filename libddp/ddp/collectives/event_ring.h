@@ -24,22 +24,23 @@ class EventRing {
 
   explicit EventRing(Device device);
 
-  // The number of the operation that begin() will announce.
+  // The number of the operation that begin() announces next.
   [[nodiscard]] std::uint64_t next() const { return begun_.load() + 1; }
-  // Announces operation next(). The one kCapacity before it must be done.
+  // Announces operation next(), which takes the place of the one kCapacity before it: that must be
+  // done.
   void begin(const CollectiveSignature& signature, Timeout timeout);
-  // All of the announced operation is on `stream` now.
+  // Tells that all of the announced operation is on `stream` now.
   void record(Stream stream);
 
   [[nodiscard]] bool is_recorded(std::uint64_t sequence) const;
   [[nodiscard]] bool done(std::uint64_t sequence);
   // Orders `consumer` behind a recorded operation.
   void make_wait(std::uint64_t sequence, Stream consumer);
-  // All that was recorded is done.
+  // True if all recorded operations are done.
   [[nodiscard]] bool idle() { return done(recorded_.load()); }
-  // Announced but not done; 0 if there is none.
+  // The oldest operation that is announced and not done; 0 if there is none.
   [[nodiscard]] std::uint64_t oldest_unfinished();
-  // All up to this one are known to be done.
+  // The last operation that is known to be done, as are all before it.
   [[nodiscard]] std::uint64_t completed() const { return completed_.load(); }
   // What an operation among the last kCapacity is, and how long it may take.
   [[nodiscard]] CollectiveSignature signature(std::uint64_t sequence) const;

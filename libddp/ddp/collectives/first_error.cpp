@@ -3,23 +3,53 @@
 
 #include <utility>
 
-#include "ddp/base/error.h"
+#include "ddp/base/log.h"
 
 namespace ddp {
+namespace {
+
+constexpr const char* kKey = "abort";
+
+}  // namespace
 
 FirstError::FirstError(const Store& store, Listener listener)
-    : listener_(std::move(listener)), monitor_(store, [this](const std::string& text) {
-        keep(std::make_exception_ptr(PeerError(text)));
-      }) {}
+    : store_(store.clone(kBackgroundStoreTimeout)),
+      listener_(std::move(listener)),
+      thread_("ddp-abort", kPeriod, [this] { return !find(); }) {}
 
-void FirstError::set(std::exception_ptr error, const std::string& text) {
+void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
   if (is_set()) return;
-  const std::string first = monitor_.post(text);
-  keep(first == text ? std::move(error) : std::make_exception_ptr(PeerError(first)));
+  const std::string own = told.note();
+  const std::string first = post(own);
+  keep(first == own ? std::move(error) : GroupFailure::from_note(first).error());
+}
+
+bool FirstError::look() noexcept {
+  try {
+    return find();
+  } catch (const std::exception& error) {
+    log::debug(std::string("[first_error] cannot look: ") + error.what());
+    return is_set();
+  }
 }
 
 void FirstError::rethrow_if_set() const {
   if (is_set()) std::rethrow_exception(error_);
+}
+
+// Returns the note that counts. If the store is gone, so is everybody who could read it.
+std::string FirstError::post(const std::string& note) noexcept {
+  try {
+    return store_->compare_set(kKey, "", note);
+  } catch (const std::exception& error) {
+    log::debug(std::string("[first_error] cannot publish: ") + error.what());
+    return note;
+  }
+}
+
+bool FirstError::find() {
+  if (!is_set() && store_->has(kKey)) keep(GroupFailure::from_note(store_->get(kKey)).error());
+  return is_set();
 }
 
 void FirstError::keep(std::exception_ptr error) {

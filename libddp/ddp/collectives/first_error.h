@@ -4,44 +4,57 @@
 #include <atomic>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
-#include <string>
 
-#include "ddp/collectives/abort_monitor.h"
+#include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/group_failure.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
-// The error that broke a group. It travels to the other ranks by way of the store, where the first
-// rank to write wins: so all ranks name one cause, and not its consequences.
+// The error that broke a group whose ranks share nothing but the store. It travels under the key
+// "abort" of the group's prefix, where the first rank to write wins, so that all ranks throw one
+// cause, of one class, and not its consequences. Each rank looks for it every kPeriod on a
+// connection of its own.
 //
-// Thread-safe. set() talks to the store; the rest never blocks.
+// Losing the store is no reason to stop: where an agent hosts it, losing the agent ends this
+// process anyway; where rank 0 hosts it, rank 0 may simply have finished.
+//
+// Thread-safe. set() and look() talk to the store; the rest never blocks.
 class FirstError {
  public:
+  static constexpr Timeout kPeriod{250};
+
   using Listener = std::function<void(const std::exception_ptr&)>;
 
   // `listener` hears of the error before anybody else does.
   explicit FirstError(const Store& store, Listener listener = nullptr);
 
-  // Breaks the group, unless it is broken. If another rank's error came first, that one is kept, as
-  // PeerError.
+  // Breaks the group, unless it is broken. If another rank's error came first, that one counts.
   template <class SomeError>
   void set(const SomeError& error) {
-    set(std::make_exception_ptr(error), error.what());
+    set(std::make_exception_ptr(error), GroupFailure::of(error));
   }
+  // The same for an error that this rank tells the others in other words.
+  void set(std::exception_ptr error, const GroupFailure& told);
 
+  // Asks the store now, rather than within kPeriod; true if the group is broken.
+  [[nodiscard]] bool look() noexcept;
   [[nodiscard]] bool is_set() const { return is_set_.load(); }
   void rethrow_if_set() const;
 
  private:
-  void set(std::exception_ptr error, const std::string& text);
+  [[nodiscard]] std::string post(const std::string& note) noexcept;
+  [[nodiscard]] bool find();
   void keep(std::exception_ptr error);
 
+  std::shared_ptr<Store> store_;
   Listener listener_;
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
-  AbortMonitor monitor_;  // last: its thread uses the others
+  PeriodicThread thread_;  // last: it uses the others
 };
 
 }  // namespace ddp

@@ -77,28 +77,30 @@ class FlightRecorder {
   explicit FlightRecorder(std::size_t capacity = kCapacity)
       : by_caller_(capacity), by_backend_(capacity), end_(capacity > 0 ? 1 : 0) {}
 
-  // For backends. Several operations may bear one number and are then done together. done() covers
-  // all operations up to that one.
+  // A backend calls these three. Operations of one batch may have one number; they are done
+  // together. done() means that all operations up to that number are done.
   void submitted(std::uint64_t operation, const Collective& collective);
   void started(std::uint64_t operation, Clock::time_point now);
   void done(std::uint64_t operation, Clock::time_point now);
-  // For meetings (meeting.h), in place of submitted() and in a recorder of their own: they count as
-  // its collectives. Returns the meeting's number, for done().
+  // A meeting (meeting.h) is noted by this instead of submitted(), in a recorder of its own, which
+  // counts it as a collective. Returns the meeting's number, for done().
   std::uint64_t joined(Label name);
-  // Nothing is pending any more: the group is broken by this error, or gone.
+  // The group was broken by this error, or, without one, is gone: nothing is pending any more.
   void broken(const std::exception_ptr& error = nullptr);
-  // What shall hear of the first such error, on the thread that meets it. For the group, before
-  // anything else can happen.
+  // `listener` is called once, with the first error that breaks the group, on the thread that calls
+  // broken(). The group sets it in its constructor, before any operation can fail.
   void tell_when_broken(std::function<void(const std::exception_ptr&)> listener) {
     listener_ = std::move(listener);
   }
 
-  // Steps are noted there as well. For the group, likewise.
+  // begin_step() writes the number of the step to this file, too. The group sets it in its
+  // constructor.
   void tell_steps(StepFile file) { step_file_ = std::move(file); }
 
-  // What an operation that nobody runs because nobody waits for it is to be told, when it has been
-  // pending for long; null for nothing. remind() tells it, from any thread; once this has returned,
-  // the former listener is not called any more.
+  // Some backends run an operation only when somebody waits for it. When such an operation has been
+  // pending for long, the hang watch calls remind(), from any thread, which calls `listener`, which
+  // runs the operation. Null removes the listener: it is not called any more once this has
+  // returned.
   void tell_when_overdue(std::function<void()> listener);
   void remind() const;
 
@@ -110,7 +112,8 @@ class FlightRecorder {
   [[nodiscard]] Label add_label(const std::string& text);
   [[nodiscard]] std::string label(Label label) const;
 
-  // Labels what is submitted while it lives, by the thread that submits.
+  // Labels what is submitted while it lives (of a batch: what ends while it lives). For the thread
+  // that submits.
   class [[nodiscard]] Labelled {
    public:
     Labelled(FlightRecorder& recorder, Label label)
@@ -143,8 +146,8 @@ class FlightRecorder {
   // The last ones of all, as many as the capacity says; oldest first.
   [[nodiscard]] std::vector<Event> events() const;
 
-  // Why the oldest operation is not done, as somebody found out: for the error at its timeout.
-  // Empty if nobody knows.
+  // Why the oldest operation is not done, as the hang watch found out; empty if it does not know.
+  // The error at the operation's timeout quotes it.
   void set_diagnosis(std::string text);
   [[nodiscard]] std::string diagnosis() const;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/fork_check.h"
 
-#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/base/time.h"
 
@@ -25,14 +25,11 @@ constexpr int kCudaNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED of cuda.h
 
 // Asks the driver, if the process has it, and leaves it as it is.
 bool has_initialized_cuda() {
-  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return false;
-  using DeviceCount = int (*)(int*);
-  const auto device_count = reinterpret_cast<DeviceCount>(::dlsym(driver, "cuDeviceGetCount"));
+  const DynamicLibrary driver("libcuda.so.1", DynamicLibrary::Lifetime::kThisIfThere);
+  int (*device_count)(int*) = nullptr;
   int count = 0;
-  const bool result = device_count != nullptr && device_count(&count) != kCudaNotInitialized;
-  ::dlclose(driver);
-  return result;
+  return driver.find("cuDeviceGetCount", device_count) &&
+         device_count(&count) != kCudaNotInitialized;
 }
 
 // OpenBLAS starts its threads when it is loaded, and ends them in a handler that runs before each

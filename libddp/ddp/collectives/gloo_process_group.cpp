@@ -16,7 +16,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/run_until.h"
-#include "ddp/collectives/abort_monitor.h"
+#include "ddp/collectives/first_error.h"
 #include "ddp/collectives/gloo_algorithms.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"
@@ -79,10 +79,10 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
 }
 
 // All that the queue's thread touches: it may have to outlive the group.
-class Engine {
+class GlooOperations {
  public:
-  Engine(const GroupConfig& config, const std::string& address,
-         std::shared_ptr<FlightRecorder> recorder)
+  GlooOperations(const GroupConfig& config, const std::string& address,
+                 std::shared_ptr<FlightRecorder> recorder)
       : rank_(config.rank),
         origin_("[gloo] rank " + std::to_string(config.rank)),
         recorder_(std::move(recorder)),
@@ -90,44 +90,42 @@ class Engine {
         roll_(config),
         queue_("ddp-gloo", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
-        monitor_(*config.store, [this](const std::string& text) {
-          queue_.fail(std::make_exception_ptr(PeerError(text)));
-        }) {}
+        first_error_(*config.store,
+                     [this](const std::exception_ptr& error) { queue_.fail(error); }) {}
 
   OperationQueue& queue() { return queue_; }
   void leave() noexcept { roll_.leave(); }
-
   void abort(const std::string& reason) {
-    const std::string text = monitor_.post(origin_ + " aborted: " + reason);
-    queue_.fail(std::make_exception_ptr(PeerError(text)));
+    first_error_.set(PeerError(origin_ + " aborted: " + reason));
   }
 
  private:
   void execute(std::span<const Collective> batch) {
     try {
-      algorithms_.run(batch);
+      return algorithms_.run(batch);
     } catch (const gloo::Exception& error) {
-      if (algorithms_.has_timed_out()) throw TimeoutError(monitor_.post(timeout_text()));
-      throw PeerError(monitor_.post(loss_text(error)));
+      if (algorithms_.has_timed_out()) {
+        first_error_.set(TimeoutError(
+            timeout_sentence(origin_, algorithms_.timeout(), recorder_->diagnosis(), during())));
+      } else {
+        first_error_.set(PeerError(loss_text(error)));
+      }
     } catch (const MismatchError& error) {
-      throw MismatchError(monitor_.post(origin_ + ": " + error.what()));
+      first_error_.set(MismatchError(origin_ + ": " + error.what()));
+    } catch (const std::exception& error) {  // of this rank alone, such as want of memory
+      first_error_.set(std::current_exception(),
+                       {.sentence = origin_ + " failed: " + error.what()});
     }
+    first_error_.rethrow_if_set();
   }
 
-  [[nodiscard]] std::string timeout_text() const {
-    const std::string diagnosis = recorder_->diagnosis();
-    const std::string text =
-        origin_ + ": timed out after " + std::to_string(algorithms_.timeout().count()) + " ms";
-    return diagnosis.empty() ? text + " in " + to_string(algorithms_.current())
-                             : text + ": " + diagnosis;
-  }
+  [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
 
   // Gloo knows no more than that a connection broke.
-  [[nodiscard]] std::string loss_text(const gloo::Exception& error) const {
-    const std::string during = to_string(algorithms_.current());
-    const std::string missing = roll_.missing();
-    if (missing.empty()) return origin_ + ": lost a peer in " + during + ": " + error.what();
-    return "[gloo] " + missing + ", while rank " + std::to_string(rank_) + " is in " + during;
+  [[nodiscard]] std::string loss_text(const gloo::Exception& error) {
+    const std::string missing = roll_.missing([this] { return first_error_.look(); });
+    if (missing.empty()) return origin_ + ": lost a peer in " + during() + ": " + error.what();
+    return "[gloo] " + missing + ", while rank " + std::to_string(rank_) + " is in " + during();
   }
 
   int rank_;
@@ -136,7 +134,7 @@ class Engine {
   GlooAlgorithms algorithms_;
   PeerRoll roll_;
   OperationQueue queue_;
-  AbortMonitor monitor_;
+  FirstError first_error_;  // last: its thread uses the queue
 };
 
 class GlooProcessGroup final : public QueuedProcessGroup {
@@ -144,14 +142,14 @@ class GlooProcessGroup final : public QueuedProcessGroup {
   GlooProcessGroup(GroupConfig group_config, std::string address)
       : QueuedProcessGroup(std::move(group_config)),
         address_(std::move(address)),
-        engine_(std::make_unique<Engine>(config(), address_, shared_recorder())) {}
+        operations_(std::make_unique<GlooOperations>(config(), address_, shared_recorder())) {}
 
   ~GlooProcessGroup() override {
-    engine_->leave();
-    const bool stopped = engine_->queue().stop([] {}, kStopGrace);
+    operations_->leave();
+    const bool stopped = operations_->queue().stop([] {}, kStopGrace);
     if (stopped) return;
-    recorder().broken();                   // nobody waits for it any more
-    static_cast<void>(engine_.release());  // its thread hangs in Gloo
+    recorder().broken();                       // nobody waits for it any more
+    static_cast<void>(operations_.release());  // its thread hangs in Gloo
   }
 
   std::string_view backend() const override { return "gloo"; }
@@ -159,8 +157,8 @@ class GlooProcessGroup final : public QueuedProcessGroup {
   Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
 
  protected:
-  OperationQueue& queue() override { return engine_->queue(); }
-  void do_abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
+  OperationQueue& queue() override { return operations_->queue(); }
+  void do_abort(std::string_view reason) override { operations_->abort(std::string(reason)); }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_gloo_process_group(std::move(child), address_);
   }
@@ -169,7 +167,7 @@ class GlooProcessGroup final : public QueuedProcessGroup {
   static constexpr Timeout kStopGrace{100};
 
   std::string address_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<GlooOperations> operations_;
 };
 
 }  // namespace

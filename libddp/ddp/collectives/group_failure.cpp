@@ -13,6 +13,12 @@ constexpr std::string_view kMismatchNote = "mismatch: ";
 
 }  // namespace
 
+GroupFailure GroupFailure::of(const std::exception& error) {
+  if (dynamic_cast<const TimeoutError*>(&error) != nullptr) return {Kind::kTimeout, error.what()};
+  if (dynamic_cast<const MismatchError*>(&error) != nullptr) return {Kind::kMismatch, error.what()};
+  return {Kind::kPeer, error.what()};
+}
+
 std::string GroupFailure::note() const {
   switch (kind) {
     case Kind::kTimeout:
@@ -41,6 +47,12 @@ std::exception_ptr GroupFailure::error() const {
       break;
   }
   return std::make_exception_ptr(PeerError(sentence));
+}
+
+std::string timeout_sentence(const std::string& origin, Timeout timeout,
+                             const std::string& diagnosis, const std::string& operation) {
+  return origin + ": timed out after " + std::to_string(timeout.count()) + " ms" +
+         (diagnosis.empty() ? " in " + operation : ": " + diagnosis);
 }
 
 }  // namespace ddp

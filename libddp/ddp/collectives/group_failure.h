@@ -4,14 +4,21 @@
 #include <exception>
 #include <string>
 
+#include "ddp/base/time.h"
+
 namespace ddp {
 
-// What broke a group, as one rank tells the others.
+// What broke a group, as one rank tells the others: the class of the exception that all of them
+// throw, and its text.
 struct GroupFailure {
   enum class Kind { kPeer, kTimeout, kMismatch };
 
   Kind kind = Kind::kPeer;
   std::string sentence;
+
+  // Of a TimeoutError or MismatchError its own kind; whatever else a rank runs into is kPeer for
+  // the others.
+  [[nodiscard]] static GroupFailure of(const std::exception& error);
 
   // For ranks that share nothing but the store:
   //   note := ["timeout: " | "mismatch: "] sentence
@@ -20,5 +27,11 @@ struct GroupFailure {
   // A PeerError, TimeoutError or MismatchError.
   [[nodiscard]] std::exception_ptr error() const;
 };
+
+// What a rank says when its wait for the others has lasted too long: "ORIGIN: timed out after 300
+// ms: DIAGNOSIS", or "... in OPERATION" if the diagnosis is empty.
+[[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
+                                           const std::string& diagnosis,
+                                           const std::string& operation);
 
 }  // namespace ddp

@@ -72,15 +72,15 @@ void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
                    [](const Collective& each) { return is_transfer(each.kind); })) {
     return;
   }
-  std::vector<ProcessGroup*> groups = {flat_.get()};
-  if (inside_.group() != nullptr) groups.push_back(inside_.group());
-  for (ProcessGroup* group : groups) group->group_begin();
+  ProcessGroup::Batch between(*flat_);
+  std::optional<ProcessGroup::Batch> inside;
+  if (inside_.group() != nullptr) inside.emplace(*inside_.group());
   for (const Collective& operation : batch) {
     if (is_transfer(operation.kind)) submit_transfer(operation);
   }
-  std::vector<Work> works;
-  for (ProcessGroup* group : groups) works.push_back(group->group_end());
-  for (const Work& work : works) work.wait();
+  const Work far = between.end();
+  if (inside) inside->end().wait();
+  far.wait();
 }
 
 void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
@@ -91,9 +91,9 @@ void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   const int rank = is_near ? peer.local_rank : operation.peer;
   const ScopedTimeout timeout(group, operation.timeout);
   if (operation.kind == CollectiveKind::kSend) {
-    group.send(operation.input, rank);
+    static_cast<void>(group.send(operation.input, rank));
   } else {
-    group.recv(operation.input, rank);
+    static_cast<void>(group.recv(operation.input, rank));
   }
 }
 
@@ -110,7 +110,7 @@ void HierarchicalAlgorithms::run_collective() {
   agree_inside();
   if (current().count == 0) return barrier();
   dispatch_collective();
-  if (!waits_for_leader(current_.kind)) inside_.meet();
+  if (!waits_for_leader(current_.kind)) inside_.barrier();
 }
 
 void HierarchicalAlgorithms::agree_inside() {
@@ -278,7 +278,7 @@ void HierarchicalAlgorithms::all_to_all() {
 // To agree was to meet inside.
 void HierarchicalAlgorithms::barrier() {
   if (leaders_) leaders_->barrier().wait();
-  inside_.meet();
+  inside_.barrier();
 }
 
 ReduceOp HierarchicalAlgorithms::wire_op() const {

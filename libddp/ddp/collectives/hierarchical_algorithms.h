@@ -10,7 +10,7 @@
 //   gather          gather to the leader · gather of the leaders · to the root
 //   scatter         from the root to its leader · scatter of the leaders · scatter inside
 //   reduce_scatter  reduce to the leader · reduce_scatter of the leaders · scatter inside
-//   barrier         meet inside · meeting of the leaders · meet inside
+//   barrier         inside the host · between the leaders · inside the host
 //
 // Operands move in chunks: while one crosses between the hosts, the one before it is handed out
 // and the next one is collected. all_to_all, which has no better form, and what is sent between

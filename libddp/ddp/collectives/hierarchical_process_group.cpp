@@ -10,10 +10,9 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/abort_monitor.h"
 #include "ddp/collectives/call_exchange.h"
+#include "ddp/collectives/first_error.h"
 #include "ddp/collectives/gloo_process_group.h"
-#include "ddp/collectives/group_failure.h"
 #include "ddp/collectives/hierarchical_algorithms.h"
 #include "ddp/collectives/host_groups.h"
 #include "ddp/collectives/host_layout.h"
@@ -36,10 +35,10 @@ HostLayout layout_of(const GroupConfig& config, const std::vector<int>& hosts) {
 }
 
 // All that the queue's thread touches: it may have to outlive the group.
-class Engine {
+class HostsOperations {
  public:
-  Engine(const GroupConfig& config, HostLayout layout, const std::string& address,
-         std::shared_ptr<FlightRecorder> recorder)
+  HostsOperations(const GroupConfig& config, HostLayout layout, const std::string& address,
+                  std::shared_ptr<FlightRecorder> recorder)
       : rank_(config.rank),
         origin_("[shm+gloo] rank " + std::to_string(config.rank)),
         layout_(std::move(layout)),
@@ -50,15 +49,16 @@ class Engine {
         algorithms_(layout_, config.rank, groups_),
         queue_("ddp-hosts", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
-        monitor_(*config.store,
-                 [this](const std::string& note) { break_with(GroupFailure::from_note(note)); }) {}
+        first_error_(*config.store, [this](const std::exception_ptr& error) {
+          queue_.fail(error);
+          groups_.abort(describe(error));
+        }) {}
 
   [[nodiscard]] OperationQueue& queue() { return queue_; }
   [[nodiscard]] const HostGroups& groups() const { return groups_; }
 
   void abort(const std::string& reason) {
-    const GroupFailure failure{.sentence = origin_ + " aborted: " + reason};
-    break_with(GroupFailure::from_note(monitor_.post(failure.note())));
+    first_error_.set(PeerError(origin_ + " aborted: " + reason));
   }
 
   // Nothing runs any more, neither here nor on the threads of the groups between hosts.
@@ -82,68 +82,47 @@ class Engine {
  private:
   void execute(std::span<const Collective> batch) {
     try {
-      algorithms_.run(batch);
+      return algorithms_.run(batch);
     } catch (const Error& error) {
       if (is_leaving_.load()) throw PeerError(origin_ + ": the process group was destroyed");
-      const GroupFailure failure = find_cause(error);
-      break_with(failure);
-      // Then operands may be freed.
-      static_cast<void>(groups_.wait_idle(OperationQueue::kErrorGrace));
-      std::rethrow_exception(failure.error());
+      if (!first_error_.look()) explain(error);
     } catch (const std::exception& error) {  // of this rank alone, such as want of memory
-      const GroupFailure failure{.sentence = origin_ + " failed: " + error.what()};
-      monitor_.post(failure.note());
-      groups_.abort(failure.sentence);
-      throw;
+      first_error_.set(std::current_exception(),
+                       {.sentence = origin_ + " failed: " + error.what()});
     }
+    // Then operands may be freed.
+    static_cast<void>(groups_.wait_idle(OperationQueue::kErrorGrace));
+    first_error_.rethrow_if_set();
   }
 
-  // Whoever is first decides the sentence.
-  GroupFailure find_cause(const Error& error) {
-    std::string note = monitor_.posted();
-    if (note.empty()) note = monitor_.post(explain(error).note());
-    return GroupFailure::from_note(note);
-  }
-
-  GroupFailure explain(const Error& error) {
+  // In terms of this group's ranks, unless another rank is first.
+  void explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
-      return {GroupFailure::Kind::kMismatch,
-              "[shm+gloo] " + calls_.mismatch(algorithms_.current())};
+      first_error_.set(MismatchError("[shm+gloo] " + calls_.mismatch(algorithms_.current())));
+    } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
+      first_error_.set(TimeoutError(
+          timeout_sentence(origin_, algorithms_.timeout(), recorder_->diagnosis(), during())));
+    } else {
+      first_error_.set(PeerError(loss_text()));
     }
-    if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
-      return {GroupFailure::Kind::kTimeout, timeout_text()};
-    }
-    return {GroupFailure::Kind::kPeer, loss_text()};
   }
 
-  [[nodiscard]] std::string timeout_text() const {
-    const std::string text =
-        origin_ + ": timed out after " + std::to_string(algorithms_.timeout().count()) + " ms";
-    const std::string diagnosis = recorder_->diagnosis();
-    return diagnosis.empty() ? text + " in " + to_string(algorithms_.current())
-                             : text + ": " + diagnosis;
-  }
+  [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
 
   // Whether a rank of another host is alive, only its host's ranks can see; they will tell.
-  [[nodiscard]] std::string loss_text() const {
-    const std::string missing = roll_.missing([this] { return !monitor_.posted().empty(); });
-    const std::string during =
-        ", while rank " + std::to_string(rank_) + " is in " + to_string(algorithms_.current());
-    if (!missing.empty()) return "[shm+gloo] " + missing + during;
-    const std::string names = roll_.names(other_leaders());  // none if the store is gone
-    return "[shm+gloo] " + (names.empty() ? "a rank" : names) + " died or cannot be reached" +
-           during;
+  [[nodiscard]] std::string loss_text() {
+    std::string what = roll_.missing([this] { return first_error_.look(); });
+    if (what.empty()) {
+      const std::string names = roll_.names(other_leaders());  // none if the store is gone
+      what = (names.empty() ? "a rank" : names) + " died or cannot be reached";
+    }
+    return "[shm+gloo] " + what + ", while rank " + std::to_string(rank_) + " is in " + during();
   }
 
   [[nodiscard]] std::vector<int> other_leaders() const {
     std::vector<int> others = layout_.leaders();
     others.erase(others.begin() + layout_.place(rank_).host);
     return others;
-  }
-
-  void break_with(const GroupFailure& failure) {
-    queue_.fail(failure.error());
-    groups_.abort(failure.sentence);
   }
 
   int rank_;
@@ -156,7 +135,7 @@ class Engine {
   HierarchicalAlgorithms algorithms_;
   std::atomic<bool> is_leaving_ = false;
   OperationQueue queue_;
-  AbortMonitor monitor_;
+  FirstError first_error_;  // last: its thread uses the others
 };
 
 class HierarchicalProcessGroup final : public QueuedProcessGroup {
@@ -166,13 +145,13 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
       : QueuedProcessGroup(std::move(group_config)),
         hosts_(std::move(hosts)),
         address_(std::move(address)),
-        engine_(
-            std::make_unique<Engine>(config(), std::move(layout), address_, shared_recorder())) {}
+        operations_(std::make_unique<HostsOperations>(config(), std::move(layout), address_,
+                                                      shared_recorder())) {}
 
   ~HierarchicalProcessGroup() override {
-    if (engine_->stop(kStopGrace)) return;
-    recorder().broken();                   // nobody waits for it any more
-    static_cast<void>(engine_.release());  // a thread hangs in Gloo
+    if (operations_->stop(kStopGrace)) return;
+    recorder().broken();                       // nobody waits for it any more
+    static_cast<void>(operations_.release());  // a thread hangs in Gloo
   }
 
   std::string_view backend() const override { return "shm+gloo"; }
@@ -180,8 +159,8 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   Allocation allocate(std::size_t size_bytes) override;
 
  protected:
-  OperationQueue& queue() override { return engine_->queue(); }
-  void do_abort(std::string_view reason) override { engine_->abort(std::string(reason)); }
+  OperationQueue& queue() override { return operations_->queue(); }
+  void do_abort(std::string_view reason) override { operations_->abort(std::string(reason)); }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_hierarchical_process_group(std::move(child), hosts_, address_);
   }
@@ -191,15 +170,15 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
 
   std::vector<int> hosts_;  // by rank of the job
   std::string address_;
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<HostsOperations> operations_;
 };
 
 // Shared memory where there is any, which waits for the group inside the host before it goes.
 Allocation HierarchicalProcessGroup::allocate(std::size_t size_bytes) {
-  const std::shared_ptr<ProcessGroup>& inside = engine_->groups().inside;
+  const std::shared_ptr<ProcessGroup>& inside = operations_->groups().inside;
   return guard_operand_memory(
       inside ? inside->allocate(size_bytes) : allocate_host(size_bytes),
-      [engine = engine_.get()](Timeout timeout) { return engine->wait_idle(timeout); },
+      [operations = operations_.get()](Timeout timeout) { return operations->wait_idle(timeout); },
       weak_from_this());
 }
 

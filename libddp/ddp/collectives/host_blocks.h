@@ -26,7 +26,7 @@ class HostBlocks {
 
   // Elements of a share that make all blocks about so many bytes; at least 1.
   [[nodiscard]] std::size_t chunk_of(DType dtype, std::size_t size_bytes) const;
-  // Before an operation whose chunks have at most so many elements.
+  // To be called before an operation whose chunks have at most so many elements.
   void prepare(DType dtype, std::size_t chunk);
 
   // This host's.

@@ -29,7 +29,7 @@ void InsideHost::move(const Buffer& data, int from, int to) const {
   if (rank() == to) group_->recv(data, from).wait();
 }
 
-void InsideHost::meet() const {
+void InsideHost::barrier() const {
   if (group_) group_->barrier().wait();
 }
 

@@ -28,11 +28,11 @@ class InsideHost {
   void broadcast(const Buffer& data, int from) const;
   // Everybody's input, one behind the other at the begin of the leader's block.
   void gather(const Buffer& input, const Buffer& block) const;
-  // The other way.
+  // The reverse of gather.
   void scatter(const Buffer& block, const Buffer& output) const;
   // From one rank to another, which may be the same.
   void move(const Buffer& data, int from, int to) const;
-  void meet() const;
+  void barrier() const;
 
  private:
   std::shared_ptr<ProcessGroup> group_;

@@ -1,32 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/nccl_api.h"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
 
 #include <string_view>
 
+#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/collectives/nccl_process_group.h"
 
 namespace ddp {
 namespace {
-
-constexpr const char* kLibrary = "libnccl.so.2";
-
-// What dlerror() says; never null.
-std::string linker_error() {
-  const char* text = dlerror();
-  return text != nullptr ? text : "no reason given";
-}
-
-template <class Function>
-void load(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr) {
-    throw CudaError(fmt::format("[nccl] find {} in {}: {}", name, kLibrary, linker_error()));
-  }
-}
 
 struct Hint {
   std::string_view warning;  // a part of NCCL's text
@@ -50,33 +34,31 @@ std::string_view advice_for(std::string_view warning) {
 }  // namespace
 
 NcclApi open_nccl() {
-  // RTLD_NODELETE: NCCL's threads outlive its communicators.
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) {
-    throw CudaError(fmt::format("[nccl] open {}: {}", kLibrary, linker_error()));
-  }
+  // NCCL's threads outlive its communicators.
+  const DynamicLibrary library("libnccl.so.2", DynamicLibrary::Lifetime::kProcess);
+  if (!library.is_open()) throw CudaError("[nccl] cannot open NCCL: " + library.problem());
   NcclApi nccl{};
-  load(library, "ncclGetVersion", nccl.get_version);
-  load(library, "ncclGetUniqueId", nccl.get_unique_id);
-  load(library, "ncclGetErrorString", nccl.get_error_string);
-  load(library, "ncclGetLastError", nccl.get_last_error);
-  load(library, "ncclCommInitRankConfig", nccl.comm_init_rank_config);
-  load(library, "ncclCommDestroy", nccl.comm_destroy);
-  load(library, "ncclCommAbort", nccl.comm_abort);
-  load(library, "ncclCommGetAsyncError", nccl.comm_get_async_error);
-  load(library, "ncclCommRegister", nccl.comm_register);
-  load(library, "ncclCommDeregister", nccl.comm_deregister);
-  load(library, "ncclMemAlloc", nccl.mem_alloc);
-  load(library, "ncclMemFree", nccl.mem_free);
-  load(library, "ncclAllReduce", nccl.all_reduce);
-  load(library, "ncclBroadcast", nccl.broadcast);
-  load(library, "ncclReduce", nccl.reduce);
-  load(library, "ncclAllGather", nccl.all_gather);
-  load(library, "ncclReduceScatter", nccl.reduce_scatter);
-  load(library, "ncclSend", nccl.send);
-  load(library, "ncclRecv", nccl.recv);
-  load(library, "ncclGroupStart", nccl.group_start);
-  load(library, "ncclGroupEnd", nccl.group_end);
+  library.load("ncclGetVersion", nccl.get_version);
+  library.load("ncclGetUniqueId", nccl.get_unique_id);
+  library.load("ncclGetErrorString", nccl.get_error_string);
+  library.load("ncclGetLastError", nccl.get_last_error);
+  library.load("ncclCommInitRankConfig", nccl.comm_init_rank_config);
+  library.load("ncclCommDestroy", nccl.comm_destroy);
+  library.load("ncclCommAbort", nccl.comm_abort);
+  library.load("ncclCommGetAsyncError", nccl.comm_get_async_error);
+  library.load("ncclCommRegister", nccl.comm_register);
+  library.load("ncclCommDeregister", nccl.comm_deregister);
+  library.load("ncclMemAlloc", nccl.mem_alloc);
+  library.load("ncclMemFree", nccl.mem_free);
+  library.load("ncclAllReduce", nccl.all_reduce);
+  library.load("ncclBroadcast", nccl.broadcast);
+  library.load("ncclReduce", nccl.reduce);
+  library.load("ncclAllGather", nccl.all_gather);
+  library.load("ncclReduceScatter", nccl.reduce_scatter);
+  library.load("ncclSend", nccl.send);
+  library.load("ncclRecv", nccl.recv);
+  library.load("ncclGroupStart", nccl.group_start);
+  library.load("ncclGroupEnd", nccl.group_end);
   return nccl;
 }
 

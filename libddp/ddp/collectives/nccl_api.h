@@ -35,7 +35,8 @@ struct NcclApi {
   decltype(&ncclGroupEnd) group_end;
 };
 
-// Opens libnccl.so.2. Throws CudaError with the dynamic linker's reason.
+// Opens libnccl.so.2. Throws CudaError with the dynamic linker's reason, Error if NCCL lacks a
+// function.
 [[nodiscard]] NcclApi open_nccl();
 
 // "unhandled system error: <the last warning that NCCL gave> (<what helps>)".

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/nccl_calls.h"
 
-#include <stdexcept>
-
+#include <optional>
 namespace ddp {
 namespace {
 
@@ -108,9 +107,7 @@ void exchange(const Collective& collective, const NcclTarget& to) {
   batch.end();
 }
 
-}  // namespace
-
-void enqueue_on_nccl(const Collective& collective, const NcclTarget& to) {
+void enqueue(const Collective& collective, const NcclTarget& to) {
   const NcclApi& nccl = to.nccl;
   const void* in = collective.input.data;
   void* out = collective.output.data;
@@ -141,7 +138,23 @@ void enqueue_on_nccl(const Collective& collective, const NcclTarget& to) {
     case CollectiveKind::kBarrier:
       break;
   }
-  throw std::logic_error("[nccl] a barrier has no call of its own");
+  const Buffer& element = to.barrier_element;
+  enqueue({CollectiveKind::kAllReduce, element, element, ReduceOp::kSum, 0}, to);
+}
+
+bool does_nothing(const Collective& collective) {
+  return collective.kind != CollectiveKind::kBarrier && signature_of(collective, 0).count == 0;
+}
+
+}  // namespace
+
+void enqueue_on_nccl(std::span<const Collective> collectives, const NcclTarget& to) {
+  std::optional<Batch> batch;
+  if (collectives.size() > 1) batch.emplace(to.nccl);
+  for (const Collective& collective : collectives) {
+    if (!does_nothing(collective)) enqueue(collective, to);
+  }
+  if (batch) batch->end();
 }
 
 }  // namespace ddp

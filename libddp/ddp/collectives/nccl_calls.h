@@ -5,6 +5,8 @@
 
 #include <nccl.h>
 
+#include <span>
+
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/nccl_api.h"
 
@@ -17,10 +19,11 @@ struct NcclTarget {
   cudaStream_t stream;
   int rank;
   int world_size;
+  Buffer barrier_element;  // one element, for what a barrier is made of: its all_reduce
 };
 
-// Puts one checked operation on the stream. An average becomes a sum. Throws CudaError. A barrier
-// is for the caller to replace, since it needs memory.
-void enqueue_on_nccl(const Collective& collective, const NcclTarget& target);
+// Puts checked operations on the stream, where several start together. An average becomes a sum.
+// Throws CudaError.
+void enqueue_on_nccl(std::span<const Collective> collectives, const NcclTarget& target);
 
 }  // namespace ddp

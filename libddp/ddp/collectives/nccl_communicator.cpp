@@ -84,8 +84,7 @@ void NcclCommunicator::end(End how) noexcept {
   const ncclComm_t handle = std::exchange(handle_, nullptr);
   handle_lock.unlock();
   if (handle == nullptr) return;
-  // By the system clock: ThreadSanitizer does not know the other kind of wait.
-  const std::unique_lock call_lock(calls_, std::chrono::system_clock::now() + kCallGrace);
+  const std::unique_lock call_lock(calls_, Deadline::after(kCallGrace).time_point());
   try {
     const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {
       const cu::DeviceGuard guard(device);

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "ddp/base/device.h"
+#include "ddp/base/timed_mutex.h"
 #include "ddp/collectives/nccl_api.h"
 #include "ddp/collectives/process_group.h"
 
@@ -53,7 +54,7 @@ class NcclCommunicator {
 
   NcclApi nccl_;
   Device device_;
-  std::timed_mutex calls_;   // held during calls
+  TimedMutex calls_;         // held during calls
   std::mutex handle_mutex_;  // held briefly; guards handle_
   ncclComm_t handle_ = nullptr;
 };

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -48,12 +49,13 @@ class NcclProcessGroup final : public ProcessGroup {
   ~NcclProcessGroup() override;
 
   std::string_view backend() const override { return "nccl"; }
-  void group_begin() override;
-  Work group_end() override;
   Allocation allocate(std::size_t size_bytes) override;
 
  protected:
   void do_abort(std::string_view reason) override;
+  void begin_batch() override;
+  std::uint64_t end_batch() override;
+  void discard_batch() noexcept override;
   std::uint64_t submit(const Collective& collective, Stream producer) override;
   void wait(std::uint64_t sequence, Stream consumer) override;
   void wait_host(std::uint64_t sequence, Timeout timeout) override;
@@ -67,28 +69,21 @@ class NcclProcessGroup final : public ProcessGroup {
   template <class F>
   void attempt(const CollectiveSignature& what, F&& f);
   void begin(const CollectiveSignature& signature, Timeout timeout);
-  void finish();
-  void enqueue(const Collective& collective, Stream producer);
+  void start(std::span<const Collective> collectives);
+  void enqueue(std::span<const Collective> collectives);
   void check_started(std::uint64_t sequence) const;
   void settle() noexcept;
   PeerError left_early();
 
   const NcclApi& nccl() const { return communicator_->api(); }
-  // What a barrier is made of: an all_reduce of one element that nobody reads.
-  Collective barrier_call() const {
-    const Buffer element{barrier_element_.data(), 1, DType::kFloat32, device()};
-    return {CollectiveKind::kAllReduce, element, element, ReduceOp::kSum, 0};
-  }
 
   std::shared_ptr<NcclCommunicator> communicator_;
   cu::OwnedStream side_;
   cu::Event handover_;  // from producers to the side stream
   Allocation inverse_world_size_;
   Allocation barrier_element_;
-  std::vector<Buffer> averages_;  // to be divided when their sums have been enqueued
-  bool in_group_ = false;
-  CollectiveSignature group_signature_;  // of the first operation in the open group
-  Timeout group_timeout_{};              // of the last one
+  std::vector<Collective> batch_;  // what an open one has collected
+  bool in_batch_ = false;
   EventRing operations_;
   std::optional<OperationTimer> timer_;
   FirstError first_error_;
@@ -110,7 +105,6 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
                      recorder->broken(error);
                    }),
       roll_(config()) {
-  averages_.reserve(64);
   cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
            side_.view());
   check_ = std::make_unique<CallCheck>(
@@ -183,46 +177,51 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
   }
 }
 
-std::uint64_t NcclProcessGroup::submit(const Collective& requested, Stream producer) {
+// The side stream runs behind what the producer holds now. One event serves all operations: a wait
+// takes the record before it, whatever is recorded later.
+std::uint64_t NcclProcessGroup::submit(const Collective& collective, Stream producer) {
   const std::uint64_t sequence = operations_.next();
-  recorder().submitted(sequence, requested);
-  const CollectiveSignature signature = signature_of(requested, sequence);
-  const bool is_barrier = requested.kind == CollectiveKind::kBarrier;
-  const Collective collective = is_barrier ? barrier_call() : requested;
-  if (in_group_) {
-    if (group_signature_.sequence == 0) group_signature_ = signature;
-    group_timeout_ = requested.timeout;
-    attempt(signature, [&] { enqueue(collective, producer); });
-    return sequence;
-  }
-  begin(signature, requested.timeout);
-  attempt(signature, [&] {
-    enqueue(collective, producer);
-    finish();
+  attempt(signature_of(collective, sequence), [&] {
+    handover_.record(producer);
+    handover_.make_wait(side_.view());
   });
+  if (in_batch_) {
+    batch_.push_back(collective);
+  } else {
+    start({&collective, 1});
+  }
   return sequence;
 }
 
-void NcclProcessGroup::group_begin() {
-  if (in_group_) throw std::logic_error("[nccl] group_begin: the last one has not ended");
-  attempt({}, [&] { DDP_NCCL_CHECK(nccl(), group_start()); });
-  group_signature_ = {};
-  group_timeout_ = timeout();
-  in_group_ = true;
+void NcclProcessGroup::begin_batch() {
+  if (in_batch_) throw std::logic_error("[nccl] a batch inside a batch");
+  in_batch_ = true;
 }
 
-Work NcclProcessGroup::group_end() {
-  if (!in_group_) throw std::logic_error("[nccl] group_end: no group has begun");
-  in_group_ = false;
+std::uint64_t NcclProcessGroup::end_batch() {
+  in_batch_ = false;
+  const std::vector<Collective> collectives = std::exchange(batch_, {});
+  if (!collectives.empty()) start(collectives);
+  return operations_.next() - 1;
+}
+
+void NcclProcessGroup::discard_batch() noexcept {
+  in_batch_ = false;
+  batch_.clear();
+}
+
+// Of several, the watchdog sees the first one's name and the last one's timeout.
+void NcclProcessGroup::start(std::span<const Collective> collectives) {
   const std::uint64_t sequence = operations_.next();
-  group_signature_.sequence = sequence;
-  begin(group_signature_, group_timeout_);
-  attempt(group_signature_, [&] {
+  for (const Collective& each : collectives) recorder().submitted(sequence, each);
+  const CollectiveSignature signature = signature_of(collectives.front(), sequence);
+  begin(signature, collectives.back().timeout);
+  attempt(signature, [&] {
     if (timer_) timer_->begin(sequence);
-    communicator_->call([&](ncclComm_t) { DDP_NCCL_CHECK(nccl(), group_end()); });
-    finish();
+    enqueue(collectives);
+    if (timer_) timer_->end(sequence);
+    operations_.record(side_.view());
   });
-  return {this, sequence};
 }
 
 // Waits only for a host that is EventRing::kCapacity operations ahead of its device.
@@ -234,35 +233,24 @@ void NcclProcessGroup::begin(const CollectiveSignature& signature, Timeout timeo
   operations_.begin(signature, timeout);
 }
 
-void NcclProcessGroup::finish() {
-  for (const Buffer& sum : averages_) {
-    cu::scale(sum, static_cast<const double*>(inverse_world_size_.data()), side_.view());
-  }
-  averages_.clear();
-  if (timer_) timer_->end(operations_.next() - 1);
-  operations_.record(side_.view());
-}
-
-// The side stream runs behind what the producer holds now. One event serves all operations: a wait
-// takes the record before it, whatever is recorded later.
-void NcclProcessGroup::enqueue(const Collective& collective, Stream producer) {
-  handover_.record(producer);
-  handover_.make_wait(side_.view());
-  if (timer_ && !in_group_) timer_->begin(operations_.next() - 1);
-  if (signature_of(collective, 0).count == 0) return;
+void NcclProcessGroup::enqueue(std::span<const Collective> collectives) {
+  const Buffer element{barrier_element_.data(), 1, DType::kFloat32, device()};
   communicator_->call([&](ncclComm_t comm) {
-    enqueue_on_nccl(collective, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
-                                 rank(), world_size()});
+    enqueue_on_nccl(collectives, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
+                                  rank(), world_size(), element});
   });
-  const bool has_result = collective.kind != CollectiveKind::kReduce || collective.peer == rank();
-  if (collective.op == ReduceOp::kAverage && has_result) averages_.push_back(collective.output);
+  for (const Collective& each : collectives) {
+    const bool has_result = each.kind != CollectiveKind::kReduce || each.peer == rank();
+    if (each.op != ReduceOp::kAverage || !has_result) continue;
+    cu::scale(each.output, static_cast<const double*>(inverse_world_size_.data()), side_.view());
+  }
 }
 
 void NcclProcessGroup::check_started(std::uint64_t sequence) const {
   if (operations_.is_recorded(sequence)) return;
   throw std::logic_error(
-      fmt::format("[nccl] wait for operation #{} of group \"{}\": it has not started (operations "
-                  "between group_begin() and group_end() start at the end)",
+      fmt::format("[nccl] wait for operation #{} of group \"{}\": it has not started (what is in "
+                  "a batch starts when that ends)",
                   sequence, name()));
 }
 

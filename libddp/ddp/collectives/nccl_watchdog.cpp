@@ -48,7 +48,9 @@ void NcclWatchdog::look_at_oldest_operation() {
     oldest_ = oldest;
     oldest_since_ = Clock::now();
   } else if (Clock::now() - oldest_since_ > watched_.operations.timeout(oldest)) {
-    watched_.first_error.set(TimeoutError(timeout_text()));
+    watched_.first_error.set(TimeoutError(timeout_sentence(
+        "[nccl] " + who_, watched_.operations.timeout(oldest_), watched_.recorder.diagnosis(),
+        to_string(watched_.operations.signature(oldest_)))));
   }
 }
 
@@ -57,15 +59,6 @@ void NcclWatchdog::note_done() {
   if (std::exchange(done_, completed) != completed) {
     watched_.recorder.done(completed, Clock::now());
   }
-}
-
-std::string NcclWatchdog::timeout_text() const {
-  const auto timeout = watched_.operations.timeout(oldest_).count();
-  const std::string diagnosis = watched_.recorder.diagnosis();
-  if (!diagnosis.empty())
-    return fmt::format("[nccl] timed out after {} ms: {}", timeout, diagnosis);
-  return fmt::format("[nccl] {} of {}: not finished after {} ms",
-                     to_string(watched_.operations.signature(oldest_)), who_, timeout);
 }
 
 }  // namespace ddp

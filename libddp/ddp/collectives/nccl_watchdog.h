@@ -37,7 +37,6 @@ class NcclWatchdog {
   bool look();
   void look_at_oldest_operation();
   void note_done();
-  [[nodiscard]] std::string timeout_text() const;
 
   Watched watched_;
   std::string who_;

@@ -68,15 +68,14 @@ bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace)
 
 std::uint64_t OperationQueue::submit(const Collective& collective) {
   std::unique_lock lock(mutex_);
-  if (in_batch_ && submitted_ - batch_begin_ == kCapacity) {
+  if (in_batch_ && submitted_ - published_ == kCapacity) {
     throw std::logic_error(origin_ + ": more than " + std::to_string(kCapacity) +
-                           " operations between group_begin and group_end");
+                           " operations in one batch");
   }
   wait_for_room(lock);
   if (error_) std::rethrow_exception(error_);
   entry(++submitted_).collective = collective;
   entry(submitted_).posting = Posting::kNotPosted;
-  recorder_->submitted(submitted_, collective);
   if (!in_batch_) publish();
   return submitted_;
 }
@@ -86,37 +85,42 @@ void OperationQueue::wait_for_room(Lock& lock) {
   room_made_.wait(lock, [this] { return error_ || has_much_room(); });
 }
 
-// So much that who submits and who runs do not wake each other for every operation; but those of an
-// open batch stay.
+// Half of the ring has to be free, so that the two threads do not wake each other for every
+// operation. The operations of an open batch cannot run, so they do not count.
 bool OperationQueue::has_much_room() const {
   return submitted_ - completed_ < kCapacity && published_ - completed_ <= kCapacity / 2;
 }
 
 void OperationQueue::begin_batch() {
   const std::lock_guard lock(mutex_);
-  if (in_batch_) throw std::logic_error(origin_ + ": group_begin inside a group");
+  if (in_batch_) throw std::logic_error(origin_ + ": a batch inside a batch");
   in_batch_ = true;
-  batch_begin_ = submitted_;
 }
 
 std::uint64_t OperationQueue::end_batch() {
   const std::lock_guard lock(mutex_);
-  if (!in_batch_) throw std::logic_error(origin_ + ": group_end without group_begin");
   in_batch_ = false;
   if (submitted_ > published_) publish();
   return submitted_;
 }
 
+void OperationQueue::discard_batch() noexcept {
+  const std::lock_guard lock(mutex_);
+  in_batch_ = false;
+  submitted_ = published_;
+}
+
 void OperationQueue::publish() {
-  const bool needs = needs_thread();
   for (std::uint64_t sequence = published_ + 1; sequence <= submitted_; ++sequence) {
     entry(sequence).batch_end = submitted_;
+    recorder_->submitted(sequence, entry(sequence).collective);
   }
+  const bool needs = needs_thread();
   published_ = submitted_;
   if (needs) call_thread(submitted_);
 }
 
-// What the thread is not called for waits until somebody waits.
+// An operation that the thread is not called for runs when somebody waits for it.
 bool OperationQueue::needs_thread() {
   if (submitted_ > published_ + 1) return true;
   Entry& last = entry(submitted_);
@@ -134,9 +138,9 @@ OperationQueue::Posting OperationQueue::post_last() {
   return posting;
 }
 
-// To wake the thread takes time, which is lost if the caller waits at once, and its work takes time
-// from a caller that computes if there is no CPU for both. So the thread is called for what is
-// useful only if one of the last such waits came late, with something else done meanwhile.
+// It takes time to wake the thread, which is lost if the caller waits at once; and if there is no
+// CPU for both, the thread takes its time from a caller that computes. So the thread is called for
+// a kUseful operation only if the caller did something else before one of its last such waits.
 void OperationQueue::note_wait(std::uint64_t sequence) {
   constexpr std::chrono::microseconds kAtOnce(20);
   const Entry& waited = entry(sequence);
@@ -153,7 +157,8 @@ void OperationQueue::note_wait(std::uint64_t sequence) {
   }
 }
 
-// Of the caller until its next late wait, if that was asked for; not of what it does in a wait.
+// If note_wait asked for it, measures the caller's load from the end of this wait to its next late
+// one.
 void OperationQueue::begin_load(std::uint64_t sequence) {
   if (!wants_load_ || sequence != submitted_) return;
   wants_load_ = false;
@@ -176,7 +181,7 @@ void OperationQueue::call_thread(std::uint64_t sequence) {
 void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   Lock lock(mutex_);
   if (sequence > published_) {
-    throw std::logic_error(origin_ + ": wait for an operation that starts at group_end()");
+    throw std::logic_error(origin_ + ": wait for an operation that starts when its batch ends");
   }
   note_wait(sequence);
   const auto settled = [&] { return completed_ >= sequence || error_; };
@@ -208,8 +213,8 @@ void OperationQueue::help_until(const Settled& settled, Lock& lock) {
   }
 }
 
-// What little is left takes less time than to give up the lock and take it again; others wait for
-// that only as long as a CPU is worth keeping for the other ranks.
+// The lock is kept: what is left of the operation takes less time than to give the lock up and take
+// it again.
 bool OperationQueue::finish_next() {
   const Entry& next = entry(completed_ + 1);
   if (next.posting != Posting::kLittle) return false;
@@ -244,7 +249,7 @@ void OperationQueue::run_pending() {
 void OperationQueue::fail(std::exception_ptr error) {
   const std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
-  recorder_->broken(error_);
+  note_broken();
   work_arrived_.notify_all();
   work_done_.notify_all();
   room_made_.notify_all();
@@ -288,7 +293,7 @@ void OperationQueue::take_batch() {
   }
 }
 
-// Of the batch that runs; nobody else touches completed_ now.
+// For the batch that runs. It needs no lock: nobody else touches completed_ now.
 void OperationQueue::note_started() {
   ran_ = {.begin = Clock::now(), .end = {}};
   for (std::size_t i = 0; i < batch_.size(); ++i) {
@@ -301,9 +306,12 @@ void OperationQueue::finish_batch(std::exception_ptr error) {
   for (std::size_t i = 0; !error && i < batch_.size(); ++i) complete_next();
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
-  if (error_) recorder_->broken(stopping_ ? nullptr : error_);  // to leave is no error
+  if (error_) note_broken();
   tell_of_completion();
 }
+
+// What fails because this rank leaves is no error.
+void OperationQueue::note_broken() { recorder_->broken(stopping_ ? nullptr : error_); }
 
 void OperationQueue::complete_next() {
   entry(++completed_).ran = ran_;

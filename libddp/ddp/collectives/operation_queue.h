@@ -34,23 +34,25 @@ class OperationQueue {
   // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
   using Execute = std::function<void(std::span<const Collective>)>;
 
-  // What is left of an operation that was to be posted.
+  // To post an operation is to make it known to the other ranks when it is submitted, before it
+  // runs. What this rank still has to do then:
   enum class Posting {
-    kNotPosted,  // all: running it must make it known, too, and so for all after it
-    kNeeded,     // others wait for what this rank does in it
-    kUseful,  // the others can do without this rank, which may do a part beside its caller's work
-    kLittle,  // next to nothing
+    kNotPosted,  // It was not posted: it has to run first, and so have all that follow it.
+    kNeeded,     // The other ranks cannot finish it before this rank runs its part.
+    kUseful,     // The other ranks can finish it alone, but are faster if this rank helps.
+    kLittle,     // This rank only has to take its result, which takes next to no time.
   };
-  // What a backend does that can post operations.
+  // What a backend provides that can post operations.
   struct Poster {
-    // Makes a submitted operation known to the other ranks: in the order of submission, and as long
-    // as no operation that is not done has operands in common with it.
+    // Posts an operation. Operations come in the order of submission; one that shares an operand
+    // with an unfinished operation does not come at all.
     std::function<Posting(const Collective&)> post = nullptr;
-    // Runs one that was posted as kLittle and comes next, if that can be done within a moment, for
-    // which the queue stands still; false, and nothing is done, if not. Throws nothing. There must
-    // be one if anything is posted as kLittle.
+    // Runs the next operation, which was posted as kLittle, if that takes no more than a moment;
+    // else it does nothing and returns false. The queue is locked meanwhile. It must not throw. A
+    // backend that posts anything as kLittle must provide it.
     std::function<bool(const Collective&)> finish = nullptr;
-    // With up to one the thread takes time from a caller that computes.
+    // CPUs for each rank. If there is no more than one, the queue's thread takes time from a caller
+    // that computes.
     double cpus_per_rank = 2;
   };
 
@@ -70,27 +72,30 @@ class OperationQueue {
   std::uint64_t submit(const Collective& collective);
   void begin_batch();
   std::uint64_t end_batch();
+  // Forgets what was submitted since begin_batch().
+  void discard_batch() noexcept;
 
-  // Returns when the operation is done; with a Poster and without a timeout (Timeout::max()) the
-  // caller runs it, if nobody does. Throws TimeoutError if it is not in time, and std::logic_error
-  // if it belongs to a batch that has not ended. An error is thrown when nothing runs any more, so
-  // that operands may be freed; but if a running operation does not end within kErrorGrace, it may
-  // still touch its operands.
+  // Returns when the operation is done. With a Poster and without a timeout (Timeout::max()), the
+  // calling thread runs the operation itself, unless another thread does. Throws TimeoutError if
+  // the operation is not done in time, and std::logic_error if it belongs to a batch that has not
+  // ended. An error is thrown when nothing runs any more, so that operands may be freed; but if a
+  // running operation does not end within kErrorGrace, it may still touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
-  // When a finished operation among the last kCapacity ran: that of its whole batch. Has one that
-  // is not finished run.
+  // When an operation ran, or its batch, if it belongs to one; nothing if it is not finished, or
+  // not among the last kCapacity. An unfinished operation is run by the thread from now on.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
-  // Within Execute: when the operation ran, if not just now.
+  // For Execute to say when the operation ran, if that is not the time in which Execute ran.
   void note_ran(const Interval& ran) { ran_ = ran; }
 
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
+  // How long a wait that is about to throw lets a running operation go on.
   static constexpr Timeout kErrorGrace{1000};
 
-  // Breaks the queue from outside; a running operation is not touched.
+  // Breaks the queue from outside: waits throw this error. An operation that runs goes on.
   void fail(std::exception_ptr error);
 
  private:
@@ -118,6 +123,7 @@ class OperationQueue {
   void take_batch();
   void note_started();
   void finish_batch(std::exception_ptr error);
+  void note_broken();
   void complete_next();
   void tell_of_completion();
   void publish();
@@ -148,7 +154,6 @@ class OperationQueue {
   int late_waits_ = kRemembered;  // see note_wait
   bool wants_load_ = false;       // likewise, begin_load
   CallerLoad load_;
-  std::uint64_t batch_begin_ = 0;
   bool in_batch_ = false;
   bool executing_ = false;
   bool stopping_ = false;

@@ -90,6 +90,14 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
   time_last(operations);
 }
 
+ProcessGroup::Batch ProcessGroup::batch() { return Batch(*this); }
+
+Work ProcessGroup::Batch::end() {
+  if (group_ == nullptr) throw std::logic_error("a batch ends once");
+  ProcessGroup& group = *std::exchange(group_, nullptr);
+  return {&group, group.end_batch()};
+}
+
 Work ProcessGroup::run(Collective collective, Stream producer) {
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = operation_timeout_;

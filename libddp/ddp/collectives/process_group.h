@@ -46,8 +46,10 @@ struct GroupConfig {
   }
 };
 
-// The handle of one asynchronous operation; a value, valid while its group lives.
-struct Work {
+// The handle of one asynchronous operation; a value, valid while its group lives. The buffers may
+// be touched only behind a wait, so whoever drops one on purpose, since a later operation's covers
+// it, casts it to void.
+struct [[nodiscard]] Work {
   ProcessGroup* group = nullptr;
   std::uint64_t sequence = 0;
 
@@ -67,8 +69,14 @@ struct Work {
 // are matched in pairs. Operations run asynchronously, one after the other, behind the work that
 // `producer` holds at the call. Buffers must stay alive and untouched until the operation is done.
 //
-// After an error (a peer died, a timeout, a mismatch, abort()) the group is broken: every waiting
-// and every later call throws that first error. Destroying a group never blocks on its peers.
+// What goes wrong on one rank breaks the group on all of them. From then on every waiting and every
+// later call throws the first error, in the same words and of the same class on every rank and
+// backend:
+//   TimeoutError   a rank has waited for the others for longer than its timeout
+//   MismatchError  ranks have called different collectives
+//   PeerError      a rank died, left, called abort(), or failed by itself
+// Only a rank that failed by itself, such as by a CudaError, throws what it ran into instead.
+// Destroying a group never blocks on its peers.
 //
 // Thread safety: operations from one thread at a time; abort() and the waits from any thread.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
@@ -112,11 +120,15 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work recv(const Buffer& buffer, int src, Stream producer = {});
   Work barrier(Stream producer = {});
 
-  // Between begin and end, operations are collected; they start together at group_end(), whose Work
-  // covers them all. Sends and receives of one group make progress concurrently; on the CPU they
-  // run before the group's collectives, so keep to one kind where their order matters.
-  virtual void group_begin() = 0;
-  virtual Work group_end() = 0;
+  // Operations that start together:
+  //   auto batch = group->batch();
+  //   (void)group->send(own, next);
+  //   (void)group->recv(other, previous);
+  //   batch.end().wait();
+  // Sends and receives of one batch make progress concurrently; on the CPU they run before the
+  // batch's collectives, so keep to one kind where their order matters.
+  class [[nodiscard]] Batch;
+  Batch batch();
 
   // From now on the group remembers when each of its last so many operations ran, for
   // Work::interval(), which says nothing of one that is older or not done yet. This costs two looks
@@ -143,6 +155,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   explicit ProcessGroup(GroupConfig config);
 
   virtual void do_abort(std::string_view reason) = 0;
+  // What is submitted between the two starts at the end, under one sequence number; or, if the
+  // batch is discarded, never.
+  virtual void begin_batch() = 0;
+  virtual std::uint64_t end_batch() = 0;
+  virtual void discard_batch() noexcept = 0;
   // Runs a checked operation; returns its sequence number (1, 2, ...). `producer` as above.
   virtual std::uint64_t submit(const Collective& collective, Stream producer) = 0;
   virtual void wait(std::uint64_t sequence, Stream consumer) = 0;
@@ -174,6 +191,26 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Timeout operation_timeout_;  // of what is submitted now
   std::uint64_t operation_part_of_ = 0;
   int names_ = 0;
+};
+
+// Collects what is submitted to its group until end(), whose Work covers it all. A batch that goes
+// without end(), as by an exception, discards it: none of it starts, and the group is as before.
+// (In a world of one, operations are done as soon as they are submitted.) Batches do not nest. For
+// the thread that submits.
+class [[nodiscard]] ProcessGroup::Batch {
+ public:
+  explicit Batch(ProcessGroup& group) : group_(&group) { group.begin_batch(); }
+  ~Batch() {
+    if (group_ != nullptr) group_->discard_batch();
+  }
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+
+  // Once.
+  Work end();
+
+ private:
+  ProcessGroup* group_;  // null: it has ended
 };
 
 // What is submitted to the group while it lives waits this long for the other ranks, in place of

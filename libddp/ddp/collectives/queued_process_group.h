@@ -13,9 +13,6 @@ namespace ddp {
 // A CPU backend whose operations run on the thread of an OperationQueue, a part of the group.
 class QueuedProcessGroup : public ProcessGroup {
  public:
-  void group_begin() override { queue().begin_batch(); }
-  Work group_end() override { return {this, queue().end_batch()}; }
-
   // True once no operand is touched any more; see OperationQueue.
   [[nodiscard]] bool wait_idle(Timeout timeout) { return queue().wait_idle(timeout); }
 
@@ -31,6 +28,9 @@ class QueuedProcessGroup : public ProcessGroup {
         weak_from_this());
   }
 
+  void begin_batch() override { queue().begin_batch(); }
+  std::uint64_t end_batch() override { return queue().end_batch(); }
+  void discard_batch() noexcept override { queue().discard_batch(); }
   std::uint64_t submit(const Collective& collective, Stream) override {
     return queue().submit(collective);
   }

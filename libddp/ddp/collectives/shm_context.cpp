@@ -190,7 +190,7 @@ bool Context::is_running(int rank) const {
   return control(rank).running.load(std::memory_order_acquire) == collective_;
 }
 
-void Context::meet() {
+void Context::barrier() {
   control(rank_).phase.store(++phase_);
   ring_all();
   wait_until([this] { return have_all_arrived(); },
@@ -235,10 +235,9 @@ void Context::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
 
 // The diagnosis says more than we can: who is missing, and where it is.
 void Context::time_out(const IsAwaited& is_awaited) {
-  const std::string diagnosis = recorder_->diagnosis();
   const std::string text =
-      "[shm] rank " + number(rank_) + ": timed out after " + number(timeout_.count()) + " ms" +
-      (diagnosis.empty() ? " in " + operation() + late_ranks(is_awaited) : ": " + diagnosis);
+      timeout_sentence("[shm] rank " + number(rank_), timeout_, recorder_->diagnosis(),
+                       operation() + late_ranks(is_awaited));
   std::rethrow_exception(fail(Cause::kTimeout, text));
 }
 

@@ -43,7 +43,7 @@ inline void relax() {
 class Context {
  public:
   using Condition = std::function<bool()>;
-  // Which ranks the running wait is for.
+  // True for the ranks that the running wait is for.
   using IsAwaited = std::function<bool(int rank)>;
 
   Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder);
@@ -59,9 +59,10 @@ class Context {
   // A send or recv is about to wait for `peer`.
   void begin_transfer(const CollectiveSignature& signature, int peer);
 
-  // Makes known what this rank calls: collective 1, 2, ... in turn, if can_post() says so. From
-  // then on the others need this rank no more for small operands, of which `elements` are the bytes
-  // that they need, and for those in shared memory.
+  // To post a collective is to tell the other ranks that this rank calls it. Collectives 1, 2, ...
+  // are posted in turn, each when can_post() is true. From then on the others do not need this rank
+  // for a small operand, of which `elements` are the bytes that they need, nor for one that lies in
+  // shared memory.
   [[nodiscard]] bool can_post();
   void post_small(const CollectiveSignature& signature, std::span<const std::byte> elements);
   void post(const CollectiveSignature& signature, const Region& operand);
@@ -72,18 +73,18 @@ class Context {
   // Begins a collective that this rank has posted: waits until all have, and compares:
   // MismatchError on every rank.
   void begin_collective(std::uint64_t number);
-  // Likewise if all have, or do within a moment; else, or if something is wrong, false and nothing
-  // is done.
+  // Begins it only if all ranks have posted it, or do so within a moment. Else, and if the ranks
+  // differ or the group is broken, does nothing and returns false.
   [[nodiscard]] bool try_begin_collective(std::uint64_t number);
   void end_collective();
-  // Of ranks whose operand of the running collective is not where others reach it: such a rank
-  // brings a copy, for which all wait.
+  // If a rank's operand of the running collective lies where the others cannot reach it, that rank
+  // brings a copy to shared memory, and all ranks wait for it.
   void bring(const Region& copy);
   void wait_for_guests();
   // True while that rank runs the collective that this one runs.
   [[nodiscard]] bool is_running(int rank) const;
-  // The ranks that run a collective meet: what a rank wrote before is seen by all after.
-  void meet();
+  // Of the ranks that run a collective: what a rank wrote before is seen by all after.
+  void barrier();
   // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
   // only look at the segment.
   template <class Ready, class Awaits>
@@ -98,8 +99,8 @@ class Context {
   void ring(int rank) const;
   void ring_all() const;
 
-  // Records the first cause for all ranks and wakes them. Returns the error to throw: whoever was
-  // first decides its text.
+  // Records the first cause for all ranks and wakes them. Returns the error to throw: the first
+  // rank decides its class and text.
   std::exception_ptr fail(Cause cause, const std::string& text);
   // This rank takes part no more; its own waits throw.
   void leave();

@@ -23,7 +23,7 @@ class Heap {
   Heap(const Heap&) = delete;
   Heap& operator=(const Heap&) = delete;
 
-  // Zeroed, and there in full: throws SystemError if memory is short.
+  // Zeroed memory, all of it reserved now: throws SystemError if memory is short.
   [[nodiscard]] Allocation allocate(std::size_t size_bytes);
   // Where others find the elements; a null region if they are not in this heap.
   [[nodiscard]] Region find(const Buffer& buffer) const;

@@ -37,8 +37,8 @@ class InPlaceRunner {
   // is about to be posted. A null region: nowhere.
   [[nodiscard]] Region offer(const Collective& operation, std::uint64_t number);
 
-  // Once all ranks have posted the operation as that number, to its end. Returns when the ranks
-  // worked on it.
+  // Runs the operation to its end, once all ranks have posted it under that number. Returns from
+  // when to when ranks worked on it.
   Interval run(const Collective& operation, std::uint64_t number);
 
   // This rank runs nothing any more. Others that still read what it offered get an error.

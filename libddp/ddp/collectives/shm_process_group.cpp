@@ -89,8 +89,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     try {
       run(batch);
     } catch (const std::exception& error) {
-      const std::string who = "[shm] rank " + std::to_string(rank());
-      if (!context_.is_leaving()) (void)context_.fail(shm::Cause::kPeer, who + ": " + error.what());
+      const std::string text = "[shm] rank " + std::to_string(rank()) + " failed: " + error.what();
+      if (!context_.is_leaving()) (void)context_.fail(shm::Cause::kPeer, text);
       throw;
     }
   }

@@ -19,15 +19,15 @@ namespace ddp::shm {
 [[nodiscard]] std::size_t small_bytes(CollectiveKind kind, int world_size);
 // True if this collective is small, which is the same on all ranks that called the same one.
 [[nodiscard]] bool is_small(const Collective& operation, int world_size);
-// What this rank has to post of it.
+// The bytes of its operand that this rank has to post.
 [[nodiscard]] std::span<const std::byte> elements_to_post(const Collective& operation, int rank);
 
-// Does the rest.
+// Runs small collectives once they are posted.
 class SmallRunner {
  public:
   explicit SmallRunner(const Context& context);
 
-  // Once all ranks have posted the operation as that number.
+  // To be called once all ranks have posted the operation under that number.
   void run(const Collective& operation, std::uint64_t number);
 
  private:

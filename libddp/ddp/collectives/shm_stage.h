@@ -27,7 +27,7 @@ class Stage {
   // For an operand of this collective. Nothing if it is larger than kMaxOperandBytes, and if there
   // is no room just now.
   [[nodiscard]] std::optional<Buffer> take(std::uint64_t collective, const Buffer& like);
-  // What take() gave for it, if anything.
+  // Gives back what take() gave for that collective, if it gave anything.
   [[nodiscard]] std::optional<Buffer> find(std::uint64_t collective) const;
   void give_back(std::uint64_t collective);
   [[nodiscard]] bool is_in_use() const;

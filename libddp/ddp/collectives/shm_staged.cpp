@@ -84,7 +84,7 @@ void Runner::broadcast() {
   for (std::size_t begin = 0; begin < data.count; begin += chunk_) {
     const std::size_t n = std::min(chunk_, data.count - begin);
     if (is_root()) cpu::copy(data.slice(begin, n), slot(rank_, n));
-    context_.meet();
+    context_.barrier();
     if (!is_root()) cpu::copy(slot(operation_.peer, n), data.slice(begin, n));
     next_half();
   }
@@ -95,7 +95,7 @@ void Runner::all_gather(bool everywhere) {
   for (std::size_t begin = 0; begin < count; begin += chunk_) {
     const std::size_t n = std::min(chunk_, count - begin);
     cpu::copy(operation_.input.slice(begin, n), slot(rank_, n));
-    context_.meet();
+    context_.barrier();
     for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
       const std::size_t target = static_cast<std::size_t>(source) * count + begin;
       cpu::copy(slot(source, n), operation_.output.slice(target, n));
@@ -110,7 +110,7 @@ void Runner::scatter() {
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
     if (is_root()) stage_shares(count, begin, n);
-    context_.meet();
+    context_.barrier();
     cpu::copy(slot(operation_.peer, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
               operation_.output.slice(begin, n));
     next_half();
@@ -123,7 +123,7 @@ void Runner::all_to_all() {
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
     stage_shares(count, begin, n);
-    context_.meet();
+    context_.barrier();
     for (int source = 0; source < world_size_; ++source) {
       cpu::copy(slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
                 operation_.output.slice(static_cast<std::size_t>(source) * count + begin, n));
@@ -146,10 +146,10 @@ void Runner::all_reduce(bool everywhere) {
     for (int other = 0; other < world_size_; ++other) {
       if (other != rank_) cpu::copy(part(other), staged(rank_, other, n));
     }
-    context_.meet();
+    context_.barrier();
     reduce([&](int source) { return source == rank_ ? part(rank_) : staged(source, rank_, n); },
            handed_out(rank_, n));
-    context_.meet();
+    context_.barrier();
     for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
       cpu::copy(handed_out(source, n), part(source));
     }
@@ -173,7 +173,7 @@ void Runner::reduce_scatter() {
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
     stage_shares(count, begin, n);
-    context_.meet();
+    context_.barrier();
     reduce(
         [&](int source) {
           return slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n);
@@ -195,7 +195,7 @@ void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
 
 // Others may still be in the collective before, reading what we staged for it.
 void run_staged(Context& context, const Collective& operation, std::span<Buffer> terms) {
-  context.meet();
+  context.barrier();
   Runner runner(context, operation, terms);
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:

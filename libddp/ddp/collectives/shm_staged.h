@@ -2,14 +2,14 @@
 //
 // Collectives of any operands. They move in chunks, which stay in cache, through the ranks' slots.
 // These have two halves used in turn: a rank that is one chunk ahead writes the half that the
-// others are not reading, and it cannot get two ahead, since every chunk has a meeting.
+// others are not reading, and it cannot get two ahead, since every chunk has a barrier.
 //
 //   exchange (broadcast, gather, scatter, all_gather, all_to_all): who has data copies a chunk into
-//     its slot; all meet; who wants data copies it out.
-//   reduce: every rank copies a chunk, but for its own share, into its slot; all meet; rank r
-//     reduces the r-th share over all slots and leaves the result in its own slot; all meet;
+//     its slot; barrier; who wants data copies it out.
+//   reduce: every rank copies a chunk, but for its own share, into its slot; barrier; rank r
+//     reduces the r-th share over all slots and leaves the result in its own slot; barrier;
 //     everybody (all_reduce) or the root (reduce) copies the shares out. reduce_scatter needs no
-//     second meeting: rank r's share is its result.
+//     second barrier: rank r's share is its result.
 #pragma once
 
 #include <span>

@@ -19,9 +19,6 @@ class SingleProcessGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "self"; }
 
-  void group_begin() override {}
-  Work group_end() override { return {this, sequence_}; }
-
   Allocation allocate(std::size_t size_bytes) override {
     return device().is_cuda() ? cu::allocate_device(size_bytes, device())
                               : allocate_host(size_bytes);
@@ -32,6 +29,9 @@ class SingleProcessGroup final : public ProcessGroup {
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = "[self] rank 0 aborted: " + std::string(reason);
   }
+  void begin_batch() override {}
+  std::uint64_t end_batch() override { return sequence_; }
+  void discard_batch() noexcept override {}
   std::uint64_t submit(const Collective& collective, Stream producer) override {
     check_not_aborted();
     const bool cuda = device().is_cuda();

@@ -2,11 +2,11 @@
 #include "ddp/cuda/cuda.h"
 
 #include <cuda.h>
-#include <dlfcn.h>
 
 #include <cctype>
 #include <stdexcept>
 
+#include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/cuda/check.h"
 
@@ -25,15 +25,12 @@ void require_cuda(const char* action, Device device) {
 // True if this process has a context on the device. Asked of the driver itself, since the runtime
 // has no question that does not open one; the runtime has loaded the driver before we come here.
 bool has_context(int device) {
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver == nullptr) return false;
-  const auto get_state = reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(
-      dlsym(driver, "cuDevicePrimaryCtxGetState"));
+  const DynamicLibrary driver("libcuda.so.1", DynamicLibrary::Lifetime::kThisIfThere);
+  decltype(&cuDevicePrimaryCtxGetState) get_state = nullptr;
   unsigned int flags = 0;
   int active = 0;
-  const bool known = get_state != nullptr && get_state(device, &flags, &active) == CUDA_SUCCESS;
-  dlclose(driver);
-  return known && active != 0;
+  return driver.find("cuDevicePrimaryCtxGetState", get_state) &&
+         get_state(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
 // For destructors: a failure to release says nothing that an earlier call did not say.

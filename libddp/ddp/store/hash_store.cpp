@@ -21,6 +21,15 @@ struct HashStore::Data {
     return std::all_of(keys.begin(), keys.end(),
                        [this](const std::string& key) { return values.contains(key); });
   }
+
+  // Until the lock is given up they all exist.
+  void wait(std::unique_lock<std::mutex>& lock, std::span<const std::string> keys,
+            Timeout timeout) {
+    const auto ready = [&] { return has_all(keys); };
+    if (changed.wait_until(lock, Deadline::after(timeout).time_point(), ready)) return;
+    throw TimeoutError("[hash_store] wait(\"" + keys.front() + "\"): timed out after " +
+                       std::to_string(timeout.count()) + " ms");
+  }
 };
 
 HashStore::HashStore(Timeout timeout) : HashStore(std::make_shared<Data>(), timeout) {}
@@ -36,8 +45,8 @@ void HashStore::set(std::string_view key, std::string_view value) {
 
 std::string HashStore::get(std::string_view key, Timeout timeout) {
   const std::string keys[] = {std::string(key)};
-  wait(keys, timeout);
-  const std::lock_guard lock(data_->mutex);
+  std::unique_lock lock(data_->mutex);
+  data_->wait(lock, keys, timeout);
   return data_->values.at(keys[0]);
 }
 
@@ -63,10 +72,7 @@ std::string HashStore::compare_set(std::string_view key, std::string_view expect
 
 void HashStore::wait(std::span<const std::string> keys, Timeout timeout) {
   std::unique_lock lock(data_->mutex);
-  const auto ready = [&] { return data_->has_all(keys); };
-  if (data_->changed.wait_until(lock, Deadline::after(timeout).time_point(), ready)) return;
-  throw TimeoutError("[hash_store] wait(\"" + keys.front() + "\"): timed out after " +
-                     std::to_string(timeout.count()) + " ms");
+  data_->wait(lock, keys, timeout);
 }
 
 bool HashStore::check(std::span<const std::string> keys) {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "ddp/base/error.h"
+#include "ddp/base/timed_mutex.h"
 #include "ddp/store/wire.h"
 
 namespace ddp {
@@ -46,8 +47,7 @@ class TcpStore::Impl {
             F&& exchange) {
     const Call call{operation, keys, timeout};
     const Deadline deadline = Deadline::after(timeout);
-    // By the system clock: ThreadSanitizer does not know the other kind of wait.
-    const std::unique_lock lock(mutex_, std::chrono::system_clock::now() + deadline.remaining());
+    const std::unique_lock lock(mutex_, deadline.time_point());
     if (!lock.owns_lock()) throw timed_out(call, " behind another operation of this store");
     return explained(call, [&] {
       if (!socket_.is_open() && !was_late_) throw NetworkError("the connection is closed");
@@ -224,7 +224,7 @@ class TcpStore::Impl {
 
   Endpoint endpoint_;
   TcpStoreOptions options_;
-  std::timed_mutex mutex_;
+  TimedMutex mutex_;
   Socket socket_;
   bool was_late_ = false;  // why the socket is closed
   Spin spin_;

@@ -33,8 +33,8 @@ struct CudnnLibrary {
   decltype(&cudnnConvolutionBackwardData) backward_data = nullptr;
   decltype(&cudnnConvolutionBackwardFilter) backward_filter = nullptr;
 
-  // False if this machine has no cuDNN of the major version that the build saw. Throws CudaError if
-  // it has one that lacks a function.
+  // False if this machine has no cuDNN of the major version that the build saw. Throws Error if it
+  // has one that lacks a function.
   [[nodiscard]] bool open();
 
   // Unless `status` is success, throws CudaError.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "ddp/base/dynamic_library.h"
 #include "ddp/kernels/detail/owned_handle.h"
 
 namespace ddp::cpu {
@@ -50,8 +51,9 @@ class OnednnVersion {
                                                    const_dnnl_primitive_desc_t forward) const = 0;
 };
 
-// Null if `library`, a handle of dlopen's, lacks a function.
-[[nodiscard]] std::unique_ptr<const OnednnVersion> find_onednn_version(void* library);
+// Null if `library` lacks a function.
+[[nodiscard]] std::unique_ptr<const OnednnVersion> find_onednn_version(
+    const DynamicLibrary& library);
 
 // Throws ddp::Error that names `call` unless `status` is success.
 void check_onednn(dnnl_status_t status, const char* call);
