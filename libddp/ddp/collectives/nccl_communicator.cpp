@@ -3,7 +3,10 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -40,7 +43,18 @@ ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadlin
   return id;
 }
 
+// The variable wins over options.blocking.
+void refuse_nonblocking() {
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking == nullptr || std::string_view(blocking) != "0") return;
+  throw std::invalid_argument(
+      "[nccl] NCCL_COMM_BLOCKING=0 makes calls return before their work is on the stream, which "
+      "this "
+      "backend relies on: unset it");
+}
+
 ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
+  refuse_nonblocking();
   const Deadline deadline = Deadline::after(config.start_timeout);
   const ncclUniqueId id = exchange_id(nccl, config, deadline);
   const auto handle = std::make_shared<ncclComm_t>(nullptr);

@@ -13,7 +13,7 @@
 namespace ddp {
 namespace {
 
-constexpr Timeout kDeviceTimeout = std::chrono::seconds(1);
+constexpr Timeout kDeviceTimeout = std::chrono::seconds(10);
 
 // Null if NCCL cannot: operations then go through NCCL's own buffers.
 void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
@@ -39,7 +39,7 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
   }
 }
 
-// cudaFree waits for the device, ncclMemFree does not, and kernels may still use the memory.
+// ncclMemFree does not wait for the device, and kernels may still use the memory.
 // Bounded, since another group's collective may be waiting for its peers.
 void wait_for_device(Device device) {
   const bool idle = run_until(Deadline::after(kDeviceTimeout), [device] {

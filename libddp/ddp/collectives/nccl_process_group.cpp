@@ -31,8 +31,9 @@
 namespace ddp {
 namespace {
 
-// How long a group that is destroyed waits for its own work: hosts run ahead of their device, and
-// the last collective of a job must not be torn down under a rank that is still in it.
+// How long a group that is destroyed waits for a collective of its own that the device has come to:
+// hosts run ahead, and the last one of a job must not be torn down under a rank that is still in
+// it.
 constexpr Timeout kLeaveTimeout = std::chrono::seconds(1);
 constexpr Timeout kAbortTimeout = std::chrono::seconds(5);
 constexpr auto kPollInterval = std::chrono::microseconds(20);
@@ -139,15 +140,22 @@ std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
 }
 
 // Waits until no operation of this group runs any more. One that does not end by itself breaks the
-// group, and the watchdog ends it: so a rank that leaves in the middle of something says so.
+// group, and the watchdog ends it: so a rank that leaves in the middle of something says so. A
+// device that still computes what comes before an operation has all the time that it needs.
 void NcclProcessGroup::settle() noexcept {
-  const Deadline by_itself = Deadline::after(kLeaveTimeout);
-  const Deadline by_abort = Deadline::after(kLeaveTimeout + kAbortTimeout);
+  std::uint64_t oldest = 0;
+  Deadline by_itself = Deadline::after(kLeaveTimeout);
+  std::optional<Deadline> by_abort;
   try {
-    while (!operations_.idle() && !by_abort.passed()) {
-      if (by_itself.passed() && !first_error_.is_set()) {
-        recorder().broken();  // to leave is no error of this rank's
+    while (!operations_.idle() && !(by_abort && by_abort->passed())) {
+      const std::uint64_t unfinished = operations_.oldest_unfinished();
+      if (std::exchange(oldest, unfinished) != unfinished || !handover_.done()) {
+        by_itself = Deadline::after(kLeaveTimeout);
+      }
+      if (!by_abort && (by_itself.passed() || first_error_.is_set())) {
+        if (!first_error_.is_set()) recorder().broken();  // to leave is no error of this rank's
         first_error_.set(left_early());
+        by_abort = Deadline::after(kAbortTimeout);
       }
       std::this_thread::sleep_for(kPollInterval);
     }

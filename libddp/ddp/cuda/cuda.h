@@ -101,8 +101,8 @@ class Event {
 };
 
 // Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc), usable by every device,
-// for which the current one gets a context: hold a DeviceGuard. Freeing either blocks the host until
-// all that runs on that device has ended.
+// for which the current one gets a context: hold a DeviceGuard. Freeing either blocks the host
+// until all that runs on that device has ended.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
 
