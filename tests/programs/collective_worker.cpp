@@ -63,7 +63,7 @@ constexpr Patience kQuick = {.timeout = 3s,
 constexpr Patience kPatient = {};
 
 void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
-  for (int i = 0; i < 20; ++i) group.all_reduce(ddp::buffer_of(values));
+  for (int i = 0; i < 20; ++i) (void)group.all_reduce(ddp::buffer_of(values));
 }
 
 void ready(const ddp::ProcessGroup& group) {
