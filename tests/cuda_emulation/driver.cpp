@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+//
+// What libddp asks of CUDA's driver itself, if that is loaded: every device is in use.
+#include <cuda.h>
+
+#include "cuda_emulation/device.h"
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags, int* active) {
+  if (device < 0 || device >= ddp::emulation::device_count()) return CUDA_ERROR_INVALID_DEVICE;
+  *flags = 0;
+  *active = 1;
+  return CUDA_SUCCESS;
+}
