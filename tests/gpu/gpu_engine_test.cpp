@@ -137,7 +137,8 @@ class SeveralStreams {
   static constexpr std::size_t kDelayElements = std::size_t{1} << 20;
 
   void keep_busy(Stream stream) {
-    cu::copy_async(delay_.buffer().data, host_delay_.data(), kDelayElements * sizeof(float), stream);
+    cu::copy_async(delay_.buffer().data, host_delay_.data(), kDelayElements * sizeof(float),
+                   stream);
   }
 
   Device device_;
