@@ -10,11 +10,12 @@ complain() { echo "check: $*" >&2; failed=1; }
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard \
   '*.h' '*.cpp' '*.cu' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
 
-# Format.
-if command -v clang-format >/dev/null; then
-  clang-format --dry-run -Werror "${sources[@]}" || complain "run clang-format -i on the above"
+# Format: as version 14 has it, since others differ in details.
+formatter=$(command -v clang-format-14 || command -v clang-format || true)
+if [ -n "$formatter" ] && "$formatter" --version | grep -q ' version 14\.'; then
+  "$formatter" --dry-run -Werror "${sources[@]}" || complain "run clang-format -i on the above"
 else
-  echo "check: clang-format is not installed; format not checked" >&2
+  echo "check: clang-format 14 is not installed; format not checked" >&2
 fi
 
 # First lines.
