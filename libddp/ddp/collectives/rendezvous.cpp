@@ -71,10 +71,15 @@ std::int64_t next_initialisation(Store& job, int rank) {
   throw EnvironmentError(text);
 }
 
+// A process that has said hello may have ended since.
+bool is_here(Store& store, int rank) {
+  return store.has(hello_key(rank)) && !has_ended(parse_hello(store.get(hello_key(rank))));
+}
+
 std::vector<int> missing_ranks(Store& store, int world_size) {
   std::vector<int> missing;
   for (int rank = 0; rank < world_size; ++rank) {
-    if (!store.has(hello_key(rank))) missing.push_back(rank);
+    if (!is_here(store, rank)) missing.push_back(rank);
   }
   return missing;
 }
@@ -88,8 +93,8 @@ std::string list_of(const std::vector<int>& ranks) {
 }
 
 // "3 of 4 ranks are here after 5 s; missing: rank 2; store at 127.0.0.1:29500".
-std::string who_is_missing(Store& store, int world_size, const StartPatience& patience) {
-  const std::vector<int> missing = missing_ranks(store, world_size);
+std::string describe_missing(const std::vector<int>& missing, int world_size,
+                             const StartPatience& patience) {
   const std::size_t present = static_cast<std::size_t>(world_size) - missing.size();
   std::string text =
       fmt::format("{} of {} ranks are here after {}; {}", present, world_size, patience.waited(),
@@ -101,18 +106,20 @@ std::string who_is_missing(Store& store, int world_size, const StartPatience& pa
 
 bool is_first_here(Store& store, int rank) {
   for (int other = 0; other < rank; ++other) {
-    if (store.has(hello_key(other))) return false;
+    if (is_here(store, other)) return false;
   }
   return true;
 }
 
 // To be called between two waits.
 void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience) {
-  if (patience.is_over()) {
-    throw TimeoutError("[init] " + who_is_missing(store, self.world_size, patience));
-  }
-  if (!patience.is_due() || !is_first_here(store, self.rank)) return;
-  patience.report("[init] " + who_is_missing(store, self.world_size, patience));
+  const bool is_over = patience.is_over();
+  if (!is_over && (!patience.is_due() || !is_first_here(store, self.rank))) return;
+  const std::vector<int> missing = missing_ranks(store, self.world_size);
+  if (missing.empty() && self.rank == 0) return;  // they have come just now: it is to decide
+  const std::string text = "[init] " + describe_missing(missing, self.world_size, patience);
+  if (is_over) throw TimeoutError(text);
+  patience.report(text);
 }
 
 bool have_come(Store& store, const std::vector<std::string>& keys, Timeout timeout) {
@@ -132,11 +139,20 @@ std::vector<Hello> read_hellos(Store& store, int world_size) {
   return hellos;
 }
 
-// Returns once all ranks are here, or one of them has made the plan: it refuses to go on.
-void wait_for_hellos(Store& store, const Hello& self, StartPatience& patience) {
+// Returns the hellos of all ranks once they are here; none if one of them has made the plan, since
+// it refuses to go on. Who has ended is waited for: another process may come in its place.
+std::vector<Hello> await_hellos(Store& store, const Hello& self, StartPatience& patience) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(hello_key(rank));
-  while (!have_come(store, keys, patience.slice(kBetweenLooks)) && !store.has(kPlan)) {
+  const std::vector<std::string> plan = {std::string(kPlan)};
+  for (;;) {
+    const bool all_came = have_come(store, keys, patience.slice(kBetweenLooks));
+    if (store.check(plan)) return {};
+    if (all_came) {
+      std::vector<Hello> hellos = read_hellos(store, self.world_size);
+      if (std::ranges::none_of(hellos, has_ended)) return hellos;
+      if (have_come(store, plan, patience.slice(kBetweenLooks))) return {};
+    }
     look_at_the_clock(store, self, patience);
   }
 }
@@ -145,9 +161,8 @@ void wait_for_hellos(Store& store, const Hello& self, StartPatience& patience) {
 // "mismatch: " or "timeout: " and the text of that error, or the text of an EnvironmentError.
 std::string make_plan(Store& store, const Hello& self, StartPatience& patience) {
   try {
-    wait_for_hellos(store, self, patience);
-    if (store.has(kPlan)) return store.get(kPlan);
-    const std::vector<Hello> hellos = read_hellos(store, self.world_size);
+    const std::vector<Hello> hellos = await_hellos(store, self, patience);
+    if (hellos.empty()) return store.get(kPlan);
     std::string plan = std::string(kUse) + std::string(to_string(choose_backend(hellos)));
     for (const int host : hosts_of(hellos)) plan += " " + std::to_string(host);
     return plan;
