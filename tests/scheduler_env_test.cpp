@@ -74,6 +74,25 @@ TEST_CASE("Open MPI's variables number workers and say where they meet", "[sched
   CHECK_FALSE(env.agent_hosts_store);
 }
 
+TEST_CASE("Open MPI 5 has host and job in one name", "[scheduler]") {
+  Variables variables = kOpenMpi;
+  variables.erase("OMPI_MCA_ess_base_jobid");
+  variables.erase("OMPI_MCA_orte_hnp_uri");
+  const auto scheduler = [&](const std::string& job) {
+    return scheduler_of(with(variables, {{"PMIX_NAMESPACE", job}}));
+  };
+  const SchedulerEnv env = scheduler("prterun-node-7-27873@2");
+  CHECK(env.meeting.host == "node-7");
+  CHECK(env.meeting.port == meeting_port(27873, 2));
+  CHECK(env.run_id == "mpirun-node-7-27873@2");
+  for (const char* nonsense : {"", "-", "@", "27873@2", "prterun-27873@2", "prterun-vm-x@1",
+                               "prterun-vm-27873", "prterun-vm-27873@", "prterun-vm-27873@x"}) {
+    INFO(nonsense);
+    CHECK(scheduler(nonsense).meeting.host.empty());
+    CHECK(scheduler(nonsense).meeting.port == 0);
+  }
+}
+
 TEST_CASE("processes on one host meet on its loopback address", "[scheduler]") {
   const WorkerEnv env = worker_of(with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
                                                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},

@@ -34,6 +34,28 @@ std::string host_in_uri(std::string_view uri) {
 }
 
 // A job's number has the mpirun in its upper half, a program started by it in its lower one.
+void find_meeting_of_open_mpi_4(const EnvReader& env, SchedulerEnv& result) {
+  result.meeting.host = host_in_uri(first_set(env, {"OMPI_MCA_orte_hnp_uri"}));
+  if (const auto job = env.identifier("OMPI_MCA_ess_base_jobid")) {
+    result.meeting.port = meeting_port(*job >> 16, *job & 0xffff);
+    result.run_id = "mpirun-" + std::to_string(*job);
+  }
+}
+
+// "prterun-node-7-27873@1": host and process of the mpirun, and which program started by it.
+void find_meeting_of_open_mpi_5(std::string_view job, SchedulerEnv& result) {
+  const std::size_t host = job.find('-') + 1, process = job.rfind('-') + 1;
+  const char* end = job.data() + job.size();
+  std::uint32_t pid = 0;
+  std::uint32_t step = 0;
+  const auto [stop, error] = std::from_chars(job.data() + process, end, pid);
+  if (error != std::errc() || process <= host || stop == end || *stop != '@') return;
+  if (std::from_chars(stop + 1, end, step).ec != std::errc()) return;
+  result.meeting.host = job.substr(host, process - 1 - host);
+  result.meeting.port = meeting_port(pid, step);
+  result.run_id = "mpirun-" + std::string(job.substr(host));
+}
+
 SchedulerEnv parse_open_mpi(const EnvReader& env) {
   SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
   result.size = env.integer("OMPI_COMM_WORLD_SIZE", 1).value_or(1);
@@ -46,11 +68,8 @@ SchedulerEnv parse_open_mpi(const EnvReader& env) {
   result.local_size = integer("OMPI_COMM_WORLD_LOCAL_SIZE", 1);
   result.node_rank =
       result.rank / result.local_size;  // as mpirun places them unless told otherwise
-  result.meeting.host = host_in_uri(first_set(env, {"OMPI_MCA_orte_hnp_uri"}));
-  if (const auto job = env.identifier("OMPI_MCA_ess_base_jobid")) {
-    result.meeting.port = meeting_port(*job >> 16, *job & 0xffff);
-    result.run_id = "mpirun-" + std::to_string(*job);
-  }
+  find_meeting_of_open_mpi_4(env, result);
+  if (result.run_id.empty()) find_meeting_of_open_mpi_5(first_set(env, {"PMIX_NAMESPACE"}), result);
   return result;
 }
 

@@ -36,6 +36,7 @@ struct SchedulerEnv {
 //   on host   OMPI_COMM_WORLD_LOCAL_*        SLURM_LOCALID, _STEP_TASKS_PER_NODE  MPI_LOCAL*
 //   host      OMPI_MCA_orte_hnp_uri          the first of SLURM_STEP_NODELIST
 //   job       OMPI_MCA_ess_base_jobid        SLURM_JOB_ID, SLURM_STEP_ID
+//   Open MPI 5 has host and job in PMIX_NAMESPACE.
 //
 // They meet at MASTER_ADDR:MASTER_PORT, where those are set. Otherwise the address is 127.0.0.1 if
 // all are on one host, else the host of the table (of Open MPI the one where mpirun runs), and the
