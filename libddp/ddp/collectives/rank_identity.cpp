@@ -97,7 +97,9 @@ std::istream& operator>>(std::istream& lines, RankIdentity& who) {
 }
 
 ProcessState state_of(const RankIdentity& who) {
-  if (who.host != host_identity()) return ProcessState::kUnknown;
+  const HostFacts facts = host_facts();
+  const bool sees_processes = obstacle_to_sharing(facts).empty();
+  if (!sees_processes || who.host != host_identity(facts)) return ProcessState::kUnknown;
   const auto process = read_process(who.pid);
   if (!process || process->is_zombie()) return ProcessState::kEnded;
   return process->is_stopped() ? ProcessState::kStopped : ProcessState::kAlive;

@@ -118,7 +118,7 @@ DeviceGuard::DeviceGuard(Device device) {
   int current = 0;
   const cudaError_t status = cudaGetDevice(&current);
   if (status == cudaErrorCudartUnloading) return;  // the process exits, and nothing runs any more
-  DDP_CUDA_CHECK(status);
+  check(status, "cudaGetDevice");
   if (current == device.index) return;
   DDP_CUDA_CHECK(cudaSetDevice(device.index));
   previous_ = current;
