@@ -110,6 +110,15 @@ TEST_CASE("bandwidth and overlap are those without the wait for others", "[stati
   CHECK_FALSE(statistics_of(job, 50).costs().bus_bandwidth.has_value());
 }
 
+TEST_CASE("a few steps tell no bandwidth", "[statistics]") {
+  Job job;
+  job.reductions = 8 * kMs;
+  const StepCosts costs = statistics_of(job, 8).costs();
+  CHECK(costs.steps > 0);
+  CHECK_FALSE(costs.bus_bandwidth.has_value());
+  CHECK_FALSE(costs.overlap.has_value());
+}
+
 TEST_CASE("200 ms in one rank name it, the amount and the cause within 20 steps", "[statistics]") {
   for (const int world_size : {2, 3, 4}) {
     for (int slow = 0; slow < world_size; ++slow) {

@@ -76,7 +76,8 @@ struct [[nodiscard]] Work {
 //   MismatchError  ranks have called different collectives
 //   PeerError      a rank died, left, called abort(), or failed by itself
 // Only a rank that failed by itself, such as by a CudaError, throws what it ran into instead.
-// Destroying a group never blocks on its peers.
+// Destroying a group waits for its own operations and not for its peers; but NCCL may close its
+// connections only when all ranks of the host do, for which it is given 10 s.
 //
 // Thread safety: operations from one thread at a time; abort() and the waits from any thread.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {

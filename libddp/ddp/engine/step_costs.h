@@ -30,7 +30,8 @@ struct StepCosts {
   double straggler_seconds = 0;  // waiting for the slowest rank
 
   std::size_t bytes = 0;  // reduced in a step
-  // Where reductions were timed. Bus bandwidth as nccl-tests defines it, in bytes per second.
+  // Where the reductions of at least ten steps were timed. Bus bandwidth as nccl-tests defines it,
+  // in bytes per second.
   std::optional<double> bus_bandwidth = {};
   std::optional<double> overlap = {};  // fraction of the reductions' time that backward hid
 

@@ -8,6 +8,10 @@
 namespace ddp {
 namespace {
 
+// Of fewer, what is left of a reduction without the wait for others is no more than the error of
+// that wait.
+constexpr std::uint64_t kFewestReductions = 10;
+
 double data_of(const RankTimes& times) { return std::min(times.data_seconds, times.work_seconds); }
 
 double compute_of(const RankTimes& times) { return times.work_seconds - data_of(times); }
@@ -121,7 +125,7 @@ StepCosts StepStatistics::costs() const {
     useful -= straggler.late_seconds * static_cast<double>(straggler.steps);
   }
   if (costs.step_seconds() > 0) costs.speed_up = useful / steps / costs.step_seconds();
-  if (reductions_.seconds > 0) {
+  if (reductions_.steps >= kFewestReductions && reductions_.seconds > 0) {
     const double algorithm_bandwidth =
         static_cast<double>(bytes_) * static_cast<double>(reductions_.steps) / reductions_.seconds;
     costs.bus_bandwidth = algorithm_bandwidth * 2 * (world_size_ - 1) / world_size_;
