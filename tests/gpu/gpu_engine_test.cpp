@@ -223,14 +223,15 @@ TEST_CASE("a gradient on the device that is no number skips the step on all rank
 }
 
 TEST_CASE("no stream of a trainer that has several runs ahead", "[gpu][engine]") {
-  std::vector<DdpOptions> all(5);
+  std::vector<DdpOptions> all(6);
   all[0].fold_scale = true;
   all[1].buckets.min_buckets = 1;  // both gradients in one bucket
   all[2].unused = UnusedParameters::kZero;
   all[3].scale_at_ready = true;
   all[4].record_times = true;
-  for (DdpOptions& options : all) {
-    options.fingerprint_every = 1;
+  for (DdpOptions& options : all) options.fingerprint_every = 1;
+  all[5].fingerprint_every = 0;  // then the host does not wait for the control vector in each step
+  for (const DdpOptions& options : all) {
     run(options, [](Trainee& trainee, int rank, int world) {
       SeveralStreams streams(trainee.ddp, rank);
       constexpr int kSteps = 4;
