@@ -12,6 +12,8 @@ install_packages "${build_packages[@]}" "${data_packages[@]}" "${test_packages[@
 mapfile -t optional < <(available_packages "${optional_packages[@]}")
 install_packages "${optional[@]}"
 launcher=()
+# Clones in different folders share what the compiler has made.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
 
