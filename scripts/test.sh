@@ -30,8 +30,9 @@ cmake --build build
 step "release tests"
 run_tests build
 
-sanitized=(base_test store_test buffer_ops_test collectives_test shm_test hang_test engine_test engine_policies_test
-  data_loader_test process_test hang_process_test launcher_unit_test launcher_test)
+sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
+  engine_test engine_policies_test data_loader_test process_test hang_process_test
+  launcher_unit_test launcher_test)
 export TSAN_OPTIONS=atexit_sleep_ms=0  # it would sleep a second in every process that ends
 for preset in asan tsan; do
   step "$preset build"
