@@ -115,14 +115,3 @@ TEST_CASE("a failure is told beside those that were killed", "[stop]") {
   CHECK_THAT(result.err, Contains("rank 0 had not ended after 0.2 s and was killed\n"));
   CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 9"));
 }
-
-TEST_CASE("who asks twice knows who is killed", "[stop]") {
-  ChildProcess child(shell({"-n", "2", "--grace", "1000"}, kStubborn));
-  const std::vector<pid_t> pids = wait_for_pids(child, 4);
-  child.send_signal(SIGINT);
-  child.wait_for_output("SIGINT: stopping 2 ranks");
-  child.send_signal(SIGINT);
-  CHECK(child.wait(kStopBound) == 128 + SIGINT);
-  CHECK_THAT(child.err(), !Contains("had not ended") && !Contains("was killed by"));
-  check_all_gone(pids);
-}

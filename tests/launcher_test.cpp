@@ -315,6 +315,8 @@ TEST_CASE("a second Ctrl-C does not wait for the grace", "[launcher]") {
   child.wait_for_output("SIGINT: stopping 2 ranks");
   child.send_signal(SIGINT);
   CHECK(child.wait(kStopBound) == 128 + SIGINT);
+  // Who asks twice knows who is killed.
+  CHECK_THAT(child.err(), !Contains("had not ended") && !Contains("was killed by"));
   check_all_gone(pids);
 }
 

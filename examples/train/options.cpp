@@ -242,6 +242,16 @@ std::int64_t Options::pass_batch(int world_size) const {
   return global_batch_size ? *global_batch_size / accumulate : batch_size.value_or(64) * world_size;
 }
 
+std::string Options::ranks_and_batch(int world_size) const {
+  const std::string ranks = world_size == 1 ? "1 rank" : fmt::format("{} ranks", world_size);
+  const std::int64_t samples = pass_batch(world_size);
+  std::string text = fmt::format("{}, global batch {}", ranks, global_batch(world_size));
+  if (accumulate == 1) return text;
+  if (samples % world_size != 0)
+    return text + fmt::format(" = {} passes x {}", accumulate, samples);
+  return text + fmt::format(" = {} x {} x {} passes", ranks, samples / world_size, accumulate);
+}
+
 ddp::NonFinite Options::non_finite_gradients() const {
   const bool is_scaled = amp == ddp::DType::kFloat16;
   return non_finite.value_or(is_scaled ? ddp::NonFinite::kSkip : ddp::NonFinite::kIgnore);

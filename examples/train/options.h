@@ -58,6 +58,8 @@ struct Options {
   [[nodiscard]] std::int64_t global_batch(int world_size) const {
     return pass_batch(world_size) * accumulate;
   }
+  // "2 ranks, global batch 128 = 2 ranks x 16 x 4 passes".
+  [[nodiscard]] std::string ranks_and_batch(int world_size) const;
   // What the engine does about gradients that are not finite.
   [[nodiscard]] ddp::NonFinite non_finite_gradients() const;
   // Whether a loss that is not finite ends the run.

@@ -93,10 +93,6 @@ std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::
   return module;
 }
 
-std::string rank_count(const ddp::ProcessGroup& group) {
-  return group.world_size() == 1 ? "1 rank" : fmt::format("{} ranks", group.world_size());
-}
-
 // Hours of training should not end at a place where nothing can be written.
 void check_can_save(const std::filesystem::path& file) {
   if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
@@ -186,19 +182,8 @@ void Trainer::report(std::FILE* stream) {
 }
 
 std::string Trainer::job_name() const {
-  const std::string ranks = rank_count(*group_);
-  return fmt::format("{} on {} over {}: {}, global batch {}{}", options_.model,
-                     to_string(group_->device()), group_->backend(), ranks,
-                     options_.global_batch(group_->world_size()), passes());
-}
-
-std::string Trainer::passes() const {
-  if (options_.accumulate == 1) return "";
-  if (pass_batch_ % group_->world_size() != 0) {
-    return fmt::format(" = {} passes x {}", options_.accumulate, pass_batch_);
-  }
-  return fmt::format(" = {} x {} x {} passes", rank_count(*group_),
-                     pass_batch_ / group_->world_size(), options_.accumulate);
+  return fmt::format("{} on {} over {}: {}", options_.model, to_string(group_->device()),
+                     group_->backend(), options_.ranks_and_batch(group_->world_size()));
 }
 
 ddp::EpochPlan Trainer::plan_epoch() {

@@ -59,8 +59,6 @@ class Trainer {
   void tell_incomplete_files();
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
-  // With accumulation: " = 2 ranks x 16 x 4 passes".
-  [[nodiscard]] std::string passes() const;
   [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   [[nodiscard]] bool has_steps_left() const {
