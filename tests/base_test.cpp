@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include <netdb.h>
-#include <signal.h>
-#include <sys/time.h>
-
 #include <catch2/catch.hpp>
 
-#include <array>
 #include <future>
 #include <map>
 #include <memory>
@@ -16,7 +11,6 @@
 #include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/base/run_until.h"
-#include "ddp/base/socket.h"
 #include "ddp/base/timed_mutex.h"
 #include "ddp/base/worker_env.h"
 #include "support/run_ranks.h"
@@ -229,105 +223,6 @@ TEST_CASE("nested errors read as one sentence", "[base]") {
     CHECK(describe(error) == "loading the checkpoint: cannot open x: No such file or directory");
     CHECK(describe(std::current_exception()) == describe(error));
   }
-}
-
-TEST_CASE("sockets carry bytes both ways over IPv4 and IPv6", "[base]") {
-  for (const char* host : {"127.0.0.1", "::1"}) {
-    Socket listener = Socket::listen({host, 0});
-    Endpoint endpoint = listener.local_endpoint();
-    const Deadline deadline = Deadline::after(5s);
-    Socket client = Socket::connect(endpoint, deadline);
-    REQUIRE(listener.wait_readable(deadline));
-    Socket server = *listener.accept();
-    CHECK_FALSE(listener.accept().has_value());
-    std::vector<std::byte> sent(3 << 20, std::byte{7});
-    std::vector<std::byte> received(sent.size());
-    std::thread sender([&] { client.send_all(sent, deadline); });
-    server.receive_all(received, deadline);
-    sender.join();
-    CHECK(received == sent);
-    CHECK(server.peer_endpoint().port == client.local_endpoint().port);
-  }
-}
-
-TEST_CASE("a socket's waits end at their deadline", "[base]") {
-  Socket listener = Socket::listen({"127.0.0.1", 0});
-  Socket client = Socket::connect(listener.local_endpoint(), Deadline::after(5s));
-  std::array<std::byte, 1> byte{};
-  CHECK(error_of([&] { client.receive_all(byte, Deadline::after(10ms)); }) ==
-        "timed out while receiving");
-  const std::vector<std::byte> flood(64 << 20);
-  CHECK(error_of([&] { client.send_all(flood, Deadline::after(10ms)); }) ==
-        "timed out while sending");
-}
-
-namespace {
-
-// Signals that interrupt system calls, for as long as it lives.
-class SignalStorm {
- public:
-  explicit SignalStorm(std::chrono::microseconds period) {
-    struct sigaction action {};
-    action.sa_handler = [](int) {};
-    sigaction(SIGALRM, &action, &previous_);
-    const timeval interval{0, static_cast<suseconds_t>(period.count())};
-    const itimerval timer{interval, interval};
-    setitimer(ITIMER_REAL, &timer, nullptr);
-  }
-  ~SignalStorm() {
-    const itimerval off{};
-    setitimer(ITIMER_REAL, &off, nullptr);
-    sigaction(SIGALRM, &previous_, nullptr);
-  }
-  SignalStorm(const SignalStorm&) = delete;
-  SignalStorm& operator=(const SignalStorm&) = delete;
-
- private:
-  struct sigaction previous_ {};
-};
-
-}  // namespace
-
-TEST_CASE("signals do not move a socket's deadline", "[base]") {
-  Socket listener = Socket::listen({"127.0.0.1", 0});
-  Socket client = Socket::connect(listener.local_endpoint(), Deadline::after(5s));
-  std::array<std::byte, 1> byte{};
-  const auto begin = Clock::now();
-  {
-    const SignalStorm storm(20ms);
-    CHECK_FALSE(client.receive_until(byte, Deadline::after(300ms)).has_value());
-  }
-  CHECK(Clock::now() - begin >= 300ms);
-  CHECK(Clock::now() - begin < 5 * 300ms);
-}
-
-TEST_CASE("a name to listen on is asked for once", "[base]") {
-  const auto begin = Clock::now();
-  CHECK_THAT(error_of([] {
-               Socket::listen({"no such host", 0});
-             }),
-             Catch::StartsWith("cannot resolve host 'no such host'"));
-  CHECK(Clock::now() - begin < 5s);
-}
-
-TEST_CASE("an unknown host is an error that names it", "[base]") {
-  CHECK_THAT(error_of([] {
-               Socket::connect({"no such host", 1}, Deadline::after(50ms));
-             }),
-             Catch::StartsWith("cannot resolve host 'no such host'"));
-}
-
-TEST_CASE("a host may be given by name", "[base]") {
-  addrinfo* found = nullptr;
-  if (::getaddrinfo("localhost", nullptr, nullptr, &found) != 0) {
-    WARN("SKIPPED: this system does not know the name localhost");
-    return;
-  }
-  ::freeaddrinfo(found);
-  const Socket listener = Socket::listen({"localhost", 0});
-  const Socket client =
-      Socket::connect({"localhost", listener.local_endpoint().port}, Deadline::after(5s));
-  CHECK(client.peer_endpoint().port == listener.local_endpoint().port);
 }
 
 TEST_CASE("a call that hangs is left behind at its deadline", "[base]") {

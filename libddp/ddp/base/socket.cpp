@@ -101,11 +101,15 @@ std::pair<FileDescriptor, int> try_connect(const addrinfo& address, Deadline dea
   return {std::move(fd), 0};
 }
 
-// On loopback a connect to a free ephemeral port can meet itself (TCP simultaneous open).
-bool connected_to_itself(const Socket& socket) {
+// The errno value that says why what the kernel calls a connection is none; 0 if it is one.
+int fault_of(const Socket& socket) {
   const Endpoint local = socket.local_endpoint();
   const Endpoint peer = socket.peer_endpoint();
-  return local.port == peer.port && local.host == peer.host;
+  // Only a peer proves a connection: poll may call a socket ready before its connect has failed.
+  if (peer.port == 0) return ENOTCONN;
+  // On loopback a connect to a free ephemeral port can meet itself (TCP simultaneous open).
+  if (local.port == peer.port && local.host == peer.host) return ECONNREFUSED;
+  return 0;
 }
 
 }  // namespace
@@ -144,11 +148,11 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
       auto [fd, error] = try_connect(*address, deadline);
       if (error == 0) {
         Socket connected(std::move(fd));
-        if (!connected_to_itself(connected)) {
+        error = fault_of(connected);
+        if (error == 0) {
           make_blocking(connected.fd());
           return connected;
         }
-        error = ECONNREFUSED;
       }
       if (!reasons.empty()) reasons += ", ";
       reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
