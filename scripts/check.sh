@@ -56,12 +56,21 @@ for file in "${sources[@]}"; do
   done
 done
 
-# Public headers show no library of ours.
-internal='cudnn_library|onednn|nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
-for file in "${sources[@]}"; do
-  case $file in *.h) ;; *) continue ;; esac
-  case $file in launcher/* | tests/* | bench/* | examples/*) continue ;; esac
-  [[ $file =~ $internal ]] && continue
+# Public headers are those that the libraries' CMakeLists.txt list. They include no other headers of
+# ours, which are not installed, and none of another library.
+public=()
+declare -A is_public
+for list in $(git ls-files '*CMakeLists.txt'); do
+  for header in $(sed -nE 's|^ +(ddp/[a-z0-9_/]+\.h)$|\1|p' "$list"); do
+    public+=("$(dirname "$list")/$header")
+    is_public[$header]=yes
+  done
+done
+[ "${#public[@]}" -gt 0 ] || complain "no CMakeLists.txt lists a public header"
+for file in "${public[@]}" examples/libtorch/ddp_torch.h; do
+  for header in $(sed -nE 's|^#include ["<](ddp/[^">]+)[">].*|\1|p' "$file"); do
+    [ -n "${is_public[$header]:-}" ] || complain "$file includes $header, which is not public"
+  done
   if grep -nE '#include <(spdlog|fmt|nccl|cuda|cublas|cudnn|nlohmann|gloo|zlib|dnnl)' "$file"; then
     complain "$file: a public header that needs another library's"
   fi
