@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/queued_process_group.h"
 #include "ddp/collectives/shm_board.h"

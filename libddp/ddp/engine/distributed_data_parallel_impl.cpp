@@ -9,6 +9,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"

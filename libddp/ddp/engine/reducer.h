@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/base/allocation.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_layout.h"
