@@ -55,7 +55,7 @@ void require_descriptors(int workers) {
 }
 
 Generation::Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files,
-                       SignalReader& signals, Console& console, NodeWatch* nodes)
+                       SignalReader& signals, Console& console, OtherNodes& nodes)
     : plan_(plan),
       job_(job),
       files_(files),
@@ -131,8 +131,7 @@ void Generation::add_logs(Worker& worker) {
 
 void Generation::wait_for_events() {
   // poll(2) skips negative descriptors.
-  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
-                                 {nodes_ == nullptr ? -1 : nodes_->fd(), POLLIN, 0}};
+  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}, {nodes_.fd(), POLLIN, 0}};
   const std::size_t first_stream = entries.size();
   logs_.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
@@ -166,7 +165,7 @@ void Generation::handle_signals() {
 // As libddp's SignalGuard takes SIGUSR1: all ranks are to stop at the same step.
 void Generation::request_stop() {
   if (!std::exchange(stop_requested_, true)) stopper_.expect_end(grace());
-  if (nodes_ != nullptr) nodes_->request_stop();
+  nodes_.request_stop();
   std::size_t told = 0;
   for (const Worker& worker : workers_) {
     if (worker.has_ended()) continue;
@@ -206,7 +205,7 @@ void Generation::stop_on(int signal_number) {
 
 void Generation::interrupt(int signal_number) {
   interrupted_by_ = signal_number;
-  if (nodes_ != nullptr) nodes_->claim_failure();
+  nodes_.claim_failure();
 }
 
 void Generation::reap() {
@@ -280,16 +279,16 @@ bool Generation::knows_cause() const {
 // What is a consequence here has its cause on another node, whose launcher is given time to be the
 // first.
 void Generation::claim_failure() {
-  if (nodes_ == nullptr || !patience_end_ || has_claimed_) return;
+  if (!patience_end_ || has_claimed_) return;
   if (!knows_cause() && !patience_end_->passed() && !is_finished_) return;
   has_claimed_ = true;
-  nodes_->claim_failure();
+  nodes_.claim_failure();
 }
 
 void Generation::check_nodes() {
   claim_failure();
-  if (nodes_ == nullptr || stopper_.is_stopping()) return;
-  const NodeWatch::News news = nodes_->news();
+  if (stopper_.is_stopping()) return;
+  const OtherNodes::News news = nodes_.news();
   if (news.stop_requested && !stop_requested_) request_stop();
   if (!news.is_bad()) return;
   stopped_by_nodes_ = true;
@@ -310,13 +309,12 @@ void Generation::check_finished() {
 // Until they have ended well, this node's success is not the job's. A failure is claimed, here or
 // elsewhere, before the end is told: nobody is to take it for a good one.
 bool Generation::others_may_fail() {
-  if (nodes_ == nullptr) return false;
-  if (patience_end_ && !has_claimed_ && !nodes_->news().is_bad()) return true;
-  if (!std::exchange(has_told_end_, true)) nodes_->end_generation();
-  const NodeWatch::News news = nodes_->news();
+  if (patience_end_ && !has_claimed_ && !nodes_.news().is_over()) return true;
+  if (!std::exchange(has_told_end_, true)) nodes_.end_generation();
+  const OtherNodes::News news = nodes_.news();
   stop_requested_ = stop_requested_ || news.stop_requested;
   stopped_by_nodes_ = stopped_by_nodes_ || (news.is_bad() && suspects_.empty());
-  return !news.have_all_ended && !news.is_bad();
+  return !news.is_over();
 }
 
 // While a signal stops the job, those fail that neither obey nor say that a peer is the cause.

@@ -10,8 +10,8 @@
 #include "launcher/console.h"
 #include "launcher/environment.h"
 #include "launcher/log_mux.h"
-#include "launcher/node_watch.h"
 #include "launcher/options.h"
+#include "launcher/other_nodes.h"
 #include "launcher/post_mortem.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
@@ -52,9 +52,8 @@ void require_descriptors(int workers);
 // this process a child subreaper.
 class Generation {
  public:
-  // `nodes` is null where there is one.
   Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files, SignalReader& signals,
-             Console& console, NodeWatch* nodes);
+             Console& console, OtherNodes& nodes);
 
   // Returns once no process of the generation is left. Call it once, on the main thread. Throws
   // LaunchError or SystemError if a worker cannot be started; none is left then.
@@ -90,7 +89,7 @@ class Generation {
   RunFolder& files_;
   SignalReader& signals_;
   Console& console_;
-  NodeWatch* nodes_;
+  OtherNodes& nodes_;
   LogMux logs_;
   std::vector<Worker> workers_;
   Stopper stopper_;

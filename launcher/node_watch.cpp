@@ -65,7 +65,7 @@ void NodeWatch::begin(int generation) {
 // Only the main thread changes generation_.
 void NodeWatch::open() { meeting_.store->set(generation_ + "/open", "1"); }
 
-NodeWatch::News NodeWatch::news() {
+OtherNodes::News NodeWatch::news() {
   eventfd_t ignored = 0;
   ::eventfd_read(event_.get(), &ignored);
   const std::lock_guard lock(mutex_);
@@ -101,12 +101,6 @@ std::string NodeWatch::agree_on_failure(const std::string& own) {
   }
 }
 
-void NodeWatch::give_up(const std::string& own) {
-  claim_failure();
-  (void)agree_on_failure(own);
-  leave();
-}
-
 bool NodeWatch::wait_for_all() {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, kVanished,
@@ -126,10 +120,6 @@ void NodeWatch::leave() {
   } catch (const Error&) {
     // Whoever cannot reach the store need not be waited for.
   }
-}
-
-std::string NodeWatch::describe_self() const {
-  return describe_node(meeting_.self, meeting_.nodes[static_cast<std::size_t>(meeting_.self)]);
 }
 
 void NodeWatch::run() {
@@ -161,7 +151,8 @@ void NodeWatch::talk() {
     words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
-    lose(describe_node(0, meeting_.nodes[0]) + " cannot be reached any more: " + describe(error));
+    lose(describe_node(0, meeting_.nodes[0].host) +
+         " cannot be reached any more: " + describe(error));
   }
 }
 
@@ -205,7 +196,7 @@ void NodeWatch::exchange_signs_of_life() {
     if (Clock::now() - peer.since < kVanished) continue;
     const std::lock_guard lock(mutex_);
     lose(fmt::format("{} has vanished: no sign of life for {} s",
-                     describe_node(static_cast<int>(node), meeting_.nodes[node]),
+                     describe_node(static_cast<int>(node), meeting_.nodes[node].host),
                      seconds(kVanished)));
   }
 }
