@@ -95,15 +95,16 @@ void Agent::open_generation() {
   nodes_.open();
 }
 
-// The first failure of all nodes, but its own on one that a signal stopped; nothing if there was
-// none.
+// The first failure of all nodes; nothing if there was none. Of a job that a signal stops, a node
+// tells its own, and the one that got the signal nothing but its own.
 std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   std::optional<Failure> own = outcome.failure;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   const std::string text = own ? to_json(*own) : "";
   const std::string first = nodes_.agree_on_failure(text);
-  if (outcome.interrupted_by) return outcome.failure;
+  const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
+  if (outcome.interrupted_by || is_of_stop) return outcome.failure;
   if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
   return NodeFailure{nodes_.news().lost};

@@ -37,7 +37,7 @@ struct WorkerPlan {
 
 // How a generation ended on this node; none of these: all workers exited with 0.
 struct Outcome {
-  std::optional<WorkerFailure> failure = {};  // if interrupted: of the stop
+  std::optional<WorkerFailure> failure = {};  // if a signal stopped the job: of the stop
   std::optional<int> interrupted_by = {};     // a signal
   bool stopped_by_nodes = false;              // the job ended on another node
   bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
@@ -68,6 +68,7 @@ class Generation {
   void request_report();
   void stop_on(int signal_number);
   void interrupt(int signal_number);
+  void kill_now();
   void reap();
   void record_end(pid_t pid, int status, const rusage& usage);
   [[nodiscard]] bool was_requested(int status) const;
@@ -95,15 +96,17 @@ class Generation {
   Stopper stopper_;
   PostMortem post_mortem_;
   StepBoard steps_;
-  std::vector<Ending> endings_;   // in the order of reaping
-  std::vector<pid_t> suspects_;   // were dying when the first failure was seen
-  int finished_before_stop_ = 0;  // workers that had exited with 0 by then
-  std::optional<int> interrupted_by_;
+  std::vector<Ending> endings_;        // in the order of reaping
+  std::vector<pid_t> suspects_;        // were dying when the first failure was seen
+  int finished_before_stop_ = 0;       // workers that had exited with 0 by then
+  std::optional<int> stop_signal_;     // stops the job, sent to this launcher or another node's
+  std::optional<int> interrupted_by_;  // the same if it was sent to this one
   bool stopped_by_nodes_ = false;
   bool has_told_end_ = false;
   bool has_claimed_ = false;
   bool stop_requested_ = false;
   bool has_children_ = true;
+  bool is_impatient_ = false;  // who stops the job: it is killed, and nobody waited for
   bool is_finished_ = false;
   Clock::time_point start_;
   std::optional<Clock::time_point> failed_at_;  // the first of those that failed

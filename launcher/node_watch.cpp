@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <utility>
 
 #include "ddp/base/background_thread.h"
@@ -26,6 +27,20 @@ FileDescriptor make_event() {
 }
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
+
+struct Claim {
+  std::optional<int> node;
+  std::optional<int> signal;
+};
+
+Claim parse_claim(const std::string& text) {
+  std::istringstream numbers(text);
+  Claim claim;
+  int number = 0;
+  if (numbers >> number) claim.node = number;
+  if (numbers >> number) claim.signal = number;
+  return claim;
+}
 
 int seconds(Timeout time) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
@@ -72,16 +87,21 @@ OtherNodes::News NodeWatch::news() {
   return news_;
 }
 
-void NodeWatch::claim_failure() { say(&Words::claims); }
+void NodeWatch::claim_failure() { say(&Words::claim, std::to_string(meeting_.self)); }
 
-void NodeWatch::end_generation() { say(&Words::ends); }
+void NodeWatch::claim_stop(int signal_number) {
+  say(&Words::claim, fmt::format("{} {}", meeting_.self, signal_number));
+}
 
-void NodeWatch::request_stop() { say(&Words::stops); }
+void NodeWatch::end_generation() { say(&Words::ends, true); }
 
-void NodeWatch::say(bool Words::*word) {
+void NodeWatch::request_stop() { say(&Words::stops, true); }
+
+template <typename T>
+void NodeWatch::say(T Words::*word, T what) {
   {
     const std::lock_guard lock(mutex_);
-    words_.*word = true;
+    words_.*word = std::move(what);
   }
   changed_.notify_all();
 }
@@ -147,7 +167,7 @@ void NodeWatch::talk() {
     const std::lock_guard relock(mutex_);
     const bool is_of_now = generation == generation_;
     words_.stops = words_.stops || words.stops;
-    words_.claims = words_.claims || (is_of_now && words.claims);
+    if (is_of_now && words_.claim.empty()) words_.claim = words.claim;
     words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
@@ -158,7 +178,7 @@ void NodeWatch::talk() {
 
 void NodeWatch::tell(const std::string& generation, const Words& words) {
   if (words.stops) store_->set("stop", "1");
-  if (words.claims) store_->compare_set(generation + "/claim", "", std::to_string(meeting_.self));
+  if (!words.claim.empty()) store_->compare_set(generation + "/claim", "", words.claim);
   if (words.ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
 }
 
@@ -171,14 +191,13 @@ void NodeWatch::look(const std::string& generation) {
   }
   const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
   const bool have_all_ended = store_->check(ends);
-  std::optional<int> failed_node;
-  if (store_->has(generation + "/claim")) {
-    failed_node = std::stoi(store_->get(generation + "/claim"));
-  }
+  const std::string claim_key = generation + "/claim";
+  const auto [failed_node, stop_signal] =
+      parse_claim(store_->has(claim_key) ? store_->get(claim_key) : "");
   const bool stop_requested = store_->has("stop");
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, news_.lost, is_open, have_all_ended, stop_requested};
+  const News seen{failed_node, stop_signal, news_.lost, is_open, have_all_ended, stop_requested};
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();

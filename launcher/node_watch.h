@@ -22,10 +22,10 @@ namespace ddp::launcher {
 // a store connection of its own does all the talking; the poll loop wakes by fd().
 //
 // Keys, under the launchers' prefix: alive/<node> counts signs of life; gen/<g>/open says that the
-// store is ready for the workers, gen/<g>/claim is the node that saw the first failure,
-// gen/<g>/failure what it says of it, gen/<g>/ended/<node> that its workers are gone; stop says
-// that the job is to end by itself. To say one of these twice does no harm, and it is said again if
-// the store has not answered.
+// store is ready for the workers, gen/<g>/claim is the node that saw the first failure, behind
+// which stands the number of the signal if it was one ("1 15"), gen/<g>/failure what it says of it,
+// gen/<g>/ended/<node> that its workers are gone; stop says that the job is to end by itself. To
+// say one of these twice does no harm, and it is said again if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:
   explicit NodeWatch(Meeting meeting);
@@ -38,6 +38,7 @@ class NodeWatch : public OtherNodes {
   [[nodiscard]] int fd() const override { return event_.get(); }
   [[nodiscard]] News news() override;
   void claim_failure() override;
+  void claim_stop(int signal_number) override;
   void end_generation() override;
   void request_stop() override;
   [[nodiscard]] std::string agree_on_failure(const std::string& own) override;
@@ -50,18 +51,19 @@ class NodeWatch : public OtherNodes {
  private:
   // What is still to be told.
   struct Words {
-    bool claims = false;  // the first failure
+    std::string claim = {};  // of the first failure
     bool ends = false;
     bool stops = false;
 
-    [[nodiscard]] bool any() const { return claims || ends || stops; }
+    [[nodiscard]] bool any() const { return !claim.empty() || ends || stops; }
   };
   struct Peer {
     std::int64_t signs = 0;
     Clock::time_point since;
   };
 
-  void say(bool Words::*word);
+  template <typename T>
+  void say(T Words::*word, T what);
   void run();
   void talk();
   void tell(const std::string& generation, const Words& words);

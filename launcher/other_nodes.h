@@ -12,15 +12,18 @@ class OtherNodes {
  public:
   // What is known of a generation.
   struct News {
-    std::optional<int> failed_node = {};  // where the first failure was
+    std::optional<int> failed_node = {};  // where the first failure was, or a signal
+    std::optional<int> stop_signal = {};  // that signal, if it leaves all workers time to end
     std::string lost = {};                // a sentence: which node cannot be reached any more
     bool is_open = false;                 // the store is ready for its workers
     bool have_all_ended = false;          // the workers of all nodes are gone
     bool stop_requested = false;          // of the whole job, by a signal to one of its launchers
 
     [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
-    // No other node can do anything for the generation, or to it.
-    [[nodiscard]] bool is_over() const { return have_all_ended || is_bad(); }
+    // No other node's workers matter any more: they have ended, or follow a failure.
+    [[nodiscard]] bool is_over() const {
+      return have_all_ended || !lost.empty() || (failed_node && !stop_signal);
+    }
     friend bool operator==(const News&, const News&) = default;
   };
 
@@ -37,6 +40,8 @@ class OtherNodes {
 
   // This node has seen a failure, which is the first unless another one's was.
   virtual void claim_failure() = 0;
+  // The same of a signal to this launcher, which all workers are to have time to obey.
+  virtual void claim_stop(int signal_number) = 0;
   // The workers of this node are gone.
   virtual void end_generation() = 0;
   // This launcher was asked to let the job stop by itself.
@@ -70,6 +75,7 @@ class NoOtherNodes final : public OtherNodes {
   [[nodiscard]] int fd() const override { return -1; }
   [[nodiscard]] News news() override { return {.is_open = true, .have_all_ended = true}; }
   void claim_failure() override {}
+  void claim_stop(int) override {}
   void end_generation() override {}
   void request_stop() override {}
   [[nodiscard]] std::string agree_on_failure(const std::string& own) override { return own; }
