@@ -16,6 +16,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/cpu_list.h"
+#include "launcher/crash_report.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
 #include "launcher/poll_timeout.h"
@@ -350,6 +351,8 @@ WorkerFailure Generation::describe_failure() {
   if (!stop_signal_) failure.others = job_.world_size - 1 - finished_before_stop_;
   failure.after = *failed_at_ - start_;
   failure.host = host_name();
+  failure.frames = read_crash_record(files_.crash_file(rank - job_.first_rank),
+                                     exit_code_of(failure.first.status) - 128);
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
   failure.lines_are_in_view = tail.is_in_view;
