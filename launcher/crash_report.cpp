@@ -86,7 +86,8 @@ std::string name_of(const Frame& frame) {
 bool is_of_language(const Frame& frame) {
   const std::string name = name_of(frame);
   return name.starts_with("libc.so") || name.starts_with("libstdc++.so") ||
-         name.starts_with("libc++") || name.starts_with("libpthread");
+         name.starts_with("libc++") || name.starts_with("libpthread") ||
+         name.find("san.so") != std::string::npos;  // a sanitizer's
 }
 
 void leave_out_abort(std::vector<Frame>& frames) {

@@ -80,6 +80,12 @@ TEST_CASE("a stack that cannot be read changes nothing of a worker's end", "[lau
   CHECK_THAT(last_line(result.err), Contains("was killed by SIGABRT"));
 }
 
+TEST_CASE("nor does an unwinder that stands still", "[launcher][crash]") {
+  const Result result = crash("stuck");
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
+}
+
 TEST_CASE("a program's own handlers come before ours", "[launcher][crash]") {
   for (const char* how : {"own-handler", "late-handler"}) {
     const Result result = crash(how);

@@ -8,11 +8,14 @@
 //   throw         nobody catches an exception
 //   overflow      its stack has no end
 //   raise         it sends itself a SIGSEGV
+//   stuck         it touches, and whoever looks at its stack stands still
 //   damaged       it aborts, and its stack cannot be read
 //   own-handler   it touches, but has a handler, which exits with 9
 //   late-handler  likewise; the handler comes after the process group
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <csignal>
 #include <cstdint>
@@ -23,6 +26,8 @@
 #include "ddp/ddp.h"
 
 namespace {
+
+bool unwinder_stands_still = false;
 
 [[gnu::noinline]] void touch_forbidden_page() {
   void* page = ::mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -53,6 +58,7 @@ void exit_with_9(int) { ::_exit(9); }
 void crash(const std::string& how) {
   if (how == "touch-thread") std::thread(touch_forbidden_page).join();
   if (how == "throw") throw_unseen();
+  unwinder_stands_still = how == "stuck";
   if (how == "raise") ::raise(SIGSEGV);
   volatile int depth = 0;
   if (how == "overflow") call_without_end(&depth);
@@ -62,6 +68,14 @@ void crash(const std::string& how) {
 }
 
 }  // namespace
+
+// In place of the unwinder's, for libddp, which is linked into this program.
+extern "C" _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn visit, void* state) {
+  static const auto real =
+      reinterpret_cast<decltype(&_Unwind_Backtrace)>(::dlsym(RTLD_NEXT, "_Unwind_Backtrace"));
+  while (unwinder_stands_still) ::pause();
+  return real(visit, state);
+}
 
 int main(int, char** argv) {
   const std::string how = argv[1];

@@ -128,6 +128,13 @@ void die_now() {
 
 void on_alarm(int) { die_now(); }
 
+// While a signal is blocked, a crash by it ends the process by that one and not by the first.
+void be_ready_for_crashes() {
+  for (const int signal_number : kSignals) {
+    if (signal_number != first_signal) set_blocked(SIG_UNBLOCK, signal_number);
+  }
+}
+
 void limit_time() {
   struct sigaction action {};
   action.sa_handler = on_alarm;
@@ -147,6 +154,7 @@ void on_crash(int signal_number, siginfo_t* info, void*) {
   first_info = *info;
   const bool is_forked_child = ::getpid() != recording_process;
   if (!is_forked_child) {
+    be_ready_for_crashes();
     limit_time();
     write_record();
   }
