@@ -3,13 +3,11 @@
 # `cmake --install` and find_package(ddp CONFIG).
 
 get_property(libraries GLOBAL PROPERTY DDP_LIBRARIES)
-get_property(include_roots GLOBAL PROPERTY DDP_INCLUDE_ROOTS)
 
-install(TARGETS ${libraries} EXPORT ddpTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS ${libraries} EXPORT ddpTargets
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS ddp-launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-list(REMOVE_DUPLICATES include_roots)
-install(DIRECTORY ${include_roots} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h")
 # Needs LibTorch to be used, not to be installed.
 install(FILES examples/libtorch/ddp_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

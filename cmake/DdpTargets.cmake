@@ -26,20 +26,20 @@ function(ddp_target_defaults target)
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
 endfunction()
 
-# ddp_add_library(ddp_samplers NAME samplers SOURCES a.cpp … [LINK …] [LINK_PRIVATE …])
-# A static library whose include root is the current folder; ddp::NAME outside this project.
+# ddp_add_library(ddp_samplers NAME samplers HEADERS ddp/a.h … SOURCES ddp/a.cpp …
+#   [LINK …] [LINK_PRIVATE …])
+# A static library whose include root is the current folder; ddp::NAME outside this project. HEADERS
+# are the public ones, which are installed, and which include no others of ours (scripts/check.sh).
 function(ddp_add_library target)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINK;LINK_PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "HEADERS;SOURCES;LINK;LINK_PRIVATE" ${ARGN})
   add_library(${target} STATIC ${ARG_SOURCES})
   add_library(ddp::${ARG_NAME} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${ARG_NAME})
-  target_include_directories(${target} PUBLIC
-    $<BUILD_INTERFACE:${CMAKE_CURRENT_SOURCE_DIR}>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_sources(${target} PUBLIC FILE_SET HEADERS
+    BASE_DIRS ${CMAKE_CURRENT_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_LINK_PRIVATE})
   ddp_target_defaults(${target})
   set_property(GLOBAL APPEND PROPERTY DDP_LIBRARIES ${target})
-  set_property(GLOBAL APPEND PROPERTY DDP_INCLUDE_ROOTS "${CMAKE_CURRENT_SOURCE_DIR}/ddp")
 endfunction()
 
 # ddp_add_executable(train SOURCES a.cpp … LINK …)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Format, layers and first lines. (Warnings are errors in every build.)
+# Format, first lines, layers, public headers, environment variables. (Warnings are errors in every
+# build.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -56,15 +57,36 @@ for file in "${sources[@]}"; do
   done
 done
 
-# Public headers show no library of ours.
-internal='cudnn_library|onednn|nccl_api|nccl_calls|nccl_communicator|nccl_memory|nccl_watchdog|event_ring|cuda/check|gloo_algorithms'
-for file in "${sources[@]}"; do
-  case $file in *.h) ;; *) continue ;; esac
-  case $file in launcher/* | tests/* | bench/* | examples/*) continue ;; esac
-  [[ $file =~ $internal ]] && continue
+# Public headers are those that the libraries' CMakeLists.txt list. They include no other headers of
+# ours, which are not installed, and none of another library.
+public=()
+declare -A is_public
+for list in $(git ls-files '*CMakeLists.txt'); do
+  for header in $(sed -nE 's|^ +(ddp/[a-z0-9_/]+\.h)$|\1|p' "$list"); do
+    public+=("$(dirname "$list")/$header")
+    is_public[$header]=yes
+  done
+done
+[ "${#public[@]}" -gt 0 ] || complain "no CMakeLists.txt lists a public header"
+for file in "${public[@]}" examples/libtorch/ddp_torch.h; do
+  for header in $(sed -nE 's|^#include ["<](ddp/[^">]+)[">].*|\1|p' "$file"); do
+    [ -n "${is_public[$header]:-}" ] || complain "$file includes $header, which is not public"
+  done
   if grep -nE '#include <(spdlog|fmt|nccl|cuda|cublas|cudnn|nlohmann|gloo|zlib|dnnl)' "$file"; then
     complain "$file: a public header that needs another library's"
   fi
+done
+
+# Environment variables are in docs/environment.md: what libraries and programs name, recognised by
+# how such names begin, and what anything else reads of our own.
+names() { git grep --untracked -hoE "$@" | grep -oE '[A-Z][A-Za-z0-9_]+$' | sort -u; }
+families='WORLD|LOCAL|GROUP|ROLE|MASTER|DDP|NCCL|TORCH|TORCHELASTIC|OMP|OMPI|PMI|PMIX|MPI|SLURM|CUDA|PET|PYTHON'
+variables=$(
+  names "\"(RANK|TMPDIR|($families)_[A-Za-z0-9_]+)" -- {libddp,samplers,data,io,kernels,nn,launcher,examples}/
+  names '(getenv\(|environ\.get\(|environ\[|\$ENV\{)"?DDP_[A-Z0-9_]+' -- .
+  names '\$\{DDP_[A-Z0-9_]+' -- '*.sh')
+for variable in $variables; do
+  grep -qF "\`$variable\`" docs/environment.md || complain "docs/environment.md lacks $variable"
 done
 
 [ "$failed" -eq 0 ] && echo "check: ${#sources[@]} files are fine"

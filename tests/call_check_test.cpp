@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/store/hash_store.h"
 #include "support/gate.h"
 

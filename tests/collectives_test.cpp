@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/host_collectives.h"
 #include "support/collective_checks.h"
 #include "support/groups.h"

@@ -13,6 +13,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/hang_diagnosis.h"
 #include "ddp/collectives/hang_watch.h"

@@ -21,6 +21,7 @@ using Catch::Matchers::StartsWith;
 namespace {
 
 ncclResult_t async_error = ncclSuccess;
+std::string last_warning;
 
 NcclApi failing_nccl() {
   NcclApi nccl{};
@@ -35,7 +36,7 @@ NcclApi failing_nccl() {
     return ncclSuccess;
   };
   nccl.get_error_string = [](ncclResult_t) { return "what NCCL says"; };
-  nccl.get_last_error = [](ncclComm_t) { return ""; };
+  nccl.get_last_error = [](ncclComm_t) { return last_warning.c_str(); };
   return nccl;
 }
 
@@ -96,4 +97,32 @@ TEST_CASE("an NCCL that works or begins breaks nothing", "[nccl]") {
   Survivor survivor;
   CHECK(survivor.error_after(ncclSuccess).empty());
   CHECK(survivor.error_after(ncclInProgress).empty());
+}
+
+TEST_CASE("NCCL's commonest warnings come with what helps", "[nccl]") {
+  // As NCCL 2.28 words them.
+  const auto [warning, advice] = GENERATE(table<std::string, std::string>({
+      {"Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000", "one worker per GPU"},
+      {"Error while creating shared memory segment /dev/shm/nccl-1 (size 9), error: No space left",
+       "--shm-size"},
+      {"Bootstrap : no socket interface found", "NCCL_SOCKET_IFNAME"},
+      {"socketStartConnect: connect to 10.0.0.2<45763> failed : Connection refused", "a firewall"},
+      {"Mismatched NCCL version detected : rank 0 version 22809 rank 1 version 22705",
+       "the same libnccl.so.2"},
+      {"Call to ibv_reg_mr failed with error Cannot allocate memory", "ulimit -l"},
+      {"Call to ibv_modify_qp failed with 110 Connection timed out", "NCCL_IB_GID_INDEX"},
+      {"NET/IB: Got completion from peer 10.0.0.2<1> with status=IBV_WC_RETRY_EXC_ERR(12)",
+       "NCCL_IB_DISABLE=1"},
+      {"Cuda failure 2 'out of memory'", "nvidia-smi"},
+      {"Cuda failure 711 'peer mapping resources exhausted'", "NCCL_P2P_DISABLE=1"},
+      {"Cuda failure 217 'peer access is not supported between these two devices'",
+       "NCCL_P2P_DISABLE=1"},
+      {"Cuda failure 35 'CUDA driver version is insufficient for CUDA runtime version'",
+       "driver is older"},
+      {"Call to socket failed: Too many open files", "ulimit -n"},
+  }));
+  last_warning = warning + "\n";
+  const std::string text = error_text(failing_nccl(), ncclSystemError);
+  last_warning.clear();
+  CHECK_THAT(text, StartsWith("what NCCL says: " + warning + " (") && Contains(advice));
 }

@@ -26,6 +26,7 @@ Hello on_gpu(const std::string& host, const std::string& bus_id) {
   Hello hello = on_cpu(host);
   hello.gpu = bus_id;
   hello.nccl = "2.28.9";
+  hello.nccl_path = "/" + host + "/libnccl.so.2";
   return hello;
 }
 
@@ -113,7 +114,9 @@ TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvo
   CHECK_THAT(refusal({on_cpu("a"), on_gpu("a", "1")}), Catch::Contains("kind of device"));
   Hello older = on_gpu("b", "1");
   older.nccl = "2.20.3";
-  CHECK_THAT(refusal({on_gpu("a", "1"), older}), Catch::Contains("2.28.9, rank 1"));
+  CHECK_THAT(refusal({on_gpu("a", "1"), older}),
+             Catch::Contains("2.28.9 from /a/libnccl.so.2, rank 1") &&
+                 Catch::EndsWith("has 2.20.3 from /b/libnccl.so.2"));
   Hello wants_shm = on_cpu("a");
   wants_shm.backend = Backend::kShm;
   Hello elsewhere = wants_shm;

@@ -19,6 +19,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/caller_load.h"
 #include "ddp/collectives/cpu_sharing.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/spin_budget.h"
 #include "support/groups.h"

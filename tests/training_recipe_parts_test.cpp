@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // The parts of docs/training.md around the loop; training_recipe_test.cpp has the loop, and
-// examples/spirals.cpp a module and a dataset. The last test compares the document with all three.
-#include <algorithm>
+// examples/spirals.cpp a module and a dataset. docs_test.cpp compares the document with all three.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <string>
 #include <vector>
 
 #include "ddp/data/cifar10.h"
@@ -28,19 +25,6 @@
 using namespace ddp;
 using nn::Tensor;
 using test::expect;
-
-namespace {
-
-void append_lines_without_indents(const std::string& path, std::vector<std::string>& lines) {
-  std::ifstream file(path);
-  REQUIRE(file);
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t begin = line.find_first_not_of(' ');
-    lines.push_back(begin == std::string::npos ? "" : line.substr(begin));
-  }
-}
-
-}  // namespace
 
 TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
   test::on_two_ranks([] {
@@ -117,21 +101,4 @@ TEST_CASE("recipe: weights from PyTorch", "[recipe]") {
     return context.to_host<float>(of.parameters().front()->value());
   };
   CHECK(values(module) == values(other));
-}
-
-TEST_CASE("the C++ of docs/training.md stands in these files", "[recipe][docs]") {
-  std::vector<std::string> source, text;
-  for (const char* file :
-       {"training_recipe_test.cpp", "training_recipe_parts_test.cpp", "../examples/spirals.cpp"}) {
-    append_lines_without_indents(std::string(DDP_TESTS_DIR "/") + file, source);
-  }
-  append_lines_without_indents(DDP_TRAINING_GUIDE, text);
-  int blocks = 0;
-  for (auto at = text.begin(); (at = std::find(at, text.end(), "```cpp")) != text.end(); ++blocks) {
-    const auto begin = at + 1;
-    at = std::find(begin, text.end(), "```");
-    INFO("block at line " << begin - text.begin());
-    CHECK(std::search(source.begin(), source.end(), begin, at) != source.end());
-  }
-  CHECK(blocks >= 14);
 }

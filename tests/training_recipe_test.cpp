@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The C++ of docs/training.md, whose every block stands here or in training_recipe_parts_test.cpp
-// as it is there. Two ranks train on noise; what they must find is checked behind each block.
+// The C++ of docs/training.md, whose every block stands here, in training_recipe_parts_test.cpp or
+// in examples/spirals.cpp as it is there (docs_test.cpp compares). Two ranks train on noise; what
+// they must find is checked behind each block.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -10,6 +10,7 @@
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/event_ring.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/operation_timer.h"
 #include "ddp/store/hash_store.h"
 #include "support/simulated_collective.h"

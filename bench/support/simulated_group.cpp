@@ -8,6 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/operand_memory.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/store/hash_store.h"

@@ -22,3 +22,8 @@ if(NOT output MATCHES "consumer: sum 3, 6 parameters, 10 steps")
   message(FATAL_ERROR "unexpected output:\n${output}")
 endif()
 message(STATUS "${output}")
+run(${CMAKE_COMMAND} -E env CUDA_VISIBLE_DEVICES=
+  ${WORK_DIR}/prefix/bin/ddp-launch --nproc_per_node=2 ${WORK_DIR}/build/trainer)
+if(NOT output MATCHES "2 ranks on cpu: the sum is 3")
+  message(FATAL_ERROR "unexpected output:\n${output}")
+endif()

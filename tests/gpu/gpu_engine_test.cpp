@@ -187,6 +187,19 @@ TEST_CASE("gradients on the device become their mean, whatever is checked", "[gp
   }
 }
 
+TEST_CASE("a trainer's flat gradients on the device are the buckets", "[gpu][engine]") {
+  run_nccl_ranks(30s, [](ProcessGroup& group, Stream stream) {
+    const Floats flat(2 * kElements, group.device());  // the second half is not aligned
+    Trainee trainee(group, stream, {.flat_gradients = flat.buffer()});
+    expect(trainee.ddp.gradient(0).data == flat.buffer().data, "no memory of the engine's");
+    for (int step = 0; step < 3; ++step) {
+      trainee.pass(group.rank() + 1);
+      expect(trainee.distance_to((group.world_size() + 1) / 2.0) < 1e-5F, "the mean");
+    }
+    expect(trainee.ddp.statistics().gradient_copies == 0, "no copies");
+  });
+}
+
 TEST_CASE("passes on the device add up, ranks run out, and votes are counted", "[gpu][engine]") {
   run({}, [](Trainee& trainee, int rank, int world) {
     DistributedDataParallel& ddp = trainee.ddp;

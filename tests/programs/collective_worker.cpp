@@ -44,6 +44,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/ddp.h"
 

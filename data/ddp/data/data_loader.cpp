@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "ddp/base/time.h"
+#include "ddp/data/batch_ring.h"
+#include "ddp/data/prefetcher.h"
 
 namespace ddp {
 namespace {
@@ -33,31 +35,35 @@ std::size_t slots_for(const DataLoaderOptions& options) {
 
 DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
     : slots_(slots_for(options)),
-      ring_(dataset, options.dtype, options.device, slots_),
-      prefetcher_({.num_threads = options.num_workers, .window = static_cast<std::int64_t>(slots_)},
-                  [this](std::int64_t step) { ring_.fill(slot(step), *plan_, step); }) {}
+      ring_(std::make_unique<BatchRing>(dataset, options.dtype, options.device, slots_)),
+      prefetcher_(std::make_unique<Prefetcher>(
+          Prefetcher::Options{.num_threads = options.num_workers,
+                              .window = static_cast<std::int64_t>(slots_)},
+          [this](std::int64_t step) { ring_->fill(slot(step), *plan_, step); })) {}
+
+DataLoader::~DataLoader() = default;
 
 void DataLoader::start(EpochPlan plan) {
-  prefetcher_.cancel();
+  prefetcher_->cancel();
   give_back();
   plan_.reset();
   statistics_ = {};
   // No later batch is larger than the first.
-  if (plan.steps() > 0) ring_.reserve(static_cast<std::size_t>(plan.count(0)));
+  if (plan.steps() > 0) ring_->reserve(static_cast<std::size_t>(plan.count(0)));
   plan_ = std::move(plan);
   step_ = 0;
-  prefetcher_.start(plan_->steps());
+  prefetcher_->start(plan_->steps());
 }
 
 std::optional<Batch> DataLoader::next(Stream stream) {
   give_back();
   if (step_ == plan().steps()) return std::nullopt;
   const auto begin = Clock::now();
-  prefetcher_.wait(step_);
+  prefetcher_->wait(step_);
   statistics_.wait_seconds += std::chrono::duration<double>(Clock::now() - begin).count();
   ++statistics_.batches;
   user_ = stream;
-  return ring_.acquire(slot(step_++), stream);
+  return ring_->acquire(slot(step_++), stream);
 }
 
 const EpochPlan& DataLoader::plan() const {
@@ -67,8 +73,8 @@ const EpochPlan& DataLoader::plan() const {
 
 void DataLoader::give_back() {
   if (!user_) return;
-  ring_.release(slot(step_ - 1), *user_);
-  prefetcher_.release(step_ - 1);
+  ring_->release(slot(step_ - 1), *user_);
+  prefetcher_->release(step_ - 1);
   user_.reset();
 }
 

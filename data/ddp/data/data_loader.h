@@ -3,16 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 
 #include "ddp/base/stream.h"
 #include "ddp/data/batch.h"
-#include "ddp/data/batch_ring.h"
 #include "ddp/data/dataset.h"
-#include "ddp/data/prefetcher.h"
 #include "ddp/samplers/epoch_plan.h"
 
 namespace ddp {
+
+class BatchRing;
+class Prefetcher;
 
 struct DataLoaderOptions {
   DType dtype = DType::kFloat32;  // of the inputs
@@ -44,6 +46,9 @@ class DataLoader {
   // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,
   // SystemError if a worker cannot start.
   DataLoader(const Dataset& dataset, const DataLoaderOptions& options);
+  ~DataLoader();
+  DataLoader(const DataLoader&) = delete;
+  DataLoader& operator=(const DataLoader&) = delete;
 
   // Begins an epoch, or what is left of one; what remains of the last plan is forgotten.
   void start(EpochPlan plan);
@@ -70,12 +75,12 @@ class DataLoader {
   [[nodiscard]] std::size_t slot(std::int64_t step) const;
 
   std::size_t slots_;
-  BatchRing ring_;
+  std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;
   std::int64_t step_ = 0;       // that next() delivers next
   std::optional<Stream> user_;  // of batch step_ - 1, if the consumer has it
   DataLoaderStatistics statistics_;
-  Prefetcher prefetcher_;  // last: its threads use the others
+  std::unique_ptr<Prefetcher> prefetcher_;  // last: its threads use the others
 };
 
 }  // namespace ddp

@@ -53,7 +53,7 @@ class NonFiniteError : public Error {
   using Error::Error;
 };
 
-// CUDA or NCCL returned an error.
+// CUDA or NCCL returned an error, or wrong values.
 class CudaError : public Error {
  public:
   using Error::Error;

@@ -7,15 +7,21 @@
 namespace ddp {
 namespace {
 
-// All ranks must give the same answer to `property`.
+// All ranks must give the same answer to `property`; `describe` is how a message tells it.
+template <class Property, class Describe>
+void check_equal(const std::vector<Hello>& hellos, const char* what, Property property,
+                 Describe describe) {
+  const Hello& first = hellos[0];
+  for (const Hello& other : hellos) {
+    if (property(other) == property(first)) continue;
+    throw MismatchError("ranks differ in " + std::string(what) + ": " + to_string(first) + " has " +
+                        describe(first) + ", " + to_string(other) + " has " + describe(other));
+  }
+}
+
 template <class Property>
 void check_equal(const std::vector<Hello>& hellos, const char* what, Property property) {
-  for (std::size_t rank = 1; rank < hellos.size(); ++rank) {
-    if (property(hellos[rank]) == property(hellos[0])) continue;
-    throw MismatchError("ranks differ in " + std::string(what) + ": " + to_string(hellos[0]) +
-                        " has " + property(hellos[0]) + ", " + to_string(hellos[rank]) + " has " +
-                        property(hellos[rank]));
-  }
+  check_equal(hellos, what, property, property);
 }
 
 void check_one_rank_per_gpu(const std::vector<Hello>& hellos) {
@@ -70,7 +76,9 @@ Backend choose_backend(const std::vector<Hello>& hellos) {
   check_equal(hellos, "their kind of device", on_gpu);
   const bool on_gpus = !hellos[0].gpu.empty();
   if (on_gpus) {
-    check_equal(hellos, "their NCCL", [](const Hello& h) { return h.nccl; });
+    check_equal(
+        hellos, "their NCCL", [](const Hello& h) { return h.nccl; },
+        [](const Hello& h) { return h.nccl + " from " + h.nccl_path; });
     if (!hellos[0].shares_gpu) check_one_rank_per_gpu(hellos);
     return Backend::kNccl;
   }

@@ -17,6 +17,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/run_until.h"
 #include "ddp/collectives/first_error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/gloo_algorithms.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"

@@ -14,19 +14,13 @@
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_diagnosis.h"
+#include "ddp/collectives/hang_watch_options.h"
 #include "ddp/collectives/life_sign.h"
 #include "ddp/collectives/rank_progress.h"
 #include "ddp/collectives/report_window.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
-
-// How a hang is watched for.
-struct HangWatchOptions {
-  Timeout period = std::chrono::seconds(1);    // between two looks; 0: no watch at all
-  Timeout patience = std::chrono::seconds(8);  // with a pending operation, before a line says so
-  Timeout window = std::chrono::seconds(10);   // between two such lines of the job
-};
 
 // Names the rank that keeps a job waiting. One for each job and process, with a thread and a store
 // connection of its own; all groups of the job are watched by it.

@@ -25,6 +25,7 @@ std::string serialize(const Hello& hello) {
        << hello.host_name << '\n'
        << hello.gpu << '\n'
        << hello.nccl << '\n'
+       << hello.nccl_path << '\n'
        << to_string(hello.backend) << '\n'
        << hello.pid << '\n'
        << hello.shares_gpu << '\n'
@@ -43,6 +44,7 @@ Hello parse_hello(const std::string& text) {
   std::getline(lines, hello.host_name);
   std::getline(lines, hello.gpu);
   std::getline(lines, hello.nccl);
+  std::getline(lines, hello.nccl_path);
   std::getline(lines, backend);
   lines >> hello.pid >> hello.shares_gpu;
   lines.ignore();
@@ -61,6 +63,7 @@ Hello describe_self(Device device, Backend backend, bool shares_gpu) {
   if (device.is_cuda()) {
     self.gpu = cu::pci_bus_id(device);
     self.nccl = nccl_version();
+    self.nccl_path = nccl_path();
   }
   self.backend = backend;
   self.pid = ::getpid();

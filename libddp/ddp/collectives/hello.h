@@ -18,6 +18,7 @@ struct Hello {
   std::string host_name = {};        // for messages
   std::string gpu = {};              // bus id of its CUDA device; empty on the CPU
   std::string nccl = {};             // NCCL's version; empty on the CPU
+  std::string nccl_path = {};        // and where it is, for messages
   Backend backend = Backend::kAuto;  // what it asked for
   int pid = 0;
   bool shares_gpu = false;         // started with --oversubscribe

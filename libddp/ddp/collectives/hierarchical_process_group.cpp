@@ -12,6 +12,7 @@
 #include "ddp/base/error.h"
 #include "ddp/collectives/call_exchange.h"
 #include "ddp/collectives/first_error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/hierarchical_algorithms.h"
 #include "ddp/collectives/host_groups.h"

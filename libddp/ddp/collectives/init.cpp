@@ -15,9 +15,12 @@
 #include "ddp/base/log.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/device_choice.h"
+#include "ddp/collectives/first_all_reduce.h"
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/hierarchical_process_group.h"
 #include "ddp/collectives/nccl_process_group.h"
+#include "ddp/collectives/rank_identity.h"
 #include "ddp/collectives/rendezvous.h"
 #include "ddp/collectives/shm_process_group.h"
 #include "ddp/collectives/single_process_group.h"
@@ -191,7 +194,11 @@ std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const Worke
                                          GroupConfig config, Plan plan) {
   log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
              std::string(to_string(plan.backend)) + " on " + to_string(config.device));
-  if (plan.backend == Backend::kNccl) return make_nccl_process_group(std::move(config));
+  if (plan.backend == Backend::kNccl) {
+    auto group = make_nccl_process_group(std::move(config));
+    try_first_all_reduce(*group);
+    return group;
+  }
   if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));
   const std::string address = address_of(options, env, config.start_timeout);
   if (plan.backend == Backend::kGloo) return make_gloo_process_group(std::move(config), address);

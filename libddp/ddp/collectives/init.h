@@ -8,7 +8,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/worker_env.h"
-#include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/hang_watch_options.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/store/store.h"
 

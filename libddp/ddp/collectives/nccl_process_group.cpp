@@ -19,6 +19,7 @@
 #include "ddp/collectives/call_check.h"
 #include "ddp/collectives/event_ring.h"
 #include "ddp/collectives/first_error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/nccl_calls.h"
 #include "ddp/collectives/nccl_communicator.h"
 #include "ddp/collectives/nccl_failure.h"

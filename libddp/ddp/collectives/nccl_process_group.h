@@ -21,5 +21,7 @@ namespace ddp {
 
 // "2.28.9": what this process has loaded. Throws CudaError if NCCL is missing or not built in.
 [[nodiscard]] std::string nccl_version();
+// The file that it came from.
+[[nodiscard]] std::string nccl_path();
 
 }  // namespace ddp

@@ -15,4 +15,6 @@ std::shared_ptr<ProcessGroup> make_nccl_process_group(GroupConfig) { refuse(); }
 
 std::string nccl_version() { refuse(); }
 
+std::string nccl_path() { refuse(); }
+
 }  // namespace ddp

@@ -8,6 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/let_all_read.h"
 #include "ddp/collectives/life_sign.h"
 #include "ddp/collectives/meeting.h"

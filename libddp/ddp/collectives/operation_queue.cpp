@@ -31,7 +31,8 @@ OperationQueue::OperationQueue(const std::string& name, std::string origin,
     : origin_(std::move(origin)),
       recorder_(std::move(recorder)),
       execute_(std::move(execute)),
-      poster_(std::move(poster)) {
+      poster_(std::move(poster)),
+      wake_policy_(poster_.cpus_per_rank) {
   batch_.reserve(kCapacity);
   if (poster_.post) recorder_->tell_when_overdue([this] { run_pending(); });
   thread_ = start_background_thread(name, [this] { run(); });
@@ -126,7 +127,7 @@ bool OperationQueue::needs_thread() {
   Entry& last = entry(submitted_);
   last.posting = post_last();
   if (last.posting == Posting::kUseful) last.submitted = Clock::now();
-  return last.posting == Posting::kUseful ? late_waits_ > 0 : last.posting != Posting::kLittle;
+  return last.posting == Posting::kUseful ? wake_policy_.wakes() : last.posting != Posting::kLittle;
 }
 
 OperationQueue::Posting OperationQueue::post_last() {
@@ -138,31 +139,10 @@ OperationQueue::Posting OperationQueue::post_last() {
   return posting;
 }
 
-// It takes time to wake the thread, which is lost if the caller waits at once; and if there is no
-// CPU for both, the thread takes its time from a caller that computes. So the thread is called for
-// a kUseful operation only if the caller did something else before one of its last such waits.
 void OperationQueue::note_wait(std::uint64_t sequence) {
-  constexpr std::chrono::microseconds kAtOnce(20);
   const Entry& waited = entry(sequence);
   if (submitted_ - sequence >= kCapacity || waited.posting != Posting::kUseful) return;
-  if (Clock::now() - waited.submitted <= kAtOnce) {
-    late_waits_ = std::max(0, late_waits_ - 1);
-  } else if (poster_.cpus_per_rank > 1) {
-    late_waits_ = kRemembered;
-  } else {
-    wants_load_ = true;
-    if (const auto load = load_.end()) {
-      late_waits_ = *load < poster_.cpus_per_rank / 2 ? kRemembered : 0;
-    }
-  }
-}
-
-// If note_wait asked for it, measures the caller's load from the end of this wait to its next late
-// one.
-void OperationQueue::begin_load(std::uint64_t sequence) {
-  if (!wants_load_ || sequence != submitted_) return;
-  wants_load_ = false;
-  load_.begin();
+  wake_policy_.note_wait(Clock::now() - waited.submitted);
 }
 
 bool OperationQueue::depends_on_pending(const Collective& collective) {
@@ -195,7 +175,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
                          std::to_string(timeout.count()) + " ms");
     }
   }
-  begin_load(sequence);
+  if (sequence == submitted_) wake_policy_.note_wait_ended();
   if (completed_ >= sequence) return;
   work_done_.wait_for(lock, kErrorGrace, [this] { return !executing_; });
   std::rethrow_exception(error_);

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "ddp/base/time.h"
-#include "ddp/collectives/caller_load.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/wake_policy.h"
 
 namespace ddp {
 
@@ -51,9 +51,7 @@ class OperationQueue {
     // else it does nothing and returns false. The queue is locked meanwhile. It must not throw. A
     // backend that posts anything as kLittle must provide it.
     std::function<bool(const Collective&)> finish = nullptr;
-    // CPUs for each rank. If there is no more than one, the queue's thread takes time from a caller
-    // that computes.
-    double cpus_per_rank = 2;
+    double cpus_per_rank = 2;  // see WakePolicy
   };
 
   // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
@@ -107,8 +105,6 @@ class OperationQueue {
     Interval ran;                 // once it is completed
   };
 
-  static constexpr int kRemembered = 64;
-
   using Lock = std::unique_lock<std::mutex>;
 
   void run();
@@ -130,7 +126,6 @@ class OperationQueue {
   [[nodiscard]] bool needs_thread();
   [[nodiscard]] Posting post_last();
   void note_wait(std::uint64_t sequence);
-  void begin_load(std::uint64_t sequence);
   [[nodiscard]] bool depends_on_pending(const Collective& collective);
   void call_thread(std::uint64_t sequence);
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
@@ -151,9 +146,7 @@ class OperationQueue {
   std::uint64_t posted_ = 0;     // all up to this one were posted
   std::uint64_t called_ = 0;     // what the thread is to run without somebody waiting
   std::uint64_t completed_ = 0;
-  int late_waits_ = kRemembered;  // see note_wait
-  bool wants_load_ = false;       // likewise, begin_load
-  CallerLoad load_;
+  WakePolicy wake_policy_;  // for what is kUseful
   bool in_batch_ = false;
   bool executing_ = false;
   bool stopping_ = false;

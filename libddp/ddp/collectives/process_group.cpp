@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/meeting.h"
 #include "ddp/collectives/single_process_group.h"

@@ -16,13 +16,13 @@
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/flight_recorder.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
-class ProcessGroup;
+class FlightRecorder;
 class HangWatch;
+class ProcessGroup;
 
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
@@ -93,7 +93,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] Timeout timeout() const { return config_.timeout; }
   [[nodiscard]] const std::string& name() const { return config_.name; }
   [[nodiscard]] Store& store() const { return *config_.store; }
-  // What this group did last.
+  // What this group did last; a class for libddp's own use (flight_recorder.h).
   [[nodiscard]] FlightRecorder& recorder() const { return *recorder_; }
   // Its waits in the store, for the thread that submits; see meet().
   [[nodiscard]] FlightRecorder& meetings() const { return *meetings_; }

@@ -41,11 +41,11 @@ bool has_result(const Collective& operation, int rank) {
 // the heap and comes back.
 class Guest {
  public:
-  Guest(Context& context, Heap& heap, const Collective& operation)
+  Guest(Board& board, Heap& heap, const Collective& operation)
       : own_(operation.input), memory_(heap.allocate(own_.size_bytes())), copy_(own_) {
     copy_.data = memory_.data();
     cpu::copy(own_, copy_);
-    context.bring(heap.find(copy_));
+    board.bring(heap.find(copy_));
   }
   void take_home() const { cpu::copy(copy_, own_); }
 
@@ -70,8 +70,8 @@ bool has_term(const Collective& operation, int rank) {
   return operation.kind != CollectiveKind::kBroadcast || rank == operation.peer;
 }
 
-bool lies_in_heap(const Context& context, int rank, std::uint64_t number) {
-  return context.segment().post(rank, number).operand.block != 0;
+bool lies_in_heap(const Member& self, int rank, std::uint64_t number) {
+  return self.segment().post(rank, number).operand.block != 0;
 }
 
 }  // namespace
@@ -81,18 +81,19 @@ bool works_in_place(CollectiveKind kind) {
          kind == CollectiveKind::kBroadcast;
 }
 
-bool is_posted_in_place(const Context& context, std::uint64_t number) {
-  for (int rank = 0; rank < context.world_size(); ++rank) {
-    if (lies_in_heap(context, rank, number)) return true;
+bool is_posted_in_place(const Member& self, std::uint64_t number) {
+  for (int rank = 0; rank < self.world_size(); ++rank) {
+    if (lies_in_heap(self, rank, number)) return true;
   }
   return false;
 }
 
-InPlaceRunner::InPlaceRunner(Context& context, Heap& heap)
-    : context_(context),
+InPlaceRunner::InPlaceRunner(Member& self, Board& board, Heap& heap)
+    : self_(self),
+      board_(board),
       heap_(heap),
       stage_(heap),
-      operands_(static_cast<std::size_t>(context.world_size())) {
+      operands_(static_cast<std::size_t>(self.world_size())) {
   terms_.reserve(operands_.size());
   targets_.reserve(operands_.size());
 }
@@ -102,33 +103,33 @@ Region InPlaceRunner::offer(const Collective& operation, std::uint64_t number) {
   if (own.block != 0) return own;
   const std::optional<Buffer> copy = stage_.take(number, operation.input);
   if (!copy) return {};
-  if (has_term(operation, context_.rank())) cpu::copy(operation.input, *copy);
+  if (has_term(operation, self_.rank())) cpu::copy(operation.input, *copy);
   return heap_.find(*copy);
 }
 
 Interval InPlaceRunner::run(const Collective& operation, std::uint64_t number) {
   std::optional<Guest> guest;
-  if (!lies_in_heap(context_, context_.rank(), number)) guest.emplace(context_, heap_, operation);
+  if (!lies_in_heap(self_, self_.rank(), number)) guest.emplace(board_, heap_, operation);
   try {
-    context_.wait_for_guests();
+    board_.wait_for_guests();
     work(operation, number);
   } catch (...) {
     if (guest) abandon();
     throw;
   }
-  const bool is_wanted = has_result(operation, context_.rank());
+  const bool is_wanted = has_result(operation, self_.rank());
   if (guest && is_wanted) guest->take_home();
   if (const auto copy = stage_.find(number)) {
     if (is_wanted) cpu::copy(*copy, operation.input);
     stage_.give_back(number);
   }
-  const Progress& progress = context_.segment().progress(number);
+  const Progress& progress = self_.segment().progress(number);
   return {time_in(progress.began), time_in(progress.ended)};
 }
 
 void InPlaceRunner::find_operands(const Collective& operation, std::uint64_t number) {
-  for (int rank = 0; rank < context_.world_size(); ++rank) {
-    const Post& post = context_.segment().post(rank, number);
+  for (int rank = 0; rank < self_.world_size(); ++rank) {
+    const Post& post = self_.segment().post(rank, number);
     Buffer& operand = operands_[static_cast<std::size_t>(rank)];
     operand = operation.input;
     operand.data = reach(rank, post.operand.block != 0 ? post.operand : post.brought);
@@ -143,8 +144,8 @@ void InPlaceRunner::leave() {
 // have left it nothing to do.
 void InPlaceRunner::look_at_operands(std::uint64_t number) {
   try {
-    for (int rank = 0; rank < context_.world_size(); ++rank) {
-      const Post& post = context_.segment().post(rank, number);
+    for (int rank = 0; rank < self_.world_size(); ++rank) {
+      const Post& post = self_.segment().post(rank, number);
       if (post.operand.block != 0) (void)heap_.at(rank, post.operand);
     }
   } catch (const Error&) {
@@ -154,34 +155,34 @@ void InPlaceRunner::look_at_operands(std::uint64_t number) {
 
 // Our copy goes: whoever still reads it must not take the rest for our operand.
 void InPlaceRunner::abandon() {
-  (void)context_.fail(Cause::kPeer, "[shm] rank " + std::to_string(context_.rank()) +
-                                        " left a collective that reads its memory");
+  (void)self_.fail(Cause::kPeer, "[shm] rank " + std::to_string(self_.rank()) +
+                                     " left a collective that reads its memory");
 }
 
 std::byte* InPlaceRunner::reach(int rank, const Region& region) {
   try {
     return heap_.at(rank, region);
   } catch (const Error& error) {
-    const std::string who = "[shm] rank " + std::to_string(context_.rank());
-    std::rethrow_exception(context_.fail(
-        Cause::kPeer, who + " cannot reach the memory of rank " + std::to_string(rank) +
-                          ", which may have died: " + error.what()));
+    const std::string who = "[shm] rank " + std::to_string(self_.rank());
+    std::rethrow_exception(self_.fail(Cause::kPeer, who + " cannot reach the memory of rank " +
+                                                        std::to_string(rank) +
+                                                        ", which may have died: " + error.what()));
   }
 }
 
 // A rank that finds nothing left to do looks for no operand: it may be gone with its rank's part.
 void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
-  Progress& progress = context_.segment().progress(number);
+  Progress& progress = self_.segment().progress(number);
   const std::size_t ranks = operands_.size();
   const std::size_t chunk = chunk_elements(operation.input, ranks);
   const std::size_t chunks = divide_up(operation.input.count, chunk);
   const std::size_t part = divide_up(chunks, ranks);
   std::size_t done = 0;
   for (std::size_t i = 0; i < ranks; ++i) {
-    const std::size_t owner = (static_cast<std::size_t>(context_.rank()) + i) % ranks;
+    const std::size_t owner = (static_cast<std::size_t>(self_.rank()) + i) % ranks;
     const std::size_t first = std::min(chunks, owner * part);
     const std::size_t end = std::min(chunks, first + part);
-    auto& taken = context_.segment().post(static_cast<int>(owner), number).taken;
+    auto& taken = self_.segment().post(static_cast<int>(owner), number).taken;
     for (std::size_t next; (next = first + taken.fetch_add(1)) < end; ++done) {
       if (done == 0) {
         note_first(progress.began);
@@ -193,16 +194,16 @@ void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
   if (done == 0) look_at_operands(number);
   if (done > 0) {
     progress.ended.store(now(), std::memory_order_relaxed);
-    if (progress.done.fetch_add(done) + done == chunks) context_.ring_all();
+    if (progress.done.fetch_add(done) + done == chunks) self_.ring_all();
   }
-  context_.wait_until([&] { return progress.done.load() == chunks; },
-                      [this](int rank) { return context_.is_running(rank); });
+  self_.wait_until([&] { return progress.done.load() == chunks; },
+                   [this](int rank) { return board_.is_running(rank); });
 }
 
 void InPlaceRunner::work_on(const Collective& operation, std::size_t begin, std::size_t n) {
   terms_.clear();
   targets_.clear();
-  for (int rank = 0; rank < context_.world_size(); ++rank) {
+  for (int rank = 0; rank < self_.world_size(); ++rank) {
     const Buffer chunk = operands_[static_cast<std::size_t>(rank)].slice(begin, n);
     terms_.push_back(chunk);
     if (has_result(operation, rank)) targets_.push_back(chunk);

@@ -6,8 +6,9 @@
 #include "ddp/base/buffer.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/shm_context.h"
+#include "ddp/collectives/shm_board.h"
 #include "ddp/collectives/shm_heap.h"
+#include "ddp/collectives/shm_member.h"
 #include "ddp/collectives/shm_stage.h"
 
 namespace ddp::shm {
@@ -27,11 +28,11 @@ namespace ddp::shm {
 [[nodiscard]] bool works_in_place(CollectiveKind kind);
 // True if at least one rank posted an operand in memory that others reach, so that this collective
 // is done in place by all.
-[[nodiscard]] bool is_posted_in_place(const Context& context, std::uint64_t number);
+[[nodiscard]] bool is_posted_in_place(const Member& self, std::uint64_t number);
 
 class InPlaceRunner {
  public:
-  InPlaceRunner(Context& context, Heap& heap);
+  InPlaceRunner(Member& self, Board& board, Heap& heap);
 
   // Where the others find this rank's operand, which must not change any more, of a collective that
   // is about to be posted. A null region: nowhere.
@@ -52,7 +53,8 @@ class InPlaceRunner {
   void work(const Collective& operation, std::uint64_t number);
   void work_on(const Collective& operation, std::size_t begin, std::size_t n);
 
-  Context& context_;
+  Member& self_;
+  Board& board_;
   Heap& heap_;
   Stage stage_;
   std::vector<Buffer> operands_;  // by rank, as this process sees them

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/queued_process_group.h"
-#include "ddp/collectives/shm_context.h"
+#include "ddp/collectives/shm_board.h"
 #include "ddp/collectives/shm_heap.h"
 #include "ddp/collectives/shm_in_place.h"
+#include "ddp/collectives/shm_member.h"
 #include "ddp/collectives/shm_small.h"
 #include "ddp/collectives/shm_staged.h"
 #include "ddp/collectives/shm_transfer.h"
@@ -23,10 +25,11 @@ class ShmProcessGroup final : public QueuedProcessGroup {
  public:
   explicit ShmProcessGroup(GroupConfig group_config)
       : QueuedProcessGroup(std::move(group_config)),
-        context_(config(), shared_recorder()),
-        heap_(context_.segment(), rank()),
-        small_(context_),
-        in_place_(context_, heap_),
+        self_(config(), shared_recorder()),
+        board_(self_),
+        heap_(self_.segment(), rank()),
+        small_(self_),
+        in_place_(self_, board_, heap_),
         terms_(static_cast<std::size_t>(world_size())),
         sent_(static_cast<std::size_t>(world_size())),
         received_(static_cast<std::size_t>(world_size())),
@@ -34,10 +37,10 @@ class ShmProcessGroup final : public QueuedProcessGroup {
                [this](std::span<const Collective> batch) { execute(batch); },
                {.post = [this](const Collective& operation) { return post(operation); },
                 .finish = [this](const Collective& operation) { return finish_small(operation); },
-                .cpus_per_rank = context_.cpus_per_rank()}) {}
+                .cpus_per_rank = self_.cpus_per_rank()}) {}
 
   ~ShmProcessGroup() override {
-    queue_.stop([this] { context_.leave(); });
+    queue_.stop([this] { self_.leave(); });
     in_place_.leave();
   }
 
@@ -53,7 +56,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   void do_abort(std::string_view reason) override {
     const std::string text =
         "[shm] rank " + std::to_string(rank()) + " aborted: " + std::string(reason);
-    queue_.fail(context_.fail(shm::Cause::kPeer, text));
+    queue_.fail(self_.fail(shm::Cause::kPeer, text));
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return make_shm_process_group(std::move(child));
@@ -63,23 +66,23 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   using Posting = OperationQueue::Posting;
 
   Posting post(const Collective& operation) {
-    if (is_transfer(operation.kind) || !context_.can_post()) return Posting::kNotPosted;
-    const CollectiveSignature signature = signature_of(operation, context_.posted() + 1);
+    if (is_transfer(operation.kind) || !board_.can_post()) return Posting::kNotPosted;
+    const CollectiveSignature signature = signature_of(operation, board_.posted() + 1);
     if (shm::is_small(operation, world_size())) {
-      context_.post_small(signature, shm::elements_to_post(operation, rank()));
+      board_.post_small(signature, shm::elements_to_post(operation, rank()));
       return Posting::kLittle;
     }
     const bool may_be_in_place = shm::works_in_place(operation.kind);
     const shm::Region operand =
         may_be_in_place ? in_place_.offer(operation, signature.sequence) : shm::Region();
-    context_.post(signature, operand);
+    board_.post(signature, operand);
     return operand.block != 0 ? Posting::kUseful : Posting::kNeeded;
   }
 
   bool finish_small(const Collective& operation) {
-    if (!context_.try_begin_collective(collectives_ + 1)) return false;
+    if (!board_.try_begin(collectives_ + 1)) return false;
     small_.run(operation, ++collectives_);
-    context_.end_collective();
+    board_.end();
     return true;
   }
 
@@ -90,7 +93,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
       run(batch);
     } catch (const std::exception& error) {
       const std::string text = "[shm] rank " + std::to_string(rank()) + " failed: " + error.what();
-      if (!context_.is_leaving()) (void)context_.fail(shm::Cause::kPeer, text);
+      if (!self_.is_leaving()) (void)self_.fail(shm::Cause::kPeer, text);
       throw;
     }
   }
@@ -103,21 +106,21 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   }
 
   void run_collective(const Collective& operation, bool is_alone) {
-    context_.set_timeout(operation.timeout);
-    if (context_.posted() < ++collectives_) {
-      context_.wait_for_room(signature_of(operation, collectives_));
+    self_.set_timeout(operation.timeout);
+    if (board_.posted() < ++collectives_) {
+      board_.wait_for_room(signature_of(operation, collectives_));
       post(operation);
     }
-    context_.begin_collective(collectives_);
+    board_.begin(collectives_);
     if (shm::is_small(operation, world_size())) {
       small_.run(operation, collectives_);
-    } else if (shm::is_posted_in_place(context_, collectives_)) {
+    } else if (shm::is_posted_in_place(self_, collectives_)) {
       const Interval ran = in_place_.run(operation, collectives_);
       if (is_alone) queue_.note_ran(ran);
     } else {
-      shm::run_staged(context_, operation, terms_);
+      shm::run_staged(self_, operation, terms_);
     }
-    context_.end_collective();
+    board_.end();
   }
 
   // All transfers of a batch advance in turn, so that two ranks may send to each other at once.
@@ -128,14 +131,14 @@ class ShmProcessGroup final : public QueuedProcessGroup {
       if (!is_transfer(operation.kind)) continue;
       auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
       const std::uint64_t sequence = ++counts[static_cast<std::size_t>(operation.peer)];
-      transfers_.emplace_back(context_, operation, sequence);
-      context_.set_timeout(operation.timeout);
+      transfers_.emplace_back(self_, operation, sequence);
+      self_.set_timeout(operation.timeout);
     }
     while (!transfers_.empty()) {
       advance_transfers();
       if (transfers_.empty()) return;
-      context_.begin_transfer(transfers_.front().signature(), transfers_.front().peer());
-      context_.wait_until(
+      self_.begin_call(transfers_.front().signature(), transfers_.front().peer());
+      self_.wait_until(
           [this] { return has_transfer([](const auto& each) { return each.can_advance(); }); },
           [this](int peer) {
             return has_transfer([peer](const auto& each) { return each.peer() == peer; });
@@ -164,7 +167,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
                        });
   }
 
-  shm::Context context_;
+  shm::Member self_;
+  shm::Board board_;
   shm::Heap heap_;
   shm::SmallRunner small_;
   shm::InPlaceRunner in_place_;

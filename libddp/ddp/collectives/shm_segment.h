@@ -56,7 +56,7 @@ struct RankControl {
   alignas(128) std::atomic<std::uint64_t> finished;
   std::atomic<std::uint64_t> brought;  // the operand of which was copied to shared memory
   std::atomic<std::uint64_t> running;  // the one that this rank is in; 0: in none
-  std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Context::barrier
+  std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Member::barrier
   std::atomic<std::uint32_t> left;     // its group was destroyed
   pid_t pid;
   cpu_set_t allowed_cpus;

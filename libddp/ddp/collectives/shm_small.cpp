@@ -57,12 +57,12 @@ std::span<const std::byte> elements_to_post(const Collective& operation, int ran
   return {static_cast<const std::byte*>(input.data), input.size_bytes()};
 }
 
-SmallRunner::SmallRunner(const Context& context)
-    : context_(context), terms_(static_cast<std::size_t>(context.world_size())) {}
+SmallRunner::SmallRunner(const Member& self)
+    : self_(self), terms_(static_cast<std::size_t>(self.world_size())) {}
 
 void SmallRunner::run(const Collective& operation, std::uint64_t number) {
-  const auto rank = static_cast<std::size_t>(context_.rank());
-  const bool is_root = context_.rank() == operation.peer;
+  const auto rank = static_cast<std::size_t>(self_.rank());
+  const bool is_root = self_.rank() == operation.peer;
   const Buffer& output = operation.output;
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
@@ -93,8 +93,8 @@ void SmallRunner::run(const Collective& operation, std::uint64_t number) {
 // bench_all_reduce.
 void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std::size_t begin) {
   const Buffer& output = operation.output;
-  for (int source = 0; source < context_.world_size(); ++source) {
-    terms_[static_cast<std::size_t>(source)] = source == context_.rank()
+  for (int source = 0; source < self_.world_size(); ++source) {
+    terms_[static_cast<std::size_t>(source)] = source == self_.rank()
                                                    ? operation.input.slice(begin, output.count)
                                                    : posted(source, number, begin, output);
   }
@@ -105,7 +105,7 @@ void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std:
 void SmallRunner::take_from_all(const Collective& operation, std::uint64_t number,
                                 std::size_t begin) const {
   const std::size_t n = operation.output.count / terms_.size();
-  for (int source = 0; source < context_.world_size(); ++source) {
+  for (int source = 0; source < self_.world_size(); ++source) {
     const Buffer part = operation.output.slice(static_cast<std::size_t>(source) * n, n);
     cpu::copy(posted(source, number, begin, part), part);
   }
@@ -113,7 +113,7 @@ void SmallRunner::take_from_all(const Collective& operation, std::uint64_t numbe
 
 Buffer SmallRunner::posted(int source, std::uint64_t number, std::size_t begin,
                            const Buffer& like) const {
-  std::byte* elements = context_.segment().post(source, number).elements;
+  std::byte* elements = self_.segment().post(source, number).elements;
   return Buffer{elements, 0, like.dtype, kCpuDevice}.slice(begin, like.count);
 }
 

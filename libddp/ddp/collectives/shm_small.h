@@ -7,7 +7,7 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/shm_context.h"
+#include "ddp/collectives/shm_member.h"
 
 namespace ddp::shm {
 
@@ -25,7 +25,7 @@ namespace ddp::shm {
 // Runs small collectives once they are posted.
 class SmallRunner {
  public:
-  explicit SmallRunner(const Context& context);
+  explicit SmallRunner(const Member& self);
 
   // To be called once all ranks have posted the operation under that number.
   void run(const Collective& operation, std::uint64_t number);
@@ -36,7 +36,7 @@ class SmallRunner {
   [[nodiscard]] Buffer posted(int source, std::uint64_t number, std::size_t begin,
                               const Buffer& like) const;
 
-  const Context& context_;
+  const Member& self_;
   std::vector<Buffer> terms_;
 };
 

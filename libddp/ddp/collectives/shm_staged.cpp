@@ -24,13 +24,13 @@ Share share_of(std::size_t n, int rank, int world_size) {
 // One run of a collective over this rank's slots.
 class Runner {
  public:
-  Runner(Context& context, const Collective& operation, std::span<Buffer> terms)
-      : context_(context),
+  Runner(Member& self, const Collective& operation, std::span<Buffer> terms)
+      : self_(self),
         operation_(operation),
         terms_(terms),
-        rank_(context.rank()),
-        world_size_(context.world_size()),
-        ranks_(static_cast<std::size_t>(context.world_size())),
+        rank_(self.rank()),
+        world_size_(self.world_size()),
+        ranks_(static_cast<std::size_t>(self.world_size())),
         dtype_(signature_of(operation, 0).dtype),
         chunk_(kSlotBytes / size_of(dtype_)) {}
 
@@ -43,7 +43,7 @@ class Runner {
 
  private:
   [[nodiscard]] Buffer half(int rank, std::uint32_t index) const {
-    return {context_.segment().slot(rank, index), chunk_, dtype_, kCpuDevice};
+    return {self_.segment().slot(rank, index), chunk_, dtype_, kCpuDevice};
   }
   // Elements [0, n) of a rank's current half.
   [[nodiscard]] Buffer slot(int rank, std::size_t n) const { return half(rank, half_).slice(0, n); }
@@ -61,7 +61,7 @@ class Runner {
   template <class TermOf>
   void reduce(const TermOf& term_of, const Buffer& target) const;
 
-  Context& context_;
+  Member& self_;
   const Collective& operation_;
   std::span<Buffer> terms_;
   int rank_;
@@ -84,7 +84,7 @@ void Runner::broadcast() {
   for (std::size_t begin = 0; begin < data.count; begin += chunk_) {
     const std::size_t n = std::min(chunk_, data.count - begin);
     if (is_root()) cpu::copy(data.slice(begin, n), slot(rank_, n));
-    context_.barrier();
+    self_.barrier();
     if (!is_root()) cpu::copy(slot(operation_.peer, n), data.slice(begin, n));
     next_half();
   }
@@ -95,7 +95,7 @@ void Runner::all_gather(bool everywhere) {
   for (std::size_t begin = 0; begin < count; begin += chunk_) {
     const std::size_t n = std::min(chunk_, count - begin);
     cpu::copy(operation_.input.slice(begin, n), slot(rank_, n));
-    context_.barrier();
+    self_.barrier();
     for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
       const std::size_t target = static_cast<std::size_t>(source) * count + begin;
       cpu::copy(slot(source, n), operation_.output.slice(target, n));
@@ -110,7 +110,7 @@ void Runner::scatter() {
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
     if (is_root()) stage_shares(count, begin, n);
-    context_.barrier();
+    self_.barrier();
     cpu::copy(slot(operation_.peer, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
               operation_.output.slice(begin, n));
     next_half();
@@ -123,7 +123,7 @@ void Runner::all_to_all() {
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
     stage_shares(count, begin, n);
-    context_.barrier();
+    self_.barrier();
     for (int source = 0; source < world_size_; ++source) {
       cpu::copy(slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n),
                 operation_.output.slice(static_cast<std::size_t>(source) * count + begin, n));
@@ -146,10 +146,10 @@ void Runner::all_reduce(bool everywhere) {
     for (int other = 0; other < world_size_; ++other) {
       if (other != rank_) cpu::copy(part(other), staged(rank_, other, n));
     }
-    context_.barrier();
+    self_.barrier();
     reduce([&](int source) { return source == rank_ ? part(rank_) : staged(source, rank_, n); },
            handed_out(rank_, n));
-    context_.barrier();
+    self_.barrier();
     for (int source = 0; (everywhere || is_root()) && source < world_size_; ++source) {
       cpu::copy(handed_out(source, n), part(source));
     }
@@ -173,7 +173,7 @@ void Runner::reduce_scatter() {
   for (std::size_t begin = 0; begin < count; begin += chunk) {
     const std::size_t n = std::min(chunk, count - begin);
     stage_shares(count, begin, n);
-    context_.barrier();
+    self_.barrier();
     reduce(
         [&](int source) {
           return slot(source, chunk_).slice(static_cast<std::size_t>(rank_) * n, n);
@@ -194,9 +194,9 @@ void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
 }  // namespace
 
 // Others may still be in the collective before, reading what we staged for it.
-void run_staged(Context& context, const Collective& operation, std::span<Buffer> terms) {
-  context.barrier();
-  Runner runner(context, operation, terms);
+void run_staged(Member& self, const Collective& operation, std::span<Buffer> terms) {
+  self.barrier();
+  Runner runner(self, operation, terms);
   switch (operation.kind) {
     case CollectiveKind::kAllReduce:
       return runner.all_reduce(true);

@@ -16,12 +16,12 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/shm_context.h"
+#include "ddp/collectives/shm_member.h"
 
 namespace ddp::shm {
 
 // Runs any collective but send, recv and barrier, to its end. All ranks have agreed on it. `terms`
 // is memory for a buffer of each rank.
-void run_staged(Context& context, const Collective& operation, std::span<Buffer> terms);
+void run_staged(Member& self, const Collective& operation, std::span<Buffer> terms);
 
 }  // namespace ddp::shm

@@ -6,11 +6,11 @@
 
 namespace ddp::shm {
 
-Transfer::Transfer(Context& context, const Collective& operation, std::uint64_t sequence)
-    : context_(&context),
+Transfer::Transfer(Member& self, const Collective& operation, std::uint64_t sequence)
+    : self_(&self),
       channel_(operation.kind == CollectiveKind::kSend
-                   ? &context.segment().channel(context.rank(), operation.peer)
-                   : &context.segment().channel(operation.peer, context.rank())),
+                   ? &self.segment().channel(self.rank(), operation.peer)
+                   : &self.segment().channel(operation.peer, self.rank())),
       signature_(signature_of(operation, sequence)),
       peer_(operation.peer),
       sends_(operation.kind == CollectiveKind::kSend),
@@ -45,16 +45,16 @@ void Transfer::move_block() {
   }
   mine.store(position + 1);
   ++moved_blocks_;
-  context_->ring(peer_);
+  self_->ring(peer_);
 }
 
 void Transfer::check_signature(const CollectiveSignature& theirs) {
   CollectiveSignature expected = signature_;
   expected.kind = CollectiveKind::kSend;
   if (theirs == expected) return;
-  std::rethrow_exception(context_->fail(
+  std::rethrow_exception(self_->fail(
       Cause::kMismatch, "[shm] send and recv differ: rank " + std::to_string(peer_) + " called " +
-                            to_string(theirs) + " to rank " + std::to_string(context_->rank()) +
+                            to_string(theirs) + " to rank " + std::to_string(self_->rank()) +
                             ", which called " + to_string(signature_)));
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ddp/collectives/shm_context.h"
+#include "ddp/collectives/shm_member.h"
 
 namespace ddp::shm {
 
@@ -12,7 +12,7 @@ namespace ddp::shm {
 class Transfer {
  public:
   // `sequence` counts the messages of this direction between the two ranks.
-  Transfer(Context& context, const Collective& operation, std::uint64_t sequence);
+  Transfer(Member& self, const Collective& operation, std::uint64_t sequence);
 
   // Moves as many blocks as it can; true once all have been moved. Throws MismatchError (and breaks
   // the group) if the two sides disagree about count or dtype.
@@ -30,7 +30,7 @@ class Transfer {
   void move_block();
   void check_signature(const CollectiveSignature& theirs);
 
-  Context* context_;
+  Member* self_;
   Channel* channel_;
   CollectiveSignature signature_;
   int peer_;

@@ -168,13 +168,10 @@ BucketSpec place(const Group& group, std::size_t bucket, std::span<const Gradien
   return spec;
 }
 
-}  // namespace
-
-BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients, const BucketOptions& options,
-                             std::size_t tail_count) {
+BucketLayout pack_aligned(const std::vector<Group>& groups, std::span<const GradientSpec> gradients,
+                          std::size_t tail_count) {
   BucketLayout layout;
   layout.slots.resize(gradients.size());
-  const std::vector<Group> groups = partition(gradients, options);
   for (const Group& group : groups) {
     BucketSpec bucket = place(group, layout.buckets.size(), gradients, layout.slots);
     if (tail_count > 0 && &group == &groups.back()) {
@@ -187,6 +184,55 @@ BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients, const Buck
     layout.buckets.push_back(std::move(bucket));
   }
   return layout;
+}
+
+void check_dense(std::span<const GradientSpec> gradients, std::size_t tail_count) {
+  if (tail_count > 0) {
+    throw std::invalid_argument(
+        "[ddp] flat_gradients leaves no place for what unused parameters "
+        "need: use UnusedParameters::kError");
+  }
+  for (const GradientSpec& gradient : gradients) {
+    if (gradient.dtype == gradients[0].dtype) continue;
+    throw std::invalid_argument("[ddp] flat_gradients of several dtypes");
+  }
+}
+
+BucketLayout pack_densely(const std::vector<Group>& groups, std::span<const GradientSpec> gradients,
+                          std::size_t tail_count) {
+  check_dense(gradients, tail_count);
+  std::vector<std::size_t> begins;  // elements from the begin of the flat memory
+  std::size_t end = 0;
+  for (const GradientSpec& gradient : gradients) {
+    begins.push_back(end);
+    end += gradient.count;
+  }
+  BucketLayout layout;
+  layout.slots.resize(gradients.size());
+  layout.size_bytes = end * size_of(gradients[0].dtype);
+  for (Group group : groups) {
+    std::sort(group.begin(), group.end());
+    if (group.back() - group.front() + 1 != group.size()) {
+      throw std::invalid_argument(
+          "[ddp] flat_gradients with a buckets.order by which a bucket's gradients do not lie "
+          "behind each other");
+    }
+    const std::size_t begin = begins[group.front()];
+    for (const std::size_t i : group) layout.slots[i] = {layout.buckets.size(), begins[i] - begin};
+    const DType dtype = gradients[0].dtype;
+    const std::size_t count = begins[group.back()] + gradients[group.back()].count - begin;
+    layout.buckets.push_back({dtype, begin * size_of(dtype), count, std::move(group)});
+  }
+  return layout;
+}
+
+}  // namespace
+
+BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients, const BucketOptions& options,
+                             std::size_t tail_count, Packing packing) {
+  const std::vector<Group> groups = partition(gradients, options);
+  return packing == Packing::kDense ? pack_densely(groups, gradients, tail_count)
+                                    : pack_aligned(groups, gradients, tail_count);
 }
 
 }  // namespace ddp

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -61,13 +62,20 @@ struct BucketLayout {
 inline constexpr std::size_t kGradientAlignment = 256;  // bytes; vector loads, cache lines
 inline constexpr std::size_t kBucketAlignment = 4096;   // bytes; NCCL's registration
 
+// How gradients lie in the flat memory.
+enum class Packing : std::uint8_t {
+  kAligned,  // bucket behind bucket, at the alignments above
+  kDense,    // in the order of registration, without gaps, as in a caller's own flat memory
+};
+
 // Buckets follow the order in which backward finishes gradients: options.order, or the reverse of
 // registration, which comes close to it. A gradient that would take a bucket over its cap opens the
 // next one, unless the bucket is nearly empty (below an eighth of the cap). A bucket has one dtype;
 // in a model of several, each has a bucket open at a time. Gradients are never divided.
-// std::invalid_argument if the order is no permutation.
+// std::invalid_argument if the order is no permutation, or if gradients that are packed densely
+// have several dtypes, a tail, or an order by which some bucket is no single piece of the memory.
 [[nodiscard]] BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients,
-                                           const BucketOptions& options,
-                                           std::size_t tail_count = 0);
+                                           const BucketOptions& options, std::size_t tail_count = 0,
+                                           Packing packing = Packing::kAligned);
 
 }  // namespace ddp

@@ -77,6 +77,11 @@ struct DdpOptions {
   // Broadcast from rank 0 at construction and as buffer_sync says.
   std::vector<ModelBuffer> buffers = {};
   BufferSync buffer_sync = BufferSync::kOnDemand;
+  // The caller's memory for the gradients of all parameters, one behind the other in the order of
+  // registration, as trainers of raw arrays have it. The buckets are pieces of it: nothing is
+  // copied, and no memory is allocated for them. All parameters have its dtype, none has a `grad`
+  // of its own, and `unused` is kError. For the shm backend take it from ProcessGroup::allocate().
+  Buffer flat_gradients = {};
   // What travels in place of the gradients, such as compress_to_bfloat16; the same on all ranks.
   GradientHookFactory hook = {};
   // Every so many steps the ranks compare fingerprints of their parameters. If these differ, all

@@ -9,6 +9,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
@@ -48,16 +49,20 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
           parameters_, [](const Parameter& each) { return each.grad.data != nullptr; })),
       control_label_(group_->recorder().add_label("control vector")),
       control_(*group_),
-      reducer_(*group_, gradient_specs(parameters_), options_.buckets, options_.hook,
+      reducer_(*group_, gradient_specs(parameters_),
+               {.buckets = options_.buckets,
+                .make_hook = options_.hook,
+                .tail_count = options_.unused == UnusedParameters::kError
+                                  ? 0
+                                  : ParameterUse::elements(parameters_.size()),
+                .flat_gradients = options_.flat_gradients},
                {.before_first = [this](Stream stream) { launch_control(stream); },
-                .before_last = [this](Stream stream) { write_use(stream); }},
-               options_.unused == UnusedParameters::kError
-                   ? 0
-                   : ParameterUse::elements(parameters_.size())),
+                .before_last = [this](Stream stream) { write_use(stream); }}),
       accounts_(*group_, size_bytes(reducer_.layout())) {
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
+  check_flat_gradients(parameters_, options_.flat_gradients);
   if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(
       add_bucket_labels(group_->recorder(), reducer_.layout(), names_of(parameters_)));

@@ -75,6 +75,7 @@ Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
        << buckets.last_bucket_bytes_cap << " bytes, 1/" << buckets.parts
        << " of the model, at least " << buckets.min_buckets << " buckets\nbucket order";
   for (const std::size_t i : buckets.order) text << ' ' << i;
+  text << "\nflat_gradients " << (options.flat_gradients.data != nullptr ? "yes" : "no");
   text << "\nunused " << static_cast<int>(options.unused) << "\nbuffer_sync "
        << static_cast<int>(options.buffer_sync) << "\nhook " << (hook ? hook->name() : "none")
        << "\nfingerprint_every " << options.fingerprint_every << "\nnon_finite "
@@ -136,6 +137,23 @@ std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter>
   if (parameters.empty()) throw std::invalid_argument("[ddp] a model without parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
   return parameters;
+}
+
+void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat) {
+  if (flat.data == nullptr) return;
+  std::size_t elements = 0;
+  for (const Parameter& parameter : parameters) {
+    elements += parameter.value.count;
+    if (parameter.grad.data == nullptr) continue;
+    throw std::invalid_argument("[ddp] parameter '" + parameter.name +
+                                "' has a gradient of its own beside flat_gradients");
+  }
+  const Buffer& value = parameters[0].value;
+  if (flat.count == elements && flat.dtype == value.dtype && flat.device == value.device) return;
+  throw std::invalid_argument("[ddp] flat_gradients is " + to_string(flat) +
+                              ", the parameters have " + std::to_string(elements) +
+                              " elements of " + std::string(to_string(value.dtype)) + " on " +
+                              to_string(value.device));
 }
 
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,

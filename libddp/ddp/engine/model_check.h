@@ -15,6 +15,9 @@ namespace ddp {
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters);
 
+// Throws std::invalid_argument unless DdpOptions::flat_gradients, if given, fits the parameters.
+void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat);
+
 // Throws MismatchError on every rank, naming the first parameter that differs, unless all ranks
 // pass equal names, shapes, dtypes, options and hooks. Collective; equal models cost one small
 // all_gather.

@@ -7,19 +7,33 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/cuda/profiler_span.h"
 
 namespace ddp {
 
+namespace {
+
+Packing packing_of(const Reducer::Options& options) {
+  return options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned;
+}
+
+// Zeroed, if it is ours.
+Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::size_t size_bytes) {
+  if (flat_gradients.data == nullptr) return group.allocate(size_bytes);
+  return {flat_gradients.data, size_bytes, nullptr};
+}
+
+}  // namespace
+
 Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
-                 const BucketOptions& options, const GradientHookFactory& make_hook,
-                 AtLaunch at_launch, std::size_t tail_count)
+                 const Options& options, AtLaunch at_launch)
     : group_(group),
-      layout_(lay_out_buckets(gradients, options, tail_count)),
+      layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_of(options))),
       at_launch_(std::move(at_launch)),
       communicates_(group.world_size() > 1),
-      overlap_(options.overlap),
-      memory_(group.allocate(layout_.size_bytes)),
+      overlap_(options.buckets.overlap),
+      memory_(memory_for(group, options.flat_gradients, layout_.size_bytes)),
       buckets_(layout_.buckets.size()),
       launches_(layout_.buckets.size()) {
   order_.reserve(gradients.size());
@@ -32,7 +46,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
     launches_[b].span_name = "ddp bucket " + std::to_string(b);
     if (group.device().is_cuda()) launches_[b].joined = cu::Event(group.device());
   }
-  if (communicates_ && make_hook) hook_ = make_hook(group, layout_);
+  if (communicates_ && options.make_hook) hook_ = options.make_hook(group, layout_);
 }
 
 void Reducer::set_labels(std::span<const FlightRecorder::Label> labels) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/base/allocation.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_layout.h"
@@ -23,7 +24,7 @@ namespace ddp {
 // for the next pass to add to.
 enum class Reduction : std::uint8_t { kNow, kLater };
 
-// Owns the flat gradient buckets and sums them over ranks while backward goes on.
+// Has the flat gradient buckets, and sums them over ranks while backward goes on.
 //
 // A bucket is launched when all its gradients are ready and all buckets before it were launched:
 // one fixed order on every rank, whatever the order of mark_ready. Addresses never move.
@@ -46,9 +47,16 @@ class Reducer {
     std::function<void(Stream)> before_last = {};
   };
 
-  Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
-          const BucketOptions& options, const GradientHookFactory& make_hook, AtLaunch at_launch,
-          std::size_t tail_count = 0);
+  struct Options {
+    const BucketOptions& buckets;
+    const GradientHookFactory& make_hook;
+    std::size_t tail_count = 0;
+    // The caller's memory for all gradients, packed densely. Without it, the group allocates some.
+    Buffer flat_gradients = {};
+  };
+
+  Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
+          AtLaunch at_launch);
 
   // What the buckets' operations are for, in the group's recorder.
   void set_labels(std::span<const FlightRecorder::Label> labels);

@@ -10,11 +10,10 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 
 #include "ddp/base/time.h"
@@ -35,66 +34,46 @@ inline void relax() {
 #endif
 }
 
-// One rank's view of the segment. Used by one thread at a time, but for leave(), fail(), can_post()
-// and what posts.
+// One rank's place in the segment. Used by one thread at a time, but for ring(), fail(), leave()
+// and the getters.
 //
 // The counters that ranks wait for are written and read in sequential consistency: that pairs a
 // waiter that goes to sleep with whoever makes its condition true and looks for sleepers.
-class Context {
+class Member {
  public:
   using Condition = std::function<bool()>;
   // True for the ranks that the running wait is for.
   using IsAwaited = std::function<bool(int rank)>;
 
-  Context(const GroupConfig& config, std::shared_ptr<FlightRecorder> recorder);
+  Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int world_size() const { return segment_.world_size(); }
   [[nodiscard]] const Segment& segment() const { return segment_; }
+  [[nodiscard]] RankControl& control(int rank) const { return segment_.control(rank); }
   // See cpu_sharing.h.
   [[nodiscard]] double cpus_per_rank() const { return cpus_per_rank_; }
 
   // Of each wait from now on.
   void set_timeout(Timeout timeout) { timeout_ = timeout; }
-  // A send or recv is about to wait for `peer`.
-  void begin_transfer(const CollectiveSignature& signature, int peer);
+  // What the waits from now on are for: a collective, or a send to or recv from `peer`.
+  void begin_call(const CollectiveSignature& signature, int peer = kAllRanks);
 
-  // To post a collective is to tell the other ranks that this rank calls it. Collectives 1, 2, ...
-  // are posted in turn, each when can_post() is true. From then on the others do not need this rank
-  // for a small operand, of which `elements` are the bytes that they need, nor for one that lies in
-  // shared memory.
-  [[nodiscard]] bool can_post();
-  void post_small(const CollectiveSignature& signature, std::span<const std::byte> elements);
-  void post(const CollectiveSignature& signature, const Region& operand);
-  [[nodiscard]] std::uint64_t posted() const { return control(rank_).posted.load(); }
-
-  // Waits until this rank can post the collective of that signature.
-  void wait_for_room(const CollectiveSignature& signature);
-  // Begins a collective that this rank has posted: waits until all have, and compares:
-  // MismatchError on every rank.
-  void begin_collective(std::uint64_t number);
-  // Begins it only if all ranks have posted it, or do so within a moment. Else, and if the ranks
-  // differ or the group is broken, does nothing and returns false.
-  [[nodiscard]] bool try_begin_collective(std::uint64_t number);
-  void end_collective();
-  // If a rank's operand of the running collective lies where the others cannot reach it, that rank
-  // brings a copy to shared memory, and all ranks wait for it.
-  void bring(const Region& copy);
-  void wait_for_guests();
-  // True while that rank runs the collective that this one runs.
-  [[nodiscard]] bool is_running(int rank) const;
-  // Of the ranks that run a collective: what a rank wrote before is seen by all after.
-  void barrier();
   // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
   // only look at the segment.
   template <class Ready, class Awaits>
   void wait_until(const Ready& ready, const Awaits& is_awaited) {
-    if (!spin_until(ready)) {
+    if (!comes_soon(ready)) {
       spins_.did_not_come();
       sleep_until(std::cref(ready), std::cref(is_awaited));
     }
     if (is_broken()) throw_recorded_error();
   }
+  // Spins a little; true if `ready` returned true meanwhile.
+  template <class Ready>
+  [[nodiscard]] bool comes_soon(const Ready& ready);
+  // What a rank wrote before is seen by all after. All ranks call it, and nothing else meanwhile.
+  void barrier();
   // Tells the others that something they may be waiting for has changed.
   void ring(int rank) const;
   void ring_all() const;
@@ -102,27 +81,20 @@ class Context {
   // Records the first cause for all ranks and wakes them. Returns the error to throw: the first
   // rank decides its class and text.
   std::exception_ptr fail(Cause cause, const std::string& text);
+  [[nodiscard]] bool is_broken() const;
   // This rank takes part no more; its own waits throw.
   void leave();
   [[nodiscard]] bool is_leaving() const { return leaving_.load(); }
 
  private:
-  [[nodiscard]] RankControl& control(int rank) const { return segment_.control(rank); }
-  void announce(std::uint64_t number);
-  // True if all ranks have counted up to `goal`.
-  [[nodiscard]] bool have_all(std::atomic<std::uint64_t> RankControl::*counter,
-                              std::uint64_t goal) const;
-  [[nodiscard]] bool have_all_finished(std::uint64_t goal);
-  // The first rank that has posted something else than rank 0; 0 if none has.
-  [[nodiscard]] int differing_rank(std::uint64_t number) const;
-  [[nodiscard]] bool have_all_arrived() const;
-  template <class Ready>
-  [[nodiscard]] bool spin_until(const Ready& ready);
+  static constexpr int kAllRanks = -1;
+
   void sleep_until(const Condition& ready, const IsAwaited& is_awaited);
   void check_peers(const Condition& ready, const IsAwaited& is_awaited);
   void check_peer(int other, const Condition& ready, const IsAwaited& is_awaited);
   void check_peer_call(int other, const Condition& ready);
-  [[nodiscard]] bool is_broken() const;
+  // That rank has not come to the barrier that this one waits in.
+  [[nodiscard]] bool is_behind(int rank) const;
   [[nodiscard]] std::exception_ptr recorded_error() const;
   [[noreturn]] void throw_recorded_error() const;
   [[noreturn]] void time_out(const IsAwaited& is_awaited);
@@ -132,21 +104,19 @@ class Context {
   Segment segment_;
   int rank_;
   Timeout timeout_;
-  std::shared_ptr<FlightRecorder> recorder_;
-  std::uint64_t collective_ = 0;                   // begun last
-  std::atomic<std::uint64_t> finished_by_all_{0};  // collectives, at least
+  std::shared_ptr<const FlightRecorder> recorder_;
   std::uint32_t phase_ = 0;
   double cpus_per_rank_;
   SpinBudget spins_;
   PeerWatch watch_;
   Clock::time_point next_look_;  // at the processes
-  CollectiveSignature current_;  // what an error message says is going on
-  int current_peer_ = -1;        // of a send or recv; -1: all ranks take part
+  CollectiveSignature call_;     // what an error message says is going on
+  int call_peer_ = kAllRanks;
   std::atomic<bool> leaving_{false};
 };
 
 template <class Ready>
-bool Context::spin_until(const Ready& ready) {
+bool Member::comes_soon(const Ready& ready) {
   const int looks = spins_.looks();
   for (int i = 0; i <= looks; ++i) {
     if (ready()) {

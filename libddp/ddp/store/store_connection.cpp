@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/store/store_connection.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+constexpr Timeout kReplyGrace = std::chrono::seconds(5);
+
+}  // namespace
+
+void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
+  socket_ = Socket::connect(endpoint, deadline);
+  in_begin_ = in_end_ = 0;
+  try {
+    greet(deadline);
+  } catch (const NetworkError& error) {
+    throw NetworkError(std::string(error.what()) +
+                       " at the greeting; a store of PyTorch 1.x speaks another protocol (its "
+                       "torchrun works with --standalone)");
+  }
+}
+
+void StoreConnection::greet(Deadline deadline) {
+  // PyTorch's libuv server wants these five bytes in one piece.
+  request(wire::Opcode::kValidate).integer(wire::kMagic);
+  send(deadline);
+  const auto nonce = static_cast<std::uint32_t>(::getpid());
+  request(wire::Opcode::kPing).integer(nonce);
+  send(deadline);
+  if (receive<std::uint32_t>(deadline) != nonce) throw NetworkError("wrong answer to PING");
+}
+
+wire::Writer StoreConnection::request(wire::Opcode opcode) {
+  out_.clear();
+  wire::Writer writer(out_);
+  writer.opcode(opcode);
+  return writer;
+}
+
+wire::Writer StoreConnection::request(wire::Opcode opcode, std::span<const std::string> keys) {
+  wire::Writer writer = request(opcode);
+  writer.integer(static_cast<std::uint64_t>(keys.size()));
+  for (const std::string& key : keys) writer.user_key(key);
+  return writer;
+}
+
+void StoreConnection::send(Deadline deadline) {
+  socket_.send_all(std::as_bytes(std::span(out_)), deadline);
+}
+
+std::string StoreConnection::receive_bytes(Deadline deadline) {
+  const auto length = receive<std::uint64_t>(deadline);
+  if (length > wire::kMaxRequestBytes) throw NetworkError("the server sent an absurd length");
+  std::string value(length, '\0');
+  receive_into(std::as_writable_bytes(std::span(value)), deadline);
+  return value;
+}
+
+void StoreConnection::wait_for_stop(Deadline deadline) {
+  send(deadline);
+  if (!fill(deadline)) {
+    const Deadline grace = Deadline::after(kReplyGrace);
+    request(wire::Opcode::kCancelWait);
+    send(grace);
+    const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
+    if (cancelled) throw WaitCancelled();
+    (void)receive<std::uint8_t>(grace);  // the answer came first; this is the cancellation's
+    return;
+  }
+  if (receive<std::uint8_t>(deadline) != wire::kStopWaiting) {
+    throw NetworkError("unexpected answer to a wait");
+  }
+}
+
+std::vector<std::string> StoreConnection::wait_then_get(wire::Opcode opcode,
+                                                        std::span<const std::string> keys,
+                                                        Deadline deadline) {
+  request(wire::Opcode::kWait, keys);
+  wait_for_stop(deadline);
+  deadline = for_reply(deadline);
+  if (opcode == wire::Opcode::kGet) {
+    request(opcode).user_key(keys[0]);
+  } else {
+    request(opcode, keys);
+  }
+  send(deadline);
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < keys.size(); ++i) values.push_back(receive_bytes(deadline));
+  return values;
+}
+
+Deadline StoreConnection::for_reply(Deadline deadline) {
+  return Deadline::after(std::max(deadline.remaining(), kReplyGrace));
+}
+
+// Waits until in_ holds something; false if nothing came in time.
+bool StoreConnection::fill(Deadline deadline) {
+  if (in_begin_ < in_end_) return true;
+  return spin_.until([this] { return took(socket_.receive_some(in_)); }) ||
+         took(socket_.receive_until(in_, deadline));
+}
+
+bool StoreConnection::took(std::optional<std::size_t> received) {
+  in_begin_ = 0;
+  in_end_ = received.value_or(0);
+  return received.has_value();
+}
+
+void StoreConnection::receive_into(std::span<std::byte> target, Deadline deadline) {
+  while (!target.empty()) {
+    if (!fill(deadline)) throw TimeoutError("");
+    const std::size_t count = std::min(target.size(), in_end_ - in_begin_);
+    std::copy_n(in_.begin() + static_cast<std::ptrdiff_t>(in_begin_), count, target.begin());
+    in_begin_ += count;
+    target = target.subspan(count);
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/first_all_reduce.h"
+
+#include <catch2/catch.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ddp/base/error.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using test::error_of;
+
+namespace {
+
+enum class Fault { kNone, kWrongElement, kNothingComes };
+
+// Rank 1 of three, which adds up as if all were here, but for its fault.
+class FaultyGroup final : public ProcessGroup {
+ public:
+  explicit FaultyGroup(Fault fault)
+      : ProcessGroup({.store = nullptr, .rank = 1, .world_size = 3}), fault_(fault) {}
+  std::string_view backend() const override { return "faulty"; }
+  Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+
+  std::string aborted_with;
+
+ protected:
+  void do_abort(std::string_view reason) override { aborted_with = reason; }
+  void begin_batch() override {}
+  std::uint64_t end_batch() override { return 0; }
+  void discard_batch() noexcept override {}
+  std::uint64_t submit(const Collective& collective, Stream) override {
+    if (collective.kind == CollectiveKind::kAllReduce) {
+      for (double& value : collective.output.as<double>()) value *= 3;  // rank 1's is the mean
+      if (fault_ == Fault::kWrongElement) collective.output.as<double>()[1022] = 7.5;
+    }
+    return 1;
+  }
+  void wait(std::uint64_t, Stream) override {}
+  void wait_host(std::uint64_t, Timeout) override {
+    if (fault_ == Fault::kNothingComes) throw TimeoutError("nothing came");
+  }
+  void time_last(std::uint64_t) override {}
+  std::optional<Interval> interval(std::uint64_t) override { return std::nullopt; }
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig) override { return nullptr; }
+
+ private:
+  Fault fault_;
+};
+
+}  // namespace
+
+TEST_CASE("a first all_reduce of known values comes through", "[collectives]") {
+  for (const int world_size : {1, 2, 3}) {
+    test::run_groups(Backend::kShm, world_size,
+                     [](ProcessGroup& group) { try_first_all_reduce(group); });
+  }
+  FaultyGroup sound(Fault::kNone);
+  CHECK_NOTHROW(try_first_all_reduce(sound));
+}
+
+TEST_CASE("wrong values in the first all_reduce stop all ranks", "[collectives]") {
+  FaultyGroup group(Fault::kWrongElement);
+  const std::string error = error_of([&] { try_first_all_reduce(group); });
+  CHECK_THAT(error,
+             Catch::StartsWith("[init] rank 1: in a first all_reduce of 1 MiB 1 of 131072 "
+                               "elements are wrong, such as element 1022: 7.5 instead of 6") &&
+                 Catch::Contains("NCCL_P2P_DISABLE=1"));
+  CHECK(group.aborted_with == error);
+  CHECK_THROWS_AS(try_first_all_reduce(group), CudaError);
+}
+
+TEST_CASE("a first all_reduce in which nothing comes through tells what may help",
+          "[collectives]") {
+  FaultyGroup group(Fault::kNothingComes);
+  CHECK_THAT(error_of([&] { try_first_all_reduce(group); }),
+             Catch::StartsWith("nothing came; it is the first one") &&
+                 Catch::Contains("NCCL_P2P_DISABLE=1"));
+  CHECK_THROWS_AS(try_first_all_reduce(group), TimeoutError);
+}
