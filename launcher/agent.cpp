@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/host_name.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/error_file.h"
+#include "launcher/nodes.h"
 #include "launcher/poll_timeout.h"
 #include "launcher/worker_keys.h"
 
@@ -19,9 +21,6 @@ namespace {
 
 // A reader of our output that stands still must not hold up the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
-
-// News of no other nodes: there is nobody to wait for.
-const NodeWatch::News kNoNodes{.is_open = true};
 
 int exit_code_without_failure(const Outcome& outcome) {
   if (outcome.interrupted_by) return exit_code_after(*outcome.interrupted_by);
@@ -34,7 +33,7 @@ constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 }  // namespace
 
 Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
-             NodeWatch* nodes, RunFolder& files)
+             OtherNodes& nodes, RunFolder& files)
     : plan_(std::move(plan)),
       job_(std::move(job)),
       signals_(signals),
@@ -49,7 +48,7 @@ int Agent::run() {
     console_.say("terminal closed (SIGHUP); use nohup or --detach");
   }
   drain_console();
-  if (nodes_ != nullptr) nodes_->leave();
+  nodes_.leave();
   return exit_code;
 }
 
@@ -84,7 +83,7 @@ Outcome Agent::run_again(Timeout delay) {
 
 void Agent::begin_next_generation() {
   ++job_.restart_count;
-  if (nodes_ != nullptr) nodes_->begin(job_.restart_count);
+  nodes_.begin(job_.restart_count);
 }
 
 // By node 0, whose workers are gone, as are the others'.
@@ -93,27 +92,28 @@ void Agent::open_generation() {
     TcpStore store(job_.store, kStoreTimeout);
     begin_attempt(store, job_.run_id, job_.restart_count);
   }
-  if (nodes_ != nullptr) nodes_->open();
+  nodes_.open();
 }
 
-// On several nodes the first failure of all of them, but its own on one that a signal stopped;
-// nothing if there was none.
+// The first failure of all nodes; nothing if there was none. Of a job that a signal stops, a node
+// tells its own, and the one that got the signal nothing but its own.
 std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   std::optional<Failure> own = outcome.failure;
-  if (nodes_ == nullptr) return own;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   const std::string text = own ? to_json(*own) : "";
-  const std::string first = nodes_->agree_on_failure(text);
-  if (outcome.interrupted_by) return outcome.failure;
+  const std::string first = nodes_.agree_on_failure(text);
+  const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
+  if (outcome.interrupted_by || is_of_stop) return outcome.failure;
   if (own && first == text) return own;  // which knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
-  return NodeFailure{nodes_->news().lost};
+  return NodeFailure{nodes_.news().lost};
 }
 
 NodeFailure Agent::describe_signal(int signal_number) const {
-  return {nodes_->describe_self() + " was stopped by " + signal_name(signal_number),
-          exit_code_after(signal_number)};
+  return {
+      describe_node(job_.node_rank, host_name()) + " was stopped by " + signal_name(signal_number),
+      exit_code_after(signal_number)};
 }
 
 // To a launcher above this one.
@@ -132,27 +132,24 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
   const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
   const bool is_wanted = job_.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
   if (!is_wanted) return std::nullopt;
-  if (nodes_ != nullptr && !nodes_->wait_for_all()) {
-    const std::string lost = nodes_->news().lost;
+  if (!nodes_.wait_for_all()) {
+    const std::string lost = nodes_.news().lost;
     console_.say("not started again: " +
                  (lost.empty() ? "the workers of another node do not end" : lost));
     return std::nullopt;
   }
   const auto decision = restarts_.after_failure(worker->first.rank, worker->step);
   if (!decision.reason.empty()) console_.say(decision.reason);
-  const bool stop_requested =
-      outcome.stop_requested || (nodes_ != nullptr && nodes_->news().stop_requested);
-  if (!stop_requested) return decision.delay;
+  if (!outcome.stop_requested && !nodes_.news().stop_requested) return decision.delay;
   if (decision.delay) decline_restart();
   return std::nullopt;
 }
 
 // The others may not know yet that the job was asked to stop.
 void Agent::decline_restart() {
-  if (nodes_ == nullptr) return;
   begin_next_generation();
-  nodes_->claim_failure();
-  (void)nodes_->agree_on_failure(to_json(describe_signal(SIGUSR1)));
+  nodes_.claim_failure();
+  (void)nodes_.agree_on_failure(to_json(describe_signal(SIGUSR1)));
 }
 
 // The end of the job if that comes first.
@@ -162,20 +159,19 @@ Outcome Agent::wait_for_restart(Timeout delay) {
   for (;;) {
     const bool is_over = pause.passed();
     if (is_over && !std::exchange(is_opened, true)) open_generation();
-    const NodeWatch::News news = nodes_ == nullptr ? kNoNodes : nodes_->news();
+    const OtherNodes::News news = nodes_.news();
     if (news.is_bad()) {
-      nodes_->end_generation();  // whose workers here never began
+      nodes_.end_generation();  // whose workers here never began
       return {.stopped_by_nodes = true};
     }
     if (is_over && news.is_open) return {};
-    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
-                                   {nodes_ == nullptr ? -1 : nodes_->fd(), POLLIN, 0}};
+    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}, {nodes_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
     ::poll(entries.data(), entries.size(), is_over ? -1 : poll_timeout(pause));
     console_.flush();
     while (const auto signal_number = signals_.next()) {
       if (!ends_job(*signal_number)) continue;
-      if (nodes_ != nullptr) nodes_->claim_failure();
+      nodes_.claim_failure();
       return {.interrupted_by = signal_number};
     }
   }

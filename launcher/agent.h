@@ -6,7 +6,7 @@
 #include "launcher/console.h"
 #include "launcher/environment.h"
 #include "launcher/generation.h"
-#include "launcher/node_watch.h"
+#include "launcher/other_nodes.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
@@ -17,8 +17,7 @@ namespace ddp::launcher {
 // how it ended.
 class Agent {
  public:
-  // `nodes` is null where there is one.
-  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console, NodeWatch* nodes,
+  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console, OtherNodes& nodes,
         RunFolder& files);
 
   // Returns the launcher's exit code once no process of the job is left: 0, that of the first
@@ -46,7 +45,7 @@ class Agent {
   JobContext job_;
   SignalReader& signals_;
   Console& console_;
-  NodeWatch* nodes_;
+  OtherNodes& nodes_;
   RunFolder& files_;
   RestartPolicy restarts_;
   bool is_interrupted_ = false;

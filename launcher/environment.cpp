@@ -30,9 +30,9 @@ void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::s
   if (std::ranges::none_of(block, is_it)) set(block, name, value);
 }
 
-std::string error_file(const JobContext& job, int local_rank) {
+std::string last_words(const JobContext& job, int local_rank, const char* file) {
   if (job.error_directory.empty()) return "";
-  return job.error_directory + "/" + std::to_string(local_rank) + "/error.json";
+  return job.error_directory + "/" + std::to_string(local_rank) + "/" + file;
 }
 
 WorkerEnv worker_env(const JobContext& job, int local_rank) {
@@ -95,7 +95,7 @@ EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const Job
   for (const std::string& name : changes.unset) remove(block, name);
   for (const auto& [name, value] : changes.set) set(block, name, value);
   for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);
-  set(block, "TORCHELASTIC_ERROR_FILE", error_file(job, local_rank));
+  set(block, "TORCHELASTIC_ERROR_FILE", last_words(job, local_rank, "error.json"));
   for (const auto& [name, value] : placement.environment) set(block, name, value);
   if (job.oversubscribe) {
     for (const auto& [name, value] : sharing_gpus(env.rank, job.on_one_host)) {
@@ -103,6 +103,8 @@ EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const Job
     }
   }
   if (job.rank0_on_terminal && env.rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
+  const std::string crash_file = last_words(job, local_rank, "crash.txt");
+  if (!crash_file.empty()) set(block, "DDP_CRASH_FILE", crash_file);
   if (!job.step_file.empty()) set(block, "DDP_STEP_FILE", job.step_file);
   return block;
 }

@@ -22,8 +22,9 @@ struct JobContext {
   Endpoint store;
   bool agent_hosts_store = true;  // or rank 0 does
   std::string run_id;
-  std::string error_directory;  // DIR/<local rank>/error.json is a worker's; empty: it has none
-  std::string step_file;        // where workers note their steps; empty: nowhere
+  // DIR/<local rank>/error.json and crash.txt are for a worker's last words; empty: it has none.
+  std::string error_directory;
+  std::string step_file;  // where workers note their steps; empty: nowhere
   int usable_cpus = 1;
   std::vector<Placement> placements;  // by local rank; empty: nothing is said
   bool oversubscribe = false;         // workers may share GPUs
@@ -38,7 +39,8 @@ using EnvironmentBlock = std::vector<std::string>;
 // ddp/base/worker_env.h), with the threads and what is said of CUDA as the worker's placement has
 // them. TORCHELASTIC_ERROR_FILE is where it may leave its error, DDP_LAUNCH_TTY=1 tells rank 0 that
 // a progress bar is welcome although its stdout is a pipe, DDP_STEP_FILE where to note steps
-// (ddp/base/step_file.h). With `oversubscribe`, unless inherited, what NCCL needs to let ranks
+// (ddp/base/step_file.h), DDP_CRASH_FILE where to say in which function it crashed
+// (ddp/base/crash_record.h). With `oversubscribe`, unless inherited, what NCCL needs to let ranks
 // share a GPU.
 [[nodiscard]] EnvironmentBlock worker_environment(const EnvironmentBlock& inherited,
                                                   const JobContext& job, int local_rank);

@@ -30,15 +30,11 @@ ErrorRecord record_of(const Json& json) {
 
 Json json_of(const WorkerFailure& failure) {
   const Ending& first = failure.first;
-  Json json = {{"rank", first.rank},
-               {"pid", first.pid},
-               {"status", first.status},
-               {"hint", first.hint},
-               {"others", failure.others},
-               {"after_seconds", failure.after.count()},
-               {"host", failure.host},
-               {"when_asked_to_stop", failure.when_asked_to_stop},
-               {"last_lines", failure.last_lines},
+  Json json = {{"rank", first.rank},          {"pid", first.pid},
+               {"status", first.status},      {"hint", first.hint},
+               {"others", failure.others},    {"after_seconds", failure.after.count()},
+               {"host", failure.host},        {"when_asked_to_stop", failure.when_asked_to_stop},
+               {"frames", failure.frames},    {"last_lines", failure.last_lines},
                {"log_file", failure.log_file}};
   if (first.record) json["record"] = json_of(*first.record);
   if (first.out_of_memory) json["out_of_memory"] = json_of(*first.out_of_memory);
@@ -58,6 +54,7 @@ WorkerFailure worker_failure_of(const Json& json) {
   failure.host = json.at("host");
   if (json.contains("step")) failure.step = json["step"].get<std::int64_t>();
   failure.when_asked_to_stop = json.at("when_asked_to_stop");
+  failure.frames = json.at("frames").get<std::vector<std::string>>();
   failure.last_lines = json.at("last_lines").get<std::vector<std::string>>();
   failure.log_file = json.at("log_file");
   return failure;

@@ -56,7 +56,8 @@ struct WorkerFailure {
   std::chrono::duration<double> after{};  // the start of the workers
   std::string host{};                     // where it happened
   std::optional<std::int64_t> step{};     // the last one that it is known to have begun
-  bool when_asked_to_stop = false;  // a signal was ending the job: nobody else did because of it
+  bool when_asked_to_stop = false;    // a signal was ending the job: nobody else did because of it
+  std::vector<std::string> frames{};  // where it crashed, innermost first
   std::vector<std::string> last_lines{};  // of its stderr
   bool lines_are_in_view = false;         // on this agent's console; not told to others
   std::string log_file{};                 // with its whole stderr, if there is one

@@ -16,6 +16,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/cpu_list.h"
+#include "launcher/crash_report.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
 #include "launcher/poll_timeout.h"
@@ -55,7 +56,7 @@ void require_descriptors(int workers) {
 }
 
 Generation::Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files,
-                       SignalReader& signals, Console& console, NodeWatch* nodes)
+                       SignalReader& signals, Console& console, OtherNodes& nodes)
     : plan_(plan),
       job_(job),
       files_(files),
@@ -131,8 +132,7 @@ void Generation::add_logs(Worker& worker) {
 
 void Generation::wait_for_events() {
   // poll(2) skips negative descriptors.
-  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
-                                 {nodes_ == nullptr ? -1 : nodes_->fd(), POLLIN, 0}};
+  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}, {nodes_.fd(), POLLIN, 0}};
   const std::size_t first_stream = entries.size();
   logs_.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
@@ -166,7 +166,7 @@ void Generation::handle_signals() {
 // As libddp's SignalGuard takes SIGUSR1: all ranks are to stop at the same step.
 void Generation::request_stop() {
   if (!std::exchange(stop_requested_, true)) stopper_.expect_end(grace());
-  if (nodes_ != nullptr) nodes_->request_stop();
+  nodes_.request_stop();
   std::size_t told = 0;
   for (const Worker& worker : workers_) {
     if (worker.has_ended()) continue;
@@ -192,9 +192,11 @@ void Generation::stop_on(int signal_number) {
   if (signal_number == SIGKILL) {
     interrupt(signal_number);
     console_.say(fmt::format("ddp-launch was killed; killing {}", ranks));
-    stopper_.kill_now();
+    kill_now();
+  } else if (!interrupted_by_ && stop_signal_ == signal_number) {
+    interrupted_by_ = signal_number;  // sent to all launchers, and another's told it before
   } else if (stopper_.is_stopping()) {
-    if (from_keyboard) stopper_.kill_now();
+    if (from_keyboard) kill_now();
   } else {
     interrupt(signal_number);
     console_.say(fmt::format("{}: stopping {}{}", signal_name(signal_number), ranks,
@@ -205,8 +207,17 @@ void Generation::stop_on(int signal_number) {
 }
 
 void Generation::interrupt(int signal_number) {
-  interrupted_by_ = signal_number;
-  if (nodes_ != nullptr) nodes_->claim_failure();
+  interrupted_by_ = stop_signal_ = signal_number;
+  if (signal_number == SIGKILL) {
+    nodes_.claim_failure();
+  } else {
+    nodes_.claim_stop(signal_number);
+  }
+}
+
+void Generation::kill_now() {
+  is_impatient_ = true;
+  stopper_.kill_now();
 }
 
 void Generation::reap() {
@@ -246,9 +257,9 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
 bool Generation::was_requested(int status) const {
   const int signal_number = exit_code_of(status) - 128;
   if (signal_number == SIGUSR1) return stop_requested_;
-  if (patience_end_) return false;
+  if (patience_end_ || !(stop_signal_ || stop_requested_)) return false;
   if (signal_number == SIGKILL) return stopper_.is_killing();
-  return interrupted_by_ && (signal_number == SIGTERM || signal_number == interrupted_by_);
+  return stop_signal_ && (signal_number == SIGTERM || signal_number == stop_signal_);
 }
 
 // Who fails before there is a failure, even while the job is stopped, does so on his own account.
@@ -280,48 +291,54 @@ bool Generation::knows_cause() const {
 // What is a consequence here has its cause on another node, whose launcher is given time to be the
 // first.
 void Generation::claim_failure() {
-  if (nodes_ == nullptr || !patience_end_ || has_claimed_) return;
+  if (!patience_end_ || has_claimed_) return;
   if (!knows_cause() && !patience_end_->passed() && !is_finished_) return;
   has_claimed_ = true;
-  nodes_->claim_failure();
+  nodes_.claim_failure();
 }
 
 void Generation::check_nodes() {
   claim_failure();
-  if (nodes_ == nullptr || stopper_.is_stopping()) return;
-  const NodeWatch::News news = nodes_->news();
+  if (stopper_.is_stopping()) return;
+  const OtherNodes::News news = nodes_.news();
   if (news.stop_requested && !stop_requested_) request_stop();
   if (!news.is_bad()) return;
   stopped_by_nodes_ = true;
-  stopper_.terminate(plan_.failure_grace);
+  stop_signal_ = news.stop_signal;
+  if (stop_signal_) {
+    console_.say(fmt::format("{} on node {}: stopping {}", signal_name(*stop_signal_),
+                             *news.failed_node, count_ranks(workers_.size() - endings_.size())));
+  }
+  stopper_.terminate(stop_signal_ ? grace() : plan_.failure_grace);
 }
 
 // When the workers are gone, what they left behind goes too.
 void Generation::check_finished() {
-  if (stopper_.has_given_up()) is_finished_ = true;
-  if (is_finished_ || endings_.size() < workers_.size()) return;
-  if (has_children_ && !stopper_.survivors().empty()) {
-    stopper_.terminate(plan_.failure_grace);
-  } else {
+  const bool are_gone = endings_.size() == workers_.size();
+  if (are_gone && (!has_children_ || stopper_.survivors().empty())) {
     is_finished_ = !others_may_fail();
+  } else if (stopper_.has_given_up()) {
+    is_finished_ = true;
+  } else if (are_gone) {
+    stopper_.terminate(plan_.failure_grace);
   }
 }
 
-// Until they have ended well, this node's success is not the job's. A failure is claimed, here or
-// elsewhere, before the end is told: nobody is to take it for a good one.
+// Until they have ended well, this node's success is not the job's; and those whom a signal stops
+// still need the store, and may have a failure to tell. A failure is claimed, here or elsewhere,
+// before the end is told: nobody is to take it for a good one.
 bool Generation::others_may_fail() {
-  if (nodes_ == nullptr) return false;
-  if (patience_end_ && !has_claimed_ && !nodes_->news().is_bad()) return true;
-  if (!std::exchange(has_told_end_, true)) nodes_->end_generation();
-  const NodeWatch::News news = nodes_->news();
+  if (patience_end_ && !has_claimed_ && !nodes_.news().is_over()) return true;
+  if (!std::exchange(has_told_end_, true)) nodes_.end_generation();
+  const OtherNodes::News news = nodes_.news();
   stop_requested_ = stop_requested_ || news.stop_requested;
   stopped_by_nodes_ = stopped_by_nodes_ || (news.is_bad() && suspects_.empty());
-  return !news.have_all_ended && !news.is_bad();
+  return !news.is_over() && !is_impatient_;
 }
 
 // While a signal stops the job, those fail that neither obey nor say that a peer is the cause.
 std::optional<WorkerFailure> Generation::find_failure() {
-  const bool has_failed = !suspects_.empty() || (interrupted_by_ && knows_cause());
+  const bool has_failed = !suspects_.empty() || (stop_signal_ && knows_cause());
   return has_failed ? std::optional(describe_failure()) : std::nullopt;
 }
 
@@ -330,10 +347,12 @@ WorkerFailure Generation::describe_failure() {
   const int rank = failure.first.rank;
   if (failure.first.record) failure.step = failure.first.record->step;
   if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
-  failure.when_asked_to_stop = interrupted_by_.has_value();
-  if (!interrupted_by_) failure.others = job_.world_size - 1 - finished_before_stop_;
+  failure.when_asked_to_stop = stop_signal_.has_value();
+  if (!stop_signal_) failure.others = job_.world_size - 1 - finished_before_stop_;
   failure.after = *failed_at_ - start_;
   failure.host = host_name();
+  failure.frames = read_crash_record(files_.crash_file(rank - job_.first_rank),
+                                     exit_code_of(failure.first.status) - 128);
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
   failure.lines_are_in_view = tail.is_in_view;
@@ -342,7 +361,7 @@ WorkerFailure Generation::describe_failure() {
 }
 
 Timeout Generation::grace() const {
-  const bool from_keyboard = interrupted_by_ && is_from_keyboard(*interrupted_by_);
+  const bool from_keyboard = stop_signal_ && is_from_keyboard(*stop_signal_);
   return from_keyboard ? plan_.keyboard_grace : plan_.outside_grace;
 }
 
@@ -352,11 +371,12 @@ void Generation::say_who_was_killed() {
     const bool was_killed = WIFSIGNALED(ending.status) && WTERMSIG(ending.status) == SIGKILL;
     if (ending.was_requested && was_killed) ranks.push_back(ending.rank);
   }
-  if (!stopper_.is_overdue() || ranks.empty()) return;
+  const std::optional<Timeout> time = stopper_.overdue_after();
+  if (!time || ranks.empty()) return;
   std::ranges::sort(ranks);
   const bool is_one = ranks.size() == 1;
   console_.say(fmt::format("rank{} {} had not ended after {:g} s and {} killed", is_one ? "" : "s",
-                           to_string(ranks), seconds(grace()), is_one ? "was" : "were"));
+                           to_string(ranks), seconds(*time), is_one ? "was" : "were"));
 }
 
 void Generation::say_who_does_not_end() {

@@ -10,8 +10,8 @@
 #include "launcher/console.h"
 #include "launcher/environment.h"
 #include "launcher/log_mux.h"
-#include "launcher/node_watch.h"
 #include "launcher/options.h"
+#include "launcher/other_nodes.h"
 #include "launcher/post_mortem.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
@@ -37,7 +37,7 @@ struct WorkerPlan {
 
 // How a generation ended on this node; none of these: all workers exited with 0.
 struct Outcome {
-  std::optional<WorkerFailure> failure = {};  // if interrupted: of the stop
+  std::optional<WorkerFailure> failure = {};  // if a signal stopped the job: of the stop
   std::optional<int> interrupted_by = {};     // a signal
   bool stopped_by_nodes = false;              // the job ended on another node
   bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
@@ -52,9 +52,8 @@ void require_descriptors(int workers);
 // this process a child subreaper.
 class Generation {
  public:
-  // `nodes` is null where there is one.
   Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files, SignalReader& signals,
-             Console& console, NodeWatch* nodes);
+             Console& console, OtherNodes& nodes);
 
   // Returns once no process of the generation is left. Call it once, on the main thread. Throws
   // LaunchError or SystemError if a worker cannot be started; none is left then.
@@ -69,6 +68,7 @@ class Generation {
   void request_report();
   void stop_on(int signal_number);
   void interrupt(int signal_number);
+  void kill_now();
   void reap();
   void record_end(pid_t pid, int status, const rusage& usage);
   [[nodiscard]] bool was_requested(int status) const;
@@ -90,21 +90,23 @@ class Generation {
   RunFolder& files_;
   SignalReader& signals_;
   Console& console_;
-  NodeWatch* nodes_;
+  OtherNodes& nodes_;
   LogMux logs_;
   std::vector<Worker> workers_;
   Stopper stopper_;
   PostMortem post_mortem_;
   StepBoard steps_;
-  std::vector<Ending> endings_;   // in the order of reaping
-  std::vector<pid_t> suspects_;   // were dying when the first failure was seen
-  int finished_before_stop_ = 0;  // workers that had exited with 0 by then
-  std::optional<int> interrupted_by_;
+  std::vector<Ending> endings_;        // in the order of reaping
+  std::vector<pid_t> suspects_;        // were dying when the first failure was seen
+  int finished_before_stop_ = 0;       // workers that had exited with 0 by then
+  std::optional<int> stop_signal_;     // stops the job, sent to this launcher or another node's
+  std::optional<int> interrupted_by_;  // the same if it was sent to this one
   bool stopped_by_nodes_ = false;
   bool has_told_end_ = false;
   bool has_claimed_ = false;
   bool stop_requested_ = false;
   bool has_children_ = true;
+  bool is_impatient_ = false;  // who stops the job: it is killed, and nobody waited for
   bool is_finished_ = false;
   Clock::time_point start_;
   std::optional<Clock::time_point> failed_at_;  // the first of those that failed

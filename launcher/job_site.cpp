@@ -13,6 +13,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/launch_error.h"
+#include "launcher/node_watch.h"
 #include "launcher/store_port.h"
 #include "launcher/worker_port.h"
 
@@ -40,7 +41,7 @@ std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
 }
 
 JobSite open_on_one_node(const NodeOptions& options, JobContext& job) {
-  JobSite site;
+  JobSite site{.store = nullptr, .nodes = std::make_unique<NoOtherNodes>()};
   if (job.agent_hosts_store) site.store = serve_store(options.endpoint);
   job.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
   job.run_id = options.run_id.value_or(random_run_id());

@@ -6,8 +6,8 @@
 #include "ddp/store/tcp_server.h"
 #include "launcher/console.h"
 #include "launcher/environment.h"
-#include "launcher/node_watch.h"
 #include "launcher/options.h"
+#include "launcher/other_nodes.h"
 #include "launcher/signals.h"
 
 namespace ddp::launcher {
@@ -15,7 +15,7 @@ namespace ddp::launcher {
 // Where a job meets, as far as this launcher is concerned.
 struct JobSite {
   std::unique_ptr<TcpServer> store;  // null if this launcher does not host it
-  std::unique_ptr<NodeWatch> nodes;  // null where there is one
+  std::unique_ptr<OtherNodes> nodes;
 };
 
 // Opens the store, or finds that of node 0, meets the other nodes there and fills in what `job` did

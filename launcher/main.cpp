@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/host_name.h"
 #include "launcher/agent.h"
 #include "launcher/console.h"
 #include "launcher/detach.h"
@@ -25,7 +26,9 @@
 #include "launcher/job_site.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
+#include "launcher/nodes.h"
 #include "launcher/options.h"
+#include "launcher/other_nodes.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
 
@@ -44,7 +47,7 @@ void occupy_standard_descriptors() {
 }
 
 int run_at_site(const Options& options, JobPlan plan, const std::string& private_folder,
-                SignalReader& signals, Console& console, NodeWatch* nodes) {
+                SignalReader& signals, Console& console, OtherNodes& nodes) {
   check_shown_ranks(options.logs.show, plan.job.world_size);
   if (options.verbose) console.say(describe_job(plan.workers, plan.job));
   RunFolder files(options.logs, plan.job, private_folder);
@@ -53,10 +56,10 @@ int run_at_site(const Options& options, JobPlan plan, const std::string& private
 }
 
 // The other nodes are to know it at once.
-void give_up(NodeWatch& nodes, const std::exception& error) {
+void give_up(OtherNodes& nodes, const std::string& self, const std::exception& error) {
   const auto* refusal = dynamic_cast<const LaunchError*>(&error);
   const int exit_code = refusal == nullptr ? kRefusedExitCode : refusal->exit_code();
-  nodes.give_up(to_json(NodeFailure{nodes.describe_self() + ": " + describe(error), exit_code}));
+  nodes.give_up(to_json(NodeFailure{self + ": " + describe(error), exit_code}));
 }
 
 int run_agent(const Options& options, JobPlan plan, const std::string& private_folder,
@@ -64,12 +67,12 @@ int run_agent(const Options& options, JobPlan plan, const std::string& private_f
   Console console(STDOUT_FILENO, STDERR_FILENO);
   for (const std::string& remark : plan.remarks) console.say(remark);
   const JobSite site = open_site(options.nodes, plan.job, signals, console);
+  const std::string self = describe_node(plan.job.node_rank, host_name());
   try {
-    return run_at_site(options, std::move(plan), private_folder, signals, console,
-                       site.nodes.get());
+    return run_at_site(options, std::move(plan), private_folder, signals, console, *site.nodes);
   } catch (const std::exception& error) {
     console.flush();
-    if (site.nodes) give_up(*site.nodes, error);
+    give_up(*site.nodes, self, error);
     throw;
   }
 }

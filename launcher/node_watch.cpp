@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <utility>
 
 #include "ddp/base/background_thread.h"
@@ -26,6 +27,20 @@ FileDescriptor make_event() {
 }
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
+
+struct Claim {
+  std::optional<int> node;
+  std::optional<int> signal;
+};
+
+Claim parse_claim(const std::string& text) {
+  std::istringstream numbers(text);
+  Claim claim;
+  int number = 0;
+  if (numbers >> number) claim.node = number;
+  if (numbers >> number) claim.signal = number;
+  return claim;
+}
 
 int seconds(Timeout time) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
@@ -65,23 +80,28 @@ void NodeWatch::begin(int generation) {
 // Only the main thread changes generation_.
 void NodeWatch::open() { meeting_.store->set(generation_ + "/open", "1"); }
 
-NodeWatch::News NodeWatch::news() {
+OtherNodes::News NodeWatch::news() {
   eventfd_t ignored = 0;
   ::eventfd_read(event_.get(), &ignored);
   const std::lock_guard lock(mutex_);
   return news_;
 }
 
-void NodeWatch::claim_failure() { say(&Words::claims); }
+void NodeWatch::claim_failure() { say(&Words::claim, std::to_string(meeting_.self)); }
 
-void NodeWatch::end_generation() { say(&Words::ends); }
+void NodeWatch::claim_stop(int signal_number) {
+  say(&Words::claim, fmt::format("{} {}", meeting_.self, signal_number));
+}
 
-void NodeWatch::request_stop() { say(&Words::stops); }
+void NodeWatch::end_generation() { say(&Words::ends, true); }
 
-void NodeWatch::say(bool Words::*word) {
+void NodeWatch::request_stop() { say(&Words::stops, true); }
+
+template <typename T>
+void NodeWatch::say(T Words::*word, T what) {
   {
     const std::lock_guard lock(mutex_);
-    words_.*word = true;
+    words_.*word = std::move(what);
   }
   changed_.notify_all();
 }
@@ -99,12 +119,6 @@ std::string NodeWatch::agree_on_failure(const std::string& own) {
   } catch (const Error&) {
     return is_own ? own : "";
   }
-}
-
-void NodeWatch::give_up(const std::string& own) {
-  claim_failure();
-  (void)agree_on_failure(own);
-  leave();
 }
 
 bool NodeWatch::wait_for_all() {
@@ -126,10 +140,6 @@ void NodeWatch::leave() {
   } catch (const Error&) {
     // Whoever cannot reach the store need not be waited for.
   }
-}
-
-std::string NodeWatch::describe_self() const {
-  return describe_node(meeting_.self, meeting_.nodes[static_cast<std::size_t>(meeting_.self)]);
 }
 
 void NodeWatch::run() {
@@ -157,17 +167,18 @@ void NodeWatch::talk() {
     const std::lock_guard relock(mutex_);
     const bool is_of_now = generation == generation_;
     words_.stops = words_.stops || words.stops;
-    words_.claims = words_.claims || (is_of_now && words.claims);
+    if (is_of_now && words_.claim.empty()) words_.claim = words.claim;
     words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
-    lose(describe_node(0, meeting_.nodes[0]) + " cannot be reached any more: " + describe(error));
+    lose(describe_node(0, meeting_.nodes[0].host) +
+         " cannot be reached any more: " + describe(error));
   }
 }
 
 void NodeWatch::tell(const std::string& generation, const Words& words) {
   if (words.stops) store_->set("stop", "1");
-  if (words.claims) store_->compare_set(generation + "/claim", "", std::to_string(meeting_.self));
+  if (!words.claim.empty()) store_->compare_set(generation + "/claim", "", words.claim);
   if (words.ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
 }
 
@@ -180,14 +191,13 @@ void NodeWatch::look(const std::string& generation) {
   }
   const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
   const bool have_all_ended = store_->check(ends);
-  std::optional<int> failed_node;
-  if (store_->has(generation + "/claim")) {
-    failed_node = std::stoi(store_->get(generation + "/claim"));
-  }
+  const std::string claim_key = generation + "/claim";
+  const auto [failed_node, stop_signal] =
+      parse_claim(store_->has(claim_key) ? store_->get(claim_key) : "");
   const bool stop_requested = store_->has("stop");
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, news_.lost, is_open, have_all_ended, stop_requested};
+  const News seen{failed_node, stop_signal, news_.lost, is_open, have_all_ended, stop_requested};
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();
@@ -205,7 +215,7 @@ void NodeWatch::exchange_signs_of_life() {
     if (Clock::now() - peer.since < kVanished) continue;
     const std::lock_guard lock(mutex_);
     lose(fmt::format("{} has vanished: no sign of life for {} s",
-                     describe_node(static_cast<int>(node), meeting_.nodes[node]),
+                     describe_node(static_cast<int>(node), meeting_.nodes[node].host),
                      seconds(kVanished)));
   }
 }

@@ -160,8 +160,8 @@ void wait_for_others(const Meeting& meeting, const NodePlan& plan, Patience& pat
 
 }  // namespace
 
-std::string describe_node(int rank, const Node& node) {
-  return fmt::format("node {} ({})", rank, node.host);
+std::string describe_node(int rank, const std::string& host) {
+  return fmt::format("node {} ({})", rank, host);
 }
 
 void check_reachable(const Endpoint& store, int node_count) {

@@ -25,7 +25,7 @@ struct Node {
 };
 
 // "node 1 (gpu-b)"
-[[nodiscard]] std::string describe_node(int rank, const Node& node);
+[[nodiscard]] std::string describe_node(int rank, const std::string& host);
 
 struct NodePlan {
   std::optional<int> rank = 0;  // nothing: the next that is free

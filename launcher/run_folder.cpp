@@ -101,6 +101,10 @@ std::string RunFolder::error_file(int local_rank) const {
   return attempt_.empty() ? "" : rank_folder(local_rank) + "/error.json";
 }
 
+std::string RunFolder::crash_file(int local_rank) const {
+  return attempt_.empty() ? "" : rank_folder(local_rank) + "/crash.txt";
+}
+
 std::string RunFolder::log_file(int local_rank, Channel channel) const {
   if (!stays_) return "";
   return rank_folder(local_rank) + (channel == Channel::kOut ? "/stdout.log" : "/stderr.log");

@@ -28,7 +28,7 @@ class PrivateFolder {
 };
 
 // The files of a job on this node, laid out as torchrun's:
-//   ROOT/attempt_<restart>/<local rank>/{stdout.log,stderr.log,error.json}
+//   ROOT/attempt_<restart>/<local rank>/{stdout.log,stderr.log,error.json,crash.txt}
 // With --log_dir, ROOT is a new folder in it, named after the run (and the node, if there are
 // several, who may share a file system). Without, but with --redirects or --tee, it is a new folder
 // in TMPDIR or /tmp. Both stay. Else it is a private folder, for error files alone.
@@ -47,6 +47,7 @@ class RunFolder {
   // Paths in the current attempt; empty: there is no place for it. As JobContext has it.
   [[nodiscard]] const std::string& error_directory() const { return attempt_; }
   [[nodiscard]] std::string error_file(int local_rank) const;
+  [[nodiscard]] std::string crash_file(int local_rank) const;
   [[nodiscard]] std::string log_file(int local_rank, Channel channel) const;
 
  private:

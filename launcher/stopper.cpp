@@ -16,6 +16,11 @@ void Stopper::terminate(Timeout grace, Timeout patience) {
   advance();
 }
 
+void Stopper::expect_end(Timeout limit) {
+  grace_ = limit;
+  limit_ = Deadline::after(limit);
+}
+
 void Stopper::kill_now() {
   if (phase_ != Phase::kKilling) phase_end_ = Deadline::after(kKillTimeout);
   phase_ = Phase::kKilling;
@@ -24,7 +29,7 @@ void Stopper::kill_now() {
 }
 
 void Stopper::kill_overdue() {
-  is_overdue_ = true;
+  overdue_after_ = grace_;
   kill_now();
 }
 

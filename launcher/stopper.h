@@ -22,7 +22,7 @@ class Stopper {
   // Does nothing if it is under way.
   void terminate(Timeout grace, Timeout patience = Timeout(0));
   // The job was asked to end by itself: kills it if it has not within `limit`.
-  void expect_end(Timeout limit) { limit_ = Deadline::after(limit); }
+  void expect_end(Timeout limit);
   void kill_now();
 
   // Does what the clock asks for; next() says when that is.
@@ -32,8 +32,8 @@ class Stopper {
   [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
   [[nodiscard]] bool is_killing() const { return phase_ == Phase::kKilling || has_given_up(); }
   [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }
-  // It kills because the time to end in was over.
-  [[nodiscard]] bool is_overdue() const { return is_overdue_; }
+  // The time to end in, if it kills because that was over.
+  [[nodiscard]] std::optional<Timeout> overdue_after() const { return overdue_after_; }
 
   // The job's living processes.
   [[nodiscard]] std::vector<ProcessStat> survivors() const;
@@ -49,8 +49,8 @@ class Stopper {
 
   const std::vector<Worker>& workers_;
   Phase phase_ = Phase::kIdle;
-  bool is_overdue_ = false;
   Timeout grace_{};
+  std::optional<Timeout> overdue_after_;
   std::optional<Deadline> limit_;  // of kIdle
   std::optional<Deadline> phase_end_;
   std::optional<Deadline> next_kill_;

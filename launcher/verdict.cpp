@@ -69,6 +69,12 @@ void show_stderr(Console& console, const WorkerFailure& failure) {
   }
 }
 
+void show_frames(Console& console, const WorkerFailure& failure) {
+  if (failure.frames.empty()) return;
+  console.say(fmt::format("where rank {} crashed:", failure.first.rank));
+  for (const std::string& frame : failure.frames) console.quote("at " + frame);
+}
+
 }  // namespace
 
 Ending first_cause(std::span<const Ending> endings) {
@@ -110,7 +116,10 @@ int exit_code_after(const Failure& failure) {
 }
 
 void say(Console& console, const Failure& failure) {
-  if (const auto* worker = std::get_if<WorkerFailure>(&failure)) show_stderr(console, *worker);
+  if (const auto* worker = std::get_if<WorkerFailure>(&failure)) {
+    show_stderr(console, *worker);
+    show_frames(console, *worker);
+  }
   console.say(verdict(failure));
 }
 

@@ -31,7 +31,7 @@ namespace ddp::launcher {
 [[nodiscard]] int exit_code_after(const Failure& failure);
 
 // The last lines of a failed job: what the first rank that failed wrote to stderr, unless that is
-// in view, where the whole of it is, and the verdict.
+// in view, where the whole of it is, the functions in which it crashed, and the verdict.
 void say(Console& console, const Failure& failure);
 
 }  // namespace ddp::launcher

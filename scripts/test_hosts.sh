@@ -117,6 +117,6 @@ code=0
 "$bin/ddp-launch" -n 2 "${without_proc[@]}" "$bin/collective_worker" sum shm >"$work/node0.log" 2>&1 ||
   code=$?
 [ "$code" -ne 0 ] || fail "shm without /proc"
-says 0 'backend shm was asked for, but rank 0 .* /proc is not mounted: .*, or use --backend gloo'
+says 0 'backend shm was asked for, but rank 0 .* /proc is not mounted: .*, or choose gloo'
 passed "without /proc ranks talk over TCP, and say what to do"
 echo "hosts: all passed in $SECONDS s"

@@ -145,6 +145,43 @@ finish 20 143 143
 says 0 'node 1 .*was stopped by SIGTERM'
 passed "a signal to one launcher ends both nodes"
 
+# stop_while_saving NODE SECONDS0 SECONDS1: when only NODE's launcher gets a SIGTERM, rank 0 and rank
+# 1, one on each node, have as long to save as they need.
+stop_while_saving() {
+  local node
+  for node in 0 1; do
+    start "$node" -n 1 --grace 15 sh -c \
+      'trap "sleep $1; echo saved >&2; exit 0" TERM; echo here >&2; while :; do sleep 0.1; done' \
+      sh "$([ "$node" = 0 ] && echo "$2" || echo "$3")"
+  done
+  for node in 0 1; do says "$node" 'here'; done
+  kill -TERM "${pids[$1]}"
+  finish 20 143 143
+  for node in 0 1; do says "$node" 'saved'; done
+  says $((1 - $1)) "SIGTERM on node $1: stopping 1 rank"
+  says $((1 - $1)) "node $1 .*was stopped by SIGTERM"
+}
+stop_while_saving 0 0 7
+stop_while_saving 1 4 0
+passed "the workers of the other node have --grace, too, and the store stays for them"
+
+for node in 0 1; do
+  start "$node" -n 1 --grace 1 sh -c 'trap "" TERM; echo here >&2; while :; do sleep 0.1; done'
+done
+for node in 0 1; do says "$node" 'here'; done
+kill -TERM "${pids[0]}"
+finish 10 143 143
+for node in 0 1; do says "$node" "rank $node had not ended after 1 s and was killed"; done
+passed "but not longer"
+
+worker='trap "[ $RANK = 1 ] && exit 9" TERM; echo here >&2; while :; do sleep 0.1; done'
+for node in 0 1; do start "$node" -n 1 --grace 3 sh -c "$worker"; done
+for node in 0 1; do says "$node" 'here'; done
+kill -TERM "${pids[0]}"
+finish 20 143 9
+says 1 'rank 1 .*exited with code 9 .*when asked to stop$'
+passed "a worker that fails when a signal to the other node stops the job is named by its own"
+
 worker='trap "[ $RANK = 0 ] && exit 9" TERM; echo here >&2; while :; do sleep 0.1; done'
 for node in 0 1; do start "$node" -n 1 --max_restarts 2 --grace 3 sh -c "$worker"; done
 for node in 0 1; do says "$node" 'here'; done

@@ -162,8 +162,8 @@ TEST_CASE("what a launcher writes of a worker's place, the worker reads", "[base
 
 TEST_CASE("a launcher sets all of the contract and drops what is another one's", "[base]") {
   const EnvironmentChanges changes = to_environment({}, 6);
-  CHECK(changes.unset ==
-        std::vector<std::string>{"DDP_LAUNCH_TTY", "DDP_STEP_FILE", "DDP_OVERSUBSCRIBE"});
+  CHECK(changes.unset == std::vector<std::string>{"DDP_LAUNCH_TTY", "DDP_STEP_FILE",
+                                                  "DDP_CRASH_FILE", "DDP_OVERSUBSCRIBE"});
   CHECK(Variables(changes.set_if_missing.begin(), changes.set_if_missing.end()) ==
         Variables{{"OMP_NUM_THREADS", "6"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}});
 }

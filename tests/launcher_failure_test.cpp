@@ -56,6 +56,7 @@ WorkerFailure sample() {
   failure.when_asked_to_stop = true;
   failure.first.out_of_memory = {.resident_bytes = 61LL << 30, .limit_bytes = 64LL << 30};
   failure.first.hint = "a hint";
+  failure.frames = {"step(Batch const&) (train.cpp:57)", "main (train+0x10)"};
   failure.last_lines = {"one", "", "tab\tand \\ \x01"};
   failure.log_file = "/logs/3/stderr.log";
   return failure;
@@ -87,6 +88,7 @@ TEST_CASE("a failure travels as one line of text", "[failure]") {
   CHECK(got->when_asked_to_stop);
   CHECK(got->first.out_of_memory == sent.first.out_of_memory);
   CHECK(got->first.hint == sent.first.hint);
+  CHECK(got->frames == sent.frames);
   CHECK(got->last_lines == sent.last_lines);
   CHECK(got->log_file == sent.log_file);
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <csignal>
 #include <functional>
 #include <string>
 #include <vector>
@@ -47,18 +48,19 @@ Meeting meet(const NodePlan& plan, int workers) {
 }
 
 // Waits until the news are such.
-NodeWatch::News await(NodeWatch& watch, const std::function<bool(const NodeWatch::News&)>& are_so) {
+OtherNodes::News await(NodeWatch& watch,
+                       const std::function<bool(const OtherNodes::News&)>& are_so) {
   for (;;) {
-    NodeWatch::News news = watch.news();
+    OtherNodes::News news = watch.news();
     if (are_so(news)) return news;
     pollfd entry{watch.fd(), POLLIN, 0};
     expect(::poll(&entry, 1, 10000) == 1, "news come");
   }
 }
 
-bool is_bad(const NodeWatch::News& news) { return news.is_bad(); }
-bool is_open(const NodeWatch::News& news) { return news.is_open; }
-bool have_all_ended(const NodeWatch::News& news) { return news.have_all_ended; }
+bool is_bad(const OtherNodes::News& news) { return news.is_bad(); }
+bool is_open(const OtherNodes::News& news) { return news.is_open; }
+bool have_all_ended(const OtherNodes::News& news) { return news.have_all_ended; }
 
 }  // namespace
 
@@ -145,7 +147,7 @@ TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
       if (rank == 0) watch.open();
       (void)await(watch, is_open);
       if (rank == 1) watch.claim_failure();
-      const NodeWatch::News news = await(watch, is_bad);
+      const OtherNodes::News news = await(watch, is_bad);
       expect(news.failed_node == 1 && news.lost.empty(), "node 1 was first");
       if (rank == 2) watch.claim_failure();  // a consequence
       const std::string own = "failure of node " + std::to_string(rank);
@@ -153,6 +155,21 @@ TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
       watch.end_generation();
       expect(watch.wait_for_all(), "all of them end");
     }
+    watch.leave();
+  });
+}
+
+TEST_CASE("a signal to one node stops all, and is over when all workers have ended", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    if (rank == 1) watch.claim_stop(SIGTERM);
+    const OtherNodes::News news = await(watch, is_bad);
+    expect(news.failed_node == 1 && news.stop_signal == SIGTERM, "who was sent what");
+    expect(!news.is_over(), "the workers are still to end");
+    watch.end_generation();
+    expect(await(watch, have_all_ended).is_over(), "and have ended");
+    expect(watch.agree_on_failure("stop") == "stop", "node 1 tells it");
     watch.leave();
   });
 }
@@ -268,7 +285,7 @@ TEST_CASE("a node whose store is gone says so", "[nodes]") {
   NodeWatch watch(meet(plan_of(0, 1, *server), 1));
   watch.begin(0);
   server.reset();
-  const NodeWatch::News news = await(watch, is_bad);
+  const OtherNodes::News news = await(watch, is_bad);
   CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("cannot be reached any more"));
   CHECK_FALSE(watch.wait_for_all());
 }

@@ -74,15 +74,15 @@ TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]"
   alone.backend = hello.backend = Backend::kShm;
   CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7) cannot share memory: "
                                                       "memfd_create is refused") &&
-                                          Catch::Contains("--backend gloo"));
+                                          Catch::Contains("choose gloo (InitOptions::backend)"));
 }
 
 TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
   const std::string error = refusal({on_gpu("a", "1"), on_gpu("a", "2"), on_gpu("a", "1")});
   CHECK_THAT(error, Catch::Contains("rank 0 (a, pid 7) and rank 2 (a, pid 7)"));
-  CHECK_THAT(error, Catch::Contains("-n gpu"));
-  CHECK_THAT(error, Catch::Contains("--oversubscribe"));
-  CHECK_THAT(error, Catch::Contains("--device cpu"));
+  CHECK_THAT(error, Catch::Contains("one worker per GPU"));
+  CHECK_THAT(error, Catch::Contains("DDP_OVERSUBSCRIBE"));
+  CHECK_THAT(error, Catch::Contains("the CPU (InitOptions::device)"));
 }
 
 // Here at the latest, which is before anything of NCCL's is called.
@@ -95,7 +95,7 @@ TEST_CASE("all ranks learn at once that two of them are on one GPU", "[rendezvou
     StartPatience patience(20s);
     const std::string error = error_of([&] { (void)agree_on_plan(store, self, patience); });
     expect(error.find("are on the same GPU 1") != std::string::npos, error);
-    expect(error.find("--oversubscribe") != std::string::npos, error);
+    expect(error.find("DDP_OVERSUBSCRIBE") != std::string::npos, error);
   });
   CHECK_FALSE(promised.passed());
 }

@@ -324,7 +324,8 @@ TEST_CASE("whoever insists on a GPU is told why there is none", "[start]") {
   const cu::DeviceSurvey none{.why_none = "the driver is too old", .is_fault = true};
   CHECK_THAT(
       error_of([&] { (void)choose_device({.device = DeviceChoice::kCuda}, WorkerEnv(), none); }),
-      Contains("no GPU is visible (the driver is too old)") && Contains("--device cpu"));
+      Contains("no GPU is visible (the driver is too old)") &&
+          Contains("the CPU (InitOptions::device)"));
 }
 
 TEST_CASE("LOCAL_RANK counts to a device", "[start]") {

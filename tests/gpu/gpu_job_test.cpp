@@ -94,5 +94,5 @@ TEST_CASE("nobody shares a GPU by accident", "[gpu][job]") {
   ChildProcess launcher(launch({}));
   CHECK(launcher.wait(test::launch::kStopBound) == 3);
   CHECK_THAT(launcher.err(),
-             Contains("LOCAL_RANK=1, but 1 GPU is visible") && Contains("--oversubscribe"));
+             Contains("LOCAL_RANK=1, but 1 GPU is visible") && Contains("DDP_OVERSUBSCRIBE"));
 }

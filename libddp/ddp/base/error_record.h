@@ -8,8 +8,8 @@
 // either may be missing.
 //
 // A process group records what breaks it, and init_process_group why it failed. For errors that
-// they do not see there is record_error. No handler is installed for anything: what ends a process
-// in other ways is seen by its launcher.
+// they do not see there is record_error. What ends a process in other ways is seen by its launcher;
+// where it crashed it may say itself (crash_record.h).
 #pragma once
 
 #include <cstdint>

@@ -33,8 +33,8 @@ void check_one_rank_per_gpu(const std::vector<Hello>& hellos) {
       throw EnvironmentError(
           to_string(hellos[other]) + " and " + to_string(hellos[rank]) + " are on the same GPU " +
           hellos[rank].gpu +
-          ": start one worker per GPU (ddp-launch -n gpu), allow sharing with ddp-launch "
-          "--oversubscribe, or run on the CPU with --device cpu");
+          ": start one worker per GPU, let a launcher allow sharing (ddp-launch sets "
+          "DDP_OVERSUBSCRIBE and what NCCL needs for it), or run on the CPU (InitOptions::device)");
     }
   }
 }
@@ -46,8 +46,9 @@ void check_one_rank_per_gpu(const std::vector<Hello>& hellos) {
 void check_all_share_memory(const std::vector<Hello>& hellos) {
   for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
     if (hellos[rank].alone_because.empty()) continue;
-    refuse(Backend::kShm, to_string(hellos[rank]) + " cannot share memory: " +
-                              hellos[rank].alone_because + ", or use --backend gloo");
+    refuse(Backend::kShm, to_string(hellos[rank]) +
+                              " cannot share memory: " + hellos[rank].alone_because +
+                              ", or choose gloo (InitOptions::backend)");
   }
 }
 

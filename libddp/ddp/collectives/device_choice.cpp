@@ -56,14 +56,15 @@ Device choose_device(const InitOptions& options, const WorkerEnv& env,
   if (visible == 0 && !wants_cuda(options)) return fall_to_cpu(env, survey);
   if (visible == 0) {
     throw EnvironmentError("no GPU is visible (" + survey.why_none +
-                           "): run on the CPU with --device cpu");
+                           "): run on the CPU (InitOptions::device)");
   }
   if (env.shares_gpus) return cuda_device(env.local_rank % visible);
   if (env.local_rank < visible) return cuda_device(env.local_rank);
   throw EnvironmentError("LOCAL_RANK=" + std::to_string(env.local_rank) + ", but " +
                          std::to_string(visible) + (visible == 1 ? " GPU is" : " GPUs are") +
-                         " visible: start ddp-launch with -n " + std::to_string(visible) +
-                         ", share GPUs with --oversubscribe, or run on the CPU with --device cpu");
+                         " visible: start no more workers than that on this host, let a launcher "
+                         "allow sharing (ddp-launch sets DDP_OVERSUBSCRIBE and what NCCL needs for "
+                         "it), or run on the CPU (InitOptions::device)");
 }
 
 }  // namespace ddp

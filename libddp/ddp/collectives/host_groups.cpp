@@ -42,7 +42,7 @@ std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
   } catch (const Error&) {
     std::throw_with_nested(EnvironmentError("[shm+gloo] ranks " + list_of(fellows) +
                                             ", which count from 0 on their host, cannot share "
-                                            "memory; use --backend gloo, or"));
+                                            "memory; choose gloo (InitOptions::backend), or"));
   }
 }
 

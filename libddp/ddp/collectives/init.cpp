@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "ddp/base/crash_record.h"
 #include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
@@ -258,6 +259,7 @@ Backend parse_backend(std::string_view name) {
 std::shared_ptr<ProcessGroup> init_process_group(const InitOptions& options) {
   const ErrorFile file = options.ranks_are_threads ? ErrorFile() : ErrorFile::from_environment();
   file.clear();
+  if (!options.ranks_are_threads) record_crashes();
   try {
     return start(options, file);
   } catch (const std::exception& error) {

@@ -33,7 +33,8 @@ constexpr ClientId kFirstClient = 2;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr const char* kStranger =
     "not a store client (no VALIDATE with the right magic; "
-    "PyTorch 1.x sends none and works with ddp-launch --store worker)";
+    "PyTorch 1.x sends none and needs a store that rank 0 hosts: "
+    "TORCHELASTIC_USE_AGENT_STORE=False)";
 
 struct Connection {
   Socket socket;

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+//
+// What the built ddp-launch says of a worker that crashes, and that its end stays what it was.
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdlib>
+
+#include "launcher/elf_image.h"
+#include "launcher/source_lines.h"
+#include "support/launch.h"
+
+using namespace ddp::test::launch;
+using Catch::Matchers::Contains;
+using Catch::Matchers::Matches;
+using ddp::test::lines_of;
+
+namespace {
+
+Result crash(const std::string& how) {
+  return run(command({DDP_CRASHING_WORKER, how}), kStopBound);
+}
+
+// The innermost function; empty if there is none.
+std::string innermost_frame(const Result& result) {
+  const Strings lines = lines_of(result.err);
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+    if (lines[i] == "ddp-launch: where rank 0 crashed:") return lines[i + 1];
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a verdict says in which functions a worker crashed", "[launcher][crash]") {
+  const Result result = crash("touch");
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(innermost_frame(result),
+             Matches(R"( *at \(anonymous namespace\)::touch_forbidden_page\(\) \(.+\))"));
+  CHECK_THAT(result.err, Matches(R"([^]*at main \(crashing_worker[^ ]*\)\n[^\n]+\n)"));
+  CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
+}
+
+TEST_CASE("of a program built with -g it tells the lines", "[launcher][crash]") {
+  if (std::system("command -v addr2line >/dev/null") != 0) {
+    WARN("SKIPPED: there is no addr2line (package binutils)");
+    return;
+  }
+  const Result result = run(command({DDP_CRASHING_WORKER "_with_lines", "touch"}), kStopBound);
+  CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page() (crashing_worker.cpp:"));
+}
+
+TEST_CASE("so it does of threads, and of a stack that has run over", "[launcher][crash]") {
+  CHECK_THAT(innermost_frame(crash("touch-thread")), Contains("touch_forbidden_page()"));
+  const Result result = crash("overflow");
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(innermost_frame(result), Contains("call_without_end(int volatile*)"));
+}
+
+TEST_CASE("of an exception that nobody catches it names who threw it", "[launcher][crash]") {
+  const Result result = crash("throw");
+  CHECK(result.exit_code == 128 + SIGABRT);
+  CHECK_THAT(innermost_frame(result), Contains("throw_unseen()"));
+}
+
+TEST_CASE("a shell between launcher and program changes nothing of that", "[launcher][crash]") {
+  const Result result = run(shell({}, DDP_CRASHING_WORKER " touch; exit $?"), kStopBound);
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page()"));
+}
+
+TEST_CASE("a signal that somebody sends ends a worker all the same", "[launcher][crash]") {
+  const Result result = crash("raise");
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
+}
+
+TEST_CASE("a stack that cannot be read changes nothing of a worker's end", "[launcher][crash]") {
+  const Result result = crash("damaged");
+  CHECK(result.exit_code == 128 + SIGABRT);
+  CHECK_THAT(last_line(result.err), Contains("was killed by SIGABRT"));
+}
+
+TEST_CASE("nor does an unwinder that stands still", "[launcher][crash]") {
+  const Result result = crash("stuck");
+  CHECK(result.exit_code == 128 + SIGSEGV);
+  CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
+}
+
+TEST_CASE("a program's own handlers come before ours", "[launcher][crash]") {
+  for (const char* how : {"own-handler", "late-handler"}) {
+    const Result result = crash(how);
+    CHECK(result.exit_code == 9);
+    CHECK(innermost_frame(result).empty());
+  }
+}
+
+TEST_CASE("a file that is no program has no functions", "[launcher][crash]") {
+  for (const char* path : {"/no/such/file", "/dev/zero", "/proc/self/maps", __FILE__}) {
+    const ddp::launcher::ElfImage image(path);
+    CHECK_FALSE(image.address_of(0));
+    CHECK(image.function_at(0).empty());
+  }
+  CHECK(ddp::launcher::SourceLines().line_of("/no/such/file", 1).empty());
+}
