@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <catch2/catch.hpp>
 
+#include <thread>
 #include <vector>
 
+#include "ddp/collectives/rank_identity.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 #include "support/job.h"
@@ -27,6 +29,15 @@ void check_one_line_failure(const Environment& environment, const std::string& e
   CHECK(Clock::now() - begin < kFiveSeconds);
   CHECK(test::lines_of(worker.err()).size() == 1);
   CHECK_THAT(worker.err(), Catch::Contains(expected));
+}
+
+bool stops_itself(pid_t pid) {
+  const RankIdentity process{.host = host_identity(), .pid = pid};
+  const Deadline deadline = Deadline::after(20s);
+  while (state_of(process) != ProcessState::kStopped && !deadline.passed()) {
+    std::this_thread::sleep_for(10ms);
+  }
+  return state_of(process) == ProcessState::kStopped;
 }
 
 }  // namespace
@@ -53,6 +64,19 @@ TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
                                         Catch::Contains("died, while rank"));
       }
     }
+  }
+}
+
+TEST_CASE("the death of one that was sent half a message is noticed", "[process]") {
+  for (const std::string& backend : test::cpu_backends()) {
+    Job job(2, "send-stop", backend, "patient");
+    REQUIRE(stops_itself(job[1].pid()));
+    std::this_thread::sleep_for(200ms);  // until no more of the message goes anywhere
+    job[1].send_signal(SIGKILL);
+    INFO(backend);
+    CHECK(job[0].wait(2 * kFiveSeconds) == 3);
+    CHECK_THAT(job[0].err(), Catch::Contains("[" + backend + "] rank 1 (") &&
+                                 Catch::Contains("died, while rank 0 is in #1 send("));
   }
 }
 

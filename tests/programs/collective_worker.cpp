@@ -5,6 +5,7 @@
 //   loop         all_reduces for ever
 //   loop-large   likewise, 64 MiB of any memory
 //   loop-allocated  likewise, 64 MiB of the group's own; with the backend nccl, too
+//   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
 //   exit         calls exit(0) while collectives are in flight
 //   return       returns from main while collectives are in flight
 //   throw        lets an exception out of a frame that owns the group
@@ -85,6 +86,16 @@ constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
   }
   ready(group);
   for (;;) group.all_reduce(values).wait_host();
+}
+
+void send_to_one_that_stops(ddp::ProcessGroup& group) {
+  std::vector<float> values(std::size_t{64} << 20, group.rank() == 0 ? 1.0F : 0.0F);
+  if (group.rank() == 0) return group.send(ddp::buffer_of(values), 1).wait();
+  const ddp::Work work = group.recv(ddp::buffer_of(values), 0);
+  const volatile float& first = values[0];
+  while (first == 0) std::this_thread::yield();
+  std::raise(SIGSTOP);
+  work.wait();
 }
 
 // For ever, on a thread that nobody joins.
@@ -224,6 +235,10 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     fail_in_fifth_step(*group, values, mode, end);
   }
   if (mode == "absent") miss_fifth_step(*group, values);
+  if (mode == "send-stop") {
+    send_to_one_that_stops(*group);
+    return 0;
+  }
   if (mode == "split") {
     if (group->rank() == group->world_size() - 1) wait_for_stdin();
     static_cast<void>(group->split(0, 0));

@@ -11,14 +11,17 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/periodic_thread.h"
 #include "ddp/base/run_until.h"
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/gloo_algorithms.h"
+#include "ddp/collectives/gloo_links.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"
 
@@ -27,6 +30,13 @@ namespace {
 
 // For Gloo to say itself what is missing.
 constexpr Timeout kConnectGrace{500};
+
+// How long an operation may be pending beside a broken connection, for Gloo to say itself that the
+// peer is lost: one that died, and one of which this is not known, which may have done its part and
+// be waited for by nobody.
+constexpr Timeout kDeathGrace{500};
+constexpr Timeout kLossGrace{2000};
+constexpr Timeout kLinkPeriod{250};
 
 // Gloo's ranks find each other through our store.
 class RendezvousStore final : public gloo::rendezvous::Store {
@@ -87,12 +97,15 @@ class GlooOperations {
       : rank_(config.rank),
         origin_("[gloo] rank " + std::to_string(config.rank)),
         recorder_(std::move(recorder)),
-        algorithms_(connect(config, address)),
+        context_(connect(config, address)),
+        algorithms_(context_),
+        links_(context_),
         roll_(config),
         queue_("ddp-gloo", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
         first_error_(*config.store,
-                     [this](const std::exception_ptr& error) { queue_.fail(error); }) {}
+                     [this](const std::exception_ptr& error) { queue_.fail(error); }),
+        link_watch_("ddp-links", kLinkPeriod, [this] { return look_at_links(); }) {}
 
   OperationQueue& queue() { return queue_; }
   void leave() noexcept { roll_.leave(); }
@@ -120,6 +133,34 @@ class GlooOperations {
     first_error_.rethrow_if_set();
   }
 
+  // Breaks the group if its oldest operation waits for a peer that is lost; false once that is
+  // done.
+  bool look_at_links() {
+    const std::optional<FlightRecorder::Pending> pending = recorder_->oldest_pending();
+    if (!pending || Clock::now() - pending->since < kDeathGrace) return true;
+    for (const int peer : peers_of(pending->event.signature)) {
+      if (!links_.is_broken(peer)) continue;
+      const PeerRoll::Fate fate = roll_.fate_of(peer);
+      const bool is_lost =
+          fate == PeerRoll::Fate::kUnknown && Clock::now() - pending->since >= kLossGrace;
+      if (fate != PeerRoll::Fate::kDied && !is_lost) continue;
+      first_error_.set(PeerError(
+          "[gloo] " + roll_.names({peer}) + (is_lost ? " was lost" : " died") + ", while rank " +
+          std::to_string(rank_) + " is in " + to_string(pending->event.signature)));
+      return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] std::vector<int> peers_of(const CollectiveSignature& signature) const {
+    if (is_transfer(signature.kind)) return {signature.root};
+    std::vector<int> peers;
+    for (int rank = 0; rank < context_->size; ++rank) {
+      if (rank != rank_) peers.push_back(rank);
+    }
+    return peers;
+  }
+
   [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
 
   // Gloo knows no more than that a connection broke.
@@ -132,10 +173,13 @@ class GlooOperations {
   int rank_;
   std::string origin_;
   std::shared_ptr<FlightRecorder> recorder_;
+  std::shared_ptr<gloo::Context> context_;
   GlooAlgorithms algorithms_;
+  GlooLinks links_;
   PeerRoll roll_;
   OperationQueue queue_;
-  FirstError first_error_;  // last: its thread uses the queue
+  FirstError first_error_;     // behind the queue, which its thread uses
+  PeriodicThread link_watch_;  // last: it uses all of the above
 };
 
 class GlooProcessGroup final : public QueuedProcessGroup {

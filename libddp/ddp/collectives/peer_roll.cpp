@@ -70,6 +70,18 @@ std::string PeerRoll::look() const {
   return found;
 }
 
+PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
+  try {
+    if (store_->has(left(rank))) return Fate::kLeft;
+    const bool has_died =
+        store_->has(who(rank)) && state_of(read(*store_, rank)) == ProcessState::kEnded;
+    return has_died ? Fate::kDied : Fate::kUnknown;
+  } catch (const std::exception& error) {
+    log::debug(std::string("[peer_roll] cannot ask what became of a rank: ") + error.what());
+    return Fate::kUnknown;
+  }
+}
+
 std::string PeerRoll::name(int rank) const {
   return store_->has(who(rank)) ? to_string(read(*store_, rank)) : "rank " + std::to_string(rank);
 }

@@ -26,6 +26,10 @@ class PeerRoll {
     return false;
   }) const noexcept;
 
+  enum class Fate { kUnknown, kLeft, kDied };
+  // Of one rank, as far as this one can see now.
+  [[nodiscard]] Fate fate_of(int rank) const noexcept;
+
   // "rank 1 (node7, pid 123, cpu)", one of several with "or" between them; what is not known of a
   // rank is left out.
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const noexcept;
