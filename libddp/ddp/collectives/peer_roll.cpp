@@ -59,23 +59,22 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noe
 std::string PeerRoll::look() const {
   std::string found;
   for (int other = 0; other < world_size_; ++other) {
-    if (other == rank_ || !store_->has(who(other))) continue;
-    const RankIdentity identity = read(*store_, other);
-    if (store_->has(left(other))) {
-      if (found.empty()) found = to_string(identity) + " left the group";
-    } else if (state_of(identity) == ProcessState::kEnded) {
-      return to_string(identity) + " died";
-    }
+    const Fate fate = other == rank_ ? Fate::kUnknown : look_at(other);
+    if (fate == Fate::kDied) return name(other) + " died";
+    if (fate == Fate::kLeft && found.empty()) found = name(other) + " left the group";
   }
   return found;
 }
 
+PeerRoll::Fate PeerRoll::look_at(int rank) const {
+  if (!store_->has(who(rank))) return Fate::kUnknown;
+  if (store_->has(left(rank))) return Fate::kLeft;
+  return state_of(read(*store_, rank)) == ProcessState::kEnded ? Fate::kDied : Fate::kUnknown;
+}
+
 PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
   try {
-    if (store_->has(left(rank))) return Fate::kLeft;
-    const bool has_died =
-        store_->has(who(rank)) && state_of(read(*store_, rank)) == ProcessState::kEnded;
-    return has_died ? Fate::kDied : Fate::kUnknown;
+    return look_at(rank);
   } catch (const std::exception& error) {
     log::debug(std::string("[peer_roll] cannot ask what became of a rank: ") + error.what());
     return Fate::kUnknown;

@@ -36,6 +36,7 @@ class PeerRoll {
 
  private:
   [[nodiscard]] std::string look() const;
+  [[nodiscard]] Fate look_at(int rank) const;
   [[nodiscard]] std::string name(int rank) const;
 
   std::shared_ptr<Store> store_;
