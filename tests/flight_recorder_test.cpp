@@ -76,7 +76,7 @@ TEST_CASE("the last events are those of the caller and of the backend together",
 
 TEST_CASE("noting an event touches no heap", "[recorder]") {
   FlightRecorder recorder;
-  const FlightRecorder::Label label = recorder.add_label("bucket 0: everything");
+  const FlightRecorder::Label label = recorder.labels().add("bucket 0: everything");
   const std::int64_t before = test::allocations();
   for (std::uint64_t i = 1; i <= 10; ++i) {
     const FlightRecorder::Inside inside(recorder);
@@ -146,9 +146,9 @@ TEST_CASE("collectives are counted without sends and receives", "[recorder]") {
 
 TEST_CASE("a label is what an operation is called", "[recorder]") {
   FlightRecorder recorder;
-  const FlightRecorder::Label label = recorder.add_label("bucket 4: layer3.*");
-  CHECK(recorder.add_label("another") != label);
-  CHECK(recorder.add_label("bucket 4: layer3.*") == label);
+  const FlightRecorder::Label label = recorder.labels().add("bucket 4: layer3.*");
+  CHECK(recorder.labels().add("another") != label);
+  CHECK(recorder.labels().add("bucket 4: layer3.*") == label);
   {
     const FlightRecorder::Labelled labelled(recorder, label);
     recorder.submitted(1, all_reduce(1));

@@ -244,10 +244,10 @@ TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[han
   }
   REQUIRE(reports.wait_for(1));
   const auto knows = [](const FlightRecorder& recorder) {
-    return recorder.diagnosis().find("rank 1 (") == 0;
+    return recorder.hang().diagnosis().find("rank 1 (") == 0;
   };
   CHECK(becomes_true([&] { return knows(*recorders[0]) && knows(*recorders[2]); }));
-  CHECK(recorders[1]->diagnosis().empty());
+  CHECK(recorders[1]->hang().diagnosis().empty());
   recorders[1]->submitted(1, all_reduce());
   for (const auto& recorder : recorders) recorder->done(1, Clock::now());
   CHECK(becomes_true([&] { return !knows(*recorders[0]) && !knows(*recorders[2]); }));
@@ -273,7 +273,7 @@ TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]
     if (rank % 2 == 0) recorders.back()->submitted(1, all_reduce());
   }
   const auto blames = [&](int waiter, const char* culprit) {
-    return recorders[static_cast<std::size_t>(waiter)]->diagnosis().starts_with(culprit);
+    return recorders[static_cast<std::size_t>(waiter)]->hang().diagnosis().starts_with(culprit);
   };
   CHECK(becomes_true([&] { return blames(0, "rank 1 (") && blames(2, "rank 3 ("); }));
   REQUIRE(reports.wait_for(1));

@@ -113,7 +113,8 @@ void wait_for_stdin() {
 
 void miss_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values) {
   ddp::FlightRecorder& recorder = group.recorder();
-  const ddp::FlightRecorder::Labelled labelled(recorder, recorder.add_label("bucket 0: layer3.*"));
+  const ddp::FlightRecorder::Labelled labelled(recorder,
+                                               recorder.labels().add("bucket 0: layer3.*"));
   for (std::uint64_t step = 1; step <= 5; ++step) {
     recorder.begin_step(step);
     if (step == 5 && group.rank() == group.world_size() - 1) wait_for_stdin();

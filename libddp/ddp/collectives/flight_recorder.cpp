@@ -16,6 +16,12 @@ void raise(std::atomic<std::uint64_t>& counter) {
 
 }  // namespace
 
+FlightRecorder::FlightRecorder(std::size_t capacity, Listeners listeners)
+    : listeners_(std::move(listeners)),
+      by_caller_(capacity),
+      by_backend_(capacity),
+      end_(capacity > 0 ? 1 : 0) {}
+
 void FlightRecorder::submitted(std::uint64_t operation, const Collective& collective) {
   const bool transfers = is_transfer(collective.kind);
   transfers ? void(++transfers_) : raise(collectives_);
@@ -57,21 +63,11 @@ void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
 void FlightRecorder::broken(const std::exception_ptr& error) {
   if (is_broken_.exchange(true)) return;
   end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
-  if (error && listener_) listener_(error);
-}
-
-void FlightRecorder::tell_when_overdue(std::function<void()> listener) {
-  const std::lock_guard lock(overdue_mutex_);
-  overdue_listener_ = std::move(listener);
-}
-
-void FlightRecorder::remind() const {
-  const std::lock_guard lock(overdue_mutex_);
-  if (overdue_listener_) overdue_listener_();
+  if (error && listeners_.broken) listeners_.broken(error, step());
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {
-  step_file_.set(step);
+  listeners_.step_file.set(step);
   if (by_caller_.capacity() == 0) return;
   step_.store(step, std::memory_order_relaxed);
   is_in_step_.store(true, std::memory_order_relaxed);
@@ -119,35 +115,9 @@ std::optional<FlightRecorder::Pending> FlightRecorder::oldest_pending() const {
   return Pending{*oldest, std::max(oldest->time, last_done)};
 }
 
-// A line break would not survive the store; see RankProgress.
-FlightRecorder::Label FlightRecorder::add_label(const std::string& text) {
-  std::string line = text;
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  const std::lock_guard lock(mutex_);
-  const auto known = std::find(labels_.begin(), labels_.end(), line);
-  const auto index = known - labels_.begin();
-  if (known == labels_.end()) labels_.push_back(std::move(line));
-  return static_cast<Label>(index + 1);
-}
-
-std::string FlightRecorder::label(Label label) const {
-  const std::lock_guard lock(mutex_);
-  return label == 0 ? "" : labels_.at(label - 1);
-}
-
-void FlightRecorder::set_diagnosis(std::string text) {
-  const std::lock_guard lock(mutex_);
-  diagnosis_ = std::move(text);
-}
-
-std::string FlightRecorder::diagnosis() const {
-  const std::lock_guard lock(mutex_);
-  return diagnosis_;
-}
-
 std::string describe_operation(const FlightRecorder& recorder, const Event& submitted) {
   const CollectiveSignature& signature = submitted.signature;
-  const std::string label = recorder.label(submitted.label);
+  const std::string label = recorder.labels().text(submitted.label);
   const std::string number = " #" + std::to_string(signature.sequence);
   if (submitted.what == FlightRecorder::What::kJoined) return label + number;
   const std::string operands = label.empty() ? describe_operands(signature) : label;

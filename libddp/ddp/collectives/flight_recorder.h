@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,6 +14,8 @@
 #include "ddp/base/step_file.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/hang_contact.h"
+#include "ddp/collectives/operation_labels.h"
 #include "ddp/collectives/single_writer_ring.h"
 
 namespace ddp {
@@ -41,9 +42,7 @@ class FlightRecorder {
     kStepEnded
   };
 
-  // What an operation is for, such as "bucket 4: layer3.*", or a meeting's name; see add_label. 0
-  // is none.
-  using Label = std::uint32_t;
+  using Label = OperationLabels::Label;
 
   struct Event {
     Clock::time_point time = {};
@@ -73,9 +72,17 @@ class FlightRecorder {
     Clock::time_point since;  // when it became the oldest
   };
 
+  // Who else hears of what happens.
+  struct Listeners {
+    StepFile step_file = {};  // begin_step() writes the number of the step there
+    // Called once, with the first error that breaks the group and the step that had begun last, on
+    // the thread that calls broken().
+    std::function<void(const std::exception_ptr& error, std::uint64_t step)> broken = nullptr;
+  };
+
   // With a capacity of 0, for a world of one, nothing is kept at all.
-  explicit FlightRecorder(std::size_t capacity = kCapacity)
-      : by_caller_(capacity), by_backend_(capacity), end_(capacity > 0 ? 1 : 0) {}
+  explicit FlightRecorder(std::size_t capacity = kCapacity) : FlightRecorder(capacity, {}) {}
+  FlightRecorder(std::size_t capacity, Listeners listeners);
 
   // A backend calls these three. Operations of one batch may have one number; they are done
   // together. done() means that all operations up to that number are done.
@@ -87,30 +94,17 @@ class FlightRecorder {
   std::uint64_t joined(Label name);
   // The group was broken by this error, or, without one, is gone: nothing is pending any more.
   void broken(const std::exception_ptr& error = nullptr);
-  // `listener` is called once, with the first error that breaks the group, on the thread that calls
-  // broken(). The group sets it in its constructor, before any operation can fail.
-  void tell_when_broken(std::function<void(const std::exception_ptr&)> listener) {
-    listener_ = std::move(listener);
-  }
-
-  // begin_step() writes the number of the step to this file, too. The group sets it in its
-  // constructor.
-  void tell_steps(StepFile file) { step_file_ = std::move(file); }
-
-  // Some backends run an operation only when somebody waits for it. When such an operation has been
-  // pending for long, the hang watch calls remind(), from any thread, which calls `listener`, which
-  // runs the operation. Null removes the listener: it is not called any more once this has
-  // returned.
-  void tell_when_overdue(std::function<void()> listener);
-  void remind() const;
 
   // For the engine: steps are counted from 1.
   void begin_step(std::uint64_t step);
   void end_step();
 
-  // Registers a text, once; not for use within a step.
-  [[nodiscard]] Label add_label(const std::string& text);
-  [[nodiscard]] std::string label(Label label) const;
+  // What its events' labels mean.
+  [[nodiscard]] OperationLabels& labels() { return labels_; }
+  [[nodiscard]] const OperationLabels& labels() const { return labels_; }
+  // What the hang watch and the backend tell each other of the group.
+  [[nodiscard]] HangContact& hang() { return hang_; }
+  [[nodiscard]] const HangContact& hang() const { return hang_; }
 
   // Labels what is submitted while it lives (of a batch: what ends while it lives). For the thread
   // that submits.
@@ -146,11 +140,6 @@ class FlightRecorder {
   // The last ones of all, as many as the capacity says; oldest first.
   [[nodiscard]] std::vector<Event> events() const;
 
-  // Why the oldest operation is not done, as the hang watch found out; empty if it does not know.
-  // The error at the operation's timeout quotes it.
-  void set_diagnosis(std::string text);
-  [[nodiscard]] std::string diagnosis() const;
-
  private:
   using Ring = SingleWriterRing<Event>;
 
@@ -158,7 +147,7 @@ class FlightRecorder {
 
   // By cache lines: what both threads read, what the caller writes, what the backend writes, the
   // rest.
-  StepFile step_file_;
+  Listeners listeners_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> is_in_step_ = false;
   alignas(64) Ring by_caller_;
@@ -172,12 +161,8 @@ class FlightRecorder {
   std::atomic<Clock::rep> done_time_ = 0;
   alignas(64) Ring end_;  // kBroken, which is noted once
   std::atomic<bool> is_broken_ = false;
-  mutable std::mutex mutex_;
-  std::vector<std::string> labels_;  // under mutex_; label l is at l - 1
-  std::string diagnosis_;            // under mutex_
-  mutable std::mutex overdue_mutex_;
-  std::function<void()> overdue_listener_;  // under overdue_mutex_
-  std::function<void(const std::exception_ptr&)> listener_;
+  OperationLabels labels_;
+  HangContact hang_;
 };
 
 // "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the

@@ -119,8 +119,8 @@ class GlooOperations {
       return algorithms_.run(batch);
     } catch (const gloo::Exception& error) {
       if (algorithms_.has_timed_out()) {
-        first_error_.set(TimeoutError(
-            timeout_sentence(origin_, algorithms_.timeout(), recorder_->diagnosis(), during())));
+        first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
+                                                       recorder_->hang().diagnosis(), during())));
       } else {
         first_error_.set(PeerError(loss_text(error)));
       }

@@ -76,7 +76,7 @@ std::vector<HangWatch::Group> HangWatch::look_at_groups() {
     if (!group.recorder) continue;
     group.position = group.recorder->position();
     group.hang = find_hang(each, group);
-    if (!group.hang) group.recorder->set_diagnosis("");
+    if (!group.hang) group.recorder->hang().set_diagnosis("");
     groups.push_back(std::move(group));
   }
   return groups;
@@ -86,7 +86,7 @@ std::vector<HangWatch::Group> HangWatch::look_at_groups() {
 std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) const {
   const bool moved = std::exchange(watched.done, group.position.done) != group.position.done;
   if (moved || group.position.submitted <= group.position.done) return std::nullopt;
-  group.recorder->remind();  // it may pend only because nobody has asked for it yet
+  group.recorder->hang().remind();  // it may pend only because nobody has asked for it yet
   const auto pending = group.recorder->oldest_pending();
   if (!pending) return std::nullopt;
   const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);
@@ -121,7 +121,7 @@ std::string HangWatch::find_out(const Group& group) {
 void HangWatch::investigate(const Group& group) {
   const std::string diagnosis = find_out(group);
   store_->set(kDiagnosis, subject(*group.hang) + diagnosis);
-  group.recorder->set_diagnosis(diagnosis);
+  group.recorder->hang().set_diagnosis(diagnosis);
   if (group.hang->age >= options_.patience && window_.may_report()) report_(diagnosis);
 }
 
@@ -130,7 +130,8 @@ void HangWatch::adopt_diagnosis(const Group& group) {
   const std::string published = store_->get(kDiagnosis);
   const std::string expected = subject(*group.hang);
   const bool is_ours = published.starts_with(expected);
-  group.recorder->set_diagnosis(is_ours ? published.substr(expected.size()) : find_out(group));
+  group.recorder->hang().set_diagnosis(is_ours ? published.substr(expected.size())
+                                               : find_out(group));
 }
 
 Witness HangWatch::question(int rank) {

@@ -101,8 +101,8 @@ class HostsOperations {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
       first_error_.set(MismatchError("[shm+gloo] " + calls_.mismatch(algorithms_.current())));
     } else if (dynamic_cast<const TimeoutError*>(&error) != nullptr) {
-      first_error_.set(TimeoutError(
-          timeout_sentence(origin_, algorithms_.timeout(), recorder_->diagnosis(), during())));
+      first_error_.set(TimeoutError(timeout_sentence(origin_, algorithms_.timeout(),
+                                                     recorder_->hang().diagnosis(), during())));
     } else {
       first_error_.set(PeerError(loss_text()));
     }

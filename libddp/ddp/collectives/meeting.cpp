@@ -14,7 +14,7 @@ class Meeting {
   Meeting(FlightRecorder& recorder, const std::string& name)
       : recorder_(recorder),
         inside_(recorder),
-        number_(recorder.joined(recorder.add_label(name))) {}
+        number_(recorder.joined(recorder.labels().add(name))) {}
   ~Meeting() { recorder_.done(number_, Clock::now()); }
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
@@ -32,7 +32,7 @@ void meet(FlightRecorder& meetings, const std::string& name, const std::function
   try {
     wait();
   } catch (const TimeoutError&) {
-    const std::string diagnosis = meetings.diagnosis();
+    const std::string diagnosis = meetings.hang().diagnosis();
     if (diagnosis.empty()) throw;
     std::throw_with_nested(TimeoutError("[" + name + "] timed out: " + diagnosis));
   }

@@ -49,8 +49,8 @@ void NcclWatchdog::look_at_oldest_operation() {
     oldest_since_ = Clock::now();
   } else if (Clock::now() - oldest_since_ > watched_.operations.timeout(oldest)) {
     watched_.first_error.set(TimeoutError(timeout_sentence(
-        "[nccl] " + who_, watched_.operations.timeout(oldest_), watched_.recorder.diagnosis(),
-        to_string(watched_.operations.signature(oldest_)))));
+        "[nccl] " + who_, watched_.operations.timeout(oldest_),
+        watched_.recorder.hang().diagnosis(), to_string(watched_.operations.signature(oldest_)))));
   }
 }
 

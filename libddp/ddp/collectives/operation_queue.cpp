@@ -34,7 +34,7 @@ OperationQueue::OperationQueue(const std::string& name, std::string origin,
       poster_(std::move(poster)),
       wake_policy_(poster_.cpus_per_rank) {
   batch_.reserve(kCapacity);
-  if (poster_.post) recorder_->tell_when_overdue([this] { run_pending(); });
+  if (poster_.post) recorder_->hang().when_overdue([this] { run_pending(); });
   thread_ = start_background_thread(name, [this] { run(); });
 }
 
@@ -48,7 +48,7 @@ OperationQueue::~OperationQueue() {
 
 bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace) {
   if (!thread_.joinable()) return true;
-  recorder_->tell_when_overdue(nullptr);
+  recorder_->hang().when_overdue(nullptr);
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -21,10 +21,6 @@ namespace {
 // One meeting is pending at a time; a few more are history.
 constexpr std::size_t kMeetings = 64;
 
-std::shared_ptr<FlightRecorder> make_recorder(int world_size, std::size_t capacity) {
-  return std::make_shared<FlightRecorder>(world_size > 1 ? capacity : 0);
-}
-
 void check_share(std::string_view name, const Buffer& whole, const Buffer& share, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   if (whole.dtype == share.dtype && whole.count == share.count * ranks) return;
@@ -32,9 +28,18 @@ void check_share(std::string_view name, const Buffer& whole, const Buffer& share
          " times " + to_string(share));
 }
 
-std::optional<std::int64_t> last_step(const FlightRecorder& recorder) {
-  const std::uint64_t step = recorder.position().step;
+std::optional<std::int64_t> begun(std::uint64_t step) {
   return step == 0 ? std::nullopt : std::optional(static_cast<std::int64_t>(step));
+}
+
+std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
+  const auto keep_error = [file = config.error_file](const std::exception_ptr& error,
+                                                     std::uint64_t step) {
+    file.keep({describe(error), begun(step), is_caused_by_peer(error)});
+  };
+  const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
+  return std::make_shared<FlightRecorder>(
+      capacity, FlightRecorder::Listeners{.step_file = config.step_file, .broken = keep_error});
 }
 
 }  // namespace
@@ -60,18 +65,13 @@ std::optional<Interval> Work::interval() const {
 
 ProcessGroup::ProcessGroup(GroupConfig config)
     : config_(std::move(config)),
-      recorder_(make_recorder(config_.world_size, FlightRecorder::kCapacity)),
-      meetings_(make_recorder(config_.world_size, kMeetings)),
+      recorder_(make_recorder(config_)),
+      meetings_(std::make_shared<FlightRecorder>(config_.world_size > 1 ? kMeetings : 0)),
       operation_timeout_(config_.timeout) {
   if (config_.job_ranks.empty()) {
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
-  recorder_->tell_steps(config_.step_file);
-  recorder_->tell_when_broken(
-      [file = config_.error_file, recorder = recorder_.get()](const std::exception_ptr& error) {
-        file.keep({describe(error), last_step(*recorder), is_caused_by_peer(error)});
-      });
   if (!config_.hang_watch) return;
   config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
   config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
@@ -79,7 +79,8 @@ ProcessGroup::ProcessGroup(GroupConfig config)
 
 // The others will know this only as a peer's error; here it is one of our own.
 void ProcessGroup::abort(std::string_view reason) {
-  config_.error_file.keep({.message = std::string(reason), .step = last_step(*recorder_)});
+  config_.error_file.keep(
+      {.message = std::string(reason), .step = begun(recorder_->position().step)});
   do_abort(reason);
 }
 

@@ -118,7 +118,7 @@ void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
 // The diagnosis says more than we can: who is missing, and where it is.
 void Member::time_out(const IsAwaited& is_awaited) {
   const std::string text =
-      timeout_sentence("[shm] rank " + number(rank_), timeout_, recorder_->diagnosis(),
+      timeout_sentence("[shm] rank " + number(rank_), timeout_, recorder_->hang().diagnosis(),
                        operation() + late_ranks(is_awaited));
   std::rethrow_exception(fail(Cause::kTimeout, text));
 }

@@ -34,7 +34,7 @@ std::vector<FlightRecorder::Label> add_bucket_labels(FlightRecorder& recorder,
   for (const BucketSpec& bucket : layout.buckets) {
     std::vector<std::string> own;
     for (const std::size_t i : bucket.parameters) own.push_back(names[i]);
-    labels.push_back(recorder.add_label(bucket_label(labels.size(), own)));
+    labels.push_back(recorder.labels().add(bucket_label(labels.size(), own)));
   }
   return labels;
 }

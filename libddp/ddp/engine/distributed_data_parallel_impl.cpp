@@ -47,7 +47,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       alone_(group_->world_size() == 1),
       has_own_gradients_(std::ranges::any_of(
           parameters_, [](const Parameter& each) { return each.grad.data != nullptr; })),
-      control_label_(group_->recorder().add_label("control vector")),
+      control_label_(group_->recorder().labels().add("control vector")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_),
                {.buckets = options_.buckets,
