@@ -103,7 +103,7 @@ void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& repo
                              .timeout = timeout,
                              .start_timeout = timeout,
                              .hang_watch = std::make_shared<HangWatch>(
-                                 *store, identify_self(rank, kCpuDevice), kOptions, report)});
+                                 store, identify_self(rank, kCpuDevice), kOptions, report)});
     fn(*group);
   });
 }
@@ -236,8 +236,8 @@ TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[han
   std::vector<std::unique_ptr<HangWatch>> watches;
   for (int rank = 0; rank < 3; ++rank) {
     recorders.push_back(std::make_shared<FlightRecorder>());
-    watches.push_back(
-        std::make_unique<HangWatch>(store, identify_self(rank, kCpuDevice), kOptions, report));
+    watches.push_back(std::make_unique<HangWatch>(store.clone(), identify_self(rank, kCpuDevice),
+                                                  kOptions, report));
     watches.back()->add("default", {0, 1, 2}, recorders.back());
     recorders.back()->begin_step(3);
     if (rank != 1) recorders.back()->submitted(1, all_reduce());
@@ -266,7 +266,8 @@ TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]
   std::vector<std::unique_ptr<HangWatch>> watches;
   for (int rank = 0; rank < 4; ++rank) {
     recorders.push_back(std::make_shared<FlightRecorder>());
-    watches.push_back(std::make_unique<HangWatch>(store, identify_self(rank, kCpuDevice), kOptions,
+    watches.push_back(std::make_unique<HangWatch>(store.clone(), identify_self(rank, kCpuDevice),
+                                                  kOptions,
                                                   [&](std::string_view) { reports.raise(); }));
     const int first = rank / 2 * 2;
     watches.back()->add("pair " + std::to_string(first), {first, first + 1}, recorders.back());
@@ -342,7 +343,7 @@ TEST_CASE("a rank that waits in a meeting of a part is named with the part", "[h
 }
 
 TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
-  // A store of which the clone fails at once.
+  // A store whose connection is lost.
   class LostStore final : public Store {
    public:
     void set(std::string_view, std::string_view) override { lose(); }
@@ -364,7 +365,7 @@ TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
   const auto recorder = std::make_shared<FlightRecorder>();
   recorder->submitted(1, all_reduce());
   {
-    HangWatch watch(LostStore(), identify_self(0, kCpuDevice),
+    HangWatch watch(std::make_shared<LostStore>(), identify_self(0, kCpuDevice),
                     {.period = 1ms, .patience = 2ms, .window = 1ms},
                     [&](std::string_view) { reports.raise(); });
     watch.add("default", {0}, recorder);

@@ -17,7 +17,7 @@ constexpr Timeout kPause{5};
 }  // namespace
 
 CallExchange::CallExchange(const GroupConfig& config)
-    : store_(std::make_shared<PrefixStore>("call", config.store->clone(kBackgroundStoreTimeout))),
+    : store_(std::make_shared<PrefixStore>("call", config.background_store)),
       rank_(config.rank),
       world_size_(config.world_size) {}
 

@@ -12,8 +12,8 @@ constexpr const char* kKey = "abort";
 
 }  // namespace
 
-FirstError::FirstError(const Store& store, Listener listener)
-    : store_(store.clone(kBackgroundStoreTimeout)),
+FirstError::FirstError(std::shared_ptr<Store> store, Listener listener)
+    : store_(std::move(store)),
       listener_(std::move(listener)),
       thread_("ddp-abort", kPeriod, [this] { return !find(); }) {}
 

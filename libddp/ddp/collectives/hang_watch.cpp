@@ -19,9 +19,9 @@ std::string subject(const Hang& hang) { return hang.group + " " + hang.operation
 
 }  // namespace
 
-HangWatch::HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
-                     Report report)
-    : store_(store.clone(kBackgroundStoreTimeout)),
+HangWatch::HangWatch(std::shared_ptr<Store> store, RankIdentity self,
+                     const HangWatchOptions& options, Report report)
+    : store_(std::move(store)),
       options_(options),
       report_(std::move(report)),
       progress_{.who = std::move(self)},

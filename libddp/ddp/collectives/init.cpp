@@ -222,9 +222,10 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   Agreement agreement = agree(store, self, env, patience);
   warn_if_alone(self);
   config.store = std::move(agreement.store);
+  config.background_store = config.store->clone(kBackgroundStoreTimeout);
   if (options.hang_watch.period > Timeout(0)) {
     config.hang_watch = std::make_shared<HangWatch>(
-        *config.store, identify_self(env.rank, config.device), options.hang_watch);
+        config.background_store, identify_self(env.rank, config.device), options.hang_watch);
   }
   return make_group(options, env, std::move(config), std::move(agreement.plan));
 }

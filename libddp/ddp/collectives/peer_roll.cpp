@@ -26,7 +26,7 @@ RankIdentity read(Store& store, int rank) {
 }  // namespace
 
 PeerRoll::PeerRoll(const GroupConfig& config)
-    : store_(std::make_shared<PrefixStore>("roll", config.store->clone(kBackgroundStoreTimeout))),
+    : store_(std::make_shared<PrefixStore>("roll", config.background_store)),
       rank_(config.rank),
       world_size_(config.world_size) {
   store_->set(who(rank_), serialize(identify_self(rank_, config.device)));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/process_group.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
@@ -46,6 +48,7 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
 
 void Work::wait(Stream consumer) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
   group->wait(sequence, consumer);
@@ -53,6 +56,7 @@ void Work::wait(Stream consumer) const {
 
 void Work::wait_host(Timeout timeout) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
   group->wait_host(sequence, timeout);
@@ -69,7 +73,11 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     : config_(std::move(config)),
       recorder_(make_recorder(config_)),
       meetings_(std::make_shared<FlightRecorder>(config_.world_size > 1 ? kMeetings : 0)),
-      operation_timeout_(config_.timeout) {
+      operation_timeout_(config_.timeout),
+      process_(::getpid()) {
+  if (!config_.background_store && config_.store) {
+    config_.background_store = config_.store->clone(kBackgroundStoreTimeout);
+  }
   if (config_.job_ranks.empty()) {
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
@@ -109,6 +117,7 @@ ProcessGroup::Batch::~Batch() {
 
 Work ProcessGroup::Batch::end() {
   if (group_ == nullptr) throw std::logic_error("a batch ends once");
+  group_->check_process();
   ProcessGroup& group = *std::exchange(group_, nullptr);
   const FlightRecorder::Inside inside(*group.recorder_);
   group.is_in_batch_ = false;
@@ -119,9 +128,11 @@ Work ProcessGroup::Batch::end() {
 
 // What is done with the first operation of a batch is done with all of it.
 Work ProcessGroup::run(Collective collective, Stream producer) {
+  check_process();
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = operation_timeout_;
   collective.part_of = operation_part_of_;
+  collective.issuer = operation_issuer_;
   collective.producer = producer;
   if (is_in_batch_) {
     batch_.push_back(collective);
@@ -129,6 +140,13 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
   }
   submitted_ = submit({&collective, 1});
   return {this, submitted_};
+}
+
+// The others would take what a fork sends for its parent's.
+void ProcessGroup::check_process() const {
+  if (::getpid() == process_) return;
+  throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
+                         ", of which this one is a fork");
 }
 
 void ProcessGroup::check_started(std::uint64_t sequence) const {
@@ -248,10 +266,16 @@ Work ProcessGroup::barrier(Stream producer) {
 GroupConfig ProcessGroup::child_config(const std::string& suffix, int rank, int world_size) const {
   GroupConfig child = config_;
   child.store = std::make_shared<PrefixStore>(suffix, config_.store);
+  child.background_store = std::make_shared<PrefixStore>(suffix, config_.background_store);
   child.rank = rank;
   child.world_size = world_size;
   child.name = config_.name + "/" + suffix;
   return child;
+}
+
+std::uint8_t ProcessGroup::new_issuer() {
+  issuers_ = issuers_ == 255 ? 1 : static_cast<std::uint8_t>(issuers_ + 1);
+  return issuers_;
 }
 
 std::string ProcessGroup::fresh_name(const std::string& purpose) {
