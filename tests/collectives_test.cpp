@@ -280,15 +280,19 @@ TEST_CASE("after an error operands may be freed at once", "[collectives]") {
 }
 
 TEST_CASE("waiting inside a batch is an error, not a hang", "[collectives]") {
-  for (const Backend backend : test::backends()) {
-    run_groups(backend, 2, [](ProcessGroup& group) {
-      std::vector<float> values(8);
-      auto batch = group.batch();
-      const Work work = group.all_reduce(buffer_of(values));
-      expect(error_of([&] { work.wait(); }).find("batch ends") != std::string::npos, "logic_error");
-      batch.end().wait();
-    });
-  }
+  const auto check = [](ProcessGroup& group) {
+    std::vector<float> own(8, 1);
+    std::vector<float> all(8 * static_cast<std::size_t>(group.world_size()));
+    auto batch = group.batch();
+    const Work work = group.all_gather(buffer_of(own), buffer_of(all));
+    expect(error_of([&] { work.wait(); }).find("batch ends") != std::string::npos, "logic_error");
+    expect(all[0] == 0, "nothing has started");
+    (void)batch.end();
+    work.wait();
+    expect(all == std::vector<float>(all.size(), 1), "what is waited for after the end");
+  };
+  run_groups(Backend::kAuto, 1, check);
+  for (const Backend backend : test::backends()) run_groups(backend, 2, check);
   CHECK_FALSE(error_of([] { Work().wait(); }).empty());
 }
 

@@ -39,10 +39,11 @@ class RecordingGroup final : public ProcessGroup {
 
  protected:
   void do_abort(std::string_view) override {}
-  void begin_batch() override {}
-  std::uint64_t end_batch() override { return 0; }
-  void discard_batch() noexcept override {}
-  std::uint64_t submit(const Collective& collective, Stream) override {
+  std::uint64_t submit(std::span<const Collective> operations) override {
+    for (const Collective& each : operations) run(each);
+    return submitted.size();
+  }
+  void run(const Collective& collective) {
     if (collective.kind == CollectiveKind::kAllGather) {  // the model check: all hashes are equal
       for (std::int64_t& hash : collective.output.as<std::int64_t>()) {
         hash = collective.input.as<std::int64_t>()[0];
@@ -52,7 +53,6 @@ class RecordingGroup final : public ProcessGroup {
       for (double& value : collective.output.as<double>()) value *= world_size();
     }
     submitted.push_back(collective);
-    return submitted.size();
   }
   void wait(std::uint64_t, Stream) override {}
   void wait_host(std::uint64_t, Timeout) override {}

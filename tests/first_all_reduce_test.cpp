@@ -29,10 +29,8 @@ class FaultyGroup final : public ProcessGroup {
 
  protected:
   void do_abort(std::string_view reason) override { aborted_with = reason; }
-  void begin_batch() override {}
-  std::uint64_t end_batch() override { return 0; }
-  void discard_batch() noexcept override {}
-  std::uint64_t submit(const Collective& collective, Stream) override {
+  std::uint64_t submit(std::span<const Collective> operations) override {
+    const Collective& collective = operations.front();
     if (collective.kind == CollectiveKind::kAllReduce) {
       for (double& value : collective.output.as<double>()) value *= 3;  // rank 1's is the mean
       if (fault_ == Fault::kWrongElement) collective.output.as<double>()[1022] = 7.5;

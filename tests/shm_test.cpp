@@ -81,6 +81,11 @@ std::vector<double> cpu_shares(const std::vector<std::vector<int>>& cpus) {
   return shares;
 }
 
+std::uint64_t submit_barrier(OperationQueue& queue) {
+  const Collective barrier;
+  return queue.submit({&barrier, 1});
+}
+
 // Of ten operations that the other ranks can do without, how many the queue's thread runs, if the
 // caller does `work` after it has submitted each one.
 int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work) {
@@ -93,7 +98,7 @@ int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work)
        .cpus_per_rank = cpus_per_rank});
   for (int i = 0; i < 20; ++i) {
     if (i == 10) by_thread = 0;  // now it has learned
-    const std::uint64_t operation = queue.submit({});
+    const std::uint64_t operation = submit_barrier(queue);
     work();
     queue.wait(operation, Timeout::max());
   }
@@ -170,7 +175,7 @@ TEST_CASE("of a little that is left the caller waits for nothing else", "[shm]")
                        [&](std::span<const Collective>) { ++executed; },
                        {.post = [](const Collective&) { return OperationQueue::Posting::kLittle; },
                         .finish = [&](const Collective&) { return is_ready && ++finished > 0; }});
-  const std::uint64_t at_once = queue.submit({});
+  const std::uint64_t at_once = submit_barrier(queue);
   queue.wait(at_once, Timeout::max());
   CHECK(finished == 1);
   CHECK(executed == 0);
@@ -178,15 +183,15 @@ TEST_CASE("of a little that is left the caller waits for nothing else", "[shm]")
   REQUIRE(ran);
   CHECK(ran->begin <= ran->end);
   is_ready = false;
-  queue.wait(queue.submit({}), Timeout::max());
+  queue.wait(submit_barrier(queue), Timeout::max());
   CHECK(executed == 1);
   is_ready = true;
-  const std::uint64_t first = queue.submit({});
-  const std::uint64_t second = queue.submit({});
+  const std::uint64_t first = submit_barrier(queue);
+  const std::uint64_t second = submit_barrier(queue);
   queue.wait(second, Timeout::max());  // in order
   CHECK(finished == 3);
   CHECK(queue.interval(first));
-  const std::uint64_t broken = queue.submit({});
+  const std::uint64_t broken = submit_barrier(queue);
   queue.fail(std::make_exception_ptr(PeerError("gone")));
   CHECK_THROWS_AS(queue.wait(broken, Timeout::max()), PeerError);
   CHECK(finished == 3);

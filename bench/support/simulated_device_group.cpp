@@ -31,8 +31,6 @@ class SimulatedDeviceGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "simulated"; }
 
-  // What is collected would run one after the other as well.
-
   Allocation allocate(std::size_t size_bytes) override {
     return cu::allocate_device(size_bytes, device());
   }
@@ -41,23 +39,9 @@ class SimulatedDeviceGroup final : public ProcessGroup {
   void do_abort(std::string_view reason) override {
     throw PeerError("[simulated] aborted: " + std::string(reason));
   }
-  void begin_batch() override {}
-  std::uint64_t end_batch() override { return operations_.next() - 1; }
-  void discard_batch() noexcept override {}
-  std::uint64_t submit(const Collective& collective, Stream producer) override {
-    refuse_unknown(collective.kind);
-    const std::uint64_t sequence = operations_.next();
-    recorder().submitted(sequence, collective);
-    if (sequence > EventRing::kCapacity) wait_host(sequence - EventRing::kCapacity, timeout());
-    operations_.begin(signature_of(collective, sequence), collective.timeout);
-    handover_.record(producer);
-    handover_.make_wait(side_.view());
-    if (timer_) timer_->begin(sequence);
-    if (collective.kind == CollectiveKind::kAllReduce) all_reduce(collective);
-    if (collective.kind == CollectiveKind::kAllGather) all_gather(collective);
-    if (timer_) timer_->end(sequence);
-    operations_.record(side_.view());
-    return sequence;
+  std::uint64_t submit(std::span<const Collective> operations) override {
+    for (const Collective& each : operations) run(each);
+    return operations_.next() - 1;
   }
   void wait(std::uint64_t sequence, Stream consumer) override {
     operations_.make_wait(sequence, consumer);
@@ -81,6 +65,21 @@ class SimulatedDeviceGroup final : public ProcessGroup {
   }
 
  private:
+  void run(const Collective& collective) {
+    refuse_unknown(collective.kind);
+    const std::uint64_t sequence = operations_.next();
+    recorder().submitted(sequence, collective);
+    if (sequence > EventRing::kCapacity) wait_host(sequence - EventRing::kCapacity, timeout());
+    operations_.begin(signature_of(collective, sequence), collective.timeout);
+    handover_.record(collective.producer);
+    handover_.make_wait(side_.view());
+    if (timer_) timer_->begin(sequence);
+    if (collective.kind == CollectiveKind::kAllReduce) all_reduce(collective);
+    if (collective.kind == CollectiveKind::kAllGather) all_gather(collective);
+    if (timer_) timer_->end(sequence);
+    operations_.record(side_.view());
+  }
+
   void all_reduce(const Collective& operation) const {
     const Buffer& operand = operation.output;
     if (operand.size_bytes() <= kSummedBytes) reduce_with_equals(operand, operation.op);

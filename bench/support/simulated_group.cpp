@@ -38,12 +38,9 @@ class SimulatedGroup final : public ProcessGroup {
   void do_abort(std::string_view reason) override {
     queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
   }
-  void begin_batch() override { queue_.begin_batch(); }
-  std::uint64_t end_batch() override { return queue_.end_batch(); }
-  void discard_batch() noexcept override { queue_.discard_batch(); }
-  std::uint64_t submit(const Collective& collective, Stream) override {
-    refuse_unknown(collective.kind);
-    return queue_.submit(collective);
+  std::uint64_t submit(std::span<const Collective> operations) override {
+    for (const Collective& each : operations) refuse_unknown(each.kind);
+    return queue_.submit(operations);
   }
   void wait(std::uint64_t sequence, Stream) override { queue_.wait(sequence, timeout()); }
   void wait_host(std::uint64_t sequence, Timeout timeout) override {

@@ -7,6 +7,7 @@
 
 #include "ddp/base/buffer.h"
 #include "ddp/base/reduce_op.h"
+#include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 
 namespace ddp {
@@ -43,6 +44,7 @@ struct Collective {
   int peer = 0;
   Timeout timeout{};          // of the wait for the other ranks
   std::uint64_t part_of = 0;  // see ScopedPart
+  Stream producer = {};       // runs behind what it holds
 };
 
 // What all ranks must agree on, small enough to travel with every message.

@@ -55,10 +55,7 @@ class NcclProcessGroup final : public ProcessGroup {
 
  protected:
   void do_abort(std::string_view reason) override;
-  void begin_batch() override;
-  std::uint64_t end_batch() override;
-  void discard_batch() noexcept override;
-  std::uint64_t submit(const Collective& collective, Stream producer) override;
+  std::uint64_t submit(std::span<const Collective> operations) override;
   void wait(std::uint64_t sequence, Stream consumer) override;
   void wait_host(std::uint64_t sequence, Timeout timeout) override;
   void time_last(std::uint64_t operations) override;
@@ -71,9 +68,8 @@ class NcclProcessGroup final : public ProcessGroup {
   template <class F>
   void attempt(const CollectiveSignature& what, F&& f);
   void begin(const CollectiveSignature& signature, Timeout timeout);
-  void start(std::span<const Collective> collectives);
-  void enqueue(std::span<const Collective> collectives);
-  void check_started(std::uint64_t sequence) const;
+  void order_behind_producers(std::span<const Collective> operations);
+  void enqueue(std::span<const Collective> operations);
   void settle() noexcept;
   PeerError left_early();
 
@@ -84,8 +80,6 @@ class NcclProcessGroup final : public ProcessGroup {
   cu::Event handover_;  // from producers to the side stream
   Allocation inverse_world_size_;
   Allocation barrier_element_;
-  std::vector<Collective> batch_;  // what an open one has collected
-  bool in_batch_ = false;
   EventRing operations_;
   std::optional<OperationTimer> timer_;
   FirstError first_error_;
@@ -186,51 +180,30 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
   }
 }
 
-// The side stream runs behind what the producer holds now. One event serves all operations: a wait
-// takes the record before it, whatever is recorded later.
-std::uint64_t NcclProcessGroup::submit(const Collective& collective, Stream producer) {
+// All of them have one number. The watchdog sees the first one's name and the last one's timeout.
+std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   const std::uint64_t sequence = operations_.next();
-  attempt(signature_of(collective, sequence), [&] {
-    handover_.record(producer);
-    handover_.make_wait(side_.view());
-  });
-  if (in_batch_) {
-    batch_.push_back(collective);
-  } else {
-    start({&collective, 1});
-  }
-  return sequence;
-}
-
-void NcclProcessGroup::begin_batch() {
-  if (in_batch_) throw std::logic_error("[nccl] a batch inside a batch");
-  in_batch_ = true;
-}
-
-std::uint64_t NcclProcessGroup::end_batch() {
-  in_batch_ = false;
-  const std::vector<Collective> collectives = std::exchange(batch_, {});
-  if (!collectives.empty()) start(collectives);
-  return operations_.next() - 1;
-}
-
-void NcclProcessGroup::discard_batch() noexcept {
-  in_batch_ = false;
-  batch_.clear();
-}
-
-// Of several, the watchdog sees the first one's name and the last one's timeout.
-void NcclProcessGroup::start(std::span<const Collective> collectives) {
-  const std::uint64_t sequence = operations_.next();
-  for (const Collective& each : collectives) recorder().submitted(sequence, each);
-  const CollectiveSignature signature = signature_of(collectives.front(), sequence);
-  begin(signature, collectives.back().timeout);
+  for (const Collective& each : operations) recorder().submitted(sequence, each);
+  const CollectiveSignature signature = signature_of(operations.front(), sequence);
+  begin(signature, operations.back().timeout);
   attempt(signature, [&] {
+    order_behind_producers(operations);
     if (timer_) timer_->begin(sequence);
-    enqueue(collectives);
+    enqueue(operations);
     if (timer_) timer_->end(sequence);
     operations_.record(side_.view());
   });
+  return sequence;
+}
+
+// One event serves all: a wait takes the record before it, whatever is recorded later.
+void NcclProcessGroup::order_behind_producers(std::span<const Collective> operations) {
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const Stream producer = operations[i].producer;
+    if (i > 0 && producer.native == operations[i - 1].producer.native) continue;
+    handover_.record(producer);
+    handover_.make_wait(side_.view());
+  }
 }
 
 // Waits only for a host that is EventRing::kCapacity operations ahead of its device.
@@ -242,30 +215,21 @@ void NcclProcessGroup::begin(const CollectiveSignature& signature, Timeout timeo
   operations_.begin(signature, timeout);
 }
 
-void NcclProcessGroup::enqueue(std::span<const Collective> collectives) {
+void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
   const Buffer element{barrier_element_.data(), 1, DType::kFloat32, device()};
   communicator_->call([&](ncclComm_t comm) {
-    enqueue_on_nccl(collectives, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
-                                  rank(), world_size(), element});
+    enqueue_on_nccl(operations, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
+                                 rank(), world_size(), element});
   });
-  for (const Collective& each : collectives) {
+  for (const Collective& each : operations) {
     const bool has_result = each.kind != CollectiveKind::kReduce || each.peer == rank();
     if (each.op != ReduceOp::kAverage || !has_result) continue;
     cu::scale(each.output, static_cast<const double*>(inverse_world_size_.data()), side_.view());
   }
 }
 
-void NcclProcessGroup::check_started(std::uint64_t sequence) const {
-  if (operations_.is_recorded(sequence)) return;
-  throw std::logic_error(
-      fmt::format("[nccl] wait for operation #{} of group \"{}\": it has not started (what is in "
-                  "a batch starts when that ends)",
-                  sequence, name()));
-}
-
 void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
   first_error_.rethrow_if_set();
-  check_started(sequence);
   operations_.make_wait(sequence, consumer);
 }
 
@@ -273,7 +237,6 @@ void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
 void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
   first_error_.rethrow_if_set();
-  check_started(sequence);
   while (!operations_.done(sequence)) {
     first_error_.rethrow_if_set();
     if (deadline.passed()) {

@@ -67,63 +67,42 @@ bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace)
   return stopped;
 }
 
-std::uint64_t OperationQueue::submit(const Collective& collective) {
-  std::unique_lock lock(mutex_);
-  if (in_batch_ && submitted_ - published_ == kCapacity) {
+std::uint64_t OperationQueue::submit(std::span<const Collective> operations) {
+  if (operations.size() > kCapacity) {
     throw std::logic_error(origin_ + ": more than " + std::to_string(kCapacity) +
                            " operations in one batch");
   }
-  wait_for_room(lock);
+  std::unique_lock lock(mutex_);
+  wait_for_room(operations.size(), lock);
   if (error_) std::rethrow_exception(error_);
-  entry(++submitted_).collective = collective;
-  entry(submitted_).posting = Posting::kNotPosted;
-  if (!in_batch_) publish();
+  append(operations);
+  if (operations.size() > 1 || needs_thread()) call_thread(submitted_);
   return submitted_;
-}
-
-void OperationQueue::wait_for_room(Lock& lock) {
-  if (submitted_ - completed_ < kCapacity) return;
-  room_made_.wait(lock, [this] { return error_ || has_much_room(); });
 }
 
 // Half of the ring has to be free, so that the two threads do not wake each other for every
-// operation. The operations of an open batch cannot run, so they do not count.
-bool OperationQueue::has_much_room() const {
-  return submitted_ - completed_ < kCapacity && published_ - completed_ <= kCapacity / 2;
+// operation.
+void OperationQueue::wait_for_room(std::size_t operations, Lock& lock) {
+  if (has_room_for(operations)) return;
+  room_made_.wait(lock, [&] { return error_ || (has_much_room() && has_room_for(operations)); });
 }
 
-void OperationQueue::begin_batch() {
-  const std::lock_guard lock(mutex_);
-  if (in_batch_) throw std::logic_error(origin_ + ": a batch inside a batch");
-  in_batch_ = true;
+bool OperationQueue::has_room_for(std::size_t operations) const {
+  return submitted_ - completed_ + operations <= kCapacity;
 }
 
-std::uint64_t OperationQueue::end_batch() {
-  const std::lock_guard lock(mutex_);
-  in_batch_ = false;
-  if (submitted_ > published_) publish();
-  return submitted_;
-}
-
-void OperationQueue::discard_batch() noexcept {
-  const std::lock_guard lock(mutex_);
-  in_batch_ = false;
-  submitted_ = published_;
-}
-
-void OperationQueue::publish() {
-  for (std::uint64_t sequence = published_ + 1; sequence <= submitted_; ++sequence) {
-    entry(sequence).batch_end = submitted_;
-    recorder_->submitted(sequence, entry(sequence).collective);
+void OperationQueue::append(std::span<const Collective> operations) {
+  const std::uint64_t batch_end = submitted_ + operations.size();
+  for (const Collective& each : operations) {
+    Entry& next = entry(++submitted_) = Entry();
+    next.collective = each;
+    next.batch_end = batch_end;
+    recorder_->submitted(submitted_, each);
   }
-  const bool needs = needs_thread();
-  published_ = submitted_;
-  if (needs) call_thread(submitted_);
 }
 
-// An operation that the thread is not called for runs when somebody waits for it.
+// For the last operation. One that the thread is not called for runs when somebody waits for it.
 bool OperationQueue::needs_thread() {
-  if (submitted_ > published_ + 1) return true;
   Entry& last = entry(submitted_);
   last.posting = post_last();
   if (last.posting == Posting::kUseful) last.submitted = Clock::now();
@@ -160,9 +139,6 @@ void OperationQueue::call_thread(std::uint64_t sequence) {
 
 void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   Lock lock(mutex_);
-  if (sequence > published_) {
-    throw std::logic_error(origin_ + ": wait for an operation that starts when its batch ends");
-  }
   note_wait(sequence);
   const auto settled = [&] { return completed_ >= sequence || error_; };
   if (poster_.post && timeout == Timeout::max()) {
@@ -208,22 +184,22 @@ bool OperationQueue::finish_next() {
 
 std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  if (sequence <= published_) call_thread(sequence);
+  if (sequence <= submitted_) call_thread(sequence);
   const bool is_known = sequence > 0 && sequence <= completed_ && submitted_ - sequence < kCapacity;
   return is_known ? std::optional(entry(sequence).ran) : std::nullopt;
 }
 
 bool OperationQueue::wait_idle(Timeout timeout) {
   std::unique_lock lock(mutex_);
-  call_thread(published_);
+  call_thread(submitted_);
   return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
-    return !executing_ && (error_ || stopping_ || completed_ == published_);
+    return !executing_ && (error_ || stopping_ || completed_ == submitted_);
   });
 }
 
 void OperationQueue::run_pending() {
   const std::lock_guard lock(mutex_);
-  call_thread(published_);
+  call_thread(submitted_);
 }
 
 void OperationQueue::fail(std::exception_ptr error) {

@@ -26,12 +26,12 @@ namespace ddp {
 // exception breaks the queue: whoever waits for an unfinished operation, and every later call, gets
 // that exception.
 //
-// Thread safety: submit and batches from one thread at a time; waits and fail from any thread.
+// Thread safety: submit from one thread at a time; waits and fail from any thread.
 class OperationQueue {
  public:
   static constexpr std::uint64_t kCapacity = 1024;
 
-  // Runs a batch: one operation, or all that were submitted between begin_batch and end_batch.
+  // Runs what was submitted together.
   using Execute = std::function<void(std::span<const Collective>)>;
 
   // To post an operation is to make it known to the other ranks when it is submitted, before it
@@ -67,17 +67,14 @@ class OperationQueue {
   // all that Execute uses must never be destroyed.
   bool stop(const std::function<void()>& interrupt, Timeout grace = Timeout::max());
 
-  std::uint64_t submit(const Collective& collective);
-  void begin_batch();
-  std::uint64_t end_batch();
-  // Forgets what was submitted since begin_batch().
-  void discard_batch() noexcept;
+  // Operations that start together, at most kCapacity; returns the number of the last one.
+  std::uint64_t submit(std::span<const Collective> operations);
 
   // Returns when the operation is done. With a Poster and without a timeout (Timeout::max()), the
   // calling thread runs the operation itself, unless another thread does. Throws TimeoutError if
-  // the operation is not done in time, and std::logic_error if it belongs to a batch that has not
-  // ended. An error is thrown when nothing runs any more, so that operands may be freed; but if a
-  // running operation does not end within kErrorGrace, it may still touch its operands.
+  // the operation is not done in time. An error is thrown when nothing runs any more, so that
+  // operands may be freed; but if a running operation does not end within kErrorGrace, it may still
+  // touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
   // When an operation ran, or its batch, if it belongs to one; nothing if it is not finished, or
@@ -109,8 +106,9 @@ class OperationQueue {
 
   void run();
   void run_pending();
-  void wait_for_room(Lock& lock);
-  [[nodiscard]] bool has_much_room() const;
+  void wait_for_room(std::size_t operations, Lock& lock);
+  [[nodiscard]] bool has_room_for(std::size_t operations) const;
+  [[nodiscard]] bool has_much_room() const { return has_room_for(kCapacity / 2); }
   [[nodiscard]] bool may_run() const { return !executing_ && !stopping_ && !error_; }
   [[nodiscard]] bool finish_next();
   void run_batch(Lock& lock);
@@ -122,7 +120,7 @@ class OperationQueue {
   void note_broken();
   void complete_next();
   void tell_of_completion();
-  void publish();
+  void append(std::span<const Collective> operations);
   [[nodiscard]] bool needs_thread();
   [[nodiscard]] Posting post_last();
   void note_wait(std::uint64_t sequence);
@@ -141,13 +139,11 @@ class OperationQueue {
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;
   std::condition_variable room_made_;
-  std::uint64_t submitted_ = 0;  // written to the ring
-  std::uint64_t published_ = 0;  // may be run: submitted_ without an open batch
-  std::uint64_t posted_ = 0;     // all up to this one were posted
-  std::uint64_t called_ = 0;     // what the thread is to run without somebody waiting
+  std::uint64_t submitted_ = 0;
+  std::uint64_t posted_ = 0;  // all up to this one were posted
+  std::uint64_t called_ = 0;  // what the thread is to run without somebody waiting
   std::uint64_t completed_ = 0;
   WakePolicy wake_policy_;  // for what is kUseful
-  bool in_batch_ = false;
   bool executing_ = false;
   bool stopping_ = false;
   bool stopped_ = false;  // the thread runs nothing any more

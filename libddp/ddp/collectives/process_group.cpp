@@ -65,12 +65,14 @@ std::vector<int> find_part(ProcessGroup& group, int color, int key) {
 void Work::wait(Stream consumer) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
   const FlightRecorder::Inside inside(group->recorder());
+  group->check_started(sequence);
   group->wait(sequence, consumer);
 }
 
 void Work::wait_host(Timeout timeout) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
   const FlightRecorder::Inside inside(group->recorder());
+  group->check_started(sequence);
   group->wait_host(sequence, timeout);
 }
 
@@ -112,17 +114,45 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
 
 ProcessGroup::Batch ProcessGroup::batch() { return Batch(*this); }
 
+ProcessGroup::Batch::Batch(ProcessGroup& group) : group_(&group) {
+  if (group.is_in_batch_) throw std::logic_error("a batch inside a batch");
+  group.is_in_batch_ = true;
+}
+
+ProcessGroup::Batch::~Batch() {
+  if (group_ == nullptr) return;
+  group_->is_in_batch_ = false;
+  group_->batch_.clear();
+}
+
 Work ProcessGroup::Batch::end() {
   if (group_ == nullptr) throw std::logic_error("a batch ends once");
   ProcessGroup& group = *std::exchange(group_, nullptr);
-  return {&group, group.end_batch()};
+  const FlightRecorder::Inside inside(*group.recorder_);
+  group.is_in_batch_ = false;
+  const std::vector<Collective> operations = std::exchange(group.batch_, {});
+  if (!operations.empty()) group.submitted_ = group.submit(operations);
+  return {&group, group.submitted_};
 }
 
+// What is done with the first operation of a batch is done with all of it.
 Work ProcessGroup::run(Collective collective, Stream producer) {
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = operation_timeout_;
   collective.part_of = operation_part_of_;
-  return {this, submit(collective, producer)};
+  collective.producer = producer;
+  if (is_in_batch_) {
+    batch_.push_back(collective);
+    return {this, submitted_ + 1};
+  }
+  submitted_ = submit({&collective, 1});
+  return {this, submitted_};
+}
+
+void ProcessGroup::check_started(std::uint64_t sequence) const {
+  if (sequence <= submitted_) return;
+  throw std::logic_error("group \"" + name() + "\": wait for operation #" +
+                         std::to_string(sequence) + ", which starts when its batch ends");
 }
 
 void ProcessGroup::check_buffer(std::string_view name, const Buffer& buffer) const {

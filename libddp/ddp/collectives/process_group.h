@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -159,13 +160,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   explicit ProcessGroup(GroupConfig config);
 
   virtual void do_abort(std::string_view reason) = 0;
-  // What is submitted between the two starts at the end, under one sequence number; or, if the
-  // batch is discarded, never.
-  virtual void begin_batch() = 0;
-  virtual std::uint64_t end_batch() = 0;
-  virtual void discard_batch() noexcept = 0;
-  // Runs a checked operation; returns its sequence number (1, 2, ...). `producer` as above.
-  virtual std::uint64_t submit(const Collective& collective, Stream producer) = 0;
+  // Runs checked operations, at least one, which start together. Returns the sequence number (1,
+  // 2, ...) of the last one; the first one's is one more than what was returned before.
+  virtual std::uint64_t submit(std::span<const Collective> operations) = 0;
   virtual void wait(std::uint64_t sequence, Stream consumer) = 0;
   virtual void wait_host(std::uint64_t sequence, Timeout timeout) = 0;
   virtual void time_last(std::uint64_t operations) = 0;
@@ -183,6 +180,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   friend class ScopedPart;
 
   Work run(Collective collective, Stream producer);
+  void check_started(std::uint64_t sequence) const;
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
   void check_op(std::string_view name, DType dtype, ReduceOp op) const;
@@ -195,19 +193,20 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::shared_ptr<FlightRecorder> meetings_;
   Timeout operation_timeout_;  // of what is submitted now
   std::uint64_t operation_part_of_ = 0;
+  std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
+  std::vector<Collective> batch_;             // what an open one has collected
+  bool is_in_batch_ = false;
   int names_ = 0;
 };
 
-// Collects what is submitted to its group until end(), whose Work covers it all. A batch that goes
-// without end(), as by an exception, discards it: none of it starts, and the group is as before.
-// (In a world of one, operations are done as soon as they are submitted.) Batches do not nest. For
+// Collects what is submitted to its group until end(), which starts it all, behind the work that
+// the producers hold then, and whose Work covers it all. A batch that goes without end(), as by an
+// exception, discards it: none of it starts, and the group is as before. Batches do not nest. For
 // the thread that submits.
 class [[nodiscard]] ProcessGroup::Batch {
  public:
-  explicit Batch(ProcessGroup& group) : group_(&group) { group.begin_batch(); }
-  ~Batch() {
-    if (group_ != nullptr) group_->discard_batch();
-  }
+  explicit Batch(ProcessGroup& group);
+  ~Batch();
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 

@@ -28,11 +28,8 @@ class QueuedProcessGroup : public ProcessGroup {
         weak_from_this());
   }
 
-  void begin_batch() override { queue().begin_batch(); }
-  std::uint64_t end_batch() override { return queue().end_batch(); }
-  void discard_batch() noexcept override { queue().discard_batch(); }
-  std::uint64_t submit(const Collective& collective, Stream) override {
-    return queue().submit(collective);
+  std::uint64_t submit(std::span<const Collective> operations) override {
+    return queue().submit(operations);
   }
   // Bounded all the same: what runs times out.
   void wait(std::uint64_t sequence, Stream) override { queue().wait(sequence, Timeout::max()); }

@@ -29,18 +29,10 @@ class SingleProcessGroup final : public ProcessGroup {
     const std::lock_guard lock(mutex_);
     if (abort_reason_.empty()) abort_reason_ = "[self] rank 0 aborted: " + std::string(reason);
   }
-  void begin_batch() override {}
-  std::uint64_t end_batch() override { return sequence_; }
-  void discard_batch() noexcept override {}
-  std::uint64_t submit(const Collective& collective, Stream producer) override {
+  std::uint64_t submit(std::span<const Collective> operations) override {
     check_not_aborted();
-    const bool cuda = device().is_cuda();
-    if (cuda && sequence_ > 0) done_.make_wait(producer);  // one operation after the other
-    if (collective.input.data != collective.output.data) {
-      copy(collective.input, collective.output, producer);
-    }
-    if (cuda) done_.record(producer);
-    return ++sequence_;
+    for (const Collective& each : operations) run(each);
+    return sequence_;
   }
 
   void wait(std::uint64_t, Stream consumer) override {
@@ -62,6 +54,16 @@ class SingleProcessGroup final : public ProcessGroup {
   }
 
  private:
+  void run(const Collective& operation) {
+    const bool cuda = device().is_cuda();
+    if (cuda && sequence_ > 0) done_.make_wait(operation.producer);  // one after the other
+    if (operation.input.data != operation.output.data) {
+      copy(operation.input, operation.output, operation.producer);
+    }
+    if (cuda) done_.record(operation.producer);
+    ++sequence_;
+  }
+
   void check_not_aborted() {
     const std::lock_guard lock(mutex_);
     if (!abort_reason_.empty()) throw PeerError(abort_reason_);
