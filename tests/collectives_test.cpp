@@ -147,6 +147,22 @@ TEST_CASE("split makes one group a color, ranked by key", "[collectives]") {
   }
 }
 
+TEST_CASE("a rank that calls something else while the others split is told so, as are they",
+          "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    const Deadline promised = Deadline::after(5s);
+    const auto call = [](ProcessGroup& group) {
+      const std::string error = error_of([&] {
+        if (group.rank() < 2) (void)group.split(0, 0);
+        if (group.rank() == 2) group.barrier().wait();
+      });
+      expect(error.find("ranks called different collectives: ") != std::string::npos, error);
+    };
+    run_groups(backend, 3, call, 10s);
+    CHECK_FALSE(promised.passed());
+  }
+}
+
 TEST_CASE("different collectives are an error on every rank that quotes both", "[collectives]") {
   for (const Backend backend : test::backends()) {
     const std::string errors[] = {
@@ -412,6 +428,10 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
     expect(refuses([&] { return group.all_reduce(no_memory); }), "null");
     Buffer elsewhere{four.data(), 4, DType::kFloat32, cuda_device(0)};
     expect(refuses([&] { return group.all_reduce(elsewhere); }), "device");
+    expect(refuses([&] { return group.start_timing(0), 0; }), "no operations to time");
+    expect(refuses([&] { return group.start_timing(ProcessGroup::kMaxTimedOperations + 1), 0; }),
+           "too many operations to time");
+    group.start_timing(ProcessGroup::kMaxTimedOperations);
     group.barrier().wait();
   });
 }

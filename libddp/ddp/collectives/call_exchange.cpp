@@ -55,12 +55,10 @@ std::string CallExchange::look(const CollectiveSignature& own) {
 }
 
 std::optional<CollectiveSignature> CallExchange::call_of(int rank) {
-  const std::string key = std::to_string(rank);
-  if (!store_->has(key)) return std::nullopt;
-  const std::string text = store_->get(key);
+  const auto text = store_->find(std::to_string(rank));
   CollectiveSignature call;
-  if (text.size() != sizeof(call)) return std::nullopt;
-  std::memcpy(&call, text.data(), sizeof(call));
+  if (!text || text->size() != sizeof(call)) return std::nullopt;
+  std::memcpy(&call, text->data(), sizeof(call));
   return call;
 }
 

@@ -48,7 +48,8 @@ std::string FirstError::post(const std::string& note) noexcept {
 }
 
 bool FirstError::find() {
-  if (!is_set() && store_->has(kKey)) keep(GroupFailure::from_note(store_->get(kKey)).error());
+  if (is_set()) return true;
+  if (const auto note = store_->find(kKey)) keep(GroupFailure::from_note(*note).error());
   return is_set();
 }
 

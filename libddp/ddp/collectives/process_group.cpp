@@ -11,6 +11,7 @@
 #include "ddp/base/error.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/store/prefix_store.h"
@@ -42,6 +43,23 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
   return std::make_shared<FlightRecorder>(
       capacity, FlightRecorder::Listeners{.step_file = config.step_file, .broken = keep_error});
+}
+
+// The ranks of this color, by (key, rank). This is an operation of the group, so a rank that does
+// not come to it, or calls something else, is found out as with any other.
+std::vector<int> find_part(ProcessGroup& group, int color, int key) {
+  const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
+  std::vector<std::int32_t> own = {color, key};
+  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
+  all_gather_on_host(group, buffer_of(own), buffer_of(all));
+  std::vector<std::pair<int, int>> members;  // (key, rank)
+  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
+    if (all[2 * rank] == color) members.emplace_back(all[2 * rank + 1], static_cast<int>(rank));
+  }
+  std::ranges::sort(members);
+  std::vector<int> ranks;
+  for (const auto& [its_key, rank] : members) ranks.push_back(rank);
+  return ranks;
 }
 
 }  // namespace
@@ -95,8 +113,8 @@ void ProcessGroup::abort(std::string_view reason) {
 }
 
 void ProcessGroup::start_timing(std::uint64_t operations) {
-  if (operations > kMaxTimedOperations) {
-    refuse("cannot time the last " + std::to_string(operations) + " operations, only " +
+  if (operations == 0 || operations > kMaxTimedOperations) {
+    refuse("cannot time the last " + std::to_string(operations) + " operations, only 1 to " +
            std::to_string(kMaxTimedOperations));
   }
   time_last(operations);
@@ -290,34 +308,22 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  const std::string name = fresh_name("split") + "/color" + std::to_string(color);
+  const std::vector<int> members = find_part(*this, color, key);
   std::shared_ptr<ProcessGroup> child;
-  meet(*meetings_, "split", [&] { child = make_part(color, key); });
+  meet(*meetings_, "split", [&] {
+    if (color >= 0) child = make_part(name, members);
+  });
   return child;
 }
 
-// Every rank tells its color and key through the store and reads everybody's.
-std::shared_ptr<ProcessGroup> ProcessGroup::make_part(int color, int key) {
-  const std::string base = fresh_name("split");
-  PrefixStore table(base, config_.store);
-  table.set(std::to_string(rank()), std::to_string(color) + " " + std::to_string(key));
-  std::vector<std::pair<int, int>> members;  // (key, rank)
-  for (int other = 0; other < world_size(); ++other) {
-    const std::string entry = table.get(std::to_string(other), timeout());
-    const std::size_t space = entry.find(' ');
-    if (std::stoi(entry.substr(0, space)) == color) {
-      members.emplace_back(std::stoi(entry.substr(space + 1)), other);
-    }
-  }
-  if (color < 0) return nullptr;
-  std::sort(members.begin(), members.end());
-  const auto self = std::find(members.begin(), members.end(), std::pair(key, rank()));
-  GroupConfig child =
-      child_config(base + "/color" + std::to_string(color),
-                   static_cast<int>(self - members.begin()), static_cast<int>(members.size()));
+std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
+                                                      std::span<const int> members) {
+  const auto self = std::find(members.begin(), members.end(), rank());
+  GroupConfig child = child_config(name, static_cast<int>(self - members.begin()),
+                                   static_cast<int>(members.size()));
   child.job_ranks.clear();
-  for (const auto& [their_key, other] : members) {
-    child.job_ranks.push_back(config_.job_ranks[static_cast<std::size_t>(other)]);
-  }
+  for (const int member : members) child.job_ranks.push_back(config_.job_rank(member));
   if (child.world_size == 1) return make_single_process_group(std::move(child));
   return make_child(std::move(child));
 }

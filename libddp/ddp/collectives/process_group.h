@@ -141,7 +141,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // From now on the group remembers when each of its last so many operations ran, for
   // Work::interval(), which says nothing of one that is older or not done yet. This costs two looks
-  // at a clock, on CUDA two events, for each operation. At most kMaxTimedOperations.
+  // at a clock, on CUDA two events, for each operation. Of several calls the largest number counts.
+  // Throws std::invalid_argument unless it is 1 to kMaxTimedOperations.
   static constexpr std::uint64_t kMaxTimedOperations = 1024;
   void start_timing(std::uint64_t operations);
 
@@ -150,7 +151,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // A new group of the same ranks whose operations do not queue behind this one's. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> duplicate();
-  // One new group per color, ranked by (key, rank); null for a negative color. Collective.
+  // One new group per color, ranked by (key, rank); null for a negative color. Collective: it
+  // begins with an all_gather of this group.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color, int key);
 
   // A name that all ranks get if they ask for names in the same order, and never twice: for keys in
@@ -195,7 +197,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void check_peer(std::string_view name, int peer) const;
   void check_op(std::string_view name, DType dtype, ReduceOp op) const;
   [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
-  [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(int color, int key);
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(const std::string& name,
+                                                        std::span<const int> members);
 
   GroupConfig config_;
   std::shared_ptr<FlightRecorder> recorder_;
