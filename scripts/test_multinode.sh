@@ -33,6 +33,15 @@ says 1 'node 0 does not answer: .*10\.77\.0\.1:29500: Connection refused'
 says 1 'node 0 does not answer: .*10\.77\.0\.9:29500: [A-Z]'
 passed "who cannot connect lists every address and why"
 
+: >"$work/hosts"
+enter=(sh -c 'mount --bind "$1" /etc/hosts; shift; exec "$@"' sh "$work/hosts")
+for node in 0 1; do address=late-name start "$node" -n 1 true; done
+enter=()
+says 1 "waiting: cannot resolve host 'late-name'"
+printf '%s\n' "$address late-name" >>"$work/hosts"
+finish 10 0 0
+passed "a name of node 0 that appears late is waited for"
+
 "$bin/ddp-launch" -n 4 "${train[@]}" --metrics "$work/local.jsonl" >"$work/local.log" 2>&1 ||
   fail "four local ranks: $(cat "$work/local.log")"
 start 0 -n 2 "${train[@]}" --metrics "$work/nodes.jsonl"

@@ -1,13 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
 // Launchers of several nodes, as threads around one store.
+#include <dlfcn.h>
+#include <netdb.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <functional>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "ddp/store/tcp_server.h"
@@ -15,9 +23,11 @@
 #include "launcher/launch_error.h"
 #include "launcher/node_watch.h"
 #include "launcher/nodes.h"
+#include "launcher/patience.h"
 #include "launcher/restart_policy.h"
 #include "launcher/worker_keys.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 using Catch::Matchers::Contains;
 using ddp::Endpoint;
@@ -32,20 +42,27 @@ using namespace std::chrono_literals;
 namespace {
 
 NodePlan plan_of(int rank, int count, const TcpServer& server) {
-  return {.rank = rank,
-          .count = count,
-          .store = server.endpoint(),
-          .run_id = rank == 0 ? "job" : "",
-          .start_timeout = 10s};
+  return {
+      .rank = rank, .count = count, .store = server.endpoint(), .run_id = rank == 0 ? "job" : ""};
 }
 
-Meeting meet(const NodePlan& plan, int workers) {
+// A launcher's, who is not heard.
+struct Waiting {
+  explicit Waiting(Timeout timeout) : patience(timeout, signals, console) {}
+
   SignalReader signals;
-  Console console(-1, -1);
+  Console console{-1, -1};
+  Patience patience;
+};
+
+Meeting meet(const NodePlan& plan, int workers, Timeout timeout = 20s) {
+  Waiting waiting(timeout);
   const Node self{
       .host = "host" + std::to_string(plan.rank.value_or(9)), .launcher = 100, .workers = workers};
-  return meet_nodes(plan, self, signals, console);
+  return meet_nodes(plan, self, waiting.patience);
 }
+
+constexpr Timeout kAtOnce{0};
 
 // Waits until the news are such.
 OtherNodes::News await(NodeWatch& watch,
@@ -89,21 +106,97 @@ TEST_CASE("nodes without a rank are numbered as they come", "[nodes]") {
   CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("has its 3 nodes already"));
 }
 
+TEST_CASE("a node without a rank that stops waiting may be started again", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int i) {
+    ddp::TcpStore store(server.endpoint(), 10s);
+    NodePlan plan = plan_of(i, 3, server);
+    if (i > 0) plan.rank.reset();
+    if (i == 1) {
+      (void)store.get("ddp-launch/run_id");  // node 0 is there
+      expect(!error_of([&] { meet(plan, 1, kAtOnce); }).empty(), "it does not wait");
+      store.set("has stopped", "1");
+    } else if (i == 2) {
+      (void)store.get("has stopped");
+    }
+    expect(meet(plan, 1).nodes.size() == 3, "all are there");
+  });
+}
+
+namespace {
+
+// Node 0's host as the others see it: a process that can be stopped for a while.
+class StoppableServer {
+ public:
+  StoppableServer() {
+    int fds[2];
+    REQUIRE(::pipe(fds) == 0);
+    const ddp::FileDescriptor port(fds[0]);
+    const ddp::FileDescriptor told(fds[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) serve(told.get());
+    REQUIRE(::read(port.get(), &endpoint_.port, sizeof(endpoint_.port)) == sizeof(endpoint_.port));
+  }
+  StoppableServer(const StoppableServer&) = delete;
+  StoppableServer& operator=(const StoppableServer&) = delete;
+  ~StoppableServer() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  void stop_for(Timeout time) const {
+    ::kill(pid_, SIGSTOP);
+    std::this_thread::sleep_for(time);
+    ::kill(pid_, SIGCONT);
+  }
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+
+ private:
+  [[noreturn]] static void serve(int told) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const TcpServer server({"127.0.0.1", 0});
+    const std::uint16_t port = server.endpoint().port;
+    [[maybe_unused]] const ssize_t written = ::write(told, &port, sizeof(port));
+    for (;;) ::pause();
+  }
+
+  pid_t pid_ = 0;
+  Endpoint endpoint_{"127.0.0.1", 0};
+};
+
+}  // namespace
+
+TEST_CASE("a node 0 that stands still for a while is waited for", "[nodes]") {
+  const StoppableServer server;
+  run_ranks(2, [&](int i) {
+    NodePlan plan{.rank = 1, .count = 2, .store = server.endpoint()};
+    if (i == 1) {
+      expect(meet(plan, 1).self == 1, "node 1 has met node 0");
+      return;
+    }
+    ddp::TcpStore store(server.endpoint(), 10s);
+    store.set("ddp-launch/terms", "");
+    store.set("ddp-launch/run_id", "job");
+    (void)store.get("ddp-launch/node/1");
+    server.stop_for(2500ms);
+    plan.rank = 0;
+    plan.run_id = "job";
+    expect(meet(plan, 1).nodes.size() == 2, "both are there");
+  });
+}
+
 TEST_CASE("a node that does not come is named", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
-  NodePlan plan = plan_of(0, 3, server);
-  plan.start_timeout = Timeout(0);
-  CHECK_THAT(error_of([&] { meet(plan, 1); }),
+  CHECK_THAT(error_of([&] { meet(plan_of(0, 3, server), 1, kAtOnce); }),
              Contains("1/3 nodes here; missing node 1, 2; listening on 127.0.0.1:"));
 }
 
 TEST_CASE("a node rank that is taken and another job's store are refused", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   meet(plan_of(0, 1, server), 1);
-  SignalReader signals;
-  Console console(-1, -1);
+  Waiting waiting(kAtOnce);
   const Node other{.host = "b", .launcher = 7, .workers = 1};
-  CHECK_THAT(error_of([&] { (void)meet_nodes(plan_of(0, 1, server), other, signals, console); }),
+  CHECK_THAT(error_of([&] { (void)meet_nodes(plan_of(0, 1, server), other, waiting.patience); }),
              Contains("node rank 0 is taken by host0 (launcher pid 100)"));
   NodePlan stranger = plan_of(1, 2, server);
   stranger.run_id = "another";
@@ -127,15 +220,56 @@ TEST_CASE("a node that finds another job's store leaves nothing there", "[nodes]
 }
 
 TEST_CASE("a node 0 that does not answer is named with each address", "[nodes]") {
-  NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}, .start_timeout = Timeout(0)};
-  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("node 0 does not answer") &&
-                                                   Contains("127.0.0.1:1") &&
-                                                   Contains("Connection refused"));
+  const NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}};
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("node 0 does not answer") &&
+                                                            Contains("127.0.0.1:1") &&
+                                                            Contains("Connection refused"));
 }
 
 TEST_CASE("several nodes cannot meet on a loopback address", "[nodes]") {
-  CHECK_THAT(error_of([] { check_reachable({"localhost", 29500}, 2); }), Contains("loopback"));
-  CHECK_NOTHROW(check_reachable({"10.1.2.3", 29500}, 2));
+  Waiting waiting(kAtOnce);
+  const auto check = [&](const char* host) { check_reachable({host, 29500}, 2, waiting.patience); };
+  CHECK_THAT(error_of([&] { check("localhost"); }), Contains("loopback"));
+  CHECK_NOTHROW(check("10.1.2.3"));
+}
+
+namespace {
+
+std::atomic<int> look_ups_in_vain{0};
+
+}  // namespace
+
+// In place of the C library's: "late.test" is a host whose name appears late.
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  static const auto real =
+      reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (host == nullptr || std::string_view(host) != "late.test") {
+    return real(host, service, hints, found);
+  }
+  if ((hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
+  return look_ups_in_vain-- > 0 ? EAI_NONAME : real("10.1.2.3", service, hints, found);
+}
+
+TEST_CASE("a name of node 0 that appears late is waited for", "[nodes]") {
+  look_ups_in_vain = 8;
+  Waiting patient(20s);
+  CHECK_NOTHROW(check_reachable({"late.test", 29500}, 2, patient.patience));
+  look_ups_in_vain = 8;
+  Waiting impatient(kAtOnce);
+  CHECK_THAT(error_of([&] {
+               check_reachable({"late.test", 29500}, 2, impatient.patience);
+             }),
+             Contains("cannot resolve host 'late.test'"));
+}
+
+// A launcher tries again every second.
+TEST_CASE("who gives a name little time is not told that it is asked for again", "[nodes]") {
+  look_ups_in_vain = 1000;
+  const ddp::test::StderrCapture log;
+  const NodePlan plan{.rank = 1, .count = 2, .store = {"late.test", 1}};
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("cannot resolve"));
+  CHECK(log.text() == "");
 }
 
 TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
@@ -189,8 +323,7 @@ TEST_CASE("launchers that were told different things do not start a job", "[node
   const TcpServer server({"127.0.0.1", 0});
   NodePlan first = plan_of(0, 2, server);
   first.terms = "--max_restarts 0";
-  first.start_timeout = Timeout(0);
-  CHECK_THROWS(meet(first, 1));  // it waits for node 1
+  CHECK_THROWS(meet(first, 1, kAtOnce));  // it waits for node 1
   NodePlan second = plan_of(1, 2, server);
   second.terms = "--max_restarts 2";
   CHECK_THAT(error_of([&] { meet(second, 1); }),
@@ -199,10 +332,13 @@ TEST_CASE("launchers that were told different things do not start a job", "[node
 
 TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
-  NodePlan plan = plan_of(0, 2, server);
-  plan.start_timeout = Timeout(0);
-  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("missing node 1"));
-  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("missing node 1"));
+  const NodePlan plan = plan_of(0, 2, server);
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("missing node 1"));
+  Waiting waiting(20s);
+  ::kill(::getpid(), SIGTERM);
+  CHECK_THAT(error_of([&] { (void)meet_nodes(plan, {.host = "b"}, waiting.patience); }),
+             Contains("SIGTERM while waiting"));
+  CHECK_FALSE(ddp::TcpStore(server.endpoint(), 5s).has("ddp-launch/node/0"));
 }
 
 TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
