@@ -44,10 +44,10 @@ void check_reachable(const Endpoint& store, int node_count, Patience& patience);
 [[nodiscard]] Node parse_node(const std::string& text);
 
 struct Meeting {
-  std::shared_ptr<Store> store;  // the launchers' part of it
-  int self = 0;                  // this node's rank
-  std::vector<Node> nodes;       // by rank
-  std::string run_id;
+  std::shared_ptr<Store> store = {};  // the launchers' part of it
+  int self = 0;                       // this node's rank
+  std::vector<Node> nodes = {};       // by rank
+  std::string run_id = {};
   std::uint16_t worker_port = 0;
 
   // Of the first worker of a node, and of all.

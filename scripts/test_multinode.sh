@@ -200,6 +200,16 @@ same_verdict
 says 1 'rank 0 .*exited with code 9 .*when asked to stop$'
 passed "a worker that fails when a signal stops the job is named by both nodes"
 
+# As `scontrol suspend` does.
+signal_job() { for node in 0 1; do ip netns pids "${nodes[$node]}"; done | xargs kill "-$1"; }
+for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 20'; done
+for node in 0 1; do says "$node" 'here'; done
+signal_job STOP
+sleep 17
+signal_job CONT
+finish 30 0 0
+passed "a job that is suspended for a while goes on"
+
 endless=("$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10)
 for node in 0 1; do start "$node" -n 2 "${endless[@]}" --save "$work/stopped.safetensors"; done
 says 0 'step|loss'

@@ -2,6 +2,7 @@
 //
 // Launchers of several nodes, as threads around one store.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -13,11 +14,15 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "ddp/base/process_status.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/launch_error.h"
@@ -30,6 +35,7 @@
 #include "support/stderr_capture.h"
 
 using Catch::Matchers::Contains;
+using ddp::Deadline;
 using ddp::Endpoint;
 using ddp::TcpServer;
 using ddp::Timeout;
@@ -125,23 +131,33 @@ TEST_CASE("a node without a rank that stops waiting may be started again", "[nod
 
 namespace {
 
-// Node 0's host as the others see it: a process that can be stopped for a while.
-class StoppableServer {
+// A host that can be stopped for a while: a process, which runs `body` and ends with what that
+// returns. It may write to a pipe, from which we read.
+class StoppableProcess {
  public:
-  StoppableServer() {
+  explicit StoppableProcess(const std::function<int(int pipe)>& body) {
     int fds[2];
-    REQUIRE(::pipe(fds) == 0);
-    const ddp::FileDescriptor port(fds[0]);
-    const ddp::FileDescriptor told(fds[1]);
+    REQUIRE(::pipe2(fds, O_CLOEXEC) == 0);
+    pipe_ = ddp::FileDescriptor(fds[0]);
+    const ddp::FileDescriptor write_end(fds[1]);
     pid_ = ::fork();
-    if (pid_ == 0) serve(told.get());
-    REQUIRE(::read(port.get(), &endpoint_.port, sizeof(endpoint_.port)) == sizeof(endpoint_.port));
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::_exit(body(write_end.get()));
   }
-  StoppableServer(const StoppableServer&) = delete;
-  StoppableServer& operator=(const StoppableServer&) = delete;
-  ~StoppableServer() {
+  StoppableProcess(const StoppableProcess&) = delete;
+  StoppableProcess& operator=(const StoppableProcess&) = delete;
+  ~StoppableProcess() {
+    if (pid_ == 0) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
+  }
+
+  // A number that the process has written.
+  [[nodiscard]] std::uint16_t read() const {
+    std::uint16_t number = 0;
+    expect(::read(pipe_.get(), &number, sizeof(number)) == sizeof(number), "the process writes");
+    return number;
   }
 
   void stop_for(Timeout time) const {
@@ -149,36 +165,45 @@ class StoppableServer {
     std::this_thread::sleep_for(time);
     ::kill(pid_, SIGCONT);
   }
-  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
- private:
-  [[noreturn]] static void serve(int told) {
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const TcpServer server({"127.0.0.1", 0});
-    const std::uint16_t port = server.endpoint().port;
-    [[maybe_unused]] const ssize_t written = ::write(told, &port, sizeof(port));
-    for (;;) ::pause();
+  // Its exit code.
+  [[nodiscard]] int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
+    return ddp::exit_code_of(status);
   }
 
+ private:
+  ddp::FileDescriptor pipe_;
   pid_t pid_ = 0;
-  Endpoint endpoint_{"127.0.0.1", 0};
 };
+
+void write_number(int pipe, std::uint16_t number) {
+  expect(::write(pipe, &number, sizeof(number)) == sizeof(number), "somebody reads");
+}
+
+int serve(int pipe) {
+  const TcpServer server({"127.0.0.1", 0});
+  write_number(pipe, server.endpoint().port);
+  for (;;) ::pause();
+}
 
 }  // namespace
 
 TEST_CASE("a node 0 that stands still for a while is waited for", "[nodes]") {
-  const StoppableServer server;
+  const StoppableProcess host(serve);
+  const Endpoint endpoint{"127.0.0.1", host.read()};
   run_ranks(2, [&](int i) {
-    NodePlan plan{.rank = 1, .count = 2, .store = server.endpoint()};
+    NodePlan plan{.rank = 1, .count = 2, .store = endpoint};
     if (i == 1) {
       expect(meet(plan, 1).self == 1, "node 1 has met node 0");
       return;
     }
-    ddp::TcpStore store(server.endpoint(), 10s);
+    ddp::TcpStore store(endpoint, 10s);
     store.set("ddp-launch/terms", "");
     store.set("ddp-launch/run_id", "job");
     (void)store.get("ddp-launch/node/1");
-    server.stop_for(2500ms);
+    host.stop_for(2500ms);
     plan.rank = 0;
     plan.run_id = "job";
     expect(meet(plan, 1).nodes.size() == 2, "both are there");
@@ -354,19 +379,22 @@ TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
 
 namespace {
 
-// A store in which something happens between two looks of one launcher: after it has been asked for
-// this key.
-class MeddledStore : public ddp::Store {
+// A store that tells which key it was asked for: the first one of a check(), or of an add().
+class ObservedStore : public ddp::Store {
  public:
-  MeddledStore(std::shared_ptr<ddp::Store> store, std::string key, std::function<void()> meddle)
-      : store_(std::move(store)), key_(std::move(key)), meddle_(std::move(meddle)) {}
+  using Observer = std::function<void(const std::string& key)>;
+
+  ObservedStore(std::shared_ptr<ddp::Store> store, Observer observer)
+      : store_(std::move(store)), observer_(std::move(observer)) {}
 
   void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
   std::string get(std::string_view key, Timeout timeout) override {
     return store_->get(key, timeout);
   }
   std::int64_t add(std::string_view key, std::int64_t delta) override {
-    return store_->add(key, delta);
+    const std::int64_t sum = store_->add(key, delta);
+    observer_(std::string(key));
+    return sum;
   }
   std::string compare_set(std::string_view key, std::string_view expected,
                           std::string_view desired) override {
@@ -377,19 +405,18 @@ class MeddledStore : public ddp::Store {
   }
   bool check(std::span<const std::string> keys) override {
     const bool exist = store_->check(keys);
-    if (keys[0] == key_) meddle_();
+    observer_(keys[0]);
     return exist;
   }
   bool delete_key(std::string_view key) override { return store_->delete_key(key); }
   std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
-    return std::make_shared<MeddledStore>(store_->clone(timeout), key_, meddle_);
+    return std::make_shared<ObservedStore>(store_->clone(timeout), observer_);
   }
   Timeout timeout() const override { return store_->timeout(); }
 
  private:
   std::shared_ptr<ddp::Store> store_;
-  std::string key_;
-  std::function<void()> meddle_;
+  Observer observer_;
 };
 
 }  // namespace
@@ -402,10 +429,13 @@ TEST_CASE("a node that fails and ends between two looks has not ended well", "[n
     other.set("ddp-launch/gen/0/ended/1", "1");
     (void)other.has("ddp-launch/gen/0/claim");  // answered: the server has got both
   };
-  for (const char* key : {"gen/0/claim", "gen/0/ended/0"}) {
+  for (const char* last_key : {"gen/0/claim", "gen/0/ended/0"}) {
     Meeting meeting = meet(plan_of(0, 1, server), 1);
     meeting.nodes.push_back({.host = "host1", .launcher = 1, .workers = 1});
-    meeting.store = std::make_shared<MeddledStore>(meeting.store, key, fail_and_end);
+    meeting.store =
+        std::make_shared<ObservedStore>(meeting.store, [&, last_key](const std::string& key) {
+          if (key == last_key) fail_and_end();
+        });
     NodeWatch watch(std::move(meeting));
     watch.end_generation();
     CHECK(await(watch, have_all_ended).failed_node == 1);
@@ -414,6 +444,73 @@ TEST_CASE("a node that fails and ends between two looks has not ended well", "[n
     }
     other.delete_key("ddp-launch/node/0");
   }
+}
+
+namespace {
+
+constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 1s};
+
+// Two nodes, until 3 s later.
+int run_for_a_while(int pipe) try {
+  const Deadline end = Deadline::after(3s);
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), kQuickSigns);
+    if (rank == 0) write_number(pipe, 1);
+    while (!end.passed()) {
+      expect(watch.news().lost.empty(), "nobody is lost");
+      pollfd entry{watch.fd(), POLLIN, 0};
+      ::poll(&entry, 1, static_cast<int>(end.remaining().count()));
+    }
+    watch.leave();
+  });
+  return 0;
+} catch (const std::exception&) {
+  return 1;
+}
+
+}  // namespace
+
+TEST_CASE("a job that is suspended as a whole loses no node", "[nodes]") {
+  StoppableProcess job(run_for_a_while);
+  (void)job.read();
+  job.stop_for(2s);
+  CHECK(job.wait() == 0);
+}
+
+TEST_CASE("all say the same of a node that vanishes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    NodeWatch watch(meet(plan_of(rank, 3, server), 1), signs);
+    if (rank == 2) return;
+    const std::string lost = await(watch, is_bad).lost;
+    expect(lost == "node 2 (host2) has vanished: no sign of life for 2 s", lost);
+    expect(!watch.wait_for_all(), "its workers are not waited for");
+  });
+}
+
+TEST_CASE("what a node asks of the store does not grow with the number of nodes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  std::mutex mutex;
+  std::set<std::string> keys;
+  const auto note = [&](const std::string& key) {
+    const std::lock_guard lock(mutex);
+    keys.insert(key);
+  };
+  const auto store = std::make_shared<ddp::TcpStore>(server.endpoint(), 5s);
+  NodeWatch watch({.store = std::make_shared<ObservedStore>(store, note),
+                   .self = 1,
+                   .nodes = std::vector<Node>(8, Node{.host = "host"})});
+  watch.claim_failure();
+  (void)await(watch, is_bad);  // it has looked around
+  store->set("stop", "1");
+  (void)await(watch, [](const OtherNodes::News& news) { return news.stop_requested; });
+  const std::lock_guard lock(mutex);
+  CHECK(keys.contains("alive/0"));
+  CHECK(keys.contains("alive/1"));
+  CHECK_FALSE(keys.contains("alive/2"));
+  CHECK_FALSE(keys.contains("gen/0/ended/0"));
 }
 
 TEST_CASE("a node whose store is gone says so", "[nodes]") {
