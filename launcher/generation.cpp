@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/cpu_list.h"
@@ -47,10 +48,11 @@ std::string count_ranks(std::size_t count) {
 }  // namespace
 
 void require_descriptors(int workers) {
+  raise_descriptor_limit();
   rlimit limit{};
   const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
-    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -n)",
+    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -Hn)",
                                   workers, needed, limit.rlim_cur));
   }
 }
@@ -104,6 +106,7 @@ void Generation::start_workers() {
                        .environment = environment,
                        .signal_mask = signals_.original_mask(),
                        .cpus = placement_of(job_, local_rank).cpus,
+                       .descriptors = plan_.descriptors,
                        .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));
   }
   for (Worker& worker : workers_) {

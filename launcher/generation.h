@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -25,7 +27,8 @@ namespace ddp::launcher {
 // What stays the same from one generation of workers to the next.
 struct WorkerPlan {
   Command command;
-  EnvironmentBlock environment;  // what the workers inherit
+  EnvironmentBlock environment;            // what the workers inherit
+  std::optional<rlimit> descriptors = {};  // may be open in a worker; nothing: as many as in here
   LogOptions logs;
   // Between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
   Timeout failure_grace{2000};
@@ -43,7 +46,8 @@ struct Outcome {
   bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
 };
 
-// Throws LaunchError if this process may not open as many files as the workers' output needs.
+// Raises the limit of files that this process may open. Throws LaunchError if it is still below
+// what the workers' output needs.
 void require_descriptors(int workers);
 
 // One generation of this node's workers: starts them, forwards their output, stops all as soon as
