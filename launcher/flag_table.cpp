@@ -71,7 +71,7 @@ constexpr Flag kFlags[] = {
      [](D& d, const V& v) { d.options.nodes.start_timeout = to_rendezvous_timeout(v); }},
     {kTorchrun, "local_addr", '\0', "ADDR",
      "taken, and needless: all nodes are told where node 0 is",
-     [](D& d, const V& v) { d.options.nodes.local_addr = to_host(v); }},
+     [](D&, const V& v) { static_cast<void>(to_host(v)); }},
     {kTorchrun, "monitor_interval", '\0', "SECONDS",
      "taken, and needless: the end of a worker is noticed at once",
      [](D&, const V& v) { static_cast<void>(to_seconds(v)); }},

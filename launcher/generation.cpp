@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/cpu_list.h"
@@ -23,11 +24,6 @@
 
 namespace ddp::launcher {
 namespace {
-
-// Who fails first may be a rank whose peer has left it; the peer is still about to say why. It has
-// more time if all that failed say that a peer is the cause.
-constexpr Timeout kLastWords{200};
-constexpr Timeout kTimeOfCause{1000};
 
 FileDescriptor open_null() {
   FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -47,10 +43,11 @@ std::string count_ranks(std::size_t count) {
 }  // namespace
 
 void require_descriptors(int workers) {
+  raise_descriptor_limit();
   rlimit limit{};
   const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
-    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -n)",
+    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -Hn)",
                                   workers, needed, limit.rlim_cur));
   }
 }
@@ -82,9 +79,9 @@ Outcome Generation::run() {
   say_who_was_killed();
   say_who_does_not_end();
   return {.failure = find_failure(),
-          .interrupted_by = interrupted_by_,
-          .stopped_by_nodes = stopped_by_nodes_,
-          .stop_requested = stop_requested_};
+          .interrupted_by = order_.interrupted_by(),
+          .stopped_by_nodes = order_.is_by_nodes(),
+          .stop_requested = order_.is_requested()};
 }
 
 void Generation::start_workers() {
@@ -104,6 +101,7 @@ void Generation::start_workers() {
                        .environment = environment,
                        .signal_mask = signals_.original_mask(),
                        .cpus = placement_of(job_, local_rank).cpus,
+                       .descriptors = plan_.descriptors,
                        .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));
   }
   for (Worker& worker : workers_) {
@@ -165,7 +163,7 @@ void Generation::handle_signals() {
 
 // As libddp's SignalGuard takes SIGUSR1: all ranks are to stop at the same step.
 void Generation::request_stop() {
-  if (!std::exchange(stop_requested_, true)) stopper_.expect_end(grace());
+  if (order_.request()) stopper_.expect_end(grace());
   nodes_.request_stop();
   std::size_t told = 0;
   for (const Worker& worker : workers_) {
@@ -188,18 +186,17 @@ void Generation::request_report() {
 // Only the keyboard is impatient: a scheduler or a closing terminal may well signal twice.
 void Generation::stop_on(int signal_number) {
   const bool from_keyboard = is_from_keyboard(signal_number);
-  const std::string ranks = count_ranks(workers_.size() - endings_.size());
   if (signal_number == SIGKILL) {
     interrupt(signal_number);
-    console_.say(fmt::format("ddp-launch was killed; killing {}", ranks));
+    console_.say(fmt::format("ddp-launch was killed; killing {}", remaining_ranks()));
     kill_now();
-  } else if (!interrupted_by_ && stop_signal_ == signal_number) {
-    interrupted_by_ = signal_number;  // sent to all launchers, and another's told it before
+  } else if (order_.confirm(signal_number)) {
+    return;
   } else if (stopper_.is_stopping()) {
     if (from_keyboard) kill_now();
   } else {
     interrupt(signal_number);
-    console_.say(fmt::format("{}: stopping {}{}", signal_name(signal_number), ranks,
+    console_.say(fmt::format("{}: stopping {}{}", signal_name(signal_number), remaining_ranks(),
                              from_keyboard ? " (again: kill at once)" : ""));
     console_.flush();
     stopper_.terminate(grace());
@@ -207,7 +204,7 @@ void Generation::stop_on(int signal_number) {
 }
 
 void Generation::interrupt(int signal_number) {
-  interrupted_by_ = stop_signal_ = signal_number;
+  order_.interrupt(signal_number);
   if (signal_number == SIGKILL) {
     nodes_.claim_failure();
   } else {
@@ -216,7 +213,7 @@ void Generation::interrupt(int signal_number) {
 }
 
 void Generation::kill_now() {
-  is_impatient_ = true;
+  order_.hurry();
   stopper_.kill_now();
 }
 
@@ -229,12 +226,8 @@ void Generation::reap() {
     if (pid <= 0) break;
     record_end(pid, status, usage);
   }
-  const bool any_failed = std::ranges::any_of(endings_, &Ending::is_failure);
-  if (any_failed && !stopper_.is_stopping()) {
-    find_suspects();
-    const Timeout patience = knows_cause() ? kLastWords : kTimeOfCause;
-    patience_end_ = Deadline::after(patience);
-    stopper_.terminate(plan_.failure_grace, patience);
+  if (casualties_.any_failed() && !stopper_.is_stopping()) {
+    stopper_.terminate(plan_.failure_grace, casualties_.see_failure(dying_workers()));
   }
 }
 
@@ -247,52 +240,37 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   const std::string error_file = files_.error_file(worker->rank() - job_.first_rank);
   Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
   ending.was_requested = was_requested(status);
-  ending.when = when_ended(pid);
-  if (ending.is_failure() && !failed_at_) failed_at_ = Clock::now();
-  endings_.push_back(std::move(ending));
+  casualties_.record(std::move(ending));
 }
 
-// By the signal that asks for it, or with the exit code that shells make of that, or since it took
-// too long. After a failure nothing is requested: the others only follow.
+// By the signal that asks for it, or with the exit code that shells make of that. After a failure
+// nothing is asked for but by SIGUSR1: the others only follow.
 bool Generation::was_requested(int status) const {
   const int signal_number = exit_code_of(status) - 128;
-  if (signal_number == SIGUSR1) return stop_requested_;
-  if (patience_end_ || !(stop_signal_ || stop_requested_)) return false;
-  if (signal_number == SIGKILL) return stopper_.is_killing();
-  return stop_signal_ && (signal_number == SIGTERM || signal_number == stop_signal_);
+  if (casualties_.has_seen_failure() && signal_number != SIGUSR1) return false;
+  return order_.asks_for(signal_number, stopper_.is_killing());
 }
 
-// Who fails before there is a failure, even while the job is stopped, does so on his own account.
-Ending::When Generation::when_ended(pid_t pid) const {
-  const bool is_suspect = std::ranges::find(suspects_, pid) != suspects_.end();
-  if (is_suspect || !patience_end_) return Ending::When::kFirst;
-  return patience_end_->passed() ? Ending::When::kAfter : Ending::When::kBefore;
-}
-
-// Called at the first sight of a failure, before anybody is signalled: who is dead or dying now
-// does so on his own account. The cause may be reaped later than its consequence: a killed process
-// closes its sockets before it can be reaped.
-void Generation::find_suspects() {
+// The cause may be reaped later than its consequence: a killed process closes its sockets before it
+// can be reaped.
+std::vector<pid_t> Generation::dying_workers() const {
+  std::vector<pid_t> dying;
   for (const Worker& worker : workers_) {
     const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
-    const bool is_dying = process && process->is_exiting();
-    if (is_dying || worker.has_ended()) suspects_.push_back(worker.pid());
-    if (worker.has_ended() && worker.status() == 0) ++finished_before_stop_;
+    if (process && process->is_exiting()) dying.push_back(worker.pid());
   }
+  return dying;
 }
 
-// Somebody failed who does not say that a peer did.
-bool Generation::knows_cause() const {
-  return std::ranges::any_of(endings_, [](const Ending& ending) {
-    return ending.is_failure() && !ending.is_consequence() && ending.when != Ending::When::kAfter;
-  });
+std::string Generation::remaining_ranks() const {
+  return count_ranks(workers_.size() - casualties_.count());
 }
 
 // What is a consequence here has its cause on another node, whose launcher is given time to be the
 // first.
 void Generation::claim_failure() {
-  if (!patience_end_ || has_claimed_) return;
-  if (!knows_cause() && !patience_end_->passed() && !is_finished_) return;
+  if (!casualties_.has_seen_failure() || has_claimed_) return;
+  if (!casualties_.knows_cause() && !casualties_.is_patience_over() && !is_finished_) return;
   has_claimed_ = true;
   nodes_.claim_failure();
 }
@@ -301,20 +279,19 @@ void Generation::check_nodes() {
   claim_failure();
   if (stopper_.is_stopping()) return;
   const OtherNodes::News news = nodes_.news();
-  if (news.stop_requested && !stop_requested_) request_stop();
+  if (news.stop_requested && !order_.is_requested()) request_stop();
   if (!news.is_bad()) return;
-  stopped_by_nodes_ = true;
-  stop_signal_ = news.stop_signal;
-  if (stop_signal_) {
-    console_.say(fmt::format("{} on node {}: stopping {}", signal_name(*stop_signal_),
-                             *news.failed_node, count_ranks(workers_.size() - endings_.size())));
+  order_.follow(news.stop_signal);
+  if (news.stop_signal) {
+    console_.say(fmt::format("{} on node {}: stopping {}", signal_name(*news.stop_signal),
+                             *news.failed_node, remaining_ranks()));
   }
-  stopper_.terminate(stop_signal_ ? grace() : plan_.failure_grace);
+  stopper_.terminate(news.stop_signal ? grace() : plan_.failure_grace);
 }
 
 // When the workers are gone, what they left behind goes too.
 void Generation::check_finished() {
-  const bool are_gone = endings_.size() == workers_.size();
+  const bool are_gone = casualties_.count() == workers_.size();
   if (are_gone && (!has_children_ || stopper_.survivors().empty())) {
     is_finished_ = !others_may_fail();
   } else if (stopper_.has_given_up()) {
@@ -328,28 +305,28 @@ void Generation::check_finished() {
 // still need the store, and may have a failure to tell. A failure is claimed, here or elsewhere,
 // before the end is told: nobody is to take it for a good one.
 bool Generation::others_may_fail() {
-  if (patience_end_ && !has_claimed_ && !nodes_.news().is_over()) return true;
+  const bool is_unclaimed = casualties_.has_seen_failure() && !has_claimed_;
+  if (is_unclaimed && !nodes_.news().is_over()) return true;
   if (!std::exchange(has_told_end_, true)) nodes_.end_generation();
   const OtherNodes::News news = nodes_.news();
-  stop_requested_ = stop_requested_ || news.stop_requested;
-  stopped_by_nodes_ = stopped_by_nodes_ || (news.is_bad() && suspects_.empty());
-  return !news.is_over() && !is_impatient_;
+  if (news.stop_requested) order_.request();
+  if (news.is_bad() && !casualties_.has_seen_failure()) order_.note_end_elsewhere();
+  return !news.is_over() && !order_.is_hurried();
 }
 
 // While a signal stops the job, those fail that neither obey nor say that a peer is the cause.
 std::optional<WorkerFailure> Generation::find_failure() {
-  const bool has_failed = !suspects_.empty() || (stop_signal_ && knows_cause());
+  const bool has_failed =
+      casualties_.has_seen_failure() || (order_.signal() && casualties_.knows_cause());
   return has_failed ? std::optional(describe_failure()) : std::nullopt;
 }
 
 WorkerFailure Generation::describe_failure() {
-  WorkerFailure failure{.first = first_cause(endings_)};
+  WorkerFailure failure = casualties_.describe(job_.world_size, start_);
   const int rank = failure.first.rank;
-  if (failure.first.record) failure.step = failure.first.record->step;
   if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
-  failure.when_asked_to_stop = stop_signal_.has_value();
-  if (!stop_signal_) failure.others = job_.world_size - 1 - finished_before_stop_;
-  failure.after = *failed_at_ - start_;
+  failure.when_asked_to_stop = order_.signal().has_value();
+  if (failure.when_asked_to_stop) failure.others = 0;
   failure.host = host_name();
   failure.frames = read_crash_record(files_.crash_file(rank - job_.first_rank),
                                      exit_code_of(failure.first.status) - 128);
@@ -361,19 +338,13 @@ WorkerFailure Generation::describe_failure() {
 }
 
 Timeout Generation::grace() const {
-  const bool from_keyboard = stop_signal_ && is_from_keyboard(*stop_signal_);
-  return from_keyboard ? plan_.keyboard_grace : plan_.outside_grace;
+  return order_.is_from_keyboard() ? plan_.keyboard_grace : plan_.outside_grace;
 }
 
 void Generation::say_who_was_killed() {
-  std::vector<int> ranks;
-  for (const Ending& ending : endings_) {
-    const bool was_killed = WIFSIGNALED(ending.status) && WTERMSIG(ending.status) == SIGKILL;
-    if (ending.was_requested && was_killed) ranks.push_back(ending.rank);
-  }
+  const std::vector<int> ranks = casualties_.killed_on_request();
   const std::optional<Timeout> time = stopper_.overdue_after();
   if (!time || ranks.empty()) return;
-  std::ranges::sort(ranks);
   const bool is_one = ranks.size() == 1;
   console_.say(fmt::format("rank{} {} had not ended after {:g} s and {} killed", is_one ? "" : "s",
                            to_string(ranks), seconds(*time), is_one ? "was" : "were"));

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "launcher/casualties.h"
 #include "launcher/command.h"
 #include "launcher/console.h"
 #include "launcher/environment.h"
@@ -16,6 +20,7 @@
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
 #include "launcher/step_board.h"
+#include "launcher/stop_order.h"
 #include "launcher/stopper.h"
 #include "launcher/verdict.h"
 #include "launcher/worker.h"
@@ -25,7 +30,8 @@ namespace ddp::launcher {
 // What stays the same from one generation of workers to the next.
 struct WorkerPlan {
   Command command;
-  EnvironmentBlock environment;  // what the workers inherit
+  EnvironmentBlock environment;            // what the workers inherit
+  std::optional<rlimit> descriptors = {};  // may be open in a worker; nothing: as many as in here
   LogOptions logs;
   // Between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
   Timeout failure_grace{2000};
@@ -43,7 +49,8 @@ struct Outcome {
   bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
 };
 
-// Throws LaunchError if this process may not open as many files as the workers' output needs.
+// Raises the limit of files that this process may open. Throws LaunchError if it is still below
+// what the workers' output needs.
 void require_descriptors(int workers);
 
 // One generation of this node's workers: starts them, forwards their output, stops all as soon as
@@ -72,9 +79,8 @@ class Generation {
   void reap();
   void record_end(pid_t pid, int status, const rusage& usage);
   [[nodiscard]] bool was_requested(int status) const;
-  [[nodiscard]] Ending::When when_ended(pid_t pid) const;
-  void find_suspects();
-  [[nodiscard]] bool knows_cause() const;
+  [[nodiscard]] std::vector<pid_t> dying_workers() const;
+  [[nodiscard]] std::string remaining_ranks() const;
   void claim_failure();
   void check_nodes();
   void check_finished();
@@ -96,21 +102,13 @@ class Generation {
   Stopper stopper_;
   PostMortem post_mortem_;
   StepBoard steps_;
-  std::vector<Ending> endings_;        // in the order of reaping
-  std::vector<pid_t> suspects_;        // were dying when the first failure was seen
-  int finished_before_stop_ = 0;       // workers that had exited with 0 by then
-  std::optional<int> stop_signal_;     // stops the job, sent to this launcher or another node's
-  std::optional<int> interrupted_by_;  // the same if it was sent to this one
-  bool stopped_by_nodes_ = false;
-  bool has_told_end_ = false;
-  bool has_claimed_ = false;
-  bool stop_requested_ = false;
+  Casualties casualties_;
+  StopOrder order_;
+  bool has_claimed_ = false;   // a failure, towards the other nodes
+  bool has_told_end_ = false;  // of this node's workers, to them
   bool has_children_ = true;
-  bool is_impatient_ = false;  // who stops the job: it is killed, and nobody waited for
   bool is_finished_ = false;
   Clock::time_point start_;
-  std::optional<Clock::time_point> failed_at_;  // the first of those that failed
-  std::optional<Deadline> patience_end_;  // then the others are signalled because of a failure
 };
 
 }  // namespace ddp::launcher

@@ -2,6 +2,7 @@
 #include "launcher/job_plan.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,11 +47,18 @@ Machine this_machine() {
   return machine;
 }
 
+// The user's: this process raises its own.
+std::optional<rlimit> descriptor_limit() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::optional(limit) : std::nullopt;
+}
+
 WorkerPlan plan_workers(const Options& options) {
   WorkerPlan plan;
   plan.command =
       resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
+  plan.descriptors = descriptor_limit();
   plan.logs = options.logs;
   if (options.grace) {
     plan.failure_grace = std::min(plan.failure_grace, *options.grace);

@@ -14,6 +14,7 @@
 #include "ddp/base/host_name.h"
 #include "launcher/launch_error.h"
 #include "launcher/node_watch.h"
+#include "launcher/patience.h"
 #include "launcher/store_port.h"
 #include "launcher/worker_port.h"
 
@@ -64,8 +65,7 @@ NodePlan plan_node(const NodeOptions& options, const JobContext& job, bool hosts
                 .worker_port = options.endpoint.port,
                 .run_id = options.run_id.value_or(""),
                 .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
-                                     job.max_restarts, job.agent_hosts_store ? "agent" : "worker"),
-                .start_timeout = options.start_timeout};
+                                     job.max_restarts, job.agent_hosts_store ? "agent" : "worker")};
   if (!plan.rank && hosts_store) plan.rank = 0;
   if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
   return plan;
@@ -77,7 +77,8 @@ JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& sig
                   Console& console) {
   if (options.count == 1) return open_on_one_node(options, job);
   check_rank_is_said(options);
-  if (!options.on_one_host) check_reachable(options.endpoint, options.count);
+  Patience patience(options.start_timeout, signals, console);
+  if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
   if (options.rank == 0) site.store = serve_store(options.endpoint);
@@ -87,7 +88,7 @@ JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& sig
     plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
   }
   const Node self{.host = host_name(), .launcher = ::getpid(), .workers = job.local_world_size};
-  Meeting meeting = meet_nodes(plan, self, signals, console);
+  Meeting meeting = meet_nodes(plan, self, patience);
   job.node_rank = meeting.self;
   job.node_count = options.count;
   job.on_one_host = options.on_one_host;

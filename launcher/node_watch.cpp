@@ -18,7 +18,7 @@ namespace {
 constexpr Timeout kBetweenTalks{100};
 constexpr Timeout kBetweenLooks{10};
 // A store that cannot be reached must not hold up the end of this launcher for long.
-constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
+constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
 
 FileDescriptor make_event() {
   FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -27,6 +27,8 @@ FileDescriptor make_event() {
 }
 
 std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
+
+std::string alive_key(int node) { return "alive/" + std::to_string(node); }
 
 struct Claim {
   std::optional<int> node;
@@ -48,16 +50,23 @@ int seconds(Timeout time) {
 
 }  // namespace
 
-NodeWatch::NodeWatch(Meeting meeting)
+// Of the store, one look in vain lasts kStoreTimeout at most, and that much of it counts.
+NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs)
     : meeting_(std::move(meeting)),
+      signs_(signs),
       event_(make_event()),
       store_(meeting_.store->clone(kStoreTimeout)),
-      peers_(meeting_.nodes.size(), Peer{.since = Clock::now()}),
-      answered_(Clock::now()),
+      store_life_(kStoreTimeout / 2),
       next_sign_of_life_(Deadline::after(Timeout(0))),
       generation_(generation_key(0)),
-      news_({.is_open = true}),
-      thread_(start_background_thread("ddp-nodes", [this] { run(); })) {}
+      news_({.is_open = true}) {
+  const bool watches_all = meeting_.self == 0;
+  const int end = watches_all ? node_count() : 1;
+  for (int node = watches_all ? 1 : 0; node < end; ++node) {
+    peers_.push_back({node, LifeSign(signs_.period)});
+  }
+  thread_ = start_background_thread("ddp-nodes", [this] { run(); });
+}
 
 NodeWatch::~NodeWatch() {
   {
@@ -108,14 +117,14 @@ void NodeWatch::say(T Words::*word, T what) {
 
 std::string NodeWatch::agree_on_failure(const std::string& own) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kVanished, [this] { return news_.is_bad(); });
+  changed_.wait_for(lock, signs_.vanished, [this] { return news_.is_bad(); });
   if (!news_.failed_node) return own;
   const std::string key = generation_ + "/failure";
   const bool is_own = *news_.failed_node == meeting_.self;
   lock.unlock();
   try {
     if (is_own) meeting_.store->set(key, own);
-    return meeting_.store->get(key, kVanished);
+    return meeting_.store->get(key, signs_.vanished);
   } catch (const Error&) {
     return is_own ? own : "";
   }
@@ -123,7 +132,7 @@ std::string NodeWatch::agree_on_failure(const std::string& own) {
 
 bool NodeWatch::wait_for_all() {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, kVanished,
+  changed_.wait_for(lock, signs_.vanished,
                     [this] { return news_.have_all_ended || !news_.lost.empty(); });
   return news_.have_all_ended;
 }
@@ -132,8 +141,7 @@ void NodeWatch::leave() {
   const Deadline deadline = Deadline::after(kStoreTimeout);
   try {
     auto left = meeting_.store->add("left", 1);
-    while (meeting_.self == 0 && left < static_cast<std::int64_t>(peers_.size()) &&
-           !deadline.passed()) {
+    while (meeting_.self == 0 && left < node_count() && !deadline.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
       left = meeting_.store->add("left", 0);
     }
@@ -162,7 +170,7 @@ void NodeWatch::talk() {
     tell(generation, words);
     look(generation);
     exchange_signs_of_life();
-    answered_ = Clock::now();
+    store_life_.silence(++store_answers_);
   } catch (const Error& error) {
     const std::lock_guard relock(mutex_);
     const bool is_of_now = generation == generation_;
@@ -170,7 +178,7 @@ void NodeWatch::talk() {
     if (is_of_now && words_.claim.empty()) words_.claim = words.claim;
     words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
-    if (may_answer_yet && Clock::now() - answered_ < kVanished) return;
+    if (may_answer_yet && store_life_.silence(store_answers_) < signs_.vanished) return;
     lose(describe_node(0, meeting_.nodes[0].host) +
          " cannot be reached any more: " + describe(error));
   }
@@ -185,39 +193,54 @@ void NodeWatch::tell(const std::string& generation, const Words& words) {
 // First who has ended, then whether anybody failed or was asked to stop: a node tells that before
 // it ends, so that what has ended without a claim has ended well.
 void NodeWatch::look(const std::string& generation) {
-  std::vector<std::string> ends;
-  for (std::size_t node = 0; node < peers_.size(); ++node) {
-    ends.push_back(generation + "/ended/" + std::to_string(node));
-  }
   const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
-  const bool have_all_ended = store_->check(ends);
+  const bool all_ended = have_all_ended(generation);
   const std::string claim_key = generation + "/claim";
   const auto [failed_node, stop_signal] =
       parse_claim(store_->has(claim_key) ? store_->get(claim_key) : "");
   const bool stop_requested = store_->has("stop");
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, stop_signal, news_.lost, is_open, have_all_ended, stop_requested};
+  const News seen{failed_node, stop_signal, news_.lost, is_open, all_ended, stop_requested};
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();
   changed_.notify_all();
 }
 
+bool NodeWatch::have_all_ended(const std::string& generation) {
+  const std::string all_ended = generation + "/all_ended";
+  if (meeting_.self != 0) return store_->has(all_ended);
+  std::vector<std::string> ends;
+  for (int node = 0; node < node_count(); ++node) {
+    ends.push_back(generation + "/ended/" + std::to_string(node));
+  }
+  if (!store_->check(ends)) return false;
+  store_->set(all_ended, "1");
+  return true;
+}
+
 void NodeWatch::exchange_signs_of_life() {
   if (!next_sign_of_life_.passed()) return;
-  next_sign_of_life_ = Deadline::after(kSignOfLife);
-  for (std::size_t node = 0; node < peers_.size(); ++node) {
-    const bool is_self = static_cast<int>(node) == meeting_.self;
-    const std::int64_t signs = store_->add("alive/" + std::to_string(node), is_self ? 1 : 0);
-    Peer& peer = peers_[node];
-    if (std::exchange(peer.signs, signs) != signs) peer.since = Clock::now();
-    if (Clock::now() - peer.since < kVanished) continue;
-    const std::lock_guard lock(mutex_);
-    lose(fmt::format("{} has vanished: no sign of life for {} s",
-                     describe_node(static_cast<int>(node), meeting_.nodes[node].host),
-                     seconds(kVanished)));
+  next_sign_of_life_ = Deadline::after(signs_.period);
+  store_->add(alive_key(meeting_.self), 1);
+  for (Peer& peer : peers_) {
+    const auto signs = static_cast<std::uint64_t>(store_->add(alive_key(peer.node), 0));
+    if (peer.life.silence(signs) < signs_.vanished) continue;
+    const std::string& host = meeting_.nodes[static_cast<std::size_t>(peer.node)].host;
+    store_->compare_set("lost", "",
+                        fmt::format("{} has vanished: no sign of life for {} s",
+                                    describe_node(peer.node, host), seconds(signs_.vanished)));
   }
+  read_loss();
+}
+
+// What was said first is everybody's.
+void NodeWatch::read_loss() {
+  if (!store_->has("lost")) return;
+  const std::string sentence = store_->get("lost");
+  const std::lock_guard lock(mutex_);
+  lose(sentence);
 }
 
 // Under mutex_.

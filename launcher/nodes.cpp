@@ -3,9 +3,10 @@
 
 #include <arpa/inet.h>
 #include <fmt/core.h>
-#include <poll.h>
 
+#include <random>
 #include <sstream>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/resolve.h"
@@ -17,9 +18,8 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr Timeout kBetweenRemarks = std::chrono::seconds(5);
 constexpr Timeout kBetweenTries = std::chrono::seconds(1);
-constexpr Timeout kBetweenLooks{50};
+constexpr Timeout kBetweenLookUps{250};
 
 bool is_loopback(const sockaddr& address) {
   if (address.sa_family == AF_INET) {
@@ -32,38 +32,21 @@ bool is_loopback(const sockaddr& address) {
 
 std::string node_key(int rank) { return "node/" + std::to_string(rank); }
 
-// The state of a launcher that waits for others: when to say so, and when to give up.
-class Patience {
- public:
-  Patience(Timeout timeout, SignalReader& signals, Console& console)
-      : end_(Deadline::after(timeout)), signals_(signals), console_(console) {}
+void wait_for_node0(const Error& error, Patience& patience) {
+  patience.wait([&] { return "node 0 does not answer: " + describe(error); });
+}
 
-  // Throws LaunchError once a signal has come that ends the job.
-  void wait(Timeout time) {
-    pollfd entry{signals_.fd(), POLLIN, 0};
-    ::poll(&entry, 1, static_cast<int>(time.count()));
-    while (const auto signal_number = signals_.next()) {
-      if (!ends_job(*signal_number)) continue;
-      throw LaunchError(signal_name(*signal_number) + " while waiting for the other nodes",
-                        exit_code_after(*signal_number));
+AddressList find_node0(const Endpoint& store, Patience& patience) {
+  const Deadline late = Deadline::after(kLateName);
+  for (;;) {
+    try {
+      return resolve(store, 0, Deadline::after(kBetweenTries));
+    } catch (const NetworkError& error) {
+      if (late.passed()) throw;
+      patience.wait([&] { return error.what(); }, kBetweenLookUps);
     }
   }
-
-  void remark(const std::string& sentence) {
-    if (!next_remark_.passed()) return;
-    next_remark_ = Deadline::after(kBetweenRemarks);
-    console_.say(sentence);
-    console_.flush();
-  }
-
-  [[nodiscard]] bool is_over() const { return end_.passed(); }
-
- private:
-  Deadline end_;
-  Deadline next_remark_ = Deadline::after(kBetweenRemarks);
-  SignalReader& signals_;
-  Console& console_;
-};
+}
 
 std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
   for (;;) {
@@ -72,30 +55,72 @@ std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
           kLauncherPrefix, std::make_shared<TcpStore>(
                                plan.store, TcpStoreOptions{.timeout = kBetweenTries, .spin = {}}));
     } catch (const Error& error) {
-      const std::string why = describe(error);
-      if (patience.is_over()) throw LaunchError("node 0 does not answer: " + why);
-      patience.remark("waiting for node 0: " + why);
+      wait_for_node0(error, patience);
     }
-    patience.wait(kBetweenLooks);
   }
 }
 
-// Returns this node's rank.
-int register_self(Store& store, const NodePlan& plan, const Node& self) {
-  const int rank = plan.rank ? *plan.rank : static_cast<int>(store.add("numbered", 1));
-  if (rank >= plan.count) {
+// Host names and pids repeat among containers.
+std::string unique_line() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}\n", random(), random());
+}
+
+// This node's entry in the store, by which the others know it. It is removed in the end unless it
+// is kept.
+class Registration {
+ public:
+  explicit Registration(const Node& self) : own_(serialize(self) + unique_line()) {}
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+  ~Registration() {
+    try {
+      if (store_) remove();
+    } catch (const std::exception&) {
+      // Nobody can be told in a store that does not answer.
+    }
+  }
+
+  // Returns this node's rank: its own, or the first that is free. To make it again, after an answer
+  // that did not come, does no harm.
+  int make(std::shared_ptr<Store> store, const NodePlan& plan) {
+    store_ = std::move(store);
+    if (plan.rank) return take(*plan.rank);
+    for (rank_ = 1; rank_ < plan.count; ++rank_) {
+      if (claim() == own_) return rank_;
+    }
     throw LaunchError(
         fmt::format("the job at {} has its {} nodes already", to_string(plan.store), plan.count));
   }
-  const std::string own = serialize(self);
-  const std::string registered = store.compare_set(node_key(rank), "", own);
-  if (registered == own) return rank;
-  const Node other = parse_node(registered);
-  throw LaunchError(fmt::format(
-      "node rank {} is taken by {} (launcher pid {}): each node needs a --node_rank of its own, "
-      "and a store (--master_port) serves one job",
-      rank, other.host, other.launcher));
-}
+
+  void keep() { store_.reset(); }
+
+ private:
+  int take(int rank) {
+    rank_ = rank;
+    const std::string registered = claim();
+    if (registered == own_) return rank;
+    const Node other = parse_node(registered);
+    throw LaunchError(fmt::format(
+        "node rank {} is taken by {} (launcher pid {}): each node needs a --node_rank of its own, "
+        "and a store (--master_port) serves one job",
+        rank, other.host, other.launcher));
+  }
+
+  // Returns the entry of whoever has this rank.
+  [[nodiscard]] std::string claim() { return store_->compare_set(node_key(rank_), "", own_); }
+
+  // Whether a claim without an answer has been heard is not known.
+  void remove() {
+    const std::string key = node_key(rank_);
+    if (store_->has(key) && store_->get(key) == own_) store_->delete_key(key);
+  }
+
+  std::string own_;
+  std::shared_ptr<Store> store_;
+  int rank_ = 0;
+};
 
 // Node 0's is everybody's; empty as long as it is not there.
 std::string agreed_run_id(Store& store, const NodePlan& plan) {
@@ -114,48 +139,60 @@ void check_terms(Store& store, const NodePlan& plan) {
       "node 0 has {}, this node {}: these are to be the same on all nodes", agreed, plan.terms));
 }
 
-std::vector<int> missing_nodes(Store& store, int count) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < count; ++rank) {
-    if (!store.has(node_key(rank))) missing.push_back(rank);
-  }
-  return missing;
+std::vector<std::string> node_keys(int count) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < count; ++rank) keys.push_back(node_key(rank));
+  return keys;
 }
 
-std::string describe_waiting(const NodePlan& plan, const std::vector<int>& missing) {
+std::string describe_waiting(Store& store, const NodePlan& plan) {
+  int missing = 0;
   std::string ranks;
-  for (const int rank : missing) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
-  const std::string where = plan.rank == 0 ? "listening on " : "meeting at ";
-  return fmt::format("{}/{} nodes here; missing node {}; {}{}",
-                     static_cast<std::size_t>(plan.count) - missing.size(), plan.count, ranks,
-                     where, to_string(plan.store));
-}
-
-// Waits for node 0's word on which job this is, and registers this node if it is of that job:
-// another's store stays untouched.
-void join(Meeting& meeting, const NodePlan& plan, const Node& self, Patience& patience) {
-  while ((meeting.run_id = agreed_run_id(*meeting.store, plan)).empty()) {
-    const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
-    if (patience.is_over()) throw LaunchError(describe_waiting(plan, missing));
-    patience.remark(describe_waiting(plan, missing));
-    patience.wait(kBetweenLooks);
+  for (int rank = 0; rank < plan.count; ++rank) {
+    if (store.has(node_key(rank))) continue;
+    ranks += (missing++ == 0 ? "" : ", ") + std::to_string(rank);
   }
-  check_terms(*meeting.store, plan);
-  meeting.self = register_self(*meeting.store, plan, self);
+  return fmt::format("{}/{} nodes here; missing node {}; {}{}", plan.count - missing, plan.count,
+                     ranks, plan.rank == 0 ? "listening on " : "meeting at ",
+                     to_string(plan.store));
 }
 
-// Who gives up makes room for another try.
-void wait_for_others(const Meeting& meeting, const NodePlan& plan, Patience& patience) try {
+void announce(Store& store, const NodePlan& plan) {
+  store.set("worker_port", std::to_string(plan.worker_port));
+  store.set("terms", plan.terms);
+  store.set("run_id", plan.run_id);
+}
+
+// Of a job that is this node's, too: another's store stays untouched.
+std::string wait_for_run_id(Store& store, const NodePlan& plan, Patience& patience) {
   for (;;) {
-    const std::vector<int> missing = missing_nodes(*meeting.store, plan.count);
-    if (missing.empty()) return;
-    if (patience.is_over()) throw LaunchError(describe_waiting(plan, missing));
-    patience.remark(describe_waiting(plan, missing));
-    patience.wait(kBetweenLooks);
+    std::string run_id = agreed_run_id(store, plan);
+    if (!run_id.empty()) return run_id;
+    patience.wait([&] { return describe_waiting(store, plan); });
   }
-} catch (const LaunchError&) {
-  meeting.store->delete_key(node_key(meeting.self));
-  throw;
+}
+
+void wait_for_others(Store& store, const NodePlan& plan, Patience& patience) {
+  const std::vector<std::string> keys = node_keys(plan.count);
+  while (!store.check(keys)) {
+    patience.wait([&] { return describe_waiting(store, plan); });
+  }
+}
+
+Meeting try_to_meet(const NodePlan& plan, Registration& registration, Patience& patience) {
+  Meeting meeting;
+  meeting.store = connect(plan, patience);
+  Store& store = *meeting.store;
+  if (plan.rank == 0) announce(store, plan);
+  meeting.run_id = wait_for_run_id(store, plan, patience);
+  check_terms(store, plan);
+  meeting.self = registration.make(meeting.store, plan);
+  wait_for_others(store, plan, patience);
+  meeting.worker_port = static_cast<std::uint16_t>(std::stoi(store.get("worker_port")));
+  for (int rank = 0; rank < plan.count; ++rank) {
+    meeting.nodes.push_back(parse_node(store.get(node_key(rank))));
+  }
+  return meeting;
 }
 
 }  // namespace
@@ -164,8 +201,8 @@ std::string describe_node(int rank, const std::string& host) {
   return fmt::format("node {} ({})", rank, host);
 }
 
-void check_reachable(const Endpoint& store, int node_count) {
-  const AddressList addresses = resolve_patiently(store, Deadline::after(std::chrono::seconds(1)));
+void check_reachable(const Endpoint& store, int node_count, Patience& patience) {
+  const AddressList addresses = find_node0(store, patience);
   if (!is_loopback(*addresses->ai_addr)) return;
   throw LaunchError(
       fmt::format("{} is a loopback address, which no other node can reach; give an address of "
@@ -194,28 +231,21 @@ int Meeting::first_rank(int node) const {
   return sum;
 }
 
-Meeting meet_nodes(const NodePlan& plan, const Node& self, SignalReader& signals,
-                   Console& console) {
-  Patience patience(plan.start_timeout, signals, console);
-  Meeting meeting;
-  meeting.store = connect(plan, patience);
-  if (plan.rank == 0) {
-    meeting.store->set("worker_port", std::to_string(plan.worker_port));
-    meeting.store->set("terms", plan.terms);
-    meeting.store->set("run_id", plan.run_id);
-  }
-  try {
-    join(meeting, plan, self, patience);
-    wait_for_others(meeting, plan, patience);
-    const std::string port = meeting.store->get("worker_port");
-    meeting.worker_port = static_cast<std::uint16_t>(std::stoi(port));
-    for (int rank = 0; rank < plan.count; ++rank) {
-      meeting.nodes.push_back(parse_node(meeting.store->get(node_key(rank))));
+// A connection that nobody answers on is left for another one: in its place there may be a new
+// node 0, with a new store.
+Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience) {
+  Registration registration(self);
+  for (;;) {
+    try {
+      Meeting meeting = try_to_meet(plan, registration, patience);
+      registration.keep();
+      return meeting;
+    } catch (const TimeoutError& error) {
+      wait_for_node0(error, patience);
+    } catch (const NetworkError& error) {
+      throw LaunchError("node 0 has left before all nodes were there: " + describe(error));
     }
-  } catch (const NetworkError& error) {
-    throw LaunchError("node 0 has left before all nodes were there: " + describe(error));
   }
-  return meeting;
 }
 
 }  // namespace ddp::launcher

@@ -13,8 +13,7 @@
 
 #include "ddp/base/socket.h"
 #include "ddp/store/store.h"
-#include "launcher/console.h"
-#include "launcher/signals.h"
+#include "launcher/patience.h"
 
 namespace ddp::launcher {
 
@@ -34,21 +33,21 @@ struct NodePlan {
   std::uint16_t worker_port = 0;  // where the workers meet on node 0's host, as it decides
   std::string run_id = {};        // node 0 has one; empty: any
   std::string terms = {};         // flags that are to be the same on all nodes
-  Timeout start_timeout = std::chrono::minutes(10);
 };
 
-// Refuses a store on a loopback address, which no other host reaches (LaunchError).
-void check_reachable(const Endpoint& store, int node_count);
+// Refuses a store on a loopback address, which no other host reaches (LaunchError). A name that is
+// not known is asked for again during kLateName.
+void check_reachable(const Endpoint& store, int node_count, Patience& patience);
 
 // Serialised for the store: one field a line.
 [[nodiscard]] std::string serialize(const Node& node);
 [[nodiscard]] Node parse_node(const std::string& text);
 
 struct Meeting {
-  std::shared_ptr<Store> store;  // the launchers' part of it
-  int self = 0;                  // this node's rank
-  std::vector<Node> nodes;       // by rank
-  std::string run_id;
+  std::shared_ptr<Store> store = {};  // the launchers' part of it
+  int self = 0;                       // this node's rank
+  std::vector<Node> nodes = {};       // by rank
+  std::string run_id = {};
   std::uint16_t worker_port = 0;
 
   // Of the first worker of a node, and of all.
@@ -56,10 +55,10 @@ struct Meeting {
   [[nodiscard]] int world_size() const { return first_rank(static_cast<int>(nodes.size())); }
 };
 
-// Waits until all nodes are there, and says every few seconds which are not. Throws LaunchError if
-// they do not come in time, if two have the same rank, if they are of different jobs, or if a
-// signal ends the wait.
-[[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, SignalReader& signals,
-                                 Console& console);
+// Waits until all nodes are there, and says every few seconds which are not. A node 0 that does not
+// answer for a while is waited for, as is one that is not there yet. Throws LaunchError if they do
+// not come in time, if two have the same rank, if they are of different jobs, or if a signal ends
+// the wait. Who gives up makes room for another try.
+[[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience);
 
 }  // namespace ddp::launcher

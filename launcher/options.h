@@ -60,7 +60,6 @@ struct NodeOptions {
   Backend backend = Backend::kStatic;
   Endpoint endpoint{"127.0.0.1", 0};  // of the store; port 0 (one node only): a free one
   std::optional<std::string> run_id;  // nullopt: a random one
-  std::string local_addr;             // of this node, for the others; empty: not said
   Timeout start_timeout{600'000};     // to wait for the other nodes
   bool on_one_host = false;           // all launchers are on this one, so may meet on loopback
 };

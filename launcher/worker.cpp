@@ -56,6 +56,7 @@ struct ChildPlan {
   char* const* envp;
   const sigset_t* signal_mask;
   std::span<const unsigned long> cpus;  // as an affinity mask; empty: it stays as it is
+  const rlimit* descriptors;            // null: they stay as they are
   pid_t agent;
   int stdin_fd;
   int stdout_fd;
@@ -73,11 +74,16 @@ bool stay_on_cpus(const ChildPlan& plan) {
   return plan.cpus.empty() || ::sched_setaffinity(0, plan.cpus.size_bytes(), set) == 0;
 }
 
+void limit_descriptors(const ChildPlan& plan) {
+  if (plan.descriptors != nullptr) ::setrlimit(RLIMIT_NOFILE, plan.descriptors);
+}
+
 // The parent reads an errno value, negative if it is not exec's.
 [[noreturn]] void become_worker(const ChildPlan& plan) {
   ::setpgid(0, 0);
   const bool has_cpus = stay_on_cpus(plan);
   if (has_cpus && die_with(plan.agent) && redirect(plan)) {
+    limit_descriptors(plan);
     ::sigprocmask(SIG_SETMASK, plan.signal_mask, nullptr);
     ::execve(plan.path, plan.argv, plan.envp);
   }
@@ -103,6 +109,7 @@ Worker Worker::start(const WorkerSpec& spec) {
                        .envp = envp.data(),
                        .signal_mask = &spec.signal_mask,
                        .cpus = cpus,
+                       .descriptors = spec.descriptors ? &*spec.descriptors : nullptr,
                        .agent = ::getpid(),
                        .stdin_fd = spec.stdin_fd,
                        .stdout_fd = out.write_end.get(),

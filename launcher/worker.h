@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <csignal>
@@ -18,7 +19,8 @@ struct WorkerSpec {
   const Command& command;
   const EnvironmentBlock& environment;
   const sigset_t& signal_mask;
-  CpuList cpus = {};  // to stay on; empty: where this process may run
+  CpuList cpus = {};                       // to stay on; empty: where this process may run
+  std::optional<rlimit> descriptors = {};  // nothing: as this process has it
   int stdin_fd = -1;
 };
 

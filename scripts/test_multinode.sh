@@ -33,6 +33,15 @@ says 1 'node 0 does not answer: .*10\.77\.0\.1:29500: Connection refused'
 says 1 'node 0 does not answer: .*10\.77\.0\.9:29500: [A-Z]'
 passed "who cannot connect lists every address and why"
 
+: >"$work/hosts"
+enter=(sh -c 'mount --bind "$1" /etc/hosts; shift; exec "$@"' sh "$work/hosts")
+for node in 0 1; do address=late-name start "$node" -n 1 true; done
+enter=()
+says 1 "waiting: cannot resolve host 'late-name'"
+printf '%s\n' "$address late-name" >>"$work/hosts"
+finish 10 0 0
+passed "a name of node 0 that appears late is waited for"
+
 "$bin/ddp-launch" -n 4 "${train[@]}" --metrics "$work/local.jsonl" >"$work/local.log" 2>&1 ||
   fail "four local ranks: $(cat "$work/local.log")"
 start 0 -n 2 "${train[@]}" --metrics "$work/nodes.jsonl"
@@ -190,6 +199,16 @@ finish 20 9 9
 same_verdict
 says 1 'rank 0 .*exited with code 9 .*when asked to stop$'
 passed "a worker that fails when a signal stops the job is named by both nodes"
+
+# As `scontrol suspend` does.
+signal_job() { for node in 0 1; do ip netns pids "${nodes[$node]}"; done | xargs kill "-$1"; }
+for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 20'; done
+for node in 0 1; do says "$node" 'here'; done
+signal_job STOP
+sleep 17
+signal_job CONT
+finish 30 0 0
+passed "a job that is suspended for a while goes on"
 
 endless=("$bin/train" --model mlp --backend gloo --epochs 100 --log-every 10)
 for node in 0 1; do start "$node" -n 2 "${endless[@]}" --save "$work/stopped.safetensors"; done

@@ -1,25 +1,41 @@
 // SPDX-License-Identifier: MIT
 //
 // Launchers of several nodes, as threads around one store.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <netdb.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <functional>
+#include <mutex>
+#include <set>
 #include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "ddp/base/process_status.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/launch_error.h"
 #include "launcher/node_watch.h"
 #include "launcher/nodes.h"
+#include "launcher/patience.h"
 #include "launcher/restart_policy.h"
 #include "launcher/worker_keys.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 using Catch::Matchers::Contains;
+using ddp::Deadline;
 using ddp::Endpoint;
 using ddp::TcpServer;
 using ddp::Timeout;
@@ -32,20 +48,27 @@ using namespace std::chrono_literals;
 namespace {
 
 NodePlan plan_of(int rank, int count, const TcpServer& server) {
-  return {.rank = rank,
-          .count = count,
-          .store = server.endpoint(),
-          .run_id = rank == 0 ? "job" : "",
-          .start_timeout = 10s};
+  return {
+      .rank = rank, .count = count, .store = server.endpoint(), .run_id = rank == 0 ? "job" : ""};
 }
 
-Meeting meet(const NodePlan& plan, int workers) {
+// A launcher's, who is not heard.
+struct Waiting {
+  explicit Waiting(Timeout timeout) : patience(timeout, signals, console) {}
+
   SignalReader signals;
-  Console console(-1, -1);
+  Console console{-1, -1};
+  Patience patience;
+};
+
+Meeting meet(const NodePlan& plan, int workers, Timeout timeout = 20s) {
+  Waiting waiting(timeout);
   const Node self{
       .host = "host" + std::to_string(plan.rank.value_or(9)), .launcher = 100, .workers = workers};
-  return meet_nodes(plan, self, signals, console);
+  return meet_nodes(plan, self, waiting.patience);
 }
+
+constexpr Timeout kAtOnce{0};
 
 // Waits until the news are such.
 OtherNodes::News await(NodeWatch& watch,
@@ -89,21 +112,116 @@ TEST_CASE("nodes without a rank are numbered as they come", "[nodes]") {
   CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("has its 3 nodes already"));
 }
 
+TEST_CASE("a node without a rank that stops waiting may be started again", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int i) {
+    ddp::TcpStore store(server.endpoint(), 10s);
+    NodePlan plan = plan_of(i, 3, server);
+    if (i > 0) plan.rank.reset();
+    if (i == 1) {
+      (void)store.get("ddp-launch/run_id");  // node 0 is there
+      expect(!error_of([&] { meet(plan, 1, kAtOnce); }).empty(), "it does not wait");
+      store.set("has stopped", "1");
+    } else if (i == 2) {
+      (void)store.get("has stopped");
+    }
+    expect(meet(plan, 1).nodes.size() == 3, "all are there");
+  });
+}
+
+namespace {
+
+// A host that can be stopped for a while: a process, which runs `body` and ends with what that
+// returns. It may write to a pipe, from which we read.
+class StoppableProcess {
+ public:
+  explicit StoppableProcess(const std::function<int(int pipe)>& body) {
+    int fds[2];
+    REQUIRE(::pipe2(fds, O_CLOEXEC) == 0);
+    pipe_ = ddp::FileDescriptor(fds[0]);
+    const ddp::FileDescriptor write_end(fds[1]);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::_exit(body(write_end.get()));
+  }
+  StoppableProcess(const StoppableProcess&) = delete;
+  StoppableProcess& operator=(const StoppableProcess&) = delete;
+  ~StoppableProcess() {
+    if (pid_ == 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  // A number that the process has written.
+  [[nodiscard]] std::uint16_t read() const {
+    std::uint16_t number = 0;
+    expect(::read(pipe_.get(), &number, sizeof(number)) == sizeof(number), "the process writes");
+    return number;
+  }
+
+  void stop_for(Timeout time) const {
+    ::kill(pid_, SIGSTOP);
+    std::this_thread::sleep_for(time);
+    ::kill(pid_, SIGCONT);
+  }
+
+  // Its exit code.
+  [[nodiscard]] int wait() {
+    int status = 0;
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
+    return ddp::exit_code_of(status);
+  }
+
+ private:
+  ddp::FileDescriptor pipe_;
+  pid_t pid_ = 0;
+};
+
+void write_number(int pipe, std::uint16_t number) {
+  expect(::write(pipe, &number, sizeof(number)) == sizeof(number), "somebody reads");
+}
+
+int serve(int pipe) {
+  const TcpServer server({"127.0.0.1", 0});
+  write_number(pipe, server.endpoint().port);
+  for (;;) ::pause();
+}
+
+}  // namespace
+
+TEST_CASE("a node 0 that stands still for a while is waited for", "[nodes]") {
+  const StoppableProcess host(serve);
+  const Endpoint endpoint{"127.0.0.1", host.read()};
+  run_ranks(2, [&](int i) {
+    NodePlan plan{.rank = 1, .count = 2, .store = endpoint};
+    if (i == 1) {
+      expect(meet(plan, 1).self == 1, "node 1 has met node 0");
+      return;
+    }
+    ddp::TcpStore store(endpoint, 10s);
+    store.set("ddp-launch/terms", "");
+    store.set("ddp-launch/run_id", "job");
+    (void)store.get("ddp-launch/node/1");
+    host.stop_for(2500ms);
+    plan.rank = 0;
+    plan.run_id = "job";
+    expect(meet(plan, 1).nodes.size() == 2, "both are there");
+  });
+}
+
 TEST_CASE("a node that does not come is named", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
-  NodePlan plan = plan_of(0, 3, server);
-  plan.start_timeout = Timeout(0);
-  CHECK_THAT(error_of([&] { meet(plan, 1); }),
+  CHECK_THAT(error_of([&] { meet(plan_of(0, 3, server), 1, kAtOnce); }),
              Contains("1/3 nodes here; missing node 1, 2; listening on 127.0.0.1:"));
 }
 
 TEST_CASE("a node rank that is taken and another job's store are refused", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   meet(plan_of(0, 1, server), 1);
-  SignalReader signals;
-  Console console(-1, -1);
+  Waiting waiting(kAtOnce);
   const Node other{.host = "b", .launcher = 7, .workers = 1};
-  CHECK_THAT(error_of([&] { (void)meet_nodes(plan_of(0, 1, server), other, signals, console); }),
+  CHECK_THAT(error_of([&] { (void)meet_nodes(plan_of(0, 1, server), other, waiting.patience); }),
              Contains("node rank 0 is taken by host0 (launcher pid 100)"));
   NodePlan stranger = plan_of(1, 2, server);
   stranger.run_id = "another";
@@ -127,15 +245,56 @@ TEST_CASE("a node that finds another job's store leaves nothing there", "[nodes]
 }
 
 TEST_CASE("a node 0 that does not answer is named with each address", "[nodes]") {
-  NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}, .start_timeout = Timeout(0)};
-  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("node 0 does not answer") &&
-                                                   Contains("127.0.0.1:1") &&
-                                                   Contains("Connection refused"));
+  const NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}};
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("node 0 does not answer") &&
+                                                            Contains("127.0.0.1:1") &&
+                                                            Contains("Connection refused"));
 }
 
 TEST_CASE("several nodes cannot meet on a loopback address", "[nodes]") {
-  CHECK_THAT(error_of([] { check_reachable({"localhost", 29500}, 2); }), Contains("loopback"));
-  CHECK_NOTHROW(check_reachable({"10.1.2.3", 29500}, 2));
+  Waiting waiting(kAtOnce);
+  const auto check = [&](const char* host) { check_reachable({host, 29500}, 2, waiting.patience); };
+  CHECK_THAT(error_of([&] { check("localhost"); }), Contains("loopback"));
+  CHECK_NOTHROW(check("10.1.2.3"));
+}
+
+namespace {
+
+std::atomic<int> look_ups_in_vain{0};
+
+}  // namespace
+
+// In place of the C library's: "late.test" is a host whose name appears late.
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  static const auto real =
+      reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  if (host == nullptr || std::string_view(host) != "late.test") {
+    return real(host, service, hints, found);
+  }
+  if ((hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
+  return look_ups_in_vain-- > 0 ? EAI_NONAME : real("10.1.2.3", service, hints, found);
+}
+
+TEST_CASE("a name of node 0 that appears late is waited for", "[nodes]") {
+  look_ups_in_vain = 8;
+  Waiting patient(20s);
+  CHECK_NOTHROW(check_reachable({"late.test", 29500}, 2, patient.patience));
+  look_ups_in_vain = 8;
+  Waiting impatient(kAtOnce);
+  CHECK_THAT(error_of([&] {
+               check_reachable({"late.test", 29500}, 2, impatient.patience);
+             }),
+             Contains("cannot resolve host 'late.test'"));
+}
+
+// A launcher tries again every second.
+TEST_CASE("who gives a name little time is not told that it is asked for again", "[nodes]") {
+  look_ups_in_vain = 1000;
+  const ddp::test::StderrCapture log;
+  const NodePlan plan{.rank = 1, .count = 2, .store = {"late.test", 1}};
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("cannot resolve"));
+  CHECK(log.text() == "");
 }
 
 TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
@@ -189,8 +348,7 @@ TEST_CASE("launchers that were told different things do not start a job", "[node
   const TcpServer server({"127.0.0.1", 0});
   NodePlan first = plan_of(0, 2, server);
   first.terms = "--max_restarts 0";
-  first.start_timeout = Timeout(0);
-  CHECK_THROWS(meet(first, 1));  // it waits for node 1
+  CHECK_THROWS(meet(first, 1, kAtOnce));  // it waits for node 1
   NodePlan second = plan_of(1, 2, server);
   second.terms = "--max_restarts 2";
   CHECK_THAT(error_of([&] { meet(second, 1); }),
@@ -199,10 +357,13 @@ TEST_CASE("launchers that were told different things do not start a job", "[node
 
 TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
-  NodePlan plan = plan_of(0, 2, server);
-  plan.start_timeout = Timeout(0);
-  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("missing node 1"));
-  CHECK_THAT(error_of([&] { meet(plan, 1); }), Contains("missing node 1"));
+  const NodePlan plan = plan_of(0, 2, server);
+  CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("missing node 1"));
+  Waiting waiting(20s);
+  ::kill(::getpid(), SIGTERM);
+  CHECK_THAT(error_of([&] { (void)meet_nodes(plan, {.host = "b"}, waiting.patience); }),
+             Contains("SIGTERM while waiting"));
+  CHECK_FALSE(ddp::TcpStore(server.endpoint(), 5s).has("ddp-launch/node/0"));
 }
 
 TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
@@ -218,19 +379,22 @@ TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
 
 namespace {
 
-// A store in which something happens between two looks of one launcher: after it has been asked for
-// this key.
-class MeddledStore : public ddp::Store {
+// A store that tells which key it was asked for: the first one of a check(), or of an add().
+class ObservedStore : public ddp::Store {
  public:
-  MeddledStore(std::shared_ptr<ddp::Store> store, std::string key, std::function<void()> meddle)
-      : store_(std::move(store)), key_(std::move(key)), meddle_(std::move(meddle)) {}
+  using Observer = std::function<void(const std::string& key)>;
+
+  ObservedStore(std::shared_ptr<ddp::Store> store, Observer observer)
+      : store_(std::move(store)), observer_(std::move(observer)) {}
 
   void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
   std::string get(std::string_view key, Timeout timeout) override {
     return store_->get(key, timeout);
   }
   std::int64_t add(std::string_view key, std::int64_t delta) override {
-    return store_->add(key, delta);
+    const std::int64_t sum = store_->add(key, delta);
+    observer_(std::string(key));
+    return sum;
   }
   std::string compare_set(std::string_view key, std::string_view expected,
                           std::string_view desired) override {
@@ -241,19 +405,18 @@ class MeddledStore : public ddp::Store {
   }
   bool check(std::span<const std::string> keys) override {
     const bool exist = store_->check(keys);
-    if (keys[0] == key_) meddle_();
+    observer_(keys[0]);
     return exist;
   }
   bool delete_key(std::string_view key) override { return store_->delete_key(key); }
   std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
-    return std::make_shared<MeddledStore>(store_->clone(timeout), key_, meddle_);
+    return std::make_shared<ObservedStore>(store_->clone(timeout), observer_);
   }
   Timeout timeout() const override { return store_->timeout(); }
 
  private:
   std::shared_ptr<ddp::Store> store_;
-  std::string key_;
-  std::function<void()> meddle_;
+  Observer observer_;
 };
 
 }  // namespace
@@ -266,10 +429,13 @@ TEST_CASE("a node that fails and ends between two looks has not ended well", "[n
     other.set("ddp-launch/gen/0/ended/1", "1");
     (void)other.has("ddp-launch/gen/0/claim");  // answered: the server has got both
   };
-  for (const char* key : {"gen/0/claim", "gen/0/ended/0"}) {
+  for (const char* last_key : {"gen/0/claim", "gen/0/ended/0"}) {
     Meeting meeting = meet(plan_of(0, 1, server), 1);
     meeting.nodes.push_back({.host = "host1", .launcher = 1, .workers = 1});
-    meeting.store = std::make_shared<MeddledStore>(meeting.store, key, fail_and_end);
+    meeting.store =
+        std::make_shared<ObservedStore>(meeting.store, [&, last_key](const std::string& key) {
+          if (key == last_key) fail_and_end();
+        });
     NodeWatch watch(std::move(meeting));
     watch.end_generation();
     CHECK(await(watch, have_all_ended).failed_node == 1);
@@ -278,6 +444,73 @@ TEST_CASE("a node that fails and ends between two looks has not ended well", "[n
     }
     other.delete_key("ddp-launch/node/0");
   }
+}
+
+namespace {
+
+constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 1s};
+
+// Two nodes, until 3 s later.
+int run_for_a_while(int pipe) try {
+  const Deadline end = Deadline::after(3s);
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), kQuickSigns);
+    if (rank == 0) write_number(pipe, 1);
+    while (!end.passed()) {
+      expect(watch.news().lost.empty(), "nobody is lost");
+      pollfd entry{watch.fd(), POLLIN, 0};
+      ::poll(&entry, 1, static_cast<int>(end.remaining().count()));
+    }
+    watch.leave();
+  });
+  return 0;
+} catch (const std::exception&) {
+  return 1;
+}
+
+}  // namespace
+
+TEST_CASE("a job that is suspended as a whole loses no node", "[nodes]") {
+  StoppableProcess job(run_for_a_while);
+  (void)job.read();
+  job.stop_for(2s);
+  CHECK(job.wait() == 0);
+}
+
+TEST_CASE("all say the same of a node that vanishes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    NodeWatch watch(meet(plan_of(rank, 3, server), 1), signs);
+    if (rank == 2) return;
+    const std::string lost = await(watch, is_bad).lost;
+    expect(lost == "node 2 (host2) has vanished: no sign of life for 2 s", lost);
+    expect(!watch.wait_for_all(), "its workers are not waited for");
+  });
+}
+
+TEST_CASE("what a node asks of the store does not grow with the number of nodes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  std::mutex mutex;
+  std::set<std::string> keys;
+  const auto note = [&](const std::string& key) {
+    const std::lock_guard lock(mutex);
+    keys.insert(key);
+  };
+  const auto store = std::make_shared<ddp::TcpStore>(server.endpoint(), 5s);
+  NodeWatch watch({.store = std::make_shared<ObservedStore>(store, note),
+                   .self = 1,
+                   .nodes = std::vector<Node>(8, Node{.host = "host"})});
+  watch.claim_failure();
+  (void)await(watch, is_bad);  // it has looked around
+  store->set("stop", "1");
+  (void)await(watch, [](const OtherNodes::News& news) { return news.stop_requested; });
+  const std::lock_guard lock(mutex);
+  CHECK(keys.contains("alive/0"));
+  CHECK(keys.contains("alive/1"));
+  CHECK_FALSE(keys.contains("alive/2"));
+  CHECK_FALSE(keys.contains("gen/0/ended/0"));
 }
 
 TEST_CASE("a node whose store is gone says so", "[nodes]") {

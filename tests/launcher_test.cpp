@@ -91,6 +91,14 @@ TEST_CASE("what cannot run is refused before anything starts", "[launcher]") {
                 127, "interpreter");
 }
 
+TEST_CASE("the soft limit of open files bounds no job, and is the workers'", "[launcher]") {
+  const std::string job = R"(ulimit -S -n 40 && exec "$0" -n 8 -- sh -c 'ulimit -S -n')";
+  const Result result = run({"/bin/sh", "-c", job, DDP_LAUNCH_PATH});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == "");
+  CHECK(result.out == "40\n");
+}
+
 TEST_CASE("a wrong command line is refused before anything starts", "[launcher]") {
   check_refusal(command({"--nproc_per_nide=2", "true"}), 2, "--nproc_per_node?");
   check_refusal(command({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include <sys/resource.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <random>
@@ -13,7 +16,9 @@
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"
+#include "support/descriptor_limit.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -390,17 +395,37 @@ TEST_CASE("an unfinished request is not parsed again before it can be complete",
   CHECK(request.keys.size() == 1000);
 }
 
-TEST_CASE("a thousand connections work at once", "[store]") {
-  rlimit limit{};
-  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-  limit.rlim_cur = std::min<rlim_t>(limit.rlim_max, 4096);
-  REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-  TcpServer server(kLoopback);
+TEST_CASE("a thousand connections work at once, whatever the soft limit of open files", "[store]") {
+  const test::DescriptorLimit limit(256);
+  const TcpServer server(kLoopback);
   std::vector<std::unique_ptr<TcpStore>> stores;
   for (int i = 0; i < 1000; ++i) stores.push_back(std::make_unique<TcpStore>(server.endpoint()));
   std::int64_t count = 0;
   for (const auto& store : stores) count = store->add("count", 1);
   CHECK(count == 1000);
+}
+
+TEST_CASE("a server that is out of descriptors says so now and then, and recovers", "[store]") {
+  const TcpServer server(kLoopback);
+  TcpStore store(server.endpoint(), 5s);
+  const test::StderrCapture log;
+  const FileDescriptor waiting(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int next = FileDescriptor(::dup(STDIN_FILENO)).get();
+  {
+    const test::DescriptorLimit limit(static_cast<rlim_t>(next));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(server.endpoint().port);
+    REQUIRE(::connect(waiting.get(), reinterpret_cast<const sockaddr*>(&address),
+                      sizeof(address)) == 0);
+    for (int i = 0; i < 1000; ++i) store.add("busy", 1);
+  }
+  CHECK_NOTHROW(TcpStore(server.endpoint(), 5s).set("k", "v"));
+  const std::string text = log.text();
+  CAPTURE(text);
+  CHECK_THAT(text, Catch::Contains("cannot accept a connection: Too many open files"));
+  CHECK(std::ranges::count(text, '\n') <= 2);
 }
 
 TEST_CASE("64 clients mixing all operations agree in the end", "[store]") {

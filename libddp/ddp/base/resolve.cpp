@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
@@ -11,6 +12,9 @@
 
 namespace ddp {
 namespace {
+
+// A caller who gives less time than this says himself what he waits for.
+constexpr Timeout kQuiet = std::chrono::seconds(2);
 
 struct Answer {
   int status = EAI_AGAIN;
@@ -64,13 +68,16 @@ AddressList resolve(const Endpoint& endpoint, int flags, Deadline deadline) {
 
 AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
   const Deadline patience = Deadline::after(std::min(deadline.remaining(), kLateName));
+  const Deadline quiet = Deadline::after(kQuiet);
   Timeout pause = std::chrono::milliseconds(100);
-  for (bool first = true;; first = false) {
+  for (bool has_told = false;;) {
     Answer answer = look_up(endpoint, 0, deadline);
     if (answer.status == 0) return std::move(answer.addresses);
     const NetworkError error = cannot_resolve(endpoint, reason_of(answer.status));
     if (!may_appear_late(answer.status)) throw error;
-    if (first) log::warning(std::string(error.what()) + "; it may appear yet: asking again");
+    if (quiet.passed() && !std::exchange(has_told, true)) {
+      log::warning(std::string(error.what()) + "; it may appear yet: asking again");
+    }
     std::this_thread::sleep_for(std::min(pause, patience.remaining()));
     if (patience.passed()) throw error;
     pause = std::min<Timeout>(pause * 2, std::chrono::seconds(2));

@@ -10,12 +10,12 @@
 #include <string_view>
 #include <vector>
 
+#include "ddp/base/life_sign.h"
 #include "ddp/base/log.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_diagnosis.h"
 #include "ddp/collectives/hang_watch_options.h"
-#include "ddp/collectives/life_sign.h"
 #include "ddp/collectives/rank_progress.h"
 #include "ddp/collectives/report_window.h"
 #include "ddp/store/store.h"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "ddp/base/background_thread.h"
+#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/store/store_state.h"
@@ -76,6 +77,7 @@ class TcpServer::Impl {
     check_system(wake_up_.get(), "cannot create an eventfd");
     watch(listener_.fd(), kListener, EPOLLIN, EPOLL_CTL_ADD);
     watch(wake_up_.get(), kWakeUp, EPOLLIN, EPOLL_CTL_ADD);
+    raise_descriptor_limit();
     thread_ = start_background_thread("ddp-store", [this] { serve(); });
   }
 
@@ -92,7 +94,7 @@ class TcpServer::Impl {
   void serve() {
     while (!stopping_.load()) {
       const std::span<const epoll_event> events = wait_for_events();
-      if (!accepting_) set_accepting(true);
+      if (!accepting_ && next_accept_.passed()) set_accepting(true);
       for (const epoll_event& event : events) handle_event(event);
       flush_replies();
     }
@@ -106,7 +108,8 @@ class TcpServer::Impl {
                            milliseconds);
       return count > 0;
     };
-    if (!spin_.until([&] { return poll(0); })) poll(accepting_ ? -1 : kRetryAcceptMilliseconds);
+    const int pause = accepting_ ? -1 : static_cast<int>(next_accept_.remaining().count());
+    if (!spin_.until([&] { return poll(0); })) poll(pause);
     return {events_.data(), static_cast<std::size_t>(std::max(count, 0))};
   }
 
@@ -133,10 +136,20 @@ class TcpServer::Impl {
         connection.peer = socket->peer_endpoint();
         connection.socket = std::move(*socket);
       }
-    } catch (const Error& error) {  // out of descriptors: the backlog waits in the kernel
-      log::warning(std::string("[tcp_server] ") + error.what());
-      set_accepting(false);
+    } catch (const Error& error) {
+      pause_accepting(error);
     }
+  }
+
+  // Out of descriptors: the backlog waits in the kernel.
+  void pause_accepting(const Error& error) {
+    next_accept_ = Deadline::after(kAcceptPause);
+    set_accepting(false);
+    if (!next_warning_.passed()) return;
+    next_warning_ = Deadline::after(kBetweenWarnings);
+    log::warning(std::string("[tcp_server] ") + error.what() + " beside the " +
+                 std::to_string(connections_.size()) +
+                 " that there are; trying again (ulimit -n is the limit of open files)");
   }
 
   void set_accepting(bool accepting) {
@@ -265,7 +278,8 @@ class TcpServer::Impl {
     check_system(::epoll_ctl(epoll_.get(), operation, fd, &event), "cannot watch a socket");
   }
 
-  static constexpr int kRetryAcceptMilliseconds = 100;
+  static constexpr Timeout kAcceptPause{100};
+  static constexpr Timeout kBetweenWarnings = std::chrono::seconds(10);
 
   Socket listener_;
   FileDescriptor epoll_;
@@ -277,6 +291,8 @@ class TcpServer::Impl {
   std::unordered_map<ClientId, Connection> connections_;
   ClientId next_client_ = kFirstClient;
   bool accepting_ = true;
+  Deadline next_accept_ = Deadline::after(Timeout(0));
+  Deadline next_warning_ = Deadline::after(Timeout(0));
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<ClientId> pending_;  // clients with fresh output
   wire::Request request_;

@@ -15,7 +15,8 @@ namespace ddp {
 class TcpServer {
  public:
   // Listens on exactly this address (an empty host: every interface; port 0: a free port) and
-  // starts serving. Throws SystemError naming the endpoint if it cannot.
+  // starts serving. Throws SystemError naming the endpoint if it cannot. Each client is an open
+  // file, and a rank is several: this raises the process's soft limit of those.
   // Between requests it looks for the next one for `spin` before it sleeps; idle, it sleeps.
   explicit TcpServer(const Endpoint& endpoint, std::chrono::microseconds spin = kDefaultStoreSpin);
   ~TcpServer();

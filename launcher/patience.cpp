@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/patience.h"
+
+#include <poll.h>
+
+#include "ddp/base/process_status.h"
+#include "launcher/launch_error.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr Timeout kBetweenRemarks = std::chrono::seconds(5);
+
+}  // namespace
+
+Patience::Patience(Timeout timeout, SignalReader& signals, Console& console)
+    : end_(Deadline::after(timeout)),
+      next_remark_(Deadline::after(kBetweenRemarks)),
+      signals_(signals),
+      console_(console) {}
+
+void Patience::wait(const std::function<std::string()>& state, Timeout pause) {
+  throw_if_interrupted();
+  if (end_.passed()) throw LaunchError(state());
+  if (next_remark_.passed()) {
+    next_remark_ = Deadline::after(kBetweenRemarks);
+    console_.say("waiting: " + state());
+    console_.flush();
+  }
+  pollfd entry{signals_.fd(), POLLIN, 0};
+  ::poll(&entry, 1, static_cast<int>(pause.count()));
+  throw_if_interrupted();
+}
+
+void Patience::throw_if_interrupted() {
+  while (const auto signal_number = signals_.next()) {
+    if (!ends_job(*signal_number)) continue;
+    throw LaunchError(signal_name(*signal_number) + " while waiting for the other nodes",
+                      exit_code_after(*signal_number));
+  }
+}
+
+}  // namespace ddp::launcher

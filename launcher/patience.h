@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ddp/base/time.h"
+#include "launcher/console.h"
+#include "launcher/signals.h"
+
+namespace ddp::launcher {
+
+// How long a launcher waits for the others, what it says meanwhile, and what ends the wait.
+class Patience {
+ public:
+  Patience(Timeout timeout, SignalReader& signals, Console& console);
+
+  // Lets a pause pass before the next look. `state` is what there is to say meanwhile: it is asked
+  // for every few seconds. Throws LaunchError: with the state when the time is over, or once a
+  // signal has come that ends the job.
+  void wait(const std::function<std::string()>& state, Timeout pause = kBetweenLooks);
+
+  static constexpr Timeout kBetweenLooks{50};
+
+ private:
+  void throw_if_interrupted();
+
+  Deadline end_;
+  Deadline next_remark_;
+  SignalReader& signals_;
+  Console& console_;
+};
+
+}  // namespace ddp::launcher

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+//
+// Who of a generation failed first, and what asked it to end: without processes.
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "launcher/casualties.h"
+#include "launcher/stop_order.h"
+
+using ddp::Clock;
+using ddp::Timeout;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+Ending exited(int rank, int code) {
+  return {.rank = rank, .pid = 100 + rank, .status = W_EXITCODE(code, 0)};
+}
+
+Ending killed(int rank, int signal_number) {
+  return {.rank = rank, .pid = 100 + rank, .status = W_EXITCODE(0, signal_number)};
+}
+
+// Whose record says that a peer did it.
+Ending blames_peer(int rank) {
+  Ending ending = exited(rank, 1);
+  ending.record = ddp::ErrorRecord{.message = "rank 2 has left", .caused_by_peer = true};
+  return ending;
+}
+
+void wait_for_end_of_patience(const Casualties& casualties) {
+  while (!casualties.is_patience_over()) std::this_thread::sleep_for(10ms);
+}
+
+}  // namespace
+
+TEST_CASE("workers that end well are no casualties", "[casualties]") {
+  Casualties casualties;
+  casualties.record(exited(0, 0));
+  Ending stopped = killed(1, SIGTERM);
+  stopped.was_requested = true;
+  casualties.record(stopped);
+  CHECK(casualties.count() == 2);
+  CHECK_FALSE(casualties.any_failed());
+  CHECK_FALSE(casualties.knows_cause());
+  CHECK_FALSE(casualties.has_seen_failure());
+}
+
+TEST_CASE("who says that a peer did it is given time to be told the cause", "[casualties]") {
+  Casualties casualties;
+  casualties.record(exited(0, 0));
+  casualties.record(blames_peer(1));
+  CHECK(casualties.any_failed());
+  CHECK_FALSE(casualties.knows_cause());
+  const Timeout patience = casualties.see_failure({});
+  CHECK_FALSE(casualties.is_patience_over());
+  casualties.record(exited(2, 7));
+  CHECK(casualties.knows_cause());
+  const WorkerFailure failure = casualties.describe(4, Clock::now());
+  CHECK(failure.first.rank == 2);
+  CHECK(failure.first.when == Ending::When::kBefore);
+  CHECK(failure.others == 2);  // rank 0 had finished
+
+  Casualties others;
+  others.record(exited(2, 7));
+  CHECK(others.see_failure({}) < patience);
+}
+
+TEST_CASE("who is signalled because of a failure is not its cause", "[casualties]") {
+  Casualties casualties;
+  casualties.record(blames_peer(0));
+  casualties.see_failure({102});
+  wait_for_end_of_patience(casualties);
+  casualties.record(killed(1, SIGTERM));
+  CHECK_FALSE(casualties.knows_cause());
+  CHECK(casualties.describe(3, Clock::now()).first.rank == 0);
+  casualties.record(exited(2, 7));  // was dying when the failure was seen
+  CHECK(casualties.knows_cause());
+  const Ending first = casualties.describe(3, Clock::now()).first;
+  CHECK(first.rank == 2);
+  CHECK(first.when == Ending::When::kFirst);
+}
+
+TEST_CASE("those that are killed since they did not end are told in order", "[casualties]") {
+  Casualties casualties;
+  for (const int rank : {3, 1, 2}) {
+    Ending ending = killed(rank, rank == 2 ? SIGTERM : SIGKILL);
+    ending.was_requested = true;
+    casualties.record(ending);
+  }
+  casualties.record(killed(0, SIGKILL));
+  CHECK(casualties.killed_on_request() == std::vector{1, 3});
+}
+
+TEST_CASE("nothing asks for an end until it is ordered", "[stop-order]") {
+  StopOrder order;
+  for (const int signal_number : {SIGTERM, SIGINT, SIGUSR1, SIGKILL}) {
+    CHECK_FALSE(order.asks_for(signal_number, true));
+  }
+  CHECK_FALSE(order.confirm(SIGTERM));
+  CHECK_FALSE(order.is_from_keyboard());
+}
+
+TEST_CASE("a request leaves the end to the workers, who are killed if it does not come",
+          "[stop-order]") {
+  StopOrder order;
+  CHECK(order.request());
+  CHECK_FALSE(order.request());
+  CHECK(order.asks_for(SIGUSR1, false));
+  CHECK_FALSE(order.asks_for(SIGTERM, false));
+  CHECK_FALSE(order.asks_for(SIGKILL, false));
+  CHECK(order.asks_for(SIGKILL, true));
+}
+
+TEST_CASE("a signal to this launcher asks for it and for SIGTERM", "[stop-order]") {
+  StopOrder order;
+  order.interrupt(SIGINT);
+  CHECK(order.interrupted_by() == SIGINT);
+  CHECK(order.is_from_keyboard());
+  CHECK(order.asks_for(SIGINT, false));
+  CHECK(order.asks_for(SIGTERM, false));
+  CHECK_FALSE(order.asks_for(SIGHUP, false));
+  CHECK_FALSE(order.is_by_nodes());
+}
+
+TEST_CASE("a signal that all launchers get is this one's too", "[stop-order]") {
+  StopOrder order;
+  order.follow(SIGTERM);
+  CHECK(order.is_by_nodes());
+  CHECK(order.signal() == SIGTERM);
+  CHECK_FALSE(order.interrupted_by());
+  CHECK_FALSE(order.confirm(SIGINT));
+  CHECK(order.confirm(SIGTERM));
+  CHECK(order.interrupted_by() == SIGTERM);
+  CHECK_FALSE(order.confirm(SIGTERM));
+}
+
+TEST_CASE("a failure on another node asks for nothing: the workers only follow", "[stop-order]") {
+  StopOrder order;
+  order.follow(std::nullopt);
+  CHECK(order.is_by_nodes());
+  CHECK_FALSE(order.asks_for(SIGTERM, false));
+  CHECK_FALSE(order.asks_for(SIGKILL, true));
+}
