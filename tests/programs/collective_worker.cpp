@@ -17,6 +17,8 @@
 //   early        rank 0 leaves, the others all_reduce for ever
 //   log          returns from main while another thread is logging
 //   sum          one all_reduce; prints the sum on rank 0
+//   sum-allocated  one all_reduce of the group's own memory, in which each rank has its rank + 1,
+//                likewise; with the backend nccl, too
 //   kind         after a byte on its stdin the last rank broadcasts where the others all_reduce
 //   count        likewise, the last rank's operand is shorter
 //   dtype        likewise, of another type
@@ -94,6 +96,14 @@ constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
   }
   ready(group);
   loop(group, values, timeout);
+}
+
+int sum_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
+  const ddp::Buffer value{memory.data(), 1, ddp::DType::kFloat32, group.device()};
+  ddp::fill(value, group.rank() + 1);
+  group.all_reduce(value).wait_host();
+  if (group.rank() == 0) std::printf("sum %g\n", ddp::item(value));
+  return 0;
 }
 
 void send_to_one_that_stops(ddp::ProcessGroup& group) {
@@ -233,6 +243,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
        .device = is_nccl ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
        .timeout = is_nccl && patience.timeout ? kConnectTimeout : patience.timeout,
        .hang_watch = patience.hang_watch});
+  if (mode == "sum-allocated") return sum_with(*group, group->allocate(sizeof(float)));
   if (mode == "loop-large") {
     loop_with(*group, ddp::allocate_host(kLargeBytes), patience.timeout);
   }
