@@ -84,13 +84,14 @@ cudaError_t cudaFree(void* memory) {
 
 TEST_CASE("the watchdog aborts a group that is broken before it asks CUDA anything", "[nccl]") {
   HashStore store;
-  const GroupConfig config{.store = store.clone(), .world_size = 2, .device = kGpu};
+  const GroupConfig config{
+      .store = store.clone(), .background_store = store.clone(), .world_size = 2, .device = kGpu};
   NcclCommunicator communicator(config, abortable_nccl());
   EventRing operations(kGpu);
   const cu::OwnedStream stream(kGpu);
   operations.begin({}, 60s);
   operations.record(stream.view());
-  FirstError first_error(store);
+  FirstError first_error(store.clone());
   FlightRecorder recorder(FlightRecorder::kCapacity, {});
   const PeerRoll roll(config);
   first_error.set(std::runtime_error("on purpose"));
