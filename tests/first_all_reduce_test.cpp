@@ -20,18 +20,21 @@ enum class Fault { kNone, kWrongElement, kNothingComes };
 // Rank 1 of three, which adds up as if all were here, but for its fault.
 class FaultyGroup final : public ProcessGroup {
  public:
-  explicit FaultyGroup(Fault fault)
-      : ProcessGroup({.store = nullptr, .rank = 1, .world_size = 3}), fault_(fault) {}
+  explicit FaultyGroup(Fault fault, Timeout timeout = kDefaultTimeout)
+      : ProcessGroup({.store = nullptr, .rank = 1, .world_size = 3, .timeout = timeout}),
+        fault_(fault) {}
   std::string_view backend() const override { return "faulty"; }
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
 
   std::string aborted_with;
+  Timeout patience{};  // with the all_reduce
 
  protected:
   void do_abort(std::string_view reason) override { aborted_with = reason; }
   std::uint64_t submit(std::span<const Collective> operations) override {
     const Collective& collective = operations.front();
     if (collective.kind == CollectiveKind::kAllReduce) {
+      patience = collective.timeout;
       for (double& value : collective.output.as<double>()) value *= 3;  // rank 1's is the mean
       if (fault_ == Fault::kWrongElement) collective.output.as<double>()[1022] = 7.5;
     }
@@ -78,4 +81,15 @@ TEST_CASE("a first all_reduce in which nothing comes through tells what may help
              Catch::StartsWith("nothing came; it is the first one") &&
                  Catch::Contains("NCCL_P2P_DISABLE=1"));
   CHECK_THROWS_AS(try_first_all_reduce(group), TimeoutError);
+}
+
+TEST_CASE("a first all_reduce has time to connect, whatever the group's timeout", "[collectives]") {
+  const auto [timeout, patience] = GENERATE(table<Timeout, Timeout>({
+      {Timeout(3000), Timeout(10'000)},
+      {Timeout(20'000), Timeout(20'000)},
+      {Timeout(600'000), Timeout(60'000)},
+  }));
+  FaultyGroup group(Fault::kNone, timeout);
+  try_first_all_reduce(group);
+  CHECK(group.patience == patience);
 }

@@ -16,7 +16,8 @@ Labels labels_of(const Workload& workload) {
 
 std::vector<Part> device_parts(const std::filesystem::path& step_svg) {
   const auto overlap = [step_svg](int rounds) { measure_device_overlap(rounds, step_svg); };
-  return {{"host", measure_device_host_time, 300},
+  return {{"clock", measure_device_clock, 1000},
+          {"host", measure_device_host_time, 300},
           {"alone", measure_device_alone, 30},
           {"work", measure_device_work, 1},
           {"overlap", overlap, 12},

@@ -10,6 +10,9 @@ namespace ddp::bench {
 
 // The parts of bench_engine on GPU 0.
 
+// The steps of the clock by which simulated collectives take their time.
+void measure_device_clock(int ticks);
+
 // Host time of the engine's calls, and what they allocate.
 void measure_device_host_time(int rounds);
 

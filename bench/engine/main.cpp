@@ -31,7 +31,7 @@ std::optional<Options> parse(int argc, char** argv) {
   CommandLine line("bench_engine", "What the engine costs and hides, on a simulated link");
   line.add("device", "cpu or cuda, which prints a line of JSON a figure", options.device);
   line.add("parts",
-           "host, alone, checks, overlap, sweep; on cuda host, alone, work, overlap, gemm "
+           "host, alone, checks, overlap, sweep; on cuda clock, host, alone, work, overlap, gemm "
            "(default: all)",
            options.names);
   line.add("rounds", "repeats of each part (default: its own)", options.rounds);

@@ -12,13 +12,15 @@ import tarfile
 import machine
 import report
 import results
-from build import BUILD, ROOT, build_command, configure_command, provide_fashion_mnist
+from build import (BUILD, ROOT, build_command, configure_command, provide_fashion_mnist,
+                   read_libraries)
 from runner import PASSED, SKIPPED, TIMED_OUT, Runner
 
 WORK = os.path.join(BUILD, "report")
 BENCHMARKS = os.path.join(ROOT, "scripts", "gpu_benchmarks.txt")
 CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
+TESTS, SHARING, TESTS_OF_RANKS = "tests", "sharing", "tests of ranks"
 PARTS = ("tests", "benchmarks")
 # Our kernels alone: in the others most of the time is that of NVIDIA's, and a matter of them. Only
 # gpu_kernels_test has kernels with shared memory, of which racecheck tells.
@@ -70,7 +72,7 @@ def go_through(runner, content):
         return
     commands = benchmarks() if "benchmarks" in content["parts"] else []
     if "tests" in content["parts"]:
-        test(run)
+        test(run, content)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other: none is timed
         tasks = [pool.submit(build_benchmarks, run, commands)]
         if "tests" in content["parts"]:
@@ -80,11 +82,22 @@ def go_through(runner, content):
     measure(run, content, commands)
 
 
-def test(run):
+def test(run, content):
+    """What one process does, beside each other; then what several do that share the GPU, alone."""
     run("build tests", build_command(["gpu_tests"]), 260)
-    run("tests", ["ctest", "--test-dir", BUILD, "-L", "^gpu$", "-j", "4", "--output-on-failure",
-                  "--no-tests=error"], 280, DDP_TEST_LOG=WORK, NCCL_DEBUG="WARN",
-        NCCL_DEBUG_FILE=os.path.join(WORK, "nccl-%p.log"))
+    environment = {"DDP_TEST_LOG": WORK, "NCCL_DEBUG": "WARN",
+                   "NCCL_DEBUG_FILE": os.path.join(WORK, "nccl-%p.log")}
+    sharing = run(SHARING, [os.path.join(BUILD, "bin", "gpu_sharing_test")], 75, **environment)
+    ctest = ["ctest", "--test-dir", BUILD, "--output-on-failure", "--no-tests=error"]
+    run(TESTS, [*ctest, "-L", "^gpu$", "-LE", "^gpu_ranks$", "-j", "4"], 300, **environment)
+    remedy = results.remedy_for_sharing(sharing.log)
+    if sharing.status not in (PASSED, SKIPPED) and not remedy:
+        content["complaints"].append("tests of ranks that share the GPU did not run")
+        return
+    if remedy:
+        content["warnings"].append(f"tests of ranks ran with {remedy}, and fail without")
+        environment.update(each.split("=") for each in remedy.split())
+    run(TESTS_OF_RANKS, [*ctest, "-L", "^gpu_ranks$", "-FS", "^nccl_sharing$"], 380, **environment)
 
 
 def build_benchmarks(run, commands):
@@ -101,6 +114,8 @@ def measure(run, content, commands):
         content["benchmarks"].append((outcome.name, command))
         content["figures"] += [{**figure, "from": outcome.name} for figure in figures]
         content["complaints"] += complaints
+        content["warnings"] += [f"{outcome.name}: {figure['warning']}" for figure in figures
+                                if "warning" in figure]
         if outcome.status == SKIPPED and content["has_gpu"]:
             content["warnings"].append(f"{outcome.name}: {results.tail(outcome.log, 1)}")
         if outcome.status == PASSED and not figures:
@@ -111,10 +126,13 @@ def conclude(runner, content, out):
     content["gpu_states"] += machine.gpu_state("end")
     content["phases"] = [{"name": each.name, "status": each.status, "seconds": each.seconds,
                           "limit": each.limit} for each in runner.outcomes]
-    content["tests"] = results.tests(os.path.join(WORK, "tests.log"))
+    content["tests"] = [each for phase in (TESTS, TESTS_OF_RANKS)
+                        for each in results.tests(os.path.join(WORK, phase + ".log"))]
     content["cases"] = results.cases(WORK)
     content["tails"] = {each.name: results.tail(each.log) for each in runner.outcomes
                         if each.status != PASSED}
+    content["tails"].update({each.name: results.tail(each.log, 1000) for each in runner.outcomes
+                             if each.name == SHARING})
     with open(CASE_COUNT, encoding="utf-8") as file:
         content["failures"] = report.verdict(content, int(file.read()))
     report.write(content, out)
@@ -147,10 +165,14 @@ def main():
     for warning in content["warnings"]:
         print(f"gpu_check: {warning}", file=sys.stderr)
     runner = Runner(WORK, arguments.seconds)
+    reader = read_libraries() if has_gpu else None
     try:
         go_through(runner, content)
     except Exception as error:  # what is known is told all the same
         content["complaints"].append(repr(error))
+    if reader:
+        reader.kill()
+        reader.wait()
     return conclude(runner, content, out)
 
 

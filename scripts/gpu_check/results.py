@@ -36,6 +36,12 @@ def ran_alone(all_cases):
     return sum(each["result"] in ("passed", "failed") for each in alone)
 
 
+def remedy_for_sharing(log):
+    """The variables, as "A=0 B=0", with which ranks share a GPU that do not without."""
+    found = re.search(r"^Sharing a GPU works with (.*)", _text(log), re.MULTILINE)
+    return found.group(1) if found else ""
+
+
 def figures(log):
     """The lines of JSON that a benchmark printed, and what is wrong with some."""
     found, complaints = [], []

@@ -179,6 +179,45 @@ class GpuCheckTest(unittest.TestCase):
             self.assertEqual(ran & {"tests", "memcheck gpu_buffer_ops_test", "build benchmarks",
                                     "benchmark 1"}, expected)
 
+    def phases_of_tests(self, status, log_text):
+        """By name, the environment of each phase if that of sharing ends so; and the content."""
+        log = self.write("sharing.log", log_text)
+        content, phases = self.content(), {}
+
+        def run(name, command, limit, **environment):
+            phases[name] = environment
+            return Outcome(name, status if name == gpu_check.SHARING else PASSED, 1, limit, log)
+
+        gpu_check.test(run, content)
+        return phases, content
+
+    def test_ranks_are_tested_if_they_can_share_the_gpu(self):
+        phases, content = self.phases_of_tests(PASSED, "Sharing a GPU works as it is\n")
+        self.assertEqual(list(phases), ["build tests", "sharing", "tests", "tests of ranks"])
+        self.assertNotIn("NCCL_CUMEM_ENABLE", phases["tests of ranks"])
+        self.assertEqual(content["warnings"] + content["complaints"], [])
+        phases, content = self.phases_of_tests(SKIPPED, "SKIPPED: no GPU\n")
+        self.assertIn("tests of ranks", phases)
+        phases, content = self.phases_of_tests(1, "Sharing a GPU fails as it is: exit code 1\n")
+        self.assertNotIn("tests of ranks", phases)
+        self.assertEqual(content["complaints"],
+                         ["tests of ranks that share the GPU did not run"])
+
+    def test_ranks_are_tested_with_what_they_need_to_share_the_gpu(self):
+        phases, content = self.phases_of_tests(1, "Sharing a GPU fails as it is: exit code 1\n"
+                                                  "Sharing a GPU works with A_B=0 C=0\n")
+        self.assertEqual({name: phases["tests of ranks"][name] for name in ("A_B", "C")},
+                         {"A_B": "0", "C": "0"})
+        self.assertEqual(content["warnings"], ["tests of ranks ran with A_B=0 C=0, and fail without"])
+
+    def test_a_figure_may_come_with_a_warning(self):
+        log = self.write("b.log", '{"figure": "step", "unit": "us", "median": 3, "spread": 0, '
+                                  '"n": 9, "warning": "it is coarse"}\n')
+        content = self.content()
+        gpu_check.measure(lambda name, command, limit, **_: Outcome(name, PASSED, 1, limit, log),
+                          content, [(5, "x")])
+        self.assertEqual(content["warnings"], ["benchmark 1: it is coarse"])
+
     def test_a_skipped_benchmark_is_told(self):
         log = self.write("b.log", "SKIPPED: No module named 'torch'\n")
         content = self.content()

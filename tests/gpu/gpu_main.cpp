@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
+#include <cstdio>
 #include <cstdlib>
 #include <iostream>
 
 #include "catch_runner.h"
 #include "ddp/cuda/cuda.h"
+#include "gpu/abandoned_threads.h"
 #include "gpu/case_log.h"
 
 namespace {
@@ -11,11 +13,12 @@ namespace {
 using ddp::test::CaseLog;
 CATCH_REGISTER_LISTENER(CaseLog)
 
+// The address sanitizer's, where a test has it.
+extern "C" [[gnu::weak]] void __lsan_do_leak_check();
+
 constexpr int kSkipped = 77;  // CTest's SKIP_RETURN_CODE
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   Catch::Session session;
   if (const int error = session.applyCommandLine(argc, argv); error != 0) return error;
   const Catch::ConfigData& asked_for = session.configData();
@@ -27,4 +30,16 @@ int main(int argc, char** argv) {
   // What ranks do together after one of them has failed says nothing.
   if (std::getenv("WORLD_SIZE") != nullptr) session.configData().abortAfter = 1;
   return session.run();
+}
+
+}  // namespace
+
+// Of what exit() would do, only the output and the search for leaks matter here.
+int main(int argc, char** argv) {
+  const int result = run(argc, argv);
+  if (!ddp::test::has_abandoned_threads) return result;
+  std::cout.flush();
+  std::fflush(nullptr);
+  if (__lsan_do_leak_check != nullptr) __lsan_do_leak_check();
+  std::_Exit(result);
 }

@@ -20,6 +20,7 @@
 #include "ddp/collectives/nccl_process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
+#include "gpu/abandoned_threads.h"
 #include "nccl_ranks.h"
 #include "support/collective_checks.h"
 #include "support/run_ranks.h"
@@ -311,5 +312,6 @@ TEST_CASE("a rank that never comes is a TimeoutError", "[gpu][nccl]") {
   config.world_size = 2;
   config.device = kGpu;
   config.start_timeout = 3s;
+  test::has_abandoned_threads = true;
   CHECK_THROWS_AS(make_nccl_process_group(config), TimeoutError);
 }

@@ -74,8 +74,7 @@ inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
     }
   };
   if (std::getenv("WORLD_SIZE") != nullptr) {
-    return run(*init_process_group(
-        {.backend = Backend::kNccl, .start_timeout = timeout, .timeout = timeout}));
+    return run(*init_process_group({.backend = Backend::kNccl, .timeout = timeout}));
   }
   HashStore store;
   run_ranks(nccl_world_size(), [&](int rank) {

@@ -17,6 +17,8 @@
 //   early        rank 0 leaves, the others all_reduce for ever
 //   log          returns from main while another thread is logging
 //   sum          one all_reduce; prints the sum on rank 0
+//   sum-allocated  one all_reduce of the group's own memory, in which each rank has its rank + 1,
+//                likewise; with the backend nccl, too
 //   kind         after a byte on its stdin the last rank broadcasts where the others all_reduce
 //   count        likewise, the last rank's operand is shorter
 //   dtype        likewise, of another type
@@ -29,8 +31,8 @@
 //   fail-slowly  as fail, but that rank takes its time to end
 //   fail-among-aborters  as fail, and the others abort
 // It prints "rank R ready, pid P" once it communicates; on an error it prints the text and returns
-// 3. What watches for hangs is ten times as quick as usual, and the timeout is three seconds; a
-// "patient" worker has all the library's defaults.
+// 3. What watches for hangs is ten times as quick as usual, and the timeout is three seconds; with
+// the backend nccl only in the endless loops. A "patient" worker has all the library's defaults.
 #include <unistd.h>
 
 #include <array>
@@ -63,6 +65,8 @@ constexpr Patience kQuick = {.timeout = 3s,
                              .hang_watch = {.period = 100ms, .patience = 800ms, .window = 1s},
                              .on_rank0 = {.period = 100ms, .silence = 1s}};
 constexpr Patience kPatient = {};
+// Of a first operation, in which NCCL connects and loads its kernels.
+constexpr ddp::Timeout kConnectTimeout = 30s;
 
 void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
   for (int i = 0; i < 20; ++i) (void)group.all_reduce(ddp::buffer_of(values));
@@ -75,17 +79,31 @@ void ready(const ddp::ProcessGroup& group) {
 
 constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
 
-// Ready once such memory has been through all that a first time takes: NCCL connects, and loads its
-// kernels.
-[[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
+[[noreturn]] void loop(ddp::ProcessGroup& group, const ddp::Buffer& values,
+                       std::optional<ddp::Timeout> timeout) {
+  const ddp::ScopedTimeout quick(group, timeout.value_or(group.timeout()));
+  for (;;) group.all_reduce(values).wait_host();
+}
+
+// Ready once such memory has been through all that a first time takes.
+[[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory,
+                            std::optional<ddp::Timeout> timeout) {
   const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
                            group.device()};
   {
-    const ddp::ScopedTimeout patience(group, 20s);
+    const ddp::ScopedTimeout patience(group, kConnectTimeout);
     group.all_reduce(values).wait_host();
   }
   ready(group);
-  for (;;) group.all_reduce(values).wait_host();
+  loop(group, values, timeout);
+}
+
+int sum_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
+  const ddp::Buffer value{memory.data(), 1, ddp::DType::kFloat32, group.device()};
+  ddp::fill(value, group.rank() + 1);
+  group.all_reduce(value).wait_host();
+  if (group.rank() == 0) std::printf("sum %g\n", ddp::item(value));
+  return 0;
 }
 
 void send_to_one_that_stops(ddp::ProcessGroup& group) {
@@ -219,13 +237,19 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   }
   SlowEnd end;
   std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
+  const bool is_nccl = backend == "nccl";
   auto group = ddp::init_process_group(
       {.backend = ddp::parse_backend(backend),
-       .device = backend == "nccl" ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
-       .timeout = patience.timeout,
+       .device = is_nccl ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
+       .timeout = is_nccl && patience.timeout ? kConnectTimeout : patience.timeout,
        .hang_watch = patience.hang_watch});
-  if (mode == "loop-large") loop_with(*group, ddp::allocate_host(kLargeBytes));
-  if (mode == "loop-allocated") loop_with(*group, group->allocate(kLargeBytes));
+  if (mode == "sum-allocated") return sum_with(*group, group->allocate(sizeof(float)));
+  if (mode == "loop-large") {
+    loop_with(*group, ddp::allocate_host(kLargeBytes), patience.timeout);
+  }
+  if (mode == "loop-allocated") {
+    loop_with(*group, group->allocate(kLargeBytes), patience.timeout);
+  }
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
   if (mode == "sum") {
@@ -247,7 +271,9 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
   if (mode == "kind" || mode == "count" || mode == "dtype") differ(*group, mode, values);
   if (mode == "early" && group->rank() == 0) return 0;
-  while (mode == "loop" || mode == "early") group->all_reduce(ddp::buffer_of(values)).wait();
+  if (mode == "loop" || mode == "early") {
+    loop(*group, ddp::buffer_of(values), patience.timeout);
+  }
   if (mode == "children") {
     destroy_in_some_order(std::move(group));
     return 0;

@@ -107,8 +107,9 @@ class Conv2dBackend {
  public:
   virtual ~Conv2dBackend() = default;
 
-  // Whether it takes float16 and bfloat16 beside float32 and float64. Sums are float32 then.
-  [[nodiscard]] virtual bool takes_16_bit_types() const = 0;
+  // Whether the three below take operands of this dtype: of float32 and float64 always, of float16
+  // and bfloat16, whose sums are float32, it may depend on the shape.
+  [[nodiscard]] virtual bool takes(DType dtype, const Conv2dShape& shape) = 0;
 
   // The products of the twins below, without the bias. The operands are checked and not empty.
   virtual void forward(const Buffer& x, const Buffer& weight, const Buffer& y,
@@ -121,7 +122,8 @@ class Conv2dBackend {
 
 // cuDNN is opened here, so call it when the first convolution comes: loading it takes long. Null if
 // this build or this machine lacks it; throws CudaError if it is there but fails. Takes 16-bit
-// types, on tensor cores where there are some.
+// types, on tensor cores where there are some, of shapes for which it knows algorithms that give
+// the same bits each time.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device);
 // Columns and cuBLAS, without 16-bit types; `blas` outlives it.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device device, Blas& blas);

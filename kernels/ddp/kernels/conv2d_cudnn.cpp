@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/detail/cudnn_choice.h"
 #include "ddp/kernels/detail/cudnn_library.h"
 #include "ddp/kernels/detail/gemm_checks.h"
 #include "ddp/kernels/detail/owned_handle.h"
@@ -17,8 +16,6 @@ namespace ddp::cu {
 namespace {
 
 #define DDP_CUDNN_CHECK(library, call, ...) (library).check((library).call(__VA_ARGS__), #call)
-
-constexpr std::size_t kScratchLimitBytes = std::size_t{256} << 20;
 
 template <class Handle>
 using Owned = detail::OwnedHandle<Handle, cudnnStatus_t>;
@@ -32,13 +29,6 @@ Owned<Handle> make(const CudnnLibrary& library, cudnnStatus_t (*create)(Handle*)
 }
 
 int as_int(std::size_t size) { return detail::blas_int(size); }
-
-template <class Algorithm>
-struct Choice {
-  Algorithm algorithm;
-  cudnnMathType_t math_type;
-  std::size_t scratch_bytes;
-};
 
 cudnnDataType_t to_cudnn(DType dtype) {
   switch (dtype) {
@@ -60,12 +50,7 @@ cudnnDataType_t compute_type(DType dtype) {
   return dtype == DType::kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
 }
 
-// Tensor cores for 16-bit operands; the default would round float32 ones to TF32.
-cudnnMathType_t math_type(DType dtype) {
-  return size_of(dtype) == 2 ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH;
-}
-
-// The descriptors of one convolution, and the algorithms chosen for it when it first ran.
+// The descriptors of one convolution, and the algorithms chosen for it when it was first asked for.
 struct Plan {
   Plan(const CudnnLibrary& library, const Conv2dShape& of, DType type)
       : shape(of),
@@ -89,7 +74,6 @@ struct Plan {
                     as_int(shape.padding.width), as_int(shape.stride.height),
                     as_int(shape.stride.width), 1, 1, CUDNN_CROSS_CORRELATION, compute_type(dtype));
     DDP_CUDNN_CHECK(library, set_group_count, convolution.get(), as_int(shape.groups));
-    DDP_CUDNN_CHECK(library, set_math_type, convolution.get(), math_type(dtype));
   }
 
   Conv2dShape shape;
@@ -97,40 +81,22 @@ struct Plan {
   Owned<cudnnTensorDescriptor_t> x, y;
   Owned<cudnnFilterDescriptor_t> weight;
   Owned<cudnnConvolutionDescriptor_t> convolution;
-  std::optional<Choice<cudnnConvolutionFwdAlgo_t>> forward;
-  std::optional<Choice<cudnnConvolutionBwdDataAlgo_t>> grad_input;
-  std::optional<Choice<cudnnConvolutionBwdFilterAlgo_t>> grad_weight;
+  std::optional<CudnnChoice<cudnnConvolutionFwdAlgo_t>> forward;
+  std::optional<CudnnChoice<cudnnConvolutionBwdDataAlgo_t>> grad_input;
+  std::optional<CudnnChoice<cudnnConvolutionBwdFilterAlgo_t>> grad_weight;
 };
 
-// For 16-bit operands an algorithm goes with the math type that it was found with. For others that
-// must not round more than we allow, and the convolution keeps ours.
-bool accepts(const Plan& plan, cudnnMathType_t found) {
-  return size_of(plan.dtype) == 2 || found == CUDNN_FMA_MATH || found == CUDNN_DEFAULT_MATH;
-}
-
-// The fastest algorithm, in cuDNN's opinion, that always gives the same bits. `find` is one of its
-// three functions with all arguments but the last three; `measure` tells what memory an algorithm
-// needs, because what was found may need another amount with the convolution's math type.
-template <class Performance, class Find, class Measure>
-auto choose(const CudnnLibrary& library, const Plan& plan, const char* name, const Find& find,
-            const Measure& measure) {
-  std::array<Performance, 16> found{};
-  int count = 0;
-  library.check(find(static_cast<int>(found.size()), &count, found.data()), name);
-  for (int i = 0; i < count; ++i) {
-    const auto& [algorithm, status, time, memory, determinism, found_math, reserved] = found.at(i);
-    if (status != CUDNN_STATUS_SUCCESS || determinism != CUDNN_DETERMINISTIC) continue;
-    if (!accepts(plan, found_math)) continue;
-    const cudnnMathType_t math = size_of(plan.dtype) == 2 ? found_math : math_type(plan.dtype);
-    DDP_CUDNN_CHECK(library, set_math_type, plan.convolution.get(), math);
-    std::size_t scratch_bytes = 0;
-    const bool fits = measure(algorithm, &scratch_bytes) == CUDNN_STATUS_SUCCESS &&
-                      scratch_bytes <= kScratchLimitBytes;
-    if (!fits) continue;
-    return Choice<std::remove_const_t<decltype(algorithm)>>{algorithm, math, scratch_bytes};
+// A math type is the convolution descriptor's, which a plan's three algorithms share.
+template <class Algorithm>
+const CudnnChoice<Algorithm>& prepare(const CudnnLibrary& library, const Plan& plan,
+                                      const std::optional<CudnnChoice<Algorithm>>& choice,
+                                      const char* call) {
+  if (!choice) {
+    throw CudaError(std::string("[kernels] cuDNN: ") + call +
+                    ": no algorithm is deterministic and fits");
   }
-  throw CudaError(std::string("[kernels] cuDNN: ") + name + ": none of " + std::to_string(count) +
-                  " algorithms is deterministic and fits");
+  DDP_CUDNN_CHECK(library, set_math_type, plan.convolution.get(), choice->math_type);
+  return *choice;
 }
 
 // `function` with its first arguments given.
@@ -162,67 +128,47 @@ class CudnnConv2d final : public Conv2dBackend {
   CudnnConv2d(const CudnnLibrary& library, Device device)
       : library_(library), device_(device), handle_(make_handle(library, device)) {}
 
-  [[nodiscard]] bool takes_16_bit_types() const override { return true; }
+  [[nodiscard]] bool takes(DType dtype, const Conv2dShape& shape) override {
+    if (size_of(dtype) != 2 || shape.x_count() == 0 || shape.y_count() == 0) return true;
+    const DeviceGuard guard(device_);
+    const Plan& plan = plan_for(shape, dtype);
+    return plan.forward && plan.grad_input && plan.grad_weight;
+  }
 
   void forward(const Buffer& x, const Buffer& weight, const Buffer& y, const Conv2dShape& shape,
                Stream stream) override {
-    Plan& plan = plan_for(shape, x.dtype, stream);
-    if (!plan.forward) {
-      const auto with = [&](auto function) {
-        return bound(function, handle_.get(), plan.x.get(), plan.weight.get(),
-                     plan.convolution.get(), plan.y.get());
-      };
-      plan.forward = choose<cudnnConvolutionFwdAlgoPerf_t>(library_, plan, "find_forward",
-                                                           with(library_.find_forward),
-                                                           with(library_.forward_scratch));
-    }
-    use(plan, plan.forward->math_type);
+    const Plan& plan = plan_for(shape, x.dtype);
+    const auto& choice = prepare(library_, plan, plan.forward, "forward");
     const Factors factors(x.dtype, WriteMode::kOverwrite);
+    put_on(stream);
     DDP_CUDNN_CHECK(library_, forward, handle_.get(), factors.alpha(), plan.x.get(), x.data,
-                    plan.weight.get(), weight.data, plan.convolution.get(), plan.forward->algorithm,
-                    scratch(plan.forward->scratch_bytes), plan.forward->scratch_bytes,
-                    factors.beta(), plan.y.get(), y.data);
+                    plan.weight.get(), weight.data, plan.convolution.get(), choice.algorithm,
+                    scratch(choice.scratch_bytes), choice.scratch_bytes, factors.beta(),
+                    plan.y.get(), y.data);
   }
 
   void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
                   const Conv2dShape& shape, Stream stream) override {
-    Plan& plan = plan_for(shape, weight.dtype, stream);
-    if (!plan.grad_input) {
-      const auto with = [&](auto function) {
-        return bound(function, handle_.get(), plan.weight.get(), plan.y.get(),
-                     plan.convolution.get(), plan.x.get());
-      };
-      plan.grad_input = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
-          library_, plan, "find_backward_data", with(library_.find_backward_data),
-          with(library_.backward_data_scratch));
-    }
-    use(plan, plan.grad_input->math_type);
+    const Plan& plan = plan_for(shape, weight.dtype);
+    const auto& choice = prepare(library_, plan, plan.grad_input, "backward_data");
     const Factors factors(weight.dtype, grad_x.mode);
+    put_on(stream);
     DDP_CUDNN_CHECK(library_, backward_data, handle_.get(), factors.alpha(), plan.weight.get(),
                     weight.data, plan.y.get(), grad_y.data, plan.convolution.get(),
-                    plan.grad_input->algorithm, scratch(plan.grad_input->scratch_bytes),
-                    plan.grad_input->scratch_bytes, factors.beta(), plan.x.get(),
-                    grad_x.buffer.data);
+                    choice.algorithm, scratch(choice.scratch_bytes), choice.scratch_bytes,
+                    factors.beta(), plan.x.get(), grad_x.buffer.data);
   }
 
   void grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
                    const Conv2dShape& shape, Stream stream) override {
-    Plan& plan = plan_for(shape, x.dtype, stream);
-    if (!plan.grad_weight) {
-      const auto with = [&](auto function) {
-        return bound(function, handle_.get(), plan.x.get(), plan.y.get(), plan.convolution.get(),
-                     plan.weight.get());
-      };
-      plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
-          library_, plan, "find_backward_filter", with(library_.find_backward_filter),
-          with(library_.backward_filter_scratch));
-    }
-    use(plan, plan.grad_weight->math_type);
+    const Plan& plan = plan_for(shape, x.dtype);
+    const auto& choice = prepare(library_, plan, plan.grad_weight, "backward_filter");
     const Factors factors(x.dtype, grad_weight.mode);
+    put_on(stream);
     DDP_CUDNN_CHECK(library_, backward_filter, handle_.get(), factors.alpha(), plan.x.get(), x.data,
-                    plan.y.get(), grad_y.data, plan.convolution.get(), plan.grad_weight->algorithm,
-                    scratch(plan.grad_weight->scratch_bytes), plan.grad_weight->scratch_bytes,
-                    factors.beta(), plan.weight.get(), grad_weight.buffer.data);
+                    plan.y.get(), grad_y.data, plan.convolution.get(), choice.algorithm,
+                    scratch(choice.scratch_bytes), choice.scratch_bytes, factors.beta(),
+                    plan.weight.get(), grad_weight.buffer.data);
   }
 
  private:
@@ -231,18 +177,43 @@ class CudnnConv2d final : public Conv2dBackend {
     return make(library, library.create, library.destroy);
   }
 
-  // A model has few convolutions, and two batch sizes: the last batch of an epoch may be smaller.
-  Plan& plan_for(const Conv2dShape& shape, DType dtype, Stream stream) {
+  void put_on(Stream stream) {
     DDP_CUDNN_CHECK(library_, set_stream, handle_.get(), static_cast<cudaStream_t>(stream.native));
+  }
+
+  // A model has few convolutions, and two batch sizes: the last batch of an epoch may be smaller.
+  const Plan& plan_for(const Conv2dShape& shape, DType dtype) {
     const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const Plan& plan) {
       return plan.shape == shape && plan.dtype == dtype;
     });
-    return known != plans_.end() ? *known : plans_.emplace_back(library_, shape, dtype);
+    if (known != plans_.end()) return *known;
+    Plan plan(library_, shape, dtype);
+    choose_algorithms(plan);
+    return plans_.emplace_back(std::move(plan));
   }
 
-  // A plan's three algorithms share a convolution descriptor, but not always a math type.
-  void use(const Plan& plan, cudnnMathType_t math) {
-    DDP_CUDNN_CHECK(library_, set_math_type, plan.convolution.get(), math);
+  // The descriptors are those of `find` and `measure`, in cuDNN's order.
+  template <class Performance, class Find, class Measure, class... Descriptors>
+  auto choose(const Plan& plan, const char* name, Find find, Measure measure,
+              Descriptors... descriptors) {
+    return choose_cudnn_algorithm<Performance>(library_, plan.convolution.get(), plan.dtype, name,
+                                               bound(find, handle_.get(), descriptors...),
+                                               bound(measure, handle_.get(), descriptors...));
+  }
+
+  void choose_algorithms(Plan& plan) {
+    const auto x = plan.x.get(), y = plan.y.get();
+    const auto weight = plan.weight.get();
+    const auto convolution = plan.convolution.get();
+    plan.forward =
+        choose<cudnnConvolutionFwdAlgoPerf_t>(plan, "find_forward", library_.find_forward,
+                                              library_.forward_scratch, x, weight, convolution, y);
+    plan.grad_input = choose<cudnnConvolutionBwdDataAlgoPerf_t>(
+        plan, "find_backward_data", library_.find_backward_data, library_.backward_data_scratch,
+        weight, y, convolution, x);
+    plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
+        plan, "find_backward_filter", library_.find_backward_filter,
+        library_.backward_filter_scratch, x, y, convolution, weight);
   }
 
   // Used by one stream, so what is enqueued later runs later; freeing waits for the device.

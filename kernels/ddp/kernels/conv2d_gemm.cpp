@@ -18,7 +18,7 @@ class GemmConv2d final : public Conv2dBackend {
  public:
   GemmConv2d(Device device, Blas& blas) : device_(device), blas_(blas) {}
 
-  [[nodiscard]] bool takes_16_bit_types() const override { return false; }
+  [[nodiscard]] bool takes(DType dtype, const Conv2dShape&) override { return size_of(dtype) > 2; }
 
   void forward(const Buffer& x, const Buffer& weight, const Buffer& y, const Conv2dShape& shape,
                Stream stream) override {

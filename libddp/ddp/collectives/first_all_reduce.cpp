@@ -14,7 +14,8 @@ namespace ddp {
 namespace {
 
 constexpr std::size_t kElements = (std::size_t{1} << 20) / sizeof(double);
-constexpr Timeout kPatience = std::chrono::minutes(1);
+constexpr Timeout kLeastPatience = std::chrono::seconds(10);
+constexpr Timeout kMostPatience = std::chrono::minutes(1);
 constexpr const char* kCure =
     "PCIe's access control (ACS), an IOMMU or a virtual machine may be in the way of direct "
     "transfers between GPUs: NCCL_P2P_DISABLE=1 does without them";
@@ -46,7 +47,7 @@ std::string find_fault(const std::vector<double>& sums, int world_size) {
 }
 
 void add_up(ProcessGroup& group, std::vector<double>& values) {
-  const ScopedTimeout patience(group, std::min(group.timeout(), kPatience));
+  const ScopedTimeout patience(group, std::clamp(group.timeout(), kLeastPatience, kMostPatience));
   try {
     all_reduce_on_host(group, values);
   } catch (const TimeoutError& error) {

@@ -9,7 +9,9 @@ namespace ddp {
 // devices: adds up 1 MiB of known values. There are machines on which direct transfers between
 // GPUs hang, or bring wrong values, because of how PCIe or the IOMMU are set up. Throws
 // CudaError on a rank that got wrong values, PeerError on the others, and TimeoutError if
-// nothing came within a minute, or the group's timeout if that is shorter. Collective.
+// nothing came within the group's timeout, but at least ten seconds and at most a minute: the first
+// operation also connects the ranks and loads NCCL's kernels, for which nobody chose that timeout.
+// Collective.
 void try_first_all_reduce(ProcessGroup& group);
 
 }  // namespace ddp

@@ -5,15 +5,12 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/base/run_until.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/check.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/cuda/release_when_idle.h"
 
 namespace ddp {
 namespace {
-
-constexpr Timeout kDeviceTimeout = std::chrono::seconds(10);
 
 // Null if NCCL cannot: operations then go through NCCL's own buffers.
 void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
@@ -39,16 +36,6 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
   }
 }
 
-// ncclMemFree does not wait for the device, and kernels may still use the memory.
-// Bounded, since another group's collective may be waiting for its peers.
-void wait_for_device(Device device) {
-  const bool idle = run_until(Deadline::after(kDeviceTimeout), [device] {
-    const cu::DeviceGuard guard(device);
-    DDP_CUDA_CHECK(cudaDeviceSynchronize());
-  });
-  if (!idle) log::info("[nccl] memory is freed while kernels run on " + to_string(device));
-}
-
 // Null if NCCL cannot, as where a container forbids it what it needs to share memory.
 void* allocate_by_nccl(const NcclApi& nccl, std::size_t size_bytes) {
   void* data = nullptr;
@@ -67,11 +54,8 @@ Allocation allocate_plain(std::size_t size_bytes, Device device,
 }
 
 // Deregisters first: NCCL must not know an address that is gone.
-void release_memory(NcclCommunicator& communicator, void* data, void* registration,
-                    Device device) noexcept {
+void release_memory(NcclCommunicator& communicator, void* data, void* registration) noexcept {
   try {
-    wait_for_device(device);
-    const cu::DeviceGuard guard(device);
     deregister_memory(communicator, registration);
     DDP_NCCL_CHECK(communicator.api(), mem_free(data));
   } catch (const std::exception& error) {
@@ -95,9 +79,12 @@ Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
   void* data = allocate_by_nccl(communicator->api(), size_bytes);
   if (data == nullptr) return allocate_plain(size_bytes, device, before_release);
   void* registration = register_memory(*communicator, data, size_bytes);
+  // ncclMemFree does not wait for the device, and kernels may still use the memory.
   Allocation allocation(data, size_bytes, [=](void* memory) {
     before_release();
-    release_memory(*communicator, memory, registration, device);
+    cu::release_when_idle(device, [communicator, memory, registration] {
+      release_memory(*communicator, memory, registration);
+    });
   });
   zero(allocation, device);
   return allocation;

@@ -22,17 +22,16 @@ NcclWatchdog::NcclWatchdog(const Watched& watched)
       who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
       thread_("ddp-nccl", kInterval, [this] { return look(); }) {}
 
+// A query of CUDA may block behind a kernel that waits for a peer in vain, which only the abort
+// ends. So there is none between the first sight of an error and the abort.
 bool NcclWatchdog::look() {
   FirstError& first_error = watched_.first_error;
   try {
-    const cu::DeviceGuard guard(watched_.config.device);
-    // Or a query from this thread would end a graph capture that runs in another one.
-    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
-    look_for_async_error(watched_.communicator, first_error, watched_.roll,
-                         "operations of " + who_);
-    look_at_oldest_operation();
-    note_done();
+    if (!first_error.is_set()) {
+      look_for_async_error(watched_.communicator, first_error, watched_.roll,
+                           "operations of " + who_);
+    }
+    if (!first_error.is_set()) look_at_operations();
   } catch (const std::exception& error) {
     first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
   }
@@ -40,6 +39,15 @@ bool NcclWatchdog::look() {
   watched_.recorder.broken();
   watched_.communicator.abort();
   return false;
+}
+
+void NcclWatchdog::look_at_operations() {
+  const cu::DeviceGuard guard(watched_.config.device);
+  // Or a query from this thread would end a graph capture that runs in another one.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  look_at_oldest_operation();
+  note_done();
 }
 
 void NcclWatchdog::look_at_oldest_operation() {

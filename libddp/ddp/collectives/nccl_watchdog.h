@@ -35,6 +35,7 @@ class NcclWatchdog {
 
  private:
   bool look();
+  void look_at_operations();
   void look_at_oldest_operation();
   void note_done();
 

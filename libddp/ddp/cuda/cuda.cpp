@@ -9,6 +9,7 @@
 #include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
 #include "ddp/cuda/check.h"
+#include "ddp/cuda/release_when_idle.h"
 
 namespace ddp::cu {
 namespace {
@@ -47,10 +48,8 @@ void release_on(Device device, Release release) noexcept {
 // cudaFreeHost that it waits for them. Nothing is freed in a step that has run before.
 template <class Free>
 void free_on(Device device, Free free) noexcept {
-  release_on(device, [&] {
-    const cudaError_t finished = cudaDeviceSynchronize();
-    const cudaError_t freed = free();
-    return finished != cudaSuccess ? finished : freed;
+  release_when_idle(device, [free] {
+    if (free() != cudaSuccess) static_cast<void>(cudaGetLastError());
   });
 }
 

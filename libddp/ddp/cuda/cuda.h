@@ -102,7 +102,8 @@ class Event {
 
 // Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc), usable by every device,
 // for which the current one gets a context: hold a DeviceGuard. Freeing either blocks the host
-// until all that runs on that device has ended.
+// until all that runs on that device has ended, or for ten seconds: then it is freed later, when
+// the device comes to an end.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -60,7 +61,10 @@ class Context {
         cpu_kernel(operands..., cpu_conv2d());
       }
     };
-    if (device_.is_cuda() && cuda_conv2d().takes_16_bit_types()) return call(arguments...);
+    const auto all = std::tie(arguments...);  // the first one is an operand, the last one the shape
+    const DType dtype = std::get<0>(all).dtype;
+    const Conv2dShape& shape = std::get<sizeof...(Arguments) - 1>(all);
+    if (device_.is_cuda() && cuda_conv2d().takes(dtype, shape)) return call(arguments...);
     with_wide_operands(call, arguments...);
   }
   // On CUDA 16-bit operands are multiplied as such, with sums in float32.

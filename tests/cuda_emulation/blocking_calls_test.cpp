@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+//
+// What libddp does while calls of CUDA block, as they may behind a kernel that waits for a peer in
+// vain. Some functions of the runtime are this program's own, in front of the emulation's.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "ddp/collectives/nccl_watchdog.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/store/hash_store.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Device kGpu = cuda_device(0);
+
+std::atomic<bool> device_hangs = false;
+std::atomic<int> frees = 0;
+std::atomic<int> aborts = 0;
+
+void wait_while_device_hangs() {
+  while (device_hangs) std::this_thread::sleep_for(1ms);
+}
+
+template <class Function>
+Function* next(Function*, const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+// For as long as it lives.
+struct Hang {
+  Hang() { device_hangs = true; }
+  ~Hang() { device_hangs = false; }
+};
+
+// True if it became so before the deadline.
+template <class Condition>
+bool eventually(const Condition& condition, Timeout timeout = 5s) {
+  const Deadline deadline = Deadline::after(timeout);
+  while (!condition() && !deadline.passed()) std::this_thread::sleep_for(1ms);
+  return condition();
+}
+
+NcclApi abortable_nccl() {
+  NcclApi nccl{};
+  nccl.get_unique_id = [](ncclUniqueId*) { return ncclSuccess; };
+  nccl.comm_init_rank_config = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
+    *comm = reinterpret_cast<ncclComm_t>(&aborts);  // anything but null
+    return ncclSuccess;
+  };
+  nccl.comm_abort = [](ncclComm_t) {
+    ++aborts;
+    return ncclSuccess;
+  };
+  nccl.comm_get_async_error = [](ncclComm_t, ncclResult_t* state) {
+    *state = ncclSuccess;
+    return ncclSuccess;
+  };
+  return nccl;
+}
+
+}  // namespace
+
+cudaError_t cudaDeviceSynchronize() {
+  wait_while_device_hangs();
+  return next(&cudaDeviceSynchronize, "cudaDeviceSynchronize")();
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  wait_while_device_hangs();
+  return next(&cudaEventQuery, "cudaEventQuery")(event);
+}
+
+cudaError_t cudaFree(void* memory) {
+  ++frees;
+  return next(&cudaFree, "cudaFree")(memory);
+}
+
+TEST_CASE("the watchdog aborts a group that is broken before it asks CUDA anything", "[nccl]") {
+  HashStore store;
+  const GroupConfig config{
+      .store = store.clone(), .background_store = store.clone(), .world_size = 2, .device = kGpu};
+  NcclCommunicator communicator(config, abortable_nccl());
+  EventRing operations(kGpu);
+  const cu::OwnedStream stream(kGpu);
+  operations.begin({}, 60s);
+  operations.record(stream.view());
+  FirstError first_error(store.clone());
+  FlightRecorder recorder(FlightRecorder::kCapacity, {});
+  const PeerRoll roll(config);
+  first_error.set(std::runtime_error("on purpose"));
+  const Hang hang;
+  const NcclWatchdog watchdog({communicator, operations, first_error, recorder, roll, config});
+  CHECK(eventually([] { return aborts == 1; }));
+  device_hangs = false;  // or a watchdog that does ask would not end
+}
+
+TEST_CASE("memory of a device that hangs is freed when it has come to an end", "[cuda]") {
+  Allocation first = cu::allocate_device(64, kGpu), second = cu::allocate_device(64, kGpu);
+  const int freed_before = frees;
+  {
+    const Hang hang;
+    const Deadline bound = Deadline::after(50s);  // five times what is promised
+    first = {};
+    second = {};
+    CHECK_FALSE(bound.passed());
+    CHECK(frees == freed_before);
+  }
+  CHECK(eventually([&] { return frees == freed_before + 2; }));
+  Allocation third = cu::allocate_device(64, kGpu);
+  third = {};
+  CHECK(frees == freed_before + 3);  // who frees memory waits for it again
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+//
+// Which algorithm and math type a convolution gets from a cuDNN that answers as it is told: no GPU
+// is needed.
+#include "ddp/kernels/detail/cudnn_choice.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <vector>
+
+using namespace ddp;
+using namespace ddp::cu;
+
+namespace {
+
+using Performance = cudnnConvolutionFwdAlgoPerf_t;
+using MathTypes = std::vector<cudnnMathType_t>;
+
+cudnnMathType_t current_math_type;  // the descriptor's
+
+Performance algorithm(cudnnConvolutionFwdAlgo_t algo, cudnnMathType_t math_type,
+                      cudnnDeterminism_t determinism = CUDNN_DETERMINISTIC) {
+  Performance performance{};
+  performance.algo = algo;
+  performance.status = CUDNN_STATUS_SUCCESS;
+  performance.determinism = determinism;
+  performance.mathType = math_type;
+  return performance;
+}
+
+constexpr auto kFirst = CUDNN_CONVOLUTION_FWD_ALGO_GEMM;
+constexpr auto kSecond = CUDNN_CONVOLUTION_FWD_ALGO_DIRECT;
+
+struct Cudnn {
+  Cudnn() {
+    library.set_math_type = [](cudnnConvolutionDescriptor_t, cudnnMathType_t type) {
+      current_math_type = type;
+      return CUDNN_STATUS_SUCCESS;
+    };
+    library.error_string = [](cudnnStatus_t) { return "what cuDNN says"; };
+    current_math_type = CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;  // left by whoever came before
+  }
+
+  auto choose(DType dtype) {
+    const auto find = [this](int capacity, int* count, Performance* found) {
+      asked.push_back(current_math_type);
+      if (!answers.contains(current_math_type)) return CUDNN_STATUS_NOT_SUPPORTED;
+      const std::vector<Performance>& answer = answers.at(current_math_type);
+      *count = std::min(capacity, static_cast<int>(answer.size()));
+      std::copy_n(answer.begin(), *count, found);
+      return CUDNN_STATUS_SUCCESS;
+    };
+    const auto measure = [this](cudnnConvolutionFwdAlgo_t algo, std::size_t* size_bytes) {
+      measured.push_back(current_math_type);
+      *size_bytes = algo == too_large ? kCudnnScratchLimitBytes + 1 : 100;
+      return CUDNN_STATUS_SUCCESS;
+    };
+    return choose_cudnn_algorithm<Performance>(library, nullptr, dtype, "find", find, measure);
+  }
+
+  CudnnLibrary library;
+  std::map<cudnnMathType_t, std::vector<Performance>> answers;  // by what is asked with
+  cudnnConvolutionFwdAlgo_t too_large = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
+  MathTypes asked, measured;
+};
+
+}  // namespace
+
+TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last use left", "[conv2d]") {
+  const auto [dtype, math_type] = GENERATE(table<DType, cudnnMathType_t>({
+      {DType::kFloat32, CUDNN_FMA_MATH},
+      {DType::kFloat64, CUDNN_FMA_MATH},
+      {DType::kFloat16, CUDNN_DEFAULT_MATH},
+      {DType::kBFloat16, CUDNN_DEFAULT_MATH},
+  }));
+  Cudnn cudnn;
+  cudnn.answers[math_type] = {algorithm(kFirst, math_type)};
+  const auto choice = cudnn.choose(dtype);
+  REQUIRE(choice.has_value());
+  CHECK(choice->algorithm == kFirst);
+  CHECK(choice->math_type == math_type);
+  CHECK(choice->scratch_bytes == 100);
+  CHECK(cudnn.asked == MathTypes{math_type});
+}
+
+TEST_CASE("a 16-bit algorithm goes with the math type that it was found with", "[conv2d]") {
+  Cudnn cudnn;
+  cudnn.answers[CUDNN_DEFAULT_MATH] = {
+      algorithm(kFirst, CUDNN_DEFAULT_MATH, CUDNN_NON_DETERMINISTIC),
+      algorithm(kSecond, CUDNN_TENSOR_OP_MATH)};
+  const auto choice = cudnn.choose(DType::kBFloat16);
+  REQUIRE(choice.has_value());
+  CHECK(choice->algorithm == kSecond);
+  CHECK(choice->math_type == CUDNN_TENSOR_OP_MATH);
+  CHECK(cudnn.measured == MathTypes{CUDNN_TENSOR_OP_MATH});
+}
+
+TEST_CASE("a 16-bit convolution that the default knows no algorithm for asks again", "[conv2d]") {
+  Cudnn cudnn;
+  if (GENERATE(true, false)) {
+    cudnn.answers[CUDNN_DEFAULT_MATH] = {algorithm(kFirst, CUDNN_DEFAULT_MATH)};
+    cudnn.too_large = kFirst;
+  }
+  cudnn.answers[CUDNN_TENSOR_OP_MATH] = {algorithm(kSecond, CUDNN_TENSOR_OP_MATH)};
+  const auto choice = cudnn.choose(DType::kFloat16);
+  REQUIRE(choice.has_value());
+  CHECK(choice->algorithm == kSecond);
+  CHECK(cudnn.asked == MathTypes{CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH});
+}
+
+TEST_CASE("float32 is never rounded to less", "[conv2d]") {
+  Cudnn cudnn;
+  cudnn.answers[CUDNN_FMA_MATH] = {algorithm(kFirst, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
+                                   algorithm(kSecond, CUDNN_DEFAULT_MATH)};  // permits TF32
+  const auto choice = cudnn.choose(DType::kFloat32);
+  REQUIRE(choice.has_value());
+  CHECK(choice->algorithm == kSecond);
+  CHECK(choice->math_type == CUDNN_FMA_MATH);
+}
+
+TEST_CASE("there may be no algorithm", "[conv2d]") {
+  Cudnn cudnn;
+  cudnn.answers[CUDNN_DEFAULT_MATH] = {
+      algorithm(kFirst, CUDNN_DEFAULT_MATH, CUDNN_NON_DETERMINISTIC)};
+  CHECK_FALSE(cudnn.choose(DType::kBFloat16).has_value());
+  CHECK_FALSE(cudnn.choose(DType::kFloat32).has_value());
+}
