@@ -54,8 +54,7 @@ const Variables kComplete = {{"RANK", "3"},
 
 TEST_CASE("a number of seconds may have a fraction", "[base]") {
   const auto seconds = [](const char* text) {
-    const EnvReader::Lookup lookup = [text](const char*) { return text; };
-    return EnvReader(lookup).seconds("DDP_TIMEOUT");
+    return EnvReader([text](const char*) { return text; }).seconds("DDP_TIMEOUT");
   };
   CHECK(seconds("600") == Timeout(600'000));
   CHECK(seconds("2.5") == Timeout(2500));
@@ -67,6 +66,16 @@ TEST_CASE("a number of seconds may have a fraction", "[base]") {
         error_of([&] { (void)seconds(text); }),
         Catch::Contains("DDP_TIMEOUT='" + std::string(text) + "' is not a number of seconds"));
   }
+}
+
+TEST_CASE("a reader of the environment may outlive the function that it was given", "[base]") {
+  const auto reader = [](const std::string& value) {
+    return EnvReader([value](const char*) { return value.c_str(); });
+  };
+  const EnvReader one = reader("the value of one, too long for a small string");
+  const EnvReader other = reader("the value of the other, too long for a small string");
+  CHECK(one.text("X") == "the value of one, too long for a small string");
+  CHECK(other.text("X") == "the value of the other, too long for a small string");
 }
 
 TEST_CASE("a lock is waited for until its deadline", "[base]") {

@@ -26,11 +26,12 @@ Collective call(CollectiveKind kind, std::size_t count) {
 class Rank {
  public:
   Rank(const Store& store, int rank, const CallCheckLimits& limits, test::Gate& complaints)
-      : check_(store, rank, recorder_, limits, [this, &complaints](const std::string& text) {
-          const std::lock_guard lock(mutex_);
-          complaint_ = text;
-          complaints.raise();
-        }) {}
+      : check_(store.clone(), rank, recorder_, limits,
+               [this, &complaints](const std::string& text) {
+                 const std::lock_guard lock(mutex_);
+                 complaint_ = text;
+                 complaints.raise();
+               }) {}
 
   void calls(CollectiveKind kind, std::size_t count) {
     recorder_->submitted(++operations_, call(kind, count));

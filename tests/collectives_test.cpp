@@ -2,6 +2,8 @@
 //
 // Every collective, on every backend that runs without a GPU, for world sizes 1 to 4, sizes 0, 1, a
 // prime and large, in every dtype. Small integers make every sum exact.
+#include <sys/wait.h>
+#include <unistd.h>
 #include <catch2/catch.hpp>
 
 #include <vector>
@@ -145,6 +147,22 @@ TEST_CASE("split makes one group a color, ranked by key", "[collectives]") {
   }
 }
 
+TEST_CASE("a rank that calls something else while the others split is told so, as are they",
+          "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    const Deadline promised = Deadline::after(5s);
+    const auto call = [](ProcessGroup& group) {
+      const std::string error = error_of([&] {
+        if (group.rank() < 2) (void)group.split(0, 0);
+        if (group.rank() == 2) group.barrier().wait();
+      });
+      expect(error.find("ranks called different collectives: ") != std::string::npos, error);
+    };
+    run_groups(backend, 3, call, 10s);
+    CHECK_FALSE(promised.passed());
+  }
+}
+
 TEST_CASE("different collectives are an error on every rank that quotes both", "[collectives]") {
   for (const Backend backend : test::backends()) {
     const std::string errors[] = {
@@ -250,6 +268,40 @@ TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives
             if (group.rank() == 0) (void)group.all_reduce(buffer_of(values));
           });
         }).empty());
+}
+
+TEST_CASE("a group that is destroyed ends what was submitted", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{100'000}}) {
+      std::vector<std::vector<float>> values(2, std::vector<float>(count, 1));
+      run_groups(backend, 2, [&](ProcessGroup& group) {
+        (void)group.all_reduce(buffer_of(values[static_cast<std::size_t>(group.rank())]));
+      });
+      for (const auto& sums : values) CHECK(sums == std::vector<float>(count, 2));
+    }
+  }
+}
+
+TEST_CASE("a fork of a rank cannot take its parent's place", "[collectives]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    float value = 1;
+    const Buffer buffer{&value, 1, DType::kFloat32, kCpuDevice};
+    const Work work = group.all_reduce(buffer);
+    if (group.rank() == 0) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        const std::string refusal = error_of([&] { (void)group.all_reduce(buffer); });
+        const std::string waiting = error_of([&] { work.wait(); });
+        const std::string parent = "belongs to process " + std::to_string(::getppid());
+        const bool is_named = refusal.find(parent) != std::string::npos && waiting == refusal;
+        ::_exit(is_named ? 0 : 1);
+      }
+      int status = -1;
+      expect(::waitpid(child, &status, 0) == child && status == 0, "the fork is refused");
+    }
+    work.wait();
+    expect(value == 2, "the sum");
+  });
 }
 
 TEST_CASE("after an error operands may be freed at once", "[collectives]") {
@@ -376,6 +428,10 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
     expect(refuses([&] { return group.all_reduce(no_memory); }), "null");
     Buffer elsewhere{four.data(), 4, DType::kFloat32, cuda_device(0)};
     expect(refuses([&] { return group.all_reduce(elsewhere); }), "device");
+    expect(refuses([&] { return group.start_timing(0), 0; }), "no operations to time");
+    expect(refuses([&] { return group.start_timing(ProcessGroup::kMaxTimedOperations + 1), 0; }),
+           "too many operations to time");
+    group.start_timing(ProcessGroup::kMaxTimedOperations);
     group.barrier().wait();
   });
 }

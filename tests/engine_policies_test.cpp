@@ -72,6 +72,28 @@ struct Trainee {
 
 }  // namespace
 
+TEST_CASE("two engines on one group work in the same order on all ranks, or say so", "[engine]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    Trainee one(group, {});
+    Trainee other(group, {});
+    for (int step = 0; step < 3; ++step) {
+      (void)one.ddp.begin_step();
+      (void)other.ddp.begin_step();
+      const bool is_swapped = step == 2 && group.rank() == 1;
+      for (Trainee* each : {is_swapped ? &other : &one, is_swapped ? &one : &other}) {
+        mark_all(each->ddp);
+      }
+      one.ddp.wait();
+      other.ddp.wait();
+    }
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("DistributedDataParallel 1 of the group") &&
+                          Catch::Contains("DistributedDataParallel 2 of the group") &&
+                          Catch::Contains("duplicate()"));
+  }
+}
+
 TEST_CASE("a gradient that is missing on one rank is an error on all, in the same step",
           "[engine][unused]") {
   const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {

@@ -29,8 +29,8 @@ bool becomes_set(const FirstError& error) {
 TEMPLATE_TEST_CASE("what concerns all ranks is of one class on all of them", "[first_error]",
                    TimeoutError, MismatchError, PeerError) {
   HashStore store;
-  FirstError here(store);
-  FirstError there(store);
+  FirstError here(store.clone());
+  FirstError there(store.clone());
   CHECK_FALSE(here.is_set());
   CHECK_FALSE(here.look());
   CHECK_NOTHROW(here.rethrow_if_set());
@@ -43,8 +43,8 @@ TEMPLATE_TEST_CASE("what concerns all ranks is of one class on all of them", "[f
 
 TEST_CASE("what one rank runs into by itself is a PeerError elsewhere", "[first_error]") {
   HashStore store;
-  FirstError here(store);
-  FirstError there(store);
+  FirstError here(store.clone());
+  FirstError there(store.clone());
   here.set(std::make_exception_ptr(std::bad_alloc()), {.sentence = "[x] rank 0 has no memory"});
   CHECK_THROWS_AS(here.rethrow_if_set(), std::bad_alloc);
   CHECK(there.look());
@@ -54,7 +54,7 @@ TEST_CASE("what one rank runs into by itself is a PeerError elsewhere", "[first_
 
 TEST_CASE("the first of several errors stays", "[first_error]") {
   HashStore store;
-  FirstError error(store);
+  FirstError error(store.clone());
   error.set(CudaError("first"));
   error.set(TimeoutError("second"));
   CHECK(error_of([&] { error.rethrow_if_set(); }) == "first");
@@ -67,7 +67,7 @@ TEST_CASE("ranks that fail together agree on one cause", "[first_error]") {
     std::string seen[4];
     test::run_ranks(4, [&](int rank) {
       const auto r = static_cast<std::size_t>(rank);
-      FirstError error(store);
+      FirstError error(store.clone());
       error.set(CudaError(causes[r]));
       seen[r] = error_of([&] { error.rethrow_if_set(); });
       expect(!seen[r].empty(), "an error");

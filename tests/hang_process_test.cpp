@@ -66,11 +66,12 @@ TEST_CASE("a rank that is stopped is told from a late one in a split, too", "[pr
   INFO(job[0].err() << job[1].err());
   const auto warnings = warnings_of(job);
   REQUIRE_FALSE(warnings.empty());
-  const std::string plight = "is stopped (SIGSTOP) and has not joined split #1; last seen ";
+  const std::string plight =
+      "is stopped (SIGSTOP) and has not joined all_gather #2 (split); last seen ";
   CHECK_THAT(warnings.front(), Catch::Contains("rank 2 (") && Catch::Contains(plight));
   for (const int rank : {0, 1}) {
     CHECK_THAT(last_line(job[rank].err()),
-               Catch::StartsWith("[split] timed out: rank 2 (") && Catch::Contains(plight));
+               Catch::Contains("timed out after 3000 ms: rank 2 (") && Catch::Contains(plight));
   }
 }
 

@@ -319,8 +319,9 @@ TEST_CASE("ranks that find other data, or have other flags, are told apart at th
     return Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=2", "sh", "-c", shell};
   };
   check_refused(command("--data-dir $RANK"),
-                "[train] rank 1 has dataset_size 23 where rank 0 has 24");
-  check_refused(command("--data-dir 0 --lr 0.$RANK"), "[train] rank 1 has lr 0.1 where rank 0 has");
+                "[train] jobs differ in dataset_size: rank 0 has 24, rank 1 has 23");
+  check_refused(command("--data-dir 0 --lr 0.1$RANK"),
+                "[train] jobs differ in lr: rank 0 has 0.1, rank 1 has 0.11");
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {

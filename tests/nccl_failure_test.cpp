@@ -51,8 +51,8 @@ struct Survivor {
   }
 
   HashStore store;
-  GroupConfig config{.store = store.clone(), .world_size = 2};
-  FirstError first_error{store};
+  GroupConfig config{.store = store.clone(), .background_store = store.clone(), .world_size = 2};
+  FirstError first_error{store.clone()};
   PeerRoll roll{config};
 };
 

@@ -19,11 +19,12 @@ using test::expect;
 namespace {
 
 Hello on_cpu(const std::string& host) {
-  return {.build = "1", .host = host, .host_name = host, .pid = 7};
+  return {.who = {.host = host, .host_name = host, .pid = 7, .device = "cpu"}, .build = "1"};
 }
 
 Hello on_gpu(const std::string& host, const std::string& bus_id) {
   Hello hello = on_cpu(host);
+  hello.who.device = "cuda:0";
   hello.gpu = bus_id;
   hello.nccl = "2.28.9";
   hello.nccl_path = "/" + host + "/libnccl.so.2";
@@ -32,13 +33,13 @@ Hello on_gpu(const std::string& host, const std::string& bus_id) {
 
 std::string refusal(std::vector<Hello> hellos) {
   for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
-    hellos[rank].rank = static_cast<int>(rank);
+    hellos[rank].who.rank = static_cast<int>(rank);
   }
   return error_of([&] { (void)choose_backend(hellos); });
 }
 
 Hello as_rank(int rank, int world_size, Hello hello) {
-  hello.rank = rank;
+  hello.who.rank = rank;
   hello.world_size = world_size;
   return hello;
 }
@@ -72,14 +73,14 @@ TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]"
   CHECK(hosts_of({hello, alone, hello, alone}) == std::vector<int>{0, 1, 0, 2});
   CHECK(choose_backend({alone, alone}) == Backend::kGloo);
   alone.backend = hello.backend = Backend::kShm;
-  CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7) cannot share memory: "
+  CHECK_THAT(refusal({hello, alone}), Catch::Contains("rank 1 (a, pid 7, cpu) cannot share memory: "
                                                       "memfd_create is refused") &&
                                           Catch::Contains("choose gloo (InitOptions::backend)"));
 }
 
 TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
   const std::string error = refusal({on_gpu("a", "1"), on_gpu("a", "2"), on_gpu("a", "1")});
-  CHECK_THAT(error, Catch::Contains("rank 0 (a, pid 7) and rank 2 (a, pid 7)"));
+  CHECK_THAT(error, Catch::Contains("rank 0 (a, pid 7, cuda:0) and rank 2 (a, pid 7, cuda:0)"));
   CHECK_THAT(error, Catch::Contains("one worker per GPU"));
   CHECK_THAT(error, Catch::Contains("DDP_OVERSUBSCRIBE"));
   CHECK_THAT(error, Catch::Contains("the CPU (InitOptions::device)"));
@@ -120,7 +121,7 @@ TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvo
   Hello wants_shm = on_cpu("a");
   wants_shm.backend = Backend::kShm;
   Hello elsewhere = wants_shm;
-  elsewhere.host = "b";
+  elsewhere.who.host = "b";
   CHECK_THAT(refusal({wants_shm, elsewhere}), Catch::Contains("several hosts"));
 }
 
@@ -131,7 +132,7 @@ TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
   hello.alone_because = "/proc is not mounted";
   const Hello copy = parse_hello(serialize(hello));
   CHECK(serialize(copy) == serialize(hello));
-  CHECK(copy.rank == 2);
+  CHECK(copy.who.rank == 2);
   CHECK(copy.world_size == 5);
   CHECK(copy.gpu == "0000:3b:00.0");
   CHECK(copy.shares_gpu);

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <numeric>
 #include <string>
@@ -21,6 +23,7 @@
 #include "ddp/collectives/cpu_sharing.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/shm_member.h"
 #include "ddp/collectives/spin_budget.h"
 #include "support/groups.h"
 
@@ -322,6 +325,40 @@ TEST_CASE("who waits gets the sum or an error if a rank leaves without waiting",
       expect(error.empty() ? is_summed : error.find("left") != std::string::npos, error);
     });
   }
+}
+
+TEST_CASE("a rank that fails while another one writes its cause throws that one's", "[shm]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    shm::Member member({.store = store, .rank = rank, .world_size = 2},
+                       std::make_shared<FlightRecorder>());
+    if (rank == 1) return;
+    shm::Header& header = member.segment().header();
+    header.cause_state = shm::CauseState::kBeingWritten;
+    std::future<std::string> other = std::async(std::launch::async, [&] {
+      return error_of([&] { std::rethrow_exception(member.fail(shm::Cause::kPeer, "second")); });
+    });
+    expect(other.wait_for(200ms) == std::future_status::timeout, "a wait for the first cause");
+    header.cause = shm::Cause::kTimeout;
+    std::strcpy(header.text, "first");
+    header.cause_state = shm::CauseState::kComplete;
+    expect(other.get() == "first", "the first cause");
+  });
+}
+
+TEST_CASE("a rank that was killed while it wrote its cause holds nobody up for long", "[shm]") {
+  const auto store = std::make_shared<HashStore>();
+  const Deadline promised = Deadline::after(5 * 1s);
+  test::run_ranks(2, [&](int rank) {
+    shm::Member member({.store = store, .rank = rank, .world_size = 2},
+                       std::make_shared<FlightRecorder>());
+    if (rank == 1) return;
+    member.segment().header().cause_state = shm::CauseState::kBeingWritten;
+    const std::string error =
+        error_of([&] { std::rethrow_exception(member.fail(shm::Cause::kPeer, "second")); });
+    expect(error == "second", error);
+  });
+  CHECK_FALSE(promised.passed());
 }
 
 TEST_CASE("memory comes and goes while the group lives", "[shm]") {

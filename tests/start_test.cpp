@@ -42,10 +42,9 @@ class Variable {
 };
 
 Hello self_as(int rank, int world_size, int pid = ::getpid()) {
-  Hello self = describe_self(kCpuDevice, Backend::kAuto, false);
-  self.rank = rank;
+  Hello self = describe_self(rank, kCpuDevice);
   self.world_size = world_size;
-  self.pid = pid;
+  self.who.pid = pid;
   return self;
 }
 
@@ -167,7 +166,7 @@ TEST_CASE("another world size is recognised at once, by all ranks", "[start]") {
       error = describe(mismatch);
     }
     expect(error.find("ranks differ in WORLD_SIZE: ") == 0, error);
-    expect(error.find("rank 2 (" + self.host_name) != std::string::npos, error);
+    expect(error.find("rank 2 (" + self.who.host_name) != std::string::npos, error);
     expect(error.find(" has 4") != std::string::npos, error);
   });
   CHECK(Clock::now() - begin < kAtOnce);

@@ -101,7 +101,16 @@ void check_common_behaviour(Store& store) {
   CHECK(error.find("timed out after 20 ms") != std::string::npos);
   CHECK(store.get("k") == "v");  // still usable after a timeout
   CHECK(store.get("k", Timeout(0)) == "v");
+  CHECK(store.find("k") == "v");
+  CHECK(store.find("binary") == binary);
+  CHECK_FALSE(store.find("never").has_value());
+  CHECK_FALSE(store.has("never"));
+  CHECK(store.wait_for("k", 20ms));
+  CHECK_FALSE(store.wait_for("never", 20ms));
+  CHECK_FALSE(store.wait_for(std::vector<std::string>{"k", "never"}, 20ms));
+  CHECK(store.wait_for(std::vector<std::string>{"k", "counter"}, Timeout(0)));
   store.set("text", "");
+  CHECK(store.find("text") == "");
   CHECK_THROWS_AS(store.add("text", 1), NetworkError);
 }
 
@@ -490,4 +499,17 @@ TEST_CASE("clients of a server that goes away get an error, not a hang", "[store
   CHECK(store.has("k"));  // nothing is under way any more: the server closes, it does not reset
   server.reset();
   CHECK(error_of([&] { (void)store.get("k"); }).find("the peer closed") != std::string::npos);
+}
+
+TEST_CASE("a client's own address is known while it waits, and when the connection is lost",
+          "[store]") {
+  auto server = std::make_unique<TcpServer>(kLoopback);
+  TcpStore store(server->endpoint());
+  std::thread waiter([&] { (void)error_of([&] { (void)store.get("never", 10s); }); });
+  for (int i = 0; i < 1000; ++i) {
+    if (i == 500) server.reset();
+    if (store.local_address() != "127.0.0.1") break;
+  }
+  waiter.join();
+  CHECK(store.local_address() == "127.0.0.1");
 }

@@ -3,10 +3,10 @@
 
 #include <fmt/core.h>
 
-#include <cstdint>
+#include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/equal_on_all_ranks.h"
 
 namespace train {
 
@@ -18,16 +18,9 @@ ddp::SafetensorsMetadata JobDescription::all() const {
 
 // Nodes may have other files, or were given other flags.
 void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group) {
-  for (const auto& [key, value] : job.all()) {
-    std::int64_t length = static_cast<std::int64_t>(value.size());
-    ddp::broadcast_on_host(group, {&length, 1, ddp::DType::kInt64}, 0);
-    std::string first = value;
-    first.resize(static_cast<std::size_t>(length));
-    ddp::broadcast_on_host(group, {first.data(), first.size(), ddp::DType::kUInt8}, 0);
-    if (value == first) continue;
-    throw ddp::MismatchError(fmt::format("[train] rank {} has {} {} where rank 0 has {}",
-                                         group.rank(), key, value, first));
-  }
+  std::vector<ddp::NamedValue> values;
+  for (const auto& [key, value] : job.all()) values.push_back({key, value});
+  ddp::check_equal_on_all_ranks(group, "[train] jobs", values);
 }
 
 void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata& there) {

@@ -16,7 +16,8 @@ struct JobDescription {
   [[nodiscard]] ddp::SafetensorsMetadata all() const;
 };
 
-// Collective. Throws MismatchError on ranks whose description is not rank 0's.
+// Collective. Throws MismatchError on all ranks, naming the first setting that differs, unless all
+// have the same description.
 void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group);
 
 // Throws FileError that names the first of the essentials in which the metadata differ.

@@ -9,6 +9,7 @@
 #include "ddp/base/log.h"
 #include "ddp/base/worker_env.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/equal_on_all_ranks.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/init.h"
 #include "ddp/collectives/on_rank0.h"

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -269,8 +270,27 @@ TEST_CASE("a timeout is a TimeoutError on all ranks", "[gpu][nccl]") {
   });
 }
 
-TEST_CASE("a duplicate works beside its parent", "[gpu][nccl]") {
+TEST_CASE("a group tells when its last operations ran", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    Floats values(1000, group.device());
+    const auto reduce = [&] { return group.all_reduce(values.buffer(), ReduceOp::kSum, stream); };
+    expect(!error_of([&] { group.start_timing(0); }).empty(), "0 operations are refused");
+    const Work before = reduce();
+    group.start_timing(2);
+    const Work operations[] = {reduce(), reduce(), reduce()};
+    operations[2].wait_host();
+    expect(!before.interval() && !operations[0].interval(), "nothing of those before");
+    for (const Work& operation : std::span(operations).last(2)) {
+      const auto interval = operation.interval();
+      expect(interval && interval->begin <= interval->end, "an interval");
+    }
+  });
+}
+
+TEST_CASE("a duplicate and a part work beside their parent", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    const auto part = group.split(0, -group.rank());
+    expect(part->rank() == group.world_size() - 1 - group.rank(), "ranks by key");
     const auto other = group.duplicate();
     Floats a(1000, group.device());
     Floats b(1000, group.device());

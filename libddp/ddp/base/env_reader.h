@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "ddp/base/time.h"
 
@@ -16,8 +17,7 @@ class EnvReader {
   // The value of a name, or null.
   using Lookup = std::function<const char*(const char*)>;
 
-  // Keeps a reference.
-  explicit EnvReader(const Lookup& lookup) : lookup_(lookup) {}
+  explicit EnvReader(Lookup lookup) : lookup_(std::move(lookup)) {}
 
   [[nodiscard]] bool has(const char* name) const { return text(name).has_value(); }
   [[nodiscard]] std::optional<std::string> text(const char* name) const;
@@ -33,7 +33,7 @@ class EnvReader {
   [[nodiscard]] bool flag(const char* name) const;
 
  private:
-  const Lookup& lookup_;
+  Lookup lookup_;
 };
 
 }  // namespace ddp

@@ -41,7 +41,7 @@ class PeerError : public Error {
   using Error::Error;
 };
 
-// Ranks called different collectives, or own different models.
+// Ranks called different collectives, own different models, or differ in what else must be equal.
 class MismatchError : public Error {
  public:
   using Error::Error;

@@ -95,9 +95,7 @@ void read_local(const EnvReader& env, WorkerEnv& result) {
 
 }  // namespace
 
-WorkerEnv WorkerEnv::from_environment() {
-  return parse([](const char* name) { return std::getenv(name); });
-}
+WorkerEnv WorkerEnv::from_environment() { return parse(::getenv); }
 
 WorkerEnv WorkerEnv::parse(const Lookup& lookup) {
   const EnvReader env(lookup);

@@ -14,8 +14,9 @@ void check_equal(const std::vector<Hello>& hellos, const char* what, Property pr
   const Hello& first = hellos[0];
   for (const Hello& other : hellos) {
     if (property(other) == property(first)) continue;
-    throw MismatchError("ranks differ in " + std::string(what) + ": " + to_string(first) + " has " +
-                        describe(first) + ", " + to_string(other) + " has " + describe(other));
+    throw MismatchError("ranks differ in " + std::string(what) + ": " + to_string(first.who) +
+                        " has " + describe(first) + ", " + to_string(other.who) + " has " +
+                        describe(other));
   }
 }
 
@@ -28,11 +29,11 @@ void check_one_rank_per_gpu(const std::vector<Hello>& hellos) {
   for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
     for (std::size_t other = 0; other < rank; ++other) {
       const bool same =
-          hellos[rank].host == hellos[other].host && hellos[rank].gpu == hellos[other].gpu;
+          hellos[rank].who.host == hellos[other].who.host && hellos[rank].gpu == hellos[other].gpu;
       if (!same) continue;
       throw EnvironmentError(
-          to_string(hellos[other]) + " and " + to_string(hellos[rank]) + " are on the same GPU " +
-          hellos[rank].gpu +
+          to_string(hellos[other].who) + " and " + to_string(hellos[rank].who) +
+          " are on the same GPU " + hellos[rank].gpu +
           ": start one worker per GPU, let a launcher allow sharing (ddp-launch sets "
           "DDP_OVERSUBSCRIBE and what NCCL needs for it), or run on the CPU (InitOptions::device)");
     }
@@ -46,7 +47,7 @@ void check_one_rank_per_gpu(const std::vector<Hello>& hellos) {
 void check_all_share_memory(const std::vector<Hello>& hellos) {
   for (std::size_t rank = 0; rank < hellos.size(); ++rank) {
     if (hellos[rank].alone_because.empty()) continue;
-    refuse(Backend::kShm, to_string(hellos[rank]) +
+    refuse(Backend::kShm, to_string(hellos[rank].who) +
                               " cannot share memory: " + hellos[rank].alone_because +
                               ", or choose gloo (InitOptions::backend)");
   }

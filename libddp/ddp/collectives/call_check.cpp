@@ -48,10 +48,10 @@ CallCheckLimits CallCheckLimits::from_environment() {
   return {.steps = kNoLimit, .collectives = kNoLimit};
 }
 
-CallCheck::CallCheck(const Store& store, int rank, std::shared_ptr<const FlightRecorder> recorder,
-                     const CallCheckLimits& limits,
+CallCheck::CallCheck(std::shared_ptr<Store> store, int rank,
+                     std::shared_ptr<const FlightRecorder> recorder, const CallCheckLimits& limits,
                      std::function<void(const std::string&)> on_mismatch)
-    : store_(store.clone(kBackgroundStoreTimeout)),
+    : store_(std::move(store)),
       rank_(rank),
       recorder_(std::move(recorder)),
       limits_(limits),

@@ -33,7 +33,7 @@ class CallCheck {
 
   // `on_mismatch` gets mismatch_message(), at most once, on the check's thread. The other rank does
   // not learn of it here.
-  CallCheck(const Store& store, int rank, std::shared_ptr<const FlightRecorder> recorder,
+  CallCheck(std::shared_ptr<Store> store, int rank, std::shared_ptr<const FlightRecorder> recorder,
             const CallCheckLimits& limits, std::function<void(const std::string&)> on_mismatch);
 
  private:

@@ -17,7 +17,7 @@ constexpr Timeout kPause{5};
 }  // namespace
 
 CallExchange::CallExchange(const GroupConfig& config)
-    : store_(std::make_shared<PrefixStore>("call", config.store->clone(kBackgroundStoreTimeout))),
+    : store_(std::make_shared<PrefixStore>("call", config.background_store)),
       rank_(config.rank),
       world_size_(config.world_size) {}
 
@@ -55,12 +55,10 @@ std::string CallExchange::look(const CollectiveSignature& own) {
 }
 
 std::optional<CollectiveSignature> CallExchange::call_of(int rank) {
-  const std::string key = std::to_string(rank);
-  if (!store_->has(key)) return std::nullopt;
-  const std::string text = store_->get(key);
+  const auto text = store_->find(std::to_string(rank));
   CollectiveSignature call;
-  if (text.size() != sizeof(call)) return std::nullopt;
-  std::memcpy(&call, text.data(), sizeof(call));
+  if (!text || text->size() != sizeof(call)) return std::nullopt;
+  std::memcpy(&call, text->data(), sizeof(call));
   return call;
 }
 

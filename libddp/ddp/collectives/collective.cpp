@@ -14,6 +14,11 @@ bool is_rooted(CollectiveKind kind) {
          kind == CollectiveKind::kGather || kind == CollectiveKind::kScatter;
 }
 
+std::string describe_issuer(const CollectiveSignature& signature) {
+  if (signature.issuer == 0) return " by itself";
+  return " for DistributedDataParallel " + std::to_string(signature.issuer) + " of the group";
+}
+
 }  // namespace
 
 std::string_view to_string(CollectiveKind kind) {
@@ -56,6 +61,7 @@ CollectiveSignature signature_of(const Collective& collective, std::uint64_t seq
   if (output_is_share) signature.dtype = collective.output.dtype;
   if (is_reduction(collective.kind)) signature.op = collective.op;
   if (is_rooted(collective.kind)) signature.root = collective.peer;
+  signature.issuer = collective.issuer;
   return signature;
 }
 
@@ -77,9 +83,15 @@ std::string to_string(const CollectiveSignature& signature) {
 
 std::string mismatch_message(int first_rank, const CollectiveSignature& first, int second_rank,
                              const CollectiveSignature& second) {
-  return "ranks called different collectives: rank " + std::to_string(first_rank) + " called " +
-         to_string(first) + ", rank " + std::to_string(second_rank) + " called " +
-         to_string(second);
+  const bool is_of_another = first.issuer != second.issuer;
+  const std::string calls = "rank " + std::to_string(first_rank) + " called " + to_string(first) +
+                            (is_of_another ? describe_issuer(first) : "") + ", rank " +
+                            std::to_string(second_rank) + " called " + to_string(second) +
+                            (is_of_another ? describe_issuer(second) : "");
+  return "ranks called different collectives: " + calls +
+         (is_of_another ? "; what shares a group must use it in the same order on all ranks, or "
+                          "have groups of its own (duplicate())"
+                        : "");
 }
 
 }  // namespace ddp

@@ -44,6 +44,7 @@ struct Collective {
   int peer = 0;
   Timeout timeout{};          // of the wait for the other ranks
   std::uint64_t part_of = 0;  // see ScopedPart
+  std::uint8_t issuer = 0;    // see ScopedIssuer
   Stream producer = {};       // runs behind what it holds
 };
 
@@ -54,7 +55,7 @@ struct CollectiveSignature {
   CollectiveKind kind = CollectiveKind::kBarrier;
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::uint8_t padding = 0;
+  std::uint8_t issuer = 0;  // see ScopedIssuer
   std::int32_t root = 0;
 
   friend bool operator==(const CollectiveSignature&, const CollectiveSignature&) = default;
@@ -68,7 +69,8 @@ struct CollectiveSignature {
 // "#7 all_reduce(float32[1024], sum)".
 [[nodiscard]] std::string to_string(const CollectiveSignature& signature);
 
-// The sentence for a mismatch: both sides, the ranks they came from.
+// The sentence for a mismatch: both sides, the ranks they came from, and, where nothing else
+// differs, whose operations they are.
 [[nodiscard]] std::string mismatch_message(int first_rank, const CollectiveSignature& first,
                                            int second_rank, const CollectiveSignature& second);
 

@@ -12,8 +12,8 @@ constexpr const char* kKey = "abort";
 
 }  // namespace
 
-FirstError::FirstError(const Store& store, Listener listener)
-    : store_(store.clone(kBackgroundStoreTimeout)),
+FirstError::FirstError(std::shared_ptr<Store> store, Listener listener)
+    : store_(std::move(store)),
       listener_(std::move(listener)),
       thread_("ddp-abort", kPeriod, [this] { return !find(); }) {}
 
@@ -48,7 +48,8 @@ std::string FirstError::post(const std::string& note) noexcept {
 }
 
 bool FirstError::find() {
-  if (!is_set() && store_->has(kKey)) keep(GroupFailure::from_note(store_->get(kKey)).error());
+  if (is_set()) return true;
+  if (const auto note = store_->find(kKey)) keep(GroupFailure::from_note(*note).error());
   return is_set();
 }
 

@@ -15,8 +15,7 @@ namespace ddp {
 
 // The error that broke a group whose ranks share nothing but the store. It travels under the key
 // "abort" of the group's prefix, where the first rank to write wins, so that all ranks throw one
-// cause, of one class, and not its consequences. Each rank looks for it every kPeriod on a
-// connection of its own.
+// cause, of one class, and not its consequences. Each rank looks for it every kPeriod.
 //
 // Losing the store is no reason to stop: where an agent hosts it, losing the agent ends this
 // process anyway; where rank 0 hosts it, rank 0 may simply have finished.
@@ -29,7 +28,7 @@ class FirstError {
   using Listener = std::function<void(const std::exception_ptr&)>;
 
   // `listener` hears of the error before anybody else does.
-  explicit FirstError(const Store& store, Listener listener = nullptr);
+  explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr);
 
   // Breaks the group, unless it is broken. If another rank's error came first, that one counts.
   template <class SomeError>

@@ -103,12 +103,15 @@ class GlooOperations {
         roll_(config),
         queue_("ddp-gloo", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
-        first_error_(*config.store,
+        first_error_(config.background_store,
                      [this](const std::exception_ptr& error) { queue_.fail(error); }),
         link_watch_("ddp-links", kLinkPeriod, [this] { return look_at_links(); }) {}
 
   OperationQueue& queue() { return queue_; }
-  void leave() noexcept { roll_.leave(); }
+  // This rank leaves the group; false if a thread hangs in Gloo, which uses this.
+  [[nodiscard]] bool stop(Timeout grace) {
+    return queue_.stop([this] { roll_.leave(); }, grace);
+  }
   void abort(const std::string& reason) {
     first_error_.set(PeerError(origin_ + " aborted: " + reason));
   }
@@ -190,9 +193,7 @@ class GlooProcessGroup final : public QueuedProcessGroup {
         operations_(std::make_unique<GlooOperations>(config(), address_, shared_recorder())) {}
 
   ~GlooProcessGroup() override {
-    operations_->leave();
-    const bool stopped = operations_->queue().stop([] {}, kStopGrace);
-    if (stopped) return;
+    if (operations_->stop(kStopGrace)) return;
     recorder().broken();                       // nobody waits for it any more
     static_cast<void>(operations_.release());  // its thread hangs in Gloo
   }

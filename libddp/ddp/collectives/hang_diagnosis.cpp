@@ -2,10 +2,11 @@
 #include "ddp/collectives/hang_diagnosis.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "ddp/collectives/rank_list.h"
 
 namespace ddp {
 namespace {
@@ -86,8 +87,7 @@ std::string the_same_holds(const Culprits& culprits) {
   if (culprits.size() < 2) return "";
   std::vector<int> ranks;
   for (std::size_t i = 1; i < culprits.size(); ++i) ranks.push_back(culprits[i]->rank);
-  return fmt::format("; the same holds for rank{} {}", ranks.size() == 1 ? "" : "s",
-                     fmt::join(ranks, ", "));
+  return "; the same holds for " + rank_list(ranks);
 }
 
 }  // namespace

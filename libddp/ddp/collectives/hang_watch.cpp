@@ -19,9 +19,9 @@ std::string subject(const Hang& hang) { return hang.group + " " + hang.operation
 
 }  // namespace
 
-HangWatch::HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
-                     Report report)
-    : store_(store.clone(kBackgroundStoreTimeout)),
+HangWatch::HangWatch(std::shared_ptr<Store> store, RankIdentity self,
+                     const HangWatchOptions& options, Report report)
+    : store_(std::move(store)),
       options_(options),
       report_(std::move(report)),
       progress_{.who = std::move(self)},
@@ -126,19 +126,19 @@ void HangWatch::investigate(const Group& group) {
 }
 
 void HangWatch::adopt_diagnosis(const Group& group) {
-  if (!store_->has(kDiagnosis)) return;
-  const std::string published = store_->get(kDiagnosis);
+  const auto published = store_->find(kDiagnosis);
+  if (!published) return;
   const std::string expected = subject(*group.hang);
-  const bool is_ours = published.starts_with(expected);
-  group.recorder->hang().set_diagnosis(is_ours ? published.substr(expected.size())
+  const bool is_ours = published->starts_with(expected);
+  group.recorder->hang().set_diagnosis(is_ours ? published->substr(expected.size())
                                                : find_out(group));
 }
 
 Witness HangWatch::question(int rank) {
   Witness witness{.rank = rank};
-  const std::string key = progress_key(rank);
-  if (!store_->has(key)) return witness;
-  witness.progress = parse_rank_progress(store_->get(key));
+  const auto published = store_->find(progress_key(rank));
+  if (!published) return witness;
+  witness.progress = parse_rank_progress(*published);
   witness.state = state_of(witness.progress->who);
   LifeSign& life = life_signs_.try_emplace(rank, options_.period).first->second;
   const Timeout silence = life.silence(witness.progress->heartbeat);

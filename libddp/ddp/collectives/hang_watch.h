@@ -22,8 +22,8 @@
 
 namespace ddp {
 
-// Names the rank that keeps a job waiting. One for each job and process, with a thread and a store
-// connection of its own; all groups of the job are watched by it.
+// Names the rank that keeps a job waiting. One for each job and process, with a thread of its own;
+// all groups of the job are watched by it.
 //
 // Every period it publishes where this rank is, under "progress/<rank>". While an operation of this
 // rank is pending for longer than half the patience, one of the waiting ranks reads what the others
@@ -38,7 +38,7 @@ class HangWatch {
   using Report = std::function<void(std::string_view)>;
 
   // `store` is the job's, `self` this rank of it.
-  HangWatch(const Store& store, RankIdentity self, const HangWatchOptions& options,
+  HangWatch(std::shared_ptr<Store> store, RankIdentity self, const HangWatchOptions& options,
             Report report = log::warning);
 
   // From now on what a recorder of the group notes is watched, as long as the recorder lives.

@@ -50,7 +50,7 @@ class HostsOperations {
         algorithms_(layout_, config.rank, groups_),
         queue_("ddp-hosts", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
-        first_error_(*config.store, [this](const std::exception_ptr& error) {
+        first_error_(config.background_store, [this](const std::exception_ptr& error) {
           queue_.fail(error);
           groups_.abort(describe(error));
         }) {}
@@ -69,15 +69,12 @@ class HostsOperations {
 
   // This rank leaves the group; false if something goes on that uses this.
   [[nodiscard]] bool stop(Timeout grace) {
-    roll_.leave();
-    const bool is_idle = queue_.wait_idle(grace);
-    is_leaving_.store(true);
-    const bool is_stopped = queue_.stop(
-        [&] {
-          if (!is_idle) groups_.abort("a rank left");
-        },
-        grace);
-    return is_stopped && wait_idle(grace);
+    const auto leave = [this] {
+      roll_.leave();
+      is_leaving_.store(true);
+      if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left");
+    };
+    return queue_.stop(leave, grace) && wait_idle(grace);
   }
 
  private:

@@ -17,13 +17,15 @@ namespace {
 GroupConfig inner_config(const GroupConfig& config, const std::string& name,
                          const std::vector<int>& ranks) {
   const auto self = std::find(ranks.begin(), ranks.end(), config.rank);
-  GroupConfig inner{.store = std::make_shared<PrefixStore>(name, config.store),
-                    .rank = static_cast<int>(self - ranks.begin()),
-                    .world_size = static_cast<int>(ranks.size()),
-                    .device = config.device,
-                    .timeout = config.timeout,
-                    .start_timeout = config.start_timeout,
-                    .name = config.name + "/" + name};
+  GroupConfig inner{
+      .store = std::make_shared<PrefixStore>(name, config.store),
+      .background_store = std::make_shared<PrefixStore>(name, config.background_store),
+      .rank = static_cast<int>(self - ranks.begin()),
+      .world_size = static_cast<int>(ranks.size()),
+      .device = config.device,
+      .timeout = config.timeout,
+      .start_timeout = config.start_timeout,
+      .name = config.name + "/" + name};
   for (const int rank : ranks) inner.job_ranks.push_back(config.job_rank(rank));
   return inner;
 }

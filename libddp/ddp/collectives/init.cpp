@@ -76,8 +76,7 @@ WorkerEnv merge(const InitOptions& options) {
 
 Timeout timeout_of(const std::optional<Timeout>& given, const char* variable, Timeout otherwise) {
   if (given) return *given;
-  const EnvReader::Lookup lookup = [](const char* name) { return std::getenv(name); };
-  return EnvReader(lookup).seconds(variable).value_or(otherwise);
+  return EnvReader(::getenv).seconds(variable).value_or(otherwise);
 }
 
 // What this rank knows before it has met the others.
@@ -122,23 +121,32 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
   rethrow_unreachable(env, patience);
 }
 
-std::shared_ptr<Store> connect(const InitOptions& options, const WorkerEnv& env, Timeout timeout,
-                               StartPatience& patience) {
-  if (options.store) return options.store;
-  if (env.rank != 0 || env.agent_hosts_store) return connect_to(env, timeout, patience);
+// The store, and this host's address on the connection to it; empty for a store of the caller's.
+struct Connection {
+  std::shared_ptr<Store> store;
+  std::string local_address = {};
+};
+
+Connection connect(const InitOptions& options, const WorkerEnv& env, Timeout timeout,
+                   StartPatience& patience) {
+  if (options.store) return {options.store};
+  if (env.rank != 0 || env.agent_hosts_store) {
+    const auto client = connect_to(env, timeout, patience);
+    return {client, client->local_address()};
+  }
   const auto hosted = std::make_shared<HostedStore>(env.master, timeout);
-  return {hosted, &hosted->client};  // the server lives as long as the client
+  const std::shared_ptr<TcpStore> client(hosted, &hosted->client);  // keeps the server
+  return {client, client->local_address()};
 }
 
 // A worker that outlived its attempt must not meet those of the next one. ddp-launch says which
 // that is, from the second one on.
 void refuse_if_stale(Store& run, const WorkerEnv& env) {
-  if (!run.has("attempt")) return;
-  const std::string current = run.get("attempt");
-  if (current == std::to_string(env.restart_count)) return;
+  const auto current = run.find("attempt");
+  if (!current || *current == std::to_string(env.restart_count)) return;
   throw EnvironmentError("rank " + std::to_string(env.rank) + " (" + host_name() + ", pid " +
                          std::to_string(::getpid()) + ") is of attempt " +
-                         std::to_string(env.restart_count) + ", but attempt " + current +
+                         std::to_string(env.restart_count) + ", but attempt " + *current +
                          " of this job is running");
 }
 
@@ -165,25 +173,26 @@ Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const Wo
 }
 
 Hello describe_self(const InitOptions& options, const WorkerEnv& env, Device device) {
-  Hello self = ddp::describe_self(device, options.backend, env.shares_gpus);
-  self.rank = env.rank;
+  Hello self = ddp::describe_self(env.rank, device);
   self.world_size = env.world_size;
+  self.backend = options.backend;
+  self.shares_gpu = env.shares_gpus;
   return self;
 }
 
 void warn_if_alone(const Hello& self) {
   if (!self.gpu.empty() || self.alone_because.empty()) return;
-  log::warning("[init] rank " + std::to_string(self.rank) +
+  log::warning("[init] rank " + std::to_string(self.who.rank) +
                " shares no memory with others and talks to them over TCP, which is slow: " +
                self.alone_because);
 }
 
 // Where peers reach this rank.
-std::string address_of(const InitOptions& options, const WorkerEnv& env, Timeout timeout) {
+std::string address_of(const InitOptions& options, const WorkerEnv& env,
+                       const std::string& local_address, Timeout timeout) {
   if (!options.address.empty()) return options.address;
-  if (options.master || !options.store) {
-    return TcpStore(env.master, timeout, env.rank).local_address();
-  }
+  if (!local_address.empty()) return local_address;
+  if (options.master) return TcpStore(env.master, timeout, env.rank).local_address();
   if (options.ranks_are_threads) return "127.0.0.1";
   throw EnvironmentError("rank " + std::to_string(env.rank) +
                          " was given a store, but no address at which others reach it: give "
@@ -191,7 +200,8 @@ std::string address_of(const InitOptions& options, const WorkerEnv& env, Timeout
 }
 
 std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const WorkerEnv& env,
-                                         GroupConfig config, Plan plan) {
+                                         const std::string& local_address, GroupConfig config,
+                                         Plan plan) {
   log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
              std::string(to_string(plan.backend)) + " on " + to_string(config.device));
   if (plan.backend == Backend::kNccl) {
@@ -200,7 +210,7 @@ std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const Worke
     return group;
   }
   if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));
-  const std::string address = address_of(options, env, config.start_timeout);
+  const std::string address = address_of(options, env, local_address, config.start_timeout);
   if (plan.backend == Backend::kGloo) return make_gloo_process_group(std::move(config), address);
   return make_hierarchical_process_group(std::move(config), std::move(plan.hosts), address);
 }
@@ -217,16 +227,18 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   if (env.world_size == 1) return stay_alone(options, std::move(config));
   if (!options.ranks_are_threads) log::set_rank(env.rank);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
-  const auto store = connect(options, env, config.start_timeout, patience);
+  const Connection connection = connect(options, env, config.start_timeout, patience);
   const Hello self = describe_self(options, env, config.device);
-  Agreement agreement = agree(store, self, env, patience);
+  Agreement agreement = agree(connection.store, self, env, patience);
   warn_if_alone(self);
   config.store = std::move(agreement.store);
+  config.background_store = config.store->clone(kBackgroundStoreTimeout);
   if (options.hang_watch.period > Timeout(0)) {
-    config.hang_watch = std::make_shared<HangWatch>(
-        *config.store, identify_self(env.rank, config.device), options.hang_watch);
+    config.hang_watch =
+        std::make_shared<HangWatch>(config.background_store, self.who, options.hang_watch);
   }
-  return make_group(options, env, std::move(config), std::move(agreement.plan));
+  return make_group(options, env, connection.local_address, std::move(config),
+                    std::move(agreement.plan));
 }
 
 }  // namespace

@@ -6,15 +6,18 @@
 namespace ddp {
 namespace {
 
+constexpr std::string_view kAllRead = "read_by_all";
 constexpr Timeout kReadersGrace = std::chrono::seconds(2);
 
 }  // namespace
 
 void let_all_read(Store& store, int rank, int world_size) {
   try {
-    const std::string all_read[] = {"read_by_all"};
-    if (rank == 0) return store.wait(all_read, kReadersGrace);
-    if (store.add("readers", 1) == world_size - 1) store.set(all_read[0], "");
+    if (rank == 0) {
+      (void)store.wait_for(kAllRead, kReadersGrace);
+    } else if (store.add("readers", 1) == world_size - 1) {
+      store.set(kAllRead, "");
+    }
   } catch (const Error&) {
   }
 }

@@ -96,7 +96,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
       inverse_world_size_(cu::allocate_device(sizeof(double), device())),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
-      first_error_(*config().store,
+      first_error_(config().background_store,
                    [recorder = shared_recorder()](const std::exception_ptr& error) {
                      recorder->broken(error);
                    }),
@@ -104,7 +104,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
   cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
            side_.view());
   check_ = std::make_unique<CallCheck>(
-      *config().store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
+      config().background_store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
       [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
   watchdog_ = std::make_unique<NcclWatchdog>(NcclWatchdog::Watched{
       *communicator_, operations_, first_error_, recorder(), roll_, config()});

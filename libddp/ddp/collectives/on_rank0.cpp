@@ -4,8 +4,6 @@
 // "result" is its end: empty, or the text of the exception.
 #include "ddp/collectives/on_rank0.h"
 
-#include <sstream>
-
 #include "ddp/base/error.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/flight_recorder.h"
@@ -43,16 +41,6 @@ void lead(ProcessGroup& group, Store& store, const std::function<void()>& fn, Ti
   if (error) std::rethrow_exception(error);
 }
 
-bool has_result(Store& store, Timeout timeout) {
-  const std::string keys[] = {"result"};
-  try {
-    store.wait(keys, timeout);
-    return true;
-  } catch (const TimeoutError&) {
-    return false;
-  }
-}
-
 std::string plight(const RankIdentity& leader, Timeout silence) {
   switch (state_of(leader)) {
     case ProcessState::kEnded:
@@ -76,16 +64,14 @@ std::string await_leader(Store& store, Timeout timeout) {
 RankIdentity meet_leader(ProcessGroup& group, Store& store) {
   std::string who;
   meet(group.meetings(), "on_rank0", [&] { who = await_leader(store, group.timeout()); });
-  RankIdentity leader;
-  std::istringstream(who) >> leader;
-  return leader;
+  return parse_rank_identity(who);
 }
 
 // Returns the result.
 std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
   const RankIdentity leader = meet_leader(group, store);
   LifeSign life(options.period);
-  while (!has_result(store, options.period)) {
+  while (!store.wait_for("result", options.period)) {
     const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
     const bool has_ended = state_of(leader) == ProcessState::kEnded;
     if (silence < options.silence && !has_ended) continue;

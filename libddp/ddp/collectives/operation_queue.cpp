@@ -51,6 +51,11 @@ bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace)
   recorder_->hang().when_overdue(nullptr);
   {
     const std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  static_cast<void>(wait_idle(kLeaveTimeout));
+  {
+    const std::lock_guard lock(mutex_);
     stopping_ = true;
     work_arrived_.notify_all();
   }
@@ -267,7 +272,7 @@ void OperationQueue::finish_batch(std::exception_ptr error) {
 }
 
 // What fails because this rank leaves is no error.
-void OperationQueue::note_broken() { recorder_->broken(stopping_ ? nullptr : error_); }
+void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : error_); }
 
 void OperationQueue::complete_next() {
   entry(++completed_).ran = ran_;

@@ -62,9 +62,10 @@ class OperationQueue {
                  std::shared_ptr<FlightRecorder> recorder, Execute execute);
   ~OperationQueue();
 
-  // Ends the thread after the running operation; `interrupt` is called to make that return or throw
-  // soon. False if it did not within `grace`: the thread then goes on by itself, and this queue and
-  // all that Execute uses must never be destroyed.
+  // Gives what was submitted kLeaveTimeout to end, then ends the thread after the running
+  // operation; `interrupt` is called to make that return or throw soon. False if it did not within
+  // `grace`: the thread then goes on by itself, and this queue and all that Execute uses must never
+  // be destroyed.
   bool stop(const std::function<void()>& interrupt, Timeout grace = Timeout::max());
 
   // Operations that start together, at most kCapacity; returns the number of the last one.
@@ -87,6 +88,8 @@ class OperationQueue {
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
+  // How long the operations of a queue that goes may take to end.
+  static constexpr Timeout kLeaveTimeout{1000};
   // How long a wait that is about to throw lets a running operation go on.
   static constexpr Timeout kErrorGrace{1000};
 
@@ -145,6 +148,7 @@ class OperationQueue {
   std::uint64_t completed_ = 0;
   WakePolicy wake_policy_;  // for what is kUseful
   bool executing_ = false;
+  bool leaving_ = false;  // stop() was called
   bool stopping_ = false;
   bool stopped_ = false;  // the thread runs nothing any more
   std::exception_ptr error_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/peer_roll.h"
 
-#include <sstream>
+#include <optional>
 #include <thread>
 
 #include "ddp/base/log.h"
@@ -17,16 +17,16 @@ constexpr Timeout kPause{5};
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
 
-RankIdentity read(Store& store, int rank) {
-  RankIdentity identity;
-  std::istringstream(store.get(who(rank))) >> identity;
-  return identity;
+// Nothing of a rank that has not said it yet.
+std::optional<RankIdentity> read(Store& store, int rank) {
+  const auto text = store.find(who(rank));
+  return text ? std::optional(parse_rank_identity(*text)) : std::nullopt;
 }
 
 }  // namespace
 
 PeerRoll::PeerRoll(const GroupConfig& config)
-    : store_(std::make_shared<PrefixStore>("roll", config.store->clone(kBackgroundStoreTimeout))),
+    : store_(std::make_shared<PrefixStore>("roll", config.background_store)),
       rank_(config.rank),
       world_size_(config.world_size) {
   store_->set(who(rank_), serialize(identify_self(rank_, config.device)));
@@ -66,10 +66,13 @@ std::string PeerRoll::look() const {
   return found;
 }
 
+// A process may leave and then end, so that it has ended is found out before whether it has left.
 PeerRoll::Fate PeerRoll::look_at(int rank) const {
-  if (!store_->has(who(rank))) return Fate::kUnknown;
+  const auto peer = read(*store_, rank);
+  if (!peer) return Fate::kUnknown;
+  const bool has_ended = state_of(*peer) == ProcessState::kEnded;
   if (store_->has(left(rank))) return Fate::kLeft;
-  return state_of(read(*store_, rank)) == ProcessState::kEnded ? Fate::kDied : Fate::kUnknown;
+  return has_ended ? Fate::kDied : Fate::kUnknown;
 }
 
 PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
@@ -82,7 +85,8 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
 }
 
 std::string PeerRoll::name(int rank) const {
-  return store_->has(who(rank)) ? to_string(read(*store_, rank)) : "rank " + std::to_string(rank);
+  const auto peer = read(*store_, rank);
+  return peer ? to_string(*peer) : "rank " + std::to_string(rank);
 }
 
 std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/process_group.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
@@ -9,6 +11,7 @@
 #include "ddp/base/error.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/store/prefix_store.h"
@@ -42,10 +45,28 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
       capacity, FlightRecorder::Listeners{.step_file = config.step_file, .broken = keep_error});
 }
 
+// The ranks of this color, by (key, rank). This is an operation of the group, so a rank that does
+// not come to it, or calls something else, is found out as with any other.
+std::vector<int> find_part(ProcessGroup& group, int color, int key) {
+  const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
+  std::vector<std::int32_t> own = {color, key};
+  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
+  all_gather_on_host(group, buffer_of(own), buffer_of(all));
+  std::vector<std::pair<int, int>> members;  // (key, rank)
+  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
+    if (all[2 * rank] == color) members.emplace_back(all[2 * rank + 1], static_cast<int>(rank));
+  }
+  std::ranges::sort(members);
+  std::vector<int> ranks;
+  for (const auto& [its_key, rank] : members) ranks.push_back(rank);
+  return ranks;
+}
+
 }  // namespace
 
 void Work::wait(Stream consumer) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
   group->wait(sequence, consumer);
@@ -53,6 +74,7 @@ void Work::wait(Stream consumer) const {
 
 void Work::wait_host(Timeout timeout) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
   group->wait_host(sequence, timeout);
@@ -69,7 +91,11 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     : config_(std::move(config)),
       recorder_(make_recorder(config_)),
       meetings_(std::make_shared<FlightRecorder>(config_.world_size > 1 ? kMeetings : 0)),
-      operation_timeout_(config_.timeout) {
+      operation_timeout_(config_.timeout),
+      process_(::getpid()) {
+  if (!config_.background_store && config_.store) {
+    config_.background_store = config_.store->clone(kBackgroundStoreTimeout);
+  }
   if (config_.job_ranks.empty()) {
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
@@ -87,8 +113,8 @@ void ProcessGroup::abort(std::string_view reason) {
 }
 
 void ProcessGroup::start_timing(std::uint64_t operations) {
-  if (operations > kMaxTimedOperations) {
-    refuse("cannot time the last " + std::to_string(operations) + " operations, only " +
+  if (operations == 0 || operations > kMaxTimedOperations) {
+    refuse("cannot time the last " + std::to_string(operations) + " operations, only 1 to " +
            std::to_string(kMaxTimedOperations));
   }
   time_last(operations);
@@ -109,6 +135,7 @@ ProcessGroup::Batch::~Batch() {
 
 Work ProcessGroup::Batch::end() {
   if (group_ == nullptr) throw std::logic_error("a batch ends once");
+  group_->check_process();
   ProcessGroup& group = *std::exchange(group_, nullptr);
   const FlightRecorder::Inside inside(*group.recorder_);
   group.is_in_batch_ = false;
@@ -119,9 +146,11 @@ Work ProcessGroup::Batch::end() {
 
 // What is done with the first operation of a batch is done with all of it.
 Work ProcessGroup::run(Collective collective, Stream producer) {
+  check_process();
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = operation_timeout_;
   collective.part_of = operation_part_of_;
+  collective.issuer = operation_issuer_;
   collective.producer = producer;
   if (is_in_batch_) {
     batch_.push_back(collective);
@@ -129,6 +158,13 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
   }
   submitted_ = submit({&collective, 1});
   return {this, submitted_};
+}
+
+// The others would take what a fork sends for its parent's.
+void ProcessGroup::check_process() const {
+  if (::getpid() == process_) return;
+  throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
+                         ", of which this one is a fork");
 }
 
 void ProcessGroup::check_started(std::uint64_t sequence) const {
@@ -248,10 +284,16 @@ Work ProcessGroup::barrier(Stream producer) {
 GroupConfig ProcessGroup::child_config(const std::string& suffix, int rank, int world_size) const {
   GroupConfig child = config_;
   child.store = std::make_shared<PrefixStore>(suffix, config_.store);
+  child.background_store = std::make_shared<PrefixStore>(suffix, config_.background_store);
   child.rank = rank;
   child.world_size = world_size;
   child.name = config_.name + "/" + suffix;
   return child;
+}
+
+std::uint8_t ProcessGroup::new_issuer() {
+  issuers_ = issuers_ == 255 ? 1 : static_cast<std::uint8_t>(issuers_ + 1);
+  return issuers_;
 }
 
 std::string ProcessGroup::fresh_name(const std::string& purpose) {
@@ -266,34 +308,22 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  const std::string name = fresh_name("split") + "/color" + std::to_string(color);
+  const std::vector<int> members = find_part(*this, color, key);
   std::shared_ptr<ProcessGroup> child;
-  meet(*meetings_, "split", [&] { child = make_part(color, key); });
+  meet(*meetings_, "split", [&] {
+    if (color >= 0) child = make_part(name, members);
+  });
   return child;
 }
 
-// Every rank tells its color and key through the store and reads everybody's.
-std::shared_ptr<ProcessGroup> ProcessGroup::make_part(int color, int key) {
-  const std::string base = fresh_name("split");
-  PrefixStore table(base, config_.store);
-  table.set(std::to_string(rank()), std::to_string(color) + " " + std::to_string(key));
-  std::vector<std::pair<int, int>> members;  // (key, rank)
-  for (int other = 0; other < world_size(); ++other) {
-    const std::string entry = table.get(std::to_string(other), timeout());
-    const std::size_t space = entry.find(' ');
-    if (std::stoi(entry.substr(0, space)) == color) {
-      members.emplace_back(std::stoi(entry.substr(space + 1)), other);
-    }
-  }
-  if (color < 0) return nullptr;
-  std::sort(members.begin(), members.end());
-  const auto self = std::find(members.begin(), members.end(), std::pair(key, rank()));
-  GroupConfig child =
-      child_config(base + "/color" + std::to_string(color),
-                   static_cast<int>(self - members.begin()), static_cast<int>(members.size()));
+std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
+                                                      std::span<const int> members) {
+  const auto self = std::find(members.begin(), members.end(), rank());
+  GroupConfig child = child_config(name, static_cast<int>(self - members.begin()),
+                                   static_cast<int>(members.size()));
   child.job_ranks.clear();
-  for (const auto& [their_key, other] : members) {
-    child.job_ranks.push_back(config_.job_ranks[static_cast<std::size_t>(other)]);
-  }
+  for (const int member : members) child.job_ranks.push_back(config_.job_rank(member));
   if (child.world_size == 1) return make_single_process_group(std::move(child));
   return make_child(std::move(child));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -32,6 +34,9 @@ inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
 // What makes a group, apart from the backend. Rank 0 .. world_size-1 build it together.
 struct GroupConfig {
   std::shared_ptr<Store> store;  // already prefixed: nobody else writes under it
+  // The same keys by another connection, which all groups of a process share for what their threads
+  // tell and ask; nobody waits for a key there. Null: a clone of `store`.
+  std::shared_ptr<Store> background_store = nullptr;
   int rank = 0;
   int world_size = 1;
   Device device = kCpuDevice;
@@ -78,8 +83,9 @@ struct [[nodiscard]] Work {
 //   MismatchError  ranks have called different collectives
 //   PeerError      a rank died, left, called abort(), or failed by itself
 // Only a rank that failed by itself, such as by a CudaError, throws what it ran into instead.
-// Destroying a group waits for its own operations and not for its peers; but NCCL may close its
-// connections only when all ranks of the host do, for which it is given 10 s.
+// Destroying a group gives its operations a second to end, and does not wait for its peers else;
+// but NCCL may close its connections only when all ranks of the host do, for which it is given 10
+// s. A fork of the process cannot use the group: calls and waits throw std::logic_error there.
 //
 // Thread safety: operations from one thread at a time; abort() and the waits from any thread.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
@@ -135,7 +141,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // From now on the group remembers when each of its last so many operations ran, for
   // Work::interval(), which says nothing of one that is older or not done yet. This costs two looks
-  // at a clock, on CUDA two events, for each operation. At most kMaxTimedOperations.
+  // at a clock, on CUDA two events, for each operation. Of several calls the largest number counts.
+  // Throws std::invalid_argument unless it is 1 to kMaxTimedOperations.
   static constexpr std::uint64_t kMaxTimedOperations = 1024;
   void start_timing(std::uint64_t operations);
 
@@ -144,12 +151,17 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   // A new group of the same ranks whose operations do not queue behind this one's. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> duplicate();
-  // One new group per color, ranked by (key, rank); null for a negative color. Collective.
+  // One new group per color, ranked by (key, rank); null for a negative color. Collective: it
+  // begins with an all_gather of this group.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color, int key);
 
   // A name that all ranks get if they ask for names in the same order, and never twice: for keys in
   // store().
   [[nodiscard]] std::string fresh_name(const std::string& purpose);
+
+  // For whoever submits operations for a caller who does not see them; see ScopedIssuer. 1, 2, ...:
+  // the same on all ranks if they ask in the same order; from 255 on, 1 again.
+  [[nodiscard]] std::uint8_t new_issuer();
 
   // Breaks the group on all ranks: whoever waits throws PeerError with this rank and reason.
   void abort(std::string_view reason);
@@ -176,20 +188,26 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   friend struct Work;
   friend class ScopedTimeout;
   friend class ScopedPart;
+  friend class ScopedIssuer;
 
   Work run(Collective collective, Stream producer);
+  void check_process() const;
   void check_started(std::uint64_t sequence) const;
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
   void check_op(std::string_view name, DType dtype, ReduceOp op) const;
   [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
-  [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(int color, int key);
+  [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(const std::string& name,
+                                                        std::span<const int> members);
 
   GroupConfig config_;
   std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<FlightRecorder> meetings_;
   Timeout operation_timeout_;  // of what is submitted now
   std::uint64_t operation_part_of_ = 0;
+  std::uint8_t operation_issuer_ = 0;
+  std::uint8_t issuers_ = 0;
+  pid_t process_;                             // that made this
   std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
   std::vector<Collective> batch_;             // what an open one has collected
   bool is_in_batch_ = false;
@@ -243,6 +261,22 @@ class [[nodiscard]] ScopedPart {
  private:
   ProcessGroup& group_;
   std::uint64_t before_;
+};
+
+// What is submitted to the group while it lives is submitted for an issuer, such as an engine,
+// which must be the same on all ranks: two engines submit operations that look alike. 0 is the
+// program itself. For the thread that submits.
+class [[nodiscard]] ScopedIssuer {
+ public:
+  ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)
+      : group_(group), before_(std::exchange(group.operation_issuer_, issuer)) {}
+  ~ScopedIssuer() { group_.operation_issuer_ = before_; }
+  ScopedIssuer(const ScopedIssuer&) = delete;
+  ScopedIssuer& operator=(const ScopedIssuer&) = delete;
+
+ private:
+  ProcessGroup& group_;
+  std::uint8_t before_;
 };
 
 }  // namespace ddp

@@ -82,18 +82,25 @@ std::string to_string(const RankIdentity& who) {
          std::to_string(who.pid) + ", " + who.device + ")";
 }
 
-std::string serialize(const RankIdentity& who) {
-  return std::to_string(who.rank) + ' ' + std::to_string(who.pid) + '\n' + who.host + '\n' +
-         who.host_name + '\n' + who.device + '\n';
+FieldWriter& operator<<(FieldWriter& fields, const RankIdentity& who) {
+  return fields << who.rank << who.pid << who.host << who.host_name << who.device;
 }
 
-std::istream& operator>>(std::istream& lines, RankIdentity& who) {
-  lines >> who.rank >> who.pid;
-  lines.ignore();
-  std::getline(lines, who.host);
-  std::getline(lines, who.host_name);
-  std::getline(lines, who.device);
-  return lines;
+FieldReader& operator>>(FieldReader& fields, RankIdentity& who) {
+  return fields >> who.rank >> who.pid >> who.host >> who.host_name >> who.device;
+}
+
+std::string serialize(const RankIdentity& who) {
+  FieldWriter fields;
+  fields << who;
+  return fields.text();
+}
+
+RankIdentity parse_rank_identity(const std::string& text) {
+  FieldReader fields(text);
+  RankIdentity who;
+  if (!(fields >> who)) throw NetworkError("[identity] not a rank's identity: \"" + text + "\"");
+  return who;
 }
 
 ProcessState state_of(const RankIdentity& who) {

@@ -6,6 +6,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/host_name.h"
+#include "ddp/collectives/field_lines.h"
 
 namespace ddp {
 
@@ -48,10 +49,11 @@ struct RankIdentity {
 // "rank 3 (node7, pid 123, cuda:3)".
 [[nodiscard]] std::string to_string(const RankIdentity& who);
 
-// Four lines.
+FieldWriter& operator<<(FieldWriter& fields, const RankIdentity& who);
+FieldReader& operator>>(FieldReader& fields, RankIdentity& who);
 [[nodiscard]] std::string serialize(const RankIdentity& who);
-// Reads what serialize() wrote from the begin of a stream; that fails if it is something else.
-std::istream& operator>>(std::istream& lines, RankIdentity& who);
+// Throws NetworkError for what serialize() has not written.
+[[nodiscard]] RankIdentity parse_rank_identity(const std::string& text);
 
 enum class ProcessState : std::uint8_t { kUnknown, kAlive, kStopped, kEnded };
 

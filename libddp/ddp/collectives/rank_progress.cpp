@@ -2,7 +2,6 @@
 #include "ddp/collectives/rank_progress.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "ddp/base/error.h"
 
@@ -15,28 +14,25 @@ const GroupProgress* RankProgress::find(const std::string& group) const {
 }
 
 std::string serialize(const RankProgress& progress) {
-  std::ostringstream text;
-  text << serialize(progress.who) << progress.heartbeat << ' ' << progress.step << ' '
-       << progress.is_in_step << ' ' << progress.is_inside << '\n';
+  FieldWriter fields;
+  fields << progress.who << progress.heartbeat << progress.step << progress.is_in_step
+         << progress.is_inside;
   for (const GroupProgress& group : progress.groups) {
-    text << group.collectives << '\n' << group.name << '\n' << group.waits_for << '\n';
+    fields << group.collectives << group.name << group.waits_for;
   }
-  return text.str();
+  return fields.text();
 }
 
 RankProgress parse_rank_progress(const std::string& text) {
-  std::istringstream lines(text);
+  FieldReader fields(text);
   RankProgress progress;
-  lines >> progress.who >> progress.heartbeat >> progress.step >> progress.is_in_step >>
+  fields >> progress.who >> progress.heartbeat >> progress.step >> progress.is_in_step >>
       progress.is_inside;
-  if (!lines) throw NetworkError("[progress] not a rank's progress: \"" + text + "\"");
-  GroupProgress group;
-  while (lines >> group.collectives) {
-    lines.ignore();
-    std::getline(lines, group.name);
-    std::getline(lines, group.waits_for);
-    progress.groups.push_back(group);
+  while (fields && fields.has_more()) {
+    GroupProgress& group = progress.groups.emplace_back();
+    fields >> group.collectives >> group.name >> group.waits_for;
   }
+  if (!fields) throw NetworkError("[progress] not a rank's progress: \"" + text + "\"");
   return progress;
 }
 

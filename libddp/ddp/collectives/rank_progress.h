@@ -2,7 +2,7 @@
 //
 // What a rank tells the others of itself, about once a second and in one value of the store:
 //
-//   progress := identity  heartbeat SP step SP is_in_step SP is_inside LF  group*
+//   progress := identity  heartbeat LF step LF is_in_step LF is_inside LF  group*
 //   group    := collectives LF name LF waits_for LF
 #pragma once
 

@@ -2,7 +2,6 @@
 #include "ddp/collectives/rendezvous.h"
 
 #include <fmt/core.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <sstream>
@@ -11,8 +10,10 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/backend_choice.h"
+#include "ddp/collectives/group_failure.h"
 #include "ddp/collectives/let_all_read.h"
 #include "ddp/collectives/rank_identity.h"
+#include "ddp/collectives/rank_list.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -20,8 +21,6 @@ namespace {
 
 constexpr std::string_view kPlan = "plan";
 constexpr std::string_view kUse = "use ";
-constexpr std::string_view kMismatch = "mismatch: ";
-constexpr std::string_view kTimeout = "timeout: ";
 
 // Between two looks of rank 0 whether somebody else has decided.
 constexpr Timeout kBetweenLooks{250};
@@ -30,12 +29,10 @@ std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
 std::string initialisation(std::int64_t number) { return fmt::format("init_{}", number); }
 
 bool is_same_process(const Hello& one, const Hello& other) {
-  return one.host == other.host && one.pid == other.pid;
+  return one.who.host == other.who.host && one.who.pid == other.who.pid;
 }
 
-bool has_ended(const Hello& hello) {
-  return state_of({.host = hello.host, .pid = hello.pid}) == ProcessState::kEnded;
-}
+bool has_ended(const Hello& hello) { return state_of(hello.who) == ProcessState::kEnded; }
 
 // Writes `own` under the key unless somebody who lives was first; returns whose it is.
 Hello take(Store& store, const std::string& key, const Hello& own) {
@@ -60,7 +57,7 @@ std::int64_t next_initialisation(Store& job, int rank) {
 }
 
 // The process that has the rank may be waiting for the others.
-[[noreturn]] void refuse_second(Store& job, const Hello& first, const Hello& second) {
+[[noreturn]] void refuse_second(Store& job, const RankIdentity& first, const RankIdentity& second) {
   const std::string text = fmt::format(
       "rank {} is already pid {} on host {}; pid {} on host {} came as rank {}, too: each process "
       "of a job needs a RANK of its own, and each job a MASTER_PORT of its own",
@@ -73,7 +70,8 @@ std::int64_t next_initialisation(Store& job, int rank) {
 
 // A process that has said hello may have ended since.
 bool is_here(Store& store, int rank) {
-  return store.has(hello_key(rank)) && !has_ended(parse_hello(store.get(hello_key(rank))));
+  const auto hello = store.find(hello_key(rank));
+  return hello && !has_ended(parse_hello(*hello));
 }
 
 std::vector<int> missing_ranks(Store& store, int world_size) {
@@ -84,14 +82,6 @@ std::vector<int> missing_ranks(Store& store, int world_size) {
   return missing;
 }
 
-std::string list_of(const std::vector<int>& ranks) {
-  constexpr std::size_t kShown = 16;
-  const auto shown = std::span(ranks).first(std::min(ranks.size(), kShown));
-  std::string text = fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(shown, ", "));
-  if (ranks.size() > kShown) text += fmt::format(" and {} more", ranks.size() - kShown);
-  return text;
-}
-
 // "3 of 4 ranks are here after 5 s; missing: rank 2; store at 127.0.0.1:29500".
 std::string describe_missing(const std::vector<int>& missing, int world_size,
                              const StartPatience& patience) {
@@ -99,7 +89,7 @@ std::string describe_missing(const std::vector<int>& missing, int world_size,
   std::string text =
       fmt::format("{} of {} ranks are here after {}; {}", present, world_size, patience.waited(),
                   missing.empty() ? "rank 0 has not decided yet how they go on"
-                                  : "missing: " + list_of(missing));
+                                  : "missing: " + rank_list(missing));
   if (!patience.store().empty()) text += "; store at " + patience.store();
   return text;
 }
@@ -114,21 +104,12 @@ bool is_first_here(Store& store, int rank) {
 // To be called between two waits.
 void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience) {
   const bool is_over = patience.is_over();
-  if (!is_over && (!patience.is_due() || !is_first_here(store, self.rank))) return;
+  if (!is_over && (!patience.is_due() || !is_first_here(store, self.who.rank))) return;
   const std::vector<int> missing = missing_ranks(store, self.world_size);
-  if (missing.empty() && self.rank == 0) return;  // they have come just now: it is to decide
+  if (missing.empty() && self.who.rank == 0) return;  // they have come just now: it is to decide
   const std::string text = "[init] " + describe_missing(missing, self.world_size, patience);
   if (is_over) throw TimeoutError(text);
   patience.report(text);
-}
-
-bool have_come(Store& store, const std::vector<std::string>& keys, Timeout timeout) {
-  try {
-    store.wait(keys, timeout);
-    return true;
-  } catch (const TimeoutError&) {
-    return false;
-  }
 }
 
 std::vector<Hello> read_hellos(Store& store, int world_size) {
@@ -144,21 +125,20 @@ std::vector<Hello> read_hellos(Store& store, int world_size) {
 std::vector<Hello> await_hellos(Store& store, const Hello& self, StartPatience& patience) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(hello_key(rank));
-  const std::vector<std::string> plan = {std::string(kPlan)};
   for (;;) {
-    const bool all_came = have_come(store, keys, patience.slice(kBetweenLooks));
-    if (store.check(plan)) return {};
+    const bool all_came = store.wait_for(keys, patience.slice(kBetweenLooks));
+    if (store.has(kPlan)) return {};
     if (all_came) {
       std::vector<Hello> hellos = read_hellos(store, self.world_size);
       if (std::ranges::none_of(hellos, has_ended)) return hellos;
-      if (have_come(store, plan, patience.slice(kBetweenLooks))) return {};
+      if (store.wait_for(kPlan, patience.slice(kBetweenLooks))) return {};
     }
     look_at_the_clock(store, self, patience);
   }
 }
 
-// Rank 0's decision: "use shm 0 0 1", with the hosts of the ranks, or what everybody is to throw:
-// "mismatch: " or "timeout: " and the text of that error, or the text of an EnvironmentError.
+// Rank 0's decision: "use shm 0 0 1", with the hosts of the ranks, or the note (group_failure.h) of
+// what everybody is to throw, which is an EnvironmentError where a group would be a peer's error.
 std::string make_plan(Store& store, const Hello& self, StartPatience& patience) {
   try {
     const std::vector<Hello> hellos = await_hellos(store, self, patience);
@@ -166,18 +146,13 @@ std::string make_plan(Store& store, const Hello& self, StartPatience& patience) 
     std::string plan = std::string(kUse) + std::string(to_string(choose_backend(hellos)));
     for (const int host : hosts_of(hellos)) plan += " " + std::to_string(host);
     return plan;
-  } catch (const MismatchError& error) {
-    return std::string(kMismatch) + describe(error);
-  } catch (const TimeoutError& error) {
-    return std::string(kTimeout) + describe(error);
   } catch (const std::exception& error) {
-    return describe(error);
+    return GroupFailure::of(error).note();
   }
 }
 
 std::string await_plan(Store& store, const Hello& self, StartPatience& patience) {
-  const std::vector<std::string> keys = {std::string(kPlan)};
-  while (!have_come(store, keys, patience.slice())) look_at_the_clock(store, self, patience);
+  while (!store.wait_for(kPlan, patience.slice())) look_at_the_clock(store, self, patience);
   return store.get(kPlan);
 }
 
@@ -186,9 +161,11 @@ std::string await_plan(Store& store, const Hello& self, StartPatience& patience)
 std::string compare_world_size(Store& store, const Hello& self) {
   const Hello first = take(store, "first", self);
   if (first.world_size == self.world_size) return "";
-  const std::string plan =
-      fmt::format("{}ranks differ in WORLD_SIZE: {} has {}, {} has {}", kMismatch, to_string(first),
-                  first.world_size, to_string(self), self.world_size);
+  const GroupFailure difference{
+      GroupFailure::Kind::kMismatch,
+      fmt::format("ranks differ in WORLD_SIZE: {} has {}, {} has {}", to_string(first.who),
+                  first.world_size, to_string(self.who), self.world_size)};
+  const std::string plan = difference.note();
   store.compare_set(kPlan, "", plan);
   return plan;
 }
@@ -197,8 +174,8 @@ std::string compare_world_size(Store& store, const Hello& self) {
 std::string exchange(Store& store, const Hello& self, StartPatience& patience) {
   std::string refusal = compare_world_size(store, self);
   if (!refusal.empty()) return refusal;
-  store.set(hello_key(self.rank), serialize(self));
-  if (self.rank != 0) return await_plan(store, self, patience);
+  store.set(hello_key(self.who.rank), serialize(self));
+  if (self.who.rank != 0) return await_plan(store, self, patience);
   return store.compare_set(kPlan, "", make_plan(store, self, patience));
 }
 
@@ -214,19 +191,19 @@ Plan parse_plan(const std::string& text) {
 }  // namespace
 
 std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job, const Hello& self) {
-  const Hello holder = take(*job, fmt::format("rank/{}", self.rank), self);
-  if (!is_same_process(holder, self)) refuse_second(*job, holder, self);
-  const std::int64_t number = next_initialisation(*job, self.rank);
+  const Hello holder = take(*job, fmt::format("rank/{}", self.who.rank), self);
+  if (!is_same_process(holder, self)) refuse_second(*job, holder.who, self.who);
+  const std::int64_t number = next_initialisation(*job, self.who.rank);
   return std::make_shared<PrefixStore>(initialisation(number), job);
 }
 
 Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {
   const std::string plan = exchange(store, self, patience);
   if (plan.starts_with(kUse)) return parse_plan(plan.substr(kUse.size()));
-  let_all_read(store, self.rank, self.world_size);
-  if (plan.starts_with(kMismatch)) throw MismatchError(plan.substr(kMismatch.size()));
-  if (plan.starts_with(kTimeout)) throw TimeoutError(plan.substr(kTimeout.size()));
-  throw EnvironmentError(plan);
+  let_all_read(store, self.who.rank, self.world_size);
+  const GroupFailure failure = GroupFailure::from_note(plan);
+  if (failure.kind == GroupFailure::Kind::kPeer) throw EnvironmentError(failure.sentence);
+  std::rethrow_exception(failure.error());
 }
 
 }  // namespace ddp

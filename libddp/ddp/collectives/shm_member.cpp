@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,9 @@ namespace {
 // noticed after at most this.
 constexpr Timeout kLivenessPeriod(50);
 
-constexpr std::uint32_t kCauseNone = 0;
-constexpr std::uint32_t kCauseWriting = 1;
-constexpr std::uint32_t kCauseComplete = 2;
+// To write the first cause takes microseconds, unless its rank is stopped or killed meanwhile.
+constexpr Timeout kCausePatience(1000);
+constexpr Timeout kCausePause(1);
 
 // Sleeps while `word` holds `seen`, at most for `timeout`. The futex is shared between processes.
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout timeout) {
@@ -159,7 +160,7 @@ void Member::check_peer_call(int other, const Condition& ready) {
 }
 
 bool Member::is_broken() const {
-  return segment_.header().cause_state.load(std::memory_order_acquire) == kCauseComplete;
+  return segment_.header().cause_state.load(std::memory_order_acquire) == CauseState::kComplete;
 }
 
 std::exception_ptr Member::recorded_error() const {
@@ -171,17 +172,24 @@ void Member::throw_recorded_error() const { std::rethrow_exception(recorded_erro
 
 std::exception_ptr Member::fail(Cause cause, const std::string& text) {
   Header& header = segment_.header();
-  std::uint32_t none = kCauseNone;
-  if (header.cause_state.compare_exchange_strong(none, kCauseWriting)) {
+  CauseState none = CauseState::kNone;
+  if (header.cause_state.compare_exchange_strong(none, CauseState::kBeingWritten)) {
     header.cause = cause;
     const std::size_t length = std::min(text.size(), sizeof(header.text) - 1);
     std::memcpy(header.text, text.data(), length);
-    header.cause_state.store(kCauseComplete);
+    header.cause_state.store(CauseState::kComplete);
   }
+  await_cause();
   ring_all();
   ring(rank_);
   const std::exception_ptr recorded = recorded_error();
   return recorded ? recorded : GroupFailure{cause, text}.error();
+}
+
+// Of a rank that fails while another one writes the cause.
+void Member::await_cause() const {
+  const Deadline deadline = Deadline::after(kCausePatience);
+  while (!is_broken() && !deadline.passed()) std::this_thread::sleep_for(kCausePause);
 }
 
 void Member::leave() {

@@ -79,7 +79,7 @@ class Member {
   void ring_all() const;
 
   // Records the first cause for all ranks and wakes them. Returns the error to throw: the first
-  // rank decides its class and text.
+  // rank decides its class and text, unless it is killed while it writes them.
   std::exception_ptr fail(Cause cause, const std::string& text);
   [[nodiscard]] bool is_broken() const;
   // This rank takes part no more; its own waits throw.
@@ -95,6 +95,7 @@ class Member {
   void check_peer_call(int other, const Condition& ready);
   // That rank has not come to the barrier that this one waits in.
   [[nodiscard]] bool is_behind(int rank) const;
+  void await_cause() const;
   [[nodiscard]] std::exception_ptr recorded_error() const;
   [[noreturn]] void throw_recorded_error() const;
   [[noreturn]] void time_out(const IsAwaited& is_awaited);

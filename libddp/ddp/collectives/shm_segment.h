@@ -33,10 +33,12 @@ inline constexpr std::uint32_t kChannelBlocks = 2;
 
 using Cause = GroupFailure::Kind;
 
+enum class CauseState : std::uint32_t { kNone = 0, kBeingWritten, kComplete };
+
 // The first cause of the group's end, written by one rank, read by all.
 struct Header {
-  std::uint64_t layout;                    // equal builds have equal ones
-  std::atomic<std::uint32_t> cause_state;  // 0 none, 1 being written, 2 complete
+  std::uint64_t layout;  // equal builds have equal ones
+  std::atomic<CauseState> cause_state;
   Cause cause;
   char text[1000];
 };

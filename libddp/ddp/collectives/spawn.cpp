@@ -34,7 +34,6 @@ bool is_consequence(const SpawnedEnding& ending) {
 
 // That ranks share GPUs is inherited.
 WorkerEnv worker_env(int rank, int nprocs) {
-  const EnvReader::Lookup inherited = ::getenv;
   return {.rank = rank,
           .world_size = nprocs,
           .local_rank = rank,
@@ -42,7 +41,7 @@ WorkerEnv worker_env(int rank, int nprocs) {
           .master = {kHost, 0},
           .run_id = "spawn_" + std::to_string(::getpid()),
           .agent_hosts_store = true,
-          .shares_gpus = EnvReader(inherited).flag("DDP_OVERSUBSCRIBE")};
+          .shares_gpus = EnvReader(::getenv).flag("DDP_OVERSUBSCRIBE")};
 }
 
 // A process that was started with SIGCHLD ignored cannot be told how its children end.

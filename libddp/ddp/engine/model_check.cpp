@@ -2,6 +2,7 @@
 #include "ddp/engine/model_check.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -9,9 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/base/error.h"
-#include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/equal_on_all_ranks.h"
 
 namespace ddp {
 namespace {
@@ -39,7 +38,7 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   }
 }
 
-using Lines = std::vector<std::string>;
+constexpr const char* kSetUp = "the set-up";
 
 // Not where it is: ranks of one host have different devices.
 std::string describe_buffer(const ModelBuffer& buffer) {
@@ -57,15 +56,8 @@ std::string describe_parameter(const Parameter& parameter) {
   return text.str();
 }
 
-Lines split(const std::string& text) {
-  Lines lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-// What must be equal beside the parameters, one line each.
-Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
+// What must be equal beside the parameters.
+std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
   const BucketOptions& buckets = options.buckets;
   std::ostringstream text;
   text.precision(std::numeric_limits<double>::max_digits10);
@@ -82,53 +74,24 @@ Lines describe_options(const DdpOptions& options, const GradientHook* hook) {
        << static_cast<int>(options.non_finite) << ", scan_gradients " << options.scan_gradients
        << '\n'
        << options.buffers.size() << " buffers";
-  return split(text.str());
+  std::vector<NamedValue> values;
+  std::istringstream lines(text.str());
+  for (std::string line; std::getline(lines, line);) values.push_back({kSetUp, line});
+  return values;
 }
 
-// One line a parameter, then what else must be equal.
-Lines describe_model(std::span<const Parameter> parameters, const DdpOptions& options,
-                     const GradientHook* hook) {
-  Lines lines;
-  for (const Parameter& parameter : parameters) lines.push_back(describe_parameter(parameter));
-  for (std::string& line : describe_options(options, hook)) lines.push_back(std::move(line));
-  for (const ModelBuffer& buffer : options.buffers) {
-    lines.push_back(describe_buffer(buffer));
+// The parameters, then what else must be equal.
+std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
+                                       const DdpOptions& options, const GradientHook* hook) {
+  std::vector<NamedValue> values;
+  for (const Parameter& parameter : parameters) {
+    values.push_back({"parameter " + std::to_string(values.size()), describe_parameter(parameter)});
   }
-  return lines;
-}
-
-std::string join(const Lines& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += line + '\n';
-  return text;
-}
-
-std::uint64_t hash_of(std::string text) {
-  std::uint64_t hash = 0;
-  const std::span bytes(reinterpret_cast<std::uint8_t*>(text.data()), text.size());
-  cpu::fingerprint(buffer_of(bytes), &hash);
-  return hash ^ text.size();
-}
-
-// Everybody's hash, by rank.
-std::vector<std::int64_t> gather_hashes(ProcessGroup& group, std::uint64_t own) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(group.world_size()));
-  auto mine = static_cast<std::int64_t>(own);
-  all_gather_on_host(group, buffer_of(std::span(&mine, 1)), buffer_of(all));
-  return all;
-}
-
-// The sentence about the first line in which another rank's model differs from rank 0's.
-std::string first_difference(const Lines& first, const Lines& other, int other_rank,
-                             std::size_t parameter_count) {
-  const std::string nothing = "nothing";
-  std::size_t i = 0;
-  while (i < std::min(first.size(), other.size()) && first[i] == other[i]) ++i;
-  const std::string what =
-      i < parameter_count ? "parameter " + std::to_string(i) : std::string("the set-up");
-  return "[ddp] models differ in " + what + ": rank 0 has " +
-         (i < first.size() ? first[i] : nothing) + ", rank " + std::to_string(other_rank) +
-         " has " + (i < other.size() ? other[i] : nothing);
+  std::ranges::move(describe_options(options, hook), std::back_inserter(values));
+  for (const ModelBuffer& buffer : options.buffers) {
+    values.push_back({kSetUp, describe_buffer(buffer)});
+  }
+  return values;
 }
 
 }  // namespace
@@ -158,20 +121,7 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
 
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
                         const DdpOptions& options, const GradientHook* hook) {
-  const Lines own = describe_model(parameters, options, hook);
-  const std::vector<std::int64_t> hashes = gather_hashes(group, hash_of(join(own)));
-  const auto odd = std::find_if(hashes.begin(), hashes.end(),
-                                [&](std::int64_t hash) { return hash != hashes[0]; });
-  if (odd == hashes.end()) return;
-  // Only now is the whole description worth sending: the two that differ publish theirs.
-  // The keys tell models apart, since a group may check several.
-  const int other = static_cast<int>(odd - hashes.begin());
-  const auto key = [&](std::int64_t hash) { return "model/" + std::to_string(hash); };
-  const std::int64_t own_hash = hashes[static_cast<std::size_t>(group.rank())];
-  if (group.rank() == 0 || group.rank() == other) group.store().set(key(own_hash), join(own));
-  const Lines first = split(group.store().get(key(hashes[0])));
-  const Lines second = split(group.store().get(key(*odd)));
-  throw MismatchError(first_difference(first, second, other, parameters.size()));
+  check_equal_on_all_ranks(group, "[ddp] models", describe_model(parameters, options, hook));
 }
 
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,

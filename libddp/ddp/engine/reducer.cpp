@@ -29,6 +29,7 @@ Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::si
 Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
                  const Options& options, AtLaunch at_launch)
     : group_(group),
+      issuer_(group.new_issuer()),
       layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_of(options))),
       at_launch_(std::move(at_launch)),
       communicates_(group.world_size() > 1),
@@ -135,6 +136,7 @@ void Reducer::launch(std::size_t b) {
   const Stream producer = buckets_[b].producer;
   BucketLaunch& launch = launches_[b];
   const cu::ProfilerSpan span(launch.span_name.c_str());
+  const ScopedIssuer issued(group_, issuer_);
   if (b == 0) at_launch_.before_first(producer);
   if (zeros_) {
     fill(bucket(b), 0, producer);

@@ -163,6 +163,7 @@ class Reducer {
   void remember_uses();
 
   ProcessGroup& group_;
+  std::uint8_t issuer_;
   BucketLayout layout_;
   std::unique_ptr<GradientHook> hook_;
   AtLaunch at_launch_;

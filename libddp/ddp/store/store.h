@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,10 +55,16 @@ class Store {
   [[nodiscard]] std::shared_ptr<Store> clone() const { return clone(timeout()); }
   [[nodiscard]] std::string get(std::string_view key) { return get(key, timeout()); }
   void wait(std::span<const std::string> keys) { wait(keys, timeout()); }
+  // As wait(), but false if there is a key that does not exist in time.
+  [[nodiscard]] bool wait_for(std::span<const std::string> keys, Timeout timeout);
+  [[nodiscard]] bool wait_for(std::string_view key, Timeout timeout);
   [[nodiscard]] bool has(std::string_view key) {
     const std::string keys[] = {std::string(key)};
     return check(keys);
   }
+  // The value of a key, or nothing if it does not exist now: one round trip, which waits for
+  // nothing and changes nothing.
+  [[nodiscard]] std::optional<std::string> find(std::string_view key);
 };
 
 inline constexpr Timeout kDefaultStoreTimeout = std::chrono::seconds(300);

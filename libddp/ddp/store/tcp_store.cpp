@@ -38,6 +38,7 @@ class TcpStore::Impl {
       : endpoint_(endpoint), options_(options), connection_(options.spin) {
     explained({"connect", {}, options.timeout},
               [&] { connection_.open(endpoint_, Deadline::after(options.timeout)); });
+    local_address_ = connection_.local_address();
   }
 
   // Runs one exchange under the lock. Afterwards the connection is in step, or closed: for good,
@@ -58,7 +59,7 @@ class TcpStore::Impl {
 
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
   [[nodiscard]] const TcpStoreOptions& options() const { return options_; }
-  [[nodiscard]] std::string local_address() const { return connection_.local_address(); }
+  [[nodiscard]] const std::string& local_address() const { return local_address_; }
 
  private:
   // What error messages say about an operation.
@@ -103,6 +104,7 @@ class TcpStore::Impl {
 
   Endpoint endpoint_;
   TcpStoreOptions options_;
+  std::string local_address_;  // of the first connection; never changed, so it needs no lock
   TimedMutex mutex_;
   StoreConnection connection_;
   bool was_late_ = false;  // why the connection is closed

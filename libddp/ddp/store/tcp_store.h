@@ -60,7 +60,8 @@ class TcpStore final : public Store {
   // Returns once world_size callers have come to this key. A key serves once.
   void barrier(std::string_view key, int world_size, Timeout timeout);
 
-  // This host's address on the connection that reached the store: the interface to use for peers.
+  // This host's address on the connection that first reached the store: the interface to use for
+  // peers. Never waits.
   [[nodiscard]] std::string local_address() const;
 
  private:

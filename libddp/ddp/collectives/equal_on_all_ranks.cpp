@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/equal_on_all_ranks.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/field_lines.h"
+#include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/let_all_read.h"
+#include "ddp/collectives/rank_list.h"
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+std::string serialize(std::span<const NamedValue> values) {
+  FieldWriter fields;
+  for (const auto& [name, value] : values) fields << name << value;
+  return fields.text();
+}
+
+std::vector<NamedValue> parse(const std::string& text) {
+  FieldReader fields(text);
+  std::vector<NamedValue> values;
+  while (fields.has_more()) {
+    NamedValue& each = values.emplace_back();
+    fields >> each.name >> each.value;
+  }
+  return values;
+}
+
+std::int64_t hash_of(std::string text) {
+  std::uint64_t hash = 0;
+  const std::span bytes(reinterpret_cast<std::uint8_t*>(text.data()), text.size());
+  cpu::fingerprint(buffer_of(bytes), &hash);
+  return static_cast<std::int64_t>(hash ^ text.size());
+}
+
+// By rank.
+std::vector<std::int64_t> gather(ProcessGroup& group, std::int64_t own) {
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group.world_size()));
+  all_gather_on_host(group, buffer_of(std::span(&own, 1)), buffer_of(all));
+  return all;
+}
+
+std::vector<int> ranks_with(std::int64_t hash, const std::vector<std::int64_t>& hashes) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hash) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+// "differ in lr: rank 0 has 0.1, rank 2 has 0.2"; with the names behind "has" where it is they that
+// differ, or one has more than the other.
+std::string difference(const std::vector<NamedValue>& first, const std::vector<NamedValue>& other,
+                       const std::vector<int>& others) {
+  std::size_t i = 0;
+  const auto has = [&i](const std::vector<NamedValue>& values) { return i < values.size(); };
+  while (has(first) && has(other) && first[i].name == other[i].name &&
+         first[i].value == other[i].value) {
+    ++i;
+  }
+  const bool same_name = has(first) && has(other) && first[i].name == other[i].name;
+  const auto text = [&](const std::vector<NamedValue>& values) {
+    if (!has(values)) return std::string("nothing");
+    return same_name ? values[i].value : values[i].name + " " + values[i].value;
+  };
+  return "differ" + (same_name ? " in " + first[i].name : "") + ": rank 0 has " + text(first) +
+         ", " + rank_list(others) + (others.size() == 1 ? " has " : " have ") + text(other);
+}
+
+}  // namespace
+
+// Only if there is a difference are the texts worth sending. Two ranks publish theirs, and rank 0,
+// which may host the store and end with the error, waits until all have read them.
+void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
+                              std::span<const NamedValue> values) {
+  const std::string own = serialize(values);
+  const std::vector<std::int64_t> hashes = gather(group, hash_of(own));
+  const auto odd = std::ranges::find_if(hashes, [&](auto hash) { return hash != hashes[0]; });
+  if (odd == hashes.end()) return;
+  const std::vector<int> others = ranks_with(*odd, hashes);
+  PrefixStore store(group.fresh_name("equal"), group.store().clone());
+  if (group.rank() == 0 || group.rank() == others[0]) {
+    store.set(std::to_string(group.rank()), own);
+  }
+  const auto read = [&](int rank) {
+    return parse(store.get(std::to_string(rank), group.timeout()));
+  };
+  const std::string found = difference(read(0), read(others[0]), others);
+  let_all_read(store, group.rank(), group.world_size());
+  throw MismatchError(std::string(what) + " " + found);
+}
+
+}  // namespace ddp

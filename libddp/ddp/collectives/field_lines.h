@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//
+// How ranks write down for each other what they say in the store: one field a line, so no field
+// contains a newline.
+#pragma once
+
+#include <concepts>
+#include <sstream>
+#include <string>
+
+namespace ddp {
+
+class FieldWriter {
+ public:
+  template <class T>
+  FieldWriter& operator<<(const T& field) {
+    text_ << field << '\n';
+    return *this;
+  }
+
+  [[nodiscard]] std::string text() const { return text_.str(); }
+
+ private:
+  std::ostringstream text_;
+};
+
+// Reads the fields that a FieldWriter wrote. As a std::istream, it is false once a field was
+// missing or no number where one was asked for.
+class FieldReader {
+ public:
+  explicit FieldReader(const std::string& text) : lines_(text) {}
+
+  FieldReader& operator>>(std::string& field) {
+    std::getline(lines_, field);
+    return *this;
+  }
+  template <std::integral T>
+  FieldReader& operator>>(T& field) {
+    std::string line;
+    std::getline(lines_, line);
+    std::istringstream number(line);
+    if (!(number >> field) || number.peek() != std::istringstream::traits_type::eof()) {
+      lines_.setstate(std::ios::failbit);
+    }
+    return *this;
+  }
+
+  [[nodiscard]] bool has_more() { return lines_.peek() != std::istringstream::traits_type::eof(); }
+  explicit operator bool() const { return !lines_.fail(); }
+
+ private:
+  std::istringstream lines_;
+};
+
+}  // namespace ddp

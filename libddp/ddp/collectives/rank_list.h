@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace ddp {
+
+// "rank 3", or "ranks 0, 2, 5": for messages, so of many only the first sixteen, and how many more.
+[[nodiscard]] std::string rank_list(std::span<const int> ranks);
+
+}  // namespace ddp

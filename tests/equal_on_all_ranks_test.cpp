@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/equal_on_all_ranks.h"
+
+#include <catch2/catch.hpp>
+
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using test::expect;
+
+namespace {
+
+using Values = std::vector<NamedValue>;
+
+// What all ranks of a job throw if these are their values; empty if none throws anything.
+std::string mismatch_of(Backend backend, const std::vector<Values>& values) {
+  std::vector<std::string> errors(values.size());
+  test::run_groups(backend, static_cast<int>(values.size()), [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    try {
+      check_equal_on_all_ranks(group, "[x] jobs", values[rank]);
+    } catch (const MismatchError& error) {
+      errors[rank] = error.what();
+    }
+  });
+  for (const std::string& error : errors) expect(error == errors[0], error + " = " + errors[0]);
+  return errors[0];
+}
+
+}  // namespace
+
+TEST_CASE("equal values are no error", "[equal]") {
+  const Values values = {{"lr", "0.1"}, {"seed", ""}};
+  for (const Backend backend : test::backends()) {
+    CHECK(mismatch_of(backend, {values, values, values}).empty());
+  }
+  CHECK(mismatch_of(Backend::kShm, {values}).empty());
+  CHECK(mismatch_of(Backend::kShm, {{}, {}}).empty());
+}
+
+TEST_CASE("all ranks name the first difference, and the ranks that have it", "[equal]") {
+  const Values values = {{"lr", "0.1"}, {"seed", "7"}, {"name", "x"}};
+  const Values other = {{"lr", "0.1"}, {"seed", "8"}, {"name", "y"}};
+  const Values third = {{"lr", "0.2"}, {"seed", "7"}, {"name", "x"}};
+  for (const Backend backend : test::backends()) {
+    CHECK(mismatch_of(backend, {values, values, other}) ==
+          "[x] jobs differ in seed: rank 0 has 7, rank 2 has 8");
+    CHECK(mismatch_of(backend, {values, other, third, other}) ==
+          "[x] jobs differ in seed: rank 0 has 7, ranks 1, 3 have 8");
+  }
+}
+
+TEST_CASE("values that only some ranks have are named with their names", "[equal]") {
+  const Values values = {{"lr", "0.1"}, {"seed", "7"}};
+  const Values fewer = {{"lr", "0.1"}};
+  const Values others = {{"lr", "0.1"}, {"epochs", "7"}};
+  CHECK(mismatch_of(Backend::kShm, {values, fewer}) ==
+        "[x] jobs differ: rank 0 has seed 7, rank 1 has nothing");
+  CHECK(mismatch_of(Backend::kShm, {fewer, values}) ==
+        "[x] jobs differ: rank 0 has nothing, rank 1 has seed 7");
+  CHECK(mismatch_of(Backend::kShm, {values, others}) ==
+        "[x] jobs differ: rank 0 has seed 7, rank 1 has epochs 7");
+}
+
+TEST_CASE("a group that has found a difference may compare again", "[equal]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    for (const std::string value : {"a", "b", "a"}) {
+      const Values own = {{"name", group.rank() == 0 ? "x" : value}};
+      const std::string error =
+          test::error_of([&] { check_equal_on_all_ranks(group, "[x] jobs", own); });
+      expect(error == "[x] jobs differ in name: rank 0 has x, rank 1 has " + value, error);
+    }
+    check_equal_on_all_ranks(group, "[x] jobs", Values{{"name", "x"}});
+  });
+}
