@@ -544,6 +544,27 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
         "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'");
 }
 
+TEST_CASE("a report says of how many steps it does not tell", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      for (int step = 0; step < 12; ++step) {
+        (void)ddp.begin_step();
+        mark_all(ddp);
+        ddp.wait();
+      }
+      const StepCosts costs = ddp.step_statistics().costs();
+      const std::uint64_t rest = 12 - costs.steps - costs.pauses - costs.stalls.steps;
+      const std::string line = "not counted: " + std::to_string(rest) +
+                               " of 12 steps: the first ones, which warm up" +
+                               (world_size == 1 ? "\n" : ", and the last, of which ranks have ");
+      expect(ddp.report().find(line) != std::string::npos, line + " is not in " + ddp.report());
+    });
+  }
+}
+
 TEST_CASE("a batch without nominal_samples is warned of, once and on rank 0", "[engine]") {
   const auto warnings = [](double nominal_samples, double samples) {
     test::StderrCapture capture;
