@@ -173,8 +173,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
       sampler.seek({.epoch = epoch, .consumed = 0});
     }
     for (; epoch < epochs; ++epoch) {
-      train_epoch(
-          sampler.next_epoch());  // calls writer.check() in each step: it throws a full disk
+      train_epoch(sampler.next_epoch());  // with writer.check() in each step, for a full disk
       writer.save({.name = {.epochs = epoch + 1, .step = {}},
                    .metadata = {{"epoch", std::to_string(epoch + 1)}}},
                   tensors, stream);
