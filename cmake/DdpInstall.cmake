@@ -3,6 +3,11 @@
 # `cmake --install` and find_package(ddp CONFIG).
 
 get_property(libraries GLOBAL PROPERTY DDP_LIBRARIES)
+set(components "")  # of find_package: ddp, samplers, ...
+foreach(library IN LISTS libraries)
+  get_target_property(name ${library} EXPORT_NAME)
+  list(APPEND components ${name})
+endforeach()
 
 install(TARGETS ${libraries} EXPORT ddpTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}

@@ -42,7 +42,8 @@ TEST_CASE("checkpoints of whole epochs go on as well, and the best is kept", "[r
   CHECK(metadata.at("test_score") == metadata.at("best_score"));
   CHECK(std::stod(metadata.at("best_score")) > 0.5);
 
-  CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 60"));
+  CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 60") &&
+                                         Contains("nothing is left to train: test accuracy "));
   CHECK(training.parameters() == parameters);
 }
 
@@ -65,7 +66,8 @@ TEST_CASE("who asks a job to stop gets a checkpoint", "[resume][stop]") {
     REQUIRE(kill(ddp::test::first_rank_of(job), signal_number) == 0);
     CHECK(job.wait(25s) == 0);
     CHECK_THAT(job.out(), Contains("asked to stop: the last step is ") &&
-                              Contains("saved " + training.file("c/model_epoch_").string()));
+                              Contains("saved " + training.file("c/model_epoch_").string()) &&
+                              !Contains("test accuracy"));
     const std::string name = training.latest().substr(0, training.latest().find('\n'));
     CHECK(load_checkpoint(training.file("c/" + name)).metadata.count("step") == 1);
   }
@@ -136,6 +138,20 @@ TEST_CASE("another precision or optimizer is refused by the flags", "[resume]") 
                          origin +
                              "it was trained with --amp fp16 --dtype float32, and --amp none "
                              "--dtype float64 is asked for: ");
+}
+
+TEST_CASE("a checkpoint that cannot be written ends the job within steps, not at the next one",
+          "[resume][disk]") {
+  ResumableJob training(1);
+  std::string command = "trap '' XFSZ; ulimit -f 600; exec";  // 300 KiB, as a full disk
+  for (const std::string& word : training.command({"--checkpoint-every", "200"})) {
+    command += " '" + word + "'";
+  }
+  ChildProcess job({"/bin/sh", "-c", command});
+  CHECK(job.wait(25s) == 1);
+  CHECK_THAT(job.err(),
+             Contains("model_epoch_0_step_200.safetensors") && Contains("File too large"));
+  CHECK_THAT(job.out(), Contains("step 200/600") && !Contains("step 600/600"));
 }
 
 TEST_CASE("flags that need a directory say so", "[resume]") {

@@ -3,8 +3,10 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -376,7 +378,31 @@ TEST_CASE("where no file can be made a writer says so at once", "[checkpoint][wr
   const bool is_root = geteuid() == 0;  // who may write everywhere
   if (is_root) fs::remove(parent / "directory");
   CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
-             Contains((parent / "directory").string()));
+             Contains((parent / "directory").string()) && !Contains("probe"));
+  if (is_root) {
+    CheckpointDirectory read_only({.path = "/proc/self"});
+    CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(read_only); }),
+               Contains("/proc/self: no file can be made there: ") && !Contains("probe"));
+  }
+}
+
+TEST_CASE("an error in the background can be seen without waiting", "[checkpoint][writer]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  ddp::CheckpointWriter writer(checkpoints);
+  Model model(1);
+  writer.check();
+  fs::remove(parent / "directory");
+  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  std::string error;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (error.empty() && std::chrono::steady_clock::now() < deadline) {
+    error = error_of([&] { writer.check(); });
+    std::this_thread::yield();
+  }
+  CHECK_THAT(error, Contains("model_epoch_1.safetensors"));
+  writer.check();  // told once
+  writer.finish();
 }
 
 TEST_CASE("an error in the background surfaces once, at the next call", "[checkpoint][writer]") {

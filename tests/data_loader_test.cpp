@@ -62,7 +62,11 @@ class HookedDataset final : public ddp::Dataset {
 
 // Batches of 4 in the data's order, so that batch k begins with sample 4k.
 EpochPlan in_order(std::int64_t dataset_size) {
-  return ExactSampler({.dataset_size = dataset_size, .global_batch_size = 4, .shuffle = false})
+  return ExactSampler({.dataset_size = dataset_size,
+                       .world_size = 1,
+                       .rank = 0,
+                       .global_batch_size = 4,
+                       .shuffle = false})
       .plan({});
 }
 
@@ -165,7 +169,11 @@ TEST_CASE("batches do not depend on workers, prefetch or epochs broken off", "[d
 TEST_CASE("a job goes on behind the batches that were delivered, not those gathered ahead",
           "[data][loader][resume]") {
   const ddp::ImageDataset dataset = numbered_images(50);
-  ExactSampler sampler({.dataset_size = dataset.size(), .global_batch_size = 4, .seed = 2});
+  ExactSampler sampler({.dataset_size = dataset.size(),
+                        .world_size = 1,
+                        .rank = 0,
+                        .global_batch_size = 4,
+                        .seed = 2});
   DataLoader whole(dataset, {.num_workers = 2, .prefetch = 5});
   whole.start(sampler.plan({.epoch = 3}));
   CHECK(whole.position() == ddp::DataPosition{.epoch = 3, .consumed = 0});
@@ -269,8 +277,12 @@ TEST_CASE("a later plan may have larger batches", "[data][loader]") {
   const ddp::ImageDataset dataset = numbered_images(100);
   DataLoader loader(dataset, {.num_workers = 1});
   for (const std::int64_t size : {3, 50, 7}) {
-    loader.start(
-        ExactSampler({.dataset_size = 100, .global_batch_size = size, .shuffle = false}).plan({}));
+    loader.start(ExactSampler({.dataset_size = 100,
+                               .world_size = 1,
+                               .rank = 0,
+                               .global_batch_size = size,
+                               .shuffle = false})
+                     .plan({}));
     const auto batch = loader.next();
     REQUIRE(batch);
     CHECK(batch->count == size);

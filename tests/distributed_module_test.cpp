@@ -80,6 +80,22 @@ class Normalised final : public nn::Module {
   nn::Linear fc;
 };
 
+// A child that its parent forgot to add, in front of one that it did not.
+class Forgetful final : public nn::Module {
+ public:
+  explicit Forgetful(const nn::Scope& scope)
+      : forgotten(scope.child("forgotten"), kFeatures, kFeatures),
+        fc(scope.child("fc"), kFeatures, kClasses) {
+    add(fc);
+  }
+  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
+    return fc.forward(tape, forgotten.forward(tape, input));
+  }
+
+  nn::Linear forgotten;
+  nn::Linear fc;
+};
+
 // Where an optimizer is called.
 enum class Caller { kModel, kOptimizer };
 
@@ -373,4 +389,42 @@ TEST_CASE("batches tell of ranks in different epochs", "[module]") {
   for (const std::string& error : errors) {
     CHECK_THAT(error, Catch::Contains("rank 0 in epoch 0, rank 1 in epoch 3"));
   }
+}
+
+TEST_CASE("a child that was not added is an error that names its parameter and add()", "[module]") {
+  for (const int world_size : {1, 2}) {
+    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      const std::string error = error_of([&] {  // a slow rank hears of it while it constructs
+        nn::Context context;
+        Forgetful module({context, DType::kFloat64, 0});
+        nn::DistributedModule model(module, context, group.shared_from_this(), {});
+        nn::Tape tape(context);
+        const Tensor input =
+            context.from_host<double>(std::vector<double>{1, 2, 3}, {1, kFeatures});
+        const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{0}, {1});
+        const nn::Variable output = model.forward(tape, input);
+        model.backward(tape, nn::softmax_cross_entropy(tape, output, label), 1);
+      });
+      expect(error.find("parameter 'forgotten.bias' (shape [3])") != std::string::npos, error);
+      expect(error.find("belongs to no module that was added") != std::string::npos, error);
+      expect(error.find("call add(child)") != std::string::npos, error);
+    });
+  }
+}
+
+TEST_CASE("so is a parameter of another model, which has its own engine", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    nn::Context context;
+    nn::Linear one({context, DType::kFloat64, 0}, kFeatures, kFeatures);
+    nn::Linear two({context, DType::kFloat64, 0}, kFeatures, kClasses);
+    nn::DistributedModule first(one, context, group.shared_from_this(), {});
+    nn::DistributedModule second(two, context, group.shared_from_this(), {});
+    nn::Tape tape(context);
+    const Tensor input = context.from_host<double>(std::vector<double>{1, 2, 3}, {1, kFeatures});
+    const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{0}, {1});
+    const nn::Variable output = second.forward(tape, first.forward(tape, input));
+    const nn::Variable loss = nn::softmax_cross_entropy(tape, output, label);
+    const std::string error = error_of([&] { second.backward(tape, loss, 1); });
+    expect(error.find("is of another DistributedModule") != std::string::npos, error);
+  });
 }

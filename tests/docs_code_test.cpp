@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// The C++ of README.md, docs/engine.md and docs/checkpoints.md that stands in no example, each
-// block as it is there, which docs_test.cpp sees to. What a block assumes is defined in front of
-// it; what it must do is checked behind it.
+// The C++ of README.md, docs/collectives.md, docs/engine.md and docs/checkpoints.md that stands in
+// no example, each block as it is there, which docs_test.cpp sees to. What a block assumes is
+// defined in front of it; what it must do is checked behind it.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -35,8 +37,6 @@ void on_two_ranks(const std::function<void(const Group&)>& fn) {
 
 TEST_CASE("README.md: your own trainer", "[docs]") {
   on_two_ranks([](const Group& group) {
-    std::vector<float> weights(7840), biases(10);
-    const ddp::Buffer weight = ddp::buffer_of(weights), bias = ddp::buffer_of(biases);
     const ddp::Stream stream;
     const double n = group->rank() == 0 ? 64 : 0;
     const int steps = 2;
@@ -44,8 +44,11 @@ TEST_CASE("README.md: your own trainer", "[docs]") {
       ddp::fill(gradient, factor * static_cast<double>(i + 1));
     };
 
-    ddp::DistributedDataParallel ddp(group, {{"weight", {10, 784}, weight}, {"bias", {10}, bias}},
-                                     {.nominal_samples = 64});
+    std::vector<float> weight(10 * 784), bias(10);  // your model's memory
+    ddp::DistributedDataParallel ddp(
+        group,
+        {{"weight", {10, 784}, ddp::buffer_of(weight)}, {"bias", {10}, ddp::buffer_of(bias)}},
+        {.nominal_samples = 64});  // a rank's usual batch
     for (int step = 0; step < steps; ++step) {
       const double factor = ddp.begin_step({.samples = n});  // n: what this rank has, 0 is allowed
       for (const std::size_t i : {1, 0}) {                   // in the order of your backward pass
@@ -59,6 +62,68 @@ TEST_CASE("README.md: your own trainer", "[docs]") {
     expect(ddp.statistics().steps == 2, "two steps");
     expect(ddp.gradient(0).as<float>()[7839] == 1, "rank 0's gradient of the weight");
     expect(ddp.gradient(1).as<float>()[0] == 2, "rank 0's gradient of the bias");
+  });
+}
+
+TEST_CASE("docs/collectives.md: the first lines", "[docs]") {
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);  // one rank, on the CPU
+
+  const auto group = ddp::init_process_group();
+  std::vector<float> values(1000, static_cast<float>(group->rank() + 1));
+  group->all_reduce(ddp::buffer_of(values)).wait();                           // their sum
+  group->all_reduce(ddp::buffer_of(values), ddp::ReduceOp::kAverage).wait();  // their mean
+
+  CHECK(values[999] == 1);
+}
+
+TEST_CASE("docs/collectives.md: work and streams, several at once, groups", "[docs]") {
+  on_two_ranks([](const Group& group) {
+    std::vector<float> values(3, 1), own(2, static_cast<float>(group->rank())), theirs(2);
+    const ddp::Buffer gradients = ddp::buffer_of(values);
+    const ddp::Stream stream;
+    const auto compute_something_else = [] {};
+
+    const ddp::Work sum = group->all_reduce(gradients, ddp::ReduceOp::kSum, stream);
+    compute_something_else();
+    sum.wait(stream);  // what `stream` holds from here on sees the sum
+
+    expect(values[2] == 2, "the sum");
+
+    const int next = (group->rank() + 1) % group->world_size();
+    const int previous = (group->rank() + group->world_size() - 1) % group->world_size();
+    auto batch = group->batch();
+    (void)group->send(ddp::buffer_of(own), next);
+    (void)group->recv(ddp::buffer_of(theirs), previous);
+    batch.end().wait();
+
+    expect(theirs[1] == static_cast<float>(previous), "the neighbour's");
+
+    const auto half = group->split(/*color=*/group->rank() % 2, /*key=*/group->rank());
+    if (half != nullptr) half->all_reduce(ddp::buffer_of(values)).wait();
+    const auto metrics = group->duplicate();  // its operations do not queue behind the other's
+
+    expect(half->world_size() == 1 && values[0] == 2, "a group of one");
+    expect(metrics->world_size() == 2, "a group of both");
+  });
+}
+
+TEST_CASE("docs/collectives.md: text, and timeouts", "[docs]") {
+  on_two_ranks([](const Group& group) {
+    const std::string text = "rank " + std::to_string(group->rank());
+
+    const std::string name = group->fresh_name("hosts") + "/";  // the same on all ranks, and new
+    group->store().set(name + std::to_string(group->rank()), text);
+    std::vector<std::string> texts;
+    for (int rank = 0; rank < group->world_size(); ++rank) {
+      texts.push_back(group->store().get(name + std::to_string(rank)));  // waits until it is there
+    }
+
+    expect(texts == std::vector<std::string>{"rank 0", "rank 1"}, "everybody's text");
+
+    {
+      const ddp::ScopedTimeout patience(*group, std::chrono::minutes(30));
+      group->barrier().wait();  // the first of a job whose rank 0 prepares the data
+    }
   });
 }
 
@@ -95,7 +160,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
   const std::vector<ddp::NamedBuffer> tensors = {{"weight", {3}, ddp::buffer_of(values)}};
   const auto train_epoch = [&](const ddp::EpochPlan&) { values[0] += 1; };
   for (const std::int64_t epochs : {2, 5}) {
-    ddp::ExactSampler sampler({.dataset_size = 8});
+    ddp::ExactSampler sampler({.dataset_size = 8, .world_size = 1, .rank = 0});
     values[0] = 0;
 
     ddp::CheckpointDirectory directory({.path = path, .keep = 3});
@@ -108,7 +173,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
       sampler.seek({.epoch = epoch, .consumed = 0});
     }
     for (; epoch < epochs; ++epoch) {
-      train_epoch(sampler.next_epoch());
+      train_epoch(sampler.next_epoch());  // with writer.check() in each step, for a full disk
       writer.save({.name = {.epochs = epoch + 1, .step = {}},
                    .metadata = {{"epoch", std::to_string(epoch + 1)}}},
                   tensors, stream);

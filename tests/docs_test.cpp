@@ -147,6 +147,26 @@ TEST_CASE("the C++ of README.md and docs/ stands in sources that are tested", "[
   CHECK(blocks >= 18);
 }
 
+TEST_CASE("headers that README.md and docs/ name are there", "[docs]") {
+  const std::regex header(R"([^/\w](ddp/[\w/]+\.h)\b)");  // as an #include names it
+  int headers = 0;
+  for (const fs::path& document : documents()) {
+    for (const std::string& line : lines_of(document)) {
+      for (std::sregex_iterator match(line.begin(), line.end(), header), end; match != end;
+           ++match) {
+        INFO(document << ": " << (*match)[1]);
+        const auto is_in = [&](const char* root) {
+          return fs::exists(kRoot / root / (*match)[1].str());
+        };
+        const auto roots = {"libddp", "samplers", "data", "io", "kernels", "nn", "nn/parallel"};
+        CHECK(std::ranges::any_of(roots, is_in));
+        ++headers;
+      }
+    }
+  }
+  CHECK(headers >= 30);
+}
+
 TEST_CASE("flags that README.md and docs/ name are in --help", "[docs]") {
   const std::map<std::string, Flags> ours = {
       {"ddp-launch", flags_in_help_of(DDP_LAUNCH_PATH)},

@@ -43,8 +43,8 @@ TEST_CASE("1, 2 and 3 ranks drop the same elements of a global batch", "[dropout
   Layers layers;
   const int world_size = GENERATE(1, 2, 3);
   for (int rank = 0; rank < world_size; ++rank) {
-    const ddp::ExactSamplerOptions whole_options{.dataset_size = kSamples,
-                                                 .global_batch_size = kGlobalBatch};
+    const ddp::ExactSamplerOptions whole_options{
+        .dataset_size = kSamples, .world_size = 1, .rank = 0, .global_batch_size = kGlobalBatch};
     ddp::ExactSamplerOptions options = whole_options;
     options.world_size = world_size;
     options.rank = rank;

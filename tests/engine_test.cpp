@@ -13,6 +13,7 @@
 #include "ddp/store/tcp_store.h"
 #include "support/allocation_counter.h"
 #include "support/engine.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
 using test::error_of;
@@ -528,6 +529,12 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
   CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait before begin_step");
   (void)ddp.begin_step();
   CHECK(error_of([&] { (void)ddp.begin_step(); }) == "[ddp] begin_step before wait");
+  CHECK(error_of([&] { ddp.mark_ready(7); }) ==
+        "[ddp] mark_ready(7), but the model has 3 parameters, 0 to 2");
+  CHECK(error_of([&] { (void)ddp.gradient(3); }) ==
+        "[ddp] gradient(3), but the model has 3 parameters, 0 to 2");
+  CHECK(error_of([&] { (void)ddp.is_used(3); }) ==
+        "[ddp] is_used(3), but the model has 3 parameters, 0 to 2");
   ddp.mark_ready(2);
   CHECK(error_of([&] { ddp.mark_ready(2); }) ==
         "[ddp] rank 1, step 1: 'fc2.weight' was marked ready twice");
@@ -535,6 +542,51 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
   ddp.mark_ready(0);
   CHECK(error_of([&] { ddp.wait(); }) ==
         "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'");
+}
+
+TEST_CASE("a report says of how many steps it does not tell", "[engine]") {
+  for (const int world_size : {1, 2}) {
+    run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters);
+      for (int step = 0; step < 12; ++step) {
+        (void)ddp.begin_step();
+        mark_all(ddp);
+        ddp.wait();
+      }
+      const StepCosts costs = ddp.step_statistics().costs();
+      const std::uint64_t rest = 12 - costs.steps - costs.pauses - costs.stalls.steps;
+      const std::string line = "not counted: " + std::to_string(rest) +
+                               " of 12 steps: the first ones, which warm up" +
+                               (world_size == 1 ? "\n" : ", and the last, of which ranks have ");
+      expect(ddp.report().find(line) != std::string::npos, line + " is not in " + ddp.report());
+    });
+  }
+}
+
+TEST_CASE("a batch without nominal_samples is warned of, once and on rank 0", "[engine]") {
+  const auto warnings = [](double nominal_samples, double samples) {
+    test::StderrCapture capture;
+    run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+      Model model(0);
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = nominal_samples});
+      for (int step = 0; step < 2; ++step) {
+        (void)ddp.begin_step({.samples = samples});
+        mark_all(ddp);
+        ddp.wait();
+      }
+    });
+    return capture.text();
+  };
+  const std::string warning = warnings(0, 64);
+  const std::string begin =
+      "[ddp] a step has 64 samples and DdpOptions::nominal_samples is not set";
+  CHECK_THAT(warning, Catch::Contains(begin));
+  CHECK(warning.find(begin) == warning.rfind(begin));
+  CHECK(warnings(0, 1).empty());
+  CHECK(warnings(1, 64).empty());
 }
 
 TEST_CASE("parameters are checked before anything is sent", "[engine]") {
@@ -545,5 +597,15 @@ TEST_CASE("parameters are checked before anything is sent", "[engine]") {
   CHECK(error_of([&] {
           DistributedDataParallel ddp(group, model.parameters);
         }).find("its shape has 299 elements") != std::string::npos);
+  model.parameters[0].shape = {30, 10};
+  model.parameters[2].name = "fc1.weight";
+  CHECK(error_of([&] { DistributedDataParallel ddp(group, model.parameters); }) ==
+        "[ddp] two parameters have the name 'fc1.weight'");
+  const ModelBuffer buffer{"mean", buffer_of(model.values[0])};
+  CHECK(error_of([&] {
+          DistributedDataParallel ddp(group, Model(0).parameters, {.buffers = {buffer, buffer}});
+        }) == "[ddp] two buffers have the name 'mean'");
+  CHECK(error_of([&] { DistributedDataParallel ddp(nullptr, Model(0).parameters); }) ==
+        "[ddp] DistributedDataParallel without a process group: it is null");
   CHECK(group->submitted.empty());
 }

@@ -244,7 +244,9 @@ TEST_CASE("a file damaged after the start is named with its sample", "[data][mas
   write_bytes(folder.images() / "c.png", bytes.substr(0, bytes.size() - 20));
   ddp::DataLoader loader(dataset, {.num_workers = 2});
   loader.start(
-      ddp::ExactSampler({.dataset_size = 3, .global_batch_size = 1, .shuffle = false}).plan({}));
+      ddp::ExactSampler(
+          {.dataset_size = 3, .world_size = 1, .rank = 0, .global_batch_size = 1, .shuffle = false})
+          .plan({}));
   CHECK(loader.next());
   CHECK(loader.next());
   CHECK(error_of([&] { (void)loader.next(); }) ==

@@ -342,6 +342,14 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--dataset fashion-mnist --data-dir /nonexistent: [fashion_mnist] cannot load");
   check_refused(train_command(2, {"--sampler", "torch", "--global-batch-size", "3"}),
                 "--sampler torch cannot cut a global batch of 3 over 2 ranks");
+  if (!test::kRanksShareGpu) {
+    ChildProcess job({DDP_TRAIN_PATH, "--device", "cuda"},
+                     {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+    CHECK(job.wait(25s) == 1);
+    CHECK_THAT(job.err(), Catch::Contains("train: --device cuda needs a GPU; --device cpu does "
+                                          "without: ") &&
+                              Catch::Contains("no GPU is visible"));
+  }
   // Before training, not after.
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/nonexistent/model.safetensors"}),
                 "/nonexistent/model.safetensors");

@@ -157,6 +157,33 @@ TEST_CASE("the default MLP has PyTorch's names and shapes in order", "[nn]") {
         }) == "[nn] there is no model \"resnet\", only: mlp, lenet5, convnet, resnet18, unet");
 }
 
+TEST_CASE("two parameters, buffers or children of one name are refused", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat32, 1);
+  struct Twice final : Module {
+    explicit Twice(const Scope& own) : a(own.child("fc"), 2, 2), b(own.child("fc"), 2, 2) {
+      add(a);
+      add(b);
+    }
+    Variable forward(Tape& tape, const Variable& x) override {
+      return b.forward(tape, a.forward(tape, x));
+    }
+    Linear a, b;
+  };
+  CHECK(error_of([&] { const Twice module(scope.child("net")); }) ==
+        "[nn] two parameters are named 'net.fc.weight': give each child a scope of its own, as in "
+        "scope.child(\"fc2\"), and add it once");
+  struct Buffers final : Module {
+    explicit Buffers(const Scope& own) {
+      add_buffer(own.buffer("mean", {2}, 0));
+      add_buffer(own.buffer("mean", {2}, 0));
+    }
+    Variable forward(Tape&, const Variable& x) override { return x; }
+  };
+  CHECK_THAT(error_of([&] { const Buffers module(scope); }),
+             Catch::Contains("two buffers are named 'mean'"));
+}
+
 TEST_CASE("initial values depend on seed and name, fill U(-b, b), and agree across dtypes",
           "[nn]") {
   Context context;

@@ -174,6 +174,18 @@ TEST_CASE("a header longer than the file or than 100 MB is refused", "[safetenso
              Contains("100000001 follow, 100000000 are allowed"));
 }
 
+TEST_CASE("what PyTorch saves is told from safetensors, with what makes one of it",
+          "[safetensors]") {
+  const std::string zip = std::string("PK\x03\x04", 4) + std::string(100, 'x');
+  const std::string pickle = std::string("\x80\x02\x8a\x0a", 4) + std::string(100, 'x');
+  for (const std::string& bytes : {zip, pickle}) {
+    CHECK_THAT(error_of_file(bytes), Contains("is no safetensors file, but one of torch.save") &&
+                                         Contains("safetensors.torch.save_file(torch.load("));
+  }
+  CHECK_THAT(error_of_file(std::string(100, 'x')),
+             Contains("is no safetensors file: it promises a header of"));
+}
+
 TEST_CASE("a file that cannot be read is named", "[safetensors]") {
   const TemporaryDirectory directory;
   CHECK_THAT(error_of([&] { (void)load_safetensors(directory / "missing"); }),

@@ -5,6 +5,7 @@
 #include <iomanip>
 #include <random>
 #include <sstream>
+#include <type_traits>
 
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
@@ -84,10 +85,12 @@ std::string first_and_hash(const std::vector<Indices>& ranks) {
 }
 
 std::string our_sampler_line(const std::string& kind, std::istream& in) {
-  DistributedSamplerOptions options;
+  DistributedSamplerOptions options{.world_size = 1, .rank = 0};
   std::int64_t epoch = 0;
-  in >> options.dataset_size >> options.world_size >> options.seed >> epoch >> options.shuffle >>
+  int world_size = 0;
+  in >> options.dataset_size >> world_size >> options.seed >> epoch >> options.shuffle >>
       options.drop_last;
+  options.world_size = world_size;
   std::ostringstream out;
   out << kind << ' ' << options.dataset_size << ' ' << options.world_size << ' ' << options.seed
       << ' ' << epoch << ' ' << options.shuffle << ' ' << options.drop_last;
@@ -108,7 +111,8 @@ std::string ours_for(const std::string& line) {
 
 std::vector<EpochPlan> exact_world(ExactSamplerOptions options, const DataPosition& position = {}) {
   std::vector<EpochPlan> plans;
-  for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+  for (int rank = 0; rank < options.world_size; ++rank) {
+    options.rank = rank;
     plans.push_back(ExactSampler(options).plan(position));
   }
   return plans;
@@ -168,19 +172,20 @@ TEST_CASE("randperm draws 64 bits from PyTorch's threshold on", "[.][slow][randp
 
 TEST_CASE("DistributedSampler deals what PyTorch's deals", "[samplers][torch]") {
   using Ranks = std::vector<Indices>;
-  const DistributedSamplerOptions ten{.dataset_size = 10, .world_size = 4};
+  const DistributedSamplerOptions ten{.dataset_size = 10, .world_size = 4, .rank = 0};
   CHECK(torch_world(ten, 0) == Ranks{{4, 3, 6}, {1, 9, 2}, {7, 0, 4}, {5, 8, 1}});
   CHECK(torch_world(ten, 1) == Ranks{{5, 0, 7}, {6, 8, 4}, {1, 9, 5}, {2, 3, 6}});
-  CHECK(torch_world({.dataset_size = 10, .world_size = 4, .seed = 7, .drop_last = true}, 2) ==
-        Ranks{{0, 6}, {5, 2}, {8, 9}, {7, 1}});
-  CHECK(torch_world({.dataset_size = 11, .world_size = 4, .drop_last = true}, 0) ==
+  CHECK(torch_world({.dataset_size = 10, .world_size = 4, .rank = 0, .seed = 7, .drop_last = true},
+                    2) == Ranks{{0, 6}, {5, 2}, {8, 9}, {7, 1}});
+  CHECK(torch_world({.dataset_size = 11, .world_size = 4, .rank = 0, .drop_last = true}, 0) ==
         Ranks{{10, 5}, {0, 8}, {4, 2}, {3, 1}});
-  CHECK(torch_world({.dataset_size = 8, .world_size = 4, .drop_last = true}, 0) ==
+  CHECK(torch_world({.dataset_size = 8, .world_size = 4, .rank = 0, .drop_last = true}, 0) ==
         Ranks{{4, 2}, {0, 5}, {7, 1}, {3, 6}});
-  CHECK(torch_world({.dataset_size = 3, .world_size = 8}, 0) ==
+  CHECK(torch_world({.dataset_size = 3, .world_size = 8, .rank = 0}, 0) ==
         Ranks{{2}, {0}, {1}, {2}, {0}, {1}, {2}, {0}});
-  CHECK(torch_world({.dataset_size = 3, .world_size = 8, .drop_last = true}, 0) == Ranks(8));
-  CHECK(torch_world({.dataset_size = 10, .world_size = 4, .shuffle = false}, 0) ==
+  CHECK(torch_world({.dataset_size = 3, .world_size = 8, .rank = 0, .drop_last = true}, 0) ==
+        Ranks(8));
+  CHECK(torch_world({.dataset_size = 10, .world_size = 4, .rank = 0, .shuffle = false}, 0) ==
         Ranks{{0, 4, 8}, {1, 5, 9}, {2, 6, 0}, {3, 7, 1}});
 }
 
@@ -211,8 +216,8 @@ TEST_CASE("DistributedSampler cuts a rank's samples into batches", "[samplers][t
 }
 
 TEST_CASE("ExactSampler cuts a global batch as evenly as it goes", "[samplers][exact]") {
-  const auto plans =
-      exact_world({.dataset_size = 17, .world_size = 3, .global_batch_size = 8, .shuffle = false});
+  const auto plans = exact_world(
+      {.dataset_size = 17, .world_size = 3, .rank = 0, .global_batch_size = 8, .shuffle = false});
   REQUIRE(plans[0].steps() == 3);
   CHECK(plans[0].batch(0) == Indices{0, 3, 6});
   CHECK(plans[1].batch(0) == Indices{1, 4, 7});
@@ -230,6 +235,7 @@ TEST_CASE("ExactSampler deals out each sample once, on any number of ranks", "[s
       CAPTURE(n, world_size);
       const auto plans = exact_world({.dataset_size = n,
                                       .world_size = world_size,
+                                      .rank = 0,
                                       .global_batch_size = 1 + n % 37,
                                       .shuffle = n % 2 == 0,
                                       .seed = 9});
@@ -244,6 +250,7 @@ TEST_CASE("an evaluation sees each sample once, in the data's order", "[samplers
       CAPTURE(n, world_size);
       const auto plans = exact_world({.dataset_size = n,
                                       .world_size = world_size,
+                                      .rank = 0,
                                       .global_batch_size = 999,
                                       .shuffle = false});
       Indices seen;
@@ -259,8 +266,8 @@ TEST_CASE("an evaluation sees each sample once, in the data's order", "[samplers
 
 TEST_CASE("every rank knows every rank's share of a step", "[samplers][exact]") {
   for (int world_size = 1; world_size <= 5; ++world_size) {
-    const auto plans =
-        exact_world({.dataset_size = 103, .world_size = world_size, .global_batch_size = 8});
+    const auto plans = exact_world(
+        {.dataset_size = 103, .world_size = world_size, .rank = 0, .global_batch_size = 8});
     for (std::int64_t step = 0; step < 13; ++step) {
       std::int64_t sum = 0;
       for (int rank = 0; rank < world_size; ++rank) {
@@ -276,10 +283,14 @@ TEST_CASE("every rank knows every rank's share of a step", "[samplers][exact]") 
 }
 
 TEST_CASE("the global batches do not depend on the number of ranks", "[samplers][exact]") {
-  const auto one = exact_world({.dataset_size = 103, .global_batch_size = 8, .seed = 3});
+  const auto one = exact_world(
+      {.dataset_size = 103, .world_size = 1, .rank = 0, .global_batch_size = 8, .seed = 3});
   for (const int world_size : {2, 3, 4, 16}) {
-    const auto many = exact_world(
-        {.dataset_size = 103, .world_size = world_size, .global_batch_size = 8, .seed = 3});
+    const auto many = exact_world({.dataset_size = 103,
+                                   .world_size = world_size,
+                                   .rank = 0,
+                                   .global_batch_size = 8,
+                                   .seed = 3});
     for (std::int64_t step = 0; step < one[0].steps(); ++step) {
       REQUIRE(global_batch(many, step) == one[0].batch(step));
     }
@@ -287,7 +298,7 @@ TEST_CASE("the global batches do not depend on the number of ranks", "[samplers]
 }
 
 TEST_CASE("epochs advance by themselves and set_epoch moves them", "[samplers][epoch]") {
-  DistributedSampler sampler({.dataset_size = 50, .seed = 1});
+  DistributedSampler sampler({.dataset_size = 50, .world_size = 1, .rank = 0, .seed = 1});
   const Indices zero = sampler.next_epoch().indices();
   const EpochPlan one = sampler.next_epoch();
   CHECK(one.epoch() == 1);
@@ -313,6 +324,7 @@ TEST_CASE("a stopped epoch goes on with another world size, each sample once",
   for (int round = 0; round < 1000; ++round) {
     ExactSamplerOptions options{.dataset_size = pick(1, 300),
                                 .world_size = static_cast<int>(pick(1, 16)),
+                                .rank = 0,
                                 .global_batch_size = pick(1, 40),
                                 .seed = 5};
     const auto before = exact_world(options, {.epoch = 2});
@@ -333,7 +345,11 @@ TEST_CASE("a stopped epoch goes on with another world size, each sample once",
 
 TEST_CASE("whole_batches leaves out the last step if it is smaller", "[samplers]") {
   const auto plan = [](std::int64_t size, std::int64_t consumed) {
-    const ExactSampler sampler({.dataset_size = size, .global_batch_size = 4, .shuffle = false});
+    const ExactSampler sampler({.dataset_size = size,
+                                .world_size = 1,
+                                .rank = 0,
+                                .global_batch_size = 4,
+                                .shuffle = false});
     return sampler.plan({.epoch = 3, .consumed = consumed}).whole_batches();
   };
   CHECK(plan(10, 0).indices() == Indices{0, 1, 2, 3, 4, 5, 6, 7});
@@ -357,19 +373,28 @@ TEST_CASE("seek goes on inside an epoch and then counts on", "[samplers][resume]
   CHECK(sampler.next_epoch().epoch() == 5);
 }
 
+TEST_CASE("a program that names neither world size nor rank does not compile", "[samplers]") {
+  STATIC_REQUIRE_FALSE(std::is_default_constructible_v<ExactSamplerOptions>);
+  STATIC_REQUIRE_FALSE(std::is_default_constructible_v<DistributedSamplerOptions>);
+}
+
 TEST_CASE("bad options and calls are refused with their values", "[samplers][errors]") {
   const auto torch_error = [](const DistributedSamplerOptions& options) {
     return error_of([&] { const DistributedSampler sampler(options); });
   };
   CHECK(torch_error({.dataset_size = 10, .world_size = 4, .rank = 4}) ==
         "[distributed_sampler] rank 4 is not in [0, 3]");
-  CHECK(torch_error({.dataset_size = 10, .rank = -1}) ==
+  CHECK(torch_error({.dataset_size = 10, .world_size = 1, .rank = -1}) ==
         "[distributed_sampler] rank -1 is not in [0, 0]");
-  CHECK(torch_error({.dataset_size = -1}) == "[distributed_sampler] dataset_size is -1, below 0");
-  CHECK(torch_error({.world_size = 0}) == "[distributed_sampler] world_size is 0, below 1");
-  CHECK_THROWS_AS(ExactSampler({.dataset_size = 1, .global_batch_size = 0}), std::invalid_argument);
+  CHECK(torch_error({.dataset_size = -1, .world_size = 1, .rank = 0}) ==
+        "[distributed_sampler] dataset_size is -1, below 0");
+  CHECK(torch_error({.dataset_size = 10, .world_size = 0, .rank = 0}) ==
+        "[distributed_sampler] world_size is 0, below 1");
+  CHECK_THROWS_AS(
+      ExactSampler({.dataset_size = 1, .world_size = 1, .rank = 0, .global_batch_size = 0}),
+      std::invalid_argument);
 
-  ExactSampler sampler({.dataset_size = 10, .global_batch_size = 4});
+  ExactSampler sampler({.dataset_size = 10, .world_size = 1, .rank = 0, .global_batch_size = 4});
   CHECK(error_of([&] { (void)sampler.plan({.epoch = 1, .consumed = 11}); }) ==
         "[exact_sampler] epoch 1, sample 11 is no position in a dataset of 10 samples");
   CHECK(error_of([&] { (void)sampler.plan({}).batch(3); }) ==

@@ -13,9 +13,9 @@
 #include "ddp/data/subset.h"
 #include "ddp/io/checkpoint_file.h"
 #include "ddp/nn/models/resnet18.h"
+#include "ddp/nn/named_buffers.h"
 #include "ddp/nn/optim/adam.h"
 #include "ddp/nn/optim/lr_schedule.h"
-#include "named_buffers.h"
 #include "support/child_process.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
@@ -91,11 +91,11 @@ TEST_CASE("recipe: weights from PyTorch", "[recipe]") {
   const std::filesystem::path file = directory / "resnet18.safetensors";
   nn::Context context;
   const nn::ResNet18 other({context, DType::kFloat32, 3}, 3, 10);
-  std::vector<NamedBuffer> wrapped = train::named_buffers(other.state_dict(), "module.");
+  std::vector<NamedBuffer> wrapped = nn::named_buffers(other.state_dict(), "module.");
   save_safetensors(file, wrapped);
 
   nn::ResNet18 module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/3, /*classes=*/10);
-  restore_tensors(file, load_safetensors(file), train::named_buffers(module.state_dict()));
+  restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()));
 
   const auto values = [&](const nn::Module& of) {
     return context.to_host<float>(of.parameters().front()->value());

@@ -18,9 +18,9 @@
 #include "ddp/io/summary_writer.h"
 #include "ddp/nn/amp/grad_scaler.h"
 #include "ddp/nn/modules/dropout.h"
+#include "ddp/nn/named_buffers.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
-#include "named_buffers.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 #include "support/trainee.h"
@@ -253,8 +253,8 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
         }
       };
 
-      std::vector<NamedBuffer> tensors = train::named_buffers(model.state_dict());
-      std::ranges::move(train::named_buffers(optimizer.state(), "optimizer."),
+      std::vector<NamedBuffer> tensors = nn::named_buffers(model.state_dict());
+      std::ranges::move(nn::named_buffers(optimizer.state(), "optimizer."),
                         std::back_inserter(tensors));
       CheckpointDirectory checkpoints({.path = directory, .keep = 3});
 

@@ -105,9 +105,12 @@ class DistributedDataParallel {
       if (engine_.is_synchronized()) each.gradient.zero_();  // else the last pass is added to
       each.value.mutable_grad() = each.gradient;
     }
-    return engine_.begin_step(step);
+    const double factor = engine_.begin_step(step);
+    is_in_step_ = true;
+    return factor;
   }
   void wait() {
+    is_in_step_ = false;
     engine_.wait(stream_);
     for (std::size_t i = 0; engine_.is_synchronized() && i < replicas_.size(); ++i) {
       if (!engine_.is_used(i)) replicas_[i].value.mutable_grad().reset();
@@ -166,6 +169,7 @@ class DistributedDataParallel {
     if (options.fold_scale) {
       throw std::invalid_argument("[ddp_torch] fold_scale: LibTorch's optimizers read no scale");
     }
+    if (options.nominal_samples == 0) options.nominal_samples = 1;  // backward() multiplies
     const std::vector<ddp::ModelBuffer> state = collect_state(module);
     options.buffers.insert(options.buffers.end(), state.begin(), state.end());
     return options;
@@ -186,6 +190,11 @@ class DistributedDataParallel {
   }
 
   void on_gradient(std::size_t i) {
+    if (!is_in_step_) {
+      throw std::logic_error(
+          "[ddp_torch] loss.backward() outside of a step: call model.backward(loss, n) in its "
+          "place, or begin_step(n) before it and wait() behind it");
+    }
     Replica& each = replicas_[i];
     const torch::Tensor grad = each.value.grad();
     if (!grad.is_same(each.gradient)) {
@@ -199,6 +208,7 @@ class DistributedDataParallel {
   ddp::Stream stream_;
   std::vector<Replica> replicas_;
   ddp::DistributedDataParallel engine_;
+  bool is_in_step_ = false;
 };
 
 }  // namespace ddp_torch

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/named_buffer.h"
 #include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_writer.h"
-#include "ddp/io/named_buffer.h"
 #include "job_description.h"
 #include "training_state.h"
 
@@ -47,6 +47,10 @@ class Checkpointing {
   // Saves in the background, on rank 0; throws what the last save threw. With an evaluation that
   // is better than all before, it is the best.
   void save(TrainingState state);
+  // Throws what a save has thrown that is over by now; to be called in each step.
+  void check() {
+    if (writer_) writer_->check();
+  }
   // Returns when all is on disk, or throws. What was saved last, on rank 0.
   std::filesystem::path finish();
 

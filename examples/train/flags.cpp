@@ -34,7 +34,7 @@ void add_data(cxxopts::OptionAdder add) {
   add("drop-last", "leave out an epoch's last batch if it is smaller than the others");
   add("num-workers", "threads of a rank that read batches ahead; 0: none", text("1"), "N");
   add("seed", "of initial weights, data order and augmentation", text("0"), "N");
-  add("init", "begin with the weights in this file, of --save or from PyTorch", text(),
+  add("init", "begin with the weights in this file, of --save or of safetensors in Python", text(),
       "FILE.safetensors");
 }
 

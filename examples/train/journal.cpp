@@ -72,9 +72,16 @@ void Journal::step(const StepLine& line) {
                            {"data_wait_ms", line.data_wait_ms}});
 }
 
-void Journal::epoch(std::int64_t epoch, int epochs, std::int64_t step, const Evaluation& result) {
-  say(fmt::format("epoch {}/{}: test {} {:.2f} %, test loss {:.4f}", epoch + 1, epochs, score_name_,
-                  100 * result.score, result.loss));
+void Journal::tell(std::string_view where, const Evaluation& result) {
+  say(fmt::format("{}: test {} {:.2f} %, test loss {:.4f}", where, score_name_, 100 * result.score,
+                  result.loss));
+}
+
+void Journal::untrained(const Evaluation& result) { tell("nothing is left to train", result); }
+
+void Journal::epoch(std::int64_t epoch, std::string_view where, std::int64_t step,
+                    const Evaluation& result) {
+  tell(where, result);
   if (summaries_) {
     summaries_->add_scalar("Loss/test", result.loss, step);
     summaries_->add_scalar(tag(score_name_, "test"), result.score, step);
@@ -84,10 +91,15 @@ void Journal::epoch(std::int64_t epoch, int epochs, std::int64_t step, const Eva
                   {{"epoch", epoch}, {test_score_key(), result.score}, {"test_loss", result.loss}});
 }
 
-void Journal::end(const Evaluation& result, const std::string& params_sha256) {
+void Journal::end(const std::optional<Evaluation>& result, std::int64_t step,
+                  const std::string& params_sha256) {
   if (!metrics_) return;
-  metrics_->write("final", {{test_score_key(), result.score},
-                            {"test_loss", result.loss},
+  if (!result) {
+    metrics_->write("stopped", {{"step", step}, {"params_sha256", params_sha256}});
+    return;
+  }
+  metrics_->write("final", {{test_score_key(), result->score},
+                            {"test_loss", result->loss},
                             {"params_sha256", params_sha256}});
 }
 

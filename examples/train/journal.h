@@ -41,13 +41,19 @@ class Journal {
   void say(std::string_view line);
   void resumed(const TrainingState& from);
   void step(const StepLine& line);
-  // `step` is the last one.
-  void epoch(std::int64_t epoch, int epochs, std::int64_t step, const Evaluation& result);
-  void end(const Evaluation& result, const std::string& params_sha256);
+  // `where` is where the training stands, in words, and `step` its last one.
+  void epoch(std::int64_t epoch, std::string_view where, std::int64_t step,
+             const Evaluation& result);
+  // Of a training that goes on from where nothing is left.
+  void untrained(const Evaluation& result);
+  // Without a result if the job was asked to stop, and did not evaluate.
+  void end(const std::optional<Evaluation>& result, std::int64_t step,
+           const std::string& params_sha256);
   // Those that could not be written to the end.
   [[nodiscard]] std::vector<std::filesystem::path> incomplete_files() const;
 
  private:
+  void tell(std::string_view where, const Evaluation& result);
   [[nodiscard]] std::string test_score_key() const { return "test_" + score_key_; }
 
   std::filesystem::path metrics_file_;

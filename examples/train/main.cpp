@@ -23,6 +23,16 @@ void run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>
   }
 }
 
+std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
+  try {
+    return ddp::init_process_group({.backend = options.backend, .device = options.device});
+  } catch (const ddp::EnvironmentError&) {
+    if (options.device != ddp::DeviceChoice::kCuda) throw;
+    std::throw_with_nested(
+        ddp::EnvironmentError("--device cuda needs a GPU; --device cpu does without"));
+  }
+}
+
 int fail(const std::exception& error, int exit_code) {
   ddp::record_error(error);
   std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
@@ -35,8 +45,7 @@ int main(int argc, char** argv) {
   try {
     const auto options = train::parse_options(argc, argv);
     if (!options) return 0;
-    const auto group =
-        ddp::init_process_group({.backend = options->backend, .device = options->device});
+    const auto group = join(*options);
     run(*options, group);
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
       throw ddp::FileError("cannot write to standard output");

@@ -23,10 +23,10 @@
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
 #include "ddp/nn/models/factory.h"
+#include "ddp/nn/named_buffers.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
-#include "named_buffers.h"
 #include "optimizers.h"
 
 namespace train {
@@ -88,7 +88,7 @@ std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::
       ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
   if (group.rank() == 0 && !options.init.empty()) {
     ddp::restore_tensors(options.init, ddp::load_safetensors(options.init),
-                         named_buffers(module->state_dict()), context.stream());
+                         ddp::nn::named_buffers(module->state_dict()), context.stream());
   }
   return module;
 }
@@ -136,31 +136,46 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
 
 void Trainer::run() {
   if (is_main()) announce();
-  Evaluation result;
   const std::int64_t first = resumed_ ? resumed_->position.epoch : 0;
-  bool more = has_steps_left();
-  if (!more || first >= options_.epochs) result = evaluate();  // nothing is left to train
-  for (std::int64_t epoch = first; epoch < options_.epochs && more; ++epoch) {
-    more = train_epoch(static_cast<int>(epoch));
-    result = evaluate();
-    check_loss(result.loss,
-               fmt::format("[train] epoch {}/{}: the test loss", epoch + 1, options_.epochs));
-    save_epoch(result);
-    if (is_main()) journal_->epoch(epoch, options_.epochs, steps_done_, result);
+  End end = has_steps_left() ? End::kEpoch : End::kLimit;
+  if (end == End::kLimit || first >= options_.epochs) {
+    result_ = evaluate();
+    if (is_main()) journal_->untrained(*result_);
+  }
+  for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
+    end = train_epoch(static_cast<int>(epoch));
+    // Whoever asks to stop may not wait for long.
+    end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch));
   }
   if (checkpoints_) checkpoints_->finish();
   if (trace_) trace_->finish();
   if (!is_main()) return;
   report(stdout);
-  finish(result);
+  finish();
   tell_incomplete_files();
 }
 
+void Trainer::evaluate_epoch(int epoch) {
+  result_ = evaluate();
+  std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
+  check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
+  save_epoch(*result_);
+  if (!is_main()) return;
+  const std::int64_t consumed = state().position.consumed;
+  if (consumed != 0) {
+    const std::int64_t steps = steps_skipped_ + loader_.plan().steps();
+    where += fmt::format(", step {}/{}", consumed / pass_batch_, steps);
+  }
+  journal_->epoch(epoch, where, steps_done_, *result_);
+}
+
 void Trainer::resume() {
-  std::vector<ddp::NamedBuffer> tensors = named_buffers(model_.state_dict());
-  std::ranges::move(named_buffers(optimizer_->state(), "optimizer."), std::back_inserter(tensors));
+  std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(model_.state_dict());
+  std::ranges::move(ddp::nn::named_buffers(optimizer_->state(), "optimizer."),
+                    std::back_inserter(tensors));
   if (scaler_) {
-    std::ranges::move(named_buffers(scaler_->state(), "scaler."), std::back_inserter(tensors));
+    std::ranges::move(ddp::nn::named_buffers(scaler_->state(), "scaler."),
+                      std::back_inserter(tensors));
   }
   checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
   resumed_ = checkpoints_->resume();
@@ -201,12 +216,12 @@ void Trainer::begin_epoch(int epoch) {
   interval_wait_ = 0;
 }
 
-bool Trainer::train_epoch(int epoch) {
+Trainer::End Trainer::train_epoch(int epoch) {
   begin_epoch(epoch);
   for (;;) {
     const auto waited_since = ddp::Clock::now();
     const auto batch = loader_.next(context_.stream());
-    if (!batch) return true;
+    if (!batch) return End::kEpoch;
     begin_accumulation(*batch);
     train_or_tell_where(*batch, waited_since);
     interval_samples_ += batch->global_count;
@@ -214,6 +229,7 @@ bool Trainer::train_epoch(int epoch) {
     if (!model_.is_synchronized()) continue;
     ++steps_done_;
     ++interval_steps_;
+    if (checkpoints_) checkpoints_->check();
     const bool stops = model_.engine().stop_requested();
     if (stops && is_main()) {
       journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
@@ -226,7 +242,7 @@ bool Trainer::train_epoch(int epoch) {
     if (signals_.take_report_request()) report(stderr);
     if (last) {
       save_before_stop();
-      return false;
+      return stops ? End::kSignal : End::kLimit;
     }
     if (!ends && checkpoints_ && checkpoints_->is_due(steps_done_)) checkpoints_->save(state());
   }
@@ -376,12 +392,13 @@ Evaluation Trainer::evaluate() {
           .score = task_->score(std::span(sums).subspan(kCounts), samples)};
 }
 
-void Trainer::finish(const Evaluation& result) {
+void Trainer::finish() {
   ddp::HostCopy copy;
-  copy.take(named_buffers(model_.state_dict()), context_.stream());
+  copy.take(ddp::nn::named_buffers(model_.state_dict()), context_.stream());
   const std::span<const ddp::NamedBuffer> model = copy.tensors();
-  if (!options_.metrics.empty())
-    journal_->end(result, ddp::sha256(model.first(model_.parameters().size())));
+  if (!options_.metrics.empty()) {
+    journal_->end(result_, steps_done_, ddp::sha256(model.first(model_.parameters().size())));
+  }
   if (options_.save.empty()) return;
   ddp::save_safetensors(options_.save, model);
   journal_->say("saved " + options_.save.string());

@@ -35,9 +35,15 @@ class Trainer {
   void announce();
   [[nodiscard]] ddp::EpochPlan plan_epoch();
   void begin_epoch(int epoch);
-  // What is left of it. Returns false when --max-steps is reached, or a signal has asked some rank
-  // to stop.
-  bool train_epoch(int epoch);
+  // Why the steps of an epoch have ended.
+  enum class End {
+    kEpoch,   // it is over
+    kLimit,   // --max-steps
+    kSignal,  // one has asked some rank to stop
+  };
+  // What is left of it.
+  [[nodiscard]] End train_epoch(int epoch);
+  void evaluate_epoch(int epoch);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
@@ -54,7 +60,7 @@ class Trainer {
   [[nodiscard]] Evaluation evaluate();
   // What the steps so far have cost.
   void report(std::FILE* stream);
-  void finish(const Evaluation& result);
+  void finish();
   // A training does without what could not be written, which is easily overlooked.
   void tell_incomplete_files();
   // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
@@ -84,6 +90,7 @@ class Trainer {
   std::optional<Checkpointing> checkpoints_;
   std::optional<TrainingState> resumed_;  // where this job began, if not at the beginning
   std::optional<Journal> journal_;        // rank 0's
+  std::optional<Evaluation> result_;      // of the parameters as they are
   std::int64_t steps_done_ = 0;
   std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
   int epoch_ = 0;

@@ -16,6 +16,14 @@ file(REMOVE_RECURSE ${WORK_DIR})
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
 run(${CMAKE_COMMAND} -G "${GENERATOR}" -S ${SOURCE_DIR} -B ${WORK_DIR}/build -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix
   -DCMAKE_BUILD_TYPE=Release)
+# A component that there is not.
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/no_component
+  -G "${GENERATOR}" -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DMORE_COMPONENTS=autograd
+  RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+string(REGEX REPLACE "[ \n]+" " " output "${output}")
+if(result EQUAL 0 OR NOT output MATCHES "ddp has no component autograd, only: base, cuda, .* nn_parallel")
+  message(FATAL_ERROR "the component autograd: ${result}\n${output}")
+endif()
 run(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 run(${WORK_DIR}/prefix/bin/ddp-launch --nproc_per_node=2 ${WORK_DIR}/build/consumer)
 if(NOT output MATCHES "consumer: sum 3, 6 parameters, 10 steps")

@@ -19,7 +19,11 @@ constexpr std::int64_t kBatch = 64;
 constexpr std::size_t kBatchPixels = kBatch * 4;
 
 EpochPlan plan(std::int64_t epoch) {
-  return ExactSampler({.dataset_size = kSamples, .global_batch_size = kBatch, .seed = 1})
+  return ExactSampler({.dataset_size = kSamples,
+                       .world_size = 1,
+                       .rank = 0,
+                       .global_batch_size = kBatch,
+                       .seed = 1})
       .plan({.epoch = epoch});
 }
 

@@ -14,10 +14,13 @@ int main() {
   while (std::getline(std::cin, line)) {
     const std::string text = line.substr(0, line.find(" :"));
     std::istringstream fields(text);
-    ddp::DistributedSamplerOptions options;
+    ddp::DistributedSamplerOptions options{.world_size = 1, .rank = 0};
     std::int64_t epoch = 0;
-    fields >> options.dataset_size >> options.world_size >> options.rank >> options.seed >> epoch >>
+    int world_size = 0, rank = 0;
+    fields >> options.dataset_size >> world_size >> rank >> options.seed >> epoch >>
         options.shuffle >> options.drop_last;
+    options.world_size = world_size;
+    options.rank = rank;
     if (!fields) {
       std::cerr << "sampler_indices: not seven numbers: " << text << '\n';
       return 2;

@@ -27,13 +27,19 @@ void CheckpointWriter::save(CheckpointInfo info, std::span<const NamedBuffer> te
       directory_.save(info, copy_.tensors());
     } catch (...) {
       error_ = std::current_exception();
+      has_failed_.store(true, std::memory_order_release);
     }
   });
 }
 
 void CheckpointWriter::finish() {
   if (thread_.joinable()) thread_.join();
+  has_failed_.store(false, std::memory_order_relaxed);
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+}
+
+void CheckpointWriter::check() {
+  if (has_failed_.load(std::memory_order_acquire)) finish();
 }
 
 }  // namespace ddp

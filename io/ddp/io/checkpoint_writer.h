@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <exception>
 #include <span>
 #include <thread>
@@ -33,11 +34,16 @@ class CheckpointWriter {
   // Returns when all is on disk; throws what the last save threw, unless that was thrown already.
   void finish();
 
+  // The same without waiting: throws if a save has failed that is over by now. It looks at one
+  // atomic, so it may be called in each step, and a full disk is then known in the next one.
+  void check();
+
  private:
   CheckpointDirectory& directory_;
   DirectoryLock lock_;
   HostCopy copy_;
-  std::exception_ptr error_;  // of the thread
+  std::exception_ptr error_;             // of the thread
+  std::atomic<bool> has_failed_{false};  // error_ is there
   std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <string>
@@ -21,7 +22,10 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     fail("another process is writing there");
   }
-  const AtomicFile probe(directory / "probe");  // gone again without having been there
+  if (access(directory.c_str(), W_OK | X_OK) != 0) {
+    fail("no file can be made there: " + error_text(errno));
+  }
+  const AtomicFile probe(directory / "probe");  // finds out what access() cannot; gone again
 }
 
 }  // namespace ddp

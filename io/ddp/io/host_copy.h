@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "ddp/base/allocation.h"
+#include "ddp/base/named_buffer.h"
 #include "ddp/base/stream.h"
-#include "ddp/io/named_buffer.h"
 
 namespace ddp {
 

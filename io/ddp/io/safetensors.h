@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "ddp/base/allocation.h"
-#include "ddp/io/named_buffer.h"
+#include "ddp/base/named_buffer.h"
 
 namespace ddp {
 

@@ -49,6 +49,24 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
+// How files of torch.save begin: a zip archive and, before PyTorch 1.6, a pickle.
+bool is_of_pytorch(std::uint64_t first_bytes) {
+  return (first_bytes & 0xffffffff) == 0x04034b50 || (first_bytes & 0xffff) == 0x0280;
+}
+
+[[noreturn]] void refuse_length(std::uint64_t length, std::uint64_t rest) {
+  if (is_of_pytorch(length)) {
+    throw FileError(
+        "is no safetensors file, but one of torch.save; in Python, with FILE its name: "
+        "safetensors.torch.save_file(torch.load(FILE, map_location=\"cpu\"), "
+        "\"model.safetensors\"), where FILE holds a state_dict() and nothing else");
+  }
+  throw FileError(
+      fmt::format("is no safetensors file: it promises a header of {} bytes; {} follow, "
+                  "{} are allowed",
+                  length, rest, kMaxSafetensorsHeaderBytes));
+}
+
 SafetensorsHeader read_header(InputFile& file) {
   std::uint64_t length = 0;
   if (file.size() < sizeof(length)) {
@@ -57,8 +75,7 @@ SafetensorsHeader read_header(InputFile& file) {
   file.read(&length, sizeof(length));
   const std::uint64_t rest = file.size() - sizeof(length);
   if (length > std::min(rest, kMaxSafetensorsHeaderBytes)) {
-    throw FileError(fmt::format("promises a header of {} bytes; {} follow, {} are allowed", length,
-                                rest, kMaxSafetensorsHeaderBytes));
+    refuse_length(length, rest);
   }
   std::string text(length, '\0');
   file.read(text.data(), text.size());

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "ddp/io/named_buffer.h"
+#include "ddp/base/named_buffer.h"
 
 namespace ddp {
 

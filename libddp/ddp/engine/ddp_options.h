@@ -63,8 +63,11 @@ enum class NonFinite : std::uint8_t {
 
 struct DdpOptions {
   BucketOptions buckets = {};
-  // n_ref: the samples that a rank usually has in a step; equal on all ranks.
-  double nominal_samples = 1;
+  // n_ref: the samples that a rank usually has in a step, its batch size; equal on all ranks. Then
+  // the factor that begin_step() returns is 1 in all steps but those of another size. Left at 0 it
+  // is 1, and the factor the number of samples: whoever does not multiply the mean loss by it gets
+  // gradients that are so many times too small, of which a warning tells in the first such step.
+  double nominal_samples = 0;
   GradientKind gradient_kind = GradientKind::kMean;
   // For callers who cannot scale their loss: begin_step() returns 1, and buckets are multiplied by
   // the factor instead, which costs a pass over them in steps where it is not 1. Not together with

@@ -49,7 +49,8 @@ namespace ddp {
 // an exception in the middle of a step the object can only be destroyed.
 //
 // All ranks construct it together, with equal models: otherwise MismatchError on all of them, which
-// names the first parameter that differs. Not thread-safe; mark_ready may come from any thread, one
+// names the first parameter that differs. std::invalid_argument if two parameters, or two buffers,
+// have one name, or if there is no group. Not thread-safe; mark_ready may come from any thread, one
 // call at a time.
 class DistributedDataParallel {
   class Impl;
@@ -63,7 +64,8 @@ class DistributedDataParallel {
 
   [[nodiscard]] ProcessGroup& group() const;
   [[nodiscard]] std::size_t parameter_count() const;
-  // Where gradient i is to be written and is found after wait(). The address never changes.
+  // Where gradient i is to be written and is found after wait(). The address never changes. Here
+  // and below an i that no parameter has is std::invalid_argument.
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] const BucketLayout& layout() const;
 
@@ -184,8 +186,8 @@ class DistributedDataParallel {
   // What steps have cost so far, and which ranks are late; all ranks see about the same. Bandwidth
   // and overlap need record_times, and are told on the CPU only.
   [[nodiscard]] const StepStatistics& step_statistics() const;
-  // A few lines on what steps cost, what to do about it, and how many were skipped, to be printed
-  // at the end.
+  // A few lines on what steps cost, what to do about it, which of them were not counted, and how
+  // many were skipped, to be printed at the end.
   [[nodiscard]] std::string report() const;
 
  private:

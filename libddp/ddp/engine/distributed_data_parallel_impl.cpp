@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -31,20 +32,35 @@ std::size_t size_bytes(const BucketLayout& layout) {
   return sum;
 }
 
-std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
+template <class Named>  // Parameter, ModelBuffer
+std::vector<std::string> names_of(const std::vector<Named>& all) {
   std::vector<std::string> names;
-  for (const Parameter& parameter : parameters) names.push_back(parameter.name);
+  for (const Named& each : all) names.push_back(each.name);
   return names;
+}
+
+std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
+  if (group != nullptr) return group;
+  throw std::invalid_argument("[ddp] DistributedDataParallel without a process group: it is null");
+}
+
+// By its name alone a message tells which parameter or buffer it is about.
+void check_distinct(std::vector<std::string> names, const char* what) {
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice == names.end()) return;
+  throw std::invalid_argument("[ddp] two " + std::string(what) + " have the name '" + *twice + "'");
 }
 
 }  // namespace
 
 DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                                     std::vector<Parameter> parameters, DdpOptions options)
-    : group_(std::move(group)),
+    : group_(given(std::move(group))),
       parameters_(checked(*group_, std::move(parameters))),
       options_(std::move(options)),
       alone_(group_->world_size() == 1),
+      may_forget_factor_(!alone_ && group_->rank() == 0 && options_.nominal_samples == 0),
       has_own_gradients_(std::ranges::any_of(
           parameters_, [](const Parameter& each) { return each.grad.data != nullptr; })),
       control_label_(group_->recorder().labels().add("control vector")),
@@ -59,9 +75,12 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                {.before_first = [this](Stream stream) { launch_control(stream); },
                 .before_last = [this](Stream stream) { write_use(stream); }}),
       accounts_(*group_, size_bytes(reducer_.layout())) {
+  if (options_.nominal_samples == 0) options_.nominal_samples = 1;
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
+  check_distinct(names_of(parameters_), "parameters");
+  check_distinct(names_of(options_.buffers), "buffers");
   check_flat_gradients(parameters_, options_.flat_gradients);
   if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(
@@ -78,7 +97,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
 }
 
 Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
-  const Buffer& own = parameters_.at(i).grad;
+  check_index("gradient", i);
+  const Buffer& own = parameters_[i].grad;
   return own.data != nullptr ? own : reducer_.gradient(i);
 }
 
@@ -118,6 +138,7 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
 
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (state_ == State::kIdle) throw std::logic_error("[ddp] mark_ready before begin_step");
+  check_index("mark_ready", i);
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
   if (passes_.reduces()) copy_in(i, stream);
@@ -209,6 +230,12 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
                          " outside begin_step and the first mark_ready");
 }
 
+void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i) const {
+  throw std::invalid_argument("[ddp] " + std::string(call) + '(' + std::to_string(i) +
+                              "), but the model has " + std::to_string(parameters_.size()) +
+                              " parameters, 0 to " + std::to_string(parameters_.size() - 1));
+}
+
 void DistributedDataParallel::Impl::open_step() {
   if (!alone_) log_who_ran_out();
   ++step_;
@@ -231,9 +258,24 @@ double DistributedDataParallel::Impl::open_control(double samples) {
   const bool sums = options_.gradient_kind == GradientKind::kSum;
   control_.reset(samples, sums ? 1 : options_.nominal_samples);
   const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
-  if (!options_.scale_at_ready) return factor;
+  if (!options_.scale_at_ready) {
+    if (may_forget_factor_ && factor > 1) warn_of_factor(factor);
+    return factor;
+  }
   if (factor != 1) reducer_.contribute_scaled(factors_->keep(factor));
   return 1;
+}
+
+// Nobody sees from here whether the caller multiplies, so it is no error.
+void DistributedDataParallel::Impl::warn_of_factor(double factor) {
+  may_forget_factor_ = false;
+  std::ostringstream n;
+  n << factor;
+  log::warning("[ddp] a step has " + n.str() +
+               " samples and DdpOptions::nominal_samples is not set: gradients are " + n.str() +
+               " times too small unless the mean loss is multiplied by what begin_step() returned; "
+               "with nominal_samples = " +
+               n.str() + " that is 1");
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {

@@ -50,7 +50,10 @@ class DistributedDataParallel::Impl {
 
   const double* gradient_scale() const;
   bool should_step() { return is_synchronized() && is_finite_ && !is_over(); }
-  bool is_used(std::size_t i) { return !use_ || use_->is_used(i); }
+  bool is_used(std::size_t i) {
+    check_index("is_used", i);
+    return !use_ || use_->is_used(i);
+  }
   bool is_over();
   bool stop_requested() { return control_.read().stop_requests > 0; }
   bool agreed(std::size_t slot, Quorum quorum);
@@ -69,11 +72,16 @@ class DistributedDataParallel::Impl {
 
   void make_checks();
   void check_open(const char* call) const;
+  void check_index(const char* call, std::size_t i) const {
+    if (i >= parameters_.size()) refuse_index(call, i);
+  }
+  [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
   void open_step();
   std::uint64_t take_fingerprint();
   double open_control(double samples);
   void launch_control(Stream stream);
   void log_who_ran_out();
+  void warn_of_factor(double factor);
   [[noreturn]] void refuse_mark(std::size_t i) const;
   [[noreturn]] void fail_everywhere(const std::string& what) const;
   void check_all_ready() const;
@@ -92,6 +100,7 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
+  bool may_forget_factor_;  // it is not what most steps would leave at 1
   bool has_own_gradients_;  // some live in the caller's memory
   FlightRecorder::Label control_label_;
   ControlVector control_;

@@ -1,7 +1,20 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/module.h"
 
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
 namespace ddp::nn {
+namespace {
+
+[[noreturn]] void refuse_name(const char* what, const std::string& name) {
+  throw std::invalid_argument("[nn] two " + std::string(what) + " are named '" + name +
+                              "': give each child a scope of its own, as in "
+                              "scope.child(\"fc2\"), and add it once");
+}
+
+}  // namespace
 
 std::vector<NamedTensor> Module::state_dict() const {
   std::vector<NamedTensor> state;
@@ -25,10 +38,32 @@ void Module::train(bool is_training) {
   for (Module* module : modules()) module->is_training_ = is_training;
 }
 
+void Module::add(Parameter& parameter) {
+  check_new_parameter(parameter);
+  parameters_.push_back(&parameter);
+}
+
+void Module::add_buffer(NamedTensor buffer) {
+  check_new_buffer(buffer);
+  buffers_.push_back(std::move(buffer));
+}
+
 void Module::add(Module& child) {
+  for (const Parameter* parameter : child.parameters_) check_new_parameter(*parameter);
+  for (const NamedTensor& buffer : child.buffers_) check_new_buffer(buffer);
   children_.push_back(&child);
   parameters_.insert(parameters_.end(), child.parameters_.begin(), child.parameters_.end());
   buffers_.insert(buffers_.end(), child.buffers_.begin(), child.buffers_.end());
+}
+
+void Module::check_new_parameter(const Parameter& parameter) const {
+  const auto is_it = [&](const Parameter* each) { return each->name() == parameter.name(); };
+  if (std::ranges::any_of(parameters_, is_it)) refuse_name("parameters", parameter.name());
+}
+
+void Module::check_new_buffer(const NamedTensor& buffer) const {
+  const auto is_it = [&](const NamedTensor& each) { return each.name == buffer.name; };
+  if (std::ranges::any_of(buffers_, is_it)) refuse_name("buffers", buffer.name);
 }
 
 }  // namespace ddp::nn

@@ -39,11 +39,15 @@ class Module {
   [[nodiscard]] bool is_training() const { return is_training_; }
 
  protected:
-  void add(Parameter& parameter) { parameters_.push_back(&parameter); }
-  void add_buffer(NamedTensor buffer) { buffers_.push_back(std::move(buffer)); }
+  // std::invalid_argument if there is a parameter or buffer of that name already.
+  void add(Parameter& parameter);
+  void add_buffer(NamedTensor buffer);
   void add(Module& child);
 
  private:
+  void check_new_parameter(const Parameter& parameter) const;
+  void check_new_buffer(const NamedTensor& buffer) const;
+
   std::vector<Parameter*> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<Module*> children_;

@@ -3,14 +3,16 @@
 
 #include <cstdint>
 
+#include "ddp/samplers/required.h"
 #include "ddp/samplers/sampler.h"
 
 namespace ddp {
 
 struct ExactSamplerOptions {
   std::int64_t dataset_size = 0;
-  int world_size = 1;
-  int rank = 0;
+  // The group's: with others every rank would train on all samples. A single process has 1 and 0.
+  Required<int> world_size;
+  Required<int> rank;
   std::int64_t global_batch_size = 1;  // of all ranks together
   bool shuffle = true;
   std::uint64_t seed = 0;

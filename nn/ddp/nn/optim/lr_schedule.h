@@ -29,6 +29,8 @@ struct LrSchedule {
 // base * (epoch + 1) / warmup_epochs. Then, with t epochs since the warm-up and T of them in all:
 //   step:   base * step_factor^floor(t / step_epochs)                          (PyTorch's StepLR)
 //   cosine: minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2    (PyTorch's CosineAnnealingLR)
+// An epoch is what the schedule counts in, no more: for a rate that changes in each step `epochs`,
+// `warmup_epochs` and `step_epochs` are numbers of steps, and `epoch` is the step.
 // Throws std::invalid_argument for a negative epoch, or a schedule that contradicts itself.
 [[nodiscard]] double learning_rate(const LrSchedule& schedule, int epoch);
 

@@ -31,9 +31,11 @@ std::shared_ptr<ProcessGroup> after(const Context& context, std::shared_ptr<Proc
   return group;
 }
 
-// The caller's optimizer takes the scale, so no pass over the gradients is spent on it.
+// The caller's optimizer takes the scale, so no pass over the gradients is spent on it; and
+// backward() the factor, so nobody needs a warning of it.
 DdpOptions with_module(const Module& module, DdpOptions options) {
   options.fold_scale = true;
+  if (options.nominal_samples == 0) options.nominal_samples = 1;
   for (const NamedTensor& buffer : module.buffers()) {
     options.buffers.push_back({buffer.name, buffer.value.buffer()});
   }
@@ -61,7 +63,25 @@ DistributedModule::DistributedModule(Module& module, Context& context,
 
 std::size_t DistributedModule::index_of(const Parameter& parameter) const {
   const std::pair<const Parameter*, std::size_t> first{&parameter, 0};
-  return std::lower_bound(indices_.begin(), indices_.end(), first)->second;
+  const auto found = std::lower_bound(indices_.begin(), indices_.end(), first);
+  if (found == indices_.end() || found->first != &parameter) refuse_stranger(parameter);
+  return found->second;
+}
+
+// The other ranks wait for this one's buckets.
+void DistributedModule::refuse_stranger(const Parameter& parameter) const {
+  const GradientOwner* owner = parameter.grad_owner();
+  const std::string whose =
+      owner == nullptr
+          ? "belongs to no module that was added: call add(child) in the constructor of the module "
+            "that has it as a member"
+          : "is of another DistributedModule: a loss that depends on two modules needs one "
+            "DistributedModule around both";
+  const std::string text = "[nn] parameter '" + parameter.name() + "' (shape " +
+                           to_string(parameter.value().shape()) + ") took part in forward, but " +
+                           whose;
+  engine_.group().abort(text);
+  throw std::logic_error(text);
 }
 
 Variable DistributedModule::forward(Tape& tape, const Variable& input) {

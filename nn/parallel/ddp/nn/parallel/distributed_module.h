@@ -54,8 +54,10 @@ class DistributedModule final : public Module, public GradientOwner {
   // One step's backward, with the reductions running beside it, or a part of it: see accumulate()
   // and no_sync(). `loss` is the mean over this rank's samples; with none the step is taken with
   // zeros. Metric i can be read as engine().summary().metrics[i]. std::logic_error if a gradient
-  // was not taken by an optimizer. On return the context's stream is ordered behind the sums. A
-  // parameter that no rank used (DdpOptions::unused) has no gradient then.
+  // was not taken by an optimizer, or if the loss depends on a parameter that is not this module's:
+  // mostly a child's that was never add()ed; the other ranks then throw PeerError. On return the
+  // context's stream is ordered behind the sums. A parameter that no rank used
+  // (DdpOptions::unused) has no gradient then.
   //
   // With the loader's batch ranks notice that they are in different epochs (StepOptions::epoch).
   void backward(Tape& tape, const Variable& loss, const StepOptions& step,
@@ -109,6 +111,7 @@ class DistributedModule final : public Module, public GradientOwner {
 
  private:
   [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
+  [[noreturn]] void refuse_stranger(const Parameter& parameter) const;
   [[nodiscard]] bool has_gradients() const;
   void take_use_from_engine();
   [[nodiscard]] const double* gradient_scale();

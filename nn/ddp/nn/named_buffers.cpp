@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "named_buffers.h"
+#include "ddp/nn/named_buffers.h"
 
+#include <cstdint>
 #include <utility>
 
-namespace train {
+namespace ddp::nn {
 
-std::vector<ddp::NamedBuffer> named_buffers(std::span<const ddp::nn::NamedTensor> tensors,
-                                            const std::string& prefix) {
-  std::vector<ddp::NamedBuffer> result;
-  for (const ddp::nn::NamedTensor& tensor : tensors) {
+std::vector<NamedBuffer> named_buffers(std::span<const NamedTensor> tensors,
+                                       const std::string& prefix) {
+  std::vector<NamedBuffer> result;
+  for (const NamedTensor& tensor : tensors) {
     std::vector<std::int64_t> shape;
     for (std::size_t i = 0; i < tensor.value.shape().rank(); ++i) {
       shape.push_back(static_cast<std::int64_t>(tensor.value.shape()[i]));
@@ -18,4 +19,4 @@ std::vector<ddp::NamedBuffer> named_buffers(std::span<const ddp::nn::NamedTensor
   return result;
 }
 
-}  // namespace train
+}  // namespace ddp::nn

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <utility>
+
+namespace ddp {
+
+// A member of an options struct that has no default: a program that leaves it out does not compile.
+template <class T>
+class Required {
+ public:
+  Required() = delete;                                             // "name this option"
+  constexpr Required(T value) : value_(std::move(value)) {}        // NOLINT: converts
+  constexpr operator const T&() const noexcept { return value_; }  // NOLINT: converts
+
+ private:
+  T value_;
+};
+
+}  // namespace ddp
