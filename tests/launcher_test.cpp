@@ -237,7 +237,18 @@ TEST_CASE("the job outlives a stdout that cannot be written", "[launcher]") {
     child.wait_for_output("output 1\n");
     child.close_stdout();
     CHECK(child.wait() == 0);
-    CHECK(child.err().empty());
+    CHECK(child.err() ==
+          "ddp-launch: stdout is closed: the job goes on, and the output of the ranks is no longer "
+          "shown (--log-dir keeps it in files)\n");
+  }
+  SECTION("its reader has left, but files have all") {
+    ChildProcess child(shell({"--log-dir", (folder / "logs").string()}, script));
+    child.wait_for_output("output 1\n");
+    child.close_stdout();
+    CHECK(child.wait() == 0);
+    CHECK_THAT(child.err(),
+               Matches("ddp-launch: stdout is closed: the job goes on, and the output "
+                       "of the ranks is no longer shown \\(log files: .*/logs/.*\\)\n"));
   }
   SECTION("the disk is full") {
     const Result result =
