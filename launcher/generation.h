@@ -81,6 +81,7 @@ class Generation {
   [[nodiscard]] bool was_requested(int status) const;
   [[nodiscard]] std::vector<pid_t> dying_workers() const;
   [[nodiscard]] std::string remaining_ranks() const;
+  [[nodiscard]] std::string describe_stop() const;
   void claim_failure();
   void check_nodes();
   void check_finished();

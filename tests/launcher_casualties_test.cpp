@@ -65,6 +65,7 @@ TEST_CASE("who says that a peer did it is given time to be told the cause", "[ca
   CHECK(failure.first.rank == 2);
   CHECK(failure.first.when == Ending::When::kBefore);
   CHECK(failure.others == 2);  // rank 0 had finished
+  CHECK(casualties.finished() == std::vector{0});
 
   Casualties others;
   others.record(exited(2, 7));
