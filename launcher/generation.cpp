@@ -82,6 +82,7 @@ Outcome Generation::run() {
     handle_signals();
     check_nodes();
     stopper_.advance();
+    check_start();
     check_finished();
   }
   claim_failure();
@@ -145,7 +146,8 @@ void Generation::wait_for_events() {
   logs_.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
   console_.add_poll_entries(entries);
-  const int timeout = poll_timeout(earlier(logs_.next_flush(), stopper_.next()));
+  const int timeout =
+      poll_timeout(earlier(earlier(logs_.next_flush(), stopper_.next()), start_watch_.next()));
   if (::poll(entries.data(), entries.size(), timeout) < 0) {
     if (errno == EINTR) return;
     throw SystemError("poll failed", errno);
@@ -247,7 +249,11 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   if (worker == workers_.end()) return;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  const std::string error_file = files_.error_file(worker->rank() - job_.first_rank);
+  const int local_rank = worker->rank() - job_.first_rank;
+  if (status == 0 && steps_.start_phase(local_rank) == StartPhase::kNotThere) {
+    start_watch_.note_absent(worker->rank());
+  }
+  const std::string error_file = files_.error_file(local_rank);
   Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
   ending.was_requested = was_requested(status);
   casualties_.record(std::move(ending));
@@ -303,6 +309,17 @@ void Generation::check_nodes() {
                              describe_stop()));
   }
   stopper_.terminate(news.stop_signal ? grace() : plan_.failure_grace);
+}
+
+void Generation::check_start() {
+  if (!start_watch_.is_due()) return;
+  std::vector<int> waiting;
+  for (const Worker& worker : workers_) {
+    const StartPhase phase = steps_.start_phase(worker.rank() - job_.first_rank);
+    if (!worker.has_ended() && phase == StartPhase::kWaiting) waiting.push_back(worker.rank());
+  }
+  const std::string remark = start_watch_.look(waiting);
+  if (!remark.empty() && !stopper_.is_stopping()) console_.say(remark);
 }
 
 // When the workers are gone, what they left behind goes too.
