@@ -54,6 +54,15 @@ WorkerFailure Casualties::describe(int world_size, Clock::time_point start) cons
   return failure;
 }
 
+std::vector<int> Casualties::finished() const {
+  std::vector<int> ranks;
+  for (const Ending& ending : endings_) {
+    if (ending.status == 0 && ending.when != Ending::When::kAfter) ranks.push_back(ending.rank);
+  }
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
 std::vector<int> Casualties::killed_on_request() const {
   std::vector<int> ranks;
   for (const Ending& ending : endings_) {

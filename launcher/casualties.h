@@ -34,6 +34,8 @@ class Casualties {
 
   // As far as the endings tell. There is a failure among them.
   [[nodiscard]] WorkerFailure describe(int world_size, Clock::time_point start) const;
+  // Ranks that had ended with 0 before anybody was signalled, in their order.
+  [[nodiscard]] std::vector<int> finished() const;
   // Ranks that were asked to end and killed since they did not, in their order.
   [[nodiscard]] std::vector<int> killed_on_request() const;
 

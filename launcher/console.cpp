@@ -38,10 +38,18 @@ void Console::quote(std::string_view line) {
 void Console::flush() {
   sinks_[0]->flush();
   const int error = sinks_[0]->error();
-  if (error != 0 && error != EPIPE && !std::exchange(loss_is_said_, true)) {
-    say("cannot write to stdout: " + error_text(error) + "; the output of the workers is lost");
-  }
+  if (error != 0 && !std::exchange(loss_is_said_, true)) say(describe_loss(error));
   sinks_[1]->flush();
+}
+
+// A reader that has left (head) is no failure, but whoever waits for the job is to know that it
+// has not ended.
+std::string Console::describe_loss(int error) const {
+  const std::string files =
+      log_folder_.empty() ? "--log-dir keeps it in files" : "log files: " + log_folder_;
+  const std::string what =
+      error == EPIPE ? "stdout is closed" : "cannot write to stdout: " + error_text(error);
+  return what + ": the job goes on, and the output of the ranks is no longer shown (" + files + ")";
 }
 
 void Console::add_poll_entries(std::vector<pollfd>& entries) const {

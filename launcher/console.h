@@ -5,7 +5,9 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/time.h"
@@ -28,8 +30,11 @@ class Console {
   // A line on stderr without that prefix.
   void quote(std::string_view line);
 
-  // Writes what the readers take now. If stdout can take no more for good (a full disk), says so
-  // once; a reader that has left (head) is no news.
+  // Where log files have the workers' output, too: to be named if stdout is lost.
+  void set_log_folder(std::string folder) { log_folder_ = std::move(folder); }
+
+  // Writes what the readers take now. If stdout can take no more for good (a full disk, a reader
+  // that has left), says so once.
   void flush();
 
   // Entries that poll(2) needs to wake up when a full pipe has room again.
@@ -39,7 +44,10 @@ class Console {
  private:
   static constexpr int kLauncher = -2;  // an owner of lines that no worker has
 
+  [[nodiscard]] std::string describe_loss(int error) const;
+
   std::array<std::shared_ptr<Sink>, 2> sinks_;
+  std::string log_folder_;  // empty: there are no log files
   bool loss_is_said_ = false;
 };
 

@@ -72,10 +72,18 @@ std::string own_environment(const Workers& workers, const PlannedWorker& worker)
   return text + "\n";
 }
 
+// `name` ends with "=".
+void describe_value(EnvironmentBlock& block, const std::string& name, const char* words) {
+  for (std::string& entry : block) {
+    if (entry.starts_with(name)) entry = name + words;
+  }
+}
+
 }  // namespace
 
 std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job) {
   if (job.run_id.empty()) job.run_id = "(a random one)";
+  job.error_directory = job.step_file = "?";  // else there are no such variables
   Workers workers;
   for (int local_rank = 0; local_rank < job.local_world_size; ++local_rank) {
     PlannedWorker& worker = workers.emplace_back();
@@ -87,8 +95,9 @@ std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job) {
     worker.argv = command_of(plan.command, local_rank).argv;
     worker.environment = contract_entries(plan.environment, job, local_rank);
     std::ranges::replace(worker.environment, "MASTER_PORT=0", "MASTER_PORT=(a free one)");
-    std::ranges::replace(worker.environment,
-                         "TORCHELASTIC_ERROR_FILE=", "TORCHELASTIC_ERROR_FILE=(a file of its own)");
+    describe_value(worker.environment, "TORCHELASTIC_ERROR_FILE=", "(a file of its own)");
+    describe_value(worker.environment, "DDP_CRASH_FILE=", "(a file of its own)");
+    describe_value(worker.environment, "DDP_STEP_FILE=", "(memory of the launcher)");
   }
   return workers;
 }

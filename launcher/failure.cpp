@@ -28,6 +28,18 @@ ErrorRecord record_of(const Json& json) {
   return {.message = json.at("message"), .caused_by_peer = json.at("caused_by_peer")};
 }
 
+Json json_of(const Finished& finished) {
+  Json json = {{"rank", finished.rank}};
+  if (finished.step) json["step"] = *finished.step;
+  return json;
+}
+
+Finished finished_of(const Json& json) {
+  Finished finished{.rank = json.at("rank")};
+  if (json.contains("step")) finished.step = json["step"].get<std::int64_t>();
+  return finished;
+}
+
 Json json_of(const WorkerFailure& failure) {
   const Ending& first = failure.first;
   Json json = {{"rank", first.rank},          {"pid", first.pid},
@@ -39,6 +51,8 @@ Json json_of(const WorkerFailure& failure) {
   if (first.record) json["record"] = json_of(*first.record);
   if (first.out_of_memory) json["out_of_memory"] = json_of(*first.out_of_memory);
   if (failure.step) json["step"] = *failure.step;
+  json["finished"] = Json::array();
+  for (const Finished& each : failure.finished) json["finished"].push_back(json_of(each));
   return json;
 }
 
@@ -53,6 +67,7 @@ WorkerFailure worker_failure_of(const Json& json) {
   failure.after = std::chrono::duration<double>(json.at("after_seconds").get<double>());
   failure.host = json.at("host");
   if (json.contains("step")) failure.step = json["step"].get<std::int64_t>();
+  for (const Json& each : json.at("finished")) failure.finished.push_back(finished_of(each));
   failure.when_asked_to_stop = json.at("when_asked_to_stop");
   failure.frames = json.at("frames").get<std::vector<std::string>>();
   failure.last_lines = json.at("last_lines").get<std::vector<std::string>>();

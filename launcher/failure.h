@@ -49,6 +49,14 @@ struct Ending {
   [[nodiscard]] bool is_consequence() const { return record && record->caused_by_peer; }
 };
 
+// A worker that had ended with code 0, which its peers may miss.
+struct Finished {
+  int rank = 0;
+  std::optional<std::int64_t> step{};  // the last one that it is known to have begun
+
+  friend bool operator==(const Finished&, const Finished&) = default;
+};
+
 // The first worker of a job that failed, and what came of it.
 struct WorkerFailure {
   Ending first;
@@ -56,6 +64,7 @@ struct WorkerFailure {
   std::chrono::duration<double> after{};  // the start of the workers
   std::string host{};                     // where it happened
   std::optional<std::int64_t> step{};     // the last one that it is known to have begun
+  std::vector<Finished> finished{};       // before it, on its node; if a peer is the cause
   bool when_asked_to_stop = false;    // a signal was ending the job: nobody else did because of it
   std::vector<std::string> frames{};  // where it crashed, innermost first
   std::vector<std::string> last_lines{};  // of its stderr

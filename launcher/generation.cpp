@@ -11,11 +11,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <utility>
 
 #include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
+#include "launcher/abort_message.h"
 #include "launcher/cpu_list.h"
 #include "launcher/crash_report.h"
 #include "launcher/launch_error.h"
@@ -38,6 +40,14 @@ double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).
 
 std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
+}
+
+// Unless the worker has left a record, which knows more.
+void explain_abort(WorkerFailure& failure) {
+  const int status = failure.first.status;
+  if (failure.first.record || exit_code_of(status) != 128 + SIGABRT) return;
+  const std::string message = abort_message(failure.last_lines);
+  if (!message.empty()) failure.first.record = ErrorRecord{.message = message};
 }
 
 }  // namespace
@@ -72,6 +82,7 @@ Outcome Generation::run() {
     handle_signals();
     check_nodes();
     stopper_.advance();
+    check_start();
     check_finished();
   }
   claim_failure();
@@ -135,7 +146,8 @@ void Generation::wait_for_events() {
   logs_.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
   console_.add_poll_entries(entries);
-  const int timeout = poll_timeout(earlier(logs_.next_flush(), stopper_.next()));
+  const int timeout =
+      poll_timeout(earlier(earlier(logs_.next_flush(), stopper_.next()), start_watch_.next()));
   if (::poll(entries.data(), entries.size(), timeout) < 0) {
     if (errno == EINTR) return;
     throw SystemError("poll failed", errno);
@@ -196,7 +208,7 @@ void Generation::stop_on(int signal_number) {
     if (from_keyboard) kill_now();
   } else {
     interrupt(signal_number);
-    console_.say(fmt::format("{}: stopping {}{}", signal_name(signal_number), remaining_ranks(),
+    console_.say(fmt::format("{}: {}{}", signal_name(signal_number), describe_stop(),
                              from_keyboard ? " (again: kill at once)" : ""));
     console_.flush();
     stopper_.terminate(grace());
@@ -237,7 +249,11 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   if (worker == workers_.end()) return;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  const std::string error_file = files_.error_file(worker->rank() - job_.first_rank);
+  const int local_rank = worker->rank() - job_.first_rank;
+  if (status == 0 && steps_.start_phase(local_rank) == StartPhase::kNotThere) {
+    start_watch_.note_absent(worker->rank());
+  }
+  const std::string error_file = files_.error_file(local_rank);
   Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
   ending.was_requested = was_requested(status);
   casualties_.record(std::move(ending));
@@ -266,6 +282,12 @@ std::string Generation::remaining_ranks() const {
   return count_ranks(workers_.size() - casualties_.count());
 }
 
+std::string Generation::describe_stop() const {
+  const bool is_one = workers_.size() - casualties_.count() == 1;
+  return fmt::format("stopping {}, which {} {:g} s (--grace) to end", remaining_ranks(),
+                     is_one ? "has" : "have", seconds(grace()));
+}
+
 // What is a consequence here has its cause on another node, whose launcher is given time to be the
 // first.
 void Generation::claim_failure() {
@@ -283,10 +305,21 @@ void Generation::check_nodes() {
   if (!news.is_bad()) return;
   order_.follow(news.stop_signal);
   if (news.stop_signal) {
-    console_.say(fmt::format("{} on node {}: stopping {}", signal_name(*news.stop_signal),
-                             *news.failed_node, remaining_ranks()));
+    console_.say(fmt::format("{} on node {}: {}", signal_name(*news.stop_signal), *news.failed_node,
+                             describe_stop()));
   }
   stopper_.terminate(news.stop_signal ? grace() : plan_.failure_grace);
+}
+
+void Generation::check_start() {
+  if (!start_watch_.is_due()) return;
+  std::vector<int> waiting;
+  for (const Worker& worker : workers_) {
+    const StartPhase phase = steps_.start_phase(worker.rank() - job_.first_rank);
+    if (!worker.has_ended() && phase == StartPhase::kWaiting) waiting.push_back(worker.rank());
+  }
+  const std::string remark = start_watch_.look(waiting);
+  if (!remark.empty() && !stopper_.is_stopping()) console_.say(remark);
 }
 
 // When the workers are gone, what they left behind goes too.
@@ -327,11 +360,17 @@ WorkerFailure Generation::describe_failure() {
   if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
   failure.when_asked_to_stop = order_.signal().has_value();
   if (failure.when_asked_to_stop) failure.others = 0;
+  if (failure.first.is_consequence() && !failure.when_asked_to_stop) {
+    for (const int each : casualties_.finished()) {
+      failure.finished.push_back({each, steps_.step(each - job_.first_rank)});
+    }
+  }
   failure.host = host_name();
   failure.frames = read_crash_record(files_.crash_file(rank - job_.first_rank),
                                      exit_code_of(failure.first.status) - 128);
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
+  explain_abort(failure);
   failure.lines_are_in_view = tail.is_in_view;
   failure.log_file = files_.log_file(rank - job_.first_rank, Channel::kErr);
   return failure;
@@ -346,8 +385,11 @@ void Generation::say_who_was_killed() {
   const std::optional<Timeout> time = stopper_.overdue_after();
   if (!time || ranks.empty()) return;
   const bool is_one = ranks.size() == 1;
-  console_.say(fmt::format("rank{} {} had not ended after {:g} s and {} killed", is_one ? "" : "s",
-                           to_string(ranks), seconds(*time), is_one ? "was" : "were"));
+  console_.say(
+      fmt::format("rank{} {} had not ended after {:g} s and {} killed; give {} longer with --grace "
+                  "SECONDS",
+                  is_one ? "" : "s", to_string(ranks), seconds(*time), is_one ? "was" : "were",
+                  is_one ? "it" : "them"));
 }
 
 void Generation::say_who_does_not_end() {

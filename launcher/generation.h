@@ -19,6 +19,7 @@
 #include "launcher/post_mortem.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
+#include "launcher/start_watch.h"
 #include "launcher/step_board.h"
 #include "launcher/stop_order.h"
 #include "launcher/stopper.h"
@@ -81,8 +82,10 @@ class Generation {
   [[nodiscard]] bool was_requested(int status) const;
   [[nodiscard]] std::vector<pid_t> dying_workers() const;
   [[nodiscard]] std::string remaining_ranks() const;
+  [[nodiscard]] std::string describe_stop() const;
   void claim_failure();
   void check_nodes();
+  void check_start();
   void check_finished();
   [[nodiscard]] bool others_may_fail();
   [[nodiscard]] std::optional<WorkerFailure> find_failure();
@@ -102,6 +105,7 @@ class Generation {
   Stopper stopper_;
   PostMortem post_mortem_;
   StepBoard steps_;
+  StartWatch start_watch_;
   Casualties casualties_;
   StopOrder order_;
   bool has_claimed_ = false;   // a failure, towards the other nodes

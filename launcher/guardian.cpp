@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,17 @@ std::vector<pid_t> children_before_the_job() {
   return pids;
 }
 
+// As Ctrl-Z does by default; where no shell could continue us the kernel ignores that, and this
+// returns at once. SIGTSTP is blocked before and after.
+void stop_this_process() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTSTP);
+  ::raise(SIGTSTP);
+  ::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+}
+
 class Guardian {
  public:
   Guardian(pid_t agent, SignalReader& signals, std::vector<pid_t> foreign)
@@ -48,7 +60,7 @@ class Guardian {
     while (!status_) {
       wait_for_signal(std::nullopt);
       while (const auto signal_number = signals_.next()) {
-        if (*signal_number != SIGCHLD) pass_on(*signal_number, agent_);
+        handle(*signal_number);
       }
       reap();
     }
@@ -70,6 +82,25 @@ class Guardian {
   }
 
  private:
+  void handle(int signal_number) const {
+    if (signal_number == SIGTSTP) return suspend();
+    if (signal_number != SIGCHLD) pass_on(signal_number, agent_);
+  }
+
+  // Until SIGCONT. The agent goes on: it tells the other nodes that this one lives, and has to be
+  // there for the workers if the guardian is killed meanwhile.
+  void suspend() const {
+    signal_workers(SIGSTOP);
+    stop_this_process();
+    signal_workers(SIGCONT);
+  }
+
+  void signal_workers(int signal_number) const {
+    for (const ProcessStat& process : living_descendants(::getpid(), foreign_)) {
+      if (process.pid != agent_) ::kill(process.pid, signal_number);
+    }
+  }
+
   void wait_for_signal(std::optional<Deadline> deadline) const {
     pollfd entry{signals_.fd(), POLLIN, 0};
     ::poll(&entry, 1, poll_timeout(deadline));

@@ -81,7 +81,7 @@ JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& sig
   if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
-  if (options.rank == 0) site.store = serve_store(options.endpoint);
+  if (options.rank == 0) site.store = serve_store(options.endpoint, options.count);
   NodePlan plan = plan_node(options, job, site.store != nullptr);
   // Where the launchers meet is not where the workers do, if those host their own store.
   if (site.store && !job.agent_hosts_store) {

@@ -52,6 +52,7 @@ int run_at_site(const Options& options, JobPlan plan, const std::string& private
   if (options.verbose) console.say(describe_job(plan.workers, plan.job));
   RunFolder files(options.logs, plan.job, private_folder);
   if (!files.remark().empty()) console.say(files.remark());
+  console.set_log_folder(files.log_root());
   return Agent(std::move(plan.workers), std::move(plan.job), signals, console, nodes, files).run();
 }
 

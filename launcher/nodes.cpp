@@ -206,7 +206,9 @@ void check_reachable(const Endpoint& store, int node_count, Patience& patience) 
   if (!is_loopback(*addresses->ai_addr)) return;
   throw LaunchError(
       fmt::format("{} is a loopback address, which no other node can reach; give an address of "
-                  "node 0 in the network that the {} nodes share (--master_addr)",
+                  "node 0 in the network that the {} nodes share (--master_addr); to try several "
+                  "nodes on one machine, give one of "
+                  "those that `hostname -I` prints",
                   store.host, node_count));
 }
 

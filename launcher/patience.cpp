@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/patience.h"
 
+#include <fmt/core.h>
 #include <poll.h>
+
+#include <chrono>
 
 #include "ddp/base/process_status.h"
 #include "launcher/launch_error.h"
@@ -14,14 +17,18 @@ constexpr Timeout kBetweenRemarks = std::chrono::seconds(5);
 }  // namespace
 
 Patience::Patience(Timeout timeout, SignalReader& signals, Console& console)
-    : end_(Deadline::after(timeout)),
+    : timeout_(timeout),
+      end_(Deadline::after(timeout)),
       next_remark_(Deadline::after(kBetweenRemarks)),
       signals_(signals),
       console_(console) {}
 
 void Patience::wait(const std::function<std::string()>& state, Timeout pause) {
   throw_if_interrupted();
-  if (end_.passed()) throw LaunchError(state());
+  if (end_.passed()) {
+    throw LaunchError(fmt::format("gave up after {:g} s (--timeout-start): {}",
+                                  std::chrono::duration<double>(timeout_).count(), state()));
+  }
   if (next_remark_.passed()) {
     next_remark_ = Deadline::after(kBetweenRemarks);
     console_.say("waiting: " + state());

@@ -16,8 +16,8 @@ class Patience {
   Patience(Timeout timeout, SignalReader& signals, Console& console);
 
   // Lets a pause pass before the next look. `state` is what there is to say meanwhile: it is asked
-  // for every few seconds. Throws LaunchError: with the state when the time is over, or once a
-  // signal has come that ends the job.
+  // for every few seconds. Throws LaunchError: with the state and how long it has waited when the
+  // time is over, or once a signal has come that ends the job.
   void wait(const std::function<std::string()>& state, Timeout pause = kBetweenLooks);
 
   static constexpr Timeout kBetweenLooks{50};
@@ -25,6 +25,7 @@ class Patience {
  private:
   void throw_if_interrupted();
 
+  Timeout timeout_;
   Deadline end_;
   Deadline next_remark_;
   SignalReader& signals_;

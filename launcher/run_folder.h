@@ -44,6 +44,9 @@ class RunFolder {
   // A sentence on where things are that the user did not choose; empty if there are none.
   [[nodiscard]] const std::string& remark() const { return remark_; }
 
+  // The folder that has the log files; empty if there are none.
+  [[nodiscard]] std::string log_root() const { return stays_ ? root_ : ""; }
+
   // Paths in the current attempt; empty: there is no place for it. As JobContext has it.
   [[nodiscard]] const std::string& error_directory() const { return attempt_; }
   [[nodiscard]] std::string error_file(int local_rank) const;

@@ -34,7 +34,7 @@ SignalReader::SignalReader() {
   sigaddset(&read_set, SIGCHLD);
   sigaddset(&read_set, orphan_signal());
   sigaddset(&read_set, passed_on_signal());
-  for (const int signal_number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2}) {
+  for (const int signal_number : {SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGTSTP, SIGUSR1, SIGUSR2}) {
     if (!is_ignored(signal_number)) sigaddset(&read_set, signal_number);
   }
   sigset_t blocked = read_set;
@@ -73,7 +73,8 @@ std::optional<int> SignalReader::meaning_of(const signalfd_siginfo& info) const 
     const bool is_genuine = has_guardian && static_cast<pid_t>(info.ssi_pid) == guardian_;
     return is_genuine ? std::optional(info.ssi_int) : std::nullopt;
   }
-  if (has_guardian && is_from_keyboard(signal_number)) return std::nullopt;
+  const bool is_guardians = is_from_keyboard(signal_number) || signal_number == SIGTSTP;
+  if (has_guardian && is_guardians) return std::nullopt;
   return signal_number;
 }
 

@@ -13,11 +13,11 @@
 namespace ddp::launcher {
 
 // Turns the signals that concern the agent into something to poll: SIGCHLD, and those of SIGINT,
-// SIGTERM, SIGQUIT, SIGHUP, SIGUSR1 and SIGUSR2 that were not ignored on entry (nohup, or a shell's
-// "&", must keep their effect). SIGPIPE is blocked: a closed stdout is an error of write(), not our
-// death. So is SIGTTOU: the agent writes to a terminal from the background. Make it on the main
-// thread before any other thread, which then inherits the mask. The mask stays to the end of the
-// process: a signal that comes late must not change the exit code.
+// SIGTERM, SIGQUIT, SIGHUP, SIGTSTP, SIGUSR1 and SIGUSR2 that were not ignored on entry (nohup, or
+// a shell's "&", must keep their effect). SIGPIPE is blocked: a closed stdout is an error of
+// write(), not our death. So is SIGTTOU: the agent writes to a terminal from the background. Make
+// it on the main thread before any other thread, which then inherits the mask. The mask stays to
+// the end of the process: a signal that comes late must not change the exit code.
 class SignalReader {
  public:
   SignalReader();
@@ -26,7 +26,8 @@ class SignalReader {
 
   // For the agent, a forked child, in which the reader reads the child's own signals. Those of the
   // keyboard then count only if the guardian passes them on (a scheduler may signal every process
-  // of a job), and next() says SIGKILL once the guardian is no more.
+  // of a job), SIGTSTP is the guardian's alone, and next() says SIGKILL once the guardian is no
+  // more.
   void follow(pid_t guardian);
 
   // A signal that has arrived, or nothing. Never blocks.

@@ -25,4 +25,8 @@ std::optional<std::int64_t> StepBoard::step(int local_rank) const {
   return is_read && step > 0 ? std::optional(step) : std::nullopt;
 }
 
+StartPhase StepBoard::start_phase(int local_rank) const {
+  return read_start_mark(memory_.get(), local_rank);
+}
+
 }  // namespace ddp::launcher

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "ddp/base/socket.h"
+#include "ddp/base/start_mark.h"
 
 namespace ddp::launcher {
 
@@ -21,6 +22,8 @@ class StepBoard {
 
   // The last step that a worker has begun, if any.
   [[nodiscard]] std::optional<std::int64_t> step(int local_rank) const;
+  // How far it has come in init_process_group.
+  [[nodiscard]] StartPhase start_phase(int local_rank) const;
 
  private:
   FileDescriptor memory_;

@@ -35,14 +35,21 @@ std::vector<std::string> own_addresses() {
   return addresses;
 }
 
+// With several nodes the port is the same for all, so none is chosen.
+const char* remedy_for_taken_port(int node_count) {
+  if (node_count == 1) return "without --master_port a free one is taken";
+  return "if that is a launcher of this job, give each node a --node_rank of its own, else the job "
+         "another --master_port";
+}
+
 }  // namespace
 
 std::string bind_hint(int error_number, const std::string& holder,
-                      const std::vector<std::string>& own_addresses) {
+                      const std::vector<std::string>& own_addresses, int node_count) {
   switch (error_number) {
     case EADDRINUSE:
-      return fmt::format("{}; without --master_port a free one is taken",
-                         holder.empty() ? "" : " by " + holder);
+      return fmt::format("{}; {}", holder.empty() ? "" : " by " + holder,
+                         remedy_for_taken_port(node_count));
     case EADDRNOTAVAIL:
       return fmt::format("; this host has {}", fmt::join(own_addresses, ", "));
     case EACCES:
@@ -52,13 +59,13 @@ std::string bind_hint(int error_number, const std::string& holder,
   }
 }
 
-std::unique_ptr<TcpServer> serve_store(const Endpoint& endpoint) try {
+std::unique_ptr<TcpServer> serve_store(const Endpoint& endpoint, int node_count) try {
   return std::make_unique<TcpServer>(endpoint);
 } catch (const SystemError& error) {
   const int number = error.error_number();
   const std::string holder =
       number == EADDRINUSE ? describe_port_holder(endpoint).value_or("") : std::string();
-  throw LaunchError(error.what() + bind_hint(number, holder, own_addresses()));
+  throw LaunchError(error.what() + bind_hint(number, holder, own_addresses(), node_count));
 }
 
 }  // namespace ddp::launcher

@@ -12,12 +12,13 @@ namespace ddp::launcher {
 
 // Serves the job's store. The port stays bound from here to the end of the job, so that a free one
 // (port 0) cannot be snatched away. Throws LaunchError that says what is wrong with the address or
-// the port, and who has it.
-[[nodiscard]] std::unique_ptr<TcpServer> serve_store(const Endpoint& endpoint);
+// the port, and who has it; of a job on several nodes that may be another node's launcher.
+[[nodiscard]] std::unique_ptr<TcpServer> serve_store(const Endpoint& endpoint, int node_count = 1);
 
 // What to do about `error_number` of bind(2), to append to its text; "" if there is no telling.
 // `holder` is who has the port, `own_addresses` are this host's.
 [[nodiscard]] std::string bind_hint(int error_number, const std::string& holder,
-                                    const std::vector<std::string>& own_addresses);
+                                    const std::vector<std::string>& own_addresses,
+                                    int node_count = 1);
 
 }  // namespace ddp::launcher

@@ -6,6 +6,11 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "launcher/cpu_list.h"
 
 namespace ddp::launcher {
 namespace {
@@ -58,6 +63,18 @@ std::string describe_why(const Ending& ending) {
   return why.empty() ? why : ": " + why;
 }
 
+// Those that ended after the same step, or after none, are told together.
+std::string describe(const std::vector<Finished>& finished) {
+  std::map<std::optional<std::int64_t>, CpuList> ranks_by_step;
+  for (const Finished& each : finished) ranks_by_step[each.step].push_back(each.rank);
+  std::string text;
+  for (const auto& [step, ranks] : ranks_by_step) {
+    text += fmt::format("; rank{} {} had ended with code 0{}", ranks.size() == 1 ? "" : "s",
+                        to_string(ranks), step ? fmt::format(" after step {}", *step) : "");
+  }
+  return text;
+}
+
 void show_stderr(Console& console, const WorkerFailure& failure) {
   const int rank = failure.first.rank;
   if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
@@ -96,9 +113,10 @@ std::string verdict(const WorkerFailure& failure) {
   const std::string host = failure.host.empty() ? "" : failure.host + ", ";
   const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
   const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
-  const std::string head = fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}", first.rank,
-                                       host, first.pid, describe_status(first.status),
-                                       failure.after.count(), when, step, describe_why(first));
+  const std::string head =
+      fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}{}", first.rank, host, first.pid,
+                  describe_status(first.status), failure.after.count(), when, step,
+                  describe_why(first), describe(failure.finished));
   if (failure.others == 0) return head;
   return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
                      failure.others == 1 ? "" : "s");

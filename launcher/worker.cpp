@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -76,6 +78,17 @@ bool stay_on_cpus(const ChildPlan& plan) {
 
 void limit_descriptors(const ChildPlan& plan) {
   if (plan.descriptors != nullptr) ::setrlimit(RLIMIT_NOFILE, plan.descriptors);
+}
+
+// Of a file that is there although exec says that something is not.
+const char* hint_for_missing_interpreter(const std::string& path) {
+  if (::access(path.c_str(), F_OK) != 0) return "";
+  std::string first_line;
+  std::getline(std::ifstream(path), first_line);
+  const bool is_from_windows = first_line.starts_with("#!") && first_line.ends_with('\r');
+  return is_from_windows
+             ? " (its first line ends with a carriage return, as Windows writes it: dos2unix)"
+             : " (the interpreter of its first line is missing)";
 }
 
 // The parent reads an errno value, negative if it is not exec's.
@@ -162,9 +175,7 @@ void Worker::wait_for_exec(const Command& command) {
     throw LaunchError(fmt::format("--bind: rank {} (pid {}) cannot be kept on its CPUs: {}", rank_,
                                   pid_, error_text(-error)));
   }
-  const bool is_there = ::access(command.path.c_str(), F_OK) == 0;
-  const char* hint =
-      error == ENOENT && is_there ? " (the interpreter of its first line is missing)" : "";
+  const char* hint = error == ENOENT ? hint_for_missing_interpreter(command.path) : "";
   throw LaunchError(fmt::format("cannot run '{}': {}{}", command.path, error_text(error), hint),
                     error == ENOENT ? kNotFoundExitCode : kNotExecutableExitCode);
 }

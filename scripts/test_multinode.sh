@@ -180,7 +180,7 @@ done
 for node in 0 1; do says "$node" 'here'; done
 kill -TERM "${pids[0]}"
 finish 10 143 143
-for node in 0 1; do says "$node" "rank $node had not ended after 1 s and was killed"; done
+for node in 0 1; do says "$node" "rank $node had not ended after 1 s and was killed; give it longer"; done
 passed "but not longer"
 
 worker='trap "[ $RANK = 1 ] && exit 9" TERM; echo here >&2; while :; do sleep 0.1; done'

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "launcher/casualties.h"
+#include "launcher/start_watch.h"
 #include "launcher/stop_order.h"
 
 using ddp::Clock;
@@ -65,6 +66,7 @@ TEST_CASE("who says that a peer did it is given time to be told the cause", "[ca
   CHECK(failure.first.rank == 2);
   CHECK(failure.first.when == Ending::When::kBefore);
   CHECK(failure.others == 2);  // rank 0 had finished
+  CHECK(casualties.finished() == std::vector{0});
 
   Casualties others;
   others.record(exited(2, 7));
@@ -95,6 +97,24 @@ TEST_CASE("those that are killed since they did not end are told in order", "[ca
   }
   casualties.record(killed(0, SIGKILL));
   CHECK(casualties.killed_on_request() == std::vector{1, 3});
+}
+
+TEST_CASE("ranks that wait in vain for one that has ended are told once", "[start-watch]") {
+  StartWatch watch;
+  CHECK_FALSE(watch.next());
+  watch.note_absent(3);
+  watch.note_absent(1);
+  CHECK(watch.next());
+  CHECK_FALSE(watch.is_due());
+  CHECK(watch.look({}).empty());
+  CHECK(watch.look({0}).empty());
+  CHECK(watch.look({}).empty());  // it has met the others
+  CHECK(watch.look({0, 2}).empty());
+  CHECK(watch.look({0}) ==
+        "ranks 1,3 ended with code 0 without init_process_group, where rank 0 waits");
+  CHECK_FALSE(watch.next());
+  watch.note_absent(2);
+  CHECK_FALSE(watch.next());
 }
 
 TEST_CASE("nothing asks for an end until it is ordered", "[stop-order]") {

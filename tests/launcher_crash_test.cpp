@@ -60,6 +60,8 @@ TEST_CASE("of an exception that nobody catches it names who threw it", "[launche
   const Result result = crash("throw");
   CHECK(result.exit_code == 128 + SIGABRT);
   CHECK_THAT(innermost_frame(result), Contains("throw_unseen()"));
+  CHECK_THAT(last_line(result.err), Contains("was killed by SIGABRT") &&
+                                        Contains(" s: std::runtime_error: thrown on purpose"));
 }
 
 TEST_CASE("a shell between launcher and program changes nothing of that", "[launcher][crash]") {

@@ -49,5 +49,8 @@ TEST_CASE("a plan is shown without what is only chosen at the start", "[dry-run]
   CHECK(workers[1].argv == Strings{"x", "--local-rank=1", "-a"});
   const std::string text = format_dry_run(workers);
   CHECK_THAT(text, Catch::Matchers::Contains("MASTER_PORT='(a free one)'") &&
-                       Catch::Matchers::Contains("TORCHELASTIC_RUN_ID='(a random one)'"));
+                       Catch::Matchers::Contains("TORCHELASTIC_RUN_ID='(a random one)'") &&
+                       Catch::Matchers::Contains("TORCHELASTIC_ERROR_FILE='(a file of its own)'"));
+  CHECK_THAT(text, Catch::Matchers::Contains("DDP_CRASH_FILE='(a file of its own)'") &&
+                       Catch::Matchers::Contains("DDP_STEP_FILE='(memory of the launcher)'"));
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "ddp/base/socket.h"
+#include "launcher/abort_message.h"
 #include "launcher/failure.h"
 #include "launcher/shared_memory.h"
 #include "launcher/verdict.h"
@@ -53,6 +54,7 @@ WorkerFailure sample() {
   failure.host = "node-b";
   failure.first.record = {.message = "cannot open \"x\":\n\tNo such file", .caused_by_peer = true};
   failure.step = 457;
+  failure.finished = {{1, 456}, {2, std::nullopt}};
   failure.when_asked_to_stop = true;
   failure.first.out_of_memory = {.resident_bytes = 61LL << 30, .limit_bytes = 64LL << 30};
   failure.first.hint = "a hint";
@@ -84,6 +86,7 @@ TEST_CASE("a failure travels as one line of text", "[failure]") {
   REQUIRE(got->first.record);
   CHECK(got->first.record->message == sent.first.record->message);
   CHECK(got->step == 457);
+  CHECK(got->finished == sent.finished);
   CHECK(got->first.record->caused_by_peer);
   CHECK(got->when_asked_to_stop);
   CHECK(got->first.out_of_memory == sent.first.out_of_memory);
@@ -157,6 +160,20 @@ TEST_CASE("if all say that a peer is the cause the first of them is named", "[ve
                   killed(2, When::kAfter)}) == 1);
 }
 
+TEST_CASE("why a process aborted is found in its last lines", "[verdict]") {
+  using Lines = std::vector<std::string>;
+  CHECK(abort_message(
+            Lines{"epoch 1", "terminate called after throwing an instance of 'std::runtime_error'",
+                  "  what():  no 'x'", "second line of what"}) == "std::runtime_error: no 'x'");
+  CHECK(abort_message(Lines{"terminate called after throwing an instance of 'int'"}) == "int");
+  CHECK(abort_message(Lines{"libc++abi: terminating due to uncaught exception of type "
+                            "std::runtime_error: no x"}) == "std::runtime_error: no x");
+  CHECK(abort_message(Lines{"train: train.cpp:57: int main(): Assertion `n > 0' failed."}) ==
+        "train: train.cpp:57: int main(): Assertion `n > 0' failed.");
+  CHECK(abort_message(Lines{"  what():  of a child's", "Aborted"}).empty());
+  CHECK(abort_message({}).empty());
+}
+
 TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
   WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};
@@ -169,12 +186,29 @@ TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
         "rank stopped because of it");
   failure = sample();
   failure.first.record.reset();
+  failure.finished.clear();
   CHECK(verdict(failure) ==
         "rank 3 (node-b, pid 4711) was killed by SIGKILL after 12.5 s, when asked to stop, in step "
         "457: out of memory (61.0 GiB resident, limit 64.0 GiB); a hint; 7 other ranks stopped "
         "because of it");
   failure.first.out_of_memory = {.resident_bytes = 100 << 20};
   CHECK_THAT(verdict(failure), Catch::Contains(": out of memory (100 MiB resident); a hint; 7"));
+}
+
+TEST_CASE("ranks that had finished are in the verdict of one that misses them", "[verdict]") {
+  WorkerFailure failure;
+  failure.first = {.rank = 0, .pid = 4711, .status = W_EXITCODE(1, 0)};
+  failure.first.record = {.message = "rank 1 left the group", .caused_by_peer = true};
+  failure.finished = {{1, 5}};
+  failure.others = 1;
+  CHECK(verdict(failure) ==
+        "rank 0 (pid 4711) exited with code 1 after 0.0 s: rank 1 left the group; rank 1 had ended "
+        "with code 0 after step 5; 1 other rank stopped because of it");
+  failure.finished = {{1, 5}, {2, 5}, {3, 5}, {4, 6}, {5, std::nullopt}};
+  CHECK_THAT(
+      verdict(failure),
+      Catch::Contains("; rank 5 had ended with code 0; ranks 1-3 had ended with code 0 after "
+                      "step 5; rank 4 had ended with code 0 after step 6; 1 other rank"));
 }
 
 TEST_CASE("a message without end is cut between two characters", "[verdict]") {

@@ -108,8 +108,42 @@ TEST_CASE("Ctrl-C on a terminal stops the job", "[guardian][terminal]") {
   terminal.read_report("up\nup\n");
   terminal.type("\x03");
   CHECK(terminal.wait(kStopBound) == 128 + SIGINT);
-  CHECK_THAT(bytes_of(log), Matches("ddp-launch: SIGINT: stopping 2 ranks .again.*\n"));
+  CHECK_THAT(bytes_of(log), Matches("ddp-launch: SIGINT: stopping 2 ranks, which have 3 s "
+                                    "\\(--grace\\) to end \\(again: kill at once\\)\n"));
   terminal.check_report_ends();
+}
+
+TEST_CASE("Ctrl-Z on a terminal suspends the workers, and fg continues them",
+          "[guardian][terminal]") {
+  const TemporaryDirectory folder;
+  const std::string pid_file = folder / "pid";
+  const std::string shell_script = "set -m; \"$@\"; until [ \"$(cut -d' ' -f3 /proc/$(cat " +
+                                   pid_file +
+                                   ")/stat)\" = T ]; do sleep 0.01; done; echo stopped >&3; fg";
+  Terminal terminal({"sh", "-c", shell_script, "sh", DDP_LAUNCH_PATH, "--", "sh", "-c",
+                     "echo $$ >" + pid_file + "; " + kPatient});
+  terminal.read_report("up\n");
+  terminal.type("\x1a");
+  terminal.read_report("stopped\n");
+  terminal.answer("\n");
+  terminal.read_report("alive\n");
+  CHECK(terminal.wait(kStopBound) == 0);
+  terminal.check_report_ends();
+}
+
+TEST_CASE("a launcher that is killed while it is suspended takes its workers along",
+          "[guardian][terminal]") {
+  const TemporaryDirectory folder;
+  const std::string log = folder / "log";
+  const std::string shell_script =
+      "set -m; \"$@\" 2>" + log + "; echo stopped >&3; kill -KILL %1; wait";
+  Terminal terminal({"sh", "-c", shell_script, "sh", DDP_LAUNCH_PATH, "-n", "2", "--", "sh", "-c",
+                     "echo pid=$$. >&2; " + kPatient});
+  terminal.read_report("up\nup\n");
+  terminal.type("\x1a");
+  terminal.read_report("stopped\n");
+  terminal.check_report_ends();
+  check_all_gone(pids_in(bytes_of(log)));
 }
 
 TEST_CASE("a terminal that closes stops the job, and the last line says how to avoid that",

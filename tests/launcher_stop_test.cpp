@@ -80,8 +80,10 @@ TEST_CASE("workers that end as they were asked to have not failed", "[stop]") {
   CAPTURE(way);
   const Result result = stop({"-n", "2"}, way, 2);
   CHECK(result.exit_code == 128 + SIGTERM);
-  CHECK_THAT(result.err,
-             Contains("ddp-launch: SIGTERM: stopping 2 ranks\n") && !Contains("ddp-launch: rank"));
+  CHECK_THAT(
+      result.err,
+      Contains("ddp-launch: SIGTERM: stopping 2 ranks, which have 30 s (--grace) to end\n") &&
+          !Contains("ddp-launch: rank"));
 }
 
 TEST_CASE("who ends because a peer has obeyed has not failed", "[stop]") {
@@ -101,17 +103,22 @@ TEST_CASE("workers that are killed when the grace is over are named", "[stop]") 
   const Result one =
       stop({"-n", "2", "--grace", "0.2"}, "[ $RANK = 0 ] || trap '' TERM USR1", 2, signal_number);
   CHECK(one.exit_code == exit_code);
-  CHECK(last_line(one.err) == "ddp-launch: rank 1 had not ended after 0.2 s and was killed");
+  CHECK(last_line(one.err) ==
+        "ddp-launch: rank 1 had not ended after 0.2 s and was killed; give it longer with --grace "
+        "SECONDS");
   const Result two =
       stop({"-n", "3", "--grace", "0.2"}, "[ $RANK = 1 ] || trap '' TERM USR1", 3, signal_number);
   CHECK(two.exit_code == exit_code);
-  CHECK(last_line(two.err) == "ddp-launch: ranks 0,2 had not ended after 0.2 s and were killed");
+  CHECK(last_line(two.err) ==
+        "ddp-launch: ranks 0,2 had not ended after 0.2 s and were killed; give them longer with "
+        "--grace SECONDS");
 }
 
 TEST_CASE("a failure is told beside those that were killed", "[stop]") {
   const Result result =
       stop({"-n", "2", "--grace", "0.2"}, "trap '[ $RANK = 1 ] && exit 9' TERM", 2);
   CHECK(result.exit_code == 9);
-  CHECK_THAT(result.err, Contains("rank 0 had not ended after 0.2 s and was killed\n"));
+  CHECK_THAT(result.err, Contains("rank 0 had not ended after 0.2 s and was killed; give it longer "
+                                  "with --grace SECONDS\n"));
   CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 9"));
 }

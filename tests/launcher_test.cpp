@@ -134,6 +134,14 @@ TEST_CASE("scripts need no first line", "[launcher]") {
   CHECK(run(command({runnable}), kRefusalBound, path).out == "own line\n");
 }
 
+TEST_CASE("a script whose interpreter cannot be found is refused with the reason", "[launcher]") {
+  const TemporaryDirectory folder;
+  const std::string windows = write_file(folder / "windows", "#!/bin/sh\r\ntrue\r\n", 0755);
+  const std::string missing = write_file(folder / "missing", "#!/no/such/shell\ntrue\n", 0755);
+  check_refusal(command({windows}), 127, "first line ends with a carriage return");
+  check_refusal(command({missing}), 127, "interpreter of its first line is missing");
+}
+
 TEST_CASE("the first failure names the exit code and stops the others", "[launcher]") {
   const Result result = run(shell({"-n", "3"}, "[ $RANK = 1 ] && exit 7; sleep 1000"), kStopBound);
   CHECK(result.exit_code == 7);
@@ -237,7 +245,18 @@ TEST_CASE("the job outlives a stdout that cannot be written", "[launcher]") {
     child.wait_for_output("output 1\n");
     child.close_stdout();
     CHECK(child.wait() == 0);
-    CHECK(child.err().empty());
+    CHECK(child.err() ==
+          "ddp-launch: stdout is closed: the job goes on, and the output of the ranks is no longer "
+          "shown (--log-dir keeps it in files)\n");
+  }
+  SECTION("its reader has left, but files have all") {
+    ChildProcess child(shell({"--log-dir", (folder / "logs").string()}, script));
+    child.wait_for_output("output 1\n");
+    child.close_stdout();
+    CHECK(child.wait() == 0);
+    CHECK_THAT(child.err(),
+               Matches("ddp-launch: stdout is closed: the job goes on, and the output "
+                       "of the ranks is no longer shown \\(log files: .*/logs/.*\\)\n"));
   }
   SECTION("the disk is full") {
     const Result result =

@@ -232,6 +232,23 @@ TEST_CASE("nor are they if their node hears of it first", "[launcher][verdict]")
   }
 }
 
+TEST_CASE("a rank that returned 0 too early is named with its exit code", "[launcher][verdict]") {
+  const Result result = run_worker(2, "early", "shm");
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 3") &&
+                                        Contains("; rank 0 had ended with code 0"));
+}
+
+TEST_CASE("a rank that ends with 0 and never joins those that wait for it is named at once",
+          "[launcher][verdict]") {
+  ChildProcess child(
+      shell({"-n", "3"}, "[ $RANK = 1 ] && exit 0; exec " DDP_COLLECTIVE_WORKER " loop shm"));
+  child.wait_for_output(
+      "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0,2 wait\n");
+  child.send_signal(SIGTERM);
+  CHECK(child.wait(kStopBound) == 128 + SIGTERM);
+}
+
 TEST_CASE("victims that abort are not taken for the cause", "[launcher][verdict]") {
   const Result result = run_worker(3, "fail-among-aborters", "shm");
   CHECK_THAT(last_line(result.err), Contains("rank 2 (") && Contains("exited with code 3"));

@@ -2,7 +2,7 @@
 //
 // The last step that each worker of a host has begun, in memory that its launcher owns and can read
 // after the worker has been killed: DDP_STEP_FILE, one slot of 64 bytes for each local rank, which
-// begins with the step (1, 2, …; 0 before the first) in this host's byte order.
+// begins with the step (1, 2, …; 0 before the first) in host byte order; then start_mark.h.
 #pragma once
 
 #include <atomic>

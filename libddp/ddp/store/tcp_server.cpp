@@ -35,7 +35,7 @@ constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr const char* kStranger =
     "not a store client (no VALIDATE with the right magic; "
     "PyTorch 1.x sends none and needs a store that rank 0 hosts: "
-    "TORCHELASTIC_USE_AGENT_STORE=False)";
+    "ddp-launch --store worker)";
 
 struct Connection {
   Socket socket;
