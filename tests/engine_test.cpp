@@ -508,6 +508,22 @@ TEST_CASE("different models are told on all ranks though rank 0, which hosts the
   CHECK(errors[2] == errors[0]);
 }
 
+TEST_CASE("a parameter that a rank has no more is named", "[engine]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    const std::string last = std::to_string(model.parameters.size() - 1);
+    const std::string name = model.parameters.back().name;
+    if (group.rank() == 1) model.parameters.pop_back();
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const std::string error =
+        error_of([&] { DistributedDataParallel ddp(shared, model.parameters); });
+    expect(error.starts_with("[ddp] models differ in parameter " + last + ": rank 0 has '" + name +
+                             "' ") &&
+               error.ends_with(", rank 1 has no more parameters"),
+           error);
+  });
+}
+
 TEST_CASE("each comparison of models names its own difference", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});

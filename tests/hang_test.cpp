@@ -80,7 +80,8 @@ struct Meeting {
 std::vector<Meeting> meetings() {
   return {
       {"split", "all_gather #1 (split)", 2, [](ProcessGroup& group) { (void)group.split(0, 0); }},
-      {"duplicate", "duplicate #1", 2, [](ProcessGroup& group) { (void)group.duplicate(); }},
+      {"duplicate", "barrier #1 (duplicate)", 2,
+       [](ProcessGroup& group) { (void)group.duplicate(); }},
       {"on_rank0", "on_rank0 #1", 0, [](ProcessGroup& group) { on_rank0(group, [] {}); }}};
 }
 
@@ -318,7 +319,7 @@ TEST_CASE("the timeout of a split, a duplicate or on_rank0 names who did not com
         const std::string text = error_of([&] { meeting.join(group); });
         errors.raise();
         const std::string who = "rank " + std::to_string(meeting.absent) + " (";
-        const bool is_operation = meeting.name == "split";  // in which ranks agree on the text
+        const bool is_operation = meeting.name != "on_rank0";  // in which ranks agree on the text
         const std::string sentence = is_operation ? text.substr(text.find(':') + 1) : text;
         const std::string lead =
             is_operation ? " timed out after 1000 ms: " : "[" + meeting.name + "] timed out: ";
@@ -329,7 +330,7 @@ TEST_CASE("the timeout of a split, a duplicate or on_rank0 names who did not com
   }
 }
 
-TEST_CASE("a rank that waits in a meeting of a part is named with the part", "[hang]") {
+TEST_CASE("a rank that waits in an operation of a part is named with the part", "[hang]") {
   test::Gate reports;
   std::string line;
   const auto report = [&](std::string_view text) {
@@ -343,7 +344,7 @@ TEST_CASE("a rank that waits in a meeting of a part is named with the part", "[h
     (void)part->duplicate();
   });
   CHECK_THAT(line, Catch::StartsWith("rank 2 (") &&
-                       Catch::Contains("has not joined duplicate #1 of group "
+                       Catch::Contains("has not joined barrier #1 (duplicate) of group "
                                        "default/split0/color1; last seen outside the library; 1 "
                                        "rank waiting 0."));
 }

@@ -300,7 +300,13 @@ std::string ProcessGroup::fresh_name(const std::string& purpose) {
   return purpose + std::to_string(names_++);
 }
 
+// Ranks meet in an operation first, in which the death of one ends the others' waits at once; the
+// store knows nothing of that.
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
+  {
+    const FlightRecorder::Labelled labelled(*recorder_, recorder_->labels().add("duplicate"));
+    barrier().wait_host();
+  }
   std::shared_ptr<ProcessGroup> child;
   meet(*meetings_, "duplicate",
        [&] { child = make_child(child_config(fresh_name("duplicate"), rank(), world_size())); });

@@ -87,6 +87,7 @@ std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
   for (const Parameter& parameter : parameters) {
     values.push_back({"parameter " + std::to_string(values.size()), describe_parameter(parameter)});
   }
+  values.push_back({"parameter " + std::to_string(values.size()), "no more parameters"});
   std::ranges::move(describe_options(options, hook), std::back_inserter(values));
   for (const ModelBuffer& buffer : options.buffers) {
     values.push_back({kSetUp, describe_buffer(buffer)});
