@@ -261,6 +261,22 @@ TEST_CASE("a rank that leaves early is named by those who wait for it", "[collec
   });
 }
 
+TEST_CASE("a rank that left is named by those who split or duplicate the group", "[collectives]") {
+  const std::function<void(ProcessGroup&)> calls[] = {
+      [](ProcessGroup& group) { (void)group.split(0, 0); },
+      [](ProcessGroup& group) { (void)group.duplicate(); }};
+  for (const Backend backend : test::backends()) {
+    for (const auto& call : calls) {
+      run_groups(backend, 2, [&](ProcessGroup& group) {
+        if (group.rank() == 1) return;
+        const std::string error = error_of([&] { call(group); });
+        expect(error.find("rank 1 (") != std::string::npos, error);
+        expect(error.find("left the group") != std::string::npos, error);
+      });
+    }
+  }
+}
+
 TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives]") {
   std::vector<float> values(100);
   CHECK(error_of([&] {

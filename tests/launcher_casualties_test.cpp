@@ -35,7 +35,9 @@ Ending blames_peer(int rank) {
 }
 
 void wait_for_end_of_patience(const Casualties& casualties) {
-  while (!casualties.is_patience_over()) std::this_thread::sleep_for(10ms);
+  const ddp::Deadline deadline = ddp::Deadline::after(10s);
+  while (!casualties.is_patience_over() && !deadline.passed()) std::this_thread::sleep_for(10ms);
+  REQUIRE(casualties.is_patience_over());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/scoped_value.h"
 #include "ddp/base/step_file.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
@@ -108,17 +109,9 @@ class FlightRecorder {
 
   // Labels what is submitted while it lives (of a batch: what ends while it lives). For the thread
   // that submits.
-  class [[nodiscard]] Labelled {
+  class [[nodiscard]] Labelled : ScopedValue<Label> {
    public:
-    Labelled(FlightRecorder& recorder, Label label)
-        : recorder_(recorder), before_(std::exchange(recorder.current_label_, label)) {}
-    ~Labelled() { recorder_.current_label_ = before_; }
-    Labelled(const Labelled&) = delete;
-    Labelled& operator=(const Labelled&) = delete;
-
-   private:
-    FlightRecorder& recorder_;
-    Label before_;
+    Labelled(FlightRecorder& recorder, Label label) : ScopedValue(recorder.current_label_, label) {}
   };
 
   // A thread is inside the library while it lives.

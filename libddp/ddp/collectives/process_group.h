@@ -16,6 +16,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/error_record.h"
+#include "ddp/base/scoped_value.h"
 #include "ddp/base/step_file.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
@@ -234,49 +235,28 @@ class [[nodiscard]] ProcessGroup::Batch {
 
 // What is submitted to the group while it lives waits this long for the other ranks, in place of
 // the group's timeout. For the thread that submits.
-class [[nodiscard]] ScopedTimeout {
+class [[nodiscard]] ScopedTimeout : ScopedValue<Timeout> {
  public:
   ScopedTimeout(ProcessGroup& group, Timeout timeout)
-      : group_(group), before_(std::exchange(group.operation_timeout_, timeout)) {}
-  ~ScopedTimeout() { group_.operation_timeout_ = before_; }
-  ScopedTimeout(const ScopedTimeout&) = delete;
-  ScopedTimeout& operator=(const ScopedTimeout&) = delete;
-
- private:
-  ProcessGroup& group_;
-  Timeout before_;
+      : ScopedValue(group.operation_timeout_, timeout) {}
 };
 
 // What is submitted to the group while it lives is a part of something larger, of which `part_of`
 // is a hash: a backend that compares calls for each operation (gloo) compares that as well. For the
 // thread that submits.
-class [[nodiscard]] ScopedPart {
+class [[nodiscard]] ScopedPart : ScopedValue<std::uint64_t> {
  public:
   ScopedPart(ProcessGroup& group, std::uint64_t part_of)
-      : group_(group), before_(std::exchange(group.operation_part_of_, part_of)) {}
-  ~ScopedPart() { group_.operation_part_of_ = before_; }
-  ScopedPart(const ScopedPart&) = delete;
-  ScopedPart& operator=(const ScopedPart&) = delete;
-
- private:
-  ProcessGroup& group_;
-  std::uint64_t before_;
+      : ScopedValue(group.operation_part_of_, part_of) {}
 };
 
 // What is submitted to the group while it lives is submitted for an issuer, such as an engine,
 // which must be the same on all ranks: two engines submit operations that look alike. 0 is the
 // program itself. For the thread that submits.
-class [[nodiscard]] ScopedIssuer {
+class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
  public:
   ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)
-      : group_(group), before_(std::exchange(group.operation_issuer_, issuer)) {}
-  ~ScopedIssuer() { group_.operation_issuer_ = before_; }
-  ScopedIssuer(const ScopedIssuer&) = delete;
-  ScopedIssuer& operator=(const ScopedIssuer&) = delete;
-
- private:
-  ProcessGroup& group_;
-  std::uint8_t before_;
+      : ScopedValue(group.operation_issuer_, issuer) {}
 };
 
 }  // namespace ddp
