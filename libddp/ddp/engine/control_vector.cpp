@@ -2,7 +2,6 @@
 #include "ddp/engine/control_vector.h"
 
 #include <algorithm>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -11,21 +10,12 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 
 namespace ddp {
-namespace {
-
-std::string describe_epoch(int rank, double epoch) {
-  return "rank " + std::to_string(rank) + " in epoch " +
-         std::to_string(static_cast<std::int64_t>(epoch));
-}
-
-}  // namespace
 
 ControlVector::ControlVector(ProcessGroup& group)
     : group_(group),
-      count_(rank_index(group.world_size())),
+      count_(ControlFields::count(group.world_size())),
       memory_(group.allocate(count_ * sizeof(double))),
-      last_times_(static_cast<std::size_t>(group.world_size())),
-      last_active_(last_times_.size(), 1) {
+      ledger_(group.world_size()) {
   const bool cuda = group.device().is_cuda();
   const cu::DeviceGuard guard(group.device());
   const std::size_t arrived_bytes = kArrivals * count_ * sizeof(double);
@@ -47,10 +37,10 @@ Buffer ControlVector::buffer() const {
   return {memory_.data(), count_, DType::kFloat64, group_.device()};
 }
 
-Buffer ControlVector::pass() const { return buffer().slice(0, kState); }
+Buffer ControlVector::pass() const { return buffer().slice(0, ControlFields::kPassCount); }
 
 Buffer ControlVector::carried() const {
-  return {carried_.data(), kState, DType::kFloat64, group_.device()};
+  return {carried_.data(), ControlFields::kPassCount, DType::kFloat64, group_.device()};
 }
 
 void ControlVector::reset(double samples, double nominal_samples) {
@@ -59,12 +49,9 @@ void ControlVector::reset(double samples, double nominal_samples) {
     outgoing_[turn_].sent.synchronize();  // of the step before the last: done long ago
     host_ = static_cast<double*>(outgoing_[turn_].memory.data());
   }
-  // Alone the rest is 0 for ever, unless state that is then written anew lies there.
-  std::fill_n(host_, group_.world_size() == 1 ? kState : count_, 0.0);
   if (has_device_values_) device_values_ = {};
   has_device_values_ = false;
-  host_[0] = samples / nominal_samples;
-  host_[1] = samples;
+  own().begin_pass(samples, nominal_samples);
   ++own_passes_;
 }
 
@@ -83,13 +70,12 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
                                 " has a value on the device, which must be its only one");
   }
-  host_[sum_index(slot)] += value * weight;
-  host_[weight_index(slot)] += weight;
+  own().add_metric(slot, value, weight);
 }
 
 void ControlVector::add_metric(std::size_t slot, const Buffer& value, double weight) {
   use_slot(slot);
-  const bool is_taken = host_[weight_index(slot)] != 0;
+  const bool is_taken = own().metric(slot).weight != 0;
   if (value.count != 1 || value.device != group_.device() || is_taken) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": " + to_string(value) +
                                 " is not the step's only value, one element on " +
@@ -98,33 +84,7 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
   if (weight == 0) return;
   device_values_[slot] = value;
   has_device_values_ = true;
-  host_[weight_index(slot)] = weight;
-}
-
-void ControlVector::write(const RankState& own) {
-  host_[kState] = own.is_active ? 1 : 0;
-  host_[kState + 1] = own.asks_to_stop ? 1 : 0;
-  write_squared(kPasses, own_passes_);
-  for (std::size_t slot = 0; slot < kMaxVotes; ++slot) host_[kVotes + slot] = own.votes[slot];
-  write_fingerprint(own.fingerprint);
-  double* rank = host_ + rank_index(group_.rank());
-  rank[0] = own.times.work_seconds;
-  rank[1] = own.times.data_seconds;
-  rank[2] = own.times.is_idle ? 1 : 0;
-  rank[3] = host_[kState];
-  rank[4] = static_cast<double>(own.epoch);
-}
-
-void ControlVector::write_squared(std::size_t index, double number) {
-  host_[index] = number;
-  host_[index + 1] = number * number;
-}
-
-void ControlVector::write_fingerprint(std::uint64_t fingerprint) {
-  for (std::size_t i = 0; i < kPieces; ++i) {
-    const auto piece = static_cast<double>((fingerprint >> (16 * i)) & 0xffffU);
-    write_squared(kFingerprint + 2 * i, piece);
-  }
+  own().set_metric_weight(slot, weight);
 }
 
 // What the host knows goes to the device; what the device knows joins it there.
@@ -136,8 +96,8 @@ void ControlVector::collect(Stream stream) {
   }
   for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
     if (device_values_[slot].count == 0) continue;
-    const Buffer sum = buffer().slice(sum_index(slot), 1);
-    const Buffer weight = buffer().slice(weight_index(slot), 1);
+    const Buffer sum = buffer().slice(ControlFields::sum_index(slot), 1);
+    const Buffer weight = buffer().slice(ControlFields::weight_index(slot), 1);
     cast(device_values_[slot], sum, stream);
     scale(sum, static_cast<const double*>(weight.data), stream);
   }
@@ -146,66 +106,35 @@ void ControlVector::collect(Stream stream) {
 // The place that the step's sum goes to, which counts from wait() on. Waits only for a device that
 // is kArrivals steps behind.
 ControlVector::Arrival& ControlVector::next_arrival() {
-  count_arrived(arrived_steps_ - counted_steps_ == kArrivals ? Wait::kYes : Wait::kNo);
+  count_arrived(arrived_steps_ - ledger_.steps() == kArrivals ? Wait::kYes : Wait::kNo);
   return arrivals_[arrived_steps_ % kArrivals];
 }
 
 void ControlVector::count_arrived(Wait wait) {
-  for (; counted_steps_ < arrived_steps_; ++counted_steps_) {
-    const Arrival& arrival = arrivals_[counted_steps_ % kArrivals];
+  while (ledger_.steps() < arrived_steps_) {
+    const Arrival& arrival = arrivals_[ledger_.steps() % kArrivals];
     if (arrival.is_copied_by_device) {
       if (wait == Wait::kNo && !arrival.copied.done()) return;
       arrival.copied.synchronize();
     }
-    check_passes(arrival);
-    check_epochs(arrival.sums);
-    count(arrival.sums);
+    count(arrival);
   }
 }
 
-void ControlVector::count_pass(const double* sums, std::size_t slots) {
-  last_.samples = sums[1];
-  totals_.samples += last_.samples;
-  for (std::size_t slot = 0; slot < slots; ++slot) {
-    last_.metrics[slot] = {sums[sum_index(slot)], sums[weight_index(slot)]};
-    totals_.metrics[slot].sum += last_.metrics[slot].sum;
-    totals_.metrics[slot].weight += last_.metrics[slot].weight;
+void ControlVector::count(const Arrival& arrival) {
+  const ControlFields sums(arrival.sums, group_.world_size());
+  const std::string mismatch = find_mismatch(sums, group_.rank(), arrival.own_passes);
+  if (!mismatch.empty()) {
+    work_.wait(to_host_.view());  // of a broken group these are no sums: that is the error
+    throw MismatchError("[ddp] " + mismatch);
   }
-}
-
-void ControlVector::count(const double* sums) {
-  count_pass(sums, kMaxMetrics);
-  last_.active_ranks = static_cast<int>(sums[kState]);
-  last_.stop_requests = static_cast<int>(sums[kState + 1]);
-  for (std::size_t slot = 0; slot < kMaxVotes; ++slot) {
-    last_.votes[slot] = static_cast<int>(sums[kVotes + slot]);
-  }
-  for (int rank = 0; rank < group_.world_size(); ++rank) {
-    const double* fields = sums + rank_index(rank);
-    last_times_[static_cast<std::size_t>(rank)] = {fields[0], fields[1], fields[2] != 0};
-    last_active_[static_cast<std::size_t>(rank)] = fields[3] != 0;
-  }
-  last_agree_ = fingerprints_agree(sums);
-}
-
-// No variance: world_size * (sum of squares) == (sum) squared. Integers below 2^64 as long as there
-// are fewer than 2^16 ranks.
-bool ControlVector::ranks_agree(const double* sums) const {
-  const auto ranks = static_cast<std::uint64_t>(group_.world_size());
-  const auto sum = static_cast<std::uint64_t>(sums[0]);
-  return ranks * static_cast<std::uint64_t>(sums[1]) == sum * sum;
-}
-
-bool ControlVector::fingerprints_agree(const double* sums) const {
-  for (std::size_t i = 0; i < kPieces; ++i) {
-    if (!ranks_agree(sums + kFingerprint + 2 * i)) return false;
-  }
-  return true;
+  ledger_.count(sums);
 }
 
 void ControlVector::carry(Stream stream) {
   collect(stream);
-  if (carried_.data() == nullptr) carried_ = group_.allocate(kState * sizeof(double));
+  if (carried_.data() == nullptr)
+    carried_ = group_.allocate(ControlFields::kPassCount * sizeof(double));
   if (has_carried_) {
     reduce(pass(), carried(), ReduceOp::kSum, stream);
   } else {
@@ -214,35 +143,8 @@ void ControlVector::carry(Stream stream) {
   has_carried_ = true;
 }
 
-void ControlVector::check_passes(const Arrival& arrival) const {
-  if (ranks_agree(arrival.sums + kPasses)) return;
-  work_.wait(to_host_.view());  // of a broken group these are no sums: that is the error
-  throw MismatchError("[ddp] ranks differ in the backward passes of a step: rank " +
-                      std::to_string(group_.rank()) + " made " +
-                      std::to_string(arrival.own_passes) + ", all " +
-                      std::to_string(group_.world_size()) + " ranks together " +
-                      std::to_string(static_cast<int>(arrival.sums[kPasses])));
-}
-
-void ControlVector::check_epochs(const double* sums) const {
-  std::optional<int> first;  // of the ranks that are active
-  std::string others;        // that are in another epoch
-  const auto is_active = [&](int rank) { return sums[rank_index(rank) + 3] != 0; };
-  const auto epoch = [&](int rank) { return sums[rank_index(rank) + 4]; };
-  for (int rank = 0; rank < group_.world_size(); ++rank) {
-    if (!is_active(rank)) continue;
-    if (!first) first = rank;
-    if (epoch(rank) != epoch(*first)) others += ", " + describe_epoch(rank, epoch(rank));
-  }
-  if (others.empty()) return;
-  work_.wait(to_host_.view());  // as in check_passes()
-  throw MismatchError("[ddp] ranks are in different epochs of their data, whose samples overlap: " +
-                      describe_epoch(*first, epoch(*first)) + others +
-                      " (set_epoch is for all ranks, or for none)");
-}
-
-void ControlVector::launch(const RankState& own, Stream producer) {
-  write(own);
+void ControlVector::launch(const RankState& own_state, Stream producer) {
+  own().write_state(group_.rank(), own_state, own_passes_);
   collect(producer);
   if (has_carried_) reduce(carried(), pass(), ReduceOp::kSum, producer);
   has_carried_ = false;
@@ -279,12 +181,12 @@ void ControlVector::arrive(bool is_copied_by_device) {
   if (!is_copied_by_device) count_arrived(Wait::kYes);
 }
 
-void ControlVector::settle(const RankState& own, Stream stream) {
+void ControlVector::settle(const RankState& own_state, Stream stream) {
   if (!has_device_values_ || !group_.device().is_cuda()) {
     if (has_device_values_) collect(stream);
-    return count_own(own);
+    return count_alone(own_state);
   }
-  write(own);
+  own().write_state(group_.rank(), own_state, own_passes_);
   collect(stream);
   Arrival& arrival = next_arrival();
   const cu::DeviceGuard guard(group_.device());
@@ -293,48 +195,22 @@ void ControlVector::settle(const RankState& own, Stream stream) {
   arrive(true);
 }
 
-// Alone, and all is known on the host: no more is touched than was used, since a step's kernels
-// leave none of it in the caches. Steps before this one may still be on their way.
-void ControlVector::count_own(const RankState& own) {
+// All is known on the host. Steps before this one may still be on their way.
+void ControlVector::count_alone(const RankState& own_state) {
   count_arrived(Wait::kYes);
   ++arrived_steps_;
-  ++counted_steps_;
   own_passes_ = 0;
-  count_pass(host_, used_slots_);
-  last_.active_ranks = own.is_active ? 1 : 0;
-  last_.stop_requests = own.asks_to_stop ? 1 : 0;
-  std::copy(own.votes.begin(), own.votes.end(), last_.votes.begin());
-  last_active_[0] = own.is_active ? 1 : 0;
+  ledger_.count_alone(own(), own_state, used_slots_);
 }
 
-const StepSummary& ControlVector::read() {
+ControlLedger& ControlVector::complete_ledger() {
   count_arrived(Wait::kYes);
-  return last_;
+  return ledger_;
 }
 
-const StepSummary& ControlVector::latest() {
+const ControlLedger& ControlVector::arrived_ledger() {
   count_arrived(Wait::kNo);
-  return last_;
-}
-
-std::span<const RankTimes> ControlVector::latest_times() {
-  count_arrived(Wait::kNo);
-  return last_times_;
-}
-
-bool ControlVector::is_active(int rank) {
-  count_arrived(Wait::kYes);
-  return last_active_.at(static_cast<std::size_t>(rank)) != 0;
-}
-
-bool ControlVector::replicas_agree() {
-  count_arrived(Wait::kYes);
-  return last_agree_;
-}
-
-StepSummary ControlVector::take_totals() {
-  count_arrived(Wait::kYes);
-  return std::exchange(totals_, {});
+  return ledger_;
 }
 
 }  // namespace ddp

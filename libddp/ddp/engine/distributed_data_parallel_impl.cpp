@@ -61,8 +61,6 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       options_(std::move(options)),
       alone_(group_->world_size() == 1),
       may_forget_factor_(!alone_ && group_->rank() == 0 && options_.nominal_samples == 0),
-      has_own_gradients_(std::ranges::any_of(
-          parameters_, [](const Parameter& each) { return each.grad.data != nullptr; })),
       control_label_(group_->recorder().labels().add("control vector")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_),
@@ -73,7 +71,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                                   : ParameterUse::elements(parameters_.size()),
                 .flat_gradients = options_.flat_gradients},
                {.before_first = [this](Stream stream) { launch_control(stream); },
-                .before_last = [this](Stream stream) { write_use(stream); }}),
+                .before_last = [this](Stream stream) { use_->write(stream); }}),
+      callers_(parameters_, reducer_),
       accounts_(*group_, size_bytes(reducer_.layout())) {
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
@@ -141,7 +140,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   check_index("mark_ready", i);
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
-  if (passes_.reduces()) copy_in(i, stream);
+  if (passes_.reduces()) callers_.copy_in(i, stream);
   if (finite_ && samples_ > 0) finite_->scan(i, gradient(i), stream);
   reducer_.mark_ready(i, stream);
 }
@@ -184,12 +183,12 @@ const double* DistributedDataParallel::Impl::gradient_scale() const {
 
 // A rank that was active itself need not ask the others.
 bool DistributedDataParallel::Impl::is_over() {
-  return !was_active_ && control_.read().active_ranks == 0;
+  return !was_active_ && control_.complete_ledger().last().active_ranks == 0;
 }
 
 bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
   const int wanted = quorum == Quorum::kAny ? 1 : group_->world_size();
-  return control_.read().votes.at(slot) >= wanted;
+  return control_.complete_ledger().last().votes.at(slot) >= wanted;
 }
 
 void DistributedDataParallel::Impl::begin_forward(Stream stream) {
@@ -213,12 +212,14 @@ StepTimes DistributedDataParallel::Impl::times() {
 DistributedDataParallel::Statistics DistributedDataParallel::Impl::statistics() const {
   Statistics result = statistics_;
   result.bucket_launches = reducer_.launches();
+  result.gradient_copies = callers_.copies();
   return result;
 }
 
 void DistributedDataParallel::Impl::make_checks() {
-  if (options_.unused == UnusedParameters::kStatic) reducer_.learn_uses();
-  if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_);
+  const bool is_static = options_.unused == UnusedParameters::kStatic;
+  if (is_static) reducer_.learn_uses();
+  if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_, is_static);
   if (options_.non_finite == NonFinite::kIgnore) return;
   finite_.emplace(*group_, reducer_, names_of(parameters_), options_.non_finite,
                   options_.scan_gradients);
@@ -239,10 +240,10 @@ void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i
 void DistributedDataParallel::Impl::open_step() {
   if (!alone_) log_who_ran_out();
   ++step_;
-  if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_);
+  if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_.complete_ledger());
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
-  own_.times = accounts_.begin_step(step_, control_, reducer_.recorder());
+  own_.times = accounts_.begin_step(step_, control_.arrived_ledger(), reducer_.recorder());
   if (replicas_) own_.fingerprint = take_fingerprint();
   step_samples_ = 0;
 }
@@ -285,14 +286,15 @@ void DistributedDataParallel::Impl::launch_control(Stream stream) {
 
 void DistributedDataParallel::Impl::log_who_ran_out() {
   if (group_->rank() != 0 || has_logged_who_ran_out_) return;
-  const int active = control_.latest().active_ranks;
-  if (control_.steps_arrived() == 0 || active == 0 || active == group_->world_size()) return;
+  const ControlLedger& ledger = control_.arrived_ledger();
+  const int active = ledger.last().active_ranks;
+  if (ledger.steps() == 0 || active == 0 || active == group_->world_size()) return;
   std::string ranks;
   for (int rank = 0; rank < group_->world_size(); ++rank) {
-    if (!control_.is_active(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    if (!ledger.is_active(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
   }
   log::warning("[ddp] rank " + ranks + " ran out of data after step " +
-               std::to_string(control_.steps_arrived() - 1) +
+               std::to_string(ledger.steps() - 1) +
                " and goes on with empty batches until all ranks have");
   has_logged_who_ran_out_ = true;
 }
@@ -329,73 +331,32 @@ void DistributedDataParallel::Impl::check_all_ready() const {
                   names);
 }
 
-// A gradient in the caller's memory.
-void DistributedDataParallel::Impl::copy_in(std::size_t i, Stream stream) {
-  if (!has_own_gradients_) return;
-  const Buffer& own = parameters_[i].grad;
-  if (own.data == nullptr) return;
-  copy(own, reducer_.gradient(i), stream);
-  ++statistics_.gradient_copies;
-}
-
-void DistributedDataParallel::Impl::copy_back(Stream stream) {
-  if (!has_own_gradients_) return;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Buffer& own = parameters_[i].grad;
-    if (own.data == nullptr) continue;
-    copy(reducer_.gradient(i), own, stream);
-    ++statistics_.gradient_copies;
-  }
-}
-
 void DistributedDataParallel::Impl::reduce(Stream stream) {
-  if (reducer_.is_held()) copy_in_held(stream);
+  if (reducer_.is_held()) callers_.copy_in_held(stream);
   reducer_.end_backward(stream);
-  if (alone_ && use_) write_use(stream);
+  if (alone_ && use_) use_->write(stream);
   reducer_.wait(stream);
-  if (use_ && !is_use_settled_) read_use(stream);
+  if (use_) use_->read(stream);
   if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
   if (replicas_) replicas_->finish_reading(stream);
-  if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_);
+  if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_.complete_ledger());
   if (divides_ && !options_.fold_scale) average(stream);
   is_finite_ = !finite_ || finite_->check(step_, stream);
   if (!is_finite_) ++statistics_.skipped_steps;
-  copy_back(stream);
+  callers_.copy_back(stream);
   was_active_ = own_.is_active;
-}
-
-// Of gradients that only earlier passes have written, which are not launched yet.
-void DistributedDataParallel::Impl::copy_in_held(Stream stream) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (reducer_.is_expected(i) && !reducer_.is_marked(i)) copy_in(i, stream);
-  }
 }
 
 // Leaves the gradients for the next pass to add to.
 void DistributedDataParallel::Impl::hold(Stream stream) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Buffer& own = parameters_[i].grad;
-    const bool has_content = reducer_.is_marked(i) || reducer_.is_held();
-    if (own.data != nullptr && !has_content) fill(own, 0, stream);
-  }
+  callers_.zero_unwritten(stream);
   reducer_.end_backward(stream);
   reducer_.wait(stream);
   control_.carry(stream);
   if (step_samples_ > 0) return;
   reducer_.hold_zeros(stream);
-  copy_back(stream);
-}
-
-// Runs just before the last bucket is launched: then all is known. With static use only until every
-// rank has seen its own.
-void DistributedDataParallel::Impl::write_use(Stream stream) {
-  is_use_settled_ ? use_->write_nothing(stream) : use_->write(stream);
-}
-
-void DistributedDataParallel::Impl::read_use(Stream stream) {
-  if (!alone_) use_->read(stream);
-  is_use_settled_ = options_.unused == UnusedParameters::kStatic && !use_->is_unsettled();
+  callers_.copy_back(stream);
 }
 
 // Alone there is nobody to add up with, but what divides reads the result where that would be.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ddp/cuda/profiler_span.h"
+#include "ddp/engine/caller_gradients.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/factor_ring.h"
@@ -55,14 +56,14 @@ class DistributedDataParallel::Impl {
     return !use_ || use_->is_used(i);
   }
   bool is_over();
-  bool stop_requested() { return control_.read().stop_requests > 0; }
+  bool stop_requested() { return control_.complete_ledger().last().stop_requests > 0; }
   bool agreed(std::size_t slot, Quorum quorum);
 
   void begin_forward(Stream stream);
   void broadcast_buffers(Stream stream);
 
-  StepSummary summary() { return control_.read(); }
-  StepSummary take_totals() { return control_.take_totals(); }
+  StepSummary summary() { return control_.complete_ledger().last(); }
+  StepSummary take_totals() { return control_.complete_ledger().take_totals(); }
   StepTimes times();
   Statistics statistics() const;
   const StepStatistics& step_statistics() { return accounts_.statistics(); }
@@ -85,13 +86,8 @@ class DistributedDataParallel::Impl {
   [[noreturn]] void refuse_mark(std::size_t i) const;
   [[noreturn]] void fail_everywhere(const std::string& what) const;
   void check_all_ready() const;
-  void copy_in(std::size_t i, Stream stream);
-  void copy_in_held(Stream stream);
-  void copy_back(Stream stream);
   void reduce(Stream stream);
   void hold(Stream stream);
-  void write_use(Stream stream);
-  void read_use(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
   void zero_gradients(Stream stream);
@@ -101,10 +97,10 @@ class DistributedDataParallel::Impl {
   DdpOptions options_;
   bool alone_;
   bool may_forget_factor_;  // it is not what most steps would leave at 1
-  bool has_own_gradients_;  // some live in the caller's memory
   FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
+  CallerGradients callers_;
   std::optional<FactorRing> factors_;  // for scale_at_ready, with peers only
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
@@ -116,7 +112,6 @@ class DistributedDataParallel::Impl {
   bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
   bool is_finite_ = true;    // what the last step reduced, as far as that is checked
   bool was_active_ = true;   // this rank in the last step
-  bool is_use_settled_ = false;
   bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
   RankState own_;  // in this step

@@ -5,10 +5,14 @@
 
 namespace ddp {
 
-ParameterUse::ParameterUse(ProcessGroup& group, const Reducer& reducer)
-    : reducer_(reducer), marks_(group, elements(reducer.gradient_count()), DType::kFloat64) {}
+ParameterUse::ParameterUse(ProcessGroup& group, const Reducer& reducer, bool settles)
+    : reducer_(reducer),
+      alone_(group.world_size() == 1),
+      settles_(settles),
+      marks_(group, elements(reducer.gradient_count()), DType::kFloat64) {}
 
 void ParameterUse::write(Stream producer) {
+  if (is_settled_) return fill(reducer_.tail(), 0, producer);
   auto* marks = static_cast<double*>(marks_.outgoing());
   const std::size_t count = reducer_.gradient_count();
   for (std::size_t i = 0; i < count; ++i) marks[i] = reducer_.is_used(i) ? 1 : 0;
@@ -17,17 +21,20 @@ void ParameterUse::write(Stream producer) {
   cast(marks_.buffer(), reducer_.tail(), producer);
 }
 
-void ParameterUse::write_nothing(Stream producer) { fill(reducer_.tail(), 0, producer); }
-
+// Alone, what was written is everybody's.
 void ParameterUse::read(Stream consumer) {
-  cast(reducer_.tail(), marks_.buffer(), consumer);
-  marks_.download(consumer);
+  if (is_settled_) return;
+  if (!alone_) {
+    cast(reducer_.tail(), marks_.buffer(), consumer);
+    marks_.download(consumer);
+  }
+  is_settled_ = settles_ && !is_some_rank_learning();
 }
 
 bool ParameterUse::is_used(std::size_t i) {
   return static_cast<const double*>(marks_.arrived())[i] != 0;
 }
 
-bool ParameterUse::is_unsettled() { return is_used(reducer_.gradient_count()); }
+bool ParameterUse::is_some_rank_learning() { return is_used(reducer_.gradient_count()); }
 
 }  // namespace ddp

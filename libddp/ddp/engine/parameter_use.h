@@ -17,23 +17,25 @@ class ParameterUse {
   // Elements that the marks of so many parameters take.
   static constexpr std::size_t elements(std::size_t parameters) { return parameters + 1; }
 
-  ParameterUse(ProcessGroup& group, const Reducer& reducer);
+  // If `settles`, the marks are exchanged only until every rank knows which parameters it uses.
+  ParameterUse(ProcessGroup& group, const Reducer& reducer, bool settles);
 
-  // This rank's, as the reducer knows them; kLearning: it does not know yet which parameters it
-  // will use.
+  // Before the last bucket is launched: this rank's marks, as the reducer knows them.
   void write(Stream producer);
-  // Nothing more is to be found out: as if nobody used any.
-  void write_nothing(Stream producer);
-  // Everybody's, once the last bucket is reduced.
+  // Once the last bucket is reduced: everybody's.
   void read(Stream consumer);
 
-  // As of the last read(), or write() in a world of one; these block the host until that is there.
+  // As of the last read(); blocks the host until that is there.
   [[nodiscard]] bool is_used(std::size_t i);
-  [[nodiscard]] bool is_unsettled();  // some rank does not know
 
  private:
+  [[nodiscard]] bool is_some_rank_learning();
+
   const Reducer& reducer_;
-  HostMirror marks_;  // float64, by parameter, then that of what is unsettled
+  bool alone_;
+  bool settles_;
+  bool is_settled_ = false;
+  HostMirror marks_;  // float64: one for each parameter, then one of ranks that still learn
 };
 
 }  // namespace ddp

@@ -48,8 +48,8 @@ void ReplicaCheck::finish_reading(Stream consumer) {
   if (std::exchange(is_reading_, false)) fingerprints_.make_wait(consumer);
 }
 
-void ReplicaCheck::check(ControlVector& control) {
-  if (control.replicas_agree()) return;
+void ReplicaCheck::check(const ControlLedger& ledger) {
+  if (ledger.replicas_agree()) return;
   throw MismatchError("[ddp] replicas have diverged: " + difference());
 }
 

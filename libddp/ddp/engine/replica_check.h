@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
-#include "ddp/engine/control_vector.h"
+#include "ddp/engine/control_ledger.h"
 #include "ddp/engine/ddp_options.h"
 #include "ddp/engine/host_mirror.h"
 
@@ -36,10 +36,9 @@ class ReplicaCheck {
   // that began last: that may be another stream, and is in the first step.
   void finish_reading(Stream consumer);
 
-  // Collective, behind a step. Throws MismatchError if the ranks' numbers differed in it: "step
-  // 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)". Blocks the host until
-  // the step's control vector is there.
-  void check(ControlVector& control);
+  // Collective. Throws MismatchError if the ranks' numbers differed in the last step of `ledger`:
+  // "step 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)".
+  void check(const ControlLedger& ledger);
   // Whether check() is due before step `step` begins, rather than at the end of each step.
   [[nodiscard]] bool is_due_before(std::uint64_t step) const;
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/step_accounts.h"
 
-#include <span>
 #include <utility>
 
 namespace ddp {
@@ -20,7 +19,7 @@ StepAccounts::StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step
 
 // What ranks tell each other of a step is in the control vector that is launched lag() + 1 steps
 // after it.
-RankTimes StepAccounts::begin_step(std::uint64_t step, ControlVector& control,
+RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledger,
                                    const StepRecorder* recorder) {
   if (alone_) {
     if (step % StepStopwatch::kKept == 0) count_alone();
@@ -35,10 +34,10 @@ RankTimes StepAccounts::begin_step(std::uint64_t step, ControlVector& control,
                          {.seconds = lap->seconds,
                           .reduction_seconds = is_timed ? recorder->reduction_seconds() : 0});
   }
-  const std::span<const RankTimes> all = control.latest_times();
-  const std::uint64_t arrived = control.steps_arrived();
   const std::uint64_t delay = stopwatch_.lag() + 1;
-  if (arrived > delay) statistics_.add_ranks(arrived - 1 - delay, all);
+  if (ledger.steps() > delay) {
+    statistics_.add_ranks(ledger.steps() - 1 - delay, ledger.times());
+  }
   return own;
 }
 

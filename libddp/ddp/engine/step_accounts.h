@@ -6,7 +6,7 @@
 
 #include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
-#include "ddp/engine/control_vector.h"
+#include "ddp/engine/control_ledger.h"
 #include "ddp/engine/step_recorder.h"
 #include "ddp/engine/step_statistics.h"
 #include "ddp/engine/step_stopwatch.h"
@@ -20,8 +20,9 @@ class StepAccounts {
   StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step);
 
   // Step 1, 2, ... begins. Returns what this rank tells the others in it, of a step before;
-  // `control` has what they told. `recorder` may be null.
-  RankTimes begin_step(std::uint64_t step, ControlVector& control, const StepRecorder* recorder);
+  // `ledger` has what they told. `recorder` may be null.
+  RankTimes begin_step(std::uint64_t step, const ControlLedger& ledger,
+                       const StepRecorder* recorder);
   // This rank waited for a batch of the step.
   void add_data_wait(double seconds) { data_seconds_ += seconds; }
   // `stream` holds all of the step's backward passes.

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "ddp/base/stream.h"
+#include "ddp/engine/ddp_options.h"
+#include "ddp/engine/reducer.h"
+
+namespace ddp {
+
+// The gradients that live in the caller's memory (Parameter::grad) rather than in the reducer's
+// buckets: copies them into the buckets and back.
+class CallerGradients {
+ public:
+  // Both outlive this.
+  CallerGradients(std::span<const Parameter> parameters, const Reducer& reducer);
+
+  // Before gradient i is marked ready on `stream`.
+  void copy_in(std::size_t i, Stream stream);
+  // At the end of a step's last backward pass: copies in what only earlier passes have written.
+  void copy_in_held(Stream stream);
+  // At the end of a pass that does not reduce: zeroes what no pass of the step has written, for the
+  // next pass to add to.
+  void zero_unwritten(Stream stream);
+  // Behind the reduction, and behind what zeroes the buckets.
+  void copy_back(Stream stream);
+
+  [[nodiscard]] std::uint64_t copies() const { return copies_; }
+
+ private:
+  [[nodiscard]] bool is_callers(std::size_t i) const { return parameters_[i].grad.data != nullptr; }
+
+  std::span<const Parameter> parameters_;
+  const Reducer& reducer_;
+  bool has_any_;
+  std::uint64_t copies_ = 0;
+};
+
+}  // namespace ddp

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "ddp/engine/step_summary.h"
+
+namespace ddp {
+
+// What a rank says of itself once a step, however many backward passes the step has.
+struct RankState {
+  bool is_active = true;
+  std::int64_t epoch = 0;  // of its data
+  bool asks_to_stop = false;
+  std::array<bool, kMaxVotes> votes = {};
+  std::uint64_t fingerprint = 0;  // of its replica; equal on all ranks if all is well
+  RankTimes times = {};           // of an earlier step
+};
+
+// Reads and writes the numbers of a control vector in the caller's memory: those of one rank, or
+// their sums over all ranks. All are float64:
+//
+//   vector      := pass, state
+//   pass        := samples / n_ref, samples, kMaxMetrics x (sum, weight)
+//   state       := active ranks, stop requests, agreed, votes[kMaxVotes], fingerprint,
+//                  rank[world_size]
+//   agreed      := backward passes, their square
+//   fingerprint := kPieces x (piece, piece squared)
+//   rank        := work seconds, data seconds, idle, active, epoch
+//
+// A rank writes its own entry of `rank` and leaves the others 0, so the sum holds everybody's.
+//
+// Of the numbers that stand beside their square, the sums tell whether all ranks wrote the same:
+// they did if, and only if, the variance over ranks is 0. The sums are exact, since passes are few
+// and a fingerprint is cut into pieces of 16 bits. Epochs stand there by rank instead, because the
+// error about them names the ranks.
+class ControlFields {
+ public:
+  ControlFields(double* numbers, int world_size) : numbers_(numbers), world_size_(world_size) {}
+
+  // Elements of a vector, and of its pass, the part to which each backward pass adds.
+  [[nodiscard]] static constexpr std::size_t count(int world_size) {
+    return rank_index(world_size);
+  }
+  static constexpr std::size_t kPassCount = 2 + 2 * kMaxMetrics;
+
+  [[nodiscard]] static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
+  [[nodiscard]] static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
+
+  // Starts a backward pass: all numbers become 0 but these.
+  void begin_pass(double samples, double nominal_samples);
+  void add_metric(std::size_t slot, double value, double weight);
+  void set_metric_weight(std::size_t slot, double weight) { numbers_[weight_index(slot)] = weight; }
+  // The state of one rank, of which `passes` are the step's backward passes.
+  void write_state(int rank, const RankState& state, int passes);
+
+  [[nodiscard]] double samples() const { return numbers_[1]; }
+  [[nodiscard]] StepSummary::Metric metric(std::size_t slot) const {
+    return {numbers_[sum_index(slot)], numbers_[weight_index(slot)]};
+  }
+  [[nodiscard]] int active_ranks() const { return static_cast<int>(numbers_[kActive]); }
+  [[nodiscard]] int stop_requests() const { return static_cast<int>(numbers_[kStops]); }
+  [[nodiscard]] int votes(std::size_t slot) const {
+    return static_cast<int>(numbers_[kVotes + slot]);
+  }
+  [[nodiscard]] int world_size() const { return world_size_; }
+  [[nodiscard]] RankTimes times(int rank) const;
+  [[nodiscard]] bool is_active(int rank) const { return numbers_[rank_index(rank) + 3] != 0; }
+  [[nodiscard]] std::int64_t epoch(int rank) const {
+    return static_cast<std::int64_t>(numbers_[rank_index(rank) + 4]);
+  }
+
+  // Of sums over all ranks: whether they wrote the same.
+  [[nodiscard]] bool passes_agree() const { return agree(kPasses); }
+  [[nodiscard]] bool fingerprints_agree() const;
+  // The sum over all ranks.
+  [[nodiscard]] int passes() const { return static_cast<int>(numbers_[kPasses]); }
+
+ private:
+  static constexpr std::size_t kActive = kPassCount;
+  static constexpr std::size_t kStops = kActive + 1;
+  static constexpr std::size_t kPasses = kStops + 1;
+  static constexpr std::size_t kVotes = kPasses + 2;
+  static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
+  static constexpr std::size_t kPieces = 4;
+  static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
+  static constexpr std::size_t kRankFields = 5;
+
+  static constexpr std::size_t rank_index(int rank) {
+    return kRanks + kRankFields * static_cast<std::size_t>(rank);
+  }
+  void write_with_square(std::size_t index, double number);
+  [[nodiscard]] bool agree(std::size_t index) const;
+
+  double* numbers_;
+  int world_size_;
+};
+
+// What is wrong with a step if `sums`, added up over all ranks, are of ranks that made different
+// numbers of backward passes, or are active in different epochs; else empty. `rank` is this rank,
+// which made `own_passes`.
+[[nodiscard]] std::string find_mismatch(const ControlFields& sums, int rank, int own_passes);
+
+}  // namespace ddp

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/control_ledger.h"
+
+#include <algorithm>
+
+namespace ddp {
+
+ControlLedger::ControlLedger(int world_size)
+    : times_(static_cast<std::size_t>(world_size)), active_(times_.size(), 1) {}
+
+void ControlLedger::count(const ControlFields& sums) {
+  count_pass(sums, kMaxMetrics);
+  last_.active_ranks = sums.active_ranks();
+  last_.stop_requests = sums.stop_requests();
+  for (std::size_t slot = 0; slot < kMaxVotes; ++slot) last_.votes[slot] = sums.votes(slot);
+  for (int rank = 0; rank < sums.world_size(); ++rank) {
+    times_[static_cast<std::size_t>(rank)] = sums.times(rank);
+    active_[static_cast<std::size_t>(rank)] = sums.is_active(rank) ? 1 : 0;
+  }
+  replicas_agree_ = sums.fingerprints_agree();
+}
+
+// Touches no more than was used, since the kernels of a step leave none of it in the caches.
+void ControlLedger::count_alone(const ControlFields& numbers, const RankState& own,
+                                std::size_t slots) {
+  count_pass(numbers, slots);
+  last_.active_ranks = own.is_active ? 1 : 0;
+  last_.stop_requests = own.asks_to_stop ? 1 : 0;
+  std::copy(own.votes.begin(), own.votes.end(), last_.votes.begin());
+  active_[0] = own.is_active ? 1 : 0;
+}
+
+void ControlLedger::count_pass(const ControlFields& sums, std::size_t slots) {
+  ++steps_;
+  last_.samples = sums.samples();
+  totals_.samples += last_.samples;
+  for (std::size_t slot = 0; slot < slots; ++slot) {
+    last_.metrics[slot] = sums.metric(slot);
+    totals_.metrics[slot].sum += last_.metrics[slot].sum;
+    totals_.metrics[slot].weight += last_.metrics[slot].weight;
+  }
+}
+
+}  // namespace ddp

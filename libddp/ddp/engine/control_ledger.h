@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "ddp/engine/control_fields.h"
+#include "ddp/engine/step_summary.h"
+
+namespace ddp {
+
+// What all ranks have told each other: in the step that was counted last, and in all steps
+// together.
+class ControlLedger {
+ public:
+  explicit ControlLedger(int world_size);
+
+  // Counts a step, of which `sums` are added up over all ranks.
+  void count(const ControlFields& sums);
+  // Counts a step of a world of one, whose `numbers` are complete up to metric `slots`.
+  void count_alone(const ControlFields& numbers, const RankState& own, std::size_t slots);
+
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+  // The following are of the step that was counted last.
+  [[nodiscard]] const StepSummary& last() const { return last_; }
+  [[nodiscard]] bool is_active(int rank) const {
+    return active_.at(static_cast<std::size_t>(rank)) != 0;
+  }
+  // By rank; zeros in a world of one.
+  [[nodiscard]] std::span<const RankTimes> times() const { return times_; }
+  [[nodiscard]] bool replicas_agree() const { return replicas_agree_; }
+
+  // All steps since the last call of this together.
+  [[nodiscard]] StepSummary take_totals() { return std::exchange(totals_, {}); }
+
+ private:
+  void count_pass(const ControlFields& sums, std::size_t slots);
+
+  std::uint64_t steps_ = 0;
+  StepSummary last_;
+  StepSummary totals_;
+  std::vector<RankTimes> times_;
+  std::vector<std::uint8_t> active_;  // by rank
+  bool replicas_agree_ = true;
+};
+
+}  // namespace ddp
