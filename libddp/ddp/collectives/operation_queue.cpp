@@ -49,18 +49,16 @@ OperationQueue::~OperationQueue() {
 bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace) {
   if (!thread_.joinable()) return true;
   recorder_->hang().when_overdue(nullptr);
-  {
-    const std::lock_guard lock(mutex_);
-    leaving_ = true;
-  }
-  static_cast<void>(wait_idle(kLeaveTimeout));
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    work_arrived_.notify_all();
-  }
+  Lock lock(mutex_);
+  leaving_ = true;
+  call_thread(submitted_);
+  work_done_.wait_until(lock, Deadline::after(kLeaveTimeout).time_point(),
+                        [this] { return completed_ == submitted_ || error_; });
+  stopping_ = true;
+  work_arrived_.notify_all();
+  lock.unlock();
   interrupt();
-  std::unique_lock lock(mutex_);
+  lock.lock();
   const auto deadline = Deadline::after(grace).time_point();
   const bool stopped = work_done_.wait_until(lock, deadline, [this] { return stopped_; });
   lock.unlock();

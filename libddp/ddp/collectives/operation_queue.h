@@ -62,10 +62,10 @@ class OperationQueue {
                  std::shared_ptr<FlightRecorder> recorder, Execute execute);
   ~OperationQueue();
 
-  // Gives what was submitted kLeaveTimeout to end, then ends the thread after the running
-  // operation; `interrupt` is called to make that return or throw soon. False if it did not within
-  // `grace`: the thread then goes on by itself, and this queue and all that Execute uses must never
-  // be destroyed.
+  // Gives what was submitted kLeaveTimeout to end, unless the queue is broken, then ends the thread
+  // after the running operation; `interrupt` is called to make that return or throw soon. False if
+  // it did not within `grace`: the thread then goes on by itself, and this queue and all that
+  // Execute uses must never be destroyed.
   bool stop(const std::function<void()>& interrupt, Timeout grace = Timeout::max());
 
   // Operations that start together, at most kCapacity; returns the number of the last one.

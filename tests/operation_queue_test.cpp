@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/operation_queue.h"
+
+#include <catch2/catch.hpp>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "ddp/base/error.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+
+namespace {
+
+std::uint64_t submit_barrier(OperationQueue& queue) {
+  const Collective barrier{CollectiveKind::kBarrier, {}, {}};
+  return queue.submit({&barrier, 1});
+}
+
+}  // namespace
+
+TEST_CASE("a queue that goes runs what was submitted", "[collectives]") {
+  int executed = 0;
+  {
+    OperationQueue queue(
+        "test", "[test]", std::make_shared<FlightRecorder>(),
+        [&](std::span<const Collective> batch) { executed += static_cast<int>(batch.size()); });
+    for (int i = 0; i < 10; ++i) submit_barrier(queue);
+  }
+  CHECK(executed == 10);
+}
+
+TEST_CASE("the first exception of a queue is everybody's", "[collectives]") {
+  OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                       [&](std::span<const Collective>) { throw PeerError("rank 1 died"); });
+  const std::uint64_t first = submit_barrier(queue);
+  CHECK_THROWS_WITH(queue.wait(first, 10s), "rank 1 died");
+  CHECK_THROWS_AS(queue.wait(first, 10s), PeerError);
+  CHECK_THROWS_AS(submit_barrier(queue), PeerError);
+}
+
+// Gloo may hang in an operation whose peer died, and be told so by another thread.
+TEST_CASE("a broken queue that goes does not wait for an operation that hangs", "[collectives]") {
+  std::promise<void> begun;
+  std::promise<void> may_end;
+  OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
+                       [&](std::span<const Collective>) {
+                         begun.set_value();
+                         may_end.get_future().wait_for(30s);
+                       });
+  submit_barrier(queue);
+  REQUIRE(begun.get_future().wait_for(10s) == std::future_status::ready);
+  queue.fail(std::make_exception_ptr(PeerError("rank 1 died")));
+  const Clock::time_point begin = Clock::now();
+  bool was_interrupted = false;
+  CHECK(queue.stop([&] {
+    was_interrupted = true;
+    CHECK(Clock::now() - begin < OperationQueue::kLeaveTimeout / 2);
+    may_end.set_value();
+  }));
+  CHECK(was_interrupted);
+}
