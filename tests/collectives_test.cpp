@@ -461,3 +461,20 @@ TEST_CASE("host memory is broadcast in place", "[broadcast]") {
     });
   }
 }
+
+TEST_CASE("texts of any length are gathered and broadcast", "[collectives]") {
+  const auto text_of = [](int rank) {
+    return std::string(std::size_t{1013} * static_cast<std::size_t>(rank), '\0') + "x";
+  };
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 3, [&](ProcessGroup& group) {
+      const std::vector<std::string> all = all_gather_text(group, text_of(group.rank()));
+      expect(all == std::vector{text_of(0), text_of(1), text_of(2)}, "everybody's text");
+      const std::string last = group.rank() == 2 ? "last" : "";
+      expect(all_gather_text(group, last) == std::vector<std::string>{"", "", "last"}, "one text");
+      expect(all_gather_text(group, "") == std::vector<std::string>(3), "no text");
+      expect(broadcast_text(group, text_of(group.rank()), 1) == text_of(1), "the root's text");
+      expect(broadcast_text(group, last, 0).empty(), "the root's, which has none");
+    });
+  }
+}

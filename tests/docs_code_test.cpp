@@ -111,14 +111,11 @@ TEST_CASE("docs/collectives.md: text, and timeouts", "[docs]") {
   on_two_ranks([](const Group& group) {
     const std::string text = "rank " + std::to_string(group->rank());
 
-    const std::string name = group->fresh_name("hosts") + "/";  // the same on all ranks, and new
-    group->store().set(name + std::to_string(group->rank()), text);
-    std::vector<std::string> texts;
-    for (int rank = 0; rank < group->world_size(); ++rank) {
-      texts.push_back(group->store().get(name + std::to_string(rank)));  // waits until it is there
-    }
+    const std::vector<std::string> texts = ddp::all_gather_text(*group, text);
+    const std::string first = ddp::broadcast_text(*group, text, /*root=*/0);
 
     expect(texts == std::vector<std::string>{"rank 0", "rank 1"}, "everybody's text");
+    expect(first == "rank 0", "the root's text");
 
     {
       const ddp::ScopedTimeout patience(*group, std::chrono::minutes(30));

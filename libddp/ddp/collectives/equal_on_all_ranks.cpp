@@ -8,9 +8,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/field_lines.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/let_all_read.h"
 #include "ddp/collectives/rank_list.h"
-#include "ddp/store/prefix_store.h"
 
 namespace ddp {
 namespace {
@@ -74,8 +72,7 @@ std::string difference(const std::vector<NamedValue>& first, const std::vector<N
 
 }  // namespace
 
-// Only if there is a difference are the texts worth sending. Two ranks publish theirs, and rank 0,
-// which may host the store and end with the error, waits until all have read them.
+// Only if there is a difference are the texts worth sending: those of two ranks.
 void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
                               std::span<const NamedValue> values) {
   const std::string own = serialize(values);
@@ -83,16 +80,9 @@ void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
   const auto odd = std::ranges::find_if(hashes, [&](auto hash) { return hash != hashes[0]; });
   if (odd == hashes.end()) return;
   const std::vector<int> others = ranks_with(*odd, hashes);
-  PrefixStore store(group.fresh_name("equal"), group.store().clone());
-  if (group.rank() == 0 || group.rank() == others[0]) {
-    store.set(std::to_string(group.rank()), own);
-  }
-  const auto read = [&](int rank) {
-    return parse(store.get(std::to_string(rank), group.timeout()));
-  };
-  const std::string found = difference(read(0), read(others[0]), others);
-  let_all_read(store, group.rank(), group.world_size());
-  throw MismatchError(std::string(what) + " " + found);
+  const std::vector<NamedValue> first = parse(broadcast_text(group, own, 0));
+  const std::vector<NamedValue> other = parse(broadcast_text(group, own, others[0]));
+  throw MismatchError(std::string(what) + " " + difference(first, other, others));
 }
 
 }  // namespace ddp

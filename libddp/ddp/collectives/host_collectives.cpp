@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/host_collectives.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -43,6 +46,8 @@ void run_in_place(ProcessGroup& group, const Buffer& host, const Run& run) {
   fetch(twin.buffer(), host, stream);
 }
 
+Buffer bytes_of(std::string& text) { return {text.data(), text.size(), DType::kUInt8, kCpuDevice}; }
+
 }  // namespace
 
 void all_reduce_on_host(ProcessGroup& group, std::span<double> values, ReduceOp op) {
@@ -66,6 +71,32 @@ void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& 
   copy_bytes(input, input_twin.buffer(), stream.view());
   group.all_gather(input_twin.buffer(), output_twin.buffer(), stream.view()).wait_host();
   fetch(output_twin.buffer(), output, stream);
+}
+
+// Texts travel in equal pieces, as long as the longest.
+std::vector<std::string> all_gather_text(ProcessGroup& group, std::string_view text) {
+  auto own_size = static_cast<std::int64_t>(text.size());
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(group.world_size()));
+  all_gather_on_host(group, buffer_of(std::span(&own_size, 1)), buffer_of(sizes));
+  std::vector<std::string> texts(sizes.size());
+  const auto longest = static_cast<std::size_t>(*std::ranges::max_element(sizes));
+  if (longest == 0) return texts;
+  std::string own(text);
+  own.resize(longest);
+  std::string all(longest * sizes.size(), '\0');
+  all_gather_on_host(group, bytes_of(own), bytes_of(all));
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    texts[rank] = all.substr(rank * longest, static_cast<std::size_t>(sizes[rank]));
+  }
+  return texts;
+}
+
+std::string broadcast_text(ProcessGroup& group, std::string text, int root) {
+  auto size = static_cast<std::int64_t>(text.size());
+  broadcast_on_host(group, buffer_of(std::span(&size, 1)), root);
+  text.resize(static_cast<std::size_t>(size));
+  if (size > 0) broadcast_on_host(group, bytes_of(text), root);
+  return text;
 }
 
 }  // namespace ddp

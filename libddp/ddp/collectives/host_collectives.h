@@ -5,6 +5,9 @@
 #pragma once
 
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "ddp/collectives/process_group.h"
 
@@ -19,5 +22,12 @@ void broadcast_on_host(ProcessGroup& group, const Buffer& buffer, int root);
 
 // output[r * n ..] = rank r's input of n elements.
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output);
+
+// Every rank's text, by rank; any bytes, of any length, also none. Takes world_size times the
+// longest text of memory.
+[[nodiscard]] std::vector<std::string> all_gather_text(ProcessGroup& group, std::string_view text);
+
+// The root's text; what the other ranks pass is not looked at.
+[[nodiscard]] std::string broadcast_text(ProcessGroup& group, std::string text, int root);
 
 }  // namespace ddp
