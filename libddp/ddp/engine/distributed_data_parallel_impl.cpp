@@ -115,13 +115,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   backward_span_.begin("ddp backward");
   state_ = State::kOpen;
   group_->recorder().begin_step(step_);
-  samples_ = step.samples;
-  step_samples_ += step.samples;
-  own_.is_active = own_.is_active || step.is_active;
-  own_.epoch = step.epoch;
-  own_.asks_to_stop = own_.asks_to_stop || step.asks_to_stop;
-  accounts_.add_data_wait(step.data_seconds);
-  divides_ = !alone_ || !passes_.is_whole_step() || options_.gradient_kind == GradientKind::kSum;
+  note_pass(step);
   if (!passes_.is_whole_step() && options_.scale_at_ready) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
@@ -246,6 +240,17 @@ void DistributedDataParallel::Impl::open_step() {
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger(), reducer_.recorder());
   if (replicas_) own_.fingerprint = take_fingerprint();
   step_samples_ = 0;
+}
+
+// What the caller tells of a pass counts for its step.
+void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
+  samples_ = pass.samples;
+  step_samples_ += pass.samples;
+  own_.is_active = own_.is_active || pass.is_active;
+  own_.epoch = pass.epoch;
+  own_.asks_to_stop = own_.asks_to_stop || pass.asks_to_stop;
+  accounts_.add_data_wait(pass.data_seconds);
+  divides_ = !alone_ || !passes_.is_whole_step() || options_.gradient_kind == GradientKind::kSum;
 }
 
 // Before the first step nobody has told which stream the parameters are written on.

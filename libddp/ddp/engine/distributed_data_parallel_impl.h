@@ -78,6 +78,7 @@ class DistributedDataParallel::Impl {
   }
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
   void open_step();
+  void note_pass(const StepOptions& pass);
   std::uint64_t take_fingerprint();
   double open_control(double samples);
   void launch_control(Stream stream);
