@@ -308,6 +308,24 @@ TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]"
   }
 }
 
+TEST_CASE("one line tells which ranks ran out of data", "[engine][uneven]") {
+  const test::StderrCapture captured;
+  run_on(3, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    for (int step = 0; !trainee.ddp.is_over(); ++step) {
+      const bool has_batch = step < (group.rank() == 1 ? 4 : 2);
+      trainee.step(1, {.samples = has_batch ? 1.0 : 0.0, .is_active = has_batch});
+    }
+  });
+  std::size_t lines = 0;
+  for (const std::string& line : test::lines_of(captured.text())) {
+    if (!contains(line, "ran out of data")) continue;
+    ++lines;
+    CHECK_THAT(line, Catch::Contains("ranks 0, 2 ran out of data after step 2;"));
+  }
+  CHECK(lines == test::backends().size());
+}
+
 TEST_CASE("what ranks know of the last step stays while the next one is open", "[engine][uneven]") {
   run_on(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});

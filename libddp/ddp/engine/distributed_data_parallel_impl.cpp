@@ -11,6 +11,7 @@
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/rank_list.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
@@ -294,13 +295,13 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
   const ControlLedger& ledger = control_.arrived_ledger();
   const int active = ledger.last().active_ranks;
   if (ledger.steps() == 0 || active == 0 || active == group_->world_size()) return;
-  std::string ranks;
+  std::vector<int> idle;
   for (int rank = 0; rank < group_->world_size(); ++rank) {
-    if (!ledger.is_active(rank)) ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+    if (!ledger.is_active(rank)) idle.push_back(rank);
   }
-  log::warning("[ddp] rank " + ranks + " ran out of data after step " +
+  log::warning("[ddp] " + rank_list(idle) + " ran out of data after step " +
                std::to_string(ledger.steps() - 1) +
-               " and goes on with empty batches until all ranks have");
+               "; empty batches take their place until all ranks have run out");
   has_logged_who_ran_out_ = true;
 }
 
