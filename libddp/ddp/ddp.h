@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The one header that a user of the engine needs.
+// Includes what a program needs to use the engine.
 #pragma once
 
 #include "ddp/base/buffer.h"

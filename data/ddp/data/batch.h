@@ -7,14 +7,14 @@
 
 namespace ddp {
 
-// One step's samples on this rank.
+// The samples of one step on this rank.
 struct Batch {
   Buffer inputs;  // count * input_shape elements
   Buffer labels;  // count * label_shape elements, of the dataset's label_dtype
   std::int64_t epoch = 0;
-  std::int64_t step = 0;          // within the plan
-  std::int64_t count = 0;         // 0 if other ranks have this step's samples
-  std::int64_t global_count = 0;  // on all ranks together
+  std::int64_t step = 0;          // in the plan
+  std::int64_t count = 0;         // 0 if only other ranks have samples in this step
+  std::int64_t global_count = 0;  // of all ranks together
 };
 
 }  // namespace ddp

@@ -14,32 +14,33 @@
 
 namespace ddp {
 
-// Memory for several batches, a DataLoader's. On the CPU a slot is the batch itself. On CUDA it is
-// pinned staging memory and device memory; a stream of the ring's own copies from one to the other.
-// Events order those copies behind the consumer's work on the slot's last batch and before its work
-// on the next, so that the host waits in one place only: fill(), for the slot's last copy to have
-// left the staging memory, which was as many batches ago as there are slots.
+// A DataLoader's memory for several batches. On the CPU a slot is the batch itself. On CUDA a slot
+// is pinned staging memory and device memory, and the ring copies from the first to the second on
+// its own stream. Events order each copy behind the consumer's work on the slot's previous batch
+// and before its work on the next. The host waits in one place only: fill() waits until the slot's
+// last copy has left the staging memory, and that copy is as many batches old as the ring has
+// slots.
 //
-// Threads may use different slots at the same time. Nothing is allocated but by reserve().
+// Threads may use different slots at the same time. Only reserve() allocates.
 class BatchRing {
  public:
-  // The dataset must outlive the ring. `dtype` is that of the inputs.
+  // The dataset must outlive the ring. `dtype` is the type of the inputs.
   BatchRing(const Dataset& dataset, DType dtype, Device device, std::size_t slots);
   BatchRing(const BatchRing&) = delete;
   BatchRing& operator=(const BatchRing&) = delete;
   ~BatchRing();
 
-  // Makes every slot large enough for that many samples; batches keep their addresses if they are
-  // already. While no thread uses a slot.
+  // Makes every slot large enough for `samples` samples. Batches keep their addresses if the slots
+  // are large enough already. No thread may use a slot meanwhile.
   void reserve(std::size_t samples);
 
-  // Gathers the samples of a step of the plan and begins their way to the device.
+  // Gathers the samples of a step of the plan and starts their copy to the device.
   void fill(std::size_t slot, const EpochPlan& plan, std::int64_t step);
 
-  // The batch that was filled in, ready for work on `stream`.
+  // The batch in the slot, ready for work on `stream`.
   [[nodiscard]] Batch acquire(std::size_t slot, Stream stream);
 
-  // What is filled in next does not disturb the work that is on `stream` by now.
+  // Orders the slot's next fill() behind the work that is on `stream` now.
   void release(std::size_t slot, Stream stream);
 
  private:
@@ -52,7 +53,7 @@ class BatchRing {
     std::vector<std::int64_t> samples;
     Batch batch;
     Storage host;
-    Storage device;      // CUDA only, as what follows
+    Storage device;      // only on CUDA, like the events
     cu::Event copied;    // the batch is on the device
     cu::Event released;  // the consumer is done with it
   };

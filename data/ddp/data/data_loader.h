@@ -17,16 +17,16 @@ class BatchRing;
 class Prefetcher;
 
 struct DataLoaderOptions {
-  DType dtype = DType::kFloat32;  // of the inputs
+  DType dtype = DType::kFloat32;  // dtype of the inputs
   Device device = kCpuDevice;     // where batches are delivered
-  int num_workers = 0;            // threads that gather; without any, next() does
-  int prefetch = 0;               // batches they gather ahead of the one in use; 0: two a worker
+  int num_workers = 0;            // threads that gather batches; 0: next() gathers them
+  int prefetch = 0;  // batches gathered ahead of the current one; 0: two for each worker
 };
 
-// Of the epoch that was started last.
+// Statistics of the current epoch.
 struct DataLoaderStatistics {
-  std::int64_t batches = 0;  // delivered
-  double wait_seconds = 0;   // that next() needed for them, to wait for a worker or gather itself
+  std::int64_t batches = 0;  // delivered by next()
+  double wait_seconds = 0;   // time that next() took, waiting for a worker or gathering
 };
 
 // Delivers the batches of an epoch in the order of its plan:
@@ -34,13 +34,13 @@ struct DataLoaderStatistics {
 //   loader.start(sampler.next_epoch());
 //   while (const auto batch = loader.next(stream)) train(*batch);
 //
-// Batches and their order depend on the plan alone, not on num_workers or prefetch. Batches use a
+// Batches and their order depend only on the plan, not on num_workers or prefetch. Batches use a
 // few buffers in turn, which keep their addresses until a plan needs larger ones; nothing is
-// allocated between start() and the epoch's end. On CUDA, batches are copied on a stream of the
-// loader's own while the consumer works on earlier ones.
+// allocated between start() and the end of the epoch. On CUDA, batches are copied on the loader's
+// own stream while the consumer works on earlier ones.
 //
-// The consumer is one thread at a time. Workers take no signals. To destroy the loader, or to
-// start() inside an epoch, waits for the gathers that run now.
+// Used by one thread at a time. Workers block all signals. Destroying the loader, or calling
+// start() inside an epoch, waits for the gathers that are running.
 class DataLoader {
  public:
   // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,
@@ -50,22 +50,22 @@ class DataLoader {
   DataLoader(const DataLoader&) = delete;
   DataLoader& operator=(const DataLoader&) = delete;
 
-  // Begins an epoch, or what is left of one; what remains of the last plan is forgotten.
+  // Begins an epoch, or the rest of one; the rest of the previous plan is dropped.
   void start(EpochPlan plan);
 
-  // The next batch, or nothing after the last one. It is ready for work on `stream` (which outlives
-  // it) and stays valid until the next call: work that is on `stream` by then still finds it
-  // intact.
+  // The next batch, or nothing after the last one. It is ready for work on `stream`, which must
+  // outlive the batch. It stays valid until the next call, and intact for work enqueued on `stream`
+  // before that.
   //
-  // Throws what the dataset threw for this batch, again at each call until start();
-  // std::logic_error before start().
+  // Rethrows what the dataset threw for this batch, at each call until start(); std::logic_error
+  // before start().
   [[nodiscard]] std::optional<Batch> next(Stream stream = {});
 
-  // The plan of the epoch that was started. std::logic_error before start().
+  // The plan of the current epoch. std::logic_error before start().
   [[nodiscard]] const EpochPlan& plan() const;
 
-  // Where the job stands behind the batch that next() delivered last; batches gathered ahead do not
-  // count. What a checkpoint holds, and Sampler::seek() takes. std::logic_error before start().
+  // The job's position after the batch that next() delivered last; batches gathered ahead do not
+  // count. Checkpoints store it, and Sampler::seek() takes it. std::logic_error before start().
   [[nodiscard]] DataPosition position() const { return plan().position(step_); }
 
   [[nodiscard]] const DataLoaderStatistics& statistics() const { return statistics_; }
@@ -77,10 +77,10 @@ class DataLoader {
   std::size_t slots_;
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;
-  std::int64_t step_ = 0;       // that next() delivers next
-  std::optional<Stream> user_;  // of batch step_ - 1, if the consumer has it
+  std::int64_t step_ = 0;       // the step that next() delivers next
+  std::optional<Stream> user_;  // the stream that uses batch step_ - 1, if next() gave one
   DataLoaderStatistics statistics_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // last: its threads use the others
+  std::unique_ptr<Prefetcher> prefetcher_;  // last, since its threads use the other members
 };
 
 }  // namespace ddp

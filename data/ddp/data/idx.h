@@ -21,10 +21,10 @@ struct IdxArray {
   std::vector<std::uint8_t> values;
 };
 
-// Reads an array with that many dimensions. Throws FileError, naming the file and what is wrong
-// with it, if it cannot be read, is no such array, ends early or goes on too long, or if its gzip
-// checksum is wrong, and EnvironmentError if it is gzipped in a build without zlib. Memory is taken
-// only for what a file of that size can hold.
+// Reads an array with that many dimensions. Throws FileError, naming the file and the problem, if
+// the file cannot be read, is not such an array, is too short or too long, or has a wrong gzip
+// checksum; EnvironmentError if it is gzipped and this build has no zlib. Allocates only as much as
+// a file of that size can hold, whatever its header says.
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& path, std::size_t dimensions);
 
 }  // namespace ddp

@@ -20,7 +20,8 @@ struct LabelledImages {
 // 8-bit images in memory with a class each. Inputs are float32 or float64, normalised in float64.
 class ImageDataset final : public Dataset {
  public:
-  // Throws std::invalid_argument if the vectors do not fit together, or the transforms the images.
+  // Throws std::invalid_argument if the vectors do not fit together or the transforms do not fit
+  // the images.
   explicit ImageDataset(LabelledImages images, const ImageTransforms& transforms = {});
 
   [[nodiscard]] std::int64_t size() const override;

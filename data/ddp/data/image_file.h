@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// JPEG and PNG files, told apart by how they begin. In a build without libjpeg and libpng every
-// call throws an EnvironmentError that says what to install.
+// Reads JPEG and PNG files, told apart by their first bytes. In a build without libjpeg and libpng
+// every call throws an EnvironmentError that says what to install.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace ddp {
 
-// 8-bit pixels, rows from the top, the channels of a pixel side by side.
+// 8-bit pixels, rows from the top, the channels of a pixel next to each other.
 struct Image {
   ImageSize size = {};
   std::int64_t channels = 0;  // 1 (grey) or 3 (red, green, blue)
@@ -32,17 +32,18 @@ struct Image {
 
 [[nodiscard]] bool image_files_are_compiled_in();
 
-// Decodes a file to that many channels: 1 or 3, else std::invalid_argument. Colour becomes grey by
-// ITU-R 601-2 luma, transparency is left out, 16 bits become 8.
+// Decodes a file to `channels` channels: 1 or 3, else std::invalid_argument. Colour becomes grey by
+// ITU-R 601-2 luma, transparency is dropped, 16 bits become 8.
 //
-// Throws FileError that names the file and the reason: it cannot be read, is no JPEG or PNG, ends
-// early or is damaged (what a viewer would paint over in grey, too), or has more than 2^28 pixels.
+// Throws FileError that names the file and the reason: it cannot be read, is not a JPEG or PNG,
+// ends early or is damaged (also where a viewer would only show grey), or has more than 2^28
+// pixels.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, std::int64_t channels);
 
-// From the file's beginning alone. Throws as read_image.
+// Reads only the beginning of the file. Throws as read_image.
 [[nodiscard]] ImageSize read_image_size(const std::filesystem::path& path);
 
-// Writes a PNG. Throws FileError that names the file and the reason, std::invalid_argument if the
+// Writes a PNG. Throws FileError that names the file and the reason; std::invalid_argument if the
 // pixels do not fit size and channels.
 void write_png(const std::filesystem::path& path, const Image& image);
 

@@ -11,33 +11,33 @@
 
 namespace ddp {
 
-// What torchvision's pretrained models take: means and deviations over ImageNet.
+// Means and deviations over ImageNet, as torchvision's pretrained models expect.
 inline constexpr std::array<Normalization, 3> kImageNetNormalization = {
     {{.mean = 0.485, .stddev = 0.229},
      {.mean = 0.456, .stddev = 0.224},
      {.mean = 0.406, .stddev = 0.225}}};
 
 struct ImageMaskOptions {
-  // One a channel: three read colour, one reads grey.
+  // One for each channel: three read colour, one reads grey.
   std::vector<Normalization> normalization = {kImageNetNormalization.begin(),
                                               kImageNetNormalization.end()};
   ImageTransforms transforms = {};
-  int mask_threshold = 1;  // the grey, 1 to 255, from which on a mask's pixel is 1
+  int mask_threshold = 1;  // 1 to 255: mask pixels of at least this grey become 1
 };
 
-// Segmentation into two classes: DIR/images/NAME.jpg (or .jpeg, .png) with DIR/masks/NAME.png, in
-// the order of their names. An input is [channels, height, width], normalised; a label is
-// [1, height, width] of the inputs' type, 0 or 1 each, cropped and flipped as its image: what
-// binary cross-entropy with logits takes.
+// A dataset for segmentation into two classes: DIR/images/NAME.jpg (or .jpeg, .png) with
+// DIR/masks/NAME.png, in the order of the names. An input is [channels, height, width], normalised.
+// A label is [1, height, width] of the inputs' type, each element 0 or 1, cropped and flipped like
+// its image; binary cross-entropy with logits takes it.
 //
-// Files are decoded whenever they are read, in a DataLoader's workers, and nothing is kept: memory
-// holds the batches alone, and the operating system keeps the files if it has room. Nothing is
-// resized. Images of several sizes need a crop.
+// Files are decoded each time they are read, in the DataLoader's workers, and are not kept: memory
+// holds only the batches; the operating system may cache the files. Images are not resized. Images
+// of different sizes need a crop.
 class ImageMaskFolder final : public Dataset {
  public:
-  // Reads all files' sizes. Throws FileError that names the file and the reason: an image without a
-  // mask or the reverse, two images of one name, sizes that differ where they must not (both are
-  // given), no image at all; EnvironmentError in a build without image files;
+  // Reads the sizes of all files. Throws FileError that names the file and the reason: an image
+  // without a mask or the reverse, two images of one name, sizes that differ where they must not
+  // (it gives both), no image at all; EnvironmentError in a build without image files;
   // std::invalid_argument for options that make no sense.
   explicit ImageMaskFolder(const std::filesystem::path& directory, ImageMaskOptions options = {});
 
@@ -48,7 +48,7 @@ class ImageMaskFolder final : public Dataset {
   [[nodiscard]] std::span<const std::int64_t> label_shape() const override { return label_shape_; }
   [[nodiscard]] DType label_dtype(DType input_dtype) const override { return input_dtype; }
 
-  // Throws FileError that names a file which is damaged, or has another size by now.
+  // Throws FileError that names the file if it is damaged or its size has changed.
   void read(std::int64_t index, std::int64_t epoch, const Buffer& input,
             const Buffer& label) const override;
 

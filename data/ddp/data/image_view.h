@@ -22,7 +22,7 @@ struct ImageSize {
 // "480 x 640", height first.
 [[nodiscard]] std::string to_string(const ImageSize& size);
 
-// 8-bit pixels of somebody else's, in whatever order: strides are distances in bytes.
+// A view of 8-bit pixels in any layout; strides are in bytes.
 struct ImageView {
   const std::uint8_t* pixels = nullptr;
   ImageSize size = {};
@@ -31,8 +31,7 @@ struct ImageView {
   std::ptrdiff_t column_stride = 1;
 };
 
-// The rectangle of an image that is shown, mirrored if `flipped`. Where it reaches beyond the
-// image, pixels are 0.
+// The rectangle of an image that is shown, mirrored if `flipped`. Pixels outside the image are 0.
 struct Window {
   std::int64_t top = 0;
   std::int64_t left = 0;
@@ -40,7 +39,7 @@ struct Window {
   bool flipped = false;
 };
 
-// What a pixel's value becomes; one table a channel.
+// Maps a pixel's value to an element of the input; one table for each channel.
 using PixelTable = std::array<double, 256>;
 
 // An input is (pixel / 255 - mean) / stddev.

@@ -9,16 +9,16 @@
 
 namespace ddp {
 
-// A file that is read from front to back; what is gzipped is unpacked on the way.
+// A file that is read from front to back, and unpacked if it is gzipped.
 class InputFile {
  public:
   virtual ~InputFile() = default;
 
-  // The number of bytes read, less than asked for only at the end of the file. Throws FileError if
-  // it cannot be read, is damaged, or its gzip stream ends early.
+  // Returns the number of bytes read, which is less than asked for only at the end of the file.
+  // Throws FileError if the file cannot be read, is damaged, or its gzip stream ends early.
   virtual std::size_t read(std::span<std::uint8_t> bytes) = 0;
 
-  // It holds no more bytes than that, unpacked.
+  // An upper bound on the number of bytes in the file, unpacked.
   [[nodiscard]] virtual std::uint64_t max_size() const = 0;
 };
 

@@ -12,11 +12,11 @@
 namespace ddp {
 
 // Runs task(0), task(1), ... on its threads, while a consumer waits for them in that order. Tasks
-// are begun in order too, and at most `window` of them are begun and not yet released by the
-// consumer, so that task k may use what task k - window used. Without threads the consumer runs
-// each task when it waits for it.
+// also begin in order. At most `window` tasks have begun and are not yet released by the consumer,
+// so task k may reuse what task k - window used. Without threads, the consumer runs each task when
+// it waits for it.
 //
-// The public calls are the consumer's: one thread's. Tasks of different numbers run concurrently.
+// One thread, the consumer, makes the public calls. Different tasks may run concurrently.
 class Prefetcher {
  public:
   using Task = std::function<void(std::int64_t step)>;
@@ -30,21 +30,20 @@ class Prefetcher {
   Prefetcher(const Options& options, Task task);
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
-  // As cancel(), and joins the threads.
+  // Cancels, and joins the threads.
   ~Prefetcher();
 
-  // Cancels, then begins anew with task(0) .. task(steps - 1).
+  // Cancels the current tasks, then begins with task(0) .. task(steps - 1).
   void start(std::int64_t steps);
 
-  // Begins no more tasks and returns when none is running: they end at their own pace, since nobody
-  // can interrupt them.
+  // Begins no more tasks, and returns when none is running. Running tasks cannot be interrupted.
   void cancel();
 
-  // Returns when task(step) has run and throws what it threw, each time it is called. `step` is the
-  // first that is not released.
+  // Returns when task(step) has run, and rethrows what it threw, at each call. `step` must be the
+  // first step that is not released.
   void wait(std::int64_t step);
 
-  // What task(step) made is used up.
+  // The consumer no longer needs what task(step) made.
   void release(std::int64_t step);
 
  private:
@@ -65,11 +64,11 @@ class Prefetcher {
   std::condition_variable may_begin_;
   std::condition_variable has_ended_;
   std::int64_t steps_ = 0;
-  std::int64_t begun_ = 0;     // tasks below it
-  std::int64_t released_ = 0;  // tasks below it
+  std::int64_t begun_ = 0;     // number of tasks begun
+  std::int64_t released_ = 0;  // number of tasks released
   int running_ = 0;
   bool stopping_ = false;
-  std::vector<Slot> slots_;  // task k's is k mod window
+  std::vector<Slot> slots_;  // task k uses slot k mod window
   std::vector<std::thread> threads_;
 };
 

@@ -9,8 +9,8 @@
 
 namespace ddp {
 
-// A dataset made of chosen samples of another one, which must outlive it. Sample i is the other's
-// sample indices[i], and is shown as such; an index may occur more than once.
+// Chosen samples of another dataset, which must outlive this one. Sample i is the other dataset's
+// sample indices[i], with the same random choices; an index may occur more than once.
 class Subset final : public Dataset {
  public:
   // Throws std::invalid_argument if an index is not in the dataset.
@@ -30,18 +30,18 @@ class Subset final : public Dataset {
   std::vector<std::int64_t> indices_;
 };
 
-// Deals a dataset's samples out at random over disjoint subsets: what
-// torch.utils.data.random_split(dataset, fractions, generator seeded with `seed`) gives. It depends
-// on (size, fractions, seed) alone, so all ranks get the same.
+// Distributes a dataset's samples at random over disjoint subsets, exactly as
+// torch.utils.data.random_split(dataset, fractions, generator seeded with `seed`) does. Depends
+// only on (size, fractions, seed), so all ranks get the same subsets.
 //
-// A subset has floor(size * fraction) samples; those that are left over go one each to the first
-// subsets. If the fractions' sum is below 1 (by more than rounding), floor(size * sum) samples are
-// dealt out and the others are in no subset. Throws std::invalid_argument if a fraction is not in
-// [0, 1] or the sum is above 1.
+// A subset gets floor(size * fraction) samples; the remaining ones go one each to the first
+// subsets. If the sum of the fractions is below 1 (by more than rounding), only floor(size * sum)
+// samples are distributed. Throws std::invalid_argument if a fraction is not in [0, 1] or the sum
+// is above 1.
 [[nodiscard]] std::vector<Subset> split(const Dataset& dataset,
                                         const std::vector<double>& fractions, std::uint64_t seed);
 
-// The sizes of those subsets.
+// The sizes of the subsets that split() would make.
 [[nodiscard]] std::vector<std::int64_t> split_sizes(std::int64_t size,
                                                     const std::vector<double>& fractions);
 

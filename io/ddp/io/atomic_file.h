@@ -9,10 +9,10 @@
 
 namespace ddp {
 
-// A file that appears whole or not at all: what is written goes to a temporary file in the same
+// A file that appears completely or not at all. write() goes to a temporary file in the same
 // directory, which commit() moves over `path`. Until then, and after any error, an older file at
-// `path` is untouched; without commit() the temporary disappears with this object. (A process that
-// is killed leaves it behind, as PATH.tmp.PID.N: see remove_orphaned_temporaries.)
+// `path` is untouched; without commit() the destructor removes the temporary file. (A process that
+// is killed leaves it behind as PATH.tmp.PID.N: see remove_orphaned_temporaries.)
 //
 // Every failure is a FileError that names the path and the reason. Not thread-safe.
 class AtomicFile {
@@ -32,18 +32,18 @@ class AtomicFile {
   void sync_directory() const;
 
   std::filesystem::path path_;
-  std::filesystem::path temporary_;  // empty once it is gone
+  std::filesystem::path temporary_;  // empty once the temporary file is gone
   FileDescriptor fd_;
 };
 
-// Makes `path` another name of `file`, in one step if there is a file at `path`. False on a file
-// system without hard links.
+// Makes `path` another name of `file`, atomically also if `path` exists. Returns false if the file
+// system has no hard links.
 [[nodiscard]] bool link_atomically(const std::filesystem::path& file,
                                    const std::filesystem::path& path);
 
-// Removes the temporary files in `directory` that killed processes have left behind: those of
-// processes that do not live on this host, and this process's own. So nobody, on any host, may be
-// writing an AtomicFile there.
+// Removes the temporary files in `directory` that killed processes have left behind: those whose
+// process does not run on this host, and this process's own. No process on any host may be writing
+// an AtomicFile there meanwhile.
 void remove_orphaned_temporaries(const std::filesystem::path& directory);
 
 }  // namespace ddp

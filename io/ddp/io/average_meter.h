@@ -6,15 +6,15 @@
 
 namespace ddp {
 
-// The last value and the mean of all since reset(): the AverageMeter of PyTorch's ImageNet example,
-// whose val, sum, count and avg these are. To average over ranks, reduce sum and count.
+// The last value and the mean since reset(), like the AverageMeter of PyTorch's ImageNet example
+// with its val, sum, count and avg. To average over ranks, reduce sum and count.
 class AverageMeter {
  public:
   explicit AverageMeter(std::string name) : name_(std::move(name)) {}
 
   void reset();
 
-  // `value` is the mean of n of what is counted, such as a batch's samples; n may be 0.
+  // `value` is the mean over n items, such as the samples of a batch; n may be 0.
   void update(double value, double n = 1);
 
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -30,7 +30,7 @@ class AverageMeter {
   double count_ = 0;
 };
 
-// "Loss 0.1234 (0.5678)": the last value and the mean, with so many digits behind the point.
+// "Loss 0.1234 (0.5678)": the last value and the mean, with `digits` decimals.
 [[nodiscard]] std::string to_string(const AverageMeter& meter, int digits = 4);
 
 }  // namespace ddp

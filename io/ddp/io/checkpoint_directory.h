@@ -3,9 +3,10 @@
 // A directory with the checkpoints of one training:
 //
 //   model_epoch_2.safetensors             after two epochs
-//   model_epoch_2_step_1100.safetensors   inside the third, after 1100 steps in all
-//   model_best.safetensors                the best one once more: a hard link, where there are such
-//   latest                                which ones are kept: see checkpoint_list.h
+//   model_epoch_2_step_1100.safetensors   inside the third epoch, after 1100 steps in total
+//   model_best.safetensors                a copy of the best one; a hard link, where possible
+//   latest                                the list of checkpoints that are kept: see
+//   checkpoint_list.h
 #pragma once
 
 #include <filesystem>
@@ -20,14 +21,14 @@ namespace ddp {
 
 struct CheckpointDirectoryOptions {
   std::filesystem::path path;
-  int keep = 3;  // the newest; 0: all
+  int keep = 3;  // the number of newest checkpoints to keep; 0: all
 };
 
-// What is saved beside the tensors.
+// What is saved in addition to the tensors.
 struct CheckpointInfo {
   CheckpointName name;
   SafetensorsMetadata metadata;
-  bool is_best = false;  // of all so far: it is kept until there is a better one
+  bool is_best = false;  // best so far: it is kept until a better one is saved
 };
 
 struct LoadedCheckpoint {
@@ -35,29 +36,32 @@ struct LoadedCheckpoint {
   Safetensors content;
 };
 
-// Whenever the process is killed, or a disk is full: `latest` names a whole checkpoint, if ever one
-// was saved. A file is not removed before `latest` names a newer one, and none is that `latest` has
-// not listed. One process of one training at a time writes in a directory, which a CheckpointWriter
-// sees to, from one thread at a time. Failures are FileErrors that name the file.
+// Invariant, even if the process is killed or the disk is full: once a checkpoint has been saved,
+// `latest` names a complete one. A file is removed only after `latest` names a newer one, and only
+// if `latest` has listed it. One process of one training at a time writes in a directory, from one
+// thread at a time; CheckpointWriter ensures the former. Failures are FileErrors that name the
+// file.
 class CheckpointDirectory {
  public:
-  // Creates the directory if it is not there. std::invalid_argument if `keep` is negative.
+  // Creates the directory if it does not exist. std::invalid_argument if `keep` is negative.
   explicit CheckpointDirectory(CheckpointDirectoryOptions options);
 
   [[nodiscard]] const std::filesystem::path& path() const { return options_.path; }
   // Newest first.
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
 
-  // Takes tensors in CPU memory. On return the checkpoint would survive a loss of power.
+  // Saves tensors in CPU memory. On return the checkpoint would survive a loss of power.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
-  // Nothing if there is none. One that is damaged or gone is passed over with a warning, and no
-  // longer belongs to the training when the next is saved. FileError if all are such, or if the
-  // system fails to read one (no permission, a broken disk, no memory): it may be whole.
+  // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning, and
+  // drops them from the list at the next save. Throws FileError if all are damaged or missing, or
+  // if the system fails to read one (no permission, a broken disk, no memory), since that one may
+  // be intact.
   [[nodiscard]] std::optional<LoadedCheckpoint> load_newest();
 
-  // To go on from an earlier one: those of greater progress belong to the training no longer. Their
-  // files stay, unless one of the same name is saved. Takes effect on disk with the next save.
+  // Goes back to an earlier checkpoint: those of greater progress no longer belong to the training.
+  // Their files stay, unless one of the same name is saved. On disk it takes effect with the next
+  // save.
   void go_back_to(const CheckpointName& name);
 
  private:

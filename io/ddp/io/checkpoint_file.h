@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A checkpoint is a safetensors file whose metadata hold a checksum of all that is in it, so that
-// damage which leaves the file well-formed is seen, too:
+// A checkpoint is a safetensors file whose metadata hold a checksum of its contents, so that damage
+// is detected even if the file is still well-formed:
 //
 //   "checksum" := CRC-32 as zlib computes it, 8 hexadecimal digits, of
 //                 (KEY 0 VALUE 0)*                  the other metadata, by ascending key
@@ -9,7 +9,8 @@
 //   DTYPE      := "float32" | ...                   as to_string() spells it
 //   SHAPE      := "" | size ("," size)*
 //
-// It does not depend on the order in the file. CRC-32, since a SHA-256 takes longer than the disk.
+// The checksum does not depend on the order in the file. It is a CRC-32 because SHA-256 would take
+// longer than the disk.
 #pragma once
 
 #include <filesystem>
@@ -21,21 +22,21 @@
 
 namespace ddp {
 
-// Of tensors in CPU memory.
+// The tensors must be in CPU memory.
 [[nodiscard]] std::string checkpoint_checksum(std::span<const NamedBuffer> tensors,
                                               const SafetensorsMetadata& metadata);
 
-// As save_safetensors, with the checksum.
+// Like save_safetensors, and adds the checksum to the metadata.
 void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuffer> tensors,
                      SafetensorsMetadata metadata);
 
-// As load_safetensors; a FileError also if there is no checksum or it is wrong.
+// Like load_safetensors. Also throws FileError if the checksum is missing or wrong.
 [[nodiscard]] Safetensors load_checkpoint(const std::filesystem::path& path);
 
-// Copies the tensors that were loaded from `path` over the targets of the same names, in CPU or
-// device memory; returns when that is done. A name may begin with "module.", which PyTorch's
-// wrappers put before it. A tensor that is missing, left over, or of another shape or dtype is a
-// FileError that names file and tensor, before anything is written.
+// Copies the tensors that were loaded from `path` into the targets of the same names, in CPU or
+// device memory, and returns when the copies are done. A loaded name may have the prefix "module.",
+// which PyTorch's wrappers add. If a tensor is missing, left over, or of another shape or dtype,
+// throws a FileError that names file and tensor, before anything is written.
 void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
                      std::span<const NamedBuffer> targets, Stream stream = {});
 

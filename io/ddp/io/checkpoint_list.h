@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// The names of a training's checkpoints, and the file in which they are listed:
+// The names of a training's checkpoints, and the file that lists them:
 //
 //   latest := (NAME "\n")+
 //   NAME   := "model_epoch_" EPOCHS ".safetensors"
 //           | "model_epoch_" EPOCHS "_step_" STEPS ".safetensors"
 //
-// `latest` has the newest name first; no other file in the directory belongs to the training.
-// EPOCHS are those that are done. STEPS are all of the training so far: such a checkpoint was saved
-// inside the next epoch.
+// `latest` lists the newest name first; other files in the directory do not belong to the training.
+// EPOCHS is the number of completed epochs. STEPS is the number of steps of the whole training;
+// such a checkpoint was saved inside the next epoch.
 #pragma once
 
 #include <compare>
@@ -23,8 +23,8 @@ namespace ddp {
 
 // Ordered by progress.
 struct CheckpointName {
-  std::int64_t epochs = 0;           // done
-  std::optional<std::int64_t> step;  // of the whole training; only inside an epoch
+  std::int64_t epochs = 0;           // completed
+  std::optional<std::int64_t> step;  // of the whole training; set only inside an epoch
 
   friend auto operator<=>(const CheckpointName&, const CheckpointName&) = default;
 };
@@ -33,12 +33,12 @@ struct CheckpointName {
 [[nodiscard]] std::string to_string(const CheckpointName& name);
 [[nodiscard]] std::optional<CheckpointName> parse_checkpoint_name(std::string_view text);
 
-// What `latest` lists. If it is not there, or nonsense (a warning), all files of such names, by
-// progress. Throws FileError.
+// The names in `latest`. If that is missing or unreadable as a list (which logs a warning): all
+// files with checkpoint names, ordered by progress. Throws FileError.
 [[nodiscard]] std::vector<CheckpointName> read_checkpoint_list(
     const std::filesystem::path& directory);
 
-// Atomically. Throws FileError.
+// Replaces `latest` atomically. Throws FileError.
 void write_checkpoint_list(const std::filesystem::path& directory,
                            const std::vector<CheckpointName>& names);
 

@@ -13,37 +13,38 @@
 
 namespace ddp {
 
-// Saves checkpoints on a thread of its own: the caller waits for a copy in host memory only. At
-// most one save is under way; while it is, the directory is the writer's. Not thread-safe.
+// Saves checkpoints on its own thread: the caller waits only for a copy in host memory. At most one
+// save runs at a time, and nobody else may use the directory meanwhile. Not thread-safe.
 class CheckpointWriter {
  public:
-  // The directory outlives it. FileError if another process has a writer there, since each would
-  // list its own checkpoints among the other's, or if no file can be made there: hours of training
-  // should not end with that.
+  // The directory must outlive the writer. Throws FileError if another process has a writer there,
+  // since each would list its own checkpoints among the other's; also if no file can be created
+  // there, so that a training fails at its start rather than at its first checkpoint.
   explicit CheckpointWriter(CheckpointDirectory& directory)
       : directory_(directory), lock_(directory.path()) {}
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
-  // Waits for the save under way, however long the disk takes, and logs its error.
+  // Waits for the current save, however long the disk takes, and logs its error.
   ~CheckpointWriter();
 
-  // Begins to save the tensors, in CPU or device memory, as `stream` leaves them; they may change
-  // when it returns. First waits for the save before, and throws what that threw.
+  // Starts saving the tensors, in CPU or device memory, as `stream` leaves them. They may change
+  // after it returns. First waits for the previous save, and rethrows its error.
   void save(CheckpointInfo info, std::span<const NamedBuffer> tensors, Stream stream = {});
 
-  // Returns when all is on disk; throws what the last save threw, unless that was thrown already.
+  // Returns when everything is on disk. Rethrows the error of the last save, unless it was thrown
+  // before.
   void finish();
 
-  // The same without waiting: throws if a save has failed that is over by now. It looks at one
-  // atomic, so it may be called in each step, and a full disk is then known in the next one.
+  // Throws the error of a save that has already failed; does not wait. It reads one atomic, so a
+  // program can call it in each step and learn of a full disk soon.
   void check();
 
  private:
   CheckpointDirectory& directory_;
   DirectoryLock lock_;
   HostCopy copy_;
-  std::exception_ptr error_;             // of the thread
-  std::atomic<bool> has_failed_{false};  // error_ is there
+  std::exception_ptr error_;             // set by the thread
+  std::atomic<bool> has_failed_{false};  // error_ is set
   std::thread thread_;
 };
 

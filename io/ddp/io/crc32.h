@@ -6,8 +6,8 @@
 
 namespace ddp {
 
-// CRC-32, as in gzip: RFC 1952, section 8. Of what had the value `before`, 0 for nothing, with
-// these bytes behind it.
+// CRC-32 as in gzip (RFC 1952, section 8), continued: `before` is the value of the preceding bytes,
+// 0 if there are none.
 [[nodiscard]] std::uint32_t crc32(std::uint32_t before, const void* data, std::size_t size_bytes);
 
 }  // namespace ddp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Cyclic redundancy checks of 32 bits with reflected bits, a byte at a time.
+// 32-bit cyclic redundancy checks with reflected bits, one byte at a time.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-// What eight zero bits behind each byte make of it, for a polynomial with its bits reversed.
+// Maps each byte to its remainder, for a polynomial with its bits reversed.
 constexpr std::array<std::uint32_t, 256> make_crc_table(std::uint32_t polynomial) {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
@@ -20,7 +20,7 @@ constexpr std::array<std::uint32_t, 256> make_crc_table(std::uint32_t polynomial
   return table;
 }
 
-// The check of what had the check `before`, 0 for nothing, with `bytes` behind it.
+// Continues a check: `before` is the value of the preceding bytes, 0 if there are none.
 inline std::uint32_t continue_crc(const std::array<std::uint32_t, 256>& table, std::uint32_t before,
                                   std::span<const unsigned char> bytes) {
   std::uint32_t value = ~before;

@@ -7,12 +7,12 @@
 
 namespace ddp {
 
-// The right to write in a directory, which one object in all processes has at a time; it ends with
-// the process, however that ends. Other hosts see it where the file system passes flock() on. Where
-// a file system cannot lock, everybody gets it.
+// An exclusive lock for writing in a directory, which one object in all processes can hold; it ends
+// with the process at the latest. It works between hosts if the file system supports flock() there.
+// On a file system without locks, every object gets it.
 class DirectoryLock {
  public:
-  // Throws FileError if somebody else has it, or if no file can be made there.
+  // Throws FileError if another object holds the lock, or if no file can be created there.
   explicit DirectoryLock(const std::filesystem::path& directory);
 
  private:

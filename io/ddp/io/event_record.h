@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// TensorBoard's event files, as much of them as scalars need:
+// The part of TensorBoard's event files that scalars need:
 //
 //   file     := record(version) record(scalar)*
 //   record   := length crc(length) payload crc(payload)     TensorFlow's TFRecord

@@ -10,14 +10,15 @@
 
 namespace ddp {
 
-// A copy of tensors in host memory of its own, so that they may change while it is written to disk.
-// Copies of the same tensors reuse the memory. Not thread-safe.
+// A copy of tensors in host memory, so that the tensors may change while the copy is written to
+// disk. Copying the same tensors again reuses the memory. Not thread-safe.
 class HostCopy {
  public:
-  // Copies tensors in CPU or device memory as `stream` leaves them; returns when that is done.
+  // Copies tensors in CPU or device memory as `stream` leaves them; returns when the copies are
+  // done.
   void take(std::span<const NamedBuffer> tensors, Stream stream = {});
 
-  // What was taken last, with views of this object's memory.
+  // The last copy, as views of this object's memory.
   [[nodiscard]] const std::vector<NamedBuffer>& tensors() const { return tensors_; }
 
  private:

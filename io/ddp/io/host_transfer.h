@@ -6,13 +6,13 @@
 
 namespace ddp {
 
-// Copies between CPU and device memory, either way, or within CPU memory. Those of a device run on
-// one stream; both sides are left alone until wait() has returned.
+// Copies between CPU and device memory, in either direction, or within CPU memory. Copies from and
+// to a device run on one stream. Nobody may touch source or target until wait() has returned.
 class HostTransfer {
  public:
   explicit HostTransfer(Stream stream) : stream_(stream) {}
 
-  // Of equally many bytes.
+  // Source and target must have the same number of bytes.
   void copy(const Buffer& source, const Buffer& target);
   void wait();
 

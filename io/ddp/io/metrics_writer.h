@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Metrics as JSON lines (https://jsonlines.org), one object a line:
+// Metrics as JSON lines (https://jsonlines.org), one object per line:
 //
 //   {"event": "step" | "epoch" | "final" | ..., NAME: VALUE, ...}
 #pragma once
@@ -21,11 +21,12 @@ struct Metric {
   std::variant<bool, std::int64_t, double, std::string_view> value;
 };
 
-// The line with its newline; names keep their order. JSON has no NaN and no infinity: null.
+// One line with its newline; names keep their order. NaN and infinities, which JSON lacks, become
+// null.
 [[nodiscard]] std::string format_metrics(std::string_view event,
                                          std::initializer_list<Metric> metrics);
 
-// Writes each line at once and whole, so that a reader may follow the file. Not thread-safe.
+// Writes each line at once and completely, so that a reader can follow the file. Not thread-safe.
 class MetricsWriter {
  public:
   // Throws FileError that names the file and the reason.

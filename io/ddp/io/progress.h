@@ -14,18 +14,18 @@
 namespace ddp {
 
 struct ProgressState {
-  std::int64_t epoch = 0;  // from 0; shown from 1
+  std::int64_t epoch = 0;  // counts from 0; shown from 1
   std::int64_t epochs = 1;
   std::int64_t step = 0;  // steps done in this epoch
   std::int64_t steps = 1;
-  std::int64_t skipped = 0;  // of the steps done, those before a resume: they took no time
+  std::int64_t skipped = 0;  // steps before a resume, counted in `step`, that took no time
   double loss = 0;
-  std::optional<double> score = {};  // 0 to 1; left out of the text if there is none
+  std::optional<double> score = {};  // 0 to 1; left out of the text if empty
   std::string_view score_name = "accuracy";
   double samples_per_second = 0;
   std::chrono::duration<double> elapsed{};  // since the epoch began
 
-  // Of the epoch, at the pace so far; nothing before the first step.
+  // The time left in this epoch at the current pace; nothing before the first step.
   [[nodiscard]] std::optional<std::chrono::seconds> time_left() const;
 };
 
@@ -36,26 +36,26 @@ struct ProgressState {
 
 enum class ProgressStyle { kBar, kLines };
 
-// kBar if standard output is a terminal, or a pipe to a launcher that writes to one (which sets
-// DDP_LAUNCH_TTY=1); else kLines.
+// kBar if standard output is a terminal, or a pipe to a launcher whose output is one (the launcher
+// sets DDP_LAUNCH_TTY=1); else kLines.
 [[nodiscard]] ProgressStyle progress_style_of_stdout();
 
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::kLines;
-  std::int64_t log_every = 100;  // kLines: steps between lines; below 1, ends of epochs only
+  std::int64_t log_every = 100;  // for kLines: steps between lines; below 1, only ends of epochs
 };
 
-// Shows how the training goes: a bar that is redrawn in place, at most ten times a second, or plain
-// lines; in both the end of each epoch is shown. Meant for rank 0 alone. Not thread-safe.
+// Shows the progress of a training: a bar that is redrawn in place, at most ten times a second, or
+// plain lines. Both show the end of each epoch. For rank 0 only. Not thread-safe.
 class Progress {
  public:
-  // Receives text that is to be shown at once; it carries its own \r and \n.
+  // Receives text to be shown at once; the text contains its own \r and \n.
   using Sink = std::function<void(std::string_view)>;
 
   Progress(const ProgressOptions& options, Sink sink);
 
   void update(const ProgressState& state, Clock::time_point now = Clock::now());
-  // Ends the line of a bar that is not full, before somebody else writes to the terminal.
+  // Ends the line of an unfinished bar, before other text is written to the terminal.
   void end_line();
 
  private:

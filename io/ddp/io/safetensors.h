@@ -25,22 +25,22 @@ namespace ddp {
 
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
-// Writes the tensors in the order given, and atomically (see AtomicFile): after an error, a
-// FileError with path and reason, an older file is still there. A tensor that is not in CPU memory,
-// a count that is not the product of the shape, or a name that occurs twice, is "__metadata__" or
-// not UTF-8, is std::invalid_argument.
+// Writes the tensors in the order given, atomically (see AtomicFile): if that fails, throws a
+// FileError with path and reason, and an older file is still there. std::invalid_argument if a
+// tensor is not in CPU memory, if a count is not the product of the shape, or if a name occurs
+// twice, is "__metadata__", or is not UTF-8.
 void save_safetensors(const std::filesystem::path& path, std::span<const NamedBuffer> tensors,
                       const SafetensorsMetadata& metadata = {});
 
 struct Safetensors {
-  std::vector<NamedBuffer> tensors;  // in the order of the data; views into `memory`
+  std::vector<NamedBuffer> tensors;  // in file order; views into `memory`
   SafetensorsMetadata metadata;
   Allocation memory;
 };
 
-// Reads a whole file into CPU memory, each tensor aligned to kHostAlignment. Everything that the
-// header says is checked before memory is taken for the data. Throws FileError that names the file,
-// nested around what is wrong with it: a FileError, or a SystemError where the system failed.
+// Reads a whole file into CPU memory, each tensor aligned to kHostAlignment. The header is checked
+// completely before memory for the data is allocated. Throws FileError that names the file, with
+// the reason nested: a FileError for a bad file, a SystemError if the system failed.
 [[nodiscard]] Safetensors load_safetensors(const std::filesystem::path& path);
 
 }  // namespace ddp

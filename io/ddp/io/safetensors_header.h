@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The header's JSON, apart from files: pure functions. The format is in safetensors.h.
+// Formats and parses the JSON of the header, without files. The format is in safetensors.h.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace ddp {
 
 inline constexpr std::uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// A tensor's place in the data.
+// The place of one tensor in the data.
 struct SafetensorsEntry {
   std::string name;
   DType dtype = DType::kFloat32;
@@ -29,11 +29,11 @@ struct SafetensorsHeader {
   SafetensorsMetadata metadata;
 };
 
-// The header with its padding, without the length before it.
+// The header with its padding, without the preceding length.
 [[nodiscard]] std::string format_safetensors_header(std::span<const NamedBuffer> tensors,
                                                     const SafetensorsMetadata& metadata);
 
-// Throws FileError unless the header is valid and its entries cover data_bytes without a hole.
+// Throws FileError unless the header is valid and its entries cover data_bytes without a gap.
 [[nodiscard]] SafetensorsHeader parse_safetensors_header(std::string_view text,
                                                          std::uint64_t data_bytes);
 

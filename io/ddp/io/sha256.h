@@ -11,12 +11,12 @@
 
 namespace ddp {
 
-// SHA-256 (FIPS 180-4) of bytes given piece by piece.
+// SHA-256 (FIPS 180-4) of a message given in pieces.
 class Sha256 {
  public:
   void update(std::span<const std::byte> bytes);
 
-  // 64 hexadecimal digits. Ends the message: nothing may follow.
+  // 64 hexadecimal digits. Ends the message: no update() may follow.
   [[nodiscard]] std::string finish();
 
  private:
@@ -30,8 +30,9 @@ class Sha256 {
   std::uint64_t size_bytes_ = 0;  // of the message so far
 };
 
-// Of the elements' bytes, one buffer after the other; names and shapes are not in it. The same as
-// hashlib.sha256(b"".join(t.tobytes() for t in tensors)). CPU memory, or std::invalid_argument.
+// The hash of the elements' bytes, one buffer after the other, without names and shapes. The same
+// as hashlib.sha256(b"".join(t.tobytes() for t in tensors)). std::invalid_argument unless all
+// tensors are in CPU memory.
 [[nodiscard]] std::string sha256(std::span<const NamedBuffer> tensors);
 
 }  // namespace ddp

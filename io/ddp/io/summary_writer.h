@@ -9,17 +9,16 @@
 
 namespace ddp {
 
-// Scalars for TensorBoard, as torch.utils.tensorboard's SummaryWriter writes them: `tensorboard
-// --logdir DIR` shows them, also while the training runs. Meant for rank 0 alone. Each scalar is
-// written at once; a failure (a full disk) does not end the training: see TextFile. Not
-// thread-safe.
+// Writes scalars for TensorBoard, as torch.utils.tensorboard's SummaryWriter does: `tensorboard
+// --logdir DIR` shows them, also while the training runs. For rank 0 only. Each scalar is written
+// at once. A failure (a full disk) does not end the training: see TextFile. Not thread-safe.
 class SummaryWriter {
  public:
-  // Makes the directory if need be, and in it a file of its own:
-  // events.out.tfevents.TIME.HOST.PID.N. Throws FileError that names it and the reason.
+  // Creates the directory if necessary, and a new file in it: events.out.tfevents.TIME.HOST.PID.N.
+  // Throws FileError that names the file and the reason.
   explicit SummaryWriter(const std::filesystem::path& log_dir);
 
-  // A slash in the tag makes groups: "Loss/train". TensorBoard keeps 32 bits of the value.
+  // Tags are grouped by slashes: "Loss/train". TensorBoard stores the value as float32.
   void add_scalar(std::string_view tag, double value, std::int64_t step);
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }

@@ -12,8 +12,8 @@ namespace ddp {
 
 enum class TextFileMode : std::uint8_t { kTruncate, kAppend };
 
-// A file that a training writes as it goes along and can do without: a failure (a full disk) is
-// logged once, and what comes later is dropped. Unbuffered. Not thread-safe.
+// An optional output file of a training: a failure (a full disk) is logged once, and later text is
+// dropped. Unbuffered. Not thread-safe.
 class TextFile {
  public:
   // `origin` begins the messages: "metrics_writer". Throws FileError that names file and reason.

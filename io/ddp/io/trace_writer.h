@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Time lines in the Trace Event Format's array form, which chrome://tracing and ui.perfetto.dev
-// show: one complete event ("ph": "X") a line, times in microseconds.
+// Writes timelines in the array form of the Trace Event Format, which chrome://tracing and
+// ui.perfetto.dev show: one complete event ("ph": "X") per line, times in microseconds.
 //
 //   [
 //   {"name": NAME, "ph": "X", "ts": BEGIN, "dur": LENGTH, "pid": PROCESS, "tid": LANE, "args":
@@ -21,10 +21,10 @@
 
 namespace ddp {
 
-// Not thread-safe. A trace that breaks off (a killed process) can still be looked at.
+// Not thread-safe. An incomplete trace (of a killed process) can still be viewed.
 class TraceWriter {
  public:
-  // A line of the picture.
+  // One row of the picture.
   struct Lane {
     int process = 0;
     int number = 0;
@@ -36,19 +36,19 @@ class TraceWriter {
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  // Times are shown from here, unless told otherwise from the making of the writer; before the
+  // Sets the time that is shown as 0; by default the construction of the writer. Call it before the
   // first span.
   void start_at(Clock::time_point origin) { origin_ = origin; }
 
-  // A group of lanes. `process` is a number of its own, such as the rank; `label` is a remark
-  // beside the name.
+  // A group of lanes. `process` is a unique number, such as the rank; `label` is shown beside the
+  // name.
   void add_process(int process, std::string_view name, std::string_view label = "");
   // The lanes of a process appear in this order.
   [[nodiscard]] Lane add_lane(int process, std::string_view name);
   void span(Lane lane, std::string_view name, const Interval& interval,
             std::initializer_list<Metric> arguments = {});
 
-  // Writes what is pending, and the end; the destructor does so, too.
+  // Writes what is pending and the end of the array; the destructor does it, too.
   void finish();
   [[nodiscard]] bool failed() const { return file_.failed(); }
 

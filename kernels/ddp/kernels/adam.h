@@ -11,7 +11,7 @@ namespace ddp {
 
 enum class WeightDecay : std::uint8_t {
   kL2,         // weight_decay * value is added to the gradient: torch.optim.Adam
-  kDecoupled,  // the value shrinks by itself: torch.optim.AdamW (Loshchilov, Hutter 2019)
+  kDecoupled,  // the value itself shrinks: torch.optim.AdamW (Loshchilov, Hutter 2019)
 };
 
 struct AdamStep {
@@ -23,13 +23,14 @@ struct AdamStep {
   WeightDecay decay = WeightDecay::kDecoupled;
 };
 
-// A parameter with what its step needs: all of one size, and float32 or float64 throughout a call.
+// A parameter and its optimizer state, all of one size; one call has only float32 or float64
+// tensors.
 struct AdamTensor {
   Buffer value;
   Buffer grad;
-  Buffer exp_avg;  // starts as zeros, as does the next
+  Buffer exp_avg;  // starts as zeros, like exp_avg_sq
   Buffer exp_avg_sq;
-  std::int64_t step = 1;  // how often the parameter has been stepped, this time included
+  std::int64_t step = 1;  // number of steps of this parameter, including this one
 };
 
 }  // namespace ddp
@@ -53,7 +54,7 @@ void adam_step(std::span<const AdamTensor> tensors, const AdamStep& step, const 
 
 namespace ddp::cu {
 
-// A launch for about seventy tensors.
+// One launch updates about seventy tensors.
 void adam_step(std::span<const AdamTensor> tensors, const AdamStep& step, const double* grad_scale,
                Stream stream);
 

@@ -15,7 +15,7 @@ void avg_pool2d_forward(const Buffer& x, const Buffer& y, const Pool2dShape& sha
 void avg_pool2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
                          const Pool2dShape& shape);
 
-// The same over windows of as many pixels as each happens to have.
+// The same with adaptive windows, whose sizes differ; each sum is divided by the window's own size.
 void avg_pool2d_forward(const Buffer& x, const Buffer& y, const AdaptivePool2dShape& shape);
 void avg_pool2d_backward(const Buffer& grad_y, const GradientTarget& grad_x,
                          const AdaptivePool2dShape& shape);

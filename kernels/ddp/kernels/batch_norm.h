@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Batch normalisation with given statistics, and what its gradient needs (Ioffe, Szegedy 2015). Cut
-// so that sums can be joined with those of other devices before they are used.
+// Batch normalisation with given statistics, and its gradient (Ioffe, Szegedy 2015). It is cut into
+// steps so that sums can be combined with those of other devices before they are used.
 #pragma once
 
 #include "ddp/base/stream.h"
@@ -9,23 +9,23 @@
 
 namespace ddp {
 
-// One element a channel each, of the dtype of x.
+// Each holds one element per channel, of the dtype of x.
 struct BatchNormOperands {
   Buffer mean;
   Buffer invstd;
-  Buffer weight;  // may be empty, which stands for ones
+  Buffer weight;  // empty means ones
 };
 
 }  // namespace ddp
 
 namespace ddp::cpu {
 
-// y = (x - mean) * invstd * weight + bias; `bias` may be empty, which stands for zeros.
+// y = (x - mean) * invstd * weight + bias; an empty `bias` means zeros.
 void batch_norm_forward(const Buffer& x, const BatchNormOperands& operands, const Buffer& bias,
                         const Buffer& y, const ChannelShape& shape);
 
-// sums (float64, 2 * channels): of each channel the sum of grad_y, then of each the sum of
-// grad_y * (x - mean). Zeros of no elements.
+// sums (float64, 2 * channels): for each channel the sum of grad_y, then for each channel the sum
+// of grad_y * (x - mean). Zeros if x is empty.
 void batch_norm_sums(const Buffer& x, const Buffer& grad_y, const Buffer& mean, const Buffer& sums,
                      const ChannelShape& shape);
 
@@ -34,14 +34,14 @@ void batch_norm_grad_bias(const Buffer& sums, const GradientTarget& grad_bias);
 void batch_norm_grad_weight(const Buffer& sums, const Buffer& invstd,
                             const GradientTarget& grad_weight);
 
-// What the statistics' own dependence on x puts into grad_x. `sums` and `n` (float64, one element,
-// the elements of a channel) are those of the whole batch, of which x may be a part. terms (2 *
-// channels): of each channel sum_1 / n, then of each invstd^2 * sum_2 / n.
+// The part of grad_x that comes from the statistics' dependence on x. `sums` and `n` (float64, one
+// element: the number of elements of a channel) are those of the whole batch; x may be a part of
+// it. terms (2 * channels): for each channel sum_1 / n, then for each channel invstd^2 * sum_2 / n.
 void batch_norm_terms(const Buffer& sums, const Buffer& n, const Buffer& invstd,
                       const Buffer& terms);
 
-// grad_x = weight * invstd * (grad_y - term_1 - (x - mean) * term_2). For statistics that do not
-// depend on x `terms` is empty, which stands for zeros.
+// grad_x = weight * invstd * (grad_y - term_1 - (x - mean) * term_2). Empty `terms` mean zeros, for
+// statistics that do not depend on x.
 void batch_norm_grad_input(const Buffer& x, const Buffer& grad_y, const BatchNormOperands& operands,
                            const Buffer& terms, const GradientTarget& grad_x,
                            const ChannelShape& shape);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The bias of convolutions: one number for a whole channel.
+// The bias of a convolution: one number for each channel.
 #pragma once
 
 #include "ddp/base/stream.h"
@@ -18,7 +18,7 @@ void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,
 
 namespace ddp::cu {
 
-// Takes 16-bit types, too.
+// Also takes 16-bit types.
 void channel_bias_add(const Buffer& y, const Buffer& bias, const ChannelShape& shape,
                       Stream stream);
 void channel_bias_grad(const Buffer& grad_y, const GradientTarget& grad_bias,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Means and variances of channels, in a form in which those of parts of a batch can be joined.
+// Means and variances of channels, in a form that can be merged over parts of a batch.
 //
-// Moments are float64, 2 * channels + 1 of them: each channel's mean, then each channel's sum of
+// Moments are 2 * channels + 1 numbers in float64: each channel's mean, then each channel's sum of
+// squared distances from its mean, then the number of elements of a channel. All are 0 for an empty
+// x.
 // squared distances from its mean, then how many elements a channel has. All are 0 of no elements.
 #pragma once
 
@@ -16,32 +18,32 @@ namespace ddp {
 
 [[nodiscard]] constexpr std::size_t moments_count(std::size_t channels) { return 2 * channels + 1; }
 
-// Averages over the batches so far; each of mean and variance has one element a channel.
+// Averages over the batches so far; mean and variance have one element per channel.
 struct RunningStatistics {
   Buffer mean;
   Buffer variance;
-  Buffer batches;  // int64, one element: how many batches they have seen
+  Buffer batches;  // int64, one element: the number of batches
 };
 
 }  // namespace ddp
 
 namespace ddp::cpu {
 
-// Sums are taken relative to the channel's first element, in float64: the error of a variance is at
-// most n roundings of it, whatever the mean.
+// Sums are float64 and relative to the channel's first element, so the error of a variance is at
+// most n roundings of the variance, whatever the mean.
 void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape& shape);
 
-// The moments of all parts together; `parts` holds those of one after the other. The same bits
-// wherever the parts are the same. (Chan, Golub, LeVeque 1983, for any number of parts.)
+// The moments of all parts together; `parts` holds the moments of one part after the other. Equal
+// parts give equal bits. (Chan, Golub, LeVeque 1983, for any number of parts.)
 void merge_moments(const Buffer& parts, const Buffer& moments);
 
-// Of each channel: mean, and invstd = 1 / sqrt(squares / n + eps), which of no elements is 0.
+// For each channel: mean, and invstd = 1 / sqrt(squares / n + eps), or 0 if n is 0.
 void moments_to_statistics(const Buffer& moments, double eps, const Buffer& mean,
                            const Buffer& invstd);
 
-// running = (1 - f) * running + f * the batch's, whose variance is the unbiased one, squares /
-// (n - 1); f is the momentum, or without one 1 / batches, which averages over all of them. A batch
-// without elements changes nothing.
+// running = (1 - f) * running + f * the batch's statistic, with the unbiased variance squares / (n
+// - 1). f is the momentum, or without one 1 / batches, which averages over all batches. An empty
+// batch changes nothing.
 void track_statistics(const Buffer& moments, std::optional<double> momentum,
                       const RunningStatistics& running);
 

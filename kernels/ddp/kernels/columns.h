@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Columns of a matrix as a matrix of their own: what tensors are joined and taken apart by, a
-// sample a row.
+// Copies columns of a matrix to and from a matrix of their own. Tensors are concatenated and split
+// this way, with one sample in each row.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace ddp {
 
-// `count` columns of a matrix from column `first` on, which the caller keeps inside.
+// Columns [first, first + count) of a matrix; the caller keeps the range inside.
 struct ColumnRange {
   MatrixShape whole;
   std::size_t first = 0;

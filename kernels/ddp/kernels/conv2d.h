@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Two-dimensional convolution, as deep learning calls it: a cross-correlation. Everything is NCHW
-// and contiguous: x is batch x in_channels x input, y batch x out_channels x output, the weight
-// out_channels x in_channels / groups x kernel. Group g of the output channels sees only group g of
-// the input channels; as many groups as input channels make it depthwise.
+// Two-dimensional convolution in the sense of deep learning: a cross-correlation. All operands are
+// NCHW and contiguous: x is batch x in_channels x input, y batch x out_channels x output, the
+// weight out_channels x in_channels / groups x kernel. Group g of the output channels sees only
+// group g of the input channels; with as many groups as input channels the convolution is
+// depthwise.
 //
-// What computes is a Conv2dBackend. CPU: oneDNN, loops of our own, or columns and GEMM, whichever
-// is fastest for a shape (make_conv2d). CUDA: cuDNN where it can be opened, else columns and
-// cuBLAS.
+// A Conv2dBackend computes it. CPU: oneDNN, our own loops, or columns and GEMM, whichever is
+// fastest for a shape (make_conv2d). CUDA: cuDNN if it can be opened, else columns and cuBLAS.
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Conv2dShape {
   Size2d input;
   Size2d kernel;
   Size2d stride{1, 1};
-  Size2d padding{0, 0};  // zeros on either side
+  Size2d padding{0, 0};  // zeros, on both sides
   std::size_t groups = 1;
 
   // Throws std::invalid_argument if a stride is 0, the kernel is larger than the padded input, or
@@ -37,12 +37,12 @@ struct Conv2dShape {
   }
   // The convolution of one group.
   [[nodiscard]] Conv2dShape group() const;
-  // A kernel of one pixel that visits every pixel: a matrix product.
+  // A 1 x 1 kernel at every pixel: the convolution is a matrix product.
   [[nodiscard]] bool is_pointwise() const {
     return kernel == Size2d{1, 1} && stride == Size2d{1, 1} && padding == Size2d{0, 0};
   }
 
-  // Elements of the operands.
+  // Numbers of elements of the operands.
   [[nodiscard]] std::size_t x_count() const { return batch * in_channels * input.count(); }
   [[nodiscard]] std::size_t y_count() const { return batch * out_channels * output().count(); }
   [[nodiscard]] std::size_t weight_count() const {
@@ -56,8 +56,8 @@ struct Conv2dShape {
 
 namespace ddp::cpu {
 
-// What convolutions on the CPU run with, scratch memory included. For one thread at a time. Calls
-// are those of the functions below, with operands that are checked and not empty.
+// An implementation of convolutions on the CPU, with its scratch memory. For one thread at a time.
+// Its calls are the functions below, with operands that are checked and not empty.
 class Conv2dBackend {
  public:
   virtual ~Conv2dBackend() = default;
@@ -70,30 +70,30 @@ class Conv2dBackend {
                            const Conv2dShape& shape) = 0;
 };
 
-// The one to use: takes the fastest of those below for each call. Which one that is depends on
-// dtype and shape, but for forward and grad_input never on the batch.
+// The default: uses the fastest of the backends below for each call. The choice depends on dtype
+// and shape; for forward and grad_input it does not depend on the batch size.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_conv2d();
 
-// Loops whose vectors hold a pixel of several samples (detail/conv2d_lanes.h).
+// Loops whose vectors hold one pixel of several samples (detail/conv2d_lanes.h).
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_loop_conv2d();
 // Columns (im2col) and GEMM.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_column_conv2d();
-// oneDNN, for float32 only. It is opened here. Null if this build or this machine lacks it. Its
-// threads are OpenMP's: OMP_NUM_THREADS, else every core.
+// oneDNN, for float32 only. The library is opened here; null if this build or machine lacks it. Its
+// threads are OpenMP's: OMP_NUM_THREADS, else one for each core.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_onednn_conv2d();
 
 // y[n, o, r, c] = bias[o] + sum over i, h, w of
 //     weight[o, i, h, w] * x[n, i, r * stride.height + h - padding.height, ... columns likewise],
-// i going through o's group. A bias without elements is none.
+// where i runs over the input channels of o's group. A bias without elements means none.
 //
-// A sample's y and grad_x have the same bits wherever in whichever batch the sample stands. This
-// holds by construction for loops and columns; oneDNN does not promise it, but its direct
+// A sample's y and grad_x have the same bits wherever the sample stands in whichever batch. Loops
+// and columns guarantee this by construction. oneDNN does not promise it, but its direct
 // convolutions compute each sample alone, and kernels_test compares them.
 void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,
                     const Conv2dShape& shape, Conv2dBackend& backend);
 void conv2d_grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
                        const Conv2dShape& shape, Conv2dBackend& backend);
-// Summed over the batch; zero for an empty one. The bias' gradient is channel_bias_grad's.
+// Summed over the batch; zero for an empty one. channel_bias_grad gives the bias' gradient.
 void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
                         const Conv2dShape& shape, Conv2dBackend& backend);
 
@@ -101,17 +101,17 @@ void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTar
 
 namespace ddp::cu {
 
-// What convolutions on a device run with, its scratch memory included. For one thread and one
+// An implementation of convolutions on a device, with its scratch memory. For one thread and one
 // stream at a time.
 class Conv2dBackend {
  public:
   virtual ~Conv2dBackend() = default;
 
-  // Whether the three below take operands of this dtype: of float32 and float64 always, of float16
-  // and bfloat16, whose sums are float32, it may depend on the shape.
+  // Whether the three calls below take this dtype: always for float32 and float64; for float16 and
+  // bfloat16, whose sums are float32, it may depend on the shape.
   [[nodiscard]] virtual bool takes(DType dtype, const Conv2dShape& shape) = 0;
 
-  // The products of the twins below, without the bias. The operands are checked and not empty.
+  // As the functions below, without the bias. Operands are checked and not empty.
   virtual void forward(const Buffer& x, const Buffer& weight, const Buffer& y,
                        const Conv2dShape& shape, Stream stream) = 0;
   virtual void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
@@ -120,12 +120,12 @@ class Conv2dBackend {
                            const Conv2dShape& shape, Stream stream) = 0;
 };
 
-// cuDNN is opened here, so call it when the first convolution comes: loading it takes long. Null if
-// this build or this machine lacks it; throws CudaError if it is there but fails. Takes 16-bit
-// types, on tensor cores where there are some, of shapes for which it knows algorithms that give
-// the same bits each time.
+// cuDNN. Opening the library takes long, so call this when the first convolution comes. Null if
+// this build or machine lacks it; throws CudaError if it is there but fails. Takes 16-bit types, on
+// tensor cores where there are some, for shapes for which it knows algorithms that give the same
+// bits each time.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device);
-// Columns and cuBLAS, without 16-bit types; `blas` outlives it.
+// Columns and cuBLAS, without 16-bit types. `blas` must outlive it.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device device, Blas& blas);
 
 void conv2d_forward(const Buffer& x, const Buffer& weight, const Buffer& bias, const Buffer& y,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Softmax and cross-entropy in one, for a batch of class labels. Logits and probabilities are
-// samples x classes; labels are int64 in [0, classes).
+// Softmax and cross-entropy in one operation, for a batch of class labels. Logits and probabilities
+// are samples x classes; labels are int64 in [0, classes).
 #pragma once
 
 #include "ddp/base/stream.h"
@@ -10,9 +10,9 @@
 namespace ddp {
 
 struct CrossEntropyResult {
-  Buffer probabilities;  // samples x classes: what the backward pass needs
-  Buffer row_losses;     // one a sample
-  Buffer loss;           // 1: the mean of row_losses, 0 if there is no sample
+  Buffer probabilities;  // samples x classes: for the backward pass
+  Buffer row_losses;     // one per sample
+  Buffer loss;           // 1: the mean of row_losses, 0 without samples
 };
 
 }  // namespace ddp

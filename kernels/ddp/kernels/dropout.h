@@ -8,10 +8,10 @@
 
 namespace ddp {
 
-// What is dropped of a part of a batch. It is a function of `key` and of the place in the whole
-// batch, whose row first_row + r * row_stride is row r of the part.
+// Which elements of a part of a batch are dropped: a function of `key` and the element's place in
+// the whole batch. Row r of the part is row first_row + r * row_stride of the batch.
 struct DropoutMask {
-  double probability = 0.5;  // of an element to be dropped, from 0 to 1
+  double probability = 0.5;  // of dropping an element, from 0 to 1
   std::uint64_t key = 0;
   std::uint64_t first_row = 0;
   std::uint64_t row_stride = 1;
@@ -21,9 +21,10 @@ struct DropoutMask {
 
 namespace ddp::cpu {
 
-// y = x / (1 - probability), or 0 for what is dropped. An element is kept if its draw, the lower
-// (even columns) or upper half of random_bits(key, row of the batch, column / 2) of
-// ddp/base/random.h, is at least probability * 2^32. Backward is the same with grad_y for x.
+// y = x / (1 - probability), or 0 for a dropped element. An element is kept if its draw is at least
+// probability * 2^32; its draw is the lower half (even columns) or the upper half of
+// random_bits(key, row of the batch, column / 2) in ddp/base/random.h. The backward pass is the
+// same with grad_y in place of x.
 void dropout(const Buffer& x, const GradientTarget& y, const DropoutMask& mask, MatrixShape shape);
 
 }  // namespace ddp::cpu

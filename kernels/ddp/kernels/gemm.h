@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
 // General matrix product. CPU: OpenBLAS, or plain loops in a build without it (no_openblas.cpp).
-// CUDA: cuBLAS, which is opened with dlopen when the first cu::Blas is made, because linking it
-// would cost every process 68 ms of start-up, also those that never touch a GPU.
+// CUDA: cuBLAS, opened with dlopen when the first cu::Blas is made, because linking it would cost
+// every process 68 ms at start-up, even if it never uses a GPU.
 //
-// Threads on the CPU: OpenBLAS's setting belongs to the whole process and so to its owner; nothing
-// here touches it. OpenBLAS reads OPENBLAS_NUM_THREADS, then OMP_NUM_THREADS, when it is loaded and
-// takes every core if neither is set. ddp-launch sets OMP_NUM_THREADS to the rank's share.
+// CPU threads: OpenBLAS's setting is global to the process, so it belongs to the program and
+// nothing here changes it. OpenBLAS reads OPENBLAS_NUM_THREADS, then OMP_NUM_THREADS, when it is
+// loaded, and uses every core if neither is set. ddp-launch sets OMP_NUM_THREADS to the rank's
+// share.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +40,8 @@ struct GemmOptions {
 namespace ddp::cpu {
 
 // C = alpha op(A) op(B) + beta C, all row-major and contiguous, float32 or float64. C is not read
-// if beta is 0; any dimension may be 0. Throws std::invalid_argument if a size or dtype disagrees.
+// if beta is 0; any dimension may be 0. Throws std::invalid_argument if a size or dtype does not
+// match.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options);
 
@@ -63,13 +65,13 @@ class Blas {
   std::unique_ptr<Library> library_;
 };
 
-// float16 and bfloat16, too: they are multiplied as such, on tensor cores where there are some,
-// added up in float32 and rounded once. float32 is not rounded to TF32.
+// Also takes float16 and bfloat16: they are multiplied in that type, on tensor cores where there
+// are some, summed in float32 and rounded once. float32 is not rounded to TF32.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream);
 
-// Several products of one shape: c holds their results one after the other, as many as fit. a and b
-// hold an operand for each likewise, or one that all of them share.
+// Several products of one shape: c holds the results one after the other, as many as fit. a and b
+// each hold one operand per product, or a single one that all products share.
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
                   const GemmOptions& options, Blas& blas, Stream stream);
 

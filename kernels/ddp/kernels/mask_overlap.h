@@ -6,9 +6,10 @@
 
 namespace ddp::cpu {
 
-// How well a segmentation into two classes covers its target, of the logits' type: an element is
-// predicted where its logit is positive, and there where the target is at least 0.5. counts (2 of
-// int64) = {elements of the intersection, of the union}; their quotient is the Jaccard index, IoU.
+// How well a two-class segmentation matches its target, which has the logits' dtype. An element is
+// predicted if its logit is positive, and in the target if the target is at least 0.5. counts
+// (int64, 2 elements) = {elements in the intersection, elements in the union}; their quotient is
+// the Jaccard index (IoU).
 void mask_overlap(const Buffer& logits, const Buffer& target, const Buffer& counts);
 
 }  // namespace ddp::cpu

@@ -8,8 +8,8 @@
 
 namespace ddp::cpu {
 
-// y = the largest element of each window, padding left out; indices (int32, y_count) = where in its
-// plane it stands, the first of equals; of several NaNs, which count as larger than any number, the
+// y = the largest element of each window, without padding. indices (int32, y_count) = its position
+// in its plane: the first among equals. NaN counts as larger than any number; of several NaNs, the
 // last.
 void max_pool2d_forward(const Buffer& x, const Buffer& y, const Buffer& indices,
                         const Pool2dShape& shape);

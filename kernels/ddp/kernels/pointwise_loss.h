@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Losses that compare each element of x with that of a target and take the mean over all elements.
+// Losses that compare each element of x with an element of a target and average over all elements.
 // x, target and gradient are samples x values.
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace ddp {
 
 struct PointwiseLossResult {
-  Buffer row_losses;  // one a sample: the mean over its values
-  Buffer loss;        // 1: the mean over all, 0 if there are none
+  Buffer row_losses;  // one per sample: the mean over its values
+  Buffer loss;        // 1: the mean over all elements, 0 without any
 };
 
 }  // namespace ddp

@@ -15,7 +15,8 @@ struct SgdStep {
   bool nesterov = false;  // needs momentum
 };
 
-// A parameter with what its step needs: all of one size, and float32 or float64 throughout a call.
+// A parameter and its optimizer state, all of one size; one call has only float32 or float64
+// tensors.
 struct SgdTensor {
   Buffer value;
   Buffer grad;
@@ -26,7 +27,7 @@ struct SgdTensor {
 
 namespace ddp::cpu {
 
-// One pass over each tensor, as torch.optim.SGD without dampening does it:
+// One pass over each tensor, like torch.optim.SGD without dampening:
 //   g = grad * *grad_scale + weight_decay * value
 //   momentum_buffer = momentum * momentum_buffer + g
 //   value -= learning_rate * (nesterov ? g + momentum * momentum_buffer : momentum_buffer)
@@ -38,7 +39,7 @@ void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const dou
 
 namespace ddp::cu {
 
-// A launch for about a hundred tensors.
+// One launch updates about a hundred tensors.
 void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const double* grad_scale,
               Stream stream);
 

@@ -8,7 +8,7 @@
 
 namespace ddp {
 
-// A contiguous row-major matrix; for activations, one sample a row.
+// A contiguous row-major matrix; for activations, a row is a sample.
 struct MatrixShape {
   std::size_t rows = 0;
   std::size_t columns = 0;
@@ -16,8 +16,8 @@ struct MatrixShape {
   [[nodiscard]] constexpr std::size_t count() const { return rows * columns; }
 };
 
-// A contiguous batch whose samples are channels of equally many elements: n x channels x height x
-// width, or with one element each n x channels.
+// A contiguous batch whose samples are channels of equal size: n x channels x height x width, or n
+// x channels, with one element per channel.
 struct ChannelShape {
   std::size_t batch = 0;
   std::size_t channels = 0;
@@ -27,7 +27,7 @@ struct ChannelShape {
   [[nodiscard]] constexpr std::size_t per_channel() const { return batch * plane; }
 };
 
-// Of an image, a kernel, a stride.
+// The size of an image or a kernel, or a stride.
 struct Size2d {
   std::size_t height = 1;
   std::size_t width = 1;
@@ -36,14 +36,15 @@ struct Size2d {
   friend constexpr bool operator==(const Size2d&, const Size2d&) = default;
 };
 
-// How often a kernel fits into an (already padded) input. Throws std::invalid_argument that names
-// `kernel_name` if it does not fit once, or if a stride is 0.
+// The number of positions of a kernel in an (already padded) input. Throws std::invalid_argument
+// that names `kernel_name` if the kernel does not fit once or a stride is 0.
 [[nodiscard]] Size2d windows(const char* kernel_name, const Size2d& input, const Size2d& kernel,
                              const Size2d& stride);
 
 enum class WriteMode : std::uint8_t { kOverwrite, kAccumulate };
 
-// Where a backward kernel puts its result. kOverwrite never reads the memory, which may hold NaN.
+// Where a backward kernel writes its result. With kOverwrite it never reads the memory, which may
+// hold NaN.
 struct GradientTarget {
   Buffer buffer;
   WriteMode mode = WriteMode::kOverwrite;

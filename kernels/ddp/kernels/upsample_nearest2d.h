@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Images made larger: every pixel becomes a block of equal ones. A plane is one channel of one
-// sample; x is planes x input, y planes x output, contiguous.
+// Enlarges images: every pixel becomes a block of equal pixels. A plane is one channel of one
+// sample; x is planes x input, y is planes x output, both contiguous.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ddp {
 struct Upsample2dShape {
   std::size_t planes = 0;
   Size2d input;
-  Size2d scale;  // pixels of a block
+  Size2d scale;  // height and width of a block in pixels
 
   // Throws std::invalid_argument if a scale is 0.
   [[nodiscard]] Size2d output() const;

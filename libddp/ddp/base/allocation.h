@@ -7,7 +7,7 @@
 
 namespace ddp {
 
-// Owns memory of any kind; `release` gives it back (and must not throw). Move-only.
+// Owns memory of any kind. `release` gives the memory back and must not throw. Move-only.
 class Allocation {
  public:
   using Release = std::function<void(void*)>;
@@ -41,7 +41,7 @@ class Allocation {
 
 inline constexpr std::size_t kHostAlignment = 64;
 
-// Rounded up to kHostAlignment: where the next of several blocks of one allocation begins.
+// Rounds up to kHostAlignment: the offset of the next block, where one allocation holds several.
 [[nodiscard]] constexpr std::size_t host_aligned(std::size_t size_bytes) {
   return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
 }

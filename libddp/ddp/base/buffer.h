@@ -10,8 +10,8 @@
 
 namespace ddp {
 
-// One contiguous operand: a view that owns nothing. `count` is in elements; `data` may be null when
-// it is 0. Like std::span, constness of the view says nothing about the elements.
+// A view of one contiguous operand; it owns nothing. `count` is in elements; `data` may be null if
+// `count` is 0. As with std::span, a const Buffer does not make its elements const.
 struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;
@@ -20,12 +20,12 @@ struct Buffer {
 
   [[nodiscard]] constexpr std::size_t size_bytes() const { return count * size_of(dtype); }
 
-  // Elements [offset, offset + n). The caller keeps it in range.
+  // Elements [offset, offset + n). The caller keeps the range inside the buffer.
   [[nodiscard]] Buffer slice(std::size_t offset, std::size_t n) const {
     return {static_cast<std::byte*>(data) + offset * size_of(dtype), n, dtype, device};
   }
 
-  // The elements as T. The caller knows that dtype matches.
+  // The elements as T. The caller makes sure that T matches dtype.
   template <class T>
   [[nodiscard]] std::span<T> as() const {
     return {static_cast<T*>(data), count};

@@ -7,7 +7,7 @@ namespace ddp {
 
 enum class DeviceType { kCpu, kCuda };
 
-// Where a buffer lives. `index` counts inside CUDA_VISIBLE_DEVICES and is 0 for the CPU.
+// Where a buffer lives. `index` counts the GPUs in CUDA_VISIBLE_DEVICES; it is 0 for the CPU.
 struct Device {
   DeviceType type = DeviceType::kCpu;
   int index = 0;

@@ -11,10 +11,10 @@
 
 namespace ddp {
 
-// Environment variables as text and numbers. An empty one counts as unset, as in PyTorch.
+// Reads environment variables as text and numbers. An empty one counts as unset, as in PyTorch.
 class EnvReader {
  public:
-  // The value of a name, or null.
+  // Returns the value of a variable, or null if it is not set.
   using Lookup = std::function<const char*(const char*)>;
 
   explicit EnvReader(Lookup lookup) : lookup_(std::move(lookup)) {}
@@ -22,14 +22,15 @@ class EnvReader {
   [[nodiscard]] bool has(const char* name) const { return text(name).has_value(); }
   [[nodiscard]] std::optional<std::string> text(const char* name) const;
 
-  // Throw EnvironmentError naming variable and value.
+  // These return nothing if the variable is unset, and throw EnvironmentError with its name and
+  // value if it cannot be parsed or is out of range.
   [[nodiscard]] std::optional<int> integer(const char* name, int minimum) const;
   [[nodiscard]] std::optional<std::uint32_t> identifier(const char* name) const;  // 32 bits
   [[nodiscard]] std::optional<std::uint16_t> port(const char* name) const;
-  // "2.5"; above 0, at most a year.
+  // A decimal number such as "2.5", above 0 and at most a year.
   [[nodiscard]] std::optional<Timeout> seconds(const char* name) const;
 
-  // "True", "true" and "1" are true, anything else is not.
+  // True for "True", "true" and "1", false for anything else.
   [[nodiscard]] bool flag(const char* name) const;
 
  private:

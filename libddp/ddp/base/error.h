@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Two kinds of failure. A bad call or a broken invariant is std::invalid_argument or
-// std::logic_error. The world failing is a subclass of ddp::Error. Context is added by nesting
-// (std::throw_with_nested); describe() turns the chain into one sentence.
+// There are two kinds of failure. A bad call or a broken invariant throws std::invalid_argument or
+// std::logic_error. A failure of the world outside (a peer, the network, a file, CUDA) throws a
+// subclass of ddp::Error. Callers add context by nesting (std::throw_with_nested); describe() turns
+// the chain into one sentence.
 #pragma once
 
 #include <exception>
@@ -22,38 +23,39 @@ class TimeoutError : public Error {
   using Error::Error;
 };
 
-// A connection could not be made, broke, or spoke nonsense.
+// A connection could not be made, broke, or carried bytes that violate the protocol.
 class NetworkError : public Error {
  public:
   using Error::Error;
 };
 
-// The environment contract is incomplete or contradicts itself.
+// The environment variables of the launcher are incomplete or contradict each other.
 class EnvironmentError : public Error {
  public:
   using Error::Error;
 };
 
-// A peer died, left or failed, or somebody called abort(). See ProcessGroup for which error the
+// A peer died, left or failed, or some rank called abort(). See ProcessGroup for which error the
 // ranks of a broken group throw.
 class PeerError : public Error {
  public:
   using Error::Error;
 };
 
-// Ranks called different collectives, own different models, or differ in what else must be equal.
+// Ranks called different collectives, hold different models, or differ in something else that must
+// be equal.
 class MismatchError : public Error {
  public:
   using Error::Error;
 };
 
-// Gradients became infinite or no numbers.
+// Gradients became infinite or NaN.
 class NonFiniteError : public Error {
  public:
   using Error::Error;
 };
 
-// CUDA or NCCL returned an error, or wrong values.
+// CUDA or NCCL returned an error or computed wrong values.
 class CudaError : public Error {
  public:
   using Error::Error;
@@ -65,7 +67,7 @@ class FileError : public Error {
   using Error::Error;
 };
 
-// A system call failed: "action: strerror".
+// A system call failed. The message is "action: strerror".
 class SystemError : public Error {
  public:
   SystemError(const std::string& action, int error_number);

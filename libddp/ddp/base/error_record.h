@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
-// What a worker that ends by an error leaves for the program that started it: a file at
-// TORCHELASTIC_ERROR_FILE, one line in torchrun's format, so that either launcher can quote it:
+// The record that a worker leaves for its launcher when it ends by an error: a file at
+// TORCHELASTIC_ERROR_FILE, one line in torchrun's format, so that ddp-launch and torchrun can both
+// quote it:
 //   {"message":{"message":TEXT,"extraInfo":{"py_callstack":TEXT,"timestamp":"1700000000",
 //                                           "step":"457","caused_by_peer":"true"}}}
-// torchrun shows py_callstack and insists on it and the timestamp; the last two are ours, and
-// either may be missing.
+// torchrun requires py_callstack and timestamp, and prints the former. step and caused_by_peer are
+// additions of libddp; either may be missing.
 //
-// A process group records what breaks it, and init_process_group why it failed. For errors that
-// they do not see there is record_error. What ends a process in other ways is seen by its launcher;
-// where it crashed it may say itself (crash_record.h).
+// A process group records the error that breaks it, and init_process_group records why it failed.
+// Programs report errors that neither of them sees by record_error(). A worker that ends in another
+// way is judged by its launcher from its exit status; a crash is recorded by crash_record.h.
 #pragma once
 
 #include <cstdint>
@@ -22,26 +23,26 @@ namespace ddp {
 
 struct ErrorRecord {
   std::string message;
-  std::optional<std::int64_t> step = std::nullopt;  // the last one that has begun
-  bool caused_by_peer = false;  // a consequence of what happened on another rank
+  std::optional<std::int64_t> step = std::nullopt;  // the last step that has begun
+  bool caused_by_peer = false;                      // a failure on another rank led to this one
 };
 
-// As in the file. Bytes that are not UTF-8 become U+FFFD.
+// The line as it is in the file. Bytes that are not UTF-8 become U+FFFD.
 [[nodiscard]] std::string to_json(const ErrorRecord& record, std::time_t timestamp);
 
 // True if a PeerError is among the nested exceptions.
 [[nodiscard]] bool is_caused_by_peer(const std::exception_ptr& error);
 
-// The place for this process's record. Its first record stays: what follows is a consequence.
+// The file for this process's record. Only the first record is kept: later errors follow from it.
 class ErrorFile {
  public:
-  ErrorFile() = default;  // nowhere
+  ErrorFile() = default;  // writes nothing
   explicit ErrorFile(std::string path) : path_(std::move(path)) {}
 
-  // TORCHELASTIC_ERROR_FILE, or nowhere.
+  // The file that TORCHELASTIC_ERROR_FILE names; without it, one that writes nothing.
   static ErrorFile from_environment();
 
-  // These never fail: a worse error than the one to be told would help nobody.
+  // These never fail: an error here would hide the one that is being reported.
   void keep(const ErrorRecord& record) const noexcept;
   void clear() const noexcept;
 
@@ -54,7 +55,7 @@ class ErrorFile {
 //     ddp::record_error(error);
 //     …
 //     return 1;
-// Does nothing if something has been recorded, or nobody waits for a record.
+// Does nothing if an error is recorded already, or if TORCHELASTIC_ERROR_FILE is not set.
 void record_error(const std::exception& error) noexcept;
 
 }  // namespace ddp

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // Storage types for the two 16-bit floating-point formats, bit-compatible with CUDA's __half and
-// __nv_bfloat16. They hold bits and convert; arithmetic is done in float32 by whoever uses them.
-// Conversions round to nearest, ties to even (IEEE 754), keep infinity, and make NaN quiet without
-// losing what of its payload fits, as x86 does (F16C).
+// __nv_bfloat16. They hold bits and convert from and to float; code that uses them computes in
+// float32. Conversions round to nearest, ties to even (IEEE 754), and keep infinities. A NaN
+// becomes quiet and keeps the high bits of its payload, as with x86's F16C instructions.
 #pragma once
 
 #include <bit>
@@ -40,7 +40,7 @@ class Float16 {
   [[nodiscard]] std::uint16_t bits() const { return bits_; }
 
  private:
-  // Subnormal results are rounded by adding 0.5, whose ulp is the spacing of fp16 subnormals.
+  // A subnormal result is rounded by adding 0.5, whose ulp is the spacing of fp16 subnormals.
   static std::uint16_t round_from(float value) {
     const auto bits = std::bit_cast<std::uint32_t>(value);
     const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000U);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One line a call, to stderr, prefixed with "[rank k]" once the rank is known. The logger is made
-// at first use and never destroyed, so threads may log while the process exits.
+// Each call writes one line to stderr, prefixed with "[rank k]" once the rank is known. The logger
+// is created at first use and never destroyed, so that threads may log while the process exits.
 // Level: DDP_LOG_LEVEL = debug | info | warning (default) | error | off.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace ddp::log {
 
-// Shown in every later line of this process; ranks that are threads share it.
+// Sets the rank in the prefix of all later lines of this process; ranks that are threads share it.
 void set_rank(int rank);
 
 void debug(std::string_view message);
@@ -17,7 +17,7 @@ void info(std::string_view message);
 void warning(std::string_view message);
 void error(std::string_view message);
 
-// True if debug lines are shown: for callers whose message is costly to build.
+// True if debug lines are shown. Callers whose message is costly to build ask first.
 [[nodiscard]] bool debug_enabled();
 
 }  // namespace ddp::log

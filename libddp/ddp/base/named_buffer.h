@@ -9,8 +9,8 @@
 
 namespace ddp {
 
-// A buffer with the name and shape under which it is saved: what `io` reads and writes. The product
-// of the shape is the buffer's count; a scalar has the empty shape.
+// A buffer with the name and shape under which `io` saves and loads it. The product of the shape is
+// the buffer's count; a scalar has the empty shape.
 struct NamedBuffer {
   std::string name;
   std::vector<std::int64_t> shape;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Random numbers as functions: draw `index` of stream `stream` under `seed` needs no earlier draw,
-// so results depend neither on the order of calls nor on threads, ranks or the standard library.
+// Random numbers as pure functions: draw `index` of stream `stream` under `seed` depends on no
+// earlier draw. Results therefore do not depend on the order of calls, threads, ranks or the
+// standard library.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ namespace ddp {
   return x ^ (x >> 31);
 }
 
-// splitmix64 started from a mixture of seed and stream.
+// Draw `index` of the splitmix64 generator that starts from a mixture of seed and stream.
 [[nodiscard]] constexpr std::uint64_t random_bits(std::uint64_t seed, std::uint64_t stream,
                                                   std::uint64_t index) {
   constexpr std::uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
@@ -24,13 +25,13 @@ namespace ddp {
   return mix_bits(start + (index + 1) * kGolden);
 }
 
-// In [0, 1), with 53 random bits.
+// A uniform number in [0, 1) with 53 random bits.
 [[nodiscard]] constexpr double random_unit(std::uint64_t seed, std::uint64_t stream,
                                            std::uint64_t index) {
   return static_cast<double>(random_bits(seed, stream, index) >> 11) * 0x1p-53;
 }
 
-// A stream for a name: FNV-1a.
+// The stream that belongs to a name: its FNV-1a hash.
 [[nodiscard]] constexpr std::uint64_t stream_of(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) {

@@ -5,7 +5,7 @@
 
 namespace ddp {
 
-// Gives a variable another value while it lives.
+// Sets a variable to a value, and restores the previous value when destroyed.
 template <class T>
 class [[nodiscard]] ScopedValue {
  public:

@@ -37,39 +37,40 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, every wait bounded.
-// Not thread-safe, but one thread may send while another receives.
+// A TCP socket over IPv4 or IPv6: close-on-exec, no SIGPIPE, TCP_NODELAY, and a deadline on every
+// wait. Not thread-safe, except that one thread may send while another receives.
 class Socket {
  public:
   Socket() = default;
   explicit Socket(FileDescriptor fd);
 
-  // Resolves the host and tries its addresses in turn until one accepts; refused and unreachable
-  // are tried again until the deadline (a server may still be starting). Throws NetworkError that
-  // lists every address with its reason.
+  // Resolves the host and tries its addresses in turn until one accepts. Refused and unreachable
+  // addresses are tried again until the deadline, since the server may still be starting. Throws a
+  // NetworkError that lists every address with its reason.
   static Socket connect(const Endpoint& endpoint, Deadline deadline);
 
   // Binds exactly the first address that the host resolves to; an empty host means every interface.
-  // Port 0 picks a free one: see local_endpoint(). Throws SystemError naming the endpoint.
+  // Port 0 picks a free port: see local_endpoint(). Throws SystemError naming the endpoint.
   static Socket listen(const Endpoint& endpoint);
 
-  // On a listening socket: a waiting connection, or nothing. Never blocks.
+  // On a listening socket: a pending connection, or nothing if there is none. Never blocks.
   std::optional<Socket> accept();
 
-  // All bytes, or TimeoutError / NetworkError.
+  // Transfer all bytes, or throw TimeoutError or NetworkError.
   void send_all(std::span<const std::byte> bytes, Deadline deadline);
   void receive_all(std::span<std::byte> bytes, Deadline deadline);
 
-  // What fits or is there right now. receive_some returns nothing if no byte waits and throws
-  // NetworkError when the peer has closed; send_some returns 0 if the buffer is full.
+  // Transfer what is possible without blocking, and return the number of bytes. receive_some
+  // returns nothing if no byte waits, and throws NetworkError if the peer has closed; send_some
+  // returns 0 if the send buffer is full.
   std::optional<std::size_t> receive_some(std::span<std::byte> bytes);
   std::size_t send_some(std::span<const std::byte> bytes);
 
-  // As receive_some, but waits for a byte; nothing when the deadline passed. On a socket from
-  // connect() one system call, while wait_readable and receive_some make two.
+  // Like receive_some, but waits for a byte; returns nothing if the deadline passed. On a socket
+  // from connect() this is one system call, where wait_readable and receive_some are two.
   std::optional<std::size_t> receive_until(std::span<std::byte> bytes, Deadline deadline);
 
-  // Waits until a byte (or the end of the stream) can be read; false when the deadline passed.
+  // Waits until a byte or the end of the stream can be read; false if the deadline passed.
   [[nodiscard]] bool wait_readable(Deadline deadline) const;
 
   [[nodiscard]] Endpoint local_endpoint() const;

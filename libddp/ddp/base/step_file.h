@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The last step that each worker of a host has begun, in memory that its launcher owns and can read
-// after the worker has been killed: DDP_STEP_FILE, one slot of 64 bytes for each local rank, which
-// begins with the step (1, 2, …; 0 before the first) in host byte order; then start_mark.h.
+// The last step that each worker of a host has begun, in memory that its launcher owns and can
+// still read after the worker has been killed. DDP_STEP_FILE names the file. It has one slot of 64
+// bytes for each local rank: first the step (1, 2, …; 0 before the first) in host byte order, then
+// the fields of start_mark.h.
 #pragma once
 
 #include <atomic>
@@ -13,15 +14,15 @@
 
 namespace ddp {
 
-// A worker's slot.
+// The slot of one worker.
 class StepFile {
  public:
   static constexpr std::size_t kSlotBytes = 64;
 
-  StepFile() = default;  // steps go nowhere, as they do if the file cannot be mapped
+  StepFile() = default;  // set() does nothing; also if the file cannot be mapped
   StepFile(const std::string& path, int local_rank);
 
-  // DDP_STEP_FILE, or nowhere.
+  // The slot in DDP_STEP_FILE; without that variable, one whose set() does nothing.
   static StepFile from_environment(int local_rank);
 
   void set(std::uint64_t step) const {

@@ -3,9 +3,9 @@
 
 namespace ddp {
 
-// A view of an execution queue. On CUDA it is a cudaStream_t, which converts by itself, and null
-// is the default stream of the device. On the CPU it is null: work happens on the calling thread.
-// cu::OwnedStream (ddp/cuda/cuda.h) owns one.
+// A view of an execution queue. On CUDA it is a cudaStream_t, which converts implicitly; null is
+// the device's default stream. On the CPU it is null, and work runs on the calling thread.
+// cu::OwnedStream (ddp/cuda/cuda.h) owns a stream.
 struct Stream {
   void* native = nullptr;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A timeout is a duration and appears in interfaces; a deadline is a point in time, computed once
-// at the edge and passed down, so that retries and partial transfers share one budget.
+// A timeout is a duration and appears in interfaces. A deadline is a point in time, computed once
+// where a call enters and passed down, so that retries and partial transfers share one budget.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace ddp {
 using Clock = std::chrono::steady_clock;
 using Timeout = std::chrono::milliseconds;
 
-// When something ran.
+// The time during which something ran.
 struct Interval {
   Clock::time_point begin;
   Clock::time_point end;
@@ -20,14 +20,14 @@ struct Interval {
 
 class Deadline {
  public:
-  // Far timeouts are clamped, so that milliseconds::max() means "practically never".
+  // Timeouts are clamped to a year, so that milliseconds::max() means "practically never".
   static Deadline after(Timeout timeout) {
     return Deadline(Clock::now() + std::min<Timeout>(timeout, std::chrono::hours(24 * 365)));
   }
 
   [[nodiscard]] bool passed() const { return Clock::now() >= when_; }
 
-  // Never negative; rounded up, so that a poll for this long does not wake early.
+  // Never negative. Rounded up, so that a poll for this long does not wake early.
   [[nodiscard]] Timeout remaining() const {
     return std::max(Timeout(0), std::chrono::ceil<Timeout>(when_ - Clock::now()));
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The environment contract between a launcher and a worker, as torchrun defines it
-// (https://pytorch.org/docs/stable/elastic/run.html#environment-variables): a worker reads it once,
-// ddp-launch and spawn() write it.
+// The environment variables by which a launcher tells a worker its place, as torchrun defines them
+// (https://pytorch.org/docs/stable/elastic/run.html#environment-variables). A worker reads them
+// once; ddp-launch and spawn() write them.
 #pragma once
 
 #include <optional>
@@ -26,18 +26,18 @@ struct WorkerEnv {
   std::string run_id = "none";     // TORCHELASTIC_RUN_ID
   bool agent_hosts_store = false;  // TORCHELASTIC_USE_AGENT_STORE
   bool shares_gpus = false;        // DDP_OVERSUBSCRIBE: more workers than GPUs, on purpose
-  // As a launcher says it to whom it may concern; libddp has no use for these.
+  // Information from the launcher for the program; libddp does not use it.
   int node_count = 1;            // GROUP_WORLD_SIZE
   int max_restarts = 0;          // TORCHELASTIC_MAX_RESTARTS
   std::string role = "default";  // ROLE_NAME
 
   using Lookup = EnvReader::Lookup;
 
-  // Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (all four, or none), and the optional rest.
-  // LOCAL_RANK and LOCAL_WORLD_SIZE come together; without them every rank is taken to be on this
-  // host. Without RANK it is a world of one, or as many as mpirun or srun started
-  // (scheduler_env.h). Throws EnvironmentError naming variable and value if one is missing,
-  // unparsable or contradictory, or if there are several processes that cannot find each other.
+  // Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (all four or none) and the optional
+  // variables. LOCAL_RANK and LOCAL_WORLD_SIZE come together; without them every rank is assumed to
+  // be on this host. Without RANK, the world is what mpirun or srun started (scheduler_env.h), or
+  // else one process. Throws EnvironmentError with variable and value if one is missing, unparsable
+  // or contradictory, or if there are several processes that have no way to find each other.
   static WorkerEnv from_environment();
   static WorkerEnv parse(const Lookup& lookup);
 };
@@ -48,11 +48,11 @@ using EnvironmentVariable = std::pair<std::string, std::string>;
 struct EnvironmentChanges {
   std::vector<EnvironmentVariable> set;
   std::vector<EnvironmentVariable> set_if_missing;
-  std::vector<std::string> unset;  // of a launcher above, and not for these workers
+  std::vector<std::string> unset;  // set by an outer launcher; wrong for these workers
 };
 
-// Those by which parse() reads `env` again, for a worker that may use so many threads. Where it is
-// to leave its error (TORCHELASTIC_ERROR_FILE) is nowhere, until the launcher says more.
+// The changes after which parse() in a worker returns `env`, and OpenMP uses `omp_threads` threads.
+// TORCHELASTIC_ERROR_FILE is empty (no file) until the launcher sets it to a file of the worker's.
 [[nodiscard]] EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads);
 
 }  // namespace ddp

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Element-wise operations on buffers, without BLAS. Each exists twice with the same name and
-// argument order: ddp::cpu runs on the calling thread and is the reference, ddp::cu enqueues on a
-// stream. The functions in ddp itself pick by the buffer's device. 16-bit types compute in float32.
-// Operands must agree in count and device (and in dtype, but for cast) or std::invalid_argument.
+// Element-wise operations on buffers, without BLAS. Each exists twice, with the same name and
+// argument order: ddp::cpu runs on the calling thread and is the reference; ddp::cu enqueues on a
+// stream. The functions in ddp itself choose by the buffer's device. 16-bit types are computed in
+// float32. Operands must agree in count, device and (except for cast) dtype; otherwise
+// std::invalid_argument.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +19,29 @@ namespace ddp::cpu {
 void fill(const Buffer& target, double value);
 void copy(const Buffer& source, const Buffer& target);
 // target = convert(source), the only operation whose dtypes may differ. Floating point to integer
-// goes towards zero and saturates (NaN to 0), integers wrap around.
+// truncates towards zero and saturates (NaN becomes 0); integer to integer wraps around.
 void cast(const Buffer& source, const Buffer& target);
-// target *= *factor, which is first rounded to the type computed in; floating-point types only.
+// target *= *factor, for floating-point types. The factor is first rounded to the compute type.
 void scale(const Buffer& target, const double* factor);
-// target = 1 / target; 0 stays 0. Floating-point types only.
+// target = 1 / target, for floating-point types; 0 stays 0.
 void reciprocal(const Buffer& target);
-// target = target op source. kAverage adds: the caller divides. Integers wrap around; min and max
-// keep a NaN of either side.
+// target = target op source. kAverage only adds; the caller divides. Integers wrap around. min and
+// max return NaN if either operand is NaN.
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op);
 // Every target = terms[0] op terms[1] op ..., from left to right, rounded once at the end; kAverage
-// divides by the number of terms, of which there is at least one. A target may be one of the terms;
-// otherwise nothing overlaps.
+// divides by the number of terms. There must be at least one term. A target may be one of the
+// terms; otherwise no two buffers may overlap.
 void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op);
-// *result = 1 if every element is finite, else 0. Integers always are.
+// *result = 1 if every element is finite, else 0. Integers are always finite.
 void is_finite(const Buffer& source, std::uint8_t* result);
-// A 64-bit hash of the bytes; equal bytes give equal values on the CPU and on CUDA.
-// sum over 8-byte little-endian words w_i (the tail zero-padded) of mix(w_i + (i+1)*C) mod 2^64,
-// mix = the finaliser of splitmix64, C = 0x9e3779b97f4a7c15.
+// A 64-bit hash of the bytes; equal bytes give equal values on the CPU and on CUDA. Sum over the
+// 8-byte little-endian words w_i (the tail zero-padded) of mix(w_i + (i+1)*C) mod 2^64, where mix
+// is the finaliser of splitmix64 and C = 0x9e3779b97f4a7c15.
 void fingerprint(const Buffer& source, std::uint64_t* result);
 
 }  // namespace ddp::cpu
 
-// Pointers to factors and results are device memory (or pinned host memory).
+// Pointers to factors and results are device memory or pinned host memory.
 namespace ddp::cu {
 
 void fill(const Buffer& target, double value, Stream stream);
@@ -65,7 +66,7 @@ void reciprocal(const Buffer& target, Stream stream = {});
 void is_finite(const Buffer& source, std::uint8_t* result, Stream stream = {});
 void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream = {});
 
-// The value of a buffer of one element, once `stream` has run: blocks the host.
+// The value of a one-element buffer after the work on `stream`. Blocks the host.
 [[nodiscard]] double item(const Buffer& source, Stream stream = {});
 
 }  // namespace ddp

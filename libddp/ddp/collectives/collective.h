@@ -34,21 +34,21 @@ enum class CollectiveKind : std::uint8_t {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv;
 }
 
-// One call, as the caller made it and after it was checked. Collectives that work in place have
-// input == output. `peer` is the root, the source or the destination.
+// One call of a collective, with checked arguments. For a collective that works in place, input ==
+// output. `peer` is the root, the source or the destination.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kBarrier;
   Buffer input;
   Buffer output;
   ReduceOp op = ReduceOp::kSum;
   int peer = 0;
-  Timeout timeout{};          // of the wait for the other ranks
+  Timeout timeout{};          // for the other ranks
   std::uint64_t part_of = 0;  // see ScopedPart
   std::uint8_t issuer = 0;    // see ScopedIssuer
-  Stream producer = {};       // runs behind what it holds
+  Stream producer = {};       // the operation runs behind this stream's work
 };
 
-// What all ranks must agree on, small enough to travel with every message.
+// What must be equal on all ranks, small enough to travel with every message.
 struct CollectiveSignature {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  // elements of this rank's smaller operand
@@ -69,8 +69,8 @@ struct CollectiveSignature {
 // "#7 all_reduce(float32[1024], sum)".
 [[nodiscard]] std::string to_string(const CollectiveSignature& signature);
 
-// The sentence for a mismatch: both sides, the ranks they came from, and, where nothing else
-// differs, whose operations they are.
+// The text of a MismatchError: both signatures and their ranks. If the signatures differ only in
+// their issuers, it also names these.
 [[nodiscard]] std::string mismatch_message(int first_rank, const CollectiveSignature& first,
                                            int second_rank, const CollectiveSignature& second);
 

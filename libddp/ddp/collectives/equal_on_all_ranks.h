@@ -9,19 +9,17 @@
 
 namespace ddp {
 
-// What has to be equal on all ranks, and how it is called: {"lr", "0.1"}. Neither contains a
-// newline.
+// A value that must be equal on all ranks, and its name: {"lr", "0.1"}. Neither contains a newline.
 struct NamedValue {
   std::string name;
   std::string value;
 };
 
-// Throws the same MismatchError on all ranks unless all of them give equal values in the same
-// order. It names the first difference between rank 0 and the first rank that differs, and all that
-// give the same as that one:
-//   "[train] jobs differ in lr: rank 0 has 0.1, ranks 2, 3 have 0.2"      if `what` is "[train]
-//   jobs"
-// Collective; if they are equal it costs an all_gather of 8 bytes.
+// Throws the same MismatchError on all ranks unless all of them pass equal values in the same
+// order. It names the first difference between rank 0 and the first rank that differs, and every
+// rank that has the same value as the latter. With `what` = "[train] jobs":
+//   "[train] jobs differ in lr: rank 0 has 0.1, ranks 2, 3 have 0.2"
+// Collective. If the values are equal it costs one all_gather of 8 bytes.
 void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
                               std::span<const NamedValue> values);
 

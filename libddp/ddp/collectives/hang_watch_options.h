@@ -7,11 +7,11 @@
 
 namespace ddp {
 
-// How a hang is watched for.
+// How the watch for hanging operations works.
 struct HangWatchOptions {
-  Timeout period = std::chrono::seconds(1);    // between two looks; 0: no watch at all
-  Timeout patience = std::chrono::seconds(8);  // with a pending operation, before a line says so
-  Timeout window = std::chrono::seconds(10);   // between two such lines of the job
+  Timeout period = std::chrono::seconds(1);    // between two checks; 0: no watch at all
+  Timeout patience = std::chrono::seconds(8);  // pending for so long, an operation is reported
+  Timeout window = std::chrono::seconds(10);   // between two reports of the job
 };
 
 }  // namespace ddp

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Collectives on a little data in host memory, whatever the group's device: for checks at the
-// start and figures at the end of an epoch. They block the host; a step has record_metric().
+// Collectives on small data in host memory, for groups on any device: for checks at the start and
+// figures at the end of an epoch. They block the host; inside a step use record_metric() instead.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@
 
 namespace ddp {
 
-// In place: every rank ends with the reduction of everybody's `values`.
+// In place: every rank ends with the reduction over all ranks' `values`.
 void all_reduce_on_host(ProcessGroup& group, std::span<double> values,
                         ReduceOp op = ReduceOp::kSum);
 

@@ -8,17 +8,17 @@
 namespace ddp {
 
 struct OnRank0Options {
-  Timeout period = std::chrono::seconds(1);    // of rank 0's heartbeat
-  Timeout silence = std::chrono::seconds(20);  // of a rank 0 that is taken for frozen
+  Timeout period = std::chrono::seconds(1);    // between two heartbeats of rank 0
+  Timeout silence = std::chrono::seconds(20);  // without a heartbeat, rank 0 counts as frozen
 };
 
-// Runs fn on rank 0 while the others wait: for hours, if need be (validation, a download). They
-// wait for rank 0's heartbeat, not for a time: while its process lives, nobody times out. If it
-// ends, or does not run any more, they throw PeerError.
+// Runs fn on rank 0 while the others wait, for hours if necessary (validation, a download). They
+// wait for rank 0's heartbeats, not until a deadline: they do not time out while its process runs.
+// If rank 0 ends or freezes, they throw PeerError.
 //
-// What fn throws is rethrown on rank 0 and is a PeerError with its text on the others. Collective;
-// fn must not use the group. Rank 0 waits for nobody; if it does not come in the group's timeout,
-// the others throw TimeoutError.
+// An exception from fn is rethrown on rank 0 and becomes a PeerError with its text on the others.
+// Collective; fn must not use the group. Rank 0 does not wait for the others. If rank 0 does not
+// call on_rank0 within the group's timeout, the others throw TimeoutError.
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn,
               const OnRank0Options& options = {});
 

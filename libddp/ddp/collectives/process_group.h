@@ -32,21 +32,21 @@ class ProcessGroup;
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
 
-// What makes a group, apart from the backend. Rank 0 .. world_size-1 build it together.
+// What makes a group, apart from the backend. Ranks 0 .. world_size-1 construct it together.
 struct GroupConfig {
-  std::shared_ptr<Store> store;  // already prefixed: nobody else writes under it
-  // The same keys by another connection, which all groups of a process share for what their threads
-  // tell and ask; nobody waits for a key there. Null: a clone of `store`.
+  std::shared_ptr<Store> store;  // has a prefix under which only this group writes
+  // The same keys over another connection, which the background threads of all groups of a process
+  // share to publish and query; no thread waits for a key on it. Null: a clone of `store`.
   std::shared_ptr<Store> background_store = nullptr;
   int rank = 0;
   int world_size = 1;
   Device device = kCpuDevice;
   Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
-  Timeout start_timeout = kDefaultStartTimeout;  // for the ranks to come together
+  Timeout start_timeout = kDefaultStartTimeout;  // for all ranks to construct the group
   std::string name = "default";
-  std::vector<int> job_ranks = {};                  // by rank of the group; empty: the same
-  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's, if there is one
-  ErrorFile error_file = {};                        // for what breaks the group
+  std::vector<int> job_ranks = {};                  // by rank in the group; empty: the same
+  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
+  ErrorFile error_file = {};                        // where to record what breaks the group
   StepFile step_file = {};
 
   [[nodiscard]] int job_rank(int group_rank) const {
@@ -54,9 +54,9 @@ struct GroupConfig {
   }
 };
 
-// The handle of one asynchronous operation; a value, valid while its group lives. The buffers may
-// be touched only behind a wait, so whoever drops one on purpose, since a later operation's covers
-// it, casts it to void.
+// The handle of one asynchronous operation: a value, valid while its group lives. The buffers may
+// be touched only after a wait. A caller who does not need the handle, since a later operation's
+// wait covers this one too, casts it to void.
 struct [[nodiscard]] Work {
   ProcessGroup* group = nullptr;
   std::uint64_t sequence = 0;
@@ -64,31 +64,34 @@ struct [[nodiscard]] Work {
   // Orders `consumer` behind the operation: on CUDA with an event and without blocking the host, on
   // the CPU by blocking until it is done. Throws the error that stopped the operation, if any.
   void wait(Stream consumer = {}) const;
-  // Blocks the host until the operation is done; TimeoutError after `timeout`, which leaves the
-  // operation running: its buffers must stay. Without a timeout, until it is done or the group's
-  // own timeout breaks the group.
+  // Blocks the host until the operation is done. With a timeout: throws TimeoutError after that
+  // time; the operation then still runs, and its buffers must stay. Without one: waits until the
+  // operation is done or the group's own timeout breaks the group.
   void wait_host(Timeout timeout) const;
   void wait_host() const;
-  // When the operation ran, on this host's clock; see ProcessGroup::start_timing().
+  // When the operation ran, on this host's clock. Needs ProcessGroup::start_timing().
   [[nodiscard]] std::optional<Interval> interval() const;
 };
 
 // Ranks that communicate. All of them call the same collectives in the same order; send and recv
-// are matched in pairs. Operations run asynchronously, one after the other, behind the work that
-// `producer` holds at the call. Buffers must stay alive and untouched until the operation is done.
+// are matched in pairs. Operations run asynchronously, one after the other, each behind the work
+// that `producer` holds at the call. Buffers must stay alive and untouched until the operation is
+// done.
 //
-// What goes wrong on one rank breaks the group on all of them. From then on every waiting and every
-// later call throws the first error, in the same words and of the same class on every rank and
-// backend:
+// A failure on one rank breaks the group on all of them. From then on every wait and every later
+// call throws the first error, with the same text and class on every rank and backend:
 //   TimeoutError   a rank has waited for the others for longer than its timeout
 //   MismatchError  ranks have called different collectives
 //   PeerError      a rank died, left, called abort(), or failed by itself
-// Only a rank that failed by itself, such as by a CudaError, throws what it ran into instead.
-// Destroying a group gives its operations a second to end, and does not wait for its peers else;
-// but NCCL may close its connections only when all ranks of the host do, for which it is given 10
-// s. A fork of the process cannot use the group: calls and waits throw std::logic_error there.
+// Only a rank that failed by itself, as with a CudaError, throws its own error instead.
 //
-// Thread safety: operations from one thread at a time; abort() and the waits from any thread.
+// Destroying a group gives its operations a second to end; otherwise it does not wait for its
+// peers. NCCL is the exception: it may close its connections only when all ranks of the host do,
+// and gets 10 s for that. After a fork, the child cannot use the group: calls and waits throw
+// std::logic_error there.
+//
+// Thread safety: submit operations from one thread at a time; abort() and the waits are for any
+// thread.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
   virtual ~ProcessGroup() = default;
@@ -98,13 +101,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] int rank() const { return config_.rank; }
   [[nodiscard]] int world_size() const { return config_.world_size; }
   [[nodiscard]] Device device() const { return config_.device; }
-  // Of every wait for the other ranks, unless a ScopedTimeout says otherwise.
+  // The timeout of every wait for the other ranks, unless a ScopedTimeout replaces it.
   [[nodiscard]] Timeout timeout() const { return config_.timeout; }
   [[nodiscard]] const std::string& name() const { return config_.name; }
   [[nodiscard]] Store& store() const { return *config_.store; }
-  // What this group did last; a class for libddp's own use (flight_recorder.h).
+  // The last operations of this group, for libddp's own use (flight_recorder.h).
   [[nodiscard]] FlightRecorder& recorder() const { return *recorder_; }
-  // Its waits in the store, for the thread that submits; see meet().
+  // The waits of the submitting thread in the store; see meet(). For libddp's own use.
   [[nodiscard]] FlightRecorder& meetings() const { return *meetings_; }
   // "shm", "nccl", "gloo", "shm+gloo", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
@@ -117,10 +120,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer = {});
   // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size.
   Work all_gather(const Buffer& input, const Buffer& output, Stream producer = {});
-  // output of n elements = reduction of everybody's input[rank * n .. ]; input.count = n * world.
+  // output of n elements = the reduction of all ranks' input[rank * n .. ]; input.count = n *
+  // world_size.
   Work reduce_scatter(const Buffer& input, const Buffer& output, ReduceOp op = ReduceOp::kSum,
                       Stream producer = {});
-  // all_gather to the root alone; `output` is ignored elsewhere.
+  // As all_gather, but only to the root; `output` is ignored elsewhere.
   Work gather(const Buffer& input, const Buffer& output, int root, Stream producer = {});
   // output of n elements = the root's input[rank * n .. ]; `input` is ignored elsewhere.
   Work scatter(const Buffer& input, const Buffer& output, int root, Stream producer = {});
@@ -135,50 +139,50 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   //   (void)group->send(own, next);
   //   (void)group->recv(other, previous);
   //   batch.end().wait();
-  // Sends and receives of one batch make progress concurrently; on the CPU they run before the
-  // batch's collectives, so keep to one kind where their order matters.
+  // Sends and receives of one batch make progress concurrently. On the CPU they run before the
+  // batch's collectives, so do not mix the two kinds where their order matters.
   class [[nodiscard]] Batch;
   Batch batch();
 
-  // From now on the group remembers when each of its last so many operations ran, for
-  // Work::interval(), which says nothing of one that is older or not done yet. This costs two looks
-  // at a clock, on CUDA two events, for each operation. Of several calls the largest number counts.
-  // Throws std::invalid_argument unless it is 1 to kMaxTimedOperations.
+  // From now on the group keeps the times of its last `operations` operations for Work::interval(),
+  // which returns nothing for an older operation or one that is not done. This costs two clock
+  // readings, on CUDA two events, for each operation. Of several calls the largest number counts.
+  // Throws std::invalid_argument unless the number is 1 to kMaxTimedOperations.
   static constexpr std::uint64_t kMaxTimedOperations = 1024;
   void start_timing(std::uint64_t operations);
 
-  // Memory that suits this group's collectives, on device(); zeroed. Must not outlive the group.
+  // Zeroed memory on device() that suits this group's collectives. Must not outlive the group.
   [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
 
-  // A new group of the same ranks whose operations do not queue behind this one's. Collective.
+  // A new group of the same ranks, whose operations do not queue behind this group's. Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> duplicate();
-  // One new group per color, ranked by (key, rank); null for a negative color. Collective: it
-  // begins with an all_gather of this group.
+  // One new group for each color, ranked by (key, rank); null for a negative color. Collective:
+  // begins with an all_gather in this group.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color, int key);
 
-  // A name that all ranks get if they ask for names in the same order, and never twice: for keys in
-  // store().
+  // A name for keys in store(). All ranks get the same name if they call this in the same order; no
+  // name is returned twice.
   [[nodiscard]] std::string fresh_name(const std::string& purpose);
 
-  // For whoever submits operations for a caller who does not see them; see ScopedIssuer. 1, 2, ...:
-  // the same on all ranks if they ask in the same order; from 255 on, 1 again.
+  // A number for ScopedIssuer, for code that submits operations on a caller's behalf: 1, 2, ... up
+  // to 255, then 1 again. All ranks get the same number if they call this in the same order.
   [[nodiscard]] std::uint8_t new_issuer();
 
-  // Breaks the group on all ranks: whoever waits throws PeerError with this rank and reason.
+  // Breaks the group on all ranks: their waits throw PeerError with this rank and the reason.
   void abort(std::string_view reason);
 
  protected:
   explicit ProcessGroup(GroupConfig config);
 
   virtual void do_abort(std::string_view reason) = 0;
-  // Runs checked operations, at least one, which start together. Returns the sequence number (1,
-  // 2, ...) of the last one; the first one's is one more than what was returned before.
+  // Starts checked operations together; there is at least one. Returns the sequence number (1, 2,
+  // ...) of the last one. Sequence numbers have no gaps.
   virtual std::uint64_t submit(std::span<const Collective> operations) = 0;
   virtual void wait(std::uint64_t sequence, Stream consumer) = 0;
   virtual void wait_host(std::uint64_t sequence, Timeout timeout) = 0;
   virtual void time_last(std::uint64_t operations) = 0;
   [[nodiscard]] virtual std::optional<Interval> interval(std::uint64_t sequence) = 0;
-  // The same backend for other ranks.
+  // Makes a group of the same backend for other ranks.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_child(GroupConfig config) = 0;
 
   [[nodiscard]] const GroupConfig& config() const { return config_; }
@@ -204,21 +208,21 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   GroupConfig config_;
   std::shared_ptr<FlightRecorder> recorder_;
   std::shared_ptr<FlightRecorder> meetings_;
-  Timeout operation_timeout_;  // of what is submitted now
+  Timeout operation_timeout_;  // of operations submitted from now on
   std::uint64_t operation_part_of_ = 0;
   std::uint8_t operation_issuer_ = 0;
   std::uint8_t issuers_ = 0;
-  pid_t process_;                             // that made this
+  pid_t process_;                             // in which the group was made
   std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
-  std::vector<Collective> batch_;             // what an open one has collected
+  std::vector<Collective> batch_;             // operations of the open batch
   bool is_in_batch_ = false;
   int names_ = 0;
 };
 
-// Collects what is submitted to its group until end(), which starts it all, behind the work that
-// the producers hold then, and whose Work covers it all. A batch that goes without end(), as by an
-// exception, discards it: none of it starts, and the group is as before. Batches do not nest. For
-// the thread that submits.
+// Holds back the operations submitted to its group until end(), which starts them together, behind
+// the work that the producers hold at that time; the Work of end() covers all of them. Destroying a
+// batch without end(), as an exception does, discards its operations, and the group is as before.
+// Batches do not nest. For the thread that submits.
 class [[nodiscard]] ProcessGroup::Batch {
  public:
   explicit Batch(ProcessGroup& group);
@@ -226,14 +230,14 @@ class [[nodiscard]] ProcessGroup::Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // Once.
+  // Call it once.
   Work end();
 
  private:
-  ProcessGroup* group_;  // null: it has ended
+  ProcessGroup* group_;  // null after end()
 };
 
-// What is submitted to the group while it lives waits this long for the other ranks, in place of
+// While it lives, operations submitted to the group wait this long for the other ranks, instead of
 // the group's timeout. For the thread that submits.
 class [[nodiscard]] ScopedTimeout : ScopedValue<Timeout> {
  public:
@@ -241,18 +245,18 @@ class [[nodiscard]] ScopedTimeout : ScopedValue<Timeout> {
       : ScopedValue(group.operation_timeout_, timeout) {}
 };
 
-// What is submitted to the group while it lives is a part of something larger, of which `part_of`
-// is a hash: a backend that compares calls for each operation (gloo) compares that as well. For the
-// thread that submits.
+// While it lives, operations submitted to the group count as parts of a larger operation, whose
+// hash is `part_of`. Backends that compare the ranks' calls for each operation (gloo) compare the
+// hash, too. For the thread that submits.
 class [[nodiscard]] ScopedPart : ScopedValue<std::uint64_t> {
  public:
   ScopedPart(ProcessGroup& group, std::uint64_t part_of)
       : ScopedValue(group.operation_part_of_, part_of) {}
 };
 
-// What is submitted to the group while it lives is submitted for an issuer, such as an engine,
-// which must be the same on all ranks: two engines submit operations that look alike. 0 is the
-// program itself. For the thread that submits.
+// While it lives, operations submitted to the group belong to `issuer`, such as an engine; the
+// issuer must be the same on all ranks. This tells apart operations of two engines that are
+// otherwise alike. Issuer 0 is the program itself. For the thread that submits.
 class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
  public:
   ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)

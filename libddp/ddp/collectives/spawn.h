@@ -5,20 +5,20 @@
 
 namespace ddp {
 
-// Several ranks without a launcher, as torch.multiprocessing.spawn: runs fn(rank) in `nprocs`
-// processes forked from this one, which hosts their store and gives them the environment that
-// ddp-launch gives its workers, so that init_process_group() in fn finds the others. Returns when
-// all have returned from fn.
+// Runs fn(rank) in `nprocs` processes forked from this one, as torch.multiprocessing.spawn does:
+// several ranks without a launcher. This process hosts their store and gives them the environment
+// that ddp-launch gives its workers, so that init_process_group() in fn finds the other ranks.
+// Returns when all of them have returned from fn.
 //
-// When one fails, the others get SIGTERM, after two seconds SIGKILL, and Error names the rank, its
-// process and the cause: what fn threw, the exit code or the signal. A rank that failed since a
-// peer did is not named while there is anybody else. No child outlives this process.
+// When a rank fails, the others get SIGTERM, and SIGKILL two seconds later. The Error then names
+// the rank, its process and the cause: what fn threw, the exit code or the signal. It names a rank
+// that failed because of a peer only if no other rank failed. No child outlives this process.
 //
-// A forked process has the caller's thread alone, and CUDA does not survive a fork: throws
-// std::logic_error if this process has other threads (but for those of libraries that end them
-// before a fork, as OpenBLAS does) or has used CUDA; std::invalid_argument if nprocs is below 1.
-// OMP_NUM_THREADS, if it is not set, becomes each child's share of the CPUs; a library that has
-// been loaded by then may not look again.
+// A forked process has only the calling thread, and CUDA does not survive a fork: throws
+// std::logic_error if this process has other threads (except those of libraries that stop them
+// before a fork, as OpenBLAS does) or has used CUDA. std::invalid_argument if nprocs is below 1. If
+// OMP_NUM_THREADS is not set, it is set to each child's share of the CPUs; a library that is
+// already loaded may have read it before.
 void spawn(const std::function<void(int rank)>& fn, int nprocs);
 
 }  // namespace ddp

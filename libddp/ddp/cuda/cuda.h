@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The little of CUDA that the engine owns. No CUDA header is included here; without the toolkit
-// no_cuda.cpp stands in: device_count() is 0 and everything else throws CudaError.
+// The part of CUDA that the engine uses. This header includes no CUDA header. In a build without
+// the toolkit, no_cuda.cpp takes the implementation's place: device_count() is 0, and everything
+// else throws CudaError.
 #pragma once
 
 #include <cstddef>
@@ -14,29 +15,29 @@
 
 namespace ddp::cu {
 
-// True if this build contains CUDA code (it may still meet a machine without a GPU).
+// True if this build contains CUDA code. The machine may still have no GPU.
 [[nodiscard]] bool is_compiled_in();
 
-// What this process finds of CUDA devices.
+// The CUDA devices that this process can see.
 struct DeviceSurvey {
-  int count = 0;              // those that are visible
-  std::string why_none = {};  // if there are none
-  bool is_fault = false;      // that is not for want of a driver, a GPU or CUDA support
+  int count = 0;              // of visible devices
+  std::string why_none = {};  // why count is 0; else empty
+  bool is_fault = false;  // the reason is neither a missing driver or GPU nor a build without CUDA
 };
 
-// Neither throws.
+// These do not throw.
 [[nodiscard]] DeviceSurvey survey_devices();
 [[nodiscard]] int device_count();
 
-// "0000:3b:00.0": equal for two visible indices exactly if they are the same GPU.
+// "0000:3b:00.0". Two visible indices have the same id exactly if they are the same GPU.
 [[nodiscard]] std::string pci_bus_id(Device device);
 
-// Makes `device` current on this thread, for code that names none. A CPU device changes nothing.
+// Makes `device` current on this thread, for code that names no device. Does nothing for the CPU.
 void make_current(Device device);
 
-// Makes `device` current on this thread while it lives. A CPU device changes nothing. A previous
-// device that this process does not use yet is not restored: that would open a context on it, and
-// every rank would end up with one on GPU 0.
+// Makes `device` current on this thread while the guard lives; does nothing for the CPU. The guard
+// does not restore a previous device on which this process has no context yet: cudaSetDevice would
+// create one, and every rank would end up with a context on GPU 0.
 class DeviceGuard {
  public:
   explicit DeviceGuard(Device device);
@@ -50,7 +51,7 @@ class DeviceGuard {
 
 enum class StreamPriority { kDefault, kGreatest };
 
-// Owns a non-blocking stream on a device; usable whichever device is current.
+// Owns a non-blocking stream of a device. Can be used whichever device is current.
 class OwnedStream {
  public:
   OwnedStream() = default;
@@ -61,7 +62,7 @@ class OwnedStream {
   ~OwnedStream();
 
   [[nodiscard]] Stream view() const { return {handle_}; }
-  // Blocks the host until everything on the stream has run.
+  // Blocks the host until all work on the stream has run.
   void synchronize() const;
 
  private:
@@ -71,10 +72,10 @@ class OwnedStream {
 
 enum class EventTiming { kDisabled, kEnabled };
 
-// What Event::synchronize() does with its core: spinning sees the event a few microseconds earlier.
+// How Event::synchronize() waits: spinning returns a few microseconds earlier, but uses a CPU.
 enum class HostWait { kSpins, kSleeps };
 
-// Owns an event on a device; usable whichever device is current. A null Stream stands for the
+// Owns an event of a device. Can be used whichever device is current. A null Stream means the
 // default stream of the event's device.
 class Event {
  public:
@@ -87,12 +88,13 @@ class Event {
   ~Event();
 
   void record(Stream stream);
-  // Work put on `stream` later runs after what was recorded; the host does not wait.
+  // Work enqueued on `stream` from now on runs after the recorded work; the host does not wait.
   void make_wait(Stream stream) const;
-  // True once what was recorded has run; also while the process exits and CUDA is shut down.
+  // True once the recorded work has run; also true when CUDA is shut down at the exit of the
+  // process.
   [[nodiscard]] bool done() const;
   void synchronize() const;
-  // Milliseconds from `start` to this event; both with timing, both done.
+  // Milliseconds from `start` to this event. Both must have timing and be done.
   [[nodiscard]] float milliseconds_since(const Event& start) const;
 
  private:
@@ -100,17 +102,17 @@ class Event {
   void* handle_ = nullptr;
 };
 
-// Device memory (cudaMalloc), zeroed; pinned host memory (cudaHostAlloc), usable by every device,
-// for which the current one gets a context: hold a DeviceGuard. Freeing either blocks the host
-// until all that runs on that device has ended, or for ten seconds: then it is freed later, when
-// the device comes to an end.
+// Device memory (cudaMalloc), zeroed, and pinned host memory (cudaHostAlloc), which every device
+// can use. allocate_pinned creates a context on the current device, so hold a DeviceGuard. Freeing
+// either waits until all work on that device has ended, but at most ten seconds; after that the
+// memory is freed later, when the device's work has ended.
 [[nodiscard]] Allocation allocate_device(std::size_t size_bytes, Device device);
 [[nodiscard]] Allocation allocate_pinned(std::size_t size_bytes);
 
-// Asynchronous on `stream` (null: the current device's default stream); either side may be host or
-// device memory.
+// Asynchronous on `stream` (null: the current device's default stream). Source and destination may
+// be host or device memory.
 void copy_async(void* destination, const void* source, std::size_t size_bytes, Stream stream);
-// Block the host until what is on the stream, or on all of the device's, has run.
+// Block the host until all work on the stream, or on all streams of the device, has run.
 void synchronize(Stream stream);
 void synchronize_device(Device device);
 

@@ -20,9 +20,9 @@
 
 namespace ddp {
 
-// Keeps the replicas of a model equal: broadcasts rank 0's values at construction, and in each step
-// turns every gradient into the mean over the global batch, weighted by what each rank really
-// processed, while backward still runs.
+// Keeps the replicas of a model equal. Broadcasts rank 0's values at construction. In each step it
+// turns every gradient into the mean over the global batch, weighted by the number of samples of
+// each rank, while backward still runs.
 //
 //   DistributedDataParallel ddp(group, parameters, {.nominal_samples = 64});
 //   for (...) {
@@ -33,25 +33,25 @@ namespace ddp {
 //     // optimizer step on `stream`, with gradient(i)
 //   }
 //
-// Why the factor: a rank does not know the others' counts when its backward starts. With n samples
-// it scales its mean gradient by n / n_ref; wait() divides the sum by (sum of n) / n_ref. With
-// nominal batches the factor is 1. In a world of one it always is, and nothing runs at all (but for
-// sums, which are divided by n).
+// Why the factor: a rank does not know the others' batch sizes when its backward starts. With n
+// samples it scales its mean gradient by n / n_ref, and wait() divides the sum by (sum of n) /
+// n_ref. With batches of the nominal size the factor is 1. In a world of one the factor is always 1
+// and nothing is done, except that GradientKind::kSum is divided by n.
 //
-// A rank with n = 0 contributes zeros whatever its gradients hold, and may skip mark_ready.
+// A rank with n = 0 contributes zeros, whatever its gradients hold, and may skip mark_ready.
 //
 // A step may consist of several backward passes over micro-batches, of which the last one reduces
-// (see accumulate() and no_sync()). Each is a begin_step, backward, wait of its own with its own n;
-// all but the first add to gradient(i), and with n = 0 leave it alone. The mean is over the samples
-// of all of them.
+// (see accumulate() and no_sync()). Each pass has its own begin_step, backward, wait and n; every
+// pass after the first adds to gradient(i), or with n = 0 leaves it alone. The mean is over the
+// samples of all passes.
 //
-// Parameters' values must be there at construction (on CUDA: synchronise what writes them). After
-// an exception in the middle of a step the object can only be destroyed.
+// Parameters must hold their values at construction (on CUDA: synchronise with what writes them).
+// After an exception in the middle of a step the object can only be destroyed.
 //
-// All ranks construct it together, with equal models: otherwise MismatchError on all of them, which
-// names the first parameter that differs. std::invalid_argument if two parameters, or two buffers,
-// have one name, or if there is no group. Not thread-safe; mark_ready may come from any thread, one
-// call at a time.
+// All ranks construct it together with equal models. If the models differ, all ranks throw a
+// MismatchError that names the first parameter that differs. std::invalid_argument if two
+// parameters or two buffers have the same name, or if there is no group. Not thread-safe, except
+// that mark_ready may come from any thread, one call at a time.
 class DistributedDataParallel {
   class Impl;
 
@@ -64,8 +64,8 @@ class DistributedDataParallel {
 
   [[nodiscard]] ProcessGroup& group() const;
   [[nodiscard]] std::size_t parameter_count() const;
-  // Where gradient i is to be written and is found after wait(). The address never changes. Here
-  // and below an i that no parameter has is std::invalid_argument.
+  // Where gradient i must be written, and where it is found after wait(). The address never
+  // changes. Here and below, an i that is out of range is std::invalid_argument.
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] const BucketLayout& layout() const;
 
@@ -73,7 +73,7 @@ class DistributedDataParallel {
   // in the middle of a step.
   void accumulate(int passes);
 
-  // While the guard lives, wait() reduces nothing. It is read by begin_step.
+  // While the guard lives, wait() does not reduce. begin_step reads it, so create it before.
   class [[nodiscard]] NoSync {
    public:
     NoSync(NoSync&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
@@ -87,19 +87,19 @@ class DistributedDataParallel {
   };
   NoSync no_sync();
 
-  // False after a wait() that reduced nothing: it is not yet time for the optimizer.
+  // False after a wait() that did not reduce: it is not yet time for the optimizer.
   [[nodiscard]] bool is_synchronized() const;
 
-  // What the following calls tell is the same on all ranks, and of the step that wait() ended last.
-  // On CUDA they block the host until that step's control vector has arrived, which is no stall
-  // at the begin of the next step, and throw what is wrong with it: MismatchError if ranks made
-  // different numbers of passes.
+  // The following calls return the same on all ranks; they refer to the step that wait() ended
+  // last. On CUDA they block the host until that step's control vector has arrived; at the start of
+  // the next step it usually has. They throw what is wrong with the step: MismatchError if ranks
+  // made different numbers of passes.
 
-  // It is time for the optimizer: the gradients are reduced, finite as far as that was looked at,
-  // and somebody's.
+  // True if the optimizer should step: the gradients are reduced, finite as far as they were
+  // checked, and at least one rank had samples.
   [[nodiscard]] bool should_step() const;
-  // All ranks' data had run out before this step, in which nothing was left to do. For loaders of
-  // unequal lengths:
+  // True if all ranks' data had run out before this step, so that the step did nothing. For loaders
+  // of unequal lengths:
   //
   //   for (;;) {
   //     batch = loader.next();  // or an empty one, for forward and backward, too
@@ -110,84 +110,85 @@ class DistributedDataParallel {
   //     optimizer.step();
   //   }
   [[nodiscard]] bool is_over() const;
-  // Some rank asked to stop in StepOptions.
+  // True if some rank asked to stop by StepOptions::asks_to_stop.
   [[nodiscard]] bool stop_requested() const;
-  // The vote's result: some rank, or every rank, was in favour.
+  // The result of the vote in `slot`: some rank, or every rank, was in favour.
   [[nodiscard]] bool agreed(std::size_t slot, Quorum quorum) const;
-  // Some rank's backward gave a gradient for the parameter. Always true unless unused parameters
-  // are allowed.
+  // True if some rank's backward gave a gradient for parameter i. Always true with
+  // UnusedParameters::kError.
   [[nodiscard]] bool is_used(std::size_t i) const;
 
-  // Opens a step; returns the factor for this rank's mean loss.
+  // Opens a step (or pass) and returns the factor for this rank's mean loss.
   [[nodiscard]] double begin_step(const StepOptions& options = {});
 
-  // Adds a value to a metric (slot < kMaxMetrics) that is averaged over ranks by weight. Between
-  // begin_step and the first mark_ready of the step.
+  // Adds a value to metric `slot` (< kMaxMetrics), which is averaged over ranks by weight. Call it
+  // between begin_step and the first mark_ready of the step.
   void record_metric(std::size_t slot, double value, SampleCount weight);
-  // The same for one element on the group's device, which is read behind the gradients of the first
-  // bucket: no host waits for a loss. At most one a slot and step.
+  // As above, for one element on the group's device. It is read behind the gradients of the first
+  // bucket, so the host does not wait for the loss. At most once for each slot and step.
   void record_metric(std::size_t slot, const Buffer& value, SampleCount weight);
 
-  // Takes part in a vote of all ranks (slot < kMaxVotes; not voting is voting no), for decisions
-  // that would take them apart if each made its own. When record_metric may be called.
+  // Takes part in vote `slot` (< kMaxVotes) of all ranks; a rank that does not vote votes no. For
+  // decisions on which ranks must agree. May be called when record_metric may.
   void vote(std::size_t slot, bool in_favour);
 
-  // Gradient i is final once the work that `stream` holds now has run. A second time in a pass is
-  // an error, unless learned as DdpOptions::unused says: std::logic_error that names the parameter,
-  // and PeerError with the same text on the other ranks.
+  // Gradient i is final once the work that `stream` holds now has run. A second call in a pass is
+  // an error unless UnusedParameters::kStatic has learned it: this rank throws std::logic_error
+  // that names the parameter, the other ranks PeerError with the same text.
   void mark_ready(std::size_t i, Stream stream = {});
 
-  // Orders `stream` behind the reduced gradients; does not block the host on CUDA. If gradients
-  // were not marked ready although samples > 0, and DdpOptions::unused does not allow that, throws
-  // std::logic_error, naming them, and PeerError with the same text on the other ranks. In a pass
-  // that reduces later nothing happens to the gradients, but that those without any so far become
-  // 0.
+  // Orders `stream` behind the reduced gradients; on CUDA this does not block the host. If
+  // gradients were not marked ready although samples > 0 and DdpOptions::unused does not allow
+  // that, throws std::logic_error naming them, and PeerError with the same text on the other ranks.
+  // In a pass that does not reduce, gradients stay as they are; those that no pass has written yet
+  // become 0.
   void wait(Stream stream = {});
 
-  // Gives every rank the buffers of rank 0, which each rank gathers from its own samples: before
-  // evaluating or saving. Collective, between steps; orders `stream` behind it.
+  // Copies rank 0's buffers to all ranks, since each rank computes them from its own samples. Call
+  // it before evaluating or saving. Collective, between steps; orders `stream` behind it.
   void broadcast_buffers(Stream stream = {});
-  // Before the forward pass of each training step: does so with BufferSync::kEveryForward.
+  // Call it before the forward pass of each training step: with BufferSync::kEveryForward it
+  // broadcasts the buffers.
   void begin_forward(Stream stream = {});
 
-  // What sums must be multiplied by to be means, with fold_scale: on the group's device, valid
-  // behind wait(). Null if there is nothing to do: without fold_scale, or for the mean of one pass
-  // in a world of one. std::logic_error unless is_synchronized(): an optimizer must not step with
-  // gradients that differ between ranks.
+  // With fold_scale: the factor that turns the summed gradients into means, on the group's device,
+  // valid after wait(). Null if there is nothing to multiply: without fold_scale, or for the mean
+  // of a single pass in a world of one. std::logic_error unless is_synchronized(), since an
+  // optimizer must not step with gradients that differ between ranks.
   [[nodiscard]] const double* gradient_scale() const;
 
-  // The step that wait() ended last, summed over ranks; zeros before the first. On CUDA this blocks
-  // the host until that step's control vector has arrived.
+  // The step that wait() ended last, summed over ranks; zeros before the first step. On CUDA this
+  // blocks the host until that step's control vector has arrived.
   [[nodiscard]] StepSummary summary();
 
-  // All steps since the last call of this, or since construction, together: the mean loss of an
-  // epoch, say. Blocks as summary() does.
+  // The sum over all steps since the last call, or since construction; for the mean loss of an
+  // epoch, for example. Blocks as summary() does.
   [[nodiscard]] StepSummary take_totals();
 
-  // When things happened in the step that wait() ended last; call it before the next begin_step().
-  // On CUDA this blocks the host until that step is reduced. std::logic_error without record_times.
+  // The times of the step that wait() ended last. Call it before the next begin_step(). On CUDA
+  // this blocks the host until that step is reduced. std::logic_error without record_times.
   [[nodiscard]] StepTimes times();
 
-  // The parameters in the order in which their gradients became ready in the last pass, as
-  // BucketOptions::order takes it; those that were not are missing.
+  // The parameters in the order in which their gradients became ready in the last pass, to be
+  // passed as BucketOptions::order. Parameters that were not marked ready are missing.
   [[nodiscard]] std::span<const std::size_t> ready_order() const;
-  // A sentence if that order costs overlap, with the one to pass instead; else empty.
+  // If that order costs overlap: a sentence that names the order to pass instead. Else empty.
   [[nodiscard]] std::string order_advice() const;
 
   struct Statistics {
     std::uint64_t steps = 0;
-    std::uint64_t passes = 0;  // backward passes: more than steps with accumulation
+    std::uint64_t passes = 0;  // backward passes; with accumulation more than steps
     std::uint64_t bucket_launches = 0;
-    std::uint64_t skipped_steps = 0;    // whose gradients were not finite
-    std::uint64_t gradient_copies = 0;  // into and out of buckets, for callers' own memory
+    std::uint64_t skipped_steps = 0;    // because gradients were not finite
+    std::uint64_t gradient_copies = 0;  // in and out of buckets: the caller's memory
   };
   [[nodiscard]] Statistics statistics() const;
 
-  // What steps have cost so far, and which ranks are late; all ranks see about the same. Bandwidth
-  // and overlap need record_times, and are told on the CPU only.
+  // What steps have cost so far and which ranks are late; about the same on all ranks. Bandwidth
+  // and overlap need record_times and are reported only on the CPU.
   [[nodiscard]] const StepStatistics& step_statistics() const;
-  // A few lines on what steps cost, what to do about it, which of them were not counted, and how
-  // many were skipped, to be printed at the end.
+  // A few lines to print at the end: what steps cost, what to do about it, which steps were not
+  // counted and how many were skipped.
   [[nodiscard]] std::string report() const;
 
  private:

@@ -9,7 +9,7 @@
 
 namespace ddp {
 
-// A step of one rank: what the engine saw, and what its caller did around it.
+// One step of one rank: the times that the engine recorded, and those of the code around it.
 struct RankStep {
   int rank = 0;
   std::int64_t step = 0;

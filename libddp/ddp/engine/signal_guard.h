@@ -5,12 +5,12 @@
 
 namespace ddp {
 
-// Takes the signals by which schedulers and people talk to a training job, while it lives:
+// While it lives, handles the signals by which schedulers and people talk to a training job:
 //
 //   SIGTERM, SIGUSR1   please stop
 //   SIGUSR2            please report
 //
-// Any rank may get one; pass it on, and all ranks stop at the same step:
+// Any rank may get a signal. Pass it to begin_step, and all ranks stop at the same step:
 //
 //   ddp::SignalGuard signals;
 //   while (...) {
@@ -20,8 +20,8 @@ namespace ddp {
 //     if (ddp.stop_requested()) break;
 //   }
 //
-// The library takes no signal without it. One at a time: std::logic_error. The handlers before it
-// are put back when it ends.
+// Without a SignalGuard the library handles no signal. Only one may exist at a time, otherwise
+// std::logic_error. Its destructor restores the previous handlers.
 class SignalGuard {
  public:
   SignalGuard();
@@ -30,7 +30,7 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
   [[nodiscard]] bool stop_requested() const;
-  // True once for each report that was asked for; several signals before the call count once.
+  // True once for each request for a report; several signals before the call count as one.
   [[nodiscard]] bool take_report_request();
 
  private:

@@ -11,15 +11,15 @@
 
 namespace ddp {
 
-// Steps left out because one rank stood still in them.
+// Steps that are not counted because one rank stood still in them.
 struct Stalls {
   std::uint64_t steps = 0;
-  double seconds = 0;          // of them all
-  double longest_seconds = 0;  // of one
-  int rank = 0;                // whose the longest was
+  double seconds = 0;          // of all of them
+  double longest_seconds = 0;  // of the longest one
+  int rank = 0;                // the rank of the longest one
 };
 
-// What the steps of a run cost. Times are means over steps and, where ranks differ, over ranks.
+// What the steps of a run cost. Times are means over steps and, if ranks differ, over ranks.
 struct StepCosts {
   int world_size = 1;
   std::uint64_t steps = 0;  // counted
@@ -30,17 +30,17 @@ struct StepCosts {
   double straggler_seconds = 0;  // waiting for the slowest rank
 
   std::size_t bytes = 0;  // reduced in a step
-  // Where the reductions of at least ten steps were timed. Bus bandwidth as nccl-tests defines it,
-  // in bytes per second.
+  // Set if at least ten steps' reductions were timed. Bus bandwidth as nccl-tests defines it, in
+  // bytes per second.
   std::optional<double> bus_bandwidth = {};
-  std::optional<double> overlap = {};  // fraction of the reductions' time that backward hid
+  std::optional<double> overlap = {};  // fraction of the reductions' time hidden by backward
 
-  // How often one rank alone, at the pace of these, would make a step in the time of one: the work
-  // of all ranks together, without what stragglers were late, over the time of a step.
+  // How many times as fast as one rank the job is: the work of all ranks together, minus the
+  // lateness of stragglers, divided by the time of a step.
   double speed_up = 1;
 
-  std::uint64_t pauses = 0;  // steps left out, since they took many times as long as usual
-  double pause_seconds = 0;  // of them all
+  std::uint64_t pauses = 0;  // steps not counted, since they took many times as long as usual
+  double pause_seconds = 0;  // of all of them
   Stalls stalls = {};
 
   std::vector<Straggler> stragglers = {};  // the costliest first
@@ -51,10 +51,10 @@ struct StepCosts {
   }
 };
 
-// At most nine lines of plain text; the last is the advice.
+// At most nine lines of plain text; the last line is the advice.
 [[nodiscard]] std::string format_report(const StepCosts& costs);
 
-// The largest loss and what to do about it, in one line.
+// One line: the largest loss and what to do about it.
 [[nodiscard]] std::string advice_on(const StepCosts& costs);
 
 }  // namespace ddp

@@ -15,40 +15,40 @@
 
 namespace ddp {
 
-// The last steps of all ranks, on rank 0's clock. While steps go on, each rank keeps its own, in
-// memory that is allocated once; at the end rank 0 collects them. All ranks make it and call
-// collect() together, and add the same steps. Not thread-safe.
+// Keeps the last steps of all ranks, in the time of rank 0's clock. Each rank records its own steps
+// in memory that is allocated once; at the end rank 0 collects them. All ranks construct it and
+// call collect() together, and add the same steps. Not thread-safe.
 class StepHistory {
  public:
   static constexpr std::size_t kMemoryBytes = std::size_t{8} << 20;
 
-  // Collective. `layout` is that of the engine whose steps are added.
+  // Collective. `layout` is the layout of the engine whose steps are added.
   StepHistory(ProcessGroup& group, const BucketLayout& layout);
 
-  // The rank in `own` is not looked at. Touches no heap.
+  // Ignores own.rank. Does not allocate.
   void add(const RankStep& own);
 
-  // Calls `visit` on rank 0, once for each step that is kept, the oldest first, with that step of
-  // all ranks. Collective; a chunk of steps at a time is under way.
+  // On rank 0, calls `visit` once for each kept step, the oldest first, with that step of all
+  // ranks. Collective. Steps are transferred in chunks, to bound the memory.
   using Visit = std::function<void(std::span<const RankStep> ranks)>;
   void collect(const Visit& visit);
 
-  // Of the steps that are kept, the index of one of this rank's that took as long as usual; of
-  // those with reductions, if there are any: an accumulated step is several passes, and only the
-  // last one reduces.
+  // The index, among the kept steps, of a step of this rank that took as long as usual. Only steps
+  // with reductions count, if there are any: with accumulation only the last pass of a step
+  // reduces.
   [[nodiscard]] std::size_t typical() const;
 
-  // By how much a rank's times may be wrong against rank 0's; 0 if they have the same clock. On
-  // rank 0, after collect().
+  // The bound on the error of a rank's times relative to rank 0's; 0 if they share a clock. Call it
+  // on rank 0 after collect().
   [[nodiscard]] Clock::duration clock_error(int rank) const;
 
  private:
-  // A step as integers; encode() has their order.
+  // A step as integers, in the order of encode().
   using Row = std::span<std::int64_t>;
   using ConstRow = std::span<const std::int64_t>;
 
   [[nodiscard]] std::size_t kept() const { return std::min(added_, capacity_); }
-  // By the age among those that are kept: 0 is the oldest.
+  // The row at `index` among the kept ones; 0 is the oldest.
   [[nodiscard]] ConstRow row(std::size_t index) const;
   [[nodiscard]] bool reduces(ConstRow row) const;
   void encode(const RankStep& step, Row row) const;
@@ -62,8 +62,8 @@ class StepHistory {
   std::size_t capacity_;  // rows
   std::vector<std::int64_t> rows_;
   std::size_t added_ = 0;
-  std::vector<ClockReading> early_;  // by rank, on rank 0
-  std::vector<ClockReading> late_;
+  std::vector<ClockReading> early_;  // at construction, by rank, on rank 0
+  std::vector<ClockReading> late_;   // in collect()
 };
 
 }  // namespace ddp

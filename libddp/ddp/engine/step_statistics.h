@@ -14,41 +14,41 @@
 
 namespace ddp {
 
-// What a rank alone knows of its step.
+// What one rank measures of its own step.
 struct OwnStep {
   double seconds = 0;            // from the end of the last wait() to the end of this one
   double reduction_seconds = 0;  // of all buckets together; 0 if they were not timed
 };
 
 // Adds up what steps cost. A wait() ends on all ranks at about the same moment, when the last
-// bucket is reduced, so a step of any rank consists of
+// bucket is reduced. So a step of any rank consists of
 //
-//   its own work (compute, data wait) | the wait until the slowest rank has done its own |
+//   its own work (compute, data wait) | the wait until the slowest rank has done its work |
 //   reductions that are exposed even for the slowest rank
 //
-// and each rank's work, which ranks tell each other a step or more late, is all that must be known
-// beside the length of the step. A reduction's time begins when this rank joins it; what it lasts
-// because another one is late is subtracted.
+// Besides the length of the step, only each rank's work must be known; ranks learn it from each
+// other a step or more late. A reduction's time begins when this rank joins it; the part spent
+// waiting for a late rank is subtracted.
 //
-// Left out are step 0, which has no wait() before it and warms up; pauses: steps in which even the
-// fastest rank computes far longer than usual, because all of them evaluated in between, say; and
-// stalls: steps in which the slowest one does so alone, because its process stood still. Steps in
-// which a rank has no samples are counted, but name nobody a straggler and tell nothing of what is
-// usual.
+// Three kinds of steps are not counted: step 0, which has no wait() before it and warms up; pauses,
+// in which even the fastest rank computes far longer than usual, for example because all ranks
+// evaluated in between; and stalls, in which only the slowest rank does so, because its process
+// stood still. Steps in which a rank has no samples are counted, but they neither make a straggler
+// nor change what counts as usual.
 //
-// end_step() and add_ranks() touch no heap. Not thread-safe.
+// end_step() and add_ranks() do not allocate. Not thread-safe.
 class StepStatistics {
  public:
   static constexpr std::uint64_t kMaxDelay = 32;  // steps
-  // `bytes_per_step` is what is reduced: the sum of the buckets. `max_delay`: see add_ranks().
+  // `bytes_per_step` is the sum of the buckets. For `max_delay` see add_ranks().
   StepStatistics(int rank, int world_size, std::size_t bytes_per_step,
                  std::uint64_t max_delay = kMaxDelay);
 
   // Step 0, 1, ... ended on this rank.
   void end_step(std::uint64_t step, const OwnStep& own);
 
-  // What the ranks tell of a step that has ended here. Steps may be missing; one that ended
-  // max_delay steps ago or more is forgotten.
+  // The ranks' times in a step that has ended on this rank. Steps may be left out; a step that
+  // ended max_delay or more steps ago is ignored.
   void add_ranks(std::uint64_t step, std::span<const RankTimes> ranks);
 
   [[nodiscard]] StepCosts costs() const;
@@ -57,7 +57,7 @@ class StepStatistics {
   [[nodiscard]] std::string advice() const { return advice_on(costs()); }
 
  private:
-  // Of all counted steps together.
+  // Sums over all counted steps.
   struct Sums {
     double work = 0;  // mean over ranks
     double data = 0;  // likewise, within work
@@ -65,7 +65,7 @@ class StepStatistics {
     double exposed = 0;
     double pauses = 0;
   };
-  // Of those whose reductions were timed.
+  // Sums over the steps whose reductions were timed.
   struct Reductions {
     std::uint64_t steps = 0;
     double seconds = 0;

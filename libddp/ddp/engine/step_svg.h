@@ -9,10 +9,10 @@
 
 namespace ddp {
 
-// One step of all ranks, on one clock, as an SVG image: what each did, when its buckets were ready
-// and reduced, and for how long it then waited, for the slowest rank and for reductions that were
-// exposed. Without scripts or outside resources; readable on light and dark pages. `caption` is
-// plain text.
+// Draws one step of all ranks, on one clock, as an SVG image: what each rank did, when its buckets
+// were ready and reduced, and how long it then waited for the slowest rank and for exposed
+// reductions. The image needs no scripts or external resources and is readable on light and dark
+// pages. `caption` is plain text.
 [[nodiscard]] std::string draw_step(std::span<const RankStep> ranks, std::string_view caption);
 
 }  // namespace ddp

@@ -12,22 +12,22 @@ namespace ddp {
 
 enum class Lateness : std::uint8_t { kCompute, kData };
 
-// A rank that keeps the others waiting.
+// A rank that the others wait for.
 struct Straggler {
   int rank = 0;
   Lateness cause = Lateness::kCompute;
-  double late_seconds = 0;      // behind the typical rank, in each of its `steps`
-  std::uint64_t steps = 0;      // in which it was one
-  double late_now_seconds = 0;  // in the last steps; 0 if it has recovered
+  double late_seconds = 0;      // behind the typical rank, mean over `steps`
+  std::uint64_t steps = 0;      // steps in which it was a straggler
+  double late_now_seconds = 0;  // in the last block; 0 if it has recovered
 };
 
-// Finds the ranks that are late again and again. Steps are taken in blocks. A rank is a straggler
-// of a block if its lateness behind the median rank (of two, the faster) is noticeable and about
-// the same in most steps: its median over the block is kSteadiness times its median deviation or
-// more. So neither a single slow step nor ranks that are slow in turns name anybody, and a rank
-// that becomes slow is named after at most 1.5 blocks.
+// Finds ranks that are late again and again. Steps are judged in blocks. A rank is a straggler of a
+// block if its lateness behind the median rank (of two ranks, the faster one) is noticeable and
+// about the same in most steps: its median over the block is at least kSteadiness times its median
+// deviation. So neither a single slow step nor ranks that are slow in turns make a straggler, and a
+// rank that becomes slow is found after at most 1.5 blocks.
 //
-// add() touches no heap.
+// add() does not allocate.
 class StragglerFinder {
  public:
   static constexpr std::size_t kBlock = 10;            // steps
@@ -36,13 +36,13 @@ class StragglerFinder {
 
   explicit StragglerFinder(int world_size);
 
-  // One step, by rank.
+  // Adds one step, by rank.
   void add(std::span<const RankTimes> ranks);
 
-  // All ranks that were one in some block, the costliest first.
+  // All ranks that were a straggler in some block, the costliest first.
   [[nodiscard]] std::vector<Straggler> found() const;
 
-  // The rank that was last most often, whether by much or little.
+  // The rank that was last most often, by whatever margin.
   struct Last {
     int rank = 0;
     double fraction = 0;  // of all steps
@@ -50,7 +50,7 @@ class StragglerFinder {
   [[nodiscard]] Last most_often_last() const;
 
  private:
-  // In the blocks in which the rank was a straggler.
+  // Sums over the blocks in which the rank was a straggler.
   struct Record {
     std::uint64_t steps = 0;
     double late_seconds = 0;
@@ -62,9 +62,9 @@ class StragglerFinder {
   [[nodiscard]] RankTimes typical(std::span<const RankTimes> ranks);
   void judge_block();
 
-  std::vector<Record> records_;    // by rank
-  std::vector<double> late_;       // rank * kBlock + step of the block: seconds of work
-  std::vector<double> late_data_;  // likewise, of data
+  std::vector<Record> records_;  // by rank
+  std::vector<double> late_;  // by rank * kBlock + step in the block: lateness in seconds of work
+  std::vector<double> late_data_;  // likewise, in seconds of data wait
   std::vector<double> scratch_;    // by rank
   std::size_t in_block_ = 0;       // steps
   double typical_seconds_ = 0;     // sum over the block

@@ -8,12 +8,12 @@
 
 namespace ddp {
 
-// What something usually takes: the median of the last few times, found every fourth time.
+// What a time usually is: the median of the last few values, computed anew at every fourth one.
 class UsualTime {
  public:
-  static constexpr double kFarLonger = 10;  // times as long as usual
+  static constexpr double kFarLonger = 10;  // times the usual
 
-  // Takes part in what is usual from now on. False as long as too few are known.
+  // Adds a value, and returns whether it is far longer than usual. False while too few are known.
   [[nodiscard]] bool is_far_longer(double seconds) {
     const bool is_it = usual_ > 0 && seconds >= kFarLonger * usual_;
     recent_[seen_++ % kRecent] = seconds;

@@ -8,7 +8,7 @@
 
 namespace ddp {
 
-// Puts "prefix/" before every key of another store, as PyTorch's PrefixStore does.
+// Prepends "prefix/" to every key of another store, as PyTorch's PrefixStore does.
 class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> store);

@@ -9,22 +9,23 @@
 
 namespace ddp {
 
-// How long either end of a store connection looks for the other's next message before it sleeps.
+// How long either end of a store connection polls for the next message before it sleeps.
 inline constexpr std::chrono::microseconds kDefaultStoreSpin{50};
 
-// A message on loopback comes within tens of microseconds, less than a sleeping thread needs to
-// wake: look for it a while before sleeping. Between two looks whoever else wants this CPU may have
-// it, for that may be the peer; but it may be a stranger, who keeps it for milliseconds. So there
-// is a credit: a message found in time earns what sleeping would have cost, a search in vain costs
-// the time it took, and without credit nobody looks for kPauseFactor times as long as was lost.
-// Busy CPUs or a far peer thus take a bounded share of the time. Not thread-safe.
+// Polls for a message for a short time before the caller goes to sleep: on loopback a message comes
+// within tens of microseconds, which is less than waking a sleeping thread takes.
+//
+// Between two polls the thread yields its CPU, because the peer may need it; but another process
+// may then keep the CPU for milliseconds. A credit therefore bounds the cost. A message found in
+// time earns the time that sleeping would have cost; a poll in vain costs the time it took. When
+// the credit is used up, nobody polls for kPauseFactor times as long as was lost. Not thread-safe.
 class Spin {
  public:
-  // A limit of 0 never looks.
+  // With a limit of 0 it never polls.
   explicit Spin(std::chrono::microseconds limit) : limit_(limit), credit_(kFirstCredit * limit) {}
 
-  // Calls `arrived` until it is true, for at most the limit, or not at all when that does not pay.
-  // Returns what the last call said.
+  // Calls `arrived` until it returns true, for at most the limit; does not call it while polling is
+  // paused. Returns the last result of `arrived`, or false.
   template <class F>
   [[nodiscard]] bool until(F&& arrived) {
     if (limit_ == Clock::duration::zero()) return false;

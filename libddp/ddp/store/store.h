@@ -14,11 +14,11 @@ namespace ddp {
 
 // A key-value store through which ranks meet. Values are arbitrary bytes. A counter made by add()
 // holds decimal text, as in PyTorch's TCPStore. Every operation that talks to a server or waits is
-// bounded by timeout() or by the timeout given, and throws TimeoutError (naming key, endpoint and
-// milliseconds) or NetworkError.
+// bounded by the timeout given, else by timeout(), and throws TimeoutError (naming key, endpoint
+// and milliseconds) or NetworkError.
 //
-// One operation runs at a time on a Store; other threads queue behind it. To wait in one thread
-// while another one works, give each its own clone().
+// A Store runs one operation at a time; other threads queue behind it. To wait in one thread while
+// another one works, give each thread its own clone().
 class Store {
  public:
   virtual ~Store() = default;
@@ -33,7 +33,8 @@ class Store {
   virtual std::int64_t add(std::string_view key, std::int64_t delta) = 0;
 
   // Sets the key to `desired` if it holds `expected`, or if it is missing and `expected` is empty.
-  // Returns the value now stored; if the key is missing and stays so, `expected` (as PyTorch does).
+  // Returns the value stored afterwards. If the key is missing and is not set, returns `expected`,
+  // as PyTorch does.
   virtual std::string compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired) = 0;
 
@@ -49,27 +50,27 @@ class Store {
   // A second, independent connection to the same data, with a default timeout of its own.
   [[nodiscard]] virtual std::shared_ptr<Store> clone(Timeout timeout) const = 0;
 
-  // The default for operations that take none.
+  // The timeout of operations that are called without one.
   [[nodiscard]] virtual Timeout timeout() const = 0;
 
   [[nodiscard]] std::shared_ptr<Store> clone() const { return clone(timeout()); }
   [[nodiscard]] std::string get(std::string_view key) { return get(key, timeout()); }
   void wait(std::span<const std::string> keys) { wait(keys, timeout()); }
-  // As wait(), but false if there is a key that does not exist in time.
+  // Like wait(), but returns false if some key does not exist in time.
   [[nodiscard]] bool wait_for(std::span<const std::string> keys, Timeout timeout);
   [[nodiscard]] bool wait_for(std::string_view key, Timeout timeout);
   [[nodiscard]] bool has(std::string_view key) {
     const std::string keys[] = {std::string(key)};
     return check(keys);
   }
-  // The value of a key, or nothing if it does not exist now: one round trip, which waits for
-  // nothing and changes nothing.
+  // The value of a key, or nothing if the key does not exist now. One round trip; does not wait and
+  // changes nothing.
   [[nodiscard]] std::optional<std::string> find(std::string_view key);
 };
 
 inline constexpr Timeout kDefaultStoreTimeout = std::chrono::seconds(300);
-// For a thread that talks to the store in the background: a store that cannot be reached any more
-// must not hold up its end.
+// For a thread that talks to the store in the background, which must end soon even if the store can
+// no longer be reached.
 inline constexpr Timeout kBackgroundStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace ddp

@@ -14,16 +14,16 @@
 namespace ddp {
 
 struct TcpStoreOptions {
-  Timeout timeout = kDefaultStoreTimeout;  // to connect, and the default of every operation
-  int rank = -1;                           // for error messages alone; -1 = unknown
-  std::chrono::microseconds spin = kDefaultStoreSpin;  // 0 = sleep at once
+  Timeout timeout = kDefaultStoreTimeout;              // for connecting; default of every operation
+  int rank = -1;                                       // only for error messages; -1: unknown
+  std::chrono::microseconds spin = kDefaultStoreSpin;  // time to poll for a reply; 0: none
 };
 
 // A client of TcpServer or of PyTorch's TCPStore (any 2.x: c10d opcodes 0x00 to 0x0d; the queue,
-// list and barrier calls need a server that knows 0x0e to 0x12, as ours does). Keys travel with
-// PyTorch's leading "/". Thread-safe: one operation at a time, the others queue. A value of more
-// than 64 MiB is std::invalid_argument. After a TimeoutError the store may be used again; after a
-// NetworkError all further calls throw that the connection is closed.
+// list and barrier calls need a server that knows 0x0e to 0x12, as TcpServer does). Keys get
+// PyTorch's leading "/" on the wire. Thread-safe: one operation runs at a time, others queue. A
+// value of more than 64 MiB is std::invalid_argument. After a TimeoutError the store can still be
+// used; after a NetworkError every call throws that the connection is closed.
 class TcpStore final : public Store {
  public:
   // Connects, retrying while the server starts.
@@ -46,7 +46,7 @@ class TcpStore final : public Store {
   using Store::get;
   using Store::wait;
 
-  // The rest of the protocol.
+  // Operations of the protocol beyond those of Store.
   void append(std::string_view key, std::string_view value);
   [[nodiscard]] std::vector<std::string> multi_get(std::span<const std::string> keys,
                                                    Timeout timeout);
@@ -54,14 +54,15 @@ class TcpStore final : public Store {
   [[nodiscard]] std::int64_t num_keys();
   [[nodiscard]] std::vector<std::string> list_keys();
   void queue_push(std::string_view key, std::string_view value);
-  // Waits up to `timeout` for an element; a timeout of 0 asks once and returns nothing if empty.
+  // Waits up to `timeout` for an element. With a timeout of 0 it does not wait, and returns nothing
+  // if the queue is empty.
   [[nodiscard]] std::optional<std::string> queue_pop(std::string_view key, Timeout timeout);
   [[nodiscard]] std::int64_t queue_length(std::string_view key);
-  // Returns once world_size callers have come to this key. A key serves once.
+  // Returns once world_size callers have called it with this key. A key can be used once.
   void barrier(std::string_view key, int world_size, Timeout timeout);
 
-  // This host's address on the connection that first reached the store: the interface to use for
-  // peers. Never waits.
+  // This host's address on the connection to the store: an address on which other ranks of the job
+  // can probably reach this host. Never waits.
   [[nodiscard]] std::string local_address() const;
 
  private:

@@ -18,12 +18,12 @@
 
 namespace ddp::nn {
 
-// Where computation happens: a device, the stream that all work is put on, its BLAS handle, and the
-// memory of temporaries. Nothing waits for the stream but the functions that say so. One thread at
+// Where computation happens: a device, the stream that all work is enqueued on, its BLAS handle,
+// and the memory of temporaries. Only functions that say so wait for the stream. For one thread at
 // a time; ranks that are threads have a Context each.
 class Context {
  public:
-  // On CUDA with a stream of its own, or on the caller's, who keeps it alive.
+  // On CUDA, the context makes its own stream, or uses the caller's, which must outlive it.
   explicit Context(Device device = kCpuDevice);
   Context(Device device, Stream stream);
   Context(const Context&) = delete;
@@ -33,11 +33,11 @@ class Context {
   [[nodiscard]] Stream stream() const { return stream_; }
   [[nodiscard]] const MemoryPool& pool() const { return pool_; }
 
-  // Undefined content, from the pool: for temporaries of a step.
+  // Undefined content, from the pool; for temporaries of a step.
   [[nodiscard]] Tensor empty(const Shape& shape, DType dtype);
 
-  // Calls the twin that fits the device: run(cpu::relu_forward, cu::relu_forward, x, y). With
-  // 16-bit operands it computes in float32 and rounds the results, by way of WideOperands.
+  // Calls the kernel for this device: run(cpu::relu_forward, cu::relu_forward, x, y). 16-bit
+  // operands are computed in float32 and rounded, by WideOperands.
   template <class Cpu, class Cuda, class... Arguments>
   void run(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
     with_wide_operands(
@@ -50,8 +50,8 @@ class Context {
         },
         arguments...);
   }
-  // The same for kernels that also take what convolutions run with, which on CUDA may know 16-bit
-  // types itself.
+  // The same for kernels that also take a Conv2dBackend, which on CUDA may itself take 16-bit
+  // types.
   template <class Cpu, class Cuda, class... Arguments>
   void run_conv2d(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {
     const auto call = [&](const auto&... operands) {
@@ -67,11 +67,11 @@ class Context {
     if (device_.is_cuda() && cuda_conv2d().takes(dtype, shape)) return call(arguments...);
     with_wide_operands(call, arguments...);
   }
-  // On CUDA 16-bit operands are multiplied as such, with sums in float32.
+  // On CUDA, 16-bit operands are multiplied in their type and summed in float32.
   void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
             const GemmOptions& options);
 
-  // Between this device and the host; both wait until the copy is done.
+  // Copies between this device and the host; both wait until the copy is done.
   template <class T>
   [[nodiscard]] Tensor from_host(std::span<const T> elements, const Shape& shape) {
     Tensor tensor = Tensor::zeros(shape, dtype_of<T>, device_);
@@ -85,7 +85,7 @@ class Context {
     return elements;
   }
 
-  // Waits until everything on the stream has run.
+  // Waits until all work on the stream has run.
   void synchronize() const;
 
  private:

@@ -12,19 +12,19 @@ namespace ddp::nn {
 // Zeroed memory on either kind of device.
 [[nodiscard]] Allocation allocate(std::size_t size_bytes, Device device);
 
-// Keeps freed blocks for the next tensor of the same size. A training step repeats its sizes, so
-// that from the second step on no memory is asked for (cudaMalloc and cudaFree would wait for the
-// device). A block is used again at once: on CUDA that is right if everything that touches the
-// pool's memory runs on one stream, so a pool belongs to one Context. Thread-safe.
+// Keeps freed blocks for later tensors of the same size. A training step repeats its sizes, so from
+// the second step on no device memory is allocated (cudaMalloc and cudaFree would wait for the
+// device). A freed block is reused at once. On CUDA that is correct only if all work on the pool's
+// memory runs on one stream, so each pool belongs to one Context. Thread-safe.
 class MemoryPool {
  public:
   explicit MemoryPool(Device device);
 
-  // Of undefined content. The last owner's release gives the block back, or frees it if the pool
-  // is gone by then.
+  // Memory of undefined content. When its last owner releases it, the block returns to the pool, or
+  // is freed if the pool is gone.
   [[nodiscard]] std::shared_ptr<void> allocate(std::size_t size_bytes);
 
-  // Blocks ever asked of the device.
+  // The number of blocks allocated from the device so far.
   [[nodiscard]] std::size_t allocations() const;
 
  private:

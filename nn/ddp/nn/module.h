@@ -10,9 +10,9 @@
 
 namespace ddp::nn {
 
-// A function with parameters. A module registers its own parameters, buffers and child modules in
-// its constructor; they are its members, so a module neither copies nor moves. Names are full ones
-// ("layer1.0.bn1.weight") from the start, as its Scope gives them.
+// A function with parameters. A module registers its parameters, buffers and child modules in its
+// constructor. They are its members, so a module can be neither copied nor moved. Names are full
+// names ("layer1.0.bn1.weight") from the start; the Scope gives them.
 class Module {
  public:
   Module() = default;
@@ -22,24 +22,24 @@ class Module {
 
   [[nodiscard]] virtual Variable forward(Tape& tape, const Variable& input) = 0;
 
-  // Children included, in the order of registration, under PyTorch's names ("fc1.weight").
+  // Those of children included, in the order of registration, with PyTorch's names ("fc1.weight").
   [[nodiscard]] std::span<Parameter* const> parameters() const { return parameters_; }
-  // State that is not trained but belongs to the model, such as batch-norm statistics.
+  // State that belongs to the model but is not trained, such as batch-norm statistics.
   [[nodiscard]] std::span<const NamedTensor> buffers() const { return buffers_; }
-  // Parameters, then buffers: what a checkpoint holds of the model. Views of the live tensors.
+  // Parameters, then buffers: the model's part of a checkpoint. Views of the live tensors.
   [[nodiscard]] std::vector<NamedTensor> state_dict() const;
 
-  // This module, then its children with theirs, depth first.
+  // This module, then its children and theirs, depth first.
   [[nodiscard]] std::vector<Module*> modules();
 
-  // Whether forward is for training, in which batch norms take the batch's statistics and dropouts
-  // drop; children are told, too. True at first.
+  // Sets whether forward is for training, in which batch norms use the batch's statistics and
+  // dropouts drop; also in all children. True at first.
   void train(bool is_training = true);
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return is_training_; }
 
  protected:
-  // std::invalid_argument if there is a parameter or buffer of that name already.
+  // std::invalid_argument if the name is taken by another parameter or buffer.
   void add(Parameter& parameter);
   void add_buffer(NamedTensor buffer);
   void add(Module& child);

@@ -10,15 +10,15 @@
 
 namespace ddp::nn {
 
-// Contiguous elements with a shape. A handle: copies share the elements. Memory is owned together
-// with the other copies, or is somebody else's (view), who then keeps it alive.
+// Contiguous elements with a shape. A Tensor is a handle: copies share the elements. The copies own
+// the memory together, or it is the caller's (view), who keeps it alive.
 class Tensor {
  public:
   Tensor() = default;
   // Throws std::invalid_argument if buffer.count is not shape.count().
   Tensor(const Buffer& buffer, const Shape& shape, std::shared_ptr<void> storage);
 
-  // Memory of its own, zeroed; for what lives long. A step's temporaries come from Context::empty.
+  // Owned, zeroed memory, for tensors that live long. Use Context::empty for a step's temporaries.
   static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpuDevice);
   static Tensor view(const Buffer& memory, const Shape& shape) { return {memory, shape, nullptr}; }
 

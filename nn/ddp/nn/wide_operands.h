@@ -10,10 +10,10 @@ namespace ddp::nn {
 
 class Context;
 
-// For kernels that know no 16-bit types: stands for each 16-bit operand with a float32 copy of it,
-// and rounds all copies back in the end. Which ones were written is not known; those that only were
-// read get back what they had, since float32 holds every 16-bit number. An operand that is passed
-// twice has one copy. Any other argument is passed on as it is.
+// For kernels without 16-bit types: replaces each 16-bit operand by a float32 copy, and rounds all
+// copies back at the end. It does not know which operands the kernel wrote; those that were only
+// read get the same value back, since float32 holds every 16-bit number. An operand that is passed
+// twice has one copy. Other arguments are passed unchanged.
 class WideOperands {
  public:
   explicit WideOperands(Context& context) : context_(context) {}
@@ -38,7 +38,7 @@ class WideOperands {
     return other;
   }
 
-  // Writes the 16-bit operands.
+  // Writes the copies back to the 16-bit operands.
   void round_back();
 
  private:

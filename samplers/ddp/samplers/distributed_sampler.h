@@ -10,7 +10,8 @@ namespace ddp {
 
 struct DistributedSamplerOptions {
   std::int64_t dataset_size = 0;
-  // The group's: with others every rank would train on all samples. A single process has 1 and 0.
+  // The group's values: with others, every rank would train on all samples. A single process passes
+  // 1 and 0.
   Required<int> world_size;
   Required<int> rank;
   std::int64_t batch_size = 1;  // of one rank
@@ -19,14 +20,14 @@ struct DistributedSamplerOptions {
   bool drop_last = false;
 };
 
-// torch.utils.data.DistributedSampler: the same indices in the same order for the same options and
-// epoch, here cut into batches of batch_size. All ranks get equally many samples; if world_size
-// does not divide the dataset, the first samples of the order are dealt out twice, or with
-// drop_last the last ones not at all. Where that is wrong (evaluation, exact averages) ExactSampler
-// is right.
+// Gives the same indices in the same order as torch.utils.data.DistributedSampler with the same
+// options and epoch, cut into batches of batch_size. All ranks get the same number of samples. If
+// world_size does not divide the dataset, the first samples of the order occur twice; with
+// drop_last the last samples are left out instead. Where that is wrong (evaluation, exact
+// averages), use ExactSampler.
 //
-// One difference: PyTorch repeats an epoch's order when set_epoch() is forgotten, next_epoch()
-// moves on by itself. The errors are std::invalid_argument.
+// One difference: PyTorch repeats the order of an epoch if set_epoch() is forgotten; here
+// next_epoch() advances by itself. Errors are std::invalid_argument.
 class DistributedSampler final : public Sampler {
  public:
   explicit DistributedSampler(const DistributedSamplerOptions& options);

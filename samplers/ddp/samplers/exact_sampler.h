@@ -10,7 +10,8 @@ namespace ddp {
 
 struct ExactSamplerOptions {
   std::int64_t dataset_size = 0;
-  // The group's: with others every rank would train on all samples. A single process has 1 and 0.
+  // The group's values: with others, every rank would train on all samples. A single process passes
+  // 1 and 0.
   Required<int> world_size;
   Required<int> rank;
   std::int64_t global_batch_size = 1;  // of all ranks together
@@ -18,14 +19,13 @@ struct ExactSamplerOptions {
   std::uint64_t seed = 0;
 };
 
-// Deals out every sample exactly once an epoch. Each global batch is cut over the ranks as evenly
-// as it goes (8 over 3 is 3 + 3 + 2), the smaller last one too; nothing is padded, nothing dropped.
-// A step's global batch depends on the seed, not on the world size, so that with gradients averaged
-// over the global count any number of ranks trains the same model. With `shuffle` off it is the
-// sampler for evaluation.
+// Gives every sample exactly once in each epoch. Each global batch, also the smaller last one, is
+// divided over the ranks as evenly as possible (8 over 3 is 3 + 3 + 2); nothing is padded or
+// dropped. A step's global batch depends on the seed but not on the world size, so any number of
+// ranks trains the same model if gradients are averaged over the global batch. With `shuffle` off
+// it is the sampler for evaluation.
 //
-// The order is that of a DistributedSampler with the same seed. The errors are
-// std::invalid_argument.
+// The order is that of a DistributedSampler with the same seed. Errors are std::invalid_argument.
 class ExactSampler final : public Sampler {
  public:
   explicit ExactSampler(const ExactSamplerOptions& options);

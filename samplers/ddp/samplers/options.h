@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the samplers of this folder share; not meant for their users. `Options` has dataset_size,
-// world_size, rank, shuffle and seed. Violations are std::invalid_argument with the values.
+// What the samplers of this folder share; not for programs. `Options` has dataset_size, world_size,
+// rank, shuffle and seed. Violations are std::invalid_argument with the values.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ void check_options(const std::string& origin, const Options& options) {
               std::to_string(options.world_size - 1) + "]");
 }
 
-// The bound keeps batch_size * world_size inside 64 bits.
+// The upper bound keeps batch_size * world_size within 64 bits.
 inline void check_batch_size(const std::string& origin, const std::string& name,
                              std::int64_t batch_size) {
   require(batch_size >= 1 && batch_size <= std::numeric_limits<std::int32_t>::max(),
@@ -48,7 +48,7 @@ void check_position(const std::string& origin, const Options& options,
                       std::to_string(options.dataset_size) + " samples");
 }
 
-// The order of an epoch, the same on every rank and for every world size: PyTorch's, whose
+// The order of an epoch, the same on every rank and for every world size. As in PyTorch, the
 // generator is seeded with seed + epoch.
 template <class Options>
 std::vector<std::int64_t> order_of_epoch(const Options& options, std::int64_t epoch) {

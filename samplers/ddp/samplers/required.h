@@ -5,7 +5,7 @@
 
 namespace ddp {
 
-// A member of an options struct that has no default: a program that leaves it out does not compile.
+// An option without a default: a program that leaves it out does not compile.
 template <class T>
 class Required {
  public:

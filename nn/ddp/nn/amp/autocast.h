@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
-// Mixed precision as torch.autocast does it. On a Tape made with a 16-bit dtype each operation runs
-// in the type that suits it, whatever type its operands have:
-//   in the 16-bit type, summed up in float32   products: linear, conv2d, conv_transpose2d
+// Mixed precision as in torch.autocast. On a Tape that was made with a 16-bit dtype, each operation
+// runs in a type that depends on the kind of operation, whatever types its operands have:
+//   in the 16-bit type, with float32 sums      products: linear, conv2d, conv_transpose2d
 //   in float32                                 normalisations, softmax and losses
-//                                              (PyTorch rounds what batch norms return)
-//   in the widest of its operands' types       what joins several, such as sums
+//                                              (PyTorch rounds the results of batch norms)
+//   in the widest of its operands' types       operations that join operands, such as sums
 //   in the type of its operand                 all others
-// Parameters stay float32, and so do their gradients; they are cast once a pass. The gradient of a
-// 16-bit result has 16 bits, too: with float16, whose range is small, scale the loss
+// Parameters and their gradients stay float32; parameters are cast once in each pass. The gradient
+// of a 16-bit result also has 16 bits. float16 has a small range, so scale the loss with it
 // (grad_scaler.h). float64 is never cast.
 //
-// Where a kernel knows no 16-bit type, on the CPU none does, its operands are widened and its
-// results rounded: numbers of the same precision, but more slowly than in float32.
+// If a kernel has no 16-bit version (on the CPU none has), its operands are widened and its results
+// rounded: the numbers have the same precision, but this is slower than float32.
 //
-// An operation takes part by one statement at its begin, by which it calls itself with operands of
-// the right type. The three kinds:
+// An operation takes part by one statement at its begin, in which it calls itself with operands of
+// the right type:
 //
 //   if (must_narrow(tape, x, w)) return product(tape, narrowed(tape, x), narrowed(tape, w));
 //   if (must_widen(x)) return normalise(tape, widened(tape, x));
@@ -30,34 +30,34 @@
 
 namespace ddp::nn {
 
-// "none", "bf16" or "fp16"; std::invalid_argument that lists them for anything else.
+// Parses "none", "bf16" or "fp16"; for anything else std::invalid_argument that lists them.
 [[nodiscard]] std::optional<DType> parse_amp(std::string_view name);
-// The other way round.
+// The inverse of parse_amp().
 [[nodiscard]] std::string_view amp_name(std::optional<DType> type);
 
-// Autocast is on and would change an operand.
+// True if autocast is on and would change an operand.
 template <class... Variables>
 [[nodiscard]] bool must_narrow(const Tape& tape, const Variables&... operands) {
   return tape.autocast() && ((operands.value().dtype() == DType::kFloat32) || ...);
 }
 
-// An operand has 16 bits.
+// True if an operand has 16 bits.
 template <class... Variables>
 [[nodiscard]] bool must_widen(const Variables&... operands) {
   return (WideOperands::is_narrow(operands.buffer()) || ...);
 }
 
-// One has 16 bits, and another has another type.
+// True if an operand has 16 bits and another operand has another type.
 template <class... Variables>
 [[nodiscard]] bool must_promote(const Variable& first, const Variables&... others) {
   return must_widen(first, others...) && ((others.value().dtype() != first.value().dtype()) || ...);
 }
 
-// A float32 operand in the autocast type, any other as it is; none for none.
+// A float32 operand cast to the autocast type; any other operand, and nothing, unchanged.
 [[nodiscard]] Variable narrowed(Tape& tape, const Variable& operand);
 [[nodiscard]] std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand);
 
-// A 16-bit operand in float32, any other as it is.
+// A 16-bit operand cast to float32; any other unchanged.
 [[nodiscard]] Variable widened(Tape& tape, const Variable& operand);
 
 }  // namespace ddp::nn

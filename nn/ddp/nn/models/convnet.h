@@ -11,9 +11,8 @@
 
 namespace ddp::nn {
 
-// A small network for images of any size from 8 x 8 on: three times convolution (32, 64, 128
-// channels, 3 x 3, padding 1), batch norm, ReLU and a pool of 2 x 2 maxima; the mean over the
-// image; fc.
+// A small network for images of at least 8 x 8: three blocks of convolution (32, 64, 128 channels,
+// 3 x 3, padding 1), batch norm, ReLU and 2 x 2 max pooling; then the mean over the image, and fc.
 class ConvNet final : public Module {
  public:
   ConvNet(const Scope& scope, std::size_t channels, std::size_t classes);

@@ -10,7 +10,7 @@
 
 namespace ddp::nn {
 
-// Throws std::invalid_argument that lists the known names unless it is one of them: "mlp",
+// Throws std::invalid_argument that lists the known names if `name` is none of them: "mlp",
 // "lenet5", "convnet", "resnet18" or "unet".
 void check_model_name(std::string_view name);
 

@@ -7,11 +7,11 @@
 
 namespace ddp::nn {
 
-// What a model is made for.
+// The sizes that a model is built for.
 struct ImageSizes {
   std::size_t channels = 1;
   Size2d image{28, 28};
-  std::size_t classes = 10;  // or logits a pixel
+  std::size_t classes = 10;  // or logits per pixel
 };
 
 }  // namespace ddp::nn

@@ -21,7 +21,8 @@ class Mlp final : public Module {
  public:
   explicit Mlp(const Scope& scope, const MlpSizes& sizes = {});
 
-  // input: n x anything of `inputs` elements, such as n x 1 x 28 x 28. Returns n x classes logits.
+  // input: n samples of any shape with `inputs` elements, such as n x 1 x 28 x 28. Returns n x
+  // classes logits.
   Variable forward(Tape& tape, const Variable& input) override;
 
  private:

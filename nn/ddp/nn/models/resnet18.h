@@ -13,8 +13,8 @@
 
 namespace ddp::nn {
 
-// Two convolutions of 3 x 3 beside a shortcut, which is a convolution of 1 x 1 where the sizes
-// change; torchvision's BasicBlock, with its names.
+// Two 3 x 3 convolutions beside a shortcut, which is a 1 x 1 convolution if the sizes change. It is
+// torchvision's BasicBlock, with the same names.
 class BasicBlock final : public Module {
  public:
   BasicBlock(const Scope& scope, std::size_t in_channels, std::size_t out_channels,
@@ -38,8 +38,8 @@ class BasicBlock final : public Module {
   std::optional<Shortcut> downsample_;
 };
 
-// He et al. 2015, as torchvision.models.resnet18 has it and under its names; initial values are
-// PyTorch's defaults of the layers.
+// He et al. 2015: the layers and names of torchvision.models.resnet18, with initial values that are
+// PyTorch's defaults for the layers.
 class ResNet18 final : public Module {
  public:
   ResNet18(const Scope& scope, std::size_t channels, std::size_t classes);

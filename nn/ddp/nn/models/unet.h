@@ -15,12 +15,12 @@ namespace ddp::nn {
 
 struct UNetSizes {
   std::size_t channels = 3;   // of an image
-  std::size_t outputs = 1;    // logits a pixel
-  std::size_t features = 32;  // of the first level; doubled from level to level
+  std::size_t outputs = 1;    // logits per pixel
+  std::size_t features = 32;  // of the first level; they double at each level
 };
 
-// Twice convolution (3 x 3, padding 1), batch norm and ReLU. `name` begins the names: "enc1" gives
-// "enc1conv1.weight".
+// Convolution (3 x 3, padding 1), batch norm and ReLU, twice. `name` is the prefix of the names:
+// "enc1" gives "enc1conv1.weight".
 class UNetBlock final : public Module {
  public:
   UNetBlock(const Scope& scope, const std::string& name, std::size_t in_channels,
@@ -35,9 +35,9 @@ class UNetBlock final : public Module {
   BatchNorm2d norm2_;
 };
 
-// Segments images: Ronneberger et al. 2015 with padding and batch norms, as in torch.hub's
-// mateuszbuda/brain-segmentation-pytorch and under its names, but for the sigmoid at its end: what
-// comes out are logits, for bce_with_logits().
+// Segments images: Ronneberger et al. 2015 with padding and batch norms. Layers and names are those
+// of mateuszbuda/brain-segmentation-pytorch on torch.hub, without the final sigmoid: forward
+// returns logits, for bce_with_logits().
 class UNet final : public Module {
  public:
   explicit UNet(const Scope& scope, const UNetSizes& sizes = {});
@@ -51,7 +51,7 @@ class UNet final : public Module {
 
   std::array<UNetBlock, kLevels> encoders_;
   UNetBlock bottleneck_;
-  std::array<ConvTranspose2d, kLevels> upconvs_;  // by level, as are the decoders
+  std::array<ConvTranspose2d, kLevels> upconvs_;  // by level, like the decoders
   std::array<UNetBlock, kLevels> decoders_;
   Conv2d conv_;
 };

@@ -13,25 +13,26 @@ namespace ddp::nn {
 
 struct BatchNormOptions {
   double eps = 1e-5;
-  // How far running statistics move to those of a batch; none: they are averages over all batches.
+  // Weight of a new batch in the running statistics; none: they are averages over all batches.
   std::optional<double> momentum = 0.1;
-  bool affine = true;               // has weight (ones at first) and bias (zeros)
-  bool track_running_stats = true;  // false: it normalises by the batch in evaluation, too
+  bool affine = true;               // has weight (initially ones) and bias (zeros)
+  bool track_running_stats = true;  // false: uses the batch's statistics in evaluation, too
 };
 
 // torch.nn.BatchNorm1d and 2d, with their buffers running_mean, running_var (unbiased) and
-// num_batches_tracked (int64). In training a batch is normalised by its own statistics and moves
-// the running ones, in evaluation by the running ones. An empty batch changes nothing.
+// num_batches_tracked (int64). In training it normalises by the batch's statistics and updates the
+// running ones; in evaluation it normalises by the running ones. An empty batch changes nothing.
 //
-// Each rank gathers running statistics from its own samples: DistributedDataParallel's buffer_sync,
-// or convert_sync_batchnorm(), makes them equal.
+// Each rank computes running statistics from its own samples. To make them equal, use
+// DistributedDataParallel's buffer_sync or convert_sync_batchnorm().
 class BatchNorm : public Module {
  public:
-  // input: n x channels x anything that fits the class. In training a batch of one element a
-  // channel is std::invalid_argument.
+  // input: n x channels x further dimensions, as the class says. In training, a batch with one
+  // element per channel is std::invalid_argument.
   Variable forward(Tape& tape, const Variable& input) override;
 
-  // From the next training batch on, batches are parts of larger ones; null: whole ones.
+  // In later training passes a batch is a part of a larger one, whose statistics the reducer
+  // computes; null: a batch is whole.
   void set_statistics_reducer(std::shared_ptr<StatisticsReducer> reducer);
 
  protected:
@@ -45,7 +46,7 @@ class BatchNorm : public Module {
  private:
   BatchNormOptions options_;
   Ranks input_ranks_;
-  Parameter weight_;  // of no elements unless affine, as is the bias
+  Parameter weight_;  // empty unless affine, like the bias
   Parameter bias_;
   Tensor running_mean_;
   Tensor running_var_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What modules that convolve share.
+// The parameters that convolution modules share.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,8 @@ namespace ddp::nn {
 enum class Bias : std::uint8_t { kNo, kYes };
 
 // PyTorch's default initialisation: weight and bias are drawn from U(-b, b) with b =
-// 1/sqrt(fan_in), which for the weight is kaiming_uniform(a = sqrt(5)). fan_in is, as PyTorch has
-// it, the weight's second dimension times the kernel's pixels, also where the convolution is
-// transposed.
+// 1/sqrt(fan_in), which for the weight is kaiming_uniform(a = sqrt(5)). As in PyTorch, fan_in is
+// the weight's second dimension times the kernel's pixels, also for transposed convolutions.
 struct ConvParameters {
   // Without a bias if it has no channels.
   ConvParameters(const Scope& scope, const Shape& weight_shape, std::size_t bias_channels);
