@@ -8,16 +8,17 @@
 
 namespace ddp {
 
-// Factors of the last steps, where the device can read them: on CUDA in pinned memory.
+// Keeps the factors of the last steps in memory that the device can read (pinned on CUDA).
 //
-// The control vector keeps the host from beginning a step before the first bucket of the step
-// before the last is on its way. So with three places none is written that is still to be read, if
-// there is one factor a step.
+// Three places suffice for one factor per step. ControlVector::reset() blocks the host at the start
+// of step k until the device has reached the first bucket of step k - 2. By then the device no
+// longer reads the factor of step k - 3, whose place step k overwrites.
 class FactorRing {
  public:
   explicit FactorRing(Device device);
 
-  // Where `factor` stays for the next two calls.
+  // Stores `factor` and returns its address. The value stays there until the third call after this
+  // one.
   [[nodiscard]] const double* keep(double factor);
 
  private:

@@ -17,10 +17,10 @@ namespace {
 
 std::uint8_t* flags(HostMirror& mirror) { return static_cast<std::uint8_t*>(mirror.buffer().data); }
 
-// Of one rank.
+// The non-finite gradients of one rank.
 struct Bad {
   std::int64_t count = 0;
-  std::int64_t first = 0;  // parameter
+  std::int64_t first = 0;  // index of the first such parameter
 };
 
 // "rank 5 ('wte' and 3 more)".
@@ -52,8 +52,8 @@ FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
   forgotten_ = cu::Event(group.device());
 }
 
-// What was scanned in the last step is behind that step's stream; in the first there is none, and
-// nothing to forget.
+// `stream` is the one on which the last step ended, so the reset of scanned_ runs after that step's
+// scans. The first step has no such stream, but also nothing to reset.
 void FiniteCheck::begin_step(Stream stream) {
   if (scans_) {
     fill(scanned_.buffer(), 1, stream);

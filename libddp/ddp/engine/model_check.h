@@ -10,8 +10,8 @@
 
 namespace ddp {
 
-// Throws std::invalid_argument unless values and gradients fit shapes and the group; returns the
-// parameters.
+// Returns the parameters. Throws std::invalid_argument unless their values and gradients match
+// their shapes and are on the group's device.
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters);
 
@@ -24,7 +24,8 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
                         const DdpOptions& options, const GradientHook* hook);
 
-// Gives every rank the values and buffers of rank 0. Collective; returns when done.
+// Gives every rank the parameter values and model buffers of rank 0. Collective; returns when the
+// broadcasts are done.
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
                      std::span<const ModelBuffer> buffers);
 
