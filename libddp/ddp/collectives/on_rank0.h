@@ -17,7 +17,8 @@ struct OnRank0Options {
 // ends, or does not run any more, they throw PeerError.
 //
 // What fn throws is rethrown on rank 0 and is a PeerError with its text on the others. Collective;
-// fn must not use the group. Rank 0 waits for nobody; if it does not come in the group's timeout,
+// what fn itself calls of the group, be it by an engine, is std::logic_error, since nobody would
+// join it. Rank 0 waits for nobody; if it does not come in the group's timeout,
 // the others throw TimeoutError.
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn,
               const OnRank0Options& options = {});
