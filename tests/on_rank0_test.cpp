@@ -3,8 +3,13 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -93,4 +98,50 @@ TEST_CASE("a rank 0 that does not come is said to be missing", "[on_rank0]") {
         expect(text == "[on_rank0] rank 0 has not come in 300 ms", text);
       },
       300ms);
+}
+
+// The other ranks wait for fn to end, and fn would wait for them.
+TEST_CASE("whatever of the group fn uses is an error at once, and the group works afterwards",
+          "[on_rank0]") {
+  double value = 1;
+  const std::vector<std::pair<std::string, std::function<void(ProcessGroup&)>>> uses = {
+      {"all_reduce",
+       [&](ProcessGroup& group) { group.all_reduce(buffer_of(std::span(&value, 1))).wait(); }},
+      {"barrier",
+       [](ProcessGroup& group) {
+         auto batch = group.batch();
+         (void)group.barrier();
+         batch.end().wait();
+       }},
+      {"barrier", [](ProcessGroup& group) { (void)group.duplicate(); }},
+      {"split", [](ProcessGroup& group) { (void)group.split(0, 0); }},
+      {"on_rank0",
+       [](ProcessGroup& group) {
+         on_rank0(
+             group, [] {}, kQuick);
+       }},
+  };
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {1, 2, 3}) {
+      test::run_groups(backend, world_size, [&](ProcessGroup& group) {
+        for (const auto& [name, use] : uses) {
+          const std::string expected =
+              "[on_rank0] " + name +
+              " inside the function that the other ranks wait for, which "
+              "they would never join: call it before or after, on all ranks";
+          const std::string text = error_of([&] {
+            on_rank0(
+                group, [&] { use(group); }, kQuick);
+          });
+          expect(text == (group.rank() == 0 ? expected : "[on_rank0] rank 0 failed: " + expected),
+                 text);
+        }
+        float sum = 1;
+        group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        expect(sum == static_cast<float>(group.world_size()), "a group that works");
+        on_rank0(
+            group, [] {}, kQuick);
+      });
+    }
+  }
 }

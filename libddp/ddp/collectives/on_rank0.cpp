@@ -32,7 +32,15 @@ std::string run(Store& store, const std::function<void()>& fn, Timeout period,
   }
 }
 
-void lead(ProcessGroup& group, Store& store, const std::function<void()>& fn, Timeout period) {
+PrefixStore open_store(ProcessGroup& group) {
+  const std::string name = group.fresh_name("on_rank0_");
+  return {name, group.store().clone()};
+}
+
+void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) {
+  const ScopedSolo solo(group, "on_rank0");
+  if (group.world_size() == 1) return fn();
+  PrefixStore store = open_store(group);
   const std::string who = serialize(identify_self(0, group.device()));
   meet(group.meetings(), "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
@@ -85,10 +93,8 @@ std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& opti
 }  // namespace
 
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank0Options& options) {
-  if (group.world_size() == 1) return fn();
-  const std::string name = group.fresh_name("on_rank0_");
-  PrefixStore store(name, group.store().clone());
-  if (group.rank() == 0) return lead(group, store, fn, options.period);
+  if (group.rank() == 0) return lead(group, fn, options.period);
+  PrefixStore store = open_store(group);
   const FlightRecorder::Inside inside(group.recorder());
   const std::string result = follow(group, store, options);
   let_all_read(store, group.rank(), group.world_size());

@@ -147,6 +147,7 @@ Work ProcessGroup::Batch::end() {
 // What is done with the first operation of a batch is done with all of it.
 Work ProcessGroup::run(Collective collective, Stream producer) {
   check_process();
+  check_not_solo(to_string(collective.kind));
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = operation_timeout_;
   collective.part_of = operation_part_of_;
@@ -165,6 +166,13 @@ void ProcessGroup::check_process() const {
   if (::getpid() == process_) return;
   throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
                          ", of which this one is a fork");
+}
+
+void ProcessGroup::check_not_solo(std::string_view call) const {
+  if (solo_in_ == nullptr) return;
+  throw std::logic_error("[" + std::string(solo_in_) + "] " + std::string(call) +
+                         " inside the function that the other ranks wait for, which they would "
+                         "never join: call it before or after, on all ranks");
 }
 
 void ProcessGroup::check_started(std::uint64_t sequence) const {
@@ -314,6 +322,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  check_not_solo("split");
   const std::string name = fresh_name("split") + "/color" + std::to_string(color);
   const std::vector<int> members = find_part(*this, color, key);
   std::shared_ptr<ProcessGroup> child;

@@ -194,9 +194,15 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   friend class ScopedTimeout;
   friend class ScopedPart;
   friend class ScopedIssuer;
+  friend class ScopedSolo;
 
   Work run(Collective collective, Stream producer);
   void check_process() const;
+  void check_not_solo(std::string_view call) const;
+  [[nodiscard]] const char*& solo(const char* where) {
+    check_not_solo(where);
+    return solo_in_;
+  }
   void check_started(std::uint64_t sequence) const;
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
@@ -212,6 +218,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::uint64_t operation_part_of_ = 0;
   std::uint8_t operation_issuer_ = 0;
   std::uint8_t issuers_ = 0;
+  const char* solo_in_ = nullptr;             // see ScopedSolo
   pid_t process_;                             // in which the group was made
   std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
   std::vector<Collective> batch_;             // operations of the open batch
@@ -261,6 +268,14 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
  public:
   ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)
       : ScopedValue(group.operation_issuer_, issuer) {}
+};
+
+// While it lives the other ranks wait for this one to end what is named `where`, so that nobody
+// would join what this one submits to the group: std::logic_error, at once, as is a second one. For
+// the thread that submits.
+class [[nodiscard]] ScopedSolo : ScopedValue<const char*> {
+ public:
+  ScopedSolo(ProcessGroup& group, const char* where) : ScopedValue(group.solo(where), where) {}
 };
 
 }  // namespace ddp

@@ -49,6 +49,9 @@ class Parameter {
   void bind_value(const Buffer& memory, Stream stream = {});
   void bind_grad(const Buffer& memory, Stream stream = {}, GradientOwner* owner = nullptr);
   [[nodiscard]] GradientOwner* grad_owner() const { return grad_owner_; }
+  // For an owner that ends, and its memory with it: there is no gradient now, and the next one gets
+  // memory of the parameter's own. Nothing happens if another one is the owner by now.
+  void unbind_grad(const GradientOwner& owner);
 
  private:
   void check_binding(const char* what, const Buffer& memory) const;

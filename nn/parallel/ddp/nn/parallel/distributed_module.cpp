@@ -61,6 +61,10 @@ DistributedModule::DistributedModule(Module& module, Context& context,
   std::sort(indices_.begin(), indices_.end());
 }
 
+DistributedModule::~DistributedModule() {
+  for (Parameter* parameter : parameters()) parameter->unbind_grad(*this);
+}
+
 std::size_t DistributedModule::index_of(const Parameter& parameter) const {
   const std::pair<const Parameter*, std::size_t> first{&parameter, 0};
   const auto found = std::lower_bound(indices_.begin(), indices_.end(), first);

@@ -41,11 +41,13 @@ struct StepMetric {
 //   model.backward(tape, loss, batch);
 //   optimizer.step();
 //
-// The module and the context outlive it; the module's gradients do not outlive this object.
+// The module and the context outlive it. The module's gradients end with this object: it can then be
+// trained alone, or be distributed anew.
 class DistributedModule final : public Module, public GradientOwner {
  public:
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
                     DdpOptions options);
+  ~DistributedModule() override;
 
   // The module's. In training and with BufferSync::kEveryForward all ranks get rank 0's buffers
   // first; in evaluation ranks need not talk, and may have batches of their own number.
