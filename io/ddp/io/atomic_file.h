@@ -10,9 +10,10 @@
 namespace ddp {
 
 // A file that appears whole or not at all: what is written goes to a temporary file in the same
-// directory, which commit() moves over `path`. Until then, and after any error, an older file at
-// `path` is untouched; without commit() the temporary disappears with this object. (A process that
-// is killed leaves it behind, as PATH.tmp.PID.N: see remove_orphaned_temporaries.)
+// directory, which commit() moves over `path`, or over the file that `path` is a symbolic link to.
+// Until then, and after any error, an older file at `path` is untouched; without commit() the
+// temporary disappears with this object. (A process that is killed leaves it behind, as
+// PATH.tmp.PID.N: see remove_orphaned_temporaries.)
 //
 // Every failure is a FileError that names the path and the reason. Not thread-safe.
 class AtomicFile {
