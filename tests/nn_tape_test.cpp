@@ -165,6 +165,19 @@ TEST_CASE("steps of equal shape allocate nothing after the first", "[nn]") {
   CHECK(f.context.pool().allocations() == allocations);
 }
 
+TEST_CASE("steps whose shapes change take no more memory for ever", "[nn]") {
+  Fixture f;
+  std::size_t first_bytes = 0;
+  for (std::size_t rows = 1000; rows > 500; --rows) {  // the largest batch comes first
+    Tape tape(f.context);
+    const Variable x = Tensor::zeros({rows, 4}, DType::kFloat64);
+    const Tensor labels = Tensor::zeros({rows}, DType::kInt64);
+    tape.backward(softmax_cross_entropy(tape, relu(tape, f.first.forward(tape, x)), labels));
+    if (first_bytes == 0) first_bytes = f.context.pool().size_bytes();
+    REQUIRE(f.context.pool().size_bytes() <= 4 * first_bytes);
+  }
+}
+
 TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   Tensor survivor;
   {

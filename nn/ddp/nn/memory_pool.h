@@ -16,6 +16,10 @@ namespace ddp::nn {
 // that from the second step on no memory is asked for (cudaMalloc and cudaFree would wait for the
 // device). A block is used again at once: on CUDA that is right if everything that touches the
 // pool's memory runs on one stream, so a pool belongs to one Context. Thread-safe.
+//
+// Where sizes change from step to step, as with images of many sizes, blocks that nobody asks for
+// again would pile up. So before it asks for a new block it frees all that lie idle, if they are
+// more than twice what was ever in use at once.
 class MemoryPool {
  public:
   explicit MemoryPool(Device device);
@@ -26,6 +30,8 @@ class MemoryPool {
 
   // Blocks ever asked of the device.
   [[nodiscard]] std::size_t allocations() const;
+  // Of the blocks that it has now, in use or idle.
+  [[nodiscard]] std::size_t size_bytes() const;
 
  private:
   class FreeBlocks;
