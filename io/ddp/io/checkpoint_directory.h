@@ -49,6 +49,7 @@ class CheckpointDirectory {
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
 
   // Takes tensors in CPU memory. On return the checkpoint would survive a loss of power.
+  // std::invalid_argument if epochs or step are negative.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
   // Nothing if there is none. One that is damaged or gone is passed over with a warning, and no
