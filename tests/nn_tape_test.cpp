@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/scope.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 namespace {
 
@@ -186,6 +188,24 @@ TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   }
   for (double& value : survivor.buffer().as<double>()) value = 1;
   CHECK(survivor.buffer().as<double>()[3] == 1);
+}
+
+TEST_CASE("a validation on a tape that records is told that nothing is freed", "[nn]") {
+  const auto output_of = [](Recording recording, int batches, bool trains) {
+    Fixture f;
+    Tape tape(f.context, recording);
+    const ddp::test::StderrCapture capture;
+    for (int i = 0; i < batches; ++i) {
+      const Variable loss = f.loss(tape, f.first, f.second);
+      if (trains) tape.backward(loss);
+    }
+    return capture.text();
+  };
+  const std::string text = output_of(Recording::kOn, 1000, false);
+  CHECK_THAT(text, Catch::Contains("' 100 times without a backward()"));
+  CHECK(std::ranges::count(text, '\n') == 1);
+  CHECK(output_of(Recording::kOff, 1000, false).empty());
+  CHECK(output_of(Recording::kOn, 1000, true).empty());
 }
 
 TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {
