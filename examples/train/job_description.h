@@ -8,6 +8,9 @@
 
 namespace train {
 
+// The one --lr-schedule that has a state, which checkpoints then hold.
+inline constexpr const char* kPlateau = "plateau";
+
 // What tells jobs apart, as metadata of their checkpoints.
 struct JobDescription {
   ddp::SafetensorsMetadata essentials;  // with others it would not be the same training

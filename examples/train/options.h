@@ -33,6 +33,8 @@ struct Options {
   double label_smoothing = 0;
   bool sync_batch_norm = false;
   ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;
+  std::optional<int>
+      plateau_patience;  // of --lr-schedule plateau, in whose place lr_schedule is constant
   int warmup_epochs = 0;
   std::int64_t warmup_steps = 0;  // or so many steps
   ddp::DType dtype = ddp::DType::kFloat32;
@@ -64,9 +66,9 @@ struct Options {
   [[nodiscard]] ddp::NonFinite non_finite_gradients() const;
   // Whether a loss that is not finite ends the run.
   [[nodiscard]] bool stops_at_bad_loss() const;
-  // Of step `step` of the training, in `epoch`, both from 0. A warm-up by steps reaches the epoch's
-  // rate in its last one.
-  [[nodiscard]] double learning_rate(int epoch, std::int64_t step) const;
+  // Of step `step` of the training, in `epoch`, both from 0, with `base` as the highest rate. A
+  // warm-up by steps reaches the epoch's rate in its last one.
+  [[nodiscard]] double learning_rate(double base, int epoch, std::int64_t step) const;
   // What makes it this training, for its checkpoints and for all ranks.
   [[nodiscard]] JobDescription describe(int world_size, const Task& task) const;
 };

@@ -37,6 +37,10 @@ using Seconds = std::chrono::duration<double>;
 // Slots of the metrics that ride with the gradients.
 constexpr std::size_t kLoss = 0;
 constexpr std::size_t kCounts = 1;  // and after it: the task's
+// What the names of tensors in checkpoints begin with that are not the model's.
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kScaler = "scaler.";
+constexpr const char* kSchedule = "schedule.";
 // Elements of a batch in evaluation, of all ranks together: a thousand images of Fashion-MNIST.
 constexpr std::int64_t kEvaluationElements = 784'000;
 
@@ -80,6 +84,17 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   return result;
 }
 
+// The model's tensors in a file of weights or in a checkpoint, which has others, too.
+ddp::Safetensors load_weights(const std::filesystem::path& file) {
+  ddp::Safetensors loaded = ddp::load_safetensors(file);
+  std::erase_if(loaded.tensors, [](const ddp::NamedBuffer& tensor) {
+    return std::ranges::any_of(
+        std::array{kOptimizer, kScaler, kSchedule},
+        [&](const char* beginning) { return tensor.name.starts_with(beginning); });
+  });
+  return loaded;
+}
+
 // Rank 0's values, which are what DistributedModule gives all ranks, come from --init, if there is
 // one.
 std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
@@ -87,7 +102,7 @@ std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::
   auto module =
       ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
   if (group.rank() == 0 && !options.init.empty()) {
-    ddp::restore_tensors(options.init, ddp::load_safetensors(options.init),
+    ddp::restore_tensors(options.init, load_weights(options.init),
                          ddp::nn::named_buffers(module->state_dict()), context.stream());
   }
   return module;
@@ -121,6 +136,10 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
     throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
   }
   if (options.amp == ddp::DType::kFloat16) model_.scale_losses(scaler_.emplace());
+  if (options.plateau_patience) {
+    plateau_.emplace(ddp::nn::ReduceLrOnPlateauOptions{.base = options.optimizer.learning_rate,
+                                                       .patience = *options.plateau_patience});
+  }
   if (options.checkpoints.any()) resume();
   if (options.traces.any()) {
     trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
@@ -142,6 +161,11 @@ void Trainer::run() {
     result_ = evaluate();
     if (is_main()) journal_->untrained(*result_);
   }
+  const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
+  // It was asked to stop, and left without this.
+  if (plateau_ && is_between_epochs && !resumed_->evaluation && !result_) {
+    step_plateau(evaluate().loss);
+  }
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
     // Whoever asks to stop may not wait for long.
@@ -159,6 +183,7 @@ void Trainer::evaluate_epoch(int epoch) {
   result_ = evaluate();
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
   check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
+  if (state().position.consumed == 0) step_plateau(result_->loss);
   save_epoch(*result_);
   if (!is_main()) return;
   const std::int64_t consumed = state().position.consumed;
@@ -169,14 +194,20 @@ void Trainer::evaluate_epoch(int epoch) {
   journal_->epoch(epoch, where, steps_done_, *result_);
 }
 
+void Trainer::step_plateau(double loss) {
+  if (!plateau_ || !plateau_->step(loss) || !is_main()) return;
+  journal_->say(fmt::format("the test loss no longer falls: learning rate {} from here on",
+                            plateau_->learning_rate()));
+}
+
 void Trainer::resume() {
   std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(model_.state_dict());
-  std::ranges::move(ddp::nn::named_buffers(optimizer_->state(), "optimizer."),
-                    std::back_inserter(tensors));
-  if (scaler_) {
-    std::ranges::move(ddp::nn::named_buffers(scaler_->state(), "scaler."),
-                      std::back_inserter(tensors));
-  }
+  const auto add = [&](const std::vector<ddp::nn::NamedTensor>& state, const char* beginning) {
+    std::ranges::move(ddp::nn::named_buffers(state, beginning), std::back_inserter(tensors));
+  };
+  add(optimizer_->state(), kOptimizer);
+  if (scaler_) add(scaler_->state(), kScaler);
+  if (plateau_) add(plateau_->state(), kSchedule);
   checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
@@ -318,7 +349,8 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
 }
 
 void Trainer::step_optimizer() {
-  optimizer_->set_learning_rate(options_.learning_rate(epoch_, steps_done_));
+  const double base = plateau_ ? plateau_->learning_rate() : options_.optimizer.learning_rate;
+  optimizer_->set_learning_rate(options_.learning_rate(base, epoch_, steps_done_));
   if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
   optimizer_->step();
 }

@@ -12,6 +12,7 @@
 #include "ddp/engine/signal_guard.h"
 #include "ddp/nn/amp/grad_scaler.h"
 #include "ddp/nn/optim/optimizer.h"
+#include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
 #include "journal.h"
@@ -44,6 +45,8 @@ class Trainer {
   // What is left of it.
   [[nodiscard]] End train_epoch(int epoch);
   void evaluate_epoch(int epoch);
+  // Tells it the test loss of an epoch that is over.
+  void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
@@ -84,6 +87,7 @@ class Trainer {
   ddp::nn::DistributedModule model_;
   std::unique_ptr<ddp::nn::Optimizer> optimizer_;
   std::optional<ddp::nn::GradScaler> scaler_;  // with float16
+  std::optional<ddp::nn::ReduceLrOnPlateau> plateau_;
   ddp::nn::Tape tape_;
   ddp::SignalGuard signals_;
   std::optional<StepTrace> trace_;

@@ -47,9 +47,9 @@ std::size_t size_of_file(const FileDescriptor& file) {
   return static_cast<std::size_t>(status.st_size);
 }
 
-// The file's first bytes.
+// The file's first bytes. It is opened so that nobody waits for the writer of a named pipe.
 std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) throw std::runtime_error("cannot be opened: " + error_text(errno));
   std::vector<std::uint8_t> bytes(std::min(size_of_file(file), at_most));
   std::size_t done = 0;

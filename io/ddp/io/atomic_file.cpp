@@ -49,11 +49,20 @@ std::optional<pid_t> maker_of(const std::string& name) {
   return pid;
 }
 
+// What a link leads to, so that the file behind it is replaced and not the link; anything else, and
+// a link that leads nowhere, as it is.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target;
+}
+
 bool lives(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(behind_links(std::move(path))) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path_, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {

@@ -28,6 +28,13 @@ void make_directory(const std::filesystem::path& path) {
   }
 }
 
+// One that a later process would not find is not to be saved.
+void check_name(const CheckpointName& name) {
+  if (name.epochs >= 0 && name.step.value_or(0) >= 0) return;
+  throw std::invalid_argument("[checkpoint] " + to_string(name) +
+                              ": epochs and steps count from 0");
+}
+
 // The file may be whole: it was not read. One that is gone was thrown away by somebody.
 bool is_error_of_system(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
@@ -57,6 +64,7 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
 // The order matters for whoever is killed in between: the file, then what makes it the best, then
 // what makes it the newest, and only then may an old one go.
 void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors) {
+  check_name(info.name);
   const std::filesystem::path file = options_.path / to_string(info.name);
   remove_orphaned_temporaries(options_.path);
   save_checkpoint(file, tensors, info.metadata);

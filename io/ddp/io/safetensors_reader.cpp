@@ -21,8 +21,9 @@ namespace {
 
 class InputFile {
  public:
+  // Not to wait for the writer of a named pipe, which is none of our files.
   explicit InputFile(const std::filesystem::path& path)
-      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!fd_.is_open()) throw SystemError("cannot be opened", errno);
     struct stat status {};
     if (fstat(fd_.get(), &status) != 0) throw SystemError("has no size", errno);

@@ -2,11 +2,19 @@
 #include "ddp/nn/tape.h"
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
+#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
+namespace {
+
+constexpr int kManyTimes = 100;  // batches, unless the model shares the parameter
+
+}  // namespace
 
 Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
     : context_(context), recording_(recording), autocast_(autocast) {
@@ -24,9 +32,18 @@ const RandomKey& Tape::random_key() const {
 
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff) return parameter.value();
-  const auto [entry, is_new] = watched_.try_emplace(&parameter, 0);
-  if (is_new) entry->second = add_slot(parameter.value(), &parameter);
-  return {parameter.value(), entry->second};
+  Watch& watch = watched_[&parameter];
+  if (watch.times == 0) watch.slot = add_slot(parameter.value(), &parameter);
+  if (++watch.times == kManyTimes) warn_of_growth(parameter);
+  return {parameter.value(), watch.slot};
+}
+
+void Tape::warn_of_growth(const Parameter& parameter) {
+  if (std::exchange(has_warned_, true)) return;
+  log::warning("[nn] a tape has seen parameter '" + parameter.name() + "' " +
+               std::to_string(kManyTimes) +
+               " times without a backward(), and keeps all that was computed since: for a "
+               "validation make a tape with Recording::kOff");
 }
 
 Variable Tape::record_all(Tensor output, std::vector<Edge> edges) {

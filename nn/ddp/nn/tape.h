@@ -80,7 +80,9 @@ struct RandomKey {
 
 enum class Recording : std::uint8_t { kOn, kOff };
 
-// One thread at a time. With kOff nothing is recorded, and activations are freed at once.
+// One thread at a time. With kOff nothing is recorded, and activations are freed at once; with kOn
+// they stay until backward(), so that a validation on such a tape keeps those of all its batches (a
+// warning says so).
 class Tape {
  public:
   // `autocast`: a 16-bit type for mixed precision, as amp/autocast.h says; std::invalid_argument
@@ -136,6 +138,10 @@ class Tape {
     std::size_t pending_uses = 0;
     bool is_written = false;
   };
+  struct Watch {
+    std::uint64_t slot = 0;
+    int times = 0;
+  };
   struct RecordedEdge {
     std::size_t input = 0;
     BackwardFunction backward;
@@ -149,6 +155,7 @@ class Tape {
   void add_edge(Edge edge);
   Variable add_node(Tensor output, std::size_t first_edge);
   std::uint64_t add_slot(const Tensor& value, Parameter* parameter);
+  void warn_of_growth(const Parameter& parameter);
   std::size_t index_of(const Variable& variable) const;
   GradientTarget target_of(Slot& slot);
   void play(const BackwardOptions& options, std::vector<Parameter*>& reached);
@@ -162,7 +169,8 @@ class Tape {
   std::vector<Slot> slots_;
   std::vector<RecordedEdge> edges_;
   std::vector<Node> nodes_;
-  std::unordered_map<const Parameter*, std::uint64_t> watched_;
+  std::unordered_map<const Parameter*, Watch> watched_;
+  bool has_warned_ = false;
   std::unordered_map<std::uint64_t, Variable> narrowed_;  // of parameters, by their slots
 };
 
