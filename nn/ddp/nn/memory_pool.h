@@ -18,8 +18,8 @@ namespace ddp::nn {
 // memory runs on one stream, so each pool belongs to one Context. Thread-safe.
 //
 // Where sizes change from step to step, as with images of many sizes, blocks of sizes that do not
-// come back would pile up. So before the pool allocates a new block, it frees all idle blocks if they are
-// more than twice what was ever in use at once.
+// come back would pile up. So before the pool allocates a new block, it frees all idle blocks if
+// they are more than twice what was ever in use at once.
 class MemoryPool {
  public:
   explicit MemoryPool(Device device);
