@@ -42,8 +42,8 @@ class HangWatch {
   HangWatch(std::shared_ptr<Store> store, RankIdentity self, const HangWatchOptions& options,
             Report report = log::warning);
 
-  // From now on what a recorder of the group notes is watched, as long as the recorder lives.
-  // `job_ranks` are the group's members, by rank of the group; `aspect` tells its recorders apart.
+  // Starts watching a recorder of the group, for as long as the recorder lives. `job_ranks` are the
+  // group's members, by rank of the group; `aspect` distinguishes several recorders of one group.
   void add(const std::string& group, std::vector<int> job_ranks,
            const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect = "");
 

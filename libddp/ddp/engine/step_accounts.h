@@ -13,14 +13,14 @@
 
 namespace ddp {
 
-// Keeps the accounts of what steps cost: takes the times of this rank's steps, says which of them
-// the other ranks are to be told, and enters into the statistics what all ranks tell.
+// Accounts for the cost of steps: takes the times of this rank's steps, decides which of them to
+// tell the other ranks, and adds what all ranks tell to the statistics.
 class StepAccounts {
  public:
   StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step);
 
-  // Step 1, 2, ... begins. Returns what this rank tells the others in it, of a step before;
-  // `control` has what they told. `recorder` may be null.
+  // Step 1, 2, ... begins. Returns this rank's times of an earlier step, which it tells the others
+  // in this one; `control` has the others' times. `recorder` may be null.
   RankTimes begin_step(std::uint64_t step, ControlVector& control, const StepRecorder* recorder);
   // This rank waited for a batch of the step.
   void add_data_wait(double seconds) { data_seconds_ += seconds; }
