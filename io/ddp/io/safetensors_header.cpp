@@ -79,7 +79,7 @@ std::string padded(std::string text) {
   return text;
 }
 
-// nlohmann keeps one of two equal keys and any depth of nesting; the format allows neither.
+// nlohmann keeps one of two equal keys and accepts any depth of nesting; the format allows neither.
 class StrictParser {
  public:
   bool operator()(int depth, Json::parse_event_t event, const Json& value) {
@@ -101,7 +101,7 @@ class StrictParser {
 
 Json parse_json(std::string_view text) {
   if (text.empty() || text.front() != '{') throw FileError("the header is no JSON object");
-  // nlohmann takes a zero byte for the end of the text.
+  // nlohmann treats a zero byte as the end of the text.
   if (text.find('\0') != text.npos) throw FileError("the header contains a zero byte");
   StrictParser strict;
   try {
