@@ -93,7 +93,7 @@ class HostsOperations {
     first_error_.rethrow_if_set();
   }
 
-  // In terms of this group's ranks, unless another rank is first.
+  // Sets the error in terms of this group's ranks, unless another rank was first.
   void explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
       first_error_.set(MismatchError("[shm+gloo] " + calls_.mismatch(algorithms_.current())));
