@@ -16,7 +16,7 @@ ddp::SafetensorsMetadata JobDescription::all() const {
   return result;
 }
 
-// Nodes may have other files, or were given other flags.
+// Detects nodes with other files or other flags.
 void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group) {
   std::vector<ddp::NamedValue> values;
   for (const auto& [key, value] : job.all()) values.push_back({key, value});

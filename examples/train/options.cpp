@@ -19,7 +19,7 @@
 namespace train {
 namespace {
 
-// `value` if it is one of the choices.
+// Returns `value` if it is one of the choices.
 template <class T>
 T choose(const char* flag, const std::string& value,
          std::initializer_list<std::pair<const char*, T>> choices) {
@@ -110,8 +110,8 @@ void check(const Options& options) {
   require(options.checkpoints.keep >= 0, "--keep must not be negative");
 }
 
-// "--save --epochs 3" would train for one epoch and save to a file "--epochs"; "--checkpoint-dir="
-// is a variable of a script that is not set.
+// Rejects "--save --epochs 3", which would train for one epoch and save to a file "--epochs", and
+// "--checkpoint-dir=", which comes from an unset variable in a script.
 void check_values(const cxxopts::ParseResult& parsed) {
   for (const cxxopts::KeyValue& flag : parsed.arguments()) {
     require(!flag.value().empty() && !flag.value().starts_with("--"),
@@ -139,7 +139,7 @@ std::string non_finite_name(const Options& options) {
   return options.stops_at_bad_loss() ? "stop at the loss" : "ignore";
 }
 
-// The rate is left as it is unless one is given: Adam's steps are of another size.
+// The learning rate keeps its default unless given, since Adam's steps have another size.
 OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
   const auto kind = choose<OptimizerKind>("optimizer", parsed["optimizer"].as<std::string>(),
                                           {{"sgd", OptimizerKind::kSgd},
@@ -242,7 +242,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   return options;
 }
 
-// What cxxopts says of a switch does not name it; all other values are texts to it.
+// cxxopts' message about a switch does not name it; about other flags it does.
 std::string name_switch(const std::string& complaint, std::span<char*> arguments) {
   for (const std::string_view argument : arguments) {
     const std::size_t equals = argument.find('=');

@@ -34,14 +34,14 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// Slots of the metrics that ride with the gradients.
+// Slots of the metrics that travel with the gradients.
 constexpr std::size_t kLoss = 0;
 constexpr std::size_t kCounts = 1;  // and after it: the task's
-// What the names of tensors in checkpoints begin with that are not the model's.
+// Prefixes of the tensors in checkpoints that are not the model's.
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kScaler = "scaler.";
 constexpr const char* kSchedule = "schedule.";
-// Elements of a batch in evaluation, of all ranks together: a thousand images of Fashion-MNIST.
+// Elements of a global batch in evaluation: a thousand images of Fashion-MNIST.
 constexpr std::int64_t kEvaluationElements = 784'000;
 
 std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
@@ -76,7 +76,7 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   ddp::DdpOptions result;
   result.nominal_samples =
       static_cast<double>(options.pass_batch(group.world_size())) / group.world_size();
-  // On the CPU it costs next to nothing, and the report then tells the bandwidth.
+  // On the CPU recording costs next to nothing, and the report then shows the bandwidth.
   result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   result.non_finite = options.non_finite_gradients();
@@ -84,19 +84,17 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   return result;
 }
 
-// The model's tensors in a file of weights or in a checkpoint, which has others, too.
+// Loads the model's tensors from a file of weights, or from a checkpoint, which also has others.
 ddp::Safetensors load_weights(const std::filesystem::path& file) {
   ddp::Safetensors loaded = ddp::load_safetensors(file);
   std::erase_if(loaded.tensors, [](const ddp::NamedBuffer& tensor) {
-    return std::ranges::any_of(
-        std::array{kOptimizer, kScaler, kSchedule},
-        [&](const char* beginning) { return tensor.name.starts_with(beginning); });
+    return std::ranges::any_of(std::array{kOptimizer, kScaler, kSchedule},
+                               [&](const char* prefix) { return tensor.name.starts_with(prefix); });
   });
   return loaded;
 }
 
-// Rank 0's values, which are what DistributedModule gives all ranks, come from --init, if there is
-// one.
+// DistributedModule copies rank 0's values to all ranks; with --init they come from the file.
 std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
                                              ddp::nn::Context& context, const Task& task) {
   auto module =
@@ -108,7 +106,7 @@ std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::
   return module;
 }
 
-// Hours of training should not end at a place where nothing can be written.
+// Fails at the start, rather than after hours of training, if the file cannot be written.
 void check_can_save(const std::filesystem::path& file) {
   if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
     throw ddp::FileError(fmt::format("--save {}: is not a regular file", file.string()));
@@ -168,7 +166,7 @@ void Trainer::run() {
   }
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
-    // Whoever asks to stop may not wait for long.
+    // After a signal there may be little time left.
     end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch));
   }
   if (checkpoints_) checkpoints_->finish();
@@ -290,7 +288,7 @@ void Trainer::save_before_stop() {
   if (is_main()) journal_->say("saved " + file.string());
 }
 
-// Of an epoch that has broken off there is a checkpoint already.
+// If the epoch was broken off, its checkpoint has already been saved.
 void Trainer::save_epoch(const Evaluation& result) {
   TrainingState reached = state();
   if (!checkpoints_ || reached.position.consumed != 0) return;
@@ -298,7 +296,7 @@ void Trainer::save_epoch(const Evaluation& result) {
   checkpoints_->save(reached);
 }
 
-// At the end of an epoch a step may have fewer batches than others.
+// At the end of an epoch a step may have fewer batches than usual.
 void Trainer::begin_accumulation(const ddp::Batch& batch) {
   if (batch.step % options_.accumulate != 0) return;
   const std::int64_t left = loader_.plan().steps() - batch.step;
@@ -308,7 +306,7 @@ void Trainer::begin_accumulation(const ddp::Batch& batch) {
 void Trainer::train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
   try {
     train_step(batch, waited_since);
-    // The sum over ranks is here anyway, for the requests to stop.
+    // The sum over ranks has arrived by now, because the requests to stop came with it.
     if (!model_.is_synchronized()) return;
     check_loss(model_.engine().summary().metrics[kLoss].mean(), "the loss");
   } catch (const ddp::NonFiniteError&) {
@@ -355,7 +353,7 @@ void Trainer::step_optimizer() {
   optimizer_->step();
 }
 
-// Means over the steps since the last line. All ranks come here: reading the totals is what waits
+// Logs the means over the steps since the last line. All ranks call it: reading the totals waits
 // for the device.
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   const ddp::StepSummary totals = model_.take_totals();

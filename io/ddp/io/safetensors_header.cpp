@@ -79,9 +79,10 @@ std::string padded(std::string text) {
   return text;
 }
 
-// What nlohmann lets pass and the format does not: two equal keys, of which it keeps one, and any
-// depth of nesting. It reads the text before the parser, whose own callback would look through all
-// that an object has whenever one of its members ends: minutes for a hundred thousand tensors.
+// Refuses what nlohmann accepts and the format does not: two equal keys (nlohmann keeps one) and
+// any depth of nesting. It reads the text in a pass of its own before the parser does, because the
+// parser's callback searches a whole object whenever one of its members ends: that takes minutes
+// for a hundred thousand tensors.
 class StrictReader final : public nlohmann::json_sax<Json> {
  public:
   bool start_object(std::size_t) override {
@@ -107,7 +108,7 @@ class StrictReader final : public nlohmann::json_sax<Json> {
   bool number_float(double, const std::string&) override { return true; }
   bool string(std::string&) override { return true; }
   bool binary(Json::binary_t&) override { return true; }
-  // The parser will say it.
+  // The parser reports it.
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
     return false;
   }
@@ -127,7 +128,7 @@ class StrictReader final : public nlohmann::json_sax<Json> {
 
 Json parse_json(std::string_view text) {
   if (text.empty() || text.front() != '{') throw FileError("the header is no JSON object");
-  // nlohmann takes a zero byte for the end of the text.
+  // nlohmann treats a zero byte as the end of the text.
   if (text.find('\0') != text.npos) throw FileError("the header contains a zero byte");
   StrictReader strict;
   (void)Json::sax_parse(text, &strict);

@@ -50,7 +50,7 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// How files of torch.save begin: a zip archive and, before PyTorch 1.6, a pickle.
+// The first bytes of files of torch.save: a zip archive or, before PyTorch 1.6, a pickle.
 bool is_of_pytorch(std::uint64_t first_bytes) {
   return (first_bytes & 0xffffffff) == 0x04034b50 || (first_bytes & 0xffff) == 0x0280;
 }

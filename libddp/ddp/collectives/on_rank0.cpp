@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Keys under a name of its own: "who" is there once rank 0 has come, "beat" counts while fn runs,
-// "result" is its end: empty, or the text of the exception.
+// Keys under a fresh name: "who" exists once rank 0 has come, "beat" counts while fn runs, "result"
+// holds the end: empty, or the text of the exception.
 #include "ddp/collectives/on_rank0.h"
 
 #include "ddp/base/error.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kFailed = "failed: ";
 
-// Returns what the others are to read.
+// Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
                 std::exception_ptr& error) {
   const std::shared_ptr<Store> own = store.clone(kBackgroundStoreTimeout);

@@ -21,7 +21,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
 
-// One meeting is pending at a time; a few more are history.
+// Only one meeting is pending at a time; the others are history.
 constexpr std::size_t kMeetings = 64;
 
 void check_share(std::string_view name, const Buffer& whole, const Buffer& share, int world_size) {
@@ -45,8 +45,8 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
       capacity, FlightRecorder::Listeners{.step_file = config.step_file, .broken = keep_error});
 }
 
-// The ranks of this color, by (key, rank). This is an operation of the group, so a rank that does
-// not come to it, or calls something else, is found out as with any other.
+// The ranks of this color, by (key, rank). It is an operation of the group, so a rank that does not
+// come, or calls something else, is detected as usual.
 std::vector<int> find_part(ProcessGroup& group, int color, int key) {
   const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
   std::vector<std::int32_t> own = {color, key};
@@ -105,7 +105,7 @@ ProcessGroup::ProcessGroup(GroupConfig config)
   config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
 }
 
-// The others will know this only as a peer's error; here it is one of our own.
+// The other ranks will report a peer's error; on this rank it is our own.
 void ProcessGroup::abort(std::string_view reason) {
   config_.error_file.keep(
       {.message = std::string(reason), .step = begun(recorder_->position().step)});
@@ -144,7 +144,7 @@ Work ProcessGroup::Batch::end() {
   return {&group, group.submitted_};
 }
 
-// What is done with the first operation of a batch is done with all of it.
+// The checks on the first operation of a batch cover the whole batch.
 Work ProcessGroup::run(Collective collective, Stream producer) {
   check_process();
   check_not_solo(to_string(collective.kind));
@@ -161,7 +161,7 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
   return {this, submitted_};
 }
 
-// The others would take what a fork sends for its parent's.
+// The other ranks would take messages of a forked child for its parent's.
 void ProcessGroup::check_process() const {
   if (::getpid() == process_) return;
   throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
@@ -308,8 +308,8 @@ std::string ProcessGroup::fresh_name(const std::string& purpose) {
   return purpose + std::to_string(names_++);
 }
 
-// Ranks meet in an operation first, in which the death of one ends the others' waits at once; the
-// store knows nothing of that.
+// Ranks first meet in an operation, in which the death of one ends the others' waits at once; a
+// wait in the store does not notice it.
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
   {
     const FlightRecorder::Labelled labelled(*recorder_, recorder_->labels().add("duplicate"));

@@ -23,8 +23,8 @@ void require_cuda(const char* action, Device device) {
                               to_string(device));
 }
 
-// True if this process has a context on the device. Asked of the driver itself, since the runtime
-// has no question that does not open one; the runtime has loaded the driver before we come here.
+// True if this process has a context on the device. It asks the driver, since every runtime call
+// that could tell would create one; the runtime has already loaded the driver.
 bool has_context(int device) {
   const DynamicLibrary driver("libcuda.so.1", DynamicLibrary::Lifetime::kThisIfThere);
   decltype(&cuDevicePrimaryCtxGetState) get_state = nullptr;
@@ -34,7 +34,7 @@ bool has_context(int device) {
          get_state(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
-// For destructors: a failure to release says nothing that an earlier call did not say.
+// For destructors: a failed release reports nothing that an earlier call did not report.
 template <class Release>
 void release_on(Device device, Release release) noexcept {
   try {
@@ -44,8 +44,8 @@ void release_on(Device device, Release release) noexcept {
   }
 }
 
-// Kernels and copies may still use the memory, and CUDA promises of neither cudaFree nor
-// cudaFreeHost that it waits for them. Nothing is freed in a step that has run before.
+// Kernels and copies may still use the memory, and CUDA does not promise that cudaFree or
+// cudaFreeHost waits for them. Steps after the first free nothing, so this costs no training time.
 template <class Free>
 void free_on(Device device, Free free) noexcept {
   release_when_idle(device, [free] {
@@ -53,7 +53,7 @@ void free_on(Device device, Free free) noexcept {
   });
 }
 
-// cudaMemset returns before it has run and a non-blocking stream would not wait for it.
+// cudaMemset may return before it has run, and a non-blocking stream would not wait for it.
 void zero_device_memory(void* data, std::size_t size_bytes) {
   DDP_CUDA_CHECK(cudaMemsetAsync(data, 0, size_bytes, cudaStreamPerThread));
   DDP_CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
@@ -64,7 +64,7 @@ std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// CUDA says that a driver is too old where there is none, too; but that one has no version.
+// CUDA reports a too old driver also if there is none, but then its version is 0.
 DeviceSurvey survey_insufficient_driver() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess) static_cast<void>(cudaGetLastError());

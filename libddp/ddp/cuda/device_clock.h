@@ -6,10 +6,10 @@
 
 namespace ddp::cu {
 
-// Tells when events of a device happened, on the host's clock, to the few microseconds that it
-// takes the host to notice one. CUDA counts from event to event in float milliseconds, which lose a
-// microsecond after ten seconds: so the origin is renewed, and events are to be asked for soon. One
-// thread at a time.
+// Converts the times of a device's events to the host's clock, with an error of the few
+// microseconds in which the host notices an event. CUDA measures between events in float
+// milliseconds, which lose a microsecond after ten seconds; so the origin is renewed, and times
+// must be asked for soon. For one thread at a time.
 class DeviceClock {
  public:
   explicit DeviceClock(Device device);

@@ -5,8 +5,8 @@
 
 namespace ddp::cu {
 
-// Ranges by id, not by nesting: a step begins and ends on different threads where an autograd has
-// its own.
+// Ranges have ids instead of nesting, because an autograd may begin and end a step on different
+// threads.
 void ProfilerSpan::begin(const char* name) noexcept {
   end();
   id_ = nvtxRangeStartA(name);

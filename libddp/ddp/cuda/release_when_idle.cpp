@@ -23,7 +23,7 @@ using Release = std::function<void()>;
 
 constexpr Timeout kPatience = std::chrono::seconds(10);
 
-// Of one device.
+// The releases of one device that are waiting.
 struct Backlog {
   std::mutex mutex;
   int overdue_waits = 0;
@@ -44,7 +44,7 @@ Backlog& backlog_of(Device device) {
   return (*backlogs)[device.index];
 }
 
-// A device that has failed runs nothing any more.
+// Errors are ignored: a device that has failed runs nothing any more.
 void synchronize_current_device() {
   if (cudaDeviceSynchronize() != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
@@ -81,7 +81,8 @@ void note_overdue(Device device, Backlog& backlog, Wait& wait) {
                " s; until it does, no memory of it is freed");
 }
 
-// While the process exits and CUDA is shut down nothing runs any more, and all memory is gone.
+// True while the process exits and CUDA is shut down: nothing runs any more, and all memory is
+// freed.
 bool is_shut_down() {
   int current = 0;
   const cudaError_t status = cudaGetDevice(&current);

@@ -6,7 +6,7 @@
 namespace ddp {
 namespace {
 
-// Up to the last dot that all names have in common.
+// The prefix that all names share, up to the last dot.
 std::string common_prefix(std::span<const std::string> names) {
   std::string prefix = names.front();
   for (const std::string& name : names) {

@@ -37,12 +37,12 @@ std::vector<std::size_t> ready_order(std::size_t count, const std::vector<std::s
   return given;
 }
 
-// Bytes that a bucket may hold.
+// The number of bytes that a bucket may hold.
 struct Caps {
   std::size_t first;
   std::size_t usual;
   std::size_t last;
-  bool tapers;  // from the usual to the last
+  bool tapers;  // from the usual cap to the last one
 
   [[nodiscard]] std::size_t of(std::size_t bucket, std::size_t left_bytes) const {
     constexpr std::size_t kTaper = 4;
@@ -61,7 +61,7 @@ class Partition {
   Partition(std::span<const GradientSpec> gradients, const std::vector<std::size_t>& order)
       : gradients_(gradients), order_(order) {}
 
-  // Nothing is closed below this share of the cap.
+  // A bucket is not closed below this share of its cap.
   static constexpr std::size_t kNearlyEmpty = 8;
 
   [[nodiscard]] std::vector<Group> cut(const Caps& caps) const {
@@ -84,8 +84,8 @@ class Partition {
     return groups;
   }
 
-  // Divides the last group so that what is left last is within the cap, or a single gradient,
-  // unless the rest would be nearly empty.
+  // Divides the last group so that the last bucket is within the cap, or holds a single gradient;
+  // unless the other part would be nearly empty.
   void cut_tail(std::vector<Group>& groups, std::size_t last_cap) const {
     if (groups.empty()) return;
     Group& last = groups.back();
@@ -109,7 +109,8 @@ class Partition {
     return gradients_[i].count * size_of(gradients_[i].dtype);
   }
 
-  // A bucket is launched after those before it, so the one that is full first goes first.
+  // A bucket is launched only after those before it, so they are sorted by the time at which they
+  // become full.
   void sort_by_completion(std::vector<Group>& groups) const {
     std::vector<std::size_t> position(order_.size());
     for (std::size_t at = 0; at < order_.size(); ++at) position[order_[at]] = at;
@@ -119,7 +120,7 @@ class Partition {
   }
 
   static constexpr std::size_t kDTypes = std::size(kAllDTypes);
-  // The bucket that gradients of one dtype go to.
+  // The open bucket for gradients of one dtype.
   struct Open {
     bool is_open = false;
     std::size_t group = 0;
@@ -131,7 +132,7 @@ class Partition {
   const std::vector<std::size_t>& order_;
 };
 
-// The cap of buckets in the middle of the model.
+// The cap of the buckets in the middle of the model.
 std::size_t usual_cap(std::size_t model_bytes, const BucketOptions& options) {
   const std::size_t part = model_bytes / std::max<std::size_t>(options.parts, 1);
   const std::size_t small = std::max(options.first_bucket_bytes_cap, options.last_bucket_bytes_cap);
@@ -156,7 +157,7 @@ std::vector<Group> partition(std::span<const GradientSpec> gradients,
 // In elements.
 std::size_t alignment_of(DType dtype) { return kGradientAlignment / size_of(dtype); }
 
-// The gradients of a bucket behind each other.
+// Places the gradients of a bucket one after the other.
 BucketSpec place(const Group& group, std::size_t bucket, std::span<const GradientSpec> gradients,
                  std::vector<GradientSlot>& slots) {
   BucketSpec spec{gradients[group[0]].dtype, 0, 0, group};

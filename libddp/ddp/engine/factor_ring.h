@@ -8,16 +8,16 @@
 
 namespace ddp {
 
-// Factors of the last steps, where the device can read them: on CUDA in pinned memory.
+// Keeps the factors of the last steps where the device can read them: on CUDA in pinned memory.
 //
-// The control vector keeps the host from beginning a step before the first bucket of the step
-// before the last is on its way. So with three places none is written that is still to be read, if
-// there is one factor a step.
+// Because of the control vector, the host does not begin a step before the first bucket of the step
+// before the last is launched. So with three slots, and one factor per step, no slot is overwritten
+// while the device may still read it.
 class FactorRing {
  public:
   explicit FactorRing(Device device);
 
-  // Where `factor` stays for the next two calls.
+  // The address of a copy of `factor`, which stays valid for the next two calls.
   [[nodiscard]] const double* keep(double factor);
 
  private:

@@ -15,22 +15,22 @@
 
 namespace ddp {
 
-// Finds gradients that are infinite or no numbers. A NaN survives the sum over ranks, so all ranks
-// see the same in what was reduced and decide alike without a word. Whose it was can only be seen
-// before the reduction: that takes a scan of its own, whose results ranks exchange after a hit.
+// Finds infinite and NaN gradients. A NaN survives the sum over ranks, so all ranks see the same in
+// the reduced gradients and decide alike without communicating. The rank that caused it can only be
+// found before the reduction, by an extra scan whose results the ranks exchange after a hit.
 class FiniteCheck {
  public:
-  // `names` of the parameters; parameters and reducer outlive this.
+  // `names` are those of the parameters. The reducer must outlive the check.
   FiniteCheck(ProcessGroup& group, const Reducer& reducer, std::vector<std::string> names,
               NonFinite policy, bool always_scans);
 
-  // A step begins: it is scanned if asked for, or if the last one was bad.
+  // A step begins. It is scanned if scans are on, or if the last step was not finite.
   void begin_step(Stream stream);
-  // This rank's gradient i, as far as it has come in the step, not yet reduced.
+  // Scans this rank's gradient i, which is not yet reduced.
   void scan(std::size_t i, const Buffer& gradient, Stream stream);
-  // Collective, at the end of a step: false if what was reduced is not finite; with
-  // NonFinite::kStop throws NonFiniteError. Of skipped steps rank 0 warns at the 1st, 2nd, 4th, 8th
-  // and so on: a loss scaler in search of its scale skips many. Blocks the host on CUDA.
+  // Collective, at the end of a step: false if the reduced gradients are not finite; with
+  // NonFinite::kStop throws NonFiniteError. Rank 0 logs the 1st, 2nd, 4th, 8th, … skipped step
+  // only, since a loss scaler in search of its scale skips many. Blocks the host on CUDA.
   [[nodiscard]] bool check(std::uint64_t step, Stream stream);
 
  private:
@@ -47,8 +47,8 @@ class FiniteCheck {
   std::uint64_t skipped_ = 0;
   std::vector<Buffer> buckets_;
   std::vector<Buffer> gradients_;
-  HostMirror scanned_;   // by parameter: 1 if finite, or not scanned
-  cu::Event forgotten_;  // CUDA: what the step before last found
+  HostMirror scanned_;   // by parameter: 1 if finite or not scanned
+  cu::Event forgotten_;  // CUDA: the result of the step before last is reset
   HostMirror found_;     // by buffer: 1 if finite
 };
 

@@ -11,21 +11,21 @@
 
 namespace ddp {
 
-// A small array that exists in a group's memory and on the host. On the CPU both are one, and
-// nothing is ever copied.
+// A small array that exists in a group's memory and on the host. On the CPU both are the same
+// memory, and nothing is copied.
 class HostMirror {
  public:
   HostMirror(ProcessGroup& group, std::size_t count, DType dtype);
 
-  // In the group's memory.
+  // The array in the group's memory.
   [[nodiscard]] const Buffer& buffer() const { return buffer_; }
-  // On the host, to be written; waits for the last upload() and download().
+  // The host's copy, for writing; waits for the last upload() and download().
   [[nodiscard]] void* outgoing();
-  // On the host, as of the last download(); waits until that is there.
+  // The host's copy as of the last download(); waits for that.
   [[nodiscard]] const void* arrived();
 
   void upload(Stream stream);
-  // One after the other, from whatever streams.
+  // Downloads run one after the other, whatever their streams.
   void download(Stream stream);
   // Orders `stream` behind the last download().
   void make_wait(Stream stream) const;
@@ -33,7 +33,7 @@ class HostMirror {
  private:
   Allocation memory_;
   Buffer buffer_;
-  Allocation pinned_;  // CUDA, as the two events
+  Allocation pinned_;  // only on CUDA, like the events
   cu::Event uploaded_;
   cu::Event downloaded_;
 };

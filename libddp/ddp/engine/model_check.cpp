@@ -40,7 +40,7 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
 
 constexpr const char* kSetUp = "the set-up";
 
-// Not where it is: ranks of one host have different devices.
+// Leaves out the device, since ranks of one host have different ones.
 std::string describe_buffer(const ModelBuffer& buffer) {
   return "buffer '" + buffer.name + "' " + std::string(to_string(buffer.value.dtype)) + '[' +
          std::to_string(buffer.value.count) + ']';
@@ -56,7 +56,7 @@ std::string describe_parameter(const Parameter& parameter) {
   return text.str();
 }
 
-// What must be equal beside the parameters.
+// What must be equal besides the parameters.
 std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
   const BucketOptions& buckets = options.buckets;
   std::ostringstream text;
@@ -80,7 +80,7 @@ std::vector<NamedValue> describe_options(const DdpOptions& options, const Gradie
   return values;
 }
 
-// The parameters, then what else must be equal.
+// The parameters, then everything else that must be equal.
 std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
                                        const DdpOptions& options, const GradientHook* hook) {
   std::vector<NamedValue> values;

@@ -10,12 +10,13 @@
 
 namespace ddp {
 
-// Throws std::invalid_argument unless values and gradients fit shapes and the group; returns the
-// parameters.
+// Returns the parameters. Throws std::invalid_argument unless values and gradients fit the shapes
+// and the group.
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters);
 
-// Throws std::invalid_argument unless DdpOptions::flat_gradients, if given, fits the parameters.
+// Throws std::invalid_argument if DdpOptions::flat_gradients is set and does not fit the
+// parameters.
 void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat);
 
 // Throws MismatchError on every rank, naming the first parameter that differs, unless all ranks
@@ -24,7 +25,7 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
                         const DdpOptions& options, const GradientHook* hook);
 
-// Gives every rank the values and buffers of rank 0. Collective; returns when done.
+// Copies rank 0's values and buffers to every rank. Collective; returns when done.
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
                      std::span<const ModelBuffer> buffers);
 

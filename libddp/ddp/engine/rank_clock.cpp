@@ -35,14 +35,14 @@ std::int64_t clock_identity() {
   return static_cast<std::int64_t>(std::hash<std::string>{}(identity));
 }
 
-// Everybody's `own`, one after the other.
+// All ranks' `own`, one after the other.
 std::vector<std::int64_t> gather(ProcessGroup& group, std::span<std::int64_t> own) {
   std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
   all_gather_on_host(group, buffer_of(own), buffer_of(all));
   return all;
 }
 
-// Messages between two ranks, of one byte that nobody reads.
+// One-byte messages between two ranks; their content is not used.
 class Messages {
  public:
   Messages(ProcessGroup& group, int peer)

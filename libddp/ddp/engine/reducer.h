@@ -20,27 +20,27 @@
 
 namespace ddp {
 
-// Whether a backward pass ends with its gradients summed over ranks, or leaves them in the buckets
+// Whether a backward pass ends by summing its gradients over ranks, or leaves them in the buckets
 // for the next pass to add to.
 enum class Reduction : std::uint8_t { kNow, kLater };
 
-// Has the flat gradient buckets, and sums them over ranks while backward goes on.
+// Owns the flat gradient buckets, and sums them over ranks while backward goes on.
 //
-// A bucket is launched when all its gradients are ready and all buckets before it were launched:
-// one fixed order on every rank, whatever the order of mark_ready. Addresses never move.
+// A bucket is launched when all its gradients are ready and all buckets before it are launched: one
+// fixed order on every rank, whatever the order of mark_ready. Addresses never change.
 //
-// A gradient is ready at its first mark_ready of a pass, and a second one is an error; unless
-// learn_uses() was called: then a pass without overlap counts how often each gradient is marked,
-// and from then on it is ready at the last of so many. Those that were never marked are not waited
-// for; their places are zeroed.
+// By default a gradient is ready at its first mark_ready of a pass, and a second one is an error.
+// After learn_uses(), one pass without overlap counts how often each gradient is marked; from then
+// on a gradient is ready at the last of that many marks. Gradients that were never marked are not
+// waited for; their places are filled with zeros.
 //
-// In a world of one it only keeps account: nothing is launched.
+// In a world of one it only keeps this state and launches nothing.
 //
-// mark_ready and wait touch no heap and take no lock of ours; they may come from any thread, one at
-// a time.
+// mark_ready and wait neither allocate nor take a lock of this class. They may come from any
+// thread, one call at a time.
 class Reducer {
  public:
-  // Both run in each step, with a bucket's stream: just before the first one is launched, and
+  // Called in each step with a bucket's stream: just before the first bucket is launched, and just
   // before the last one, if it has a tail to be written.
   struct AtLaunch {
     std::function<void(Stream)> before_first;
@@ -51,21 +51,22 @@ class Reducer {
     const BucketOptions& buckets;
     const GradientHookFactory& make_hook;
     std::size_t tail_count = 0;
-    // The caller's memory for all gradients, packed densely. Without it, the group allocates some.
+    // The caller's memory for all gradients, packed densely. Without it, the group allocates
+    // memory.
     Buffer flat_gradients = {};
   };
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
           AtLaunch at_launch);
 
-  // What the buckets' operations are for, in the group's recorder.
+  // Labels for the buckets' operations in the group's recorder.
   void set_labels(std::span<const FlightRecorder::Label> labels);
 
-  // Takes the times of each step from now on.
+  // From now on records the times of each step.
   void start_recording() { recorder_.emplace(group_, layout_); }
   // Null without recording.
   [[nodiscard]] StepRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
-  // Null without one.
+  // Null without a hook.
   [[nodiscard]] const GradientHook* hook() const { return hook_.get(); }
 
   [[nodiscard]] std::size_t gradient_count() const { return gradients_.size(); }
@@ -88,43 +89,43 @@ class Reducer {
   [[nodiscard]] bool accepts(std::size_t i) const {
     return uses_ == Uses::kLearning || gradients_.at(i).marks < gradients_[i].expected;
   }
-  // Gradient i is final, or used once more, once what `stream` holds now has run. std::logic_error
-  // unless accepts(i).
+  // Gradient i is final, or used once more, when the work that `stream` holds now has run.
+  // std::logic_error unless accepts(i).
   void mark_ready(std::size_t i, Stream stream);
-  // All marks of this pass have come; in a pass that learns, at least one.
+  // True once all marks of this pass have come; in a learning pass, at least one.
   [[nodiscard]] bool is_ready(std::size_t i) const {
     return gradients_.at(i).marks > 0 && gradients_[i].marks >= gradients_[i].expected;
   }
-  // Every gradient is ready.
+  // True if every gradient is ready.
   [[nodiscard]] bool are_all_ready() const { return order_.size() == gradients_.size(); }
-  // Gradient i was marked, perhaps less often than expected.
+  // True if gradient i was marked, perhaps less often than expected.
   [[nodiscard]] bool is_marked(std::size_t i) const { return gradients_.at(i).marks > 0; }
-  // It is to be marked in each pass.
+  // True if gradient i is expected to be marked in each pass.
   [[nodiscard]] bool is_expected(std::size_t i) const { return gradients_.at(i).expected > 0; }
-  // What lies in the buckets is of this step: earlier passes have written or zeroed it.
+  // True if the buckets hold this step's gradients: earlier passes have written or zeroed them.
   [[nodiscard]] bool is_held() const { return is_held_; }
-  // Gradient i was marked in a pass of this step, and the step has samples; or, once uses were
-  // learned, it is one of those that are.
+  // True if gradient i was marked in a pass of this step that has samples; after uses were learned,
+  // true for every gradient that the learning pass marked.
   [[nodiscard]] bool is_used(std::size_t i) const {
     const GradientState& gradient = gradients_.at(i);
     if (uses_ == Uses::kLearned && gradient.expected > 0) return true;
     return !zeros_ && gradient.is_used;
   }
-  // Gradients in the order in which they became ready in the pass that was waited for last.
+  // Gradients in the order in which they became ready in the last pass that was waited for.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
-  // No more marks will come in this pass: zeroes what no gradient came for and launches what is
-  // left. A pass that reduces later launches nothing.
+  // No more marks will come in this pass: zeroes the places without a gradient and launches the
+  // remaining buckets. A pass that does not reduce launches nothing.
   void end_backward(Stream consumer);
-  // Behind end_backward(): orders `consumer` behind all sums.
+  // After end_backward(): orders `consumer` behind all sums.
   void wait(Stream consumer);
 
   // Fills all buckets with zeros; later passes may add to them.
   void hold_zeros(Stream stream);
 
-  // Zeroes a bucket before its launch: this rank has nothing to add in this step.
+  // Zeroes each bucket before its launch: this rank has nothing to add in this step.
   void contribute_zeros() { zeros_ = true; }
-  // Multiplies buckets by *factor, in the group's kind of memory, before their launch.
+  // Multiplies each bucket by *factor, in the group's kind of memory, before its launch.
   void contribute_scaled(const double* factor) { factor_ = factor; }
 
   [[nodiscard]] std::uint64_t launches() const { return launch_count_; }
@@ -132,8 +133,8 @@ class Reducer {
  private:
   enum class Uses : std::uint8_t { kOnce, kLearning, kLearned };
 
-  // What a step touches of each gradient and bucket is side by side: the model's kernels leave none
-  // of it in the caches.
+  // The state that a step touches for each gradient and bucket is contiguous in memory, because the
+  // model's kernels evict it from the caches.
   struct GradientState {
     std::uint32_t bucket = 0;
     std::uint32_t marks = 0;     // in this pass
@@ -143,7 +144,7 @@ class Reducer {
   struct BucketState {
     std::uint32_t missing = 0;  // gradients not ready
     bool has_producer = false;
-    Stream producer;  // holds every gradient that is ready
+    Stream producer;  // behind all ready gradients of the bucket
   };
   struct BucketLaunch {
     cu::Event joined;  // CUDA: orders one producer behind another

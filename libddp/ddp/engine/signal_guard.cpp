@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGTERM, SIGUSR1, SIGUSR2};
 
-// A handler has no other place to leave a note.
+// A signal handler can only write to globals.
 std::atomic<bool> guard_exists = false;
 std::atomic<bool> stop_noted = false;
 std::atomic<bool> report_noted = false;

@@ -9,7 +9,7 @@
 namespace ddp {
 namespace {
 
-// A smaller loss is not worth advice.
+// Smaller losses get no advice.
 constexpr double kNoticeableLoss = 0.05;
 
 double percent_of_step(const StepCosts& costs, double seconds) {

@@ -15,10 +15,10 @@ using Nanoseconds = std::chrono::nanoseconds;
 constexpr std::size_t kChunkBytes = std::size_t{64} << 10;  // of one rank
 constexpr std::size_t kFixedColumns = 10;
 constexpr std::size_t kBucketColumns = 3;
-// Of columns that hold a rank's first and last moments.
+// The columns of a rank's first and last moments.
 constexpr std::size_t kBegin = 1;
 constexpr std::size_t kEnd = 3;
-// Among those of the first bucket, when its reduction began.
+// The column of the first bucket's reduction: its beginning.
 constexpr std::size_t kReduction = kFixedColumns + 1;
 
 class Encoder {
@@ -27,7 +27,7 @@ class Encoder {
 
   void put(std::int64_t value) { row_[column_++] = value; }
   void put(Clock::time_point time) { put(Nanoseconds(time.time_since_epoch()).count()); }
-  // Two zeros for none.
+  // No interval is stored as two zeros.
   void put(const std::optional<Interval>& interval) {
     const Interval value = interval.value_or(Interval{});
     put(value.begin);
@@ -39,7 +39,7 @@ class Encoder {
   std::size_t column_ = 0;
 };
 
-// Tells times by rank 0's clock.
+// Converts times to rank 0's clock.
 class Decoder {
  public:
   Decoder(std::span<const std::int64_t> row, const ClockReading& early, const ClockReading& late)

@@ -8,8 +8,8 @@
 namespace ddp {
 namespace {
 
-// Of fewer, what is left of a reduction without the wait for others is no more than the error of
-// that wait.
+// With fewer, the time of a reduction without the wait for other ranks is no larger than the error
+// of that wait.
 constexpr std::uint64_t kFewestReductions = 10;
 
 double data_of(const RankTimes& times) { return std::min(times.data_seconds, times.work_seconds); }

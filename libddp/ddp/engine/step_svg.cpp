@@ -64,7 +64,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// What the whole picture spans.
+// The time that the whole picture spans.
 Interval extent(std::span<const RankStep> ranks) {
   Interval all{ranks[0].engine.begin, ranks[0].engine.end};
   const auto include = [&](const Interval& part) {
@@ -79,7 +79,7 @@ Interval extent(std::span<const RankStep> ranks) {
   return all;
 }
 
-// 1, 2 or 5 times a power of ten, so that about ten of them make up the whole.
+// 1, 2 or 5 times a power of ten, so that about ten ticks fit into the whole.
 double tick_length(double whole) {
   const double power = std::pow(10, std::floor(std::log10(whole / 10)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -142,7 +142,7 @@ class Drawing {
     text(16, axis_y_ + 14, "ms");
   }
 
-  // A bar, with the longest of the labels that fits into it.
+  // A bar with the longest label that fits into it.
   void bar(const Interval& interval, double y, const Style& style,
            std::initializer_list<std::string> labels) {
     if (interval.end <= interval.begin) return;
@@ -180,7 +180,7 @@ class Drawing {
     draw_buckets(engine, y + kBar);
   }
 
-  // `y` is where the bar above ends. A line leads from the moment a bucket is ready to its
+  // `y` is where the bar above ends. A line leads from the moment when a bucket is ready to its
   // reduction.
   void draw_buckets(const StepTimes& engine, double y) {
     const double bars = y + kReadyGap;

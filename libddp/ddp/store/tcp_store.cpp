@@ -22,7 +22,7 @@ std::string quoted_list(std::span<const std::string> keys) {
   return text;
 }
 
-// The server would answer with a closed connection, and only to the next call.
+// Checked here, because the server would close the connection, and only the next call would notice.
 void check_sendable(std::string_view value) {
   if (value.size() <= wire::kMaxValueBytes) return;
   throw std::invalid_argument("[tcp_store] a value of " + std::to_string(value.size()) +
@@ -41,8 +41,9 @@ class TcpStore::Impl {
     local_address_ = connection_.local_address();
   }
 
-  // Runs one exchange under the lock. Afterwards the connection is in step, or closed: for good,
-  // or, if the server was only late (it may have been stopped for a while), until the next call.
+  // Runs one exchange under the lock. Afterwards the connection is either in step with the server,
+  // or closed: until the next call if the server was only late (it may have been stopped for a
+  // while), otherwise for good.
   template <class F>
   auto call(const char* operation, std::span<const std::string> keys, Timeout timeout,
             F&& exchange) {
@@ -62,14 +63,14 @@ class TcpStore::Impl {
   [[nodiscard]] const std::string& local_address() const { return local_address_; }
 
  private:
-  // What error messages say about an operation.
+  // An operation, for error messages.
   struct Call {
     const char* operation;
     std::span<const std::string> keys;
     Timeout timeout;
   };
 
-  // Gives every failure its origin, and closes the connection if it may be out of step.
+  // Adds the operation to every error, and closes the connection if it may be out of step.
   template <class F>
   std::invoke_result_t<F> explained(const Call& call, F&& exchange) {
     try {
@@ -104,10 +105,10 @@ class TcpStore::Impl {
 
   Endpoint endpoint_;
   TcpStoreOptions options_;
-  std::string local_address_;  // of the first connection; never changed, so it needs no lock
+  std::string local_address_;  // of the first connection; constant, so it needs no lock
   TimedMutex mutex_;
   StoreConnection connection_;
-  bool was_late_ = false;  // why the connection is closed
+  bool was_late_ = false;  // the connection was closed because the server was late
 };
 
 TcpStore::TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options)
@@ -247,7 +248,7 @@ void TcpStore::queue_push(std::string_view key, std::string_view value) {
 std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout timeout) {
   const std::string keys[] = {std::string(key)};
   const bool wait = timeout > Timeout(0);
-  // Another client may take the element between our wait and our pop: then wait again.
+  // Another client may take the element between the wait and the pop; then wait again.
   const auto pop = [&](StoreConnection& store, Deadline deadline) -> std::optional<std::string> {
     do {
       if (wait) {

@@ -83,9 +83,9 @@ std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptio
   return reached;
 }
 
-// Nodes are in the order of computation, so in reverse an output's gradient is complete when its
-// node's turn comes. A node that the loss does not depend on computes nothing, but counts as done:
-// it may have been the last use of a parameter.
+// Nodes are in the order of computation, so in reverse the gradient of an output is complete when
+// its node's turn comes. A node that the loss does not depend on computes nothing, but counts as
+// done, since it may have been the last use of a parameter.
 void Tape::play(const BackwardOptions& options, std::vector<Parameter*>& reached) {
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     Slot& output = slots_[node->output];
@@ -101,7 +101,8 @@ void Tape::play(const BackwardOptions& options, std::vector<Parameter*>& reached
   }
 }
 
-// Says where the next contribution to the slot's gradient goes; it counts as written from now on.
+// Returns where to write the next contribution to the slot's gradient, and marks the gradient as
+// written.
 GradientTarget Tape::target_of(Slot& slot) {
   if (slot.parameter != nullptr) {
     const bool accumulate = slot.parameter->has_grad();
