@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What accumulation gains on a slow link: samples a second of a real training on the CPU, whose
-// reductions take the time of a simulated link, by the number of passes in a step.
+// What accumulation gains on a slow link: samples per second of a real training on the CPU, by the
+// number of passes in a step. The reductions take the time of a simulated link.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -72,7 +72,8 @@ std::vector<Case> make_cases(const Options& options) {
   return cases;
 }
 
-// Seconds of as many passes as every case can make in whole steps.
+// A sample is the seconds that `all_passes` passes take; each case can make that many in whole
+// steps.
 Variant variant(const Case& each, int all_passes) {
   return {each.name, [=] {
             return duration_of<std::chrono::seconds>([&] {
@@ -92,7 +93,7 @@ void print_header(const Options& options, int all_passes) {
       options.gigabytes_per_second, options.rounds, all_passes);
 }
 
-// What a step sent, on average.
+// The average number of bucket launches in a step.
 double launches_per_step(Training& training) {
   const auto statistics = training.engine().statistics();
   return static_cast<double>(statistics.bucket_launches) / static_cast<double>(statistics.steps);

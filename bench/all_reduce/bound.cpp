@@ -46,11 +46,11 @@ FileDescriptor make_file(std::size_t size_bytes) {
 Allocation map(const FileDescriptor& file, std::size_t size_bytes) {
   void* const data = ::mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (data == MAP_FAILED) throw SystemError("cannot map a memory file", errno);
-  (void)::madvise(data, size_bytes, MADV_HUGEPAGE);  // where the system has them for files
+  (void)::madvise(data, size_bytes, MADV_HUGEPAGE);  // if files may have huge pages
   return {data, size_bytes, [size_bytes](void* memory) { ::munmap(memory, size_bytes); }};
 }
 
-// Rank 0 makes the file and keeps it open until all have mapped it.
+// Rank 0 creates the file and keeps it open until all ranks have mapped it.
 Allocation map_one_file(Store& store, int rank, int ranks, std::size_t size_bytes) {
   FileDescriptor file;
   if (rank == 0) {
@@ -93,7 +93,8 @@ void Bound::meet() {
   for (int rank = 0; rank < ranks_; ++rank) wait_for(rank);
 }
 
-// A rank cannot be two meetings ahead.
+// The counter may wrap around, so it is compared by difference, which is 0 or 1 once the rank has
+// arrived: no rank can be two meetings ahead.
 void Bound::wait_for(int rank) const {
   const auto has_come = [this, &count = arrivals(rank).count] {
     return count.load(std::memory_order_acquire) - meetings_ <= 1;
@@ -119,9 +120,9 @@ void Bound::all_reduce(std::size_t count) {
   for (std::size_t i = 0; i < ranks; ++i) {
     shares_[i] = operand(static_cast<int>(i)).slice(begin, std::min(share, count - begin));
   }
-  meet();  // all operands are there
+  meet();  // all ranks have written their operands
   cpu::reduce_terms(shares_, shares_, ReduceOp::kSum);
-  meet();  // all shares are done
+  meet();  // all ranks have summed their shares
 }
 
 }  // namespace ddp::bench

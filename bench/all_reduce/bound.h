@@ -11,18 +11,18 @@
 
 namespace ddp::bench {
 
-// How fast this host's memory lets ranks all_reduce: their operands lie in one file that all of
-// them have mapped, and each rank sums its share of all operands into all of them, in place.
-// Nothing else: ranks meet by spinning (with more ranks than CPUs, by yielding), and only a timeout
-// ends them.
+// The upper bound that this host's memory sets for an all_reduce. All operands lie in one file that
+// all ranks have mapped; each rank sums its share of all operands into all of them, in place. There
+// is nothing else: ranks meet by spinning (by yielding if there are more ranks than CPUs), and only
+// a timeout ends a meeting early.
 class Bound {
  public:
-  // Collective, on one host; nobody else writes to `store`.
+  // Collective; all ranks are on one host, and nothing else writes to `store`.
   Bound(Store& store, int rank, int ranks, std::size_t max_bytes);
 
-  // All ranks have come here.
+  // Returns when all ranks have called meet().
   void meet();
-  // The sum over all ranks, for the first `count` elements of every rank's memory().
+  // Replaces the first `count` elements of every rank's memory() by their sum over all ranks.
   void all_reduce(std::size_t count);
   // This rank's operand.
   [[nodiscard]] Buffer memory() const { return operand(rank_); }
@@ -38,8 +38,8 @@ class Bound {
   int ranks_;
   int spins_;
   std::size_t operand_bytes_;
-  Allocation memory_;  // Arrivals[ranks], then an operand of each rank; all of them page-aligned
-  std::vector<Buffer> shares_;  // of the running all_reduce, by rank
+  Allocation memory_;           // Arrivals[ranks], then one operand per rank; each page-aligned
+  std::vector<Buffer> shares_;  // the ranks' shares in the running all_reduce
   std::uint32_t meetings_ = 0;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 
-// 1, 2, 3, 1, ... shifted by the rank; for products 2 on rank 0 at odd places and 1 elsewhere.
+// 1, 2, 3, 1, ... shifted by the rank. For products: 2 on rank 0 at odd indices, 1 elsewhere.
 double pattern(std::size_t index, int rank, ReduceOp op) {
   if (op == ReduceOp::kProduct) return rank == 0 && index % 2 == 1 ? 2 : 1;
   return static_cast<double>(1 + (index + static_cast<std::size_t>(rank)) % 3);
@@ -92,7 +92,7 @@ std::size_t Checker::count_wrong(const Buffer& result, int world_size, ReduceOp 
     if (device_.is_cuda()) copy_and_wait(device_block(count), values);
     for (std::size_t i = 0; i < count; ++i) {
       const double error = values.as<double>()[i] - expected(first + i, world_size, op);
-      if (!(std::abs(error) <= tolerance(result.dtype, op))) ++wrong;  // a NaN is wrong
+      if (!(std::abs(error) <= tolerance(result.dtype, op))) ++wrong;  // counts a NaN, too
     }
   });
   return wrong;

@@ -9,9 +9,9 @@
 
 namespace ddp::bench {
 
-// Fills a buffer with small integers that depend on rank and index, and counts the elements that
-// an all_reduce left wrong. The expected value is exact in every dtype for up to 80 ranks, but for
-// averages, which are given the rounding of the dtype. Works in blocks through float64.
+// Fills a buffer with small integers that depend on rank and index, and counts the wrong elements
+// after an all_reduce. For up to 80 ranks the expected value is exact in every dtype, except for
+// averages, which may differ by the rounding of the dtype. Converts in blocks to and from float64.
 class Checker {
  public:
   explicit Checker(Device device);
@@ -20,7 +20,7 @@ class Checker {
   [[nodiscard]] std::size_t count_wrong(const Buffer& result, int world_size, ReduceOp op);
 
  private:
-  // A block of float64 as the host sees it, and where the device wants it (the same on the CPU).
+  // A block of float64 in host memory and in device memory; the same block on the CPU.
   [[nodiscard]] Buffer host_block(std::size_t count) const;
   [[nodiscard]] Buffer device_block(std::size_t count) const;
 

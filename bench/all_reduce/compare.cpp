@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Rank 0 decides what comes next. While one contender is measured nothing else may take a CPU, so
-// the other ranks wait in the store, asleep, until rank 0 names the contender that they take part
-// in; and Open MPI's ranks wait for a line on a pipe.
+// Rank 0 decides what is measured next. While one contender is measured, nothing else may use a
+// CPU. The other ranks therefore sleep in the store until rank 0 names a contender in which they
+// take part. Open MPI's ranks sleep until a line arrives on a pipe.
 #include "all_reduce/compare.h"
 
 #include <fmt/core.h>
@@ -31,16 +31,17 @@ namespace {
 
 constexpr double kSampleMicroseconds = 4000;
 constexpr int kMaxCalls = 4096;
-constexpr Timeout kPatience = std::chrono::minutes(10);  // for rank 0 to measure Open MPI alone
+constexpr Timeout kPatience = std::chrono::minutes(10);  // rank 0 measures Open MPI meanwhile
 
-// What all ranks do next. No calls: a check of the result.
+// What all ranks do next. 0 calls: a check of the result.
 struct Task {
   std::size_t contender;
   std::size_t bytes;
   int calls;
 };
 
-// Tasks from rank 0 to the others, one after the other; all take part in one before the next comes.
+// Tasks that rank 0 gives to the other ranks, one at a time: the next one follows when all ranks
+// have finished this one.
 class TaskQueue {
  public:
   // Collective.
@@ -52,7 +53,7 @@ class TaskQueue {
   }
   void push_end() { push_text(""); }
 
-  // Nothing at the end.
+  // The next task, or nothing at the end.
   [[nodiscard]] std::optional<Task> pop() {
     std::istringstream text(store_.get(std::to_string(++last_), kPatience));
     Task task{};
@@ -77,8 +78,9 @@ double take_part(const Contenders& contenders, const Task& task) {
   return 0;
 }
 
-// So many that a sample takes long enough; `sample` measures this many and returns microseconds of
-// one. The shortest of three, since the first ones touch memory for the first time.
+// The number of calls for which a sample takes long enough. `sample` makes a number of calls and
+// returns the microseconds of one. The shortest of three samples counts, since the first calls
+// touch memory for the first time.
 template <class Sample>
 int calls_in_sample(const Sample& sample) {
   for (int calls = 1;; calls *= 4) {

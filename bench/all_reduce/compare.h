@@ -5,9 +5,9 @@
 
 namespace ddp::bench {
 
-// Measures the contenders (contenders.h) and Open MPI side by side, size by size, in turns, and
-// prints a table. Collective, under a launcher that hosts the store, on one host. Throws if one of
-// them sums wrong.
+// Measures the contenders (contenders.h) and Open MPI in turns, size by size, and prints a table.
+// Collective, on one host, under a launcher that hosts the store. Throws if one of them computes a
+// wrong sum.
 void compare(const AllReduceOptions& options);
 
 }  // namespace ddp::bench

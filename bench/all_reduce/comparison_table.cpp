@@ -14,7 +14,7 @@ constexpr const char* kTimes[] = {"bound", "shm", "user", "gloo", "OpenMPI"};
 constexpr std::pair<const char*, const char*> kRatios[] = {
     {"gloo", "shm"}, {"OpenMPI", "shm"}, {"bound", "shm"}, {"gloo", "user"}, {"OpenMPI", "user"}};
 
-// Nothing for what was not measured.
+// The samples of a variant, or null if it was not measured.
 const std::vector<double>* samples_of(const std::vector<Variant>& variants,
                                       const std::string& name) {
   const auto found = std::find_if(variants.begin(), variants.end(),

@@ -9,11 +9,11 @@
 
 namespace ddp::bench {
 
-// A row for each size: the times of "bound", "shm", "user", "gloo" and "OpenMPI", and what is to be
-// told of them in ratios.
+// A table with a row for each size: the times of "bound", "shm", "user", "gloo" and "OpenMPI", and
+// some of their ratios.
 [[nodiscard]] Table make_comparison_table();
 
-// "-" for variants that are not there.
+// Prints one row, with "-" for variants that were not measured.
 void print_comparison(const Table& table, std::size_t bytes, const std::vector<Variant>& variants);
 
 }  // namespace ddp::bench

@@ -21,7 +21,7 @@ Buffer operand(const Contender& contender, std::size_t bytes) {
   return contender.memory.slice(0, bytes / sizeof(float));
 }
 
-// Ranks take turns.
+// Assigns CPUs to ranks round robin.
 int cpu_of(int rank) {
   const std::vector<int> cpus = usable_cpus();
   return cpus[static_cast<std::size_t>(rank) % cpus.size()];
@@ -35,8 +35,9 @@ Contenders::Contenders(std::size_t max_bytes)
   add_bound(max_bytes);
   add("shm", *shm_, shm_->allocate(max_bytes));
   add("user", *shm_, allocate_host(max_bytes));
-  // As mpirun binds its ranks. On a busy host two that have woken on one CPU would else wait for
-  // one another. Gloo, added below, stays free: it has several threads a rank.
+  // Each rank is pinned to a CPU, as mpirun does it. Otherwise, on a busy host, two ranks that woke
+  // on the same CPU would wait for each other. Gloo, which is added below, is not pinned, because
+  // it has several threads per rank.
   for (Contender& each : all_) each.cpu = cpu_of(shm_->rank());
   if (gloo_) add("gloo", *gloo_, gloo_->allocate(max_bytes));
 }

@@ -13,24 +13,24 @@
 
 namespace ddp::bench {
 
-// One way for our ranks to all_reduce float32 sums in place. Nothing of it spins between calls.
+// One way for our ranks to all_reduce float32 sums in place. It does not spin between calls.
 struct Contender {
   std::string name;
-  Buffer memory;  // this rank's operand; smaller ones are its beginning
+  Buffer memory;  // this rank's operand; smaller operands are its first part
   std::function<void()> meet;
-  std::function<void(const Buffer&)> all_reduce;  // to its end
-  std::optional<int> cpu = std::nullopt;          // where this rank stays meanwhile
+  std::function<void(const Buffer&)> all_reduce;  // returns when it has ended
+  std::optional<int> cpu = std::nullopt;          // to which this rank is pinned during a sample
 };
 
-// All that this build has, the same on all ranks: "bound", "shm" (memory of the group's), "user"
-// (shm with plain memory) and "gloo".
+// All contenders of this build, in the same order on all ranks: "bound", "shm" (in the group's
+// memory), "user" (shm with ordinary memory) and "gloo".
 class Contenders {
  public:
   // Collective.
   explicit Contenders(std::size_t max_bytes);
 
   [[nodiscard]] const std::vector<Contender>& all() const { return all_; }
-  // Of the ranks.
+  // The group of the measured ranks.
   [[nodiscard]] ProcessGroup& group() const { return *shm_; }
 
  private:
@@ -43,11 +43,12 @@ class Contenders {
   std::vector<Contender> all_;
 };
 
-// A call's, the mean of so many after a meeting. Collective, as is check().
+// The microseconds of a call: the mean of `calls` calls that follow a meeting. Collective, as is
+// check().
 [[nodiscard]] double microseconds(const Contender& contender, std::size_t bytes, int calls);
 
-// One call with known values. Throws ddp::Error for a wrong result; leaves zeros, which stay small
-// whatever is done to them.
+// Makes one call with known values. Throws ddp::Error if the result is wrong. Leaves zeros, which
+// stay small however often they are summed.
 void check(const Contender& contender, std::size_t bytes, const ProcessGroup& ranks);
 
 }  // namespace ddp::bench

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// all_reduce in the manner of nccl-tests: the same flags, columns and definitions of bandwidth.
-// algbw = size / time; busbw = algbw * 2 (n - 1) / n, what a link carries whatever the number of
-// ranks n. https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
+// Measures all_reduce as nccl-tests does, with the same flags, columns and definitions of
+// bandwidth: algbw = size / time, and busbw = algbw * 2 (n - 1) / n, the bandwidth that a link
+// carries whatever the number of ranks n.
+// https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -23,12 +24,12 @@ using namespace ddp::bench;
 
 struct Size {
   Buffer buffer;
-  std::vector<double> microseconds = {};  // a call, mean over the ranks; a sample each
-  std::size_t wrong = 0;                  // elements, of all ranks
+  std::vector<double> microseconds = {};  // samples: of a call, averaged over ranks
+  std::size_t wrong = 0;                  // elements, summed over ranks
 };
 
-// As nccl-tests does it: in place, and a sample is the mean of calls that are queued back to back.
-// The buffer holds zeros, which stay small whatever is done to them.
+// As in nccl-tests, all_reduce is in place, and a sample is the mean of calls that are queued back
+// to back. The buffer holds zeros, which stay small however often they are summed.
 double sample_microseconds(ProcessGroup& group, const Buffer& buffer,
                            const AllReduceOptions& options) {
   group.barrier().wait_host();
@@ -66,7 +67,7 @@ void measure(ProcessGroup& group, std::vector<Size>& sizes, const AllReduceOptio
   for (std::size_t i = 0; i < sizes.size(); ++i) sizes[i].microseconds = variants[i].samples;
 }
 
-// Replaces each rank's figures by those of all ranks.
+// Replaces the figures of this rank by those of all ranks together.
 void combine_ranks(ProcessGroup& group, std::vector<Size>& sizes) {
   std::vector<double> figures;
   for (const Size& size : sizes) {

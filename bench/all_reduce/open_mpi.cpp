@@ -24,8 +24,8 @@ std::string companion() {
   return path.string();
 }
 
-// mpirun refuses root, and more ranks than cores, unless it is told that we know. It binds
-// two ranks to a CPU each, as it does by default.
+// mpirun refuses to run as root, and with more ranks than cores, unless options allow both. It pins
+// each of two ranks to a CPU, as it does by default.
 std::vector<std::string> command_line(int ranks, std::size_t max_bytes) {
   std::vector<std::string> command = {"/usr/bin/env", "mpirun", "--oversubscribe", "-np",
                                       std::to_string(ranks)};
@@ -40,7 +40,7 @@ std::vector<std::string> command_line(int ranks, std::size_t max_bytes) {
 OpenMpi::OpenMpi(int ranks, std::size_t max_bytes)
     : mpirun_(command_line(ranks, max_bytes)), version_(next_line()) {}
 
-// mpirun takes its time to end, and has been seen not to: it is killed then.
+// mpirun is slow to end, and sometimes does not end at all; then it is killed.
 OpenMpi::~OpenMpi() {
   try {
     mpirun_.write_stdin("0 0\n");

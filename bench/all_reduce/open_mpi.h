@@ -9,19 +9,19 @@
 
 namespace ddp::bench {
 
-// Ranks of Open MPI, started by mpirun with a user's defaults, that sleep between two samples. Only
-// rank 0 of ours has them.
+// Ranks of Open MPI, started by mpirun with its defaults. They sleep between samples. Only our rank
+// 0 has this object.
 class OpenMpi {
  public:
-  // Throws ddp::Error with the reason if there is no bench_all_reduce_mpi beside this program, or
-  // mpirun does not start it.
+  // Throws ddp::Error with the reason if this program has no bench_all_reduce_mpi beside it, or if
+  // mpirun does not start that.
   OpenMpi(int ranks, std::size_t max_bytes);
   ~OpenMpi();
   OpenMpi(const OpenMpi&) = delete;
   OpenMpi& operator=(const OpenMpi&) = delete;
 
   [[nodiscard]] const std::string& version() const { return version_; }
-  // Of an all_reduce of so many bytes, the mean of so many calls.
+  // The microseconds of an all_reduce of `bytes` bytes, the mean of `calls` calls.
   [[nodiscard]] double microseconds(std::size_t bytes, int calls);
 
  private:

@@ -11,7 +11,7 @@
 namespace ddp::bench {
 namespace {
 
-// The value whose name is `name`; the message lists the others.
+// Returns the value whose name is `name`. The error for an unknown name lists the known ones.
 template <class Values>
 auto named(const char* flag, const std::string& name, const Values& values) {
   std::string known;
@@ -28,7 +28,7 @@ ReduceOp parse_op(const std::string& name) {
   return named("op", name, kOps);
 }
 
-constexpr double kMaxUnits = 1e9;  // so that no size overflows
+constexpr double kMaxUnits = 1e9;  // keeps sizes from overflowing
 
 std::optional<std::size_t> unit_bytes(std::string_view unit) {
   if (unit.empty()) return 1;

@@ -12,9 +12,9 @@
 
 namespace ddp::bench {
 
-// The flags that nccl-tests shares, and ours.
+// The flags of nccl-tests, and some of our own.
 struct AllReduceOptions {
-  bool compare = false;                 // shm, gloo and Open MPI in one run
+  bool compare = false;                 // measure all contenders and Open MPI in one run
   std::vector<std::size_t> sizes = {};  // bytes, ascending
   int iterations = 20;
   int samples = 7;
@@ -23,10 +23,10 @@ struct AllReduceOptions {
   ReduceOp op = ReduceOp::kSum;
 };
 
-// "8", "64K", "1.5M", "2G": powers of 1024. Throws std::invalid_argument.
+// Parses "8", "64K", "1.5M" or "2G", where units are powers of 1024. Throws std::invalid_argument.
 [[nodiscard]] std::size_t parse_bytes(std::string_view text);
 
-// Nothing if --help was asked for, which prints it. Throws std::invalid_argument for bad values.
+// Returns nothing after --help, whose text it prints. Throws std::invalid_argument for bad values.
 [[nodiscard]] std::optional<AllReduceOptions> parse_all_reduce_options(int argc, char** argv);
 
 }  // namespace ddp::bench

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// MPI_Allreduce for bench_all_reduce --compare, which steers it:
+// Measures MPI_Allreduce on behalf of bench_all_reduce --compare, which starts it by:
 //   mpirun -np N bench_all_reduce_mpi MAX_BYTES
-// Writes a line with the library's version. From then on every line "BYTES CALLS" on standard input
-// is answered by the microseconds of such a call, the mean as rank 0 sees it; float32 sums, in
-// place. "0 0", or the end of the input, ends it. Ranks sleep until the next line.
+// First writes a line with the library's version. Then it answers every line "BYTES CALLS" on
+// standard input with the microseconds of a call (float32 sums, in place), the mean over CALLS
+// calls as rank 0 sees it. "0 0" or the end of the input ends it. Ranks sleep until the next line.
 #include <mpi.h>
 #include <unistd.h>
 
@@ -18,11 +18,12 @@
 namespace {
 
 struct Command {
-  std::int64_t bytes = 0;  // 0: the end
+  std::int64_t bytes = 0;  // 0 ends the program
   std::int64_t calls = 0;
 };
 
-// A rank that waits inside MPI spins, which would take a CPU from whoever is measured meanwhile.
+// A rank that waits inside MPI spins, which would take a CPU from the contender that is being
+// measured.
 void wait_asleep(MPI_Request request) {
   constexpr useconds_t kPeriod = 5000;
   for (int done = 0; MPI_Test(&request, &done, MPI_STATUS_IGNORE), done == 0;) ::usleep(kPeriod);
@@ -43,7 +44,7 @@ void all_reduce(std::vector<float>& values, std::size_t count) {
                 MPI_COMM_WORLD);
 }
 
-// Leaves zeros, which stay small whatever is done to them.
+// Leaves zeros, which stay small however often they are summed.
 void check(std::vector<float>& values, std::size_t count, int rank, int ranks) {
   const auto end = values.begin() + static_cast<std::ptrdiff_t>(count);
   std::fill(values.begin(), end, static_cast<float>(rank + 1));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The loops behind collectives on the CPU beside memcpy, which moves as many bytes to and fro
-// between the same operands: how much of the memory's bandwidth is left of them.
+// Compares the loops of the CPU's collectives with memcpy, which moves as many bytes between the
+// same operands, to show how much of the memory's bandwidth they reach.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -42,7 +42,7 @@ std::optional<int> parse_rounds(int argc, char** argv) {
 
 struct Shape {
   std::size_t terms;
-  std::size_t targets;  // the terms themselves, or one buffer more
+  std::size_t targets;  // if as many as terms, the terms themselves
 
   [[nodiscard]] bool in_place() const { return terms == targets; }
   [[nodiscard]] std::size_t operands() const { return in_place() ? terms : terms + targets; }
@@ -52,10 +52,10 @@ struct Shape {
 };
 
 constexpr Shape kShapes[] = {{2, 2}, {4, 4}, {8, 8}, {64, 64}, {2, 1}, {4, 1}};
-constexpr std::size_t kSizes[] = {512 * kKiB, 8 * kMiB, 200 * kMiB};  // of all operands
+constexpr std::size_t kSizes[] = {512 * kKiB, 8 * kMiB, 200 * kMiB};  // total size of all operands
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
 
-// Operands one behind the other, each on pages of its own.
+// Consecutive operands, each on pages of its own.
 class Operands {
  public:
   Operands(DType dtype, const Shape& shape, std::size_t size_bytes)
@@ -69,13 +69,13 @@ class Operands {
     targets.assign(all_.end() - static_cast<std::ptrdiff_t>(shape.targets), all_.end());
   }
 
-  // Reads and writes as many bytes in all as a reduction reads and writes, or half an operand less.
+  // Reads and writes in all as many bytes as a reduction does, or one operand less.
   void copy_around() const {
     for (std::size_t i = 0; i < copies(); ++i) {
       std::memcpy(at((i + 1) % all_.size()), at(i % all_.size()), each_bytes_);
     }
   }
-  // By how much longer the whole would take.
+  // The factor that corrects the time of copy_around() for the operand that it may leave out.
   [[nodiscard]] double missing_copies() const {
     return static_cast<double>(terms.size() + targets.size()) / 2 / static_cast<double>(copies());
   }
@@ -94,7 +94,7 @@ class Operands {
   std::vector<Buffer> all_;
 };
 
-// Microseconds of as many calls of f as go through 64 MiB.
+// Microseconds of 1 + 16 MiB / size_bytes calls of f.
 template <class F>
 double time_of(std::size_t size_bytes, const F& f) {
   const std::size_t calls = 1 + 64 * kMiB / size_bytes / 4;
@@ -103,7 +103,7 @@ double time_of(std::size_t size_bytes, const F& f) {
   });
 }
 
-// How many times as fast.
+// The ratio of the two times, as text.
 std::string share(const Variant& slower, const Variant& faster) {
   const Summary summary = ratio(slower.samples, faster.samples);
   return fmt::format("{:.2f} +-{:2.0f}%", summary.median, summary.spread_percent());
@@ -132,7 +132,7 @@ void measure(const Table& table, DType dtype, const Shape& shape, std::size_t si
                    avx2 != nullptr ? share(variants[0], variants[2]) : "-"});
 }
 
-// The plain loop's time over those of the others.
+// Compares the plain loop with the others.
 void measure_experiments(const Table& table, const Shape& shape, std::size_t size_bytes,
                          int rounds) {
   const Operands operands(DType::kFloat32, shape, size_bytes);
@@ -156,7 +156,7 @@ void measure_experiments(const Table& table, const Shape& shape, std::size_t siz
   }
 }
 
-// Nanoseconds of a whole call, with its checks, for a buffer of a few elements.
+// Measures the nanoseconds of a whole call, with its checks, on a buffer of a few elements.
 void measure_small_call(const Table& table, std::size_t terms, std::size_t count, int rounds) {
   constexpr int kCalls = 100000;
   const Operands operands(DType::kFloat32, {terms, terms}, terms * kPage);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Convolutions on the CPU: what is chosen for each layer, and what it is chosen from.
+// Measures convolutions on the CPU: for each layer, the chosen algorithm and those that it is
+// chosen from.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -42,10 +43,10 @@ std::optional<Options> parse(int argc, char** argv) {
 
 struct Layer {
   std::string name;
-  Conv2dShape shape;  // its batch is an option
+  Conv2dShape shape;  // the batch size comes from an option
 };
 
-// One of each kind, for images of 64 x 64 in resnet18 and in a U-Net of 32 channels.
+// One layer of each kind in resnet18 and in a U-Net of 32 channels, for images of 64 x 64.
 const std::vector<Layer> kLayers{
     {"lenet5 conv1", {0, 1, 6, {28, 28}, {5, 5}, {1, 1}, {2, 2}}},
     {"lenet5 conv2", {0, 6, 16, {14, 14}, {5, 5}}},
@@ -78,7 +79,7 @@ struct Rival {
   std::unique_ptr<Conv2dBackend> backend;
 };
 
-// What is chosen, and what it is chosen from. Without oneDNN its column is left out.
+// The chosen algorithm, then the candidates. In a build without oneDNN, its column is left out.
 std::vector<Rival> make_rivals() {
   std::vector<Rival> rivals;
   rivals.push_back({"chosen", ddp::cpu::make_conv2d()});

@@ -16,7 +16,7 @@
 namespace ddp::bench {
 namespace {
 
-// The fastest of so many steps is a sample, which leaves out most of what interrupts them.
+// A sample is the fastest of kSteps steps, which excludes most interruptions by other work.
 constexpr int kSteps = 3;
 
 template <class Step>
@@ -28,7 +28,7 @@ double milliseconds_of(const Step& step) {
   return fastest;
 }
 
-// Microseconds by which a round's second sample is longer.
+// The typical number of microseconds by which a round's second sample is longer than its first.
 double typical_difference(const std::vector<double>& first, const std::vector<double>& second) {
   std::vector<double> differences(first.size());
   for (std::size_t i = 0; i < first.size(); ++i) differences[i] = 1000 * (second[i] - first[i]);

@@ -28,7 +28,7 @@ void step_unless_over(Training& training, ProcessGroup&) {
   if (!training.step_unless_over(kBatch)) throw std::logic_error("no rank ran out of data");
 }
 
-// What PyTorch's join() costs: ranks tell each other that they go on by a collective of its own.
+// A step as under PyTorch's join(): each rank says by an additional collective that it continues.
 void step_beside_all_reduce(Training& training, ProcessGroup& group) {
   std::int32_t active = 1;
   const Work work = group.all_reduce({&active, 1, DType::kInt32, kCpuDevice});
@@ -63,7 +63,7 @@ std::vector<Check> checks() {
   return all;
 }
 
-// All ranks take the same steps in the same order; returns this rank's times.
+// All ranks take the same steps in the same order. Returns this rank's times.
 std::vector<Variant> measure_rank(const std::string& model, int rank,
                                   const std::shared_ptr<Store>& store, int rounds) {
   const auto group = init_process_group({.backend = Backend::kShm,

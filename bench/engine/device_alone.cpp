@@ -17,7 +17,7 @@ std::shared_ptr<ProcessGroup> world_of_one() {
   return init_process_group({.device = DeviceChoice::kCuda, .rank = 0, .world_size = 1});
 }
 
-// The second is the control: how much equal steps seem to differ.
+// The second variant is the control: it shows how much the times of equal steps differ.
 void measure(const Workload& workload, int steps, int rounds) {
   Training training(workload, world_of_one());
   const auto variant = [&](auto step) {
@@ -54,7 +54,7 @@ void measure_device_alone(int rounds) {
 void measure_device_work(int) {
   for (const Workload& workload : {Workload{.model = "lenet5", .batch = 64}, device_workload()}) {
     Training training(workload, world_of_one());
-    training.step();  // algorithms are chosen, memory is there
+    training.step();  // chooses algorithms, allocates memory
     training.step_without_engine();
     training.synchronize();
     const DeviceWork plain =

@@ -19,16 +19,16 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kSize = 8192;
-constexpr int kProducts = 3;            // timed together
-constexpr auto kCollectiveTime = 30ms;  // several times what they take
+constexpr int kProducts = 3;            // in one timing
+constexpr auto kCollectiveTime = 30ms;  // several times as long as the products
 constexpr auto kHeadStart = 1ms;
 constexpr std::size_t kOperandBytes = std::size_t{256} << 20;
 constexpr unsigned kBlocks[] = {4, 16, 24};
 
-// Large matrix products of bfloat16 on one stream, a collective on another.
+// Large bfloat16 matrix products on one stream, with a collective on another.
 class Subject {
  public:
-  // Microseconds of a product.
+  // Microseconds of a product without a collective.
   double alone() {
     begin_.record(context_.stream());
     multiply();
@@ -36,7 +36,8 @@ class Subject {
     return microseconds();
   }
 
-  // The collective has its place before the products come, which would leave it none.
+  // Microseconds of a product beside a collective. The collective is launched first and so gets its
+  // multiprocessors; after the products, it would find none free.
   double beside(unsigned blocks) {
     launch_simulated_collective(operand_.buffer(), kCollectiveTime, blocks, side_.view());
     collective_end_.record(side_.view());

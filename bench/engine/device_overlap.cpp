@@ -25,7 +25,7 @@ using namespace std::chrono_literals;
 constexpr int kWarmUp = 3;
 constexpr unsigned kBlocks = 16;
 constexpr auto kLatency = 20us;
-constexpr double kGigabytesPerSecond[] = {25, 100, 400};  // algbw: what an all_reduce takes
+constexpr double kGigabytesPerSecond[] = {25, 100, 400};  // algbw of the simulated all_reduce
 constexpr double kDrawn = 100;
 
 StepTimes times_of_step(Training& training) {
@@ -53,7 +53,7 @@ void print(const OverlapSamples& overlap, const Labels& labels) {
   print_figure({"backward beside reductions", "ms", labels}, overlap.backward);
 }
 
-// Each step in turns with one that nothing runs beside; which of them is first alternates.
+// Measures each step in turns with one without communication; the order within a turn alternates.
 void measure(const Workload& workload, double gigabytes, int rounds,
              const std::filesystem::path& step_svg) {
   const SimulatedLink link{.latency = kLatency, .bytes_per_second = gigabytes * 1e9};

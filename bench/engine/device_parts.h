@@ -10,22 +10,23 @@ namespace ddp::bench {
 
 // The parts of bench_engine on GPU 0.
 
-// The steps of the clock by which simulated collectives take their time.
+// The resolution of the device clock that ends simulated collectives.
 void measure_device_clock(int ticks);
 
-// Host time of the engine's calls, and what they allocate.
+// Host time and allocations of the engine's calls.
 void measure_device_host_time(int rounds);
 
-// A training step in a world of one over the same step without the engine.
+// A training step in a world of one, relative to the same step without the engine.
 void measure_device_alone(int rounds);
 
-// The kernels and copies of such steps.
+// The number of kernels and copies in these two steps.
 void measure_device_work(int rounds);
 
-// How much of a simulated communication a real backward hides; draws a step if a file is given.
+// How much of a simulated communication a real backward hides. Draws a step if `step_svg` is not
+// empty.
 void measure_device_overlap(int rounds, const std::filesystem::path& step_svg);
 
-// A matrix product beside a simulated collective over the same alone.
+// A matrix product beside a simulated collective, relative to the product alone.
 void measure_gemm_beside(int rounds);
 
 // resnet18 with batches of 64 images of 224 x 224.

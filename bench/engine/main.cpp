@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the engine costs and hides, on a simulated link: host time of its calls, a step in a world
-// of one, checks, overlap, and the time of a step by bucket size.
+// What the engine costs and hides on a simulated link: host time of its calls, a step in a world of
+// one, checks, overlap, and the time of a step by bucket size.
 #include <cstdio>
 #include <optional>
 #include <stdexcept>

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 constexpr ModelShape kShape{.layers = 128, .layer_bytes = 512 << 10, .layer_time = 250us};
 constexpr auto kLatency = 20us;
 
-// A link on which the whole model takes so much of the time of its backward.
+// A link on which reducing the whole model takes the fraction `share` of its backward.
 SimulatedLink link_for(double share) {
   const auto backward = kShape.layer_time * static_cast<std::int64_t>(kShape.layers);
   const double seconds = share * std::chrono::duration<double>(backward).count();

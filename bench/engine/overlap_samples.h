@@ -8,11 +8,11 @@
 
 namespace ddp::bench {
 
-// Of steps; milliseconds but for `hidden`.
+// Samples of steps. All are milliseconds, except `hidden`.
 struct OverlapSamples {
   std::vector<double> backward;
   std::vector<double> communication;  // all reductions together
-  std::vector<double> hidden;         // of it, percent
+  std::vector<double> hidden;         // part of the communication, in percent
   std::vector<double> exposed;        // from the end of backward to the end of the step
   std::vector<double> last_bucket;
 

@@ -7,20 +7,21 @@
 
 namespace ddp::bench {
 
-// A part of bench_engine. On the CPU each prints a table of its own, on a GPU figures (figure.h).
+// A part of bench_engine. On the CPU each part prints a table, on a GPU it prints figures
+// (figure.h).
 struct Part {
   const char* name;
   std::function<void(int rounds)> measure;
   int rounds;  // by default
 };
 
-// Host time of the engine's calls, and what they allocate.
+// Host time and allocations of the engine's calls.
 void measure_host_time(int rounds);
 
-// A training step in a world of one over the same step without the engine.
+// A training step in a world of one, relative to the same step without the engine.
 void measure_alone(int rounds);
 
-// A step of two ranks with each check over the step without any.
+// A step of two ranks with each check, relative to the step without checks.
 void measure_checks(int rounds);
 
 // How much of a simulated communication backward hides.
@@ -29,8 +30,8 @@ void measure_overlap(int rounds);
 // The time of a step by bucket size on simulated links.
 void measure_bucket_sizes(int rounds);
 
-// Those for a GPU; none in a build without CUDA. Where a picture of an overlapped step goes, unless
-// that is empty, is `step_svg`.
+// The parts for a GPU; none in a build without CUDA. If `step_svg` is not empty, a picture of an
+// overlapped step is written there.
 [[nodiscard]] std::vector<Part> device_parts(const std::filesystem::path& step_svg);
 
 }  // namespace ddp::bench

@@ -69,7 +69,7 @@ void HostTimeSubject::step(HostTimes& times) {
   const double wait_us = microseconds_of([&] { ddp_.wait(stream); });
   const auto buckets = static_cast<double>(ddp_.layout().buckets.size());
   const std::int64_t allocated = test::allocations() - allocations;
-  if (stream_) stream_->synchronize();  // or the host runs ahead until it has to wait
+  if (stream_) stream_->synchronize();  // otherwise the host runs ahead and blocks later
   times.begin_step.push_back(begin_us);
   times.mark_ready.push_back(mark_us / (kParameters - buckets));
   times.launching.push_back(launch_us / buckets);

@@ -14,24 +14,24 @@
 
 namespace ddp::bench {
 
-// Of steps; microseconds of host time, but for the last.
+// Samples of steps, in microseconds of host time, except the last field.
 struct HostTimes {
   std::vector<double> begin_step;
-  std::vector<double> mark_ready;  // a call that leaves its bucket waiting for others
+  std::vector<double> mark_ready;  // a call after which the bucket still lacks gradients
   std::vector<double> launching;   // a call that launches a bucket
   std::vector<double> wait;
-  std::vector<double> step;  // all of the above, of all parameters
+  std::vector<double> step;  // all of the above, for all parameters
   std::vector<std::int64_t> allocations;
 };
 
-// The engine on a model as large as GPT-2 small's list of parameters is long, without a backward.
+// The engine on a model with as many parameters as GPT-2 small, without a backward.
 class HostTimeSubject {
  public:
   static constexpr std::size_t kParameters = 148;
   static constexpr std::size_t kParameterBytes = 64 << 10;
   static constexpr std::size_t kBucketBytes = 1 << 20;
 
-  // Before each launch backward goes on for `pause`.
+  // Sleeps for `pause` before each launch, in place of a backward that goes on.
   explicit HostTimeSubject(std::shared_ptr<ProcessGroup> group,
                            std::chrono::microseconds pause = {});
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Large maps of activations: images() x kChannels x kSide x kSide.
+// Kernels on large activation maps: images() x kChannels x kSide x kSide.
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/channel_moments.h"
@@ -32,7 +32,7 @@ Work moments_work(Workbench& bench) {
   return {.kernel = "channel_moments", .traffic = {x}, .run = run};
 }
 
-// What all kernels of a batch norm need of each channel.
+// The per-channel values that all batch-norm kernels need.
 struct Statistics {
   explicit Statistics(Workbench& bench)
       : mean(bench.random(kChannels)),
@@ -107,7 +107,7 @@ Work max_pool_backward_work(Workbench& bench) {
   return {.kernel = "max_pool2d_backward", .traffic = {grad_y, indices, grad_x}, .run = run};
 }
 
-// Average pooling of either kind.
+// Average pooling, windowed or adaptive.
 template <class PoolShape>
 Work avg_pool_forward_work(Workbench& bench, const char* kernel, const PoolShape& shape) {
   using Cpu = void(const Buffer&, const Buffer&, const PoolShape&);
@@ -135,7 +135,7 @@ Work avg_pool_backward_work(Workbench& bench, const char* kernel, const PoolShap
 Pool2dShape avg_pool(const Workbench& bench) { return {planes(bench), kImage, {2, 2}, {2, 2}}; }
 AdaptivePool2dShape global_pool(const Workbench& bench) { return {planes(bench), kImage, {1, 1}}; }
 
-// From a quarter of the pixels.
+// Doubles height and width.
 Upsample2dShape upsampling(const Workbench& bench) {
   return {planes(bench), {kImage.height / 2, kImage.width / 2}, {2, 2}};
 }

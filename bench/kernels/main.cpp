@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// How fast each kernel of a device is: of one that moves bytes, as a fraction of what a copy
-// inside the device's memory moves in the same time; of a product, as a fraction of a large matrix
-// product of the same type. Both are measured in the same run. A figure a line.
+// Measures how fast each kernel of a device is. A kernel that moves bytes is compared with a copy
+// inside the device's memory, a product with a large matrix product of the same type, both measured
+// in the same run. Prints one figure per line.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -37,7 +37,7 @@ std::optional<Options> parse(int argc, char** argv) {
   return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
-// Not by a kernel of ours.
+// Copies with the device's own copy, not with a kernel of ours.
 void copy_bytes(const ddp::Buffer& from, const ddp::Buffer& to, ddp::Stream stream) {
   if (from.device.is_cuda()) {
     ddp::cu::copy_async(to.data, from.data, from.size_bytes(), stream);
@@ -99,10 +99,10 @@ class KernelBench {
         times);
   }
 
-  // The same on operands of their own, together as large as a large one: none is left in a cache
-  // when its turn comes again.
+  // Several instances of a kernel, each on operands of its own. Together these are as large as a
+  // large operand, so an instance finds none of its operands in a cache when its turn comes again.
   std::vector<Work> turns_of(const MakeWork& make) {
-    const double large_bytes = 2.0 * static_cast<double>(bench_.elements);  // of 16 bits
+    const double large_bytes = 2.0 * static_cast<double>(bench_.elements);  // elements of 16 bits
     std::vector<Work> turns = {make(bench_)};
     while (static_cast<double>(turns.size()) * turns[0].bytes() < large_bytes) {
       turns.push_back(make(bench_));
@@ -131,9 +131,9 @@ class KernelBench {
 
   Workbench bench_;
   int samples_;
-  int calls_;  // timed together, so that a launch costs little of them
+  int calls_;  // calls in one timing, so that launches weigh little
   double copied_bytes_per_us_ = 0;
-  std::map<ddp::DType, double> flops_per_us_;  // of the large products
+  std::map<ddp::DType, double> flops_per_us_;  // of the large product, by dtype
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Matrix products as linear layers have them, and resnet18's convolutions of images of 224 x 224.
+// Matrix products of linear layers, and resnet18's convolutions for images of 224 x 224.
 #include <fmt/core.h>
 
 #include "ddp/kernels/conv2d.h"
@@ -29,7 +29,7 @@ Work gemm_work(Workbench& bench, const std::string& name, DType dtype, const Gem
           .run = run};
 }
 
-// As nn::Linear has them: y = x W', grad_x = grad_y W, grad_W = grad_y' x.
+// The products of nn::Linear: y = x W', grad_x = grad_y W, grad_W = grad_y' x.
 struct Product {
   const char* name;
   GemmShape shape;
@@ -42,7 +42,7 @@ std::vector<Product> products_of_linear(std::size_t batch, std::size_t in, std::
           {"gemm, grad_weight", {out, in, batch}, {.transpose_a = Transpose::kYes}}};
 }
 
-// images() of them.
+// A convolution layer of resnet18; the input is square.
 struct Layer {
   std::size_t in_channels, out_channels, side, kernel, stride;
 
@@ -105,7 +105,7 @@ void add_linear(std::vector<MakeWork>& all, DType dtype) {
 
 void add_layer(std::vector<MakeWork>& all, const Layer& layer, DType dtype) {
   for (const Pass pass : {Pass::kForward, Pass::kGradInput, Pass::kGradWeight}) {
-    // Nobody asks for the gradient of the images.
+    // Training never computes the gradient of the images.
     if (pass == Pass::kGradInput && layer.in_channels == 3) continue;
     all.push_back([=](Workbench& bench) { return conv2d_work(bench, pass, layer, dtype); });
   }

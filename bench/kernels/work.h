@@ -11,13 +11,14 @@
 
 namespace ddp::bench {
 
-// One kernel on operands of its own.
+// One kernel, with operands of its own.
 struct Work {
   std::string kernel;
   DType dtype = DType::kFloat32;
-  // What it must read or write at least; twice what it does both with.
+  // The tensors that the kernel must read or write; those that it reads and writes are listed
+  // twice.
   std::vector<nn::Tensor> traffic = {};
-  double flops = 0;  // of products, whose speed is told by these
+  double flops = 0;  // 0 unless the kernel is a product
   std::function<void()> run = {};
 
   [[nodiscard]] double bytes() const {
@@ -27,16 +28,17 @@ struct Work {
   }
 };
 
-// Where operands are made, and how large the large ones are: several times a GPU's cache (of 50 MiB
-// on an H100 or H200) even of a 16-bit type, since a part of what is larger can stay there too.
+// Creates operands. The large ones are several times as large as a GPU's cache (50 MiB on an H100
+// or H200) even in a 16-bit type, since part of an operand that is slightly larger could stay in
+// the cache.
 struct Workbench {
   Workbench(Device device, std::size_t large_elements)
       : context(device), elements(large_elements) {}
 
   nn::Context context;
-  std::size_t elements;  // of a large operand; a multiple of a mebielement
+  std::size_t elements;  // in a large operand; a multiple of 2^20
 
-  // Of maps of activations.
+  // The shape of activation maps.
   static constexpr std::size_t kChannels = 64;
   static constexpr std::size_t kSide = 64;
   [[nodiscard]] std::size_t images() const { return elements / (kChannels * kSide * kSide); }
@@ -56,7 +58,7 @@ using MakeWork = std::function<Work(Workbench&)>;
 [[nodiscard]] std::vector<MakeWork> optimizer_kernels();
 [[nodiscard]] std::vector<MakeWork> product_kernels();
 
-// A square product that cuBLAS is at its best with: what other products are compared with.
+// A square product for which cuBLAS is fastest; other products are compared with it.
 [[nodiscard]] Work large_product(Workbench& bench, DType dtype);
 
 }  // namespace ddp::bench

@@ -24,7 +24,7 @@ namespace {
 
 using Milliseconds = std::chrono::duration<double, std::milli>;
 
-// Where a command's output goes: to a descriptor, or nowhere.
+// Where the output of a command goes: to a descriptor, or to /dev/null.
 class Output {
  public:
   Output() : Output(-1) {}
@@ -58,7 +58,7 @@ pid_t spawn(const std::vector<std::string>& command, const Output& output) {
   return pid;
 }
 
-// OpenMPI 4.1 has been seen to wait for ever for workers that had ended long ago.
+// OpenMPI 4.1 sometimes waits forever for workers that have ended.
 constexpr Timeout kPatience = std::chrono::seconds(20);
 
 int wait_for(pid_t pid) {
@@ -69,7 +69,7 @@ int wait_for(pid_t pid) {
   return status;
 }
 
-// Kills what takes too long, if this object still lives then.
+// Kills the process if it still runs after kPatience; the destructor cancels this.
 class Limit {
  public:
   explicit Limit(pid_t pid) : pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {

@@ -9,9 +9,9 @@
 
 namespace ddp::bench {
 
-// Runs a command, found through PATH, to its end and returns the milliseconds that took, as its
-// parent sees them. Its output is thrown away. Throws ddp::Error unless it exits with 0 within 20
-// s; it is killed then.
+// Runs a command, found through PATH, to its end, and returns how many milliseconds its parent
+// waited. Discards its output. Throws ddp::Error unless it exits with 0 within 20 s; after that it
+// is killed.
 [[nodiscard]] double run_milliseconds(const std::vector<std::string>& command);
 
 struct CountedOutput {
@@ -19,11 +19,11 @@ struct CountedOutput {
   double milliseconds = 0;
 };
 
-// The same, with a look at its stdout.
+// The same, but counts the lines that the command writes to stdout.
 [[nodiscard]] CountedOutput run_counting_lines(const std::vector<std::string>& command);
 
-// A command that runs until this object ends, which asks it to by SIGTERM and waits for it. Its
-// output is thrown away.
+// A command that runs as long as this object exists. The destructor sends it SIGTERM and waits for
+// it. Discards its output.
 class RunningCommand {
  public:
   explicit RunningCommand(const std::vector<std::string>& command);

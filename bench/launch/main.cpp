@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a launcher costs: to start and end jobs, to watch them, and to forward their output; beside
-// mpirun and torchrun where they are installed.
+// What a launcher costs: to start and end jobs, to watch them, and to forward their output;
+// compared with mpirun and torchrun where they are installed.
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -26,7 +26,7 @@ struct Options {
   std::vector<std::string> parts = {"start", "watching", "logs"};
   std::optional<int> rounds = {};  // each part has its own default
   std::string bin = own_folder();  // where ddp-launch and the examples are
-  int lines_to_write = 0;          // as a worker of this program
+  int lines_to_write = 0;          // set for workers that this program starts
 };
 
 struct Part {

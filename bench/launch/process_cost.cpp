@@ -18,7 +18,8 @@ fs::path executable_of(pid_t pid) {
   return fs::read_symlink(folder_of(pid) / "exe", gone);
 }
 
-// Nanoseconds on a CPU, where times in /proc/PID/stat count hundredths of a second.
+// Reads CPU times from schedstat, which counts nanoseconds; /proc/PID/stat counts hundredths of a
+// second.
 double cpu_seconds(pid_t pid) {
   double nanoseconds = 0;
   std::error_code gone;

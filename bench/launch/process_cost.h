@@ -6,12 +6,12 @@
 namespace ddp::bench {
 
 struct ProcessCost {
-  double cpu_seconds = 0;  // of all threads since their start
+  double cpu_seconds = 0;  // of all threads, since they started
   double resident_mib = 0;
 };
 
-// Of the process and those below it that run the same executable: a launcher without its workers.
-// Pages that they share count for each.
+// The cost of a process and of those of its descendants that run the same executable: a launcher
+// without its workers. Shared pages are counted for each process.
 [[nodiscard]] ProcessCost cost_of_launcher(pid_t pid);
 
 }  // namespace ddp::bench

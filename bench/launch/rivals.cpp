@@ -17,13 +17,13 @@ Strings ddp_launch(const std::string& bin, int workers) {
   return {bin + "/ddp-launch", "-n", std::to_string(workers), "--show", "all", "--"};
 }
 
-// mpirun refuses root, and more workers than cores, unless it is told that we know.
+// mpirun refuses to run as root, and with more workers than cores, unless options allow both.
 Strings mpirun(const std::string& /*bin*/, int workers) {
   return {"mpirun", "--oversubscribe", "--allow-run-as-root", "-n", std::to_string(workers)};
 }
 
-// Version 1.13 cannot do without redirection under Python 3.11; --tee shows what goes to the files.
-// It would look after its workers every 5 s only; later versions do so every 0.1 s.
+// Version 1.13 needs redirection under Python 3.11; --tee copies what goes to the files to the
+// terminal. The monitor interval is set because its default is 5 s; in later versions it is 0.1 s.
 Strings torchrun(const std::string& /*bin*/, int workers) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "bench_launch_logs";
   return {"torchrun",
@@ -53,7 +53,7 @@ bool works(const Launcher& launcher, const std::string& bin) {
 }  // namespace
 
 std::vector<Launcher> launchers(const std::string& bin) {
-  ::setenv("OMP_NUM_THREADS", "1", 0);  // or torchrun prints a banner
+  ::setenv("OMP_NUM_THREADS", "1", 0);  // without it torchrun prints a banner
   std::vector<Launcher> all = {{"ddp-launch", ddp_launch, 128, true},
                                {"mpirun", mpirun, 8, true},
                                {"torchrun", torchrun, 8, false}};

@@ -12,11 +12,11 @@ namespace ddp::bench {
 struct Launcher {
   std::string name;
   std::vector<std::string> (*command)(const std::string& bin, int workers);
-  int most_workers;      // that a benchmark has the patience for
-  bool forwards_output;  // through itself, not through files
+  int most_workers;      // with which a benchmark ends in reasonable time
+  bool forwards_output;  // through its own process, not through files
 };
 
-// ddp-launch, and those of mpirun and torchrun that work here.
+// ddp-launch, and mpirun and torchrun if they work here.
 [[nodiscard]] std::vector<Launcher> launchers(const std::string& bin);
 
 [[nodiscard]] std::vector<std::string> join(std::vector<std::string> launcher,

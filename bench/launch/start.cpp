@@ -46,7 +46,8 @@ std::vector<Case> cases(const std::string& bin) {
   return all;
 }
 
-// A launcher that does not always work is measured by the runs that do.
+// Retries a failed run, because some launchers do not always work; only the run that succeeds
+// counts.
 double milliseconds_of(const Case& each) {
   constexpr int kAttempts = 3;
   for (int attempt = 1; attempt < kAttempts; ++attempt) {

@@ -19,7 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kWorkers = 8;
-constexpr auto kSettling = 3s;  // torchrun takes a while to start its workers
+constexpr auto kSettling = 3s;  // torchrun is slow to start its workers
 constexpr auto kSample = 2s;
 
 struct Job {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The same global batch on one device, on two devices of one process (DataParallel), and on two
-// processes (DistributedModule), in turns:
+// Measures the same global batch in turns on one device, on two devices of one process
+// (DataParallel), and on two processes (DistributedModule):
 //   ddp-launch -n 2 bench_parallel
 #include <fmt/core.h>
 
@@ -33,7 +33,7 @@ namespace nn = ddp::nn;
 struct Options {
   std::vector<std::string> models = {"mlp", "lenet5"};
   int rounds = 50;
-  int steps = 5;  // timed together
+  int steps = 5;  // in one timing
   std::size_t batch = 128;
 };
 
@@ -49,7 +49,7 @@ std::optional<Options> parse(int argc, char** argv) {
   return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
-// One process on so many CPU devices.
+// DataParallel in one process, on `devices` CPU devices.
 class Local {
  public:
   Local(const Workload& workload, std::size_t devices)
@@ -81,7 +81,7 @@ double milliseconds_of_step(int steps, const std::function<void()>& step) {
          steps;
 }
 
-// On rank 0, while the others sleep.
+// Runs on rank 0, while the other ranks sleep.
 Variant local_variant(const std::string& name, const Workload& workload, std::size_t devices,
                       int steps, const std::shared_ptr<ddp::ProcessGroup>& group) {
   const auto local = std::make_shared<Local>(workload, devices);
@@ -97,7 +97,7 @@ Variant distributed_variant(const Workload& workload, int steps,
                             const std::shared_ptr<ddp::ProcessGroup>& group) {
   const auto training = std::make_shared<Training>(workload, group);
   return {"processes (DDP)", [=] {
-            training->step();  // together from here on
+            training->step();  // aligns the ranks before the timing starts
             return milliseconds_of_step(steps, [&] { training->step(); });
           }};
 }

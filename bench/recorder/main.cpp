@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the flight recorder costs: nanoseconds for each event that is noted, by one thread and by
-// two at once. They are time of the thread on its CPU, so that other processes do not count.
+// What the flight recorder costs: nanoseconds per recorded event, with one thread and with two at
+// once. Measured in CPU time of the thread, so that other processes do not count.
 #include <fmt/core.h>
 #include <time.h>
 
@@ -23,7 +23,7 @@ namespace {
 using namespace ddp;
 using namespace ddp::bench;
 
-constexpr int kEvents = 200'000;  // of a sample
+constexpr int kEvents = 200'000;  // in a sample
 constexpr int kRounds = 31;
 
 double thread_nanoseconds() {
@@ -48,7 +48,8 @@ void finish(FlightRecorder& recorder) {
   for (std::uint64_t i = 1; i <= kEvents; ++i) recorder.done(i, Clock::now());
 }
 
-// As the caller and the queue's thread do, on two CPUs if there are two; the slower one's.
+// One thread submits while another finishes, as a caller and the queue's thread do, on two CPUs if
+// there are two. Returns the time of the slower thread.
 double submit_and_finish(FlightRecorder& recorder) {
   const std::vector<int> cpus = usable_cpus();
   double finishing = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the reducer costs and hides: the time of a step with and without overlap for several bucket
-// sizes, host time for each mark_ready, allocations. Run it under ddp-launch.
+// What the reducer costs and hides: for several bucket sizes, the time of a step with and without
+// overlap, the host time of each mark_ready, and allocations. Run it under ddp-launch.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -45,7 +45,7 @@ std::optional<Options> parse(int argc, char** argv) {
   return options;
 }
 
-// One bucket size: the model with overlap and without, and its backward alone.
+// One bucket size: the model with overlap, without overlap, and its backward alone.
 struct Row {
   SimulatedModel overlapping;
   SimulatedModel waiting;

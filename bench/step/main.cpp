@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What a training step of a model costs: forward, loss, backward with its reductions and SGD on
-// data that is already there. On the CPU a table, on GPUs a figure a line.
+// What a training step of a model costs: forward, loss, backward with its reductions, and SGD, on
+// data that is already in memory. Prints a table on the CPU, and one figure per line on GPUs.
 #include <fmt/core.h>
 
 #include <chrono>
@@ -35,12 +35,12 @@ double milliseconds_of_step(Training& training, int steps) {
          steps;
 }
 
-// What a row of the table tells.
+// A row of the table.
 struct Case {
   std::string model;
   std::size_t buckets;
   std::string backend;
-  std::size_t first_backend;  // the index of the case that differs only in that
+  std::size_t first_backend;  // index of the case with the same model on the first backend
 };
 
 void print_row(const Table& table, const Options& options, int ranks, const Case& row,
@@ -112,7 +112,8 @@ std::vector<std::shared_ptr<ddp::ProcessGroup>> make_groups(const Options& optio
 void run(const Options& options) {
   const auto groups = make_groups(options);
   const int ranks = groups.front()->world_size();
-  std::optional<Pinned> pinned;  // ranks side by side have a thread each for their reductions, too
+  // Only one rank alone is pinned: several ranks have a second thread each, for their reductions.
+  std::optional<Pinned> pinned;
   if (ranks == 1 && !options.on_gpus) pinned.emplace(usable_cpus().front());
   std::vector<Case> cases;
   std::vector<Variant> variants;

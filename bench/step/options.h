@@ -17,7 +17,7 @@ struct StepBenchOptions {
   std::vector<Backend> backends = {Backend::kAuto};
   std::vector<std::size_t> min_buckets = {4};
   int rounds = 300;
-  int steps = 1;  // timed together
+  int steps = 1;  // in one timing
   std::size_t batch = 64;
   std::size_t image_size = 0;
   DType dtype = DType::kFloat32;
@@ -28,7 +28,8 @@ struct StepBenchOptions {
   }
 };
 
-// Nothing after --help. Throws std::invalid_argument for what cannot be, Skipped without a GPU.
+// Returns nothing after --help. Throws std::invalid_argument for bad values, and Skipped if a GPU
+// is requested but there is none.
 [[nodiscard]] std::optional<StepBenchOptions> parse_step_bench_options(int argc, char** argv);
 
 }  // namespace ddp::bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How many operations a second the store serves, beside a raw blocking TCP ping-pong of the same
-// message sizes measured in the same rounds.
+// How many operations per second the store serves, compared with a raw blocking TCP ping-pong of
+// the same message sizes, measured in the same rounds.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -37,8 +37,9 @@ std::optional<Options> parse(int argc, char** argv) {
   return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
-// One client and its server share a CPU or have one each: the raw ping-pong differs several times
-// between the two, and left alone the scheduler changes its mind in the middle of a run.
+// With one client, client and server either share a CPU or have one each. The speed of the raw
+// ping-pong differs several times between the two, and an unpinned scheduler may switch between
+// them in the middle of a run.
 enum class Placement { kFree, kOneCpu, kTwoCpus };
 
 std::string_view to_string(Placement placement) {
@@ -59,7 +60,8 @@ std::vector<Placement> placements(std::size_t clients) {
   return {Placement::kTwoCpus, Placement::kOneCpu};
 }
 
-// Runs f with the calling thread, and those that it starts, where a server or a client belongs.
+// Runs f while the calling thread, and every thread that it starts, is pinned to the CPU of the
+// server or of the client.
 template <class F>
 auto run_as_server(Placement placement, F&& f) {
   if (placement == Placement::kFree) return f();

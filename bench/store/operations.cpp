@@ -11,7 +11,7 @@ namespace ddp::bench {
 
 std::vector<Operation> operations() {
   const std::string value(16, 'v');
-  const std::size_t key = 8 + 1 + 11;  // its length, "/", "client_0000"
+  const std::size_t key = 8 + 1 + 11;  // its length, 8 bytes, then "/" and "client_0000"
   const std::size_t set = 1 + key + 8 + value.size();
   const std::size_t keys = 1 + 8 + key;
   const auto add = [](Store& store, const std::string& name) { store.add(name, 1); };
@@ -25,7 +25,7 @@ std::vector<Operation> operations() {
   return {
       {"add", add, {{1 + key + 8, 8}}},
       {"check", check, {{keys, 1}}},
-      // SET has no reply and counts with the WAIT that follows it; then comes the GET.
+      // SET has no reply, so it is counted as part of the WAIT that follows it. Then comes the GET.
       {"set+get", set_and_get, {{set + keys, 1}, {1 + key, 8 + value.size()}}},
   };
 }

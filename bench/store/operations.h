@@ -13,7 +13,7 @@
 
 namespace ddp::bench {
 
-// What a client does over and over, and the messages that it costs on the wire (wire.h).
+// An operation that a client repeats, and the messages that it sends and receives (wire.h).
 struct Operation {
   std::string name;
   std::function<void(Store&, const std::string& key)> run;
@@ -22,7 +22,7 @@ struct Operation {
 
 [[nodiscard]] std::vector<Operation> operations();
 
-// What each of so many clients does once; it holds its connection.
+// One function per client, which makes one operation. It owns the client's connection.
 using Clients = std::vector<std::function<void()>>;
 
 [[nodiscard]] Clients ping_pong_clients(const Operation& operation, std::size_t count);

@@ -27,7 +27,7 @@ Socket accept_one(Socket& listener, Deadline deadline) {
   throw TimeoutError("nobody connected");
 }
 
-// Both return false when the other side has hung up.
+// Both return false if the peer has closed the connection.
 bool send_bytes(const Socket& socket, const std::string& bytes, std::size_t count) {
   return ::send(socket.fd(), bytes.data(), count, MSG_NOSIGNAL) == static_cast<ssize_t>(count);
 }

@@ -10,8 +10,8 @@
 
 namespace ddp::bench {
 
-// The plainest request and reply over TCP: a blocking send and a blocking recv on either side and
-// nothing in between, with TCP_NODELAY on loopback. A connection has its own echo thread.
+// The simplest request and reply over TCP: a blocking send and a blocking recv on either side, with
+// TCP_NODELAY, over loopback. Each connection has its own echo thread.
 class PingPong {
  public:
   struct Exchange {

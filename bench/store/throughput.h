@@ -7,8 +7,8 @@
 
 namespace ddp::bench {
 
-// Runs every client's operation over and over, each on a thread of its own, for about `slice`.
-// Returns how many operations all of them finished per second; rethrows the first error.
+// Runs each client's operation repeatedly, on a thread of its own, for about `slice`. Returns the
+// number of operations per second of all clients together; rethrows the first error.
 [[nodiscard]] double operations_per_second(const std::vector<std::function<void()>>& clients,
                                            std::chrono::milliseconds slice);
 

@@ -3,9 +3,9 @@
 
 namespace ddp::bench {
 
-// To be called first in main: OpenBLAS and oneDNN's OpenMP get one thread. OpenBLAS reads its
-// variable when it is loaded, before main: unless both say so already, the program starts itself
-// again.
+// Call this first in main. Limits OpenBLAS and oneDNN's OpenMP to one thread. OpenBLAS reads its
+// environment variable when it is loaded, before main, so the program restarts itself unless both
+// variables are set already.
 void use_one_blas_thread(char** argv);
 
 }  // namespace ddp::bench

@@ -19,7 +19,7 @@ Device device_named(const std::string& name) {
 
 namespace {
 
-// Calls something between its two marks and returns the microseconds from one to the other.
+// Runs `calls` between two time marks, and returns the microseconds between them.
 using Stopwatch = std::function<double(const std::function<void()>& calls)>;
 
 Stopwatch stopwatch_on(Device device, Stream stream) {

@@ -10,17 +10,17 @@
 
 namespace ddp::bench {
 
-// "cpu" or "cuda", which is GPU 0; throws Skipped where there is none.
+// The device for "cpu" or "cuda" (GPU 0). Throws Skipped if there is no GPU.
 [[nodiscard]] Device device_named(const std::string& name);
 
 struct DeviceSampling {
   int warm_up = 3;
   int samples = 20;
-  int calls = 1;  // timed together
+  int calls = 1;  // in one timing
 };
 
-// Microseconds that a call's work takes on the stream it is put on, by events around `calls` of
-// them; on the CPU by the clock.
+// Samples of the microseconds that a call's work takes on the stream, measured by events before and
+// after `calls` calls; on the CPU by the clock.
 [[nodiscard]] std::vector<double> microseconds_on(Device device, Stream stream,
                                                   const std::function<void()>& call,
                                                   const DeviceSampling& sampling = {});

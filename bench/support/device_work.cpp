@@ -15,7 +15,7 @@ struct Destroy {
 };
 using OwnedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroy>;
 
-// Relaxed: what `call` asks CUDA beside the stream goes on as ever.
+// The capture mode is relaxed, so that `call` may make CUDA calls that are not part of the capture.
 OwnedGraph capture(Stream stream, const std::function<void()>& call) {
   const auto native = static_cast<cudaStream_t>(stream.native);
   cudaGraph_t graph = nullptr;

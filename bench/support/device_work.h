@@ -10,12 +10,12 @@ namespace ddp::bench {
 
 struct DeviceWork {
   std::size_t kernels = 0;
-  std::size_t copies = 0;  // and fills
-  std::size_t bytes = 0;   // of them
+  std::size_t copies = 0;  // including fills
+  std::size_t bytes = 0;   // of those copies and fills
 };
 
-// What `call` puts on the stream, and on others between events. Nothing of it runs: it is captured
-// into a CUDA graph, whose nodes are counted.
+// Counts the work that `call` enqueues on the stream, and on other streams that events connect to
+// it. The work does not run: it is captured into a CUDA graph, whose nodes are counted.
 [[nodiscard]] DeviceWork device_work_of(Stream stream, const std::function<void()>& call);
 
 }  // namespace ddp::bench

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// What is measured on a GPU is printed for a program: a figure is a line of JSON on standard
-// output,
+// Measurements on a GPU are printed in a machine-readable form. A figure is a line of JSON on
+// standard output,
 //   {"figure":"step","unit":"ms","median":9.1,"spread":0.02,"n":30,"model":"resnet18","batch":64}
-// in which `spread` is half the interquartile range, in the unit, of `n` samples, and what follows
-// are the labels that tell the figure from others of its name.
+// in which `spread` is half the interquartile range of `n` samples, in the figure's unit. The
+// labels that follow distinguish the figure from others of the same name.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ void print_figure(const Figure& figure, const Summary& summary, std::size_t samp
 inline void print_figure(const Figure& figure, const std::vector<double>& samples) {
   print_figure(figure, summarize(samples), samples.size());
 }
-// Of something that is counted, or known after one look.
+// Prints a figure that needs only one sample, such as a count.
 inline void print_count(const Figure& figure, double count) {
   print_figure(figure, std::vector<double>{count});
 }

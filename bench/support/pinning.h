@@ -10,7 +10,7 @@ namespace ddp::bench {
 // The CPUs that this process may use.
 [[nodiscard]] std::vector<int> usable_cpus();
 
-// Keeps the calling thread, and every thread that it starts meanwhile, on one CPU.
+// Pins the calling thread, and every thread that it starts while this object exists, to one CPU.
 class Pinned {
  public:
   explicit Pinned(int cpu);

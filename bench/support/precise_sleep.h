@@ -9,7 +9,7 @@
 
 namespace ddp::bench {
 
-// Without the 50 us by which Linux may let a thread sleep longer.
+// Sleeps without Linux's default timer slack, by which a thread may wake 50 us late.
 inline void sleep_precisely_until(Clock::time_point time) {
   ::prctl(PR_SET_TIMERSLACK, 1UL);
   std::this_thread::sleep_until(time);

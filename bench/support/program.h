@@ -7,13 +7,13 @@
 
 namespace ddp::bench {
 
-// This machine lacks what is to be measured.
+// Thrown if this machine lacks the hardware or the program to be measured.
 struct Skipped : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What main returns: 0 after `body`, 1 after an exception of it, which is told on standard error;
-// 77 after Skipped, as CTest and Automake have it.
+// Runs `body` and returns the exit code for main: 0 on success; 1 after an exception, whose message
+// goes to standard error; 77 after Skipped, as CTest and Automake define it.
 [[nodiscard]] int run_program(const char* name, const std::function<void()>& body);
 
 // How long f() takes.

@@ -6,9 +6,8 @@
 
 namespace ddp::bench {
 
-// Uniform in [-1, 1); floating-point types only. A mebielement of draws is repeated, so that a
-// large tensor is there at once and is no zeros all the same: products of those need less power,
-// and run faster.
+// A tensor of uniform numbers in [-1, 1); floating-point types only. To save time, 2^20 draws are
+// repeated. Zeros would not do: products of zeros need less power and so run faster.
 [[nodiscard]] nn::Tensor random_tensor(nn::Context& context, const nn::Shape& shape,
                                        DType dtype = DType::kFloat32);
 

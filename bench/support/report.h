@@ -6,12 +6,12 @@
 
 namespace ddp::bench {
 
-// "# bench_store · AMD EPYC, 2 CPUs · Linux 6.1 · load 0.3 · 2026-11-21 12:00 UTC · Release": what
-// a figure needs beside it.
+// "# bench_store · AMD EPYC, 2 CPUs · Linux 6.1 · load 0.3 · 2026-11-21 12:00 UTC · Release": the
+// conditions under which figures were measured.
 [[nodiscard]] std::string header_line(const std::string& name);
 
-// A table on standard output: a line of titles, then a row at a time, each cell right-aligned under
-// its title and flushed at once, so that a long run shows how far it is.
+// A table on standard output: a line of titles, then one row after the other. Each cell is
+// right-aligned under its title and flushed at once, so that a long run shows its progress.
 class Table {
  public:
   struct Column {

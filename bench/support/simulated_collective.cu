@@ -7,7 +7,7 @@ namespace ddp::bench {
 namespace {
 
 constexpr unsigned kThreads = 512;
-constexpr unsigned kAccessesPerLook = 8;  // at the clock
+constexpr unsigned kAccessesPerLook = 8;  // memory accesses between two readings of the clock
 
 __device__ unsigned long long nanoseconds_now() {
   unsigned long long now;
@@ -15,7 +15,7 @@ __device__ unsigned long long nanoseconds_now() {
   return now;
 }
 
-// A thread keeps to its own places, so nothing races.
+// Each thread accesses only its own elements, so there are no data races.
 __global__ void collective_kernel(uint4* packs, std::size_t count, unsigned long long nanoseconds) {
   const unsigned long long begin = nanoseconds_now();
   const std::size_t step = static_cast<std::size_t>(gridDim.x) * blockDim.x;
@@ -29,7 +29,7 @@ __global__ void collective_kernel(uint4* packs, std::size_t count, unsigned long
   }
 }
 
-// A thread notes the clock's values, one after the other, until it has seen enough of them.
+// One thread records the successive values of the clock until it has seen `count` of them.
 __global__ void clock_kernel(unsigned long long* values, unsigned count, unsigned max_looks) {
   unsigned seen = 0;
   unsigned long long last = 0;

@@ -10,13 +10,14 @@
 
 namespace ddp::bench {
 
-// What a collective's kernel takes from those beside it: `blocks` thread blocks, as many threads as
-// NCCL's, which read and write the operand (as it is) over and over until the time is up.
+// A kernel that takes the resources of a collective's kernel from those that run beside it:
+// `blocks` thread blocks with as many threads as NCCL's. They read and write the operand, without
+// changing it, until `time` is over.
 void launch_simulated_collective(const Buffer& operand, std::chrono::nanoseconds time,
                                  unsigned blocks, Stream stream);
 
-// By how many nanoseconds the clock that its time is taken from moves on, `count` times; fewer if
-// it stands still. No step is seen that is smaller than the time of a look.
+// Returns `count` steps, in nanoseconds, by which the clock of the simulated collective advances;
+// fewer if the clock stands still. Steps that are shorter than a reading of the clock are not seen.
 [[nodiscard]] std::vector<double> steps_of_device_clock(Device device, std::size_t count);
 
 }  // namespace ddp::bench

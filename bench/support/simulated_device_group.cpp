@@ -87,7 +87,7 @@ class SimulatedDeviceGroup final : public ProcessGroup {
                                 side_.view());
   }
 
-  // Adds, multiplies, compares what every other rank has as well.
+  // Computes the reduction as if every other rank had the same operand.
   void reduce_with_equals(const Buffer& operand, ReduceOp op) const {
     if (op == ReduceOp::kAverage) return;
     Buffer addend = operand;
@@ -108,7 +108,7 @@ class SimulatedDeviceGroup final : public ProcessGroup {
   unsigned blocks_;
   cu::OwnedStream side_;
   cu::Event handover_;
-  Allocation addend_;  // on the side stream
+  Allocation addend_;  // used on the side stream
   EventRing operations_;
   std::optional<OperationTimer> timer_;
 };

@@ -7,9 +7,9 @@
 
 namespace ddp::bench {
 
-// simulated_group.h on a CUDA device: an all_reduce is a kernel of so many blocks (see
-// simulated_collective.h) that takes the link's time on a stream of the group's own, between
-// events, as NCCL's does.
+// The group of simulated_group.h on a CUDA device. An all_reduce is a kernel of `blocks` blocks
+// (see simulated_collective.h), which takes the link's time on a stream of the group, between
+// events, as in NCCL's group.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_simulated_device_group(const SimulatedLink& link,
                                                                         unsigned blocks,
                                                                         int world_size,

@@ -46,7 +46,7 @@ class SimulatedGroup final : public ProcessGroup {
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     queue_.wait(sequence, timeout);
   }
-  void time_last(std::uint64_t) override {}  // the queue always does
+  void time_last(std::uint64_t) override {}  // the queue always takes times
   std::optional<Interval> interval(std::uint64_t sequence) override {
     return queue_.interval(sequence);
   }
@@ -69,7 +69,7 @@ class SimulatedGroup final : public ProcessGroup {
     sleep_precisely_until(begin + link_.time_of(size_bytes));
   }
 
-  // Adds, multiplies, compares what every other rank has as well.
+  // Computes the reduction as if every other rank had the same operand.
   void reduce_with_equals(const Collective& operation) const {
     if (operation.op == ReduceOp::kAverage) return;
     Buffer addend = operation.output;
@@ -89,7 +89,7 @@ class SimulatedGroup final : public ProcessGroup {
   }
 
   SimulatedLink link_;
-  Allocation addend_;     // for the queue's thread
+  Allocation addend_;     // used by the queue's thread
   OperationQueue queue_;  // last: its thread uses all of the above
 };
 

@@ -9,8 +9,8 @@
 
 namespace ddp::bench {
 
-// Where the backward of a layer runs: on this rank's CPU, or elsewhere, as on an accelerator. The
-// latter goes on while the host is busy with something else.
+// Where the backward of a layer runs: on this rank's CPU, or elsewhere, as on an accelerator. In
+// the latter case it continues while the host is busy.
 enum class BackwardKind { kOnCpu, kElsewhere };
 
 struct ModelShape {
@@ -20,29 +20,29 @@ struct ModelShape {
 };
 
 struct StepCost {
-  double milliseconds = 0;   // a step
-  double mark_ready_us = 0;  // a call
-  double allocations = 0;    // a step, of all threads
+  double milliseconds = 0;   // per step
+  double mark_ready_us = 0;  // per call
+  double allocations = 0;    // per step, in all threads
 };
 
-// "layer0", "layer1", ... with these values.
+// Parameters "layer0", "layer1", ... with these values.
 [[nodiscard]] std::vector<Parameter> parameters_of(std::vector<std::vector<float>>& values);
 
-// Equal layers whose backward takes a given time and whose gradients are float32.
+// A model of equal layers, whose backward takes a given time and whose gradients are float32.
 class SimulatedModel {
  public:
   SimulatedModel(std::shared_ptr<ProcessGroup> group, const ModelShape& shape, DdpOptions options);
 
-  // The mean of so many steps.
+  // The mean cost of `steps` steps.
   [[nodiscard]] StepCost run(BackwardKind kind, int steps);
-  // The same without reductions, in milliseconds a step.
+  // The same without reductions; returns milliseconds per step.
   [[nodiscard]] double run_backward(BackwardKind kind, int steps) const;
 
   [[nodiscard]] DistributedDataParallel& engine() { return ddp_; }
   [[nodiscard]] std::size_t bucket_count() const { return ddp_.layout().buckets.size(); }
 
  private:
-  // Until `layers` of them are done, the first of which began then.
+  // Returns when the backward of `layers` layers, which started at `begin`, is done.
   void backward(BackwardKind kind, std::size_t layers, Clock::time_point begin) const;
 
   ModelShape shape_;

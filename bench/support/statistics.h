@@ -7,7 +7,7 @@
 
 namespace ddp::bench {
 
-// What repeats of one measurement came to: the median and the quartiles around it.
+// Summary of repeated measurements: the median and the two quartiles.
 struct Summary {
   double median = 0;
   double lower_quartile = 0;
@@ -20,20 +20,20 @@ struct Summary {
 // Quartiles by linear interpolation; `samples` must not be empty.
 [[nodiscard]] Summary summarize(std::vector<double> samples);
 
-// numerator[i] / denominator[i]. Samples of one round lie close together in time, so the ratio
-// keeps its worth on a machine whose speed drifts.
+// Summarizes numerator[i] / denominator[i]. The samples of one round are close together in time, so
+// their ratio remains meaningful on a machine whose speed drifts.
 [[nodiscard]] Summary ratio(const std::vector<double>& numerator,
                             const std::vector<double>& denominator);
 
-// One thing to measure; a call returns one sample.
+// One thing to measure; each call of `measure` returns one sample.
 struct Variant {
   std::string name;
   std::function<double()> measure;
   std::vector<double> samples = {};
 };
 
-// Measures every variant once a round, in an order that moves on by one each round: none of them
-// always follows the same neighbour. One round before them warms up and is thrown away.
+// Measures every variant once per round. The order rotates by one each round, so that no variant
+// always follows the same neighbour. A round before the first warms up and is discarded.
 void interleave(std::vector<Variant>& variants, int rounds);
 
 }  // namespace ddp::bench

@@ -10,23 +10,25 @@
 
 namespace ddp::bench {
 
-// A model of the factory that trains on one batch on the group's device, again and again: forward,
-// loss, backward and SGD. On CUDA the host only puts steps on a stream.
+// A model of the factory that repeatedly trains on one batch on the group's device: forward, loss,
+// backward and SGD. On CUDA the host only enqueues the steps.
 class Training {
  public:
   Training(const Workload& workload, std::shared_ptr<ProcessGroup> group, DdpOptions options = {});
 
-  // A step of so many passes, each over the batch.
+  // Makes a step of `passes` passes, each over the whole batch.
   void step(int passes = 1);
-  // As in a loop whose ranks may run out of data: says that this one, with so many samples, has
-  // not, and asks whether all have; false, without the optimizer's step, if so.
+  // Makes a step as in a loop whose ranks may run out of data: says that this rank still has
+  // `samples` samples, and asks whether all ranks have run out. Returns false, without the
+  // optimizer's step, if they have.
   [[nodiscard]] bool step_unless_over(double samples);
-  // The same, but backward begins when the device has done forward, so that its times tell its own.
+  // Makes a step whose backward begins when the device has finished forward, so that the engine's
+  // times cover backward only.
   void step_in_parts();
-  // As if there were no engine, on the same memory; the world must be one of one.
+  // Makes the step without the engine, on the same memory. The world must have one rank.
   void step_without_engine();
 
-  // Waits until the device has done all steps.
+  // Blocks until the device has finished all steps.
   void synchronize() const { context_.synchronize(); }
 
   [[nodiscard]] DistributedDataParallel& engine() { return replica_.engine(); }

@@ -16,16 +16,16 @@ struct Workload {
   std::size_t batch = 64;
   DType dtype = DType::kFloat32;
   std::optional<DType> amp = {};  // a 16-bit type for mixed precision
-  std::size_t image_size = 0;     // height and width; 0: what the model is made for here
+  std::size_t image_size = 0;     // height and width; 0: the model's default size
 
-  // One channel of 28 x 28 (mlp, lenet5), three of 32 x 32 (convnet) or of 64 x 64; ten classes, or
-  // for unet one logit a pixel.
+  // One channel of 28 x 28 (mlp, lenet5), three channels of 32 x 32 (convnet) or 64 x 64 (others).
+  // Ten classes, or one logit per pixel for unet.
   [[nodiscard]] nn::ImageSizes sizes() const;
   // "float32", "bfloat16 amp"
   [[nodiscard]] std::string precision() const;
 };
 
-// A batch that fits the model, always the same one.
+// A fixed batch that fits the model.
 struct Batch {
   nn::Tensor images;
   nn::Tensor targets;  // labels, or for unet masks
@@ -33,7 +33,7 @@ struct Batch {
 
 [[nodiscard]] Batch make_batch(nn::Context& context, const Workload& workload);
 
-// Cross-entropy with labels, binary cross-entropy with masks.
+// Cross-entropy for labels, binary cross-entropy for masks.
 [[nodiscard]] nn::Variable loss_of(nn::Tape& tape, const nn::Variable& logits, const Batch& batch);
 
 }  // namespace ddp::bench

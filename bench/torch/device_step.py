@@ -29,7 +29,7 @@ except ImportError as error:
 RANKS = int(os.environ.get("WORLD_SIZE", "1"))
 RANK = int(os.environ.get("RANK", "0"))
 PRECISIONS = ("float32", "tf32", "bfloat16 amp")
-# What the profiler shows beside kernels: how far the device is.
+# The profiler also lists annotations, which are not kernels.
 ANNOTATIONS = ("DistributedDataParallel", "Optimizer.", "nccl:")
 IMAGE_SIZES = {"lenet5": 28, "resnet18": 224}
 
@@ -183,12 +183,12 @@ def attempt(part, options):
     signal.alarm(options.seconds)
     try:
         PARTS[part](options)
-    except Exception as error:  # whatever it is, the other parts are still to be measured
+    except Exception as error:  # whatever the error, the other parts are still measured
         failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if RANK == 0:
             print_figure(part, "ms", [0], **{**labels_of(options, "any"), "n": 0, "error": failure})
         if RANKS > 1:
-            raise  # or the others would wait for this rank, and nobody would tell of it
+            raise  # otherwise the other ranks would wait for this one
     finally:
         signal.alarm(0)
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 #
-# The training step that bench_step measures, in PyTorch: the same model on data that is already
-# there, one thread a rank, several ranks under DistributedDataParallel over Gloo. Prints the median
+# The training step of bench_step in PyTorch: the same model on data that is already in memory, with
+# one thread per rank; several ranks use DistributedDataParallel over Gloo. Prints the median
 # milliseconds of a step.
 import argparse
 import os

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// For sources compiled with CUDA only.
+// Only for sources that are compiled with CUDA.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -23,8 +23,8 @@ void require_cuda(const char* action, Device device) {
                               to_string(device));
 }
 
-// True if this process has a context on the device. It asks the driver, since every runtime call
-// that could tell would create one; the runtime has already loaded the driver.
+// True if this process has a context on the device. Asks the driver, because every runtime call
+// that could tell creates a context. The runtime has loaded the driver before this is called.
 bool has_context(int device) {
   const DynamicLibrary driver("libcuda.so.1", DynamicLibrary::Lifetime::kThisIfThere);
   decltype(&cuDevicePrimaryCtxGetState) get_state = nullptr;
@@ -34,7 +34,8 @@ bool has_context(int device) {
          get_state(device, &flags, &active) == CUDA_SUCCESS && active != 0;
 }
 
-// For destructors: a failed release reports nothing that an earlier call did not report.
+// For destructors. Errors are dropped: a failed release reveals nothing that an earlier call did
+// not report.
 template <class Release>
 void release_on(Device device, Release release) noexcept {
   try {
@@ -45,7 +46,8 @@ void release_on(Device device, Release release) noexcept {
 }
 
 // Kernels and copies may still use the memory, and CUDA does not promise that cudaFree or
-// cudaFreeHost waits for them. Steps after the first free nothing, so this costs no training time.
+// cudaFreeHost waits for them. The wait costs no training time: after the first step, no step frees
+// memory.
 template <class Free>
 void free_on(Device device, Free free) noexcept {
   release_when_idle(device, [free] {
@@ -59,12 +61,12 @@ void zero_device_memory(void* data, std::size_t size_bytes) {
   DDP_CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
-// "12.4".
+// The version as text, such as "12.4".
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
-// CUDA reports a too old driver also if there is none, but then its version is 0.
+// CUDA reports "driver too old" also if no driver is installed, but then the driver's version is 0.
 DeviceSurvey survey_insufficient_driver() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess) static_cast<void>(cudaGetLastError());
@@ -116,7 +118,7 @@ DeviceGuard::DeviceGuard(Device device) {
   if (!device.is_cuda()) return;
   int current = 0;
   const cudaError_t status = cudaGetDevice(&current);
-  if (status == cudaErrorCudartUnloading) return;  // the process exits, and nothing runs any more
+  if (status == cudaErrorCudartUnloading) return;  // the process is exiting; CUDA is shut down
   check(status, "cudaGetDevice");
   if (current == device.index) return;
   DDP_CUDA_CHECK(cudaSetDevice(device.index));
@@ -135,7 +137,7 @@ OwnedStream::OwnedStream(Device device, StreamPriority priority) : device_(devic
   int greatest = 0;
   DDP_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t stream = nullptr;
-  // 0 is the default priority and the least one that CUDA has.
+  // 0 is both CUDA's default priority and its lowest.
   DDP_CUDA_CHECK(cudaStreamCreateWithPriority(
       &stream, cudaStreamNonBlocking, priority == StreamPriority::kGreatest ? greatest : 0));
   handle_ = stream;
@@ -195,7 +197,7 @@ bool Event::done() const {
   const DeviceGuard guard(device_);
   const cudaError_t status = cudaEventQuery(event_of(handle_));
   if (status == cudaErrorNotReady) {
-    static_cast<void>(cudaGetLastError());  // no error, but CUDA remembers it as one
+    static_cast<void>(cudaGetLastError());  // CUDA records "not ready" as its last error
     return false;
   }
   if (status != cudaErrorCudartUnloading) DDP_CUDA_CHECK(status);

@@ -6,15 +6,15 @@
 
 namespace ddp::cu {
 
-// Converts the times of a device's events to the host's clock, with an error of the few
-// microseconds in which the host notices an event. CUDA measures between events in float
-// milliseconds, which lose a microsecond after ten seconds; so the origin is renewed, and times
-// must be asked for soon. For one thread at a time.
+// Converts CUDA events to the host's clock, with an error of the few microseconds that the host
+// takes to notice an event. CUDA measures the time between two events in float milliseconds, whose
+// resolution is only about a microsecond after ten seconds. The origin is therefore renewed, and an
+// event should be converted soon after it happened. Not thread-safe.
 class DeviceClock {
  public:
   explicit DeviceClock(Device device);
 
-  // `event` has timing and is done.
+  // `event` must have timing and be done.
   [[nodiscard]] Clock::time_point time_of(const Event& event);
 
  private:
@@ -22,7 +22,7 @@ class DeviceClock {
 
   void renew();
 
-  OwnedStream stream_;  // nothing else is on it, so that renew() waits for nothing
+  OwnedStream stream_;  // carries no other work, so renew() does not wait for any
   Event origin_;
   Clock::time_point origin_time_;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The one place that launches kernels, for .cu files only. They get CUDA's language by this header:
-// tests/cuda_emulation puts another of its name before it and so runs them on a CPU.
+// The only place that launches kernels. For .cu files only, which include CUDA's headers through
+// this one: tests/cuda_emulation puts a header of the same name earlier in the include path, and so
+// runs the kernels on a CPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +14,7 @@
 
 namespace ddp::cu {
 
-// Throws CudaError unless CUDA accepts it.
+// Throws CudaError if CUDA rejects the launch.
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, Stream stream,
                    Arguments&&... arguments) {

@@ -5,8 +5,8 @@
 
 namespace ddp::cu {
 
-// Ranges have ids instead of nesting, because an autograd may begin and end a step on different
-// threads.
+// Spans are NVTX ranges with an id instead of nested ones, because a step may begin and end on
+// different threads: some autograd engines run backward on their own.
 void ProfilerSpan::begin(const char* name) noexcept {
   end();
   id_ = nvtxRangeStartA(name);

@@ -5,9 +5,9 @@
 
 namespace ddp::cu {
 
-// A stretch of the host's time that NVIDIA's profilers show under its name (NVTX), until it ends or
-// is destroyed, on whatever thread. With no profiler attached it costs a few nanoseconds; in a
-// build without CUDA it is nothing.
+// A time span on the host, shown by NVIDIA's profilers under its name (NVTX). It lasts until end()
+// or the destructor, which may run on another thread than begin(). Without an attached profiler it
+// costs a few nanoseconds; in a build without CUDA it does nothing.
 class ProfilerSpan {
  public:
   ProfilerSpan() = default;
@@ -16,7 +16,7 @@ class ProfilerSpan {
   ProfilerSpan(const ProfilerSpan&) = delete;
   ProfilerSpan& operator=(const ProfilerSpan&) = delete;
 
-  // Ends what is open first.
+  // Starts a span; ends the open one first, if any.
   void begin(const char* name) noexcept;
   void end() noexcept;
 

@@ -27,7 +27,7 @@ constexpr Timeout kPatience = std::chrono::seconds(10);
 struct Backlog {
   std::mutex mutex;
   int overdue_waits = 0;
-  std::vector<Release> releases;  // what came while there are overdue waits
+  std::vector<Release> releases;  // requested while a wait is overdue
 };
 
 // Guarded by the mutex of the device's Backlog.
@@ -44,7 +44,7 @@ Backlog& backlog_of(Device device) {
   return (*backlogs)[device.index];
 }
 
-// Errors are ignored: a device that has failed runs nothing any more.
+// Errors are dropped: a device that has failed runs nothing any more.
 void synchronize_current_device() {
   if (cudaDeviceSynchronize() != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
@@ -63,7 +63,7 @@ void wait_and_release(Device device, const Release& release, Backlog& backlog, W
   }
 }
 
-// False if no wait is overdue.
+// Leaves `release` to an overdue wait; false if there is none.
 bool joins_backlog(Backlog& backlog, const Release& release) {
   const std::lock_guard lock(backlog.mutex);
   if (backlog.overdue_waits == 0) return false;
@@ -81,8 +81,8 @@ void note_overdue(Device device, Backlog& backlog, Wait& wait) {
                " s; until it does, no memory of it is freed");
 }
 
-// True while the process exits and CUDA is shut down: nothing runs any more, and all memory is
-// freed.
+// True if the process is exiting and CUDA is shut down. Then no kernels run, and all device memory
+// is freed.
 bool is_shut_down() {
   int current = 0;
   const cudaError_t status = cudaGetDevice(&current);

@@ -9,9 +9,13 @@
 
 namespace ddp::cu {
 
-// Runs `release`, which must not throw, once all that `device` was given before has run: kernels
-// and copies may still use what it releases. With `device` as the current one, on a thread of its
-// own.
+// Runs `release`, which must not throw, when all work that was enqueued on `device` before has run,
+// because kernels and copies may still use what it releases. `release` runs on a thread of its own
+// with `device` as the current device.
+//
+// Returns when `release` is done, but after ten seconds at the latest, because a kernel may wait in
+// vain for a peer. In that case it logs one warning. From then on, calls for this device return at
+// once, and everything is released when the device becomes idle, if it ever does.
 //
 // Returns when that is done, but after ten seconds at the latest, because a kernel may wait for a
 // peer in vain. One log line tells so; from then on nobody waits, and everything is released when

@@ -11,19 +11,20 @@
 
 namespace ddp::cu {
 
-// When a stream got to a point: an event on CUDA, a look at the clock on the CPU.
+// The time at which a stream reached a point: an event on CUDA, a reading of the clock on the CPU.
 class StreamMoment {
  public:
   explicit StreamMoment(Device device);
 
-  // Now, once what `stream` holds has run.
+  // Records the moment at which the work that `stream` holds now has run.
   void take(Stream stream);
-  // Blocks the host until the stream has got there; it must have been taken.
+  // Blocks the host until the stream has reached the moment. Call take() first.
   void synchronize() const;
 
-  // Both were reached.
+  // Seconds from `earlier` to this. Both must have been reached.
   [[nodiscard]] double seconds_since(const StreamMoment& earlier) const;
-  // On the host's clock, and reached. On CUDA the device's clock tells, which must be given.
+  // The moment on the host's clock. It must have been reached. On CUDA, `clock` must have a value,
+  // which converts it.
   [[nodiscard]] Clock::time_point time(std::optional<DeviceClock>& clock) const;
 
  private:

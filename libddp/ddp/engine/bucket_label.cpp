@@ -6,14 +6,14 @@
 namespace ddp {
 namespace {
 
-// The prefix that all names share, up to the last dot.
+// The longest common prefix that ends with a dot.
 std::string common_prefix(std::span<const std::string> names) {
   std::string prefix = names.front();
   for (const std::string& name : names) {
     const auto differs = std::mismatch(prefix.begin(), prefix.end(), name.begin(), name.end());
     prefix.erase(differs.first, prefix.end());
   }
-  return prefix.substr(0, prefix.rfind('.') + 1);  // nothing where there is no dot
+  return prefix.substr(0, prefix.rfind('.') + 1);  // empty if there is no dot
 }
 
 }  // namespace

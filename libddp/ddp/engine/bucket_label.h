@@ -12,10 +12,12 @@
 namespace ddp {
 
 // The name of a bucket in messages: "bucket 4: layer3.*" if its parameters share a prefix that ends
-// with a dot, else the first and the last: "bucket 0: fc.bias .. conv1.weight".
+// with a dot; otherwise the first and the last parameter, as in "bucket 0: fc.bias ..
+// conv1.weight".
 [[nodiscard]] std::string bucket_label(std::size_t bucket, std::span<const std::string> parameters);
 
-// Registers the label of each bucket; `names` are the names of all parameters.
+// Registers a label for each bucket with the recorder. `names` holds the names of all parameters,
+// by index.
 [[nodiscard]] std::vector<FlightRecorder::Label> add_bucket_labels(
     FlightRecorder& recorder, const BucketLayout& layout, std::span<const std::string> names);
 

@@ -25,7 +25,7 @@ std::size_t total_bytes(std::span<const GradientSpec> gradients) {
 
 using Group = std::vector<std::size_t>;  // gradients of one bucket, by index
 
-// Indices in the order in which gradients become ready.
+// The indices of the parameters in the order in which their gradients become ready.
 std::vector<std::size_t> ready_order(std::size_t count, const std::vector<std::size_t>& given) {
   std::vector<std::size_t> reverse(count);
   std::iota(reverse.rbegin(), reverse.rend(), std::size_t{0});
@@ -37,12 +37,12 @@ std::vector<std::size_t> ready_order(std::size_t count, const std::vector<std::s
   return given;
 }
 
-// The number of bytes that a bucket may hold.
+// How many bytes a bucket may hold.
 struct Caps {
   std::size_t first;
   std::size_t usual;
   std::size_t last;
-  bool tapers;  // from the usual cap to the last one
+  bool tapers;  // the caps shrink from `usual` to `last` towards the end of the model
 
   [[nodiscard]] std::size_t of(std::size_t bucket, std::size_t left_bytes) const {
     constexpr std::size_t kTaper = 4;
@@ -61,7 +61,7 @@ class Partition {
   Partition(std::span<const GradientSpec> gradients, const std::vector<std::size_t>& order)
       : gradients_(gradients), order_(order) {}
 
-  // A bucket is not closed below this share of its cap.
+  // A bucket that holds at most 1/kNearlyEmpty of its cap stays open.
   static constexpr std::size_t kNearlyEmpty = 8;
 
   [[nodiscard]] std::vector<Group> cut(const Caps& caps) const {
@@ -84,8 +84,8 @@ class Partition {
     return groups;
   }
 
-  // Divides the last group so that the last bucket is within the cap, or holds a single gradient;
-  // unless the other part would be nearly empty.
+  // Splits the last group, so that the group that is reduced last holds at most last_cap bytes or a
+  // single gradient. Does not split if the other part would be nearly empty.
   void cut_tail(std::vector<Group>& groups, std::size_t last_cap) const {
     if (groups.empty()) return;
     Group& last = groups.back();
@@ -109,8 +109,7 @@ class Partition {
     return gradients_[i].count * size_of(gradients_[i].dtype);
   }
 
-  // A bucket is launched only after those before it, so they are sorted by the time at which they
-  // become full.
+  // Buckets are launched in order, so the group whose last gradient is ready first comes first.
   void sort_by_completion(std::vector<Group>& groups) const {
     std::vector<std::size_t> position(order_.size());
     for (std::size_t at = 0; at < order_.size(); ++at) position[order_[at]] = at;
@@ -120,7 +119,7 @@ class Partition {
   }
 
   static constexpr std::size_t kDTypes = std::size(kAllDTypes);
-  // The open bucket for gradients of one dtype.
+  // The open bucket of one dtype.
   struct Open {
     bool is_open = false;
     std::size_t group = 0;
@@ -132,7 +131,7 @@ class Partition {
   const std::vector<std::size_t>& order_;
 };
 
-// The cap of the buckets in the middle of the model.
+// The cap of a bucket that is neither the first nor among the last.
 std::size_t usual_cap(std::size_t model_bytes, const BucketOptions& options) {
   const std::size_t part = model_bytes / std::max<std::size_t>(options.parts, 1);
   const std::size_t small = std::max(options.first_bucket_bytes_cap, options.last_bucket_bytes_cap);
@@ -154,10 +153,10 @@ std::vector<Group> partition(std::span<const GradientSpec> gradients,
   }
 }
 
-// In elements.
+// Alignment of a gradient, in elements.
 std::size_t alignment_of(DType dtype) { return kGradientAlignment / size_of(dtype); }
 
-// Places the gradients of a bucket one after the other.
+// Assigns aligned offsets to the gradients of one bucket.
 BucketSpec place(const Group& group, std::size_t bucket, std::span<const GradientSpec> gradients,
                  std::vector<GradientSlot>& slots) {
   BucketSpec spec{gradients[group[0]].dtype, 0, 0, group};
@@ -202,7 +201,7 @@ void check_dense(std::span<const GradientSpec> gradients, std::size_t tail_count
 BucketLayout pack_densely(const std::vector<Group>& groups, std::span<const GradientSpec> gradients,
                           std::size_t tail_count) {
   check_dense(gradients, tail_count);
-  std::vector<std::size_t> begins;  // elements from the begin of the flat memory
+  std::vector<std::size_t> begins;  // offsets in the flat memory, in elements
   std::size_t end = 0;
   for (const GradientSpec& gradient : gradients) {
     begins.push_back(end);

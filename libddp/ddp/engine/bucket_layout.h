@@ -21,7 +21,7 @@ struct BucketOptions {
   std::size_t last_bucket_bytes_cap = std::size_t{1} << 20;
   // A bucket holds at most 1/parts of the model and at most a quarter of what is left of it, for
   // the same two reasons; but it may always be as large as the caps of the first and last bucket
-  // allow. 1: only the caps count.
+  // allow. With parts = 1, only the caps count.
   std::size_t parts = 32;
   // A model that would get fewer buckets is cut finer if possible, so that reductions can overlap.
   std::size_t min_buckets = 4;

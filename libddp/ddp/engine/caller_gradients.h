@@ -15,17 +15,18 @@ namespace ddp {
 // buckets: copies them into the buckets and back.
 class CallerGradients {
  public:
-  // Both outlive this.
+  // Both arguments must outlive this object.
   CallerGradients(std::span<const Parameter> parameters, const Reducer& reducer);
 
-  // Before gradient i is marked ready on `stream`.
+  // Call before gradient i is marked ready on `stream`.
   void copy_in(std::size_t i, Stream stream);
-  // At the end of a step's last backward pass: copies in what only earlier passes have written.
+  // Call at the end of a step's last backward pass. Copies the gradients that only earlier passes
+  // of the step have written.
   void copy_in_held(Stream stream);
-  // At the end of a pass that does not reduce: zeroes what no pass of the step has written, for the
-  // next pass to add to.
+  // Call at the end of a pass that does not reduce. Zeroes the gradients that no pass of the step
+  // has written, so that the next pass can add to them.
   void zero_unwritten(Stream stream);
-  // Behind the reduction, and behind what zeroes the buckets.
+  // Call after the buckets have been reduced or zeroed.
   void copy_back(Stream stream);
 
   [[nodiscard]] std::uint64_t copies() const { return copies_; }

@@ -12,8 +12,8 @@ std::string describe_epoch(const ControlFields& sums, int rank) {
 }
 
 std::string find_epoch_mismatch(const ControlFields& sums) {
-  std::optional<int> first;  // of the active ranks
-  std::string others;        // active ranks in another epoch than the first
+  std::optional<int> first;  // the lowest active rank
+  std::string others;        // active ranks whose epoch differs from that of `first`
   for (int rank = 0; rank < sums.world_size(); ++rank) {
     if (!sums.is_active(rank)) continue;
     if (!first) first = rank;
@@ -26,7 +26,8 @@ std::string find_epoch_mismatch(const ControlFields& sums) {
 
 }  // namespace
 
-// In a world of one all numbers behind the pass are written anew when they are needed, or not read.
+// In a world of one, the numbers behind the pass are either written again before they are read or
+// never read, so they need not be zeroed.
 void ControlFields::begin_pass(double samples, double nominal_samples) {
   std::fill_n(numbers_, world_size_ == 1 ? kPassCount : count(world_size_), 0.0);
   numbers_[0] = samples / nominal_samples;

@@ -10,18 +10,19 @@
 
 namespace ddp {
 
-// What a rank says of itself once a step, however many backward passes the step has.
+// What a rank tells the others about itself once per step, however many backward passes the step
+// has.
 struct RankState {
   bool is_active = true;
-  std::int64_t epoch = 0;  // of its data
+  std::int64_t epoch = 0;  // of the rank's data
   bool asks_to_stop = false;
   std::array<bool, kMaxVotes> votes = {};
-  std::uint64_t fingerprint = 0;  // of its replica; equal on all ranks if all is well
+  std::uint64_t fingerprint = 0;  // of the rank's replica; must be equal on all ranks
   RankTimes times = {};           // of an earlier step
 };
 
-// Reads and writes the numbers of a control vector in the caller's memory: those of one rank, or
-// their sums over all ranks. All are float64:
+// Reads and writes the numbers of a control vector, which lie in the caller's memory. They are
+// either the numbers of one rank or their sums over all ranks. All are float64:
 //
 //   vector      := pass, state
 //   pass        := samples / n_ref, samples, kMaxMetrics x (sum, weight)
@@ -31,17 +32,18 @@ struct RankState {
 //   fingerprint := kPieces x (piece, piece squared)
 //   rank        := work seconds, data seconds, idle, active, epoch
 //
-// A rank writes its own entry of `rank` and leaves the others 0, so the sum holds everybody's.
+// A rank writes its own entry of `rank` and leaves the others 0, so the sum holds the entries of
+// all ranks.
 //
-// Of the numbers that stand beside their square, the sums tell whether all ranks wrote the same:
-// they did if, and only if, the variance over ranks is 0. The sums are exact, since passes are few
-// and a fingerprint is cut into pieces of 16 bits. Epochs stand there by rank instead, because the
-// error about them names the ranks.
+// Numbers that must be equal on all ranks are sent with their squares. The sums then show whether
+// all ranks wrote the same number: they did exactly if the variance over ranks is 0. The sums are
+// exact, since passes are few and a fingerprint is cut into pieces of 16 bits. Epochs must be
+// equal, too, but are sent by rank, because the error about them names the ranks.
 class ControlFields {
  public:
   ControlFields(double* numbers, int world_size) : numbers_(numbers), world_size_(world_size) {}
 
-  // Elements of a vector, and of its pass, the part to which each backward pass adds.
+  // The number of elements in the vector, and in its `pass` part, which each backward pass adds to.
   [[nodiscard]] static constexpr std::size_t count(int world_size) {
     return rank_index(world_size);
   }
@@ -50,11 +52,11 @@ class ControlFields {
   [[nodiscard]] static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
   [[nodiscard]] static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
 
-  // Starts a backward pass: all numbers become 0 but these.
+  // Starts a backward pass: sets the two sample fields and zeroes all other numbers.
   void begin_pass(double samples, double nominal_samples);
   void add_metric(std::size_t slot, double value, double weight);
   void set_metric_weight(std::size_t slot, double weight) { numbers_[weight_index(slot)] = weight; }
-  // The state of one rank, of which `passes` are the step's backward passes.
+  // Writes the state of this rank, whose step has had `passes` backward passes.
   void write_state(int rank, const RankState& state, int passes);
 
   [[nodiscard]] double samples() const { return numbers_[1]; }
@@ -73,10 +75,10 @@ class ControlFields {
     return static_cast<std::int64_t>(numbers_[rank_index(rank) + 4]);
   }
 
-  // Of sums over all ranks: whether they wrote the same.
+  // For sums over all ranks: whether all ranks wrote the same number.
   [[nodiscard]] bool passes_agree() const { return agree(kPasses); }
   [[nodiscard]] bool fingerprints_agree() const;
-  // The sum over all ranks.
+  // The number of backward passes, summed over all ranks.
   [[nodiscard]] int passes() const { return static_cast<int>(numbers_[kPasses]); }
 
  private:
@@ -99,9 +101,9 @@ class ControlFields {
   int world_size_;
 };
 
-// What is wrong with a step if `sums`, added up over all ranks, are of ranks that made different
-// numbers of backward passes, or are active in different epochs; else empty. `rank` is this rank,
-// which made `own_passes`.
+// Describes what is wrong with a step: the ranks made different numbers of backward passes, or
+// active ranks are in different epochs. Empty if nothing is wrong. `sums` are sums over all ranks;
+// `rank` is this rank, which made `own_passes`.
 [[nodiscard]] std::string find_mismatch(const ControlFields& sums, int rank, int own_passes);
 
 }  // namespace ddp

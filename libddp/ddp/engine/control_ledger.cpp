@@ -20,7 +20,7 @@ void ControlLedger::count(const ControlFields& sums) {
   replicas_agree_ = sums.fingerprints_agree();
 }
 
-// Touches no more than was used, since the kernels of a step leave none of it in the caches.
+// Touches only the metrics in use, since the kernels of a step leave none of this in the caches.
 void ControlLedger::count_alone(const ControlFields& numbers, const RankState& own,
                                 std::size_t slots) {
   count_pass(numbers, slots);

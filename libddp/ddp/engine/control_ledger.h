@@ -12,19 +12,20 @@
 
 namespace ddp {
 
-// What all ranks have told each other: in the step that was counted last, and in all steps
-// together.
+// What all ranks have told each other through control vectors: in the step that was counted last,
+// and in total.
 class ControlLedger {
  public:
   explicit ControlLedger(int world_size);
 
-  // Counts a step, of which `sums` are added up over all ranks.
+  // Counts a step whose control vectors have been added up over all ranks to `sums`.
   void count(const ControlFields& sums);
-  // Counts a step of a world of one, whose `numbers` are complete up to metric `slots`.
+  // Counts a step in a world of one. `numbers` holds the pass with its first `slots` metrics; the
+  // rest comes from `own`.
   void count_alone(const ControlFields& numbers, const RankState& own, std::size_t slots);
 
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
-  // The following are of the step that was counted last.
+  // The following describe the step that was counted last.
   [[nodiscard]] const StepSummary& last() const { return last_; }
   [[nodiscard]] bool is_active(int rank) const {
     return active_.at(static_cast<std::size_t>(rank)) != 0;
@@ -33,7 +34,7 @@ class ControlLedger {
   [[nodiscard]] std::span<const RankTimes> times() const { return times_; }
   [[nodiscard]] bool replicas_agree() const { return replicas_agree_; }
 
-  // All steps since the last call of this together.
+  // The totals over all steps since the last call.
   [[nodiscard]] StepSummary take_totals() { return std::exchange(totals_, {}); }
 
  private:

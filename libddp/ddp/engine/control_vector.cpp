@@ -46,7 +46,7 @@ Buffer ControlVector::carried() const {
 void ControlVector::reset(double samples, double nominal_samples) {
   if (group_.device().is_cuda()) {
     turn_ ^= 1U;
-    outgoing_[turn_].sent.synchronize();  // of the step before the last: done long ago
+    outgoing_[turn_].sent.synchronize();  // used two steps ago, so this rarely waits
     host_ = static_cast<double*>(outgoing_[turn_].memory.data());
   }
   if (has_device_values_) device_values_ = {};
@@ -65,7 +65,7 @@ void ControlVector::use_slot(std::size_t slot) {
 
 void ControlVector::add_metric(std::size_t slot, double value, double weight) {
   use_slot(slot);
-  if (weight == 0) return;  // an empty batch may have a NaN for its mean
+  if (weight == 0) return;  // the mean over an empty batch may be NaN
   if (device_values_[slot].count != 0) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
                                 " has a value on the device, which must be its only one");
@@ -87,7 +87,7 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
   own().set_metric_weight(slot, weight);
 }
 
-// What the host knows goes to the device; what the device knows joins it there.
+// Copies the host's numbers to the device, then adds the metrics whose values are on the device.
 void ControlVector::collect(Stream stream) {
   const cu::DeviceGuard guard(group_.device());
   if (group_.device().is_cuda()) {
@@ -103,8 +103,8 @@ void ControlVector::collect(Stream stream) {
   }
 }
 
-// The place that the step's sum goes to, which counts from wait() on. Waits only for a device that
-// is kArrivals steps behind.
+// Where the sums of the current step will be copied; wait() or settle() makes them count. Blocks
+// only if the device is kArrivals steps behind.
 ControlVector::Arrival& ControlVector::next_arrival() {
   count_arrived(arrived_steps_ - ledger_.steps() == kArrivals ? Wait::kYes : Wait::kNo);
   return arrivals_[arrived_steps_ % kArrivals];
@@ -125,7 +125,8 @@ void ControlVector::count(const Arrival& arrival) {
   const ControlFields sums(arrival.sums, group_.world_size());
   const std::string mismatch = find_mismatch(sums, group_.rank(), arrival.own_passes);
   if (!mismatch.empty()) {
-    work_.wait(to_host_.view());  // of a broken group these are no sums: that is the error
+    // The sums of a broken group are garbage. In that case this wait throws the group's error.
+    work_.wait(to_host_.view());
     throw MismatchError("[ddp] " + mismatch);
   }
   ledger_.count(sums);
@@ -152,8 +153,8 @@ void ControlVector::launch(const RankState& own_state, Stream producer) {
   if (group_.device().is_cuda()) send_to_host();
 }
 
-// On a stream of its own: the host has it long before backward ends. The first element, which
-// wait() changes, is not read.
+// The copy runs on a stream of its own, so that the sums reach the host long before backward ends.
+// It leaves out the first element, which wait() changes.
 void ControlVector::send_to_host() {
   Arrival& arrival = next_arrival();
   work_.wait(to_host_.view());
@@ -166,7 +167,8 @@ void ControlVector::wait(Stream consumer) {
   work_.wait(consumer);
   Arrival& arrival = next_arrival();
   if (group_.device().is_cuda()) {
-    arrival.copied.make_wait(consumer);  // before the next step writes to the vector
+    // The copy must end before the next step writes to the vector.
+    arrival.copied.make_wait(consumer);
   } else {
     std::copy_n(host_, count_, arrival.sums);
   }
@@ -195,7 +197,7 @@ void ControlVector::settle(const RankState& own_state, Stream stream) {
   arrive(true);
 }
 
-// All is known on the host. Steps before this one may still be on their way.
+// The host knows all numbers of this step, but the sums of earlier steps may not have arrived yet.
 void ControlVector::count_alone(const RankState& own_state) {
   count_arrived(Wait::kYes);
   ++arrived_steps_;

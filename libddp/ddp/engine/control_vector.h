@@ -13,57 +13,59 @@
 
 namespace ddp {
 
-// The few numbers that ranks add up in each step (ControlFields), reduced on their own beside the
-// first bucket, in float64, untouched by the dtypes of gradients and by hooks.
+// The few numbers that ranks add up in each step (ControlFields). They are reduced on their own,
+// beside the first bucket, in float64, so that neither the dtype of the gradients nor a gradient
+// hook affects them.
 //
-// The sum of its first element is what gradients are divided by. It is turned into its reciprocal
-// in place, on CUDA by the device, so that the host never has to know it. All other sums travel to
-// the host, which on CUDA runs ahead, and are counted in the ledger when they have arrived.
-//
-// Counting throws MismatchError if ranks made different numbers of backward passes in a step, or
-// are in different epochs: on the CPU in wait(), on CUDA in whichever call finds that the sums have
+// The sum of the first element is the divisor of the gradients. It is replaced by its reciprocal in
+// place (on CUDA by the device), so that the host never has to know it. All other sums are copied
+// to the host. On CUDA the host runs ahead of the device, so the ledger counts them when they have
 // arrived.
+//
+// Counting throws MismatchError if ranks made different numbers of backward passes in a step or are
+// in different epochs: on the CPU in wait(), on CUDA in the first call that finds the sums arrived.
 class ControlVector {
  public:
   explicit ControlVector(ProcessGroup& group);
 
-  // Starts a pass: everything is 0 but this rank's samples.
+  // Starts a pass: everything is 0 except this rank's samples.
   void reset(double samples, double nominal_samples);
   void add_metric(std::size_t slot, double value, double weight);
-  // The same for a value that is on the group's device: one element, read at launch().
+  // The same for a value on the group's device: one element, which is read at launch().
   void add_metric(std::size_t slot, const Buffer& value, double weight);
 
-  // Keeps the pass for the next launch(), which adds it to what comes after a reset().
+  // Sets the numbers of this pass aside; the next launch() adds them to those of later passes.
   void carry(Stream stream);
-  // Sums the vectors of all ranks; asynchronous, behind `producer`.
+  // Sums the vectors of all ranks, asynchronously, after the work that `producer` holds now.
   void launch(const RankState& own_state, Stream producer);
   // Orders `consumer` behind the sum.
   void wait(Stream consumer);
-  // In place of both, in a world of one: costs nothing unless a metric is on the device.
+  // Replaces launch() and wait() in a world of one. It costs nothing unless a metric is on the
+  // device.
   void settle(const RankState& own_state, Stream stream);
 
-  // n_ref / (sum of samples), in the group's memory; 0 if there were none. Valid after wait(), for
-  // what runs on its consumer.
+  // n_ref / (sum of samples), or 0 if there were no samples; in the group's memory. Valid after
+  // wait(), for work on the consumer stream.
   [[nodiscard]] const double* gradient_scale() const {
     return static_cast<const double*>(memory_.data());
   }
 
-  // All steps that wait() or settle() was called for: blocks the host until their sums are there.
+  // steps that were waited for or settled
   [[nodiscard]] ControlLedger& complete_ledger();
-  // Those of them whose sums are there already.
+  // The ledger with only those steps whose sums have arrived. Does not block.
   [[nodiscard]] const ControlLedger& arrived_ledger();
 
  private:
   static constexpr std::size_t kArrivals = 16;
 
-  // What goes to the device, pinned. The host runs ahead: the copy of one step may still be under
-  // way when it begins the next.
+  // Pinned memory from which a step's numbers are copied to the device. There are two, because the
+  // host runs ahead: the copy of one step may still be under way when the host begins the next.
   struct Outgoing {
     Allocation memory;
     cu::Event sent;
   };
 
-  // Where a step's sums get to on the host.
+  // Host memory that receives the sums of one step.
   struct Arrival {
     double* sums = nullptr;
     cu::Event copied;  // CUDA
@@ -88,19 +90,19 @@ class ControlVector {
   ProcessGroup& group_;
   std::size_t count_;   // elements of the vector
   Allocation memory_;   // of the group's kind
-  Allocation carried_;  // likewise, from the first carry() on: sums of passes
+  Allocation carried_;  // likewise, allocated by the first carry(): sums of earlier passes
   bool has_carried_ = false;
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
   std::size_t turn_ = 0;
   cu::OwnedStream to_host_;  // CUDA
-  double* host_;             // this rank's numbers before the sum: `memory_` itself on the CPU
-  Allocation arrived_;       // memory of the arrivals, used in turn
+  double* host_;             // this rank's own numbers; on the CPU this is `memory_` itself
+  Allocation arrived_;       // memory for the sums of all Arrivals
   std::array<Arrival, kArrivals> arrivals_;
   std::uint64_t arrived_steps_ = 0;  // for which wait() or settle() was called
   ControlLedger ledger_;
-  std::array<Buffer, kMaxMetrics> device_values_;  // without memory where there is none
+  std::array<Buffer, kMaxMetrics> device_values_;  // by metric slot; count 0 where there is none
   bool has_device_values_ = false;
-  std::size_t used_slots_ = 0;  // metrics that this rank has recorded so far
+  std::size_t used_slots_ = 0;  // highest metric slot used so far, plus 1
   int own_passes_ = 0;          // since the last launch
   Work work_;
 };

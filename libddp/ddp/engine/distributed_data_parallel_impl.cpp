@@ -45,7 +45,7 @@ std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
   throw std::invalid_argument("[ddp] DistributedDataParallel without a process group: it is null");
 }
 
-// By its name alone a message tells which parameter or buffer it is about.
+// Messages identify a parameter or buffer by its name alone, so names must be unique.
 void check_distinct(std::vector<std::string> names, const char* what) {
   std::ranges::sort(names);
   const auto twice = std::ranges::adjacent_find(names);
@@ -154,7 +154,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
   } else {
     hold(stream);
   }
-  if (!alone_) group_->recorder().end_step();  // alone it keeps nothing
+  if (!alone_) group_->recorder().end_step();  // the recorder of a world of one records nothing
   passes_.end();
   ++statistics_.passes;
   state_ = State::kIdle;
@@ -176,7 +176,7 @@ const double* DistributedDataParallel::Impl::gradient_scale() const {
   return divides_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
 }
 
-// A rank that was active itself need not ask the others.
+// A rank that was active in the last step knows the answer without the other ranks' sums.
 bool DistributedDataParallel::Impl::is_over() {
   return !was_active_ && control_.complete_ledger().last().active_ranks == 0;
 }
@@ -243,7 +243,7 @@ void DistributedDataParallel::Impl::open_step() {
   step_samples_ = 0;
 }
 
-// What the caller tells of a pass counts for its step.
+// Adds what the caller says about one pass to the state of its step.
 void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   samples_ = pass.samples;
   step_samples_ += pass.samples;
@@ -254,13 +254,14 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   divides_ = !alone_ || !passes_.is_whole_step() || options_.gradient_kind == GradientKind::kSum;
 }
 
-// Before the first step nobody has told which stream the parameters are written on.
+// In the first step, no stream is known on which the parameters were written, so the whole device
+// is synchronized.
 std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
   if (step_ == 1 && group_->device().is_cuda()) cu::synchronize_device(group_->device());
   return replicas_->begin_step(step_, stream_);
 }
 
-// Starts the pass's control vector; returns the factor for the caller's loss.
+// Starts the control vector of a pass, and returns the factor for the caller's loss.
 double DistributedDataParallel::Impl::open_control(double samples) {
   const bool sums = options_.gradient_kind == GradientKind::kSum;
   control_.reset(samples, sums ? 1 : options_.nominal_samples);
@@ -273,7 +274,8 @@ double DistributedDataParallel::Impl::open_control(double samples) {
   return 1;
 }
 
-// Nobody sees from here whether the caller multiplies, so it is no error.
+// This is only a warning, because the engine cannot see whether the caller multiplies the loss by
+// the factor.
 void DistributedDataParallel::Impl::warn_of_factor(double factor) {
   may_forget_factor_ = false;
   std::ostringstream n;
@@ -312,7 +314,7 @@ void DistributedDataParallel::Impl::refuse_mark(std::size_t i) const {
                              : "' was marked ready twice"));
 }
 
-// The others wait for this rank's buckets.
+// Aborts the group, because the other ranks wait for this rank's buckets.
 void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) const {
   const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
                            std::to_string(step_) + ": " + what;
@@ -320,7 +322,7 @@ void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) con
   throw std::logic_error(text);
 }
 
-// A rank without samples may have run no backward at all.
+// A rank without samples may not have run backward, so it may miss gradients.
 void DistributedDataParallel::Impl::check_all_ready() const {
   if (reducer_.are_all_ready()) return;
   const bool may_miss = options_.unused == UnusedParameters::kZero || reducer_.is_learning();
@@ -354,7 +356,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   was_active_ = own_.is_active;
 }
 
-// Leaves the gradients for the next pass to add to.
+// Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.
 void DistributedDataParallel::Impl::hold(Stream stream) {
   callers_.zero_unwritten(stream);
   reducer_.end_backward(stream);
@@ -365,14 +367,15 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   callers_.copy_back(stream);
 }
 
-// Alone there is nobody to add up with, but what divides reads the result where that would be.
+// In a world of one there is nothing to sum. The control vector is launched all the same if the
+// gradients are divided, because the divisor is read from it.
 void DistributedDataParallel::Impl::finish_control(Stream stream) {
   if (alone_ && !divides_) return control_.settle(own_, stream);
   if (alone_) launch_control(stream);
   control_.wait(stream);
 }
 
-// What was summed over ranks (n_r / n_ref times a mean, or a sum) becomes the mean over all
+// Turns the sums over ranks (of n_r / n_ref times a mean, or of sums) into the mean over all
 // samples.
 void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {

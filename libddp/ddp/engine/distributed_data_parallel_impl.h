@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is behind DistributedDataParallel, whose contracts it keeps. Private to the engine.
+// The implementation of DistributedDataParallel. Private to the engine.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@
 
 namespace ddp {
 
-// The order of things within a step, and of passes within one: what is done with gradients is the
-// Reducer's, what ranks tell each other the ControlVector's, and each check has a class of its own
-// that exists only if it was asked for.
+// Runs the steps and passes in their order. The Reducer handles the gradients, the ControlVector
+// what ranks tell each other in a step. Each optional check is a class of its own, which exists
+// only if it was requested.
 class DistributedDataParallel::Impl {
  public:
   Impl(std::shared_ptr<ProcessGroup> group, std::vector<Parameter> parameters, DdpOptions options);
@@ -31,7 +31,7 @@ class DistributedDataParallel::Impl {
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Reducer& reducer() const { return reducer_; }
-  // In the caller's memory, or in a bucket.
+  // Gradient i, which lies in the caller's memory or in a bucket.
   Buffer gradient(std::size_t i) const;
 
   double begin_step(const StepOptions& step);
@@ -97,26 +97,26 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
-  bool may_forget_factor_;  // it is not what most steps would leave at 1
+  bool may_forget_factor_;  // nominal_samples was not set, and the warning has not been given
   FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
   CallerGradients callers_;
-  std::optional<FactorRing> factors_;  // for scale_at_ready, with peers only
+  std::optional<FactorRing> factors_;  // for scale_at_ready; only with several ranks
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
   State state_ = State::kIdle;
-  std::uint64_t step_ = 0;   // 1, 2, ...: begun last
-  double samples_ = 0;       // of this rank in this pass
-  double step_samples_ = 0;  // and in all passes of the step so far
+  std::uint64_t step_ = 0;   // number of the last step that has begun: 1, 2, ...
+  double samples_ = 0;       // samples of this rank in this pass
+  double step_samples_ = 0;  // samples of this rank in the step so far
   bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
-  bool is_finite_ = true;    // what the last step reduced, as far as that is checked
-  bool was_active_ = true;   // this rank in the last step
+  bool is_finite_ = true;    // the reduced gradients of the last step; true if not checked
+  bool was_active_ = true;   // whether this rank was active in the last step
   bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
-  RankState own_;  // in this step
-  Stream stream_;  // of the last wait()
+  RankState own_;  // this rank's state in this step
+  Stream stream_;  // the stream of the last wait()
   Statistics statistics_;
   StepAccounts accounts_;
   cu::ProfilerSpan step_span_;

@@ -8,16 +8,17 @@
 
 namespace ddp {
 
-// Keeps the factors of the last steps where the device can read them: on CUDA in pinned memory.
+// Keeps the factors of the last steps in memory that the device can read (pinned on CUDA).
 //
-// Because of the control vector, the host does not begin a step before the first bucket of the step
-// before the last is launched. So with three slots, and one factor per step, no slot is overwritten
-// while the device may still read it.
+// Three places suffice for one factor per step. ControlVector::reset() blocks the host at the start
+// of step k until the device has reached the first bucket of step k - 2. By then the device no
+// longer reads the factor of step k - 3, whose place step k overwrites.
 class FactorRing {
  public:
   explicit FactorRing(Device device);
 
-  // The address of a copy of `factor`, which stays valid for the next two calls.
+  // Stores `factor` and returns its address. The value stays there until the third call after this
+  // one.
   [[nodiscard]] const double* keep(double factor);
 
  private:

@@ -17,10 +17,10 @@ namespace {
 
 std::uint8_t* flags(HostMirror& mirror) { return static_cast<std::uint8_t*>(mirror.buffer().data); }
 
-// The bad gradients of one rank.
+// The non-finite gradients of one rank.
 struct Bad {
   std::int64_t count = 0;
-  std::int64_t first = 0;  // parameter
+  std::int64_t first = 0;  // index of the first such parameter
 };
 
 // "rank 5 ('wte' and 3 more)".
@@ -52,8 +52,8 @@ FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
   forgotten_ = cu::Event(group.device());
 }
 
-// Waits for the last step's scan, which ran on that step's stream. Before the first step there is
-// none, and nothing to reset.
+// `stream` is the one on which the last step ended, so the reset of scanned_ runs after that step's
+// scans. The first step has no such stream, but also nothing to reset.
 void FiniteCheck::begin_step(Stream stream) {
   if (scans_) {
     fill(scanned_.buffer(), 1, stream);
@@ -100,7 +100,7 @@ std::optional<std::size_t> FiniteCheck::find(std::span<const Buffer> buffers, St
   return static_cast<std::size_t>(bad - arrived);
 }
 
-// Names the ranks whose gradients were bad before the reduction.
+// The ranks whose gradients were bad before the reduction.
 std::string FiniteCheck::culprits(Stream stream) {
   scanned_.download(stream);
   const auto* own = static_cast<const std::uint8_t*>(scanned_.arrived());

@@ -15,22 +15,24 @@
 
 namespace ddp {
 
-// Finds infinite and NaN gradients. A NaN survives the sum over ranks, so all ranks see the same in
-// the reduced gradients and decide alike without communicating. The rank that caused it can only be
-// found before the reduction, by an extra scan whose results the ranks exchange after a hit.
+// Finds gradients that are infinite or NaN. Both survive the sum over ranks, so all ranks see the
+// same reduced gradients and reach the same decision without communicating. The rank that caused it
+// can only be found before the reduction. That takes an additional scan, whose results the ranks
+// exchange after a hit.
 class FiniteCheck {
  public:
-  // `names` are those of the parameters. The reducer must outlive the check.
+  // `names` are those of the parameters. The reducer must outlive this object.
   FiniteCheck(ProcessGroup& group, const Reducer& reducer, std::vector<std::string> names,
               NonFinite policy, bool always_scans);
 
-  // A step begins. It is scanned if scans are on, or if the last step was not finite.
+  // Begins a step. The step is scanned if `always_scans`, or if the last step was not finite.
   void begin_step(Stream stream);
-  // Scans this rank's gradient i, which is not yet reduced.
+  // Scans this rank's gradient i, as accumulated so far in the step and not yet reduced.
   void scan(std::size_t i, const Buffer& gradient, Stream stream);
-  // Collective, at the end of a step: false if the reduced gradients are not finite; with
-  // NonFinite::kStop throws NonFiniteError. Rank 0 logs the 1st, 2nd, 4th, 8th, … skipped step
-  // only, since a loss scaler in search of its scale skips many. Blocks the host on CUDA.
+  // Collective, at the end of a step. Returns false if the reduced gradients are not finite; with
+  // NonFinite::kStop it throws NonFiniteError instead. Rank 0 warns of the 1st, 2nd, 4th, 8th, …
+  // skipped step only, since a loss scaler skips many steps while it searches for its scale. Blocks
+  // the host on CUDA.
   [[nodiscard]] bool check(std::uint64_t step, Stream stream);
 
  private:
@@ -47,9 +49,9 @@ class FiniteCheck {
   std::uint64_t skipped_ = 0;
   std::vector<Buffer> buckets_;
   std::vector<Buffer> gradients_;
-  HostMirror scanned_;   // by parameter: 1 if finite or not scanned
-  cu::Event forgotten_;  // CUDA: the result of the step before last is reset
-  HostMirror found_;     // by buffer: 1 if finite
+  HostMirror scanned_;   // by parameter: 0 if its scan found a bad value, else 1
+  cu::Event forgotten_;  // CUDA: scanned_ has been reset to 1
+  HostMirror found_;     // by bucket or gradient: 1 if finite
 };
 
 }  // namespace ddp

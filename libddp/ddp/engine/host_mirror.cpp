@@ -36,7 +36,7 @@ void HostMirror::upload(Stream stream) {
 void HostMirror::download(Stream stream) {
   if (pinned_.data() == nullptr) return;
   const cu::DeviceGuard guard(buffer_.device);
-  downloaded_.make_wait(stream);  // downloads copy everything, so an older one must not come last
+  downloaded_.make_wait(stream);  // keeps an older download from overwriting this one
   cu::copy_async(pinned_.data(), buffer_.data, buffer_.size_bytes(), stream);
   downloaded_.record(stream);
 }

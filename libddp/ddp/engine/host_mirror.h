@@ -11,21 +11,21 @@
 
 namespace ddp {
 
-// A small array that exists in a group's memory and on the host. On the CPU both are the same
-// memory, and nothing is copied.
+// A small array that exists both in a group's memory and on the host. On the CPU the two are the
+// same memory, and nothing is copied.
 class HostMirror {
  public:
   HostMirror(ProcessGroup& group, std::size_t count, DType dtype);
 
   // The array in the group's memory.
   [[nodiscard]] const Buffer& buffer() const { return buffer_; }
-  // The host's copy, for writing; waits for the last upload() and download().
+  // The array on the host, for writing. Waits until the last upload() and download() have ended.
   [[nodiscard]] void* outgoing();
-  // The host's copy as of the last download(); waits for that.
+  // The array on the host as the last download() copied it. Waits until that copy has ended.
   [[nodiscard]] const void* arrived();
 
   void upload(Stream stream);
-  // Downloads run one after the other, whatever their streams.
+  // Downloads run one after the other, whichever streams they are on.
   void download(Stream stream);
   // Orders `stream` behind the last download().
   void make_wait(Stream stream) const;
@@ -33,7 +33,7 @@ class HostMirror {
  private:
   Allocation memory_;
   Buffer buffer_;
-  Allocation pinned_;  // only on CUDA, like the events
+  Allocation pinned_;  // CUDA only, like the two events
   cu::Event uploaded_;
   cu::Event downloaded_;
 };

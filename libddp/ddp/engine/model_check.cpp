@@ -40,7 +40,7 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
 
 constexpr const char* kSetUp = "the set-up";
 
-// Leaves out the device, since ranks of one host have different ones.
+// The description leaves out the device, because ranks on one host use different devices.
 std::string describe_buffer(const ModelBuffer& buffer) {
   return "buffer '" + buffer.name + "' " + std::string(to_string(buffer.value.dtype)) + '[' +
          std::to_string(buffer.value.count) + ']';
@@ -56,7 +56,7 @@ std::string describe_parameter(const Parameter& parameter) {
   return text.str();
 }
 
-// What must be equal besides the parameters.
+// The options that must be equal on all ranks.
 std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
   const BucketOptions& buckets = options.buckets;
   std::ostringstream text;
@@ -80,7 +80,7 @@ std::vector<NamedValue> describe_options(const DdpOptions& options, const Gradie
   return values;
 }
 
-// The parameters, then everything else that must be equal.
+// The parameters, then the options and buffers that must be equal on all ranks.
 std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
                                        const DdpOptions& options, const GradientHook* hook) {
   std::vector<NamedValue> values;

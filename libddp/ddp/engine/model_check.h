@@ -10,13 +10,12 @@
 
 namespace ddp {
 
-// Returns the parameters. Throws std::invalid_argument unless values and gradients fit the shapes
-// and the group.
+// Returns the parameters. Throws std::invalid_argument unless their values and gradients match
+// their shapes and are on the group's device.
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters);
 
-// Throws std::invalid_argument if DdpOptions::flat_gradients is set and does not fit the
-// parameters.
+// Throws std::invalid_argument unless DdpOptions::flat_gradients, if given, fits the parameters.
 void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat);
 
 // Throws MismatchError on every rank, naming the first parameter that differs, unless all ranks
@@ -25,7 +24,8 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
                         const DdpOptions& options, const GradientHook* hook);
 
-// Copies rank 0's values and buffers to every rank. Collective; returns when done.
+// Gives every rank the parameter values and model buffers of rank 0. Collective; returns when the
+// broadcasts are done.
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
                      std::span<const ModelBuffer> buffers);
 

@@ -21,7 +21,7 @@ void ParameterUse::write(Stream producer) {
   cast(marks_.buffer(), reducer_.tail(), producer);
 }
 
-// Alone, what was written is everybody's.
+// In a world of one, the marks that write() stored on the host are already complete.
 void ParameterUse::read(Stream consumer) {
   if (is_settled_) return;
   if (!alone_) {

@@ -9,23 +9,25 @@
 
 namespace ddp {
 
-// Which parameters got a gradient on any rank: a number for each, not 0 if it did, that travels
-// behind the gradients of the last bucket, where everything is known and a sum over ranks is made
-// anyway. So it costs no collective.
+// Tells which parameters got a gradient on any rank. Each parameter has a mark, which is nonzero if
+// it got one. The marks travel behind the gradients of the last bucket: by then they are known, and
+// the bucket is summed over ranks anyway, so they cost no collective of their own.
 class ParameterUse {
  public:
-  // Elements that the marks of so many parameters take.
+  // The number of elements that the marks take: one for each parameter, and one for ParameterUse.
   static constexpr std::size_t elements(std::size_t parameters) { return parameters + 1; }
 
   // If `settles`, the marks are exchanged only until every rank knows which parameters it uses.
   ParameterUse(ProcessGroup& group, const Reducer& reducer, bool settles);
 
-  // Before the last bucket is launched: this rank's marks, as the reducer knows them.
+  // Call before the last bucket is launched. Writes this rank's marks, as the reducer knows them,
+  // into the tail of the bucket.
   void write(Stream producer);
-  // Once the last bucket is reduced: everybody's.
+  // Call after the last bucket is reduced. Starts to copy the marks of all ranks to the host.
   void read(Stream consumer);
 
-  // As of the last read(); blocks the host until that is there.
+  // Whether any rank used parameter i in the step of the last read(). Blocks the host until the
+  // marks have arrived.
   [[nodiscard]] bool is_used(std::size_t i);
 
  private:
@@ -35,7 +37,8 @@ class ParameterUse {
   bool alone_;
   bool settles_;
   bool is_settled_ = false;
-  HostMirror marks_;  // float64: one for each parameter, then one of ranks that still learn
+  HostMirror marks_;  // float64: one for each parameter, then the number of ranks that still learn
+                      // their uses
 };
 
 }  // namespace ddp

@@ -3,29 +3,30 @@
 
 namespace ddp {
 
-// Which backward passes of a step reduce: the last of the announced ones, and none while a
-// no_sync() guard lives.
+// Decides which backward passes reduce: the last of the announced passes of a step, but none while
+// a no_sync() guard exists.
 class PassPlan {
  public:
-  // The next `passes` backward passes make one step. std::invalid_argument below 1.
+  // The next `passes` backward passes form one step. Throws std::invalid_argument if `passes` is
+  // below 1.
   void announce(int passes);
   void add_guard() { ++guards_; }
   void remove_guard() { --guards_; }
 
-  // Opens a pass and decides whether it reduces.
+  // Opens a pass, and decides whether it reduces.
   void begin();
   void end();
 
-  // Whether the current or last pass reduces; true before the first.
+  // Whether the pass that was opened last reduces; true before the first pass.
   [[nodiscard]] bool reduces() const { return reduces_; }
-  // Whether it is the only pass of its step.
+  // True if the pass that was opened last is the only one of its step.
   [[nodiscard]] bool is_whole_step() const { return begins_ && reduces_; }
-  // Whether it is the first pass of its step.
+  // True if the pass that was opened last is the first of its step.
   [[nodiscard]] bool begins_step() const { return begins_; }
 
  private:
   int guards_ = 0;
-  int left_ = 0;  // of the announced passes
+  int left_ = 0;  // announced passes that have not ended
   bool begins_ = true;
   bool reduces_ = true;
 };

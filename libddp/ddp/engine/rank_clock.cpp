@@ -14,7 +14,7 @@
 namespace ddp {
 namespace {
 
-using Rounds = std::array<std::int64_t, kClockRounds>;  // nanoseconds of somebody's clock
+using Rounds = std::array<std::int64_t, kClockRounds>;  // nanoseconds on one rank's clock
 
 std::int64_t nanoseconds(Clock::time_point time) {
   return std::chrono::nanoseconds(time.time_since_epoch()).count();
@@ -24,7 +24,7 @@ Clock::time_point time_at(std::int64_t ns) {
   return Clock::time_point(std::chrono::nanoseconds(ns));
 }
 
-// Equal for processes with the same steady clock.
+// Equal for processes that share a steady clock: same boot, same time namespace.
 std::int64_t clock_identity() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
@@ -35,14 +35,14 @@ std::int64_t clock_identity() {
   return static_cast<std::int64_t>(std::hash<std::string>{}(identity));
 }
 
-// All ranks' `own`, one after the other.
+// Returns the `own` of all ranks, concatenated by rank.
 std::vector<std::int64_t> gather(ProcessGroup& group, std::span<std::int64_t> own) {
   std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
   all_gather_on_host(group, buffer_of(own), buffer_of(all));
   return all;
 }
 
-// One-byte messages between two ranks; their content is not used.
+// Exchanges one-byte messages with a peer; only their timing matters.
 class Messages {
  public:
   Messages(ProcessGroup& group, int peer)

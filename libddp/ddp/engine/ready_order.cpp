@@ -21,7 +21,7 @@ bool is_worth_telling(const BucketLayout& layout, const OrderCost& cost) {
 OrderCost cost_of_order(const BucketLayout& layout, std::span<const std::size_t> observed) {
   std::vector<std::size_t> filled_at(layout.buckets.size(), 0);
   for (std::size_t at = 0; at < observed.size(); ++at) {
-    filled_at[layout.slots[observed[at]].bucket] = at;  // the last one counts
+    filled_at[layout.slots[observed[at]].bucket] = at;  // the last one stays
   }
   OrderCost cost;
   std::size_t launched_at = 0;

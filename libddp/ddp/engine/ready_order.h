@@ -9,19 +9,19 @@
 
 namespace ddp {
 
-// The cost of launching buckets in one order while backward finishes gradients in another: full
-// buckets that had to wait for an earlier one.
+// The cost of launching buckets in one fixed order while backward may finish their gradients in
+// another: the full buckets that had to wait for an earlier one.
 struct OrderCost {
   std::size_t buckets = 0;
-  std::size_t bytes = 0;  // of those buckets
+  std::size_t bytes = 0;  // total size of those buckets
 };
 
-// `observed`: all parameters in the order in which their gradients became ready.
+// `observed` lists all parameters in the order in which their gradients became ready.
 [[nodiscard]] OrderCost cost_of_order(const BucketLayout& layout,
                                       std::span<const std::size_t> observed);
 
-// A sentence with the order to pass as BucketOptions::order. Empty if less than a tenth of the
-// bytes had to wait, or if `observed` is not complete.
+// A sentence with the order to pass as BucketOptions::order. Empty if `observed` is not complete,
+// or if at most a tenth of the bytes had to wait.
 [[nodiscard]] std::string order_advice(const BucketLayout& layout,
                                        std::span<const std::size_t> observed);
 

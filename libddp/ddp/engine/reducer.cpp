@@ -18,7 +18,7 @@ Packing packing_of(const Reducer::Options& options) {
   return options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned;
 }
 
-// Zeroed if the group allocates it.
+// Memory from the group is zeroed; the caller's memory is taken as it is.
 Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::size_t size_bytes) {
   if (flat_gradients.data == nullptr) return group.allocate(size_bytes);
   return {flat_gradients.data, size_bytes, nullptr};
@@ -114,8 +114,8 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
   if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready(stream);
 }
 
-// Gradients of one bucket may come from several streams: they are chained, so that the last stream
-// is behind all of them. With one stream, the usual case, nothing is recorded.
+// Gradients of one bucket may come from several streams. These are chained by events, so that the
+// last stream runs after all of them. With one stream, the usual case, no event is recorded.
 void Reducer::join_producer(std::size_t b, Stream stream) {
   const Stream before = std::exchange(buckets_[b].producer, stream);
   const bool is_first = !std::exchange(buckets_[b].has_producer, true);
@@ -124,8 +124,8 @@ void Reducer::join_producer(std::size_t b, Stream stream) {
   launches_[b].joined.make_wait(stream);
 }
 
-// A bucket whose gradients are all unused is launched on the stream that completed the bucket
-// before it.
+// A bucket whose gradients are all unused has no stream of its own; it takes the stream that
+// completed the bucket before it.
 void Reducer::launch_ready(Stream stream) {
   for (; next_ < buckets_.size() && buckets_[next_].missing == 0; ++next_) {
     if (!buckets_[next_].has_producer) join_producer(next_, stream);
@@ -172,8 +172,8 @@ void Reducer::remember_uses() {
   uses_ = Uses::kLearned;
 }
 
-// Without an all_reduce, nothing else orders the consumer behind the producers. Within one stream
-// there is nothing to do.
+// Orders the consumer behind the producers, which an all_reduce does otherwise. If all of them are
+// one stream, there is nothing to do.
 void Reducer::close_without_launch(Stream consumer) {
   const bool may_miss = !are_all_ready();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {

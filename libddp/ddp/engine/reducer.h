@@ -20,28 +20,29 @@
 
 namespace ddp {
 
-// Whether a backward pass ends by summing its gradients over ranks, or leaves them in the buckets
+// Whether a backward pass ends with its gradients summed over ranks, or leaves them in the buckets
 // for the next pass to add to.
 enum class Reduction : std::uint8_t { kNow, kLater };
 
-// Owns the flat gradient buckets, and sums them over ranks while backward goes on.
+// Owns the flat gradient buckets and sums them over ranks while backward runs.
 //
-// A bucket is launched when all its gradients are ready and all buckets before it are launched: one
-// fixed order on every rank, whatever the order of mark_ready. Addresses never change.
+// A bucket is launched when all its gradients are ready and all buckets before it have been
+// launched. All ranks therefore launch in the same order, whatever the order of their mark_ready
+// calls. The buckets' addresses never change.
 //
-// By default a gradient is ready at its first mark_ready of a pass, and a second one is an error.
-// After learn_uses(), one pass without overlap counts how often each gradient is marked; from then
-// on a gradient is ready at the last of that many marks. Gradients that were never marked are not
-// waited for; their places are filled with zeros.
+// A gradient is ready at its first mark_ready of a pass, and a second mark_ready is an error. After
+// learn_uses() this differs: the next pass, which runs without overlap, counts how often each
+// gradient is marked. In later passes a gradient is ready when it has been marked that often.
+// Gradients that were never marked are not waited for; their places in the buckets are zeroed.
 //
-// In a world of one it only keeps this state and launches nothing.
+// In a world of one, the reducer only tracks which gradients are ready; it launches nothing.
 //
-// mark_ready and wait neither allocate nor take a lock of this class. They may come from any
-// thread, one call at a time.
+// mark_ready and wait do not allocate and take no lock of the engine's. They may be called from any
+// thread, but not concurrently.
 class Reducer {
  public:
-  // Called in each step with a bucket's stream: just before the first bucket is launched, and just
-  // before the last one, if it has a tail to be written.
+  // Callbacks of each step, called with the stream of the bucket: `before_first` just before the
+  // first bucket is launched, `before_last` before the last one, if that has a tail to write.
   struct AtLaunch {
     std::function<void(Stream)> before_first;
     std::function<void(Stream)> before_last = {};
@@ -51,31 +52,31 @@ class Reducer {
     const BucketOptions& buckets;
     const GradientHookFactory& make_hook;
     std::size_t tail_count = 0;
-    // The caller's memory for all gradients, packed densely. Without it, the group allocates
-    // memory.
+    // The caller's memory for all gradients, packed densely. If it has none, the group allocates
+    // the memory.
     Buffer flat_gradients = {};
   };
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
           AtLaunch at_launch);
 
-  // Labels for the buckets' operations in the group's recorder.
+  // Sets the label under which the group's recorder lists the operations of each bucket.
   void set_labels(std::span<const FlightRecorder::Label> labels);
 
-  // From now on records the times of each step.
+  // Records the times of each step from now on.
   void start_recording() { recorder_.emplace(group_, layout_); }
-  // Null without recording.
+  // Null unless start_recording() was called.
   [[nodiscard]] StepRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
-  // Null without a hook.
+  // Null if there is no hook.
   [[nodiscard]] const GradientHook* hook() const { return hook_.get(); }
 
   [[nodiscard]] std::size_t gradient_count() const { return gradients_.size(); }
   [[nodiscard]] const BucketLayout& layout() const { return layout_; }
-  // Where gradient i is written; valid as long as the reducer.
+  // The memory of gradient i in its bucket; valid as long as the reducer exists.
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] Buffer bucket(std::size_t b) const;
 
-  // The next pass counts the uses of each gradient.
+  // Makes the next pass count how often each gradient is marked.
   void learn_uses();
   [[nodiscard]] bool is_learning() const { return uses_ == Uses::kLearning; }
 
@@ -89,43 +90,47 @@ class Reducer {
   [[nodiscard]] bool accepts(std::size_t i) const {
     return uses_ == Uses::kLearning || gradients_.at(i).marks < gradients_[i].expected;
   }
-  // Gradient i is final, or used once more, when the work that `stream` holds now has run.
-  // std::logic_error unless accepts(i).
+  // Says that gradient i is final, or has been used once more, when the work that `stream` holds
+  // now has run. Throws std::logic_error unless accepts(i).
   void mark_ready(std::size_t i, Stream stream);
-  // True once all marks of this pass have come; in a learning pass, at least one.
+  // True if gradient i has had all its marks of this pass; in a pass that learns, at least one.
   [[nodiscard]] bool is_ready(std::size_t i) const {
     return gradients_.at(i).marks > 0 && gradients_[i].marks >= gradients_[i].expected;
   }
   // True if every gradient is ready.
   [[nodiscard]] bool are_all_ready() const { return order_.size() == gradients_.size(); }
-  // True if gradient i was marked, perhaps less often than expected.
+  // True if gradient i was marked in this pass, perhaps less often than expected.
   [[nodiscard]] bool is_marked(std::size_t i) const { return gradients_.at(i).marks > 0; }
-  // True if gradient i is expected to be marked in each pass.
+  // True if gradient i must be marked in each pass.
   [[nodiscard]] bool is_expected(std::size_t i) const { return gradients_.at(i).expected > 0; }
-  // True if the buckets hold this step's gradients: earlier passes have written or zeroed them.
+  // True if the buckets hold gradients of this step: earlier passes have written or zeroed all of
+  // them.
   [[nodiscard]] bool is_held() const { return is_held_; }
-  // True if gradient i was marked in a pass of this step that has samples; after uses were learned,
-  // true for every gradient that the learning pass marked.
+  // True if gradient i was marked in a pass of this step and the step has samples. Once uses have
+  // been learned, also true for every gradient that is expected.
   [[nodiscard]] bool is_used(std::size_t i) const {
     const GradientState& gradient = gradients_.at(i);
     if (uses_ == Uses::kLearned && gradient.expected > 0) return true;
     return !zeros_ && gradient.is_used;
   }
-  // Gradients in the order in which they became ready in the last pass that was waited for.
+  // The gradients in the order in which they became ready in the last pass that has been waited
+  // for.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
-  // No more marks will come in this pass: zeroes the places without a gradient and launches the
-  // remaining buckets. A pass that does not reduce launches nothing.
+  // Ends backward: this pass has no more marks. Zeroes the gradients that were not marked and
+  // launches the remaining buckets; a pass with Reduction::kLater launches nothing.
   void end_backward(Stream consumer);
-  // After end_backward(): orders `consumer` behind all sums.
+  // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);
 
-  // Fills all buckets with zeros; later passes may add to them.
+  // Fills all buckets with zeros, which later passes of the step may add to.
   void hold_zeros(Stream stream);
 
-  // Zeroes each bucket before its launch: this rank has nothing to add in this step.
+  // Makes the pass zero each bucket before its launch, because this rank has nothing to add in this
+  // step.
   void contribute_zeros() { zeros_ = true; }
-  // Multiplies each bucket by *factor, in the group's kind of memory, before its launch.
+  // Makes the pass multiply each bucket by *factor before its launch. The device of the group must
+  // be able to read *factor until then.
   void contribute_scaled(const double* factor) { factor_ = factor; }
 
   [[nodiscard]] std::uint64_t launches() const { return launch_count_; }
@@ -133,24 +138,24 @@ class Reducer {
  private:
   enum class Uses : std::uint8_t { kOnce, kLearning, kLearned };
 
-  // The state that a step touches for each gradient and bucket is contiguous in memory, because the
-  // model's kernels evict it from the caches.
+  // The fields that a step touches are kept together for each gradient and each bucket, because the
+  // model's kernels leave none of them in the caches.
   struct GradientState {
     std::uint32_t bucket = 0;
     std::uint32_t marks = 0;     // in this pass
-    std::uint32_t expected = 1;  // marks in each pass
-    bool is_used = false;        // in a pass of this step
+    std::uint32_t expected = 1;  // marks that each pass must have
+    bool is_used = false;        // marked in a pass of this step
   };
   struct BucketState {
-    std::uint32_t missing = 0;  // gradients not ready
+    std::uint32_t missing = 0;  // gradients that are not ready
     bool has_producer = false;
-    Stream producer;  // behind all ready gradients of the bucket
+    Stream producer;  // runs after all ready gradients of the bucket are written
   };
   struct BucketLaunch {
     cu::Event joined;  // CUDA: orders one producer behind another
     Work work;
     FlightRecorder::Label label = 0;
-    std::string span_name;  // in a profiler
+    std::string span_name;  // shown by profilers
   };
 
   [[nodiscard]] GradientBucket describe(std::size_t b) const;
@@ -175,7 +180,7 @@ class Reducer {
   std::vector<BucketState> buckets_;
   std::vector<BucketLaunch> launches_;
   std::vector<std::size_t> counts_;  // elements, by parameter
-  std::vector<std::size_t> order_;   // of this pass so far
+  std::vector<std::size_t> order_;   // gradients that became ready in this pass, in that order
   std::vector<std::size_t> ready_order_;
   Uses uses_ = Uses::kOnce;
   Reduction reduction_ = Reduction::kNow;

@@ -13,7 +13,7 @@
 namespace ddp {
 namespace {
 
-// The value that most ranks have; in a tie, the lowest rank's.
+// The value that most ranks have; in a tie, the one of the lowest rank.
 std::uint64_t most_common(std::span<const std::uint64_t> values) {
   return *std::max_element(values.begin(), values.end(), [&](std::uint64_t a, std::uint64_t b) {
     return std::count(values.begin(), values.end(), a) <

@@ -14,9 +14,15 @@
 
 namespace ddp {
 
-// Fingerprints of a replica: of each parameter, and of each model buffer when it was broadcast
-// last. They are taken every so many steps, and ranks compare one number, which rides in the
-// control vector; only if that differs do they exchange all of them, to name what has diverged.
+// Compares fingerprints of the replicas. A replica has one fingerprint for each parameter, and one
+// for each model buffer as of its last broadcast. The fingerprints of parameters are taken every so
+// many steps. Ranks first compare a single number, the hash of all fingerprints, which travels in
+// the control vector. Only if that number differs do they exchange all fingerprints, to name what
+// has diverged.
+//
+// On CUDA the host does not wait: the fingerprints of one step are sent in the next step's control
+// vector, when the device has finished them, and compared in the step after that, when the vector
+// has arrived.
 //
 // On CUDA the fingerprints of one step ride in the next one's vector, when the device has them
 // ready, and are compared in the step after that, when the vector has arrived: the host need not
@@ -26,20 +32,22 @@ class ReplicaCheck {
   ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
                std::span<const ModelBuffer> buffers, int every);
 
-  // Takes the buffers as they are behind `stream`.
+  // Takes the fingerprints of the buffers after the work on `stream`.
   void take_buffers(Stream stream);
-  // Step 1, 2, ... begins with the values as they are behind `stream`: returns the number to
-  // compare in it.
+  // Begins step 1, 2, ..., in which the parameters have the values that they have after the work on
+  // `stream`. Returns the number that the ranks compare in this step.
   [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
 
-  // Orders `consumer`, on which parameters are about to change, behind what reads them in the step
-  // that began last: that may be another stream, and is in the first step.
+  // Orders `consumer`, on which the parameters are about to change, behind the kernels that read
+  // them for the fingerprints of this step. Those may run on another stream, as they do in the
+  // first step.
   void finish_reading(Stream consumer);
 
-  // Collective. Throws MismatchError if the ranks' numbers differed in the last step of `ledger`:
-  // "step 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)".
+  // Collective. Throws MismatchError if the ranks' numbers differed in the step that `ledger`
+  // counted last: "step 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)".
   void check(const ControlLedger& ledger);
-  // Whether check() is due before step `step` begins, rather than at the end of each step.
+  // True if check() must be called before step `step` begins. On the CPU it is called at the end of
+  // each step instead.
   [[nodiscard]] bool is_due_before(std::uint64_t step) const;
 
  private:
@@ -53,11 +61,11 @@ class ReplicaCheck {
   ProcessGroup& group_;
   std::span<const Parameter> parameters_;
   std::span<const ModelBuffer> buffers_;
-  HostMirror fingerprints_;  // uint64, parameters first
+  HostMirror fingerprints_;  // uint64; the parameters' first, then the buffers'
   std::uint64_t every_;
-  std::uint64_t taken_in_ = 0;  // step
-  bool is_reading_ = false;     // since then, perhaps
-  std::uint64_t combined_ = 0;  // what begin_step() returned last
+  std::uint64_t taken_in_ = 0;  // step in which the parameters were last read
+  bool is_reading_ = false;     // the device may still be reading the parameters
+  std::uint64_t combined_ = 0;  // the number that begin_step() returned last
 };
 
 }  // namespace ddp

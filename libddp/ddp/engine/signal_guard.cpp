@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSignals[] = {SIGTERM, SIGUSR1, SIGUSR2};
 
-// A signal handler can only write to globals.
+// Global, because a signal handler has no other place to write to.
 std::atomic<bool> guard_exists = false;
 std::atomic<bool> stop_noted = false;
 std::atomic<bool> report_noted = false;

@@ -6,19 +6,19 @@
 namespace ddp {
 namespace {
 
-// How many steps late the ranks' times may come on the CPU; no more, to stay in the caches.
+// How many steps late the ranks' times may come on the CPU. It is small so that the pending steps
+// stay in the caches.
 constexpr std::uint64_t kCpuDelay = 2;
 
 }  // namespace
 
 StepAccounts::StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step)
     : alone_(group.world_size() == 1),
-      stopwatch_(alone_ ? kCpuDevice : group.device()),  // alone nothing runs on the device
+      stopwatch_(alone_ ? kCpuDevice : group.device()),  // a world of one is timed on the host
       statistics_(group.rank(), group.world_size(), bytes_per_step,
                   group.device().is_cuda() ? StepStatistics::kMaxDelay : kCpuDelay) {}
 
-// What ranks tell each other of a step is in the control vector that is launched lag() + 1 steps
-// after it.
+// The ranks' times of a step are in the control vector that is launched lag() + 1 steps later.
 RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledger,
                                    const StepRecorder* recorder) {
   if (alone_) {
@@ -28,7 +28,7 @@ RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledg
   RankTimes own;
   if (const auto lap = stopwatch_.next_lap()) {
     own = lap->times;
-    // The recorder knows of the last step only.
+    // The recorder knows only the last step.
     const bool is_timed = recorder != nullptr && stopwatch_.lag() == 0;
     statistics_.end_step(lap->step,
                          {.seconds = lap->seconds,
@@ -54,8 +54,8 @@ const StepStatistics& StepAccounts::statistics() {
   return statistics_;
 }
 
-// Alone all is known at once, and may be counted now and then: each time costs more cache misses
-// than all else in a step. A step is work from one end to the other.
+// In a world of one, all times are known at once and can be counted in batches. Counting after
+// every step would cost more cache misses than the rest of the step. The whole step counts as work.
 void StepAccounts::count_alone() {
   while (auto lap = stopwatch_.next_lap()) {
     lap->times.work_seconds = lap->seconds;

@@ -13,21 +13,21 @@
 
 namespace ddp {
 
-// Keeps the accounts of what steps cost: takes the times of this rank's steps, says which of them
-// the other ranks are to be told, and enters into the statistics what all ranks tell.
+// Measures what steps cost: takes the times of this rank's steps, chooses the step whose times the
+// other ranks are told, and adds the times of all ranks to the statistics.
 class StepAccounts {
  public:
   StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step);
 
-  // Step 1, 2, ... begins. Returns what this rank tells the others in it, of a step before;
-  // `ledger` has what they told. `recorder` may be null.
+  // Begins step 1, 2, .... Returns the times, of an earlier step, that this rank tells the others
+  // in this step. `ledger` has the times that all ranks have told. `recorder` may be null.
   RankTimes begin_step(std::uint64_t step, const ControlLedger& ledger,
                        const StepRecorder* recorder);
-  // This rank waited for a batch of the step.
+  // Adds a wait of this rank for a batch of the step.
   void add_data_wait(double seconds) { data_seconds_ += seconds; }
-  // `stream` holds all of the step's backward passes.
+  // Backward has ended: the passes of this step are all on `stream`.
   void backward_ended(Stream stream);
-  // `stream` is behind all reductions. An idle rank had no samples.
+  // The step has ended: `stream` is ordered behind all its reductions. An idle rank had no samples.
   void ended(Stream stream, bool is_idle);
 
   [[nodiscard]] const StepStatistics& statistics();
@@ -38,7 +38,7 @@ class StepAccounts {
   bool alone_;
   StepStopwatch stopwatch_;
   StepStatistics statistics_;
-  double data_seconds_ = 0;  // of the step
+  double data_seconds_ = 0;  // waits for data in this step
 };
 
 }  // namespace ddp

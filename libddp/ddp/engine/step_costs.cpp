@@ -9,7 +9,7 @@
 namespace ddp {
 namespace {
 
-// Smaller losses get no advice.
+// The fraction of a step below which a loss is not worth advice.
 constexpr double kNoticeableLoss = 0.05;
 
 double percent_of_step(const StepCosts& costs, double seconds) {
@@ -78,7 +78,7 @@ std::string left_out(const StepCosts& costs) {
   return text;
 }
 
-// Whether the costliest straggler explains most of the waiting.
+// True if the costliest straggler explains more than half of the waiting.
 bool has_culprit(const StepCosts& costs) {
   if (costs.stragglers.empty()) return false;
   const Straggler& worst = costs.stragglers.front();

@@ -12,13 +12,13 @@ namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
 
-constexpr std::size_t kChunkBytes = std::size_t{64} << 10;  // of one rank
+constexpr std::size_t kChunkBytes = std::size_t{64} << 10;  // sent by each rank at a time
 constexpr std::size_t kFixedColumns = 10;
 constexpr std::size_t kBucketColumns = 3;
-// The columns of a rank's first and last moments.
+// The columns of a step's begin and end.
 constexpr std::size_t kBegin = 1;
 constexpr std::size_t kEnd = 3;
-// The column of the first bucket's reduction: its beginning.
+// The column of the begin of the first bucket's reduction.
 constexpr std::size_t kReduction = kFixedColumns + 1;
 
 class Encoder {
@@ -27,7 +27,7 @@ class Encoder {
 
   void put(std::int64_t value) { row_[column_++] = value; }
   void put(Clock::time_point time) { put(Nanoseconds(time.time_since_epoch()).count()); }
-  // No interval is stored as two zeros.
+  // No interval is written as two zeros.
   void put(const std::optional<Interval>& interval) {
     const Interval value = interval.value_or(Interval{});
     put(value.begin);
@@ -39,7 +39,7 @@ class Encoder {
   std::size_t column_ = 0;
 };
 
-// Converts times to rank 0's clock.
+// Reads a row of any rank, and converts its times to rank 0's clock.
 class Decoder {
  public:
   Decoder(std::span<const std::int64_t> row, const ClockReading& early, const ClockReading& late)

@@ -6,8 +6,8 @@
 namespace ddp {
 namespace {
 
-// Beside the buckets there is the control vector, and before somebody asks for the times, buffers
-// may be broadcast.
+// A step times its buckets and the control vector. Some more operations are kept, because buffers
+// may be broadcast before the times are requested.
 std::uint64_t operations_to_time(std::size_t buckets) {
   constexpr std::uint64_t kOthers = 64;
   const std::uint64_t least = buckets + 1;

@@ -13,8 +13,9 @@
 
 namespace ddp {
 
-// Takes the times of one step after the other. On the CPU that is a look at the clock; on CUDA an
-// event on the stream, read when somebody asks. Touches no heap but in times().
+// Records the times of one step after the other: on the CPU by reading the clock, on CUDA by events
+// on the stream, which are read when the times are requested. Only the constructor and times()
+// allocate.
 class StepRecorder {
  public:
   StepRecorder(ProcessGroup& group, const BucketLayout& layout);
@@ -25,9 +26,9 @@ class StepRecorder {
   void backward_ended(Stream consumer);
   void ended(Stream consumer);
 
-  // How long the reductions of the step that ended last took together, those that are done.
+  // The total time of those reductions of the last step that are done.
   [[nodiscard]] double reduction_seconds() const;
-  // The step that ended last; on CUDA this waits for the device.
+  // The times of the last step. On CUDA this waits for the device.
   [[nodiscard]] StepTimes times();
 
  private:
@@ -38,11 +39,11 @@ class StepRecorder {
   struct BucketMarks {
     std::size_t size_bytes = 0;
     Mark ready;
-    Work work;  // of no group if nothing was launched
+    Work work;  // its group is null if nothing was launched
   };
 
   static void take(Mark& mark, Stream stream);
-  // That of begin() for one that was not taken.
+  // The time of the mark, or of begin() if the mark was not taken.
   [[nodiscard]] Clock::time_point time_of(const Mark& mark);
 
   ProcessGroup& group_;

@@ -8,8 +8,8 @@
 namespace ddp {
 namespace {
 
-// With fewer, the time of a reduction without the wait for other ranks is no larger than the error
-// of that wait.
+// The time of a reduction is measured and reduced by the estimated wait for other ranks. With fewer
+// reductions than this, the error of that estimate dominates the result.
 constexpr std::uint64_t kFewestReductions = 10;
 
 double data_of(const RankTimes& times) { return std::min(times.data_seconds, times.work_seconds); }
@@ -87,7 +87,8 @@ void StepStatistics::count(const OwnStep& own, std::span<const RankTimes> ranks,
     work += rank.work_seconds / world_size_;
     data += data_of(rank) / world_size_;
   }
-  // Ranks leave a wait() at slightly different moments: a step cannot be shorter than its work.
+  // Ranks leave a wait() at slightly different moments, so a measured step may be shorter than the
+  // slowest rank's work.
   const double exposed = std::max(0.0, own.seconds - slowest);
   ++steps_;
   sums_.work += work;

@@ -13,11 +13,16 @@
 
 namespace ddp {
 
-// Takes the times of every step that StepStatistics needs: on the CPU by the clock, on CUDA by two
-// events a step on the caller's stream. There a step's times are known when the device has run it,
-// and the host, which runs ahead, must not wait for that: so laps are told lag() steps late, which
-// is also the same on all ranks. Touches no heap, and never blocks unless the host is further ahead
-// than that.
+// Measures, for every step, the times that StepStatistics needs: on the CPU by the clock, on CUDA
+// by two events per step on the caller's stream. On CUDA a step's times are known only when the
+// device has run the step, and the host, which runs ahead, must not wait for that. Laps are
+// therefore returned lag() steps late, the same number on all ranks. Does not allocate after
+// construction, and blocks only if the host is more than lag() steps ahead.
+//
+// Laps need not be requested in each step: the last kKept of them are kept.
+//
+// On CUDA the wait for data is still measured on the host. It therefore includes time in which the
+// device was busy with earlier work.
 //
 // Laps need not be asked for in each step: kKept of them are kept.
 //
@@ -28,22 +33,22 @@ class StepStopwatch {
   struct Lap {
     std::uint64_t step = 0;
     RankTimes times = {};
-    double seconds = 0;  // from the end of the step before to the end of this one
+    double seconds = 0;  // from the end of the previous step to the end of this one
   };
 
   explicit StepStopwatch(Device device);
 
-  // How many steps must have ended after a step before its lap is told.
+  // How many later steps must have ended before a step's lap is returned.
   [[nodiscard]] std::uint64_t lag() const { return device_.is_cuda() ? 3 : 0; }
 
-  // `stream` holds all of the step's backward passes.
+  // Backward has ended: the passes of this step are all on `stream`.
   void backward_ended(Stream stream);
-  // `stream` is behind all reductions.
+  // The step has ended: `stream` is ordered behind all its reductions.
   void ended(Stream stream, double data_seconds, bool is_idle);
 
   static constexpr std::size_t kKept = 12;
-  // Of the next step that was not told yet, if it is at least lag() behind the last one that ended.
-  // None of step 0, before which none ended.
+  // The lap of the next step that was not returned yet, if at least lag() later steps have ended.
+  // Step 0 has no lap, because no step ended before it.
   [[nodiscard]] std::optional<Lap> next_lap();
 
  private:
@@ -55,7 +60,7 @@ class StepStopwatch {
     double data_seconds = 0;
     bool is_idle = false;
   };
-  static constexpr std::size_t kSteps = 16;  // kKept, the lag, and one before them
+  static constexpr std::size_t kSteps = 16;  // kKept, lag(), and the step before the oldest lap
 
   [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
 

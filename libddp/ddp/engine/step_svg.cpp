@@ -14,15 +14,15 @@ namespace {
 
 // All lengths are in pixels.
 constexpr double kWidth = 960;
-constexpr double kLeft = 84;  // of the time axis
+constexpr double kLeft = 84;  // left end of the time axis
 constexpr double kRight = kWidth - 24;
 constexpr double kTop = 44;
-constexpr double kBar = 24;       // height of one
-constexpr double kReadyGap = 16;  // between a rank's two bars: the ready marks
+constexpr double kBar = 24;       // height of a bar
+constexpr double kReadyGap = 16;  // between a rank's two bars, for the ready marks
 constexpr double kRankHeight = 2 * kBar + kReadyGap + 34;
 constexpr double kAxis = 26;
 constexpr double kLegend = 30;
-constexpr double kCharacter = 6.3;  // width of one in bars, about
+constexpr double kCharacter = 6.3;  // approximate width of a character in a bar's label
 
 struct Style {
   std::string_view name;
@@ -64,7 +64,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-// The time that the whole picture spans.
+// The interval that the whole picture spans.
 Interval extent(std::span<const RankStep> ranks) {
   Interval all{ranks[0].engine.begin, ranks[0].engine.end};
   const auto include = [&](const Interval& part) {
@@ -79,7 +79,7 @@ Interval extent(std::span<const RankStep> ranks) {
   return all;
 }
 
-// 1, 2 or 5 times a power of ten, so that about ten ticks fit into the whole.
+// The distance between ticks: 1, 2 or 5 times a power of ten, so that there are about ten.
 double tick_length(double whole) {
   const double power = std::pow(10, std::floor(std::log10(whole / 10)));
   for (const double factor : {1.0, 2.0, 5.0}) {
@@ -142,7 +142,7 @@ class Drawing {
     text(16, axis_y_ + 14, "ms");
   }
 
-  // A bar with the longest label that fits into it.
+  // Draws a bar with the first of the labels that fits into it; labels come longest first.
   void bar(const Interval& interval, double y, const Style& style,
            std::initializer_list<std::string> labels) {
     if (interval.end <= interval.begin) return;
@@ -180,8 +180,8 @@ class Drawing {
     draw_buckets(engine, y + kBar);
   }
 
-  // `y` is where the bar above ends. A line leads from the moment when a bucket is ready to its
-  // reduction.
+  // `y` is the lower end of the bar above. A line connects the moment at which a bucket is ready
+  // with its reduction.
   void draw_buckets(const StepTimes& engine, double y) {
     const double bars = y + kReadyGap;
     double label_end = 0;
@@ -222,7 +222,7 @@ class Drawing {
   Interval extent_;
   double whole_ms_;
   double axis_y_;
-  Clock::time_point slowest_ = {};  // its backward ends
+  Clock::time_point slowest_ = {};  // the end of the slowest rank's backward
   std::string svg_;
 };
 

@@ -9,7 +9,7 @@
 namespace ddp {
 namespace {
 
-// Of an even number of values, the smaller one of the middle two. Reorders `values`.
+// The median; of an even number of values, the smaller of the middle two. Reorders `values`.
 double lower_median(std::span<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -30,7 +30,7 @@ Block block_of(const std::vector<double>& values, std::size_t rank) {
   return block;
 }
 
-// Whether most steps are close to `usual`, their median.
+// True if the steps of a block deviate little from `usual`, their median.
 bool is_steady(Block block, double usual) {
   for (double& value : block) value = std::abs(value - usual);
   return usual >= StragglerFinder::kSteadiness * median(block);
