@@ -42,7 +42,7 @@ struct InitOptions {
   // Where ranks on other hosts reach this one, for Gloo. If it is empty: the address of this host
   // on the connection to `master`; if there is none either, 127.0.0.1 for ranks that are threads.
   std::string address = {};
-  // For all ranks to meet; DDP_START_TIMEOUT, else kDefaultStartTimeout.
+  // For all ranks to meet; DDP_START_TIMEOUT, else kDefaultStartTimeout. Above 0, as the next one.
   std::optional<Timeout> start_timeout = std::nullopt;
   // Of each collective; DDP_TIMEOUT, else kDefaultTimeout.
   std::optional<Timeout> timeout = std::nullopt;
