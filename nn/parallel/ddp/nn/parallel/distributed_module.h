@@ -41,8 +41,8 @@ struct StepMetric {
 //   model.backward(tape, loss, batch);
 //   optimizer.step();
 //
-// The module and the context outlive it. The module's gradients end with this object: it can then be
-// trained alone, or be distributed anew.
+// The module and the context outlive it. The module's gradients end with this object: it can then
+// be trained alone, or be distributed anew.
 class DistributedModule final : public Module, public GradientOwner {
  public:
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
