@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
@@ -76,7 +77,11 @@ WorkerEnv merge(const InitOptions& options) {
 }
 
 Timeout timeout_of(const std::optional<Timeout>& given, const char* variable, Timeout otherwise) {
-  if (given) return *given;
+  if (given && *given <= Timeout(0)) {
+    throw std::invalid_argument("[init] a timeout of " + std::to_string(given->count()) +
+                                " ms, which must be above 0");
+  }
+  if (given) return std::min(*given, kLongestTimeout);
   return EnvReader(::getenv).seconds(variable).value_or(otherwise);
 }
 

@@ -4,6 +4,9 @@
 // holds the end: empty, or the text of the exception.
 #include "ddp/collectives/on_rank0.h"
 
+#include <optional>
+#include <thread>
+
 #include "ddp/base/error.h"
 #include "ddp/base/life_sign.h"
 #include "ddp/base/periodic_thread.h"
@@ -17,6 +20,9 @@ namespace ddp {
 namespace {
 
 constexpr const char* kFailed = "failed: ";
+constexpr const char* kHasEnded = " has ended";
+constexpr Timeout kEnding{1000};
+constexpr Timeout kPause{5};
 
 // Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
@@ -52,7 +58,7 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
 std::string plight(const RankIdentity& leader, Timeout silence) {
   switch (state_of(leader)) {
     case ProcessState::kEnded:
-      return " has ended";
+      return kHasEnded;
     case ProcessState::kStopped:
       return " is stopped (SIGSTOP)";
     default:
@@ -75,19 +81,47 @@ RankIdentity meet_leader(ProcessGroup& group, Store& store) {
   return parse_rank_identity(who);
 }
 
+[[noreturn]] void give_up(ProcessGroup& group, const std::string& why) {
+  const std::string text = why + " in on_rank0";
+  group.abort(text);
+  throw PeerError("[on_rank0] " + text);
+}
+
 // Returns the result.
-std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
-  const RankIdentity leader = meet_leader(group, store);
+std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
+                         const OnRank0Options& options) {
   LifeSign life(options.period);
   while (!store.wait_for("result", options.period)) {
     const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
     const bool has_ended = state_of(leader) == ProcessState::kEnded;
     if (silence < options.silence && !has_ended) continue;
-    const std::string text = to_string(leader) + plight(leader, silence) + " in on_rank0";
-    group.abort(text);
-    throw PeerError("[on_rank0] " + text);
+    give_up(group, to_string(leader) + plight(leader, silence));
   }
   return store.get("result");
+}
+
+// A process that ends closes its connections a moment before it counts as ended.
+bool is_ending(const RankIdentity& leader) {
+  const Deadline deadline = Deadline::after(kEnding);
+  ProcessState state = state_of(leader);
+  while (state == ProcessState::kAlive && !deadline.passed()) {
+    std::this_thread::sleep_for(kPause);
+    state = state_of(leader);
+  }
+  return state == ProcessState::kEnded;
+}
+
+// Returns the result. The store goes with rank 0, if that hosts it.
+std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
+  std::optional<RankIdentity> leader;
+  try {
+    leader = meet_leader(group, store);
+    return await_result(group, store, *leader, options);
+  } catch (const NetworkError&) {
+    if (leader && is_ending(*leader)) give_up(group, to_string(*leader) + kHasEnded);
+    std::throw_with_nested(
+        NetworkError("[on_rank0] lost the store, which rank 0 or its launcher hosts"));
+  }
 }
 
 }  // namespace

@@ -24,11 +24,27 @@ namespace {
 // Only one meeting is pending at a time; the others are history.
 constexpr std::size_t kMeetings = 64;
 
-void check_share(std::string_view name, const Buffer& whole, const Buffer& share, int world_size) {
-  const auto ranks = static_cast<std::size_t>(world_size);
-  if (whole.dtype == share.dtype && whole.count == share.count * ranks) return;
-  refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(world_size) +
-         " times " + to_string(share));
+bool overlap(const Buffer& one, const Buffer& other) {
+  const auto begin = [](const Buffer& each) { return reinterpret_cast<std::uintptr_t>(each.data); };
+  const auto end = [&](const Buffer& each) { return begin(each) + each.size_bytes(); };
+  return begin(one) < end(other) && begin(other) < end(one);
+}
+
+// A rank's own share may lie at its place in the whole, as NCCL has it.
+void check_share(std::string_view name, const Buffer& whole, const Buffer& share,
+                 const ProcessGroup& group) {
+  const auto ranks = static_cast<std::size_t>(group.world_size());
+  if (whole.dtype != share.dtype || whole.count != share.count * ranks) {
+    refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(ranks) +
+           " times " + to_string(share));
+  }
+  const auto rank = static_cast<std::size_t>(group.rank());
+  if (share.data == whole.slice(rank * share.count, share.count).data) return;
+  if (overlap(whole, share)) {
+    refuse(std::string(name) +
+           ": input and output overlap; only this rank's share may lie in the "
+           "whole, at its own place");
+  }
 }
 
 std::optional<std::int64_t> begun(std::uint64_t step) {
@@ -149,7 +165,7 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
   check_process();
   check_not_solo(to_string(collective.kind));
   const FlightRecorder::Inside inside(*recorder_);
-  collective.timeout = operation_timeout_;
+  collective.timeout = std::min(operation_timeout_, kLongestTimeout);
   collective.part_of = operation_part_of_;
   collective.issuer = operation_issuer_;
   collective.producer = producer;
@@ -225,7 +241,7 @@ Work ProcessGroup::reduce(const Buffer& buffer, ReduceOp op, int root, Stream pr
 Work ProcessGroup::all_gather(const Buffer& input, const Buffer& output, Stream producer) {
   check_buffer("all_gather", input);
   check_buffer("all_gather", output);
-  check_share("all_gather", output, input, world_size());
+  check_share("all_gather", output, input, *this);
   return run({CollectiveKind::kAllGather, input, output, ReduceOp::kSum, 0}, producer);
 }
 
@@ -233,7 +249,7 @@ Work ProcessGroup::reduce_scatter(const Buffer& input, const Buffer& output, Red
                                   Stream producer) {
   check_buffer("reduce_scatter", input);
   check_buffer("reduce_scatter", output);
-  check_share("reduce_scatter", input, output, world_size());
+  check_share("reduce_scatter", input, output, *this);
   check_op("reduce_scatter", input.dtype, op);
   return run({CollectiveKind::kReduceScatter, input, output, op, 0}, producer);
 }
@@ -243,7 +259,7 @@ Work ProcessGroup::gather(const Buffer& input, const Buffer& output, int root, S
   check_buffer("gather", input);
   if (rank() == root) {
     check_buffer("gather", output);
-    check_share("gather", output, input, world_size());
+    check_share("gather", output, input, *this);
   }
   return run({CollectiveKind::kGather, input, output, ReduceOp::kSum, root}, producer);
 }
@@ -253,7 +269,7 @@ Work ProcessGroup::scatter(const Buffer& input, const Buffer& output, int root, 
   check_buffer("scatter", output);
   if (rank() == root) {
     check_buffer("scatter", input);
-    check_share("scatter", input, output, world_size());
+    check_share("scatter", input, output, *this);
   }
   return run({CollectiveKind::kScatter, input, output, ReduceOp::kSum, root}, producer);
 }
@@ -266,6 +282,7 @@ Work ProcessGroup::all_to_all(const Buffer& input, const Buffer& output, Stream 
     refuse("all_to_all: " + to_string(input) + " and " + to_string(output) +
            " must have equal shares for " + std::to_string(world_size()) + " ranks");
   }
+  if (overlap(input, output)) refuse("all_to_all: input and output overlap");
   return run({CollectiveKind::kAllToAll, input, output, ReduceOp::kSum, 0}, producer);
 }
 

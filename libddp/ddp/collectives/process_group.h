@@ -29,6 +29,8 @@ class FlightRecorder;
 class HangWatch;
 class ProcessGroup;
 
+// Longer ones are taken for this, which stands for no timeout.
+inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
 
@@ -118,7 +120,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work broadcast(const Buffer& buffer, int root, Stream producer = {});
   // In place on the root; the others' buffers are only read.
   Work reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer = {});
-  // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size.
+  // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size. Here and in
+  // what follows input and output do not overlap, but for a rank's own share of n elements, which
+  // may lie at its place in the n * world_size.
   Work all_gather(const Buffer& input, const Buffer& output, Stream producer = {});
   // output of n elements = the reduction of all ranks' input[rank * n .. ]; input.count = n *
   // world_size.
@@ -128,7 +132,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work gather(const Buffer& input, const Buffer& output, int root, Stream producer = {});
   // output of n elements = the root's input[rank * n .. ]; `input` is ignored elsewhere.
   Work scatter(const Buffer& input, const Buffer& output, int root, Stream producer = {});
-  // output[s * n .. ] = rank s's input[rank * n .. ]; both have n * world_size elements.
+  // output[s * n .. ] = rank s's input[rank * n .. ]; both have n * world_size elements, and do not
+  // overlap.
   Work all_to_all(const Buffer& input, const Buffer& output, Stream producer = {});
   Work send(const Buffer& buffer, int dst, Stream producer = {});
   Work recv(const Buffer& buffer, int src, Stream producer = {});
