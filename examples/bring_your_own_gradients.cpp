@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// A trainer of your own, with libddp beside it: two layers on Fashion-MNIST, forward and backward
-// as plain loops over raw arrays. No tensors, no autograd. Search for "ddp." to see everything that
-// makes it data-parallel; bring_your_own_gradients_cuda.cu is the same in CUDA.
+// Your own trainer, with libddp beside it: two layers on Fashion-MNIST, forward and backward as
+// plain loops over raw arrays, without tensors or autograd. Search for "ddp." to see everything
+// that makes it data-parallel; bring_your_own_gradients_cuda.cu is the same in CUDA.
 //
 //   ddp-launch --nproc_per_node=2 build/bin/bring_your_own_gradients
 //
-// Any number of ranks trains the same model: they share the global batch.
+// Any number of ranks trains the same model, since the ranks share the global batch.
 #include <ddp/data/fashion_mnist.h>
 #include <ddp/ddp.h>
 #include <ddp/samplers/exact_sampler.h>
@@ -43,8 +43,8 @@ struct Model {
     for (float& w : values[kWeight2]) w = normal(random) * std::sqrt(2.0F / kHidden);
   }
 
-  // What libddp has to know. It makes rank 0's values everybody's, and since no memory is named for
-  // the gradients, they get their places inside its buckets.
+  // What libddp needs to know. It copies rank 0's values to all ranks. Since no memory is given for
+  // the gradients, they get places inside its buckets.
   std::vector<ddp::Parameter> parameters() {
     return {{"weight1", {kPixels, kHidden}, ddp::buffer_of(values[kWeight1])},
             {"bias1", {kHidden}, ddp::buffer_of(values[kBias1])},
@@ -80,7 +80,7 @@ void linear(In x, In weight, In bias, Out y) {
   }
 }
 
-// The gradients of weight and bias from that of y.
+// Computes the gradients of weight and bias from that of y.
 void linear_backward(In x, In dy, Out dweight, Out dbias) {
   const std::size_t outputs = dbias.size(), inputs = dweight.size() / outputs;
   std::fill(dweight.begin(), dweight.end(), 0.0F);
@@ -95,7 +95,8 @@ void linear_backward(In x, In dy, Out dweight, Out dbias) {
   }
 }
 
-// From the gradient of the logits to that of the hidden units, which are replaced by it.
+// Computes the gradient of the hidden units from that of the logits, and overwrites the hidden
+// units with it.
 void hidden_backward(In weight2, In dlogits, Out hidden) {
   for (std::size_t k = 0; k < hidden.size(); ++k) {
     const std::size_t row = k / kHidden, unit = k % kHidden;
@@ -135,8 +136,8 @@ void forward(const Model& model, Batch& batch) {
   linear(batch.hidden, model.values[kWeight2], model.values[kBias2], batch.logits);
 }
 
-// Writes each gradient where libddp wants it and says so at once: the reduction of the second
-// layer's gradients runs while the first layer's are still being computed.
+// Writes each gradient to its bucket and reports it at once, so that the second layer's gradients
+// are reduced while the first layer's are still being computed.
 void backward(const Model& model, Batch& batch, ddp::DistributedDataParallel& ddp) {
   const auto gradient = [&](std::size_t i) { return ddp.gradient(i).as<float>(); };
   linear_backward(batch.hidden, batch.logits, gradient(kWeight2), gradient(kBias2));
@@ -163,7 +164,7 @@ void train_step(Model& model, Batch& batch, ddp::DistributedDataParallel& ddp) {
   }
 }
 
-// One pass over the data, dealt out: every sample once, whatever the number of ranks.
+// A plan for one pass over the data: every sample once, whatever the number of ranks.
 ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& group, bool shuffle) {
   const ddp::ExactSampler sampler({.dataset_size = dataset.size(),
                                    .world_size = group.world_size(),
@@ -173,7 +174,7 @@ ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& gro
   return sampler.plan({.epoch = 0});
 }
 
-// Every rank counts on its part of the test set; the sum is everybody's.
+// Every rank counts on its part of the test set; all ranks get the sum.
 double accuracy(const Model& model, const ddp::Dataset& dataset, ddp::ProcessGroup& group) {
   const ddp::EpochPlan plan = plan_of(dataset, group, false);
   std::array<double, 1> correct = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // bring_your_own_gradients.cpp in CUDA: our own kernels, memory and stream, with libddp beside
-// them. The host never waits inside a step: libddp orders its reductions behind our stream, and our
-// optimizer behind the reductions, by events.
+// them. The host never waits inside a step: by events, libddp orders its reductions behind our
+// stream, and our optimizer behind the reductions.
 //
 //   ddp-launch --nproc_per_node=2 build/bin/bring_your_own_gradients_cuda
 #include <cuda_runtime.h>
@@ -27,7 +27,7 @@ constexpr int kGlobalBatch = 128;
 constexpr float kLearningRate = 0.1F;
 constexpr int kThreads = 256;  // of a block
 
-// ---- Kernels: one thread an element of the result. A weight is [inputs][outputs].
+// Kernels: one thread for each element of the result. A weight is [inputs][outputs].
 
 // y = x * weight + bias, row by row.
 __global__ void linear(const float* x, const float* weight, const float* bias, float* y, int rows,
@@ -40,7 +40,8 @@ __global__ void linear(const float* x, const float* weight, const float* bias, f
   y[k] = relu ? fmaxf(sum, 0) : sum;
 }
 
-// The gradients of weight and bias from that of y; the bias comes as row `inputs` of the weight.
+// Computes the gradients of weight and bias from that of y; the bias is treated as row `inputs` of
+// the weight.
 __global__ void linear_backward(const float* x, const float* dy, float* dweight, float* dbias,
                                 int rows, int inputs, int outputs) {
   const int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -53,7 +54,8 @@ __global__ void linear_backward(const float* x, const float* dy, float* dweight,
   (i == inputs ? dbias[o] : dweight[k]) = sum;
 }
 
-// From the gradient of the logits to that of the hidden units, which are replaced by it.
+// Computes the gradient of the hidden units from that of the logits, and overwrites the hidden
+// units with it.
 __global__ void hidden_backward(const float* weight2, const float* dlogits, float* hidden,
                                 int rows) {
   const int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -70,7 +72,8 @@ struct Score {
   float mean_loss, correct;
 };
 
-// A thread a row: replaces logits by the gradient of factor * the mean loss; adds to `score`.
+// One thread per row: replaces the logits by the gradient of factor * the mean loss, and adds to
+// `score`.
 __global__ void softmax_cross_entropy(float* all_logits, const std::int64_t* labels, Score* score,
                                       int rows, float factor) {
   const int row = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -88,8 +91,8 @@ __global__ void softmax_cross_entropy(float* all_logits, const std::int64_t* lab
   if (best == label) atomicAdd(&score->correct, 1.0F);
 }
 
-// The gradient is still a sum over ranks: `scale` is read here, where the value is needed anyhow,
-// and saves a pass over all gradients. Null: there is nothing to scale.
+// The gradient is still a sum over ranks. Multiplying by `scale` here, where the gradient is read
+// anyway, saves a pass over all gradients. Null: there is nothing to scale.
 __global__ void sgd(float* value, const float* gradient, int count, const double* scale) {
   const int k = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (k >= count) return;
@@ -99,8 +102,6 @@ __global__ void sgd(float* value, const float* gradient, int count, const double
 constexpr unsigned blocks(int threads) {
   return static_cast<unsigned>((threads + kThreads - 1) / kThreads);
 }
-
-// ---- Memory and stream.
 
 void check(cudaError_t error) {
   if (error != cudaSuccess)
@@ -131,8 +132,6 @@ OwnedStream make_stream() {
   return OwnedStream(stream);
 }
 
-// ---- The trainer.
-
 enum : std::size_t { kWeight1, kBias1, kWeight2, kBias2 };
 constexpr std::array<int, 4> kCounts = {kPixels * kHidden, kHidden, kHidden* kClasses, kClasses};
 
@@ -148,7 +147,7 @@ class Trainer {
   void train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices);
   // Correct predictions among these samples.
   double count_correct(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices);
-  // Of the last step, over all ranks; waits for it.
+  // The mean loss of the last step over all ranks; waits for it.
   double mean_loss() { return ddp_.summary().metrics[0].mean(); }
 
  private:
@@ -170,7 +169,7 @@ class Trainer {
   ddp::DistributedDataParallel ddp_;
 };
 
-// Values are ours; gradients get their places in libddp's buckets.
+// The values are ours; gradients get places in libddp's buckets.
 std::vector<ddp::Parameter> Trainer::parameters() {
   const std::array<std::vector<std::int64_t>, 4> shapes = {
       {{kPixels, kHidden}, {kHidden}, {kHidden, kClasses}, {kClasses}}};
@@ -214,7 +213,7 @@ void Trainer::forward(int rows, float factor) {
                                                                       score_.get(), rows, factor);
 }
 
-// mark_ready says: final once what our stream holds now has run.
+// mark_ready says that a gradient is final once the work that our stream holds now has run.
 void Trainer::backward(int rows) {
   linear_backward<<<blocks((kHidden + 1) * kClasses), kThreads, 0, stream_.get()>>>(
       hidden_.get(), logits_.get(), gradient(kWeight2), gradient(kBias2), rows, kHidden, kClasses);
@@ -256,7 +255,7 @@ double Trainer::count_correct(const ddp::Dataset& dataset,
   return score.correct;
 }
 
-// One pass over the data, dealt out: every sample once, whatever the number of ranks.
+// A plan for one pass over the data: every sample once, whatever the number of ranks.
 ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& group, bool shuffle) {
   const ddp::ExactSampler sampler({.dataset_size = dataset.size(),
                                    .world_size = group.world_size(),

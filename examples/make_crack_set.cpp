@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
 // Draws a small SYNTHETIC set of cracked concrete for segmentation: grey noise with one or two
-// random walks in it. It is to show and test the way from files to batches; how well a model does
-// on it says nothing about real cracks.
+// random walks in it. It serves to show and test the way from files to batches; how well a model
+// does on it says nothing about real cracks.
 //   build/bin/make_crack_set --out DIR --count 64 --size 128 --seed 0
-// Image i depends on (seed, i) and the size alone. DIR/images and DIR/masks are what
-// ddp::ImageMaskFolder reads.
+// Image i depends only on (seed, i) and the size. ddp::ImageMaskFolder reads DIR/images and
+// DIR/masks.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kLabel =
     "SYNTHETIC: drawn by make_crack_set of libddp, no photographs of anything.\n";
 
-// Draws of one image, one after the other.
+// The random draws of one image, in order.
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t image) : seed_(seed), image_(image) {}

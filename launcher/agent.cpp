@@ -19,7 +19,7 @@
 namespace ddp::launcher {
 namespace {
 
-// A reader of our output that stands still must not hold up the end of an interrupted job.
+// A blocked reader of our output must not delay the end of an interrupted job.
 constexpr Timeout kInterruptedDrainTimeout{1000};
 
 int exit_code_without_failure(const Outcome& outcome) {
@@ -27,7 +27,7 @@ int exit_code_without_failure(const Outcome& outcome) {
   return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
 }
 
-// This launcher hosts the store itself.
+// Used if this launcher hosts the store itself.
 constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace
@@ -86,7 +86,7 @@ void Agent::begin_next_generation() {
   nodes_.begin(job_.restart_count);
 }
 
-// By node 0, whose workers are gone, as are the others'.
+// Called by node 0 when the workers of all nodes have ended.
 void Agent::open_generation() {
   if (job_.agent_hosts_store) {
     TcpStore store(job_.store, kStoreTimeout);
@@ -95,8 +95,8 @@ void Agent::open_generation() {
   nodes_.open();
 }
 
-// The first failure of all nodes; nothing if there was none. Of a job that a signal stops, a node
-// tells its own, and the one that got the signal nothing but its own.
+// The first failure of all nodes; nothing if there was none. If a signal stops the job, each node
+// reports its own failure, and the node that got the signal reports only its own.
 std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   std::optional<Failure> own = outcome.failure;
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
@@ -105,7 +105,7 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   const std::string first = nodes_.agree_on_failure(text);
   const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
   if (outcome.interrupted_by || is_of_stop) return outcome.failure;
-  if (own && first == text) return own;  // which knows what is in view here
+  if (own && first == text) return own;  // it also knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
   return NodeFailure{nodes_.news().lost};
 }
@@ -116,7 +116,7 @@ NodeFailure Agent::describe_signal(int signal_number) const {
       exit_code_after(signal_number)};
 }
 
-// To a launcher above this one.
+// Reports to an outer launcher.
 void Agent::pass_on(const Failure& failure) const {
   const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
   if (path == nullptr) return;
@@ -126,7 +126,7 @@ void Agent::pass_on(const Failure& failure) const {
   pass_on_error_record(record, path, verdict(failure), exit_code_after(failure));
 }
 
-// If there is none although one was asked for, says why. A node that is gone is not replaced.
+// If there is no restart although restarts were requested, says why. A lost node is not replaced.
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
   const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
@@ -145,14 +145,14 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
   return std::nullopt;
 }
 
-// The others may not know yet that the job was asked to stop.
+// The others may not yet know that the job was asked to stop.
 void Agent::decline_restart() {
   begin_next_generation();
   nodes_.claim_failure();
   (void)nodes_.agree_on_failure(to_json(describe_signal(SIGUSR1)));
 }
 
-// The end of the job if that comes first.
+// Returns early with the end of the job, if that comes first.
 Outcome Agent::wait_for_restart(Timeout delay) {
   const Deadline pause = Deadline::after(delay);
   bool is_opened = job_.node_rank != 0;
@@ -161,7 +161,7 @@ Outcome Agent::wait_for_restart(Timeout delay) {
     if (is_over && !std::exchange(is_opened, true)) open_generation();
     const OtherNodes::News news = nodes_.news();
     if (news.is_bad()) {
-      nodes_.end_generation();  // whose workers here never began
+      nodes_.end_generation();  // its workers never started here
       return {.stopped_by_nodes = true};
     }
     if (is_over && news.is_open) return {};
@@ -177,8 +177,8 @@ Outcome Agent::wait_for_restart(Timeout delay) {
   }
 }
 
-// Our reader may be a pager with a person behind it, who is not to lose lines: the wait has no end
-// of its own then, but a signal ends it.
+// Our reader may be a pager with a person behind it, who must not lose lines. So in that case the
+// wait has no time limit, but a signal ends it.
 void Agent::drain_console() {
   const Deadline limit =
       Deadline::after(is_interrupted_ ? kInterruptedDrainTimeout : Timeout::max());

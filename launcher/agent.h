@@ -13,17 +13,17 @@
 
 namespace ddp::launcher {
 
-// Runs a job's part on this machine, again and again if it fails and may be started again, and says
-// how it ended.
+// Runs a job's part on this machine, restarts it after failures if restarts are allowed, and prints
+// the verdict.
 class Agent {
  public:
   Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console, OtherNodes& nodes,
         RunFolder& files);
 
-  // Returns the launcher's exit code once no process of the job is left: 0, that of the first
+  // Returns the launcher's exit code once no process of the job is left: 0, the code of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
-  // LaunchError or SystemError if a worker cannot be started; none is left then, and the other
-  // nodes, if any, are still to be told.
+  // LaunchError or SystemError if a worker cannot be started; in that case no worker is left, and
+  // the caller must still tell the other nodes, if any.
   int run();
 
  private:

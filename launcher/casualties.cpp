@@ -23,7 +23,8 @@ void Casualties::record(Ending ending) {
   endings_.push_back(std::move(ending));
 }
 
-// Who fails before there is a failure, even while the job is stopped, does so on his own account.
+// A worker that fails before the first failure was seen, even while the job is being stopped,
+// failed by itself.
 Ending::When Casualties::when_ended(pid_t pid) const {
   const bool was_dying = std::ranges::find(dying_, pid) != dying_.end();
   if (was_dying || !patience_end_) return Ending::When::kFirst;

@@ -41,7 +41,7 @@ std::optional<std::string> find_in(std::string_view folders, const std::string& 
 
 enum class FileKind { kNative, kShebang, kText };
 
-// A NUL byte early on marks a binary of some kind: the kernel decides about those.
+// A NUL byte near the start marks a binary; the kernel decides whether it can run it.
 FileKind kind_of(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 128> head{};
@@ -81,7 +81,7 @@ std::string find_python(const ProgramOptions& program, const std::string& search
       kNotFoundExitCode);
 }
 
-// What runs PROGRAM, up to and with its name.
+// The program that runs PROGRAM, with its arguments up to PROGRAM's name.
 Command resolve_program(const ProgramOptions& options, const std::string& search_path) {
   using Kind = ProgramOptions::Kind;
   const std::string& program = options.command.front();

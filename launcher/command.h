@@ -8,7 +8,7 @@
 
 namespace ddp::launcher {
 
-// What execve is given.
+// The arguments of execve.
 struct Command {
   std::string path;
   std::vector<std::string> argv;
@@ -16,13 +16,14 @@ struct Command {
 };
 
 // Looks PROGRAM up as execvp(3) does, so that a wrong name is refused before anything starts. Two
-// kinds of script need no #! line: a .py file runs under python3 -u (its lines must not sit in a
-// buffer), any other text under /bin/sh, as execvp has it. A module runs under python3 -u -m.
-// Throws LaunchError with exit code 127 (not found) or 126 (found, but cannot be executed).
+// kinds of script need no #! line: a .py file runs under python3 -u (unbuffered, so that lines
+// appear at once), and any other text file under /bin/sh, as with execvp. A module runs under
+// python3 -u -m. Throws LaunchError with exit code 127 (not found) or 126 (found, but cannot be
+// executed).
 [[nodiscard]] Command resolve_command(const ProgramOptions& program,
                                       const std::string& search_path);
 
-// What one worker's execve is given.
+// The arguments of one worker's execve.
 [[nodiscard]] Command command_of(const Command& command, int local_rank);
 
 }  // namespace ddp::launcher

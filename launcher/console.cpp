@@ -42,8 +42,8 @@ void Console::flush() {
   sinks_[1]->flush();
 }
 
-// A reader that has left (head) is no failure, but whoever waits for the job is to know that it
-// has not ended.
+// A reader that has left (head) is not a failure, but the user must learn that the job has not
+// ended.
 std::string Console::describe_loss(int error) const {
   const std::string files =
       log_folder_.empty() ? "--log-dir keeps it in files" : "log files: " + log_folder_;

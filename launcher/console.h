@@ -17,24 +17,24 @@ namespace ddp::launcher {
 
 enum class Channel { kOut, kErr };
 
-// The launcher's own stdout and stderr. Where both are one file (a terminal, 2>&1) they share one
-// Sink, so that the order of lines survives and none is written into another.
+// The launcher's own stdout and stderr. If both are the same file (a terminal, 2>&1) they share one
+// Sink, which keeps lines in order and never writes one inside another.
 class Console {
  public:
   Console(int stdout_fd, int stderr_fd);
 
   [[nodiscard]] Sink& sink(Channel channel) { return *sinks_[static_cast<std::size_t>(channel)]; }
 
-  // A line of the launcher's own on stderr: "ddp-launch: <sentence>".
+  // Writes a line of the launcher to stderr: "ddp-launch: <sentence>".
   void say(std::string_view sentence);
-  // A line on stderr without that prefix.
+  // Writes a line to stderr without that prefix.
   void quote(std::string_view line);
 
-  // Where log files have the workers' output, too: to be named if stdout is lost.
+  // The folder of the log files, which the message names when stdout is lost.
   void set_log_folder(std::string folder) { log_folder_ = std::move(folder); }
 
-  // Writes what the readers take now. If stdout can take no more for good (a full disk, a reader
-  // that has left), says so once.
+  // Writes as much as the readers accept now. If stdout cannot be written any more (a full disk, a
+  // reader that has left), says so once.
   void flush();
 
   // Entries that poll(2) needs to wake up when a full pipe has room again.
@@ -42,7 +42,7 @@ class Console {
   [[nodiscard]] bool is_pending() const;
 
  private:
-  static constexpr int kLauncher = -2;  // an owner of lines that no worker has
+  static constexpr int kLauncher = -2;  // the owner of lines that come from no worker
 
   [[nodiscard]] std::string describe_loss(int error) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Which CPUs each worker is kept on. Memory is left to the kernel, which takes it from the node of
-// the CPU that touches it first.
+// Chooses the CPUs that each worker is bound to. Memory is left to the kernel, which takes it from
+// the node of the CPU that touches it first.
 #pragma once
 
 #include <optional>
@@ -11,13 +11,13 @@
 
 namespace ddp::launcher {
 
-// A share for each worker, none in two of them: whole cores, next to each other and as far as
-// possible of one node, equally many up to one. Where there are fewer cores than workers,
-// hyperthreads are dealt out. Throws LaunchError if there are too few of those as well.
+// Gives each worker its own share of the CPUs: adjacent whole cores, if possible of one node;
+// shares differ by at most one core. With fewer cores than workers it distributes hyperthreads.
+// Throws LaunchError if there are too few of those, too.
 [[nodiscard]] std::vector<CpuList> bind_to_cores(const CpuTopology& topology, int workers);
 
-// All CPUs of each worker's node, which it may share with others; where the node is not known, all.
-// Throws LaunchError if a node has none.
+// All CPUs of each worker's node, which several workers may share; if the node is unknown, all
+// CPUs. Throws LaunchError if a node has no CPU.
 [[nodiscard]] std::vector<CpuList> bind_to_nodes(const CpuTopology& topology,
                                                  const std::vector<std::optional<int>>& nodes);
 

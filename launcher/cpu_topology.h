@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Which CPUs belong together, as the kernel tells it under /sys; tests bring a folder of their own.
+// Which CPUs belong together, according to /sys; tests use a folder of their own.
 #pragma once
 
 #include <optional>
@@ -14,17 +14,17 @@ namespace ddp::launcher {
 struct CpuTopology {
   struct Cpu {
     int number = 0;
-    int core = 0;  // the first of its hyperthreads, allowed or not
+    int core = 0;  // the first hyperthread of the core, allowed or not
     int node = 0;  // of memory (NUMA)
   };
-  std::vector<Cpu> cpus;  // those that may be used
+  std::vector<Cpu> cpus;  // the allowed CPUs
 
   [[nodiscard]] CpuList all() const;
   [[nodiscard]] CpuList on_node(int node) const;
-  [[nodiscard]] std::vector<int> nodes() const;  // that have some, ascending
+  [[nodiscard]] std::vector<int> nodes() const;  // nodes with allowed CPUs, ascending
 };
 
-// What is not told is taken to be simple: a core for each CPU, one node.
+// Assumes simple defaults for missing files: one core for each CPU, one node.
 [[nodiscard]] CpuTopology read_topology(const std::string& sysfs, const CpuList& allowed);
 
 // The node next to a PCI device ("0000:1a:00.0"). Nothing if the kernel does not know.

@@ -25,9 +25,9 @@ struct Mapping {
   std::string path;          // empty: memory without a file
 };
 
-// A place in a program.
+// A position in a program's code.
 struct Frame {
-  std::uint64_t address = 0;  // in memory; in a module, as its linker had it
+  std::uint64_t address = 0;  // in memory; for a module, the link-time address
   std::string module{};       // a path; empty: none is known
 };
 
@@ -47,7 +47,7 @@ std::optional<Mapping> parse_mapping(const std::string& line) {
   return mapping;
 }
 
-// Where a call returns to is behind it, perhaps in the next function.
+// A return address is behind its call instruction, perhaps in the next function.
 std::optional<std::uint64_t> parse_address(const std::string& line) {
   std::istringstream fields(line);
   std::string kind;
@@ -87,7 +87,7 @@ bool is_of_language(const Frame& frame) {
   const std::string name = name_of(frame);
   return name.starts_with("libc.so") || name.starts_with("libstdc++.so") ||
          name.starts_with("libc++") || name.starts_with("libpthread") ||
-         name.find("san.so") != std::string::npos;  // a sanitizer's
+         name.find("san.so") != std::string::npos;  // of a sanitizer
 }
 
 void leave_out_abort(std::vector<Frame>& frames) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The other end of ddp/base/crash_record.h.
+// Reads what ddp/base/crash_record.h writes.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace ddp::launcher {
 
-// The innermost functions, at most kMostCrashFrames, of what a worker left at `path` when
-// `signal_number` killed it, e.g. "step(Batch const&) (train+0x1f2e4)". In the brackets stand the
-// program or library, with the address that addr2line takes, or, where addr2line is installed and
-// the program was built with -g, "train.cpp:57". Of an abort those are left out by which the
-// language's libraries got there, and likewise what starts a thread or calls main. Empty if there
-// is no record, or the signal is not one of those that leave one.
+// The innermost functions, at most kMostCrashFrames, from the record that a worker left at `path`
+// when `signal_number` killed it, such as "step(Batch const&) (train+0x1f2e4)". The brackets
+// contain the program or library and the address for addr2line; if addr2line is installed and the
+// program was built with -g, they contain "train.cpp:57" instead. Frames of the runtime libraries
+// between abort and the failing function are left out, and so are those that start a thread or call
+// main. Empty if there is no record, or for a signal that leaves none.
 [[nodiscard]] std::vector<std::string> read_crash_record(const std::string& path,
                                                          int signal_number);
 

@@ -27,7 +27,7 @@ std::string log_path(const std::string& folder, pid_t pid) {
 }
 
 void put(int fd, std::string_view text) {
-  // Nobody is left to tell if this fails.
+  // Errors are ignored, since there is nobody to report them to.
   [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
 }
 
@@ -53,8 +53,8 @@ int run_in_child(const std::string& folder, FileDescriptor report,
   });
 }
 
-// True once the job has reported its start; false if it ended before. A terminal that is closed
-// meanwhile is what the job is meant to outlive.
+// True once the job has reported its start; false if it ended before. Closing the terminal
+// meanwhile does not matter, since the job is meant to outlive it.
 bool has_started(pid_t job, const FileDescriptor& report) {
   SignalReader signals;
   for (;;) {
@@ -68,7 +68,7 @@ bool has_started(pid_t job, const FileDescriptor& report) {
   }
 }
 
-// Prints what the job has said, and returns its exit code. Nobody needs the file then.
+// Prints the job's output and returns its exit code. The file is no longer needed.
 int refuse(pid_t job, const std::string& path) {
   int status = 0;
   while (::waitpid(job, &status, 0) < 0 && errno == EINTR) {

@@ -8,7 +8,7 @@
 
 namespace ddp::launcher {
 
-// What flags say, before it is known what they mean together.
+// The values of flags, before they are combined into Options.
 struct Draft {
   Options options;
   std::optional<WorkerRequest> workers;

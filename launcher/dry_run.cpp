@@ -12,7 +12,7 @@ namespace {
 
 using Workers = std::vector<PlannedWorker>;
 
-// As a shell reads it: in quotes unless it is plain.
+// Quotes a word for a shell, if it needs it.
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=:,./@%";
@@ -83,7 +83,7 @@ void describe_value(EnvironmentBlock& block, const std::string& name, const char
 
 std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job) {
   if (job.run_id.empty()) job.run_id = "(a random one)";
-  job.error_directory = job.step_file = "?";  // else there are no such variables
+  job.error_directory = job.step_file = "?";  // with "" these variables would be missing
   Workers workers;
   for (int local_rank = 0; local_rank < job.local_world_size; ++local_rank) {
     PlannedWorker& worker = workers.emplace_back();

@@ -14,7 +14,7 @@
 namespace ddp::launcher {
 namespace {
 
-// As this machine has them: 32 or 64 bits.
+// The types for this machine: 32 or 64 bits.
 using Header = ElfW(Ehdr);
 using Segment = ElfW(Phdr);
 using Section = ElfW(Shdr);
@@ -53,7 +53,7 @@ ElfImage::ElfImage(const std::string& path)
   if (headers.empty() || !is_of_this_kind(headers[0])) size_ = 0;
 }
 
-// Empty if they are not all there.
+// Empty if they cannot all be read.
 template <typename T>
 std::vector<T> ElfImage::read(std::uint64_t offset, std::uint64_t count) const {
   if (offset > size_ || count > (size_ - offset) / sizeof(T)) return {};

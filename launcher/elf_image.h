@@ -10,17 +10,17 @@
 
 namespace ddp::launcher {
 
-// A program or library as it lies on the disk, of this machine's kind. It may change while it is
-// read, by a compiler for instance; what is damaged or missing is answered by nothing.
+// A program or library on disk, in this machine's format. Another process, such as a compiler, may
+// change the file meanwhile; calls return nothing for damaged or missing parts.
 class ElfImage {
  public:
   explicit ElfImage(const std::string& path);
 
-  // The address that the linker gave to what lies at `file_offset`, which addr2line takes.
+  // The link-time address of what lies at `file_offset`; addr2line takes it.
   [[nodiscard]] std::optional<std::uint64_t> address_of(std::uint64_t file_offset) const;
 
-  // The function around an address of the linker's, demangled: from the symbol table or, in a
-  // stripped file, among what it exports. Empty if none is known.
+  // The demangled name of the function around a link-time address: from the symbol table or, in a
+  // stripped file, from the exported symbols. Empty if none is known.
   [[nodiscard]] std::string function_at(std::uint64_t address) const;
 
  private:

@@ -51,8 +51,8 @@ WorkerEnv worker_env(const JobContext& job, int local_rank) {
           .role = job.role};
 }
 
-// NCCL before 2.30 refuses two ranks of one host on one GPU: so each rank claims a host of its own
-// (NCCL_HOSTID), and they talk over sockets with few blocks each.
+// NCCL before 2.30 refuses two ranks of one host on one GPU. So each rank pretends to be on its own
+// host (NCCL_HOSTID), and they communicate by sockets, with few blocks each.
 Variables sharing_gpus(int rank, bool on_one_host) {
   Variables variables = {{"NCCL_HOSTID", "ddp-rank-" + std::to_string(rank)},
                          {"NCCL_NET", "Socket"},
@@ -66,7 +66,7 @@ Variables sharing_gpus(int rank, bool on_one_host) {
                          {"NCCL_COLLNET_ENABLE", "0"},
                          {"NCCL_MAX_CTAS", "4"},
                          {"NCCL_RAS_ENABLE", "0"}};
-  // NCCL looks at the loopback interface only if it is named.
+  // NCCL uses the loopback interface only if it is named explicitly.
   if (on_one_host) variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   return variables;
 }

@@ -22,7 +22,7 @@ std::string read_start(const std::string& path) {
   return text;
 }
 
-// Values may be numbers or, as torchrun has them, texts.
+// Values may be numbers or, with torchrun, texts.
 std::string text_of(const Json& object, const char* key) {
   const auto found = object.find(key);
   if (found == object.end()) return "";
@@ -48,7 +48,7 @@ ErrorRecord record_of(const Json& json) {
   return record;
 }
 
-// An empty one if there is none.
+// Empty if there is no valid JSON.
 Json read_json(const std::string& path) {
   if (path.empty()) return {};
   try {

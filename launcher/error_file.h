@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The other end of ddp/base/error_record.h: what a worker, ours or a PyTorch script, left at
+// Reads the error record (ddp/base/error_record.h) that a worker, ours or a PyTorch script, left at
 // TORCHELASTIC_ERROR_FILE.
 #pragma once
 
@@ -12,13 +12,12 @@
 
 namespace ddp::launcher {
 
-// Nothing if there is no file or it is not in torchrun's format, of which there are two:
-// {"message": {"message": TEXT, "extraInfo": {…}}} and {"message": TEXT, …}.
+// Nothing if there is no file or it has neither of torchrun's two formats: {"message": {"message":
+// TEXT, "extraInfo": {…}}} and {"message": TEXT, …}.
 [[nodiscard]] std::optional<ErrorRecord> read_error_record(const std::string& path);
 
-// Leaves word for a launcher above this one, as torchrun does: the record that lies at `from`, with
-// the exit code in it, or else one that says `sentence`. Nothing happens if `to` is empty, or
-// cannot be written.
+// Leaves a record for an outer launcher, as torchrun does: the record at `from` with the exit code
+// added, or one that contains `sentence`. Does nothing if `to` is empty or cannot be written.
 void pass_on_error_record(const std::string& from, const std::string& to,
                           const std::string& sentence, int exit_code);
 

@@ -87,7 +87,7 @@ NodeFailure node_failure_of(const Json& json) {
 
 std::string to_json(const Failure& failure) {
   const Json json = std::visit([](const auto& each) { return json_of(each); }, failure);
-  // Workers write what bytes they like.
+  // Workers may write any bytes.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

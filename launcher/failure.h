@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How a job ended, as one agent knows it and tells the others.
+// How a job ended, as one agent knows it and tells the other agents.
 #pragma once
 
 #include <sys/types.h>
@@ -18,9 +18,9 @@
 
 namespace ddp::launcher {
 
-// The kernel killed a process because memory had run out.
+// The kernel killed a process because memory was exhausted.
 struct OutOfMemory {
-  std::int64_t resident_bytes = 0;            // of the process, at most
+  std::int64_t resident_bytes = 0;            // largest resident size of the process
   std::optional<std::int64_t> limit_bytes{};  // of its control group, or of the machine
 
   friend bool operator==(const OutOfMemory&, const OutOfMemory&) = default;
@@ -28,10 +28,10 @@ struct OutOfMemory {
 
 // The end of one worker.
 struct Ending {
-  // In relation to this launcher's stopping the others.
+  // When it ended, relative to this launcher stopping the other workers.
   enum class When {
-    kFirst,   // it was dying when the first failure was seen, or nobody had failed yet
-    kBefore,  // it died before anybody was signalled
+    kFirst,   // dying when the first failure was seen, or earlier
+    kBefore,  // before any worker was signalled
     kAfter
   };
 
@@ -39,40 +39,40 @@ struct Ending {
   pid_t pid = 0;
   int status = 0;  // as waitpid(2) gives it
   When when = When::kFirst;
-  bool was_requested = false;           // the job was to stop, and so it ended
-  std::optional<ErrorRecord> record{};  // what it left
+  bool was_requested = false;           // it ended because the job was to stop
+  std::optional<ErrorRecord> record{};  // its error record
   std::optional<OutOfMemory> out_of_memory{};
   std::string hint{};  // what its signal may mean on this host
 
   [[nodiscard]] bool is_failure() const { return status != 0 && !was_requested; }
-  // It says itself that another rank is the cause.
+  // True if its record says that another rank is the cause.
   [[nodiscard]] bool is_consequence() const { return record && record->caused_by_peer; }
 };
 
-// A worker that had ended with code 0, which its peers may miss.
+// A worker that ended with code 0 before the failure; its peers may be waiting for it.
 struct Finished {
   int rank = 0;
-  std::optional<std::int64_t> step{};  // the last one that it is known to have begun
+  std::optional<std::int64_t> step{};  // the last step that it is known to have begun
 
   friend bool operator==(const Finished&, const Finished&) = default;
 };
 
-// The first worker of a job that failed, and what came of it.
+// The first worker of a job that failed, and the consequences.
 struct WorkerFailure {
   Ending first;
   int others = 0;                         // ranks that stopped because of it
   std::chrono::duration<double> after{};  // the start of the workers
   std::string host{};                     // where it happened
-  std::optional<std::int64_t> step{};     // the last one that it is known to have begun
+  std::optional<std::int64_t> step{};     // the last step that it is known to have begun
   std::vector<Finished> finished{};       // before it, on its node; if a peer is the cause
-  bool when_asked_to_stop = false;    // a signal was ending the job: nobody else did because of it
-  std::vector<std::string> frames{};  // where it crashed, innermost first
+  bool when_asked_to_stop = false;        // while a signal was stopping the job
+  std::vector<std::string> frames{};      // where it crashed, innermost first
   std::vector<std::string> last_lines{};  // of its stderr
-  bool lines_are_in_view = false;         // on this agent's console; not told to others
-  std::string log_file{};                 // with its whole stderr, if there is one
+  bool lines_are_in_view = false;         // on this agent's console; not sent to other nodes
+  std::string log_file{};                 // with its complete stderr, if there is one
 };
 
-// What befell a whole node: its launcher was signalled or cannot go on, or it is lost.
+// A failure of a whole node: its launcher was signalled or cannot go on, or the node is lost.
 struct NodeFailure {
   std::string sentence;
   int exit_code = EXIT_FAILURE;
@@ -80,9 +80,10 @@ struct NodeFailure {
 
 using Failure = std::variant<WorkerFailure, NodeFailure>;
 
-// One line, which failure_from_json takes apart again.
+// One line, which failure_from_json parses.
 [[nodiscard]] std::string to_json(const Failure& failure);
-// Nothing if the text is not what to_json has made: it may come from anybody who reaches the store.
+// Nothing if the text does not come from to_json: anybody who can reach the store may have written
+// it.
 [[nodiscard]] std::optional<Failure> failure_from_json(std::string_view text);
 
 }  // namespace ddp::launcher

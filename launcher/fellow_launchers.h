@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Launchers that mpirun or srun started together are the nodes of one job: as many as there are of
-// them, also where several are on one host.
+// Launchers that mpirun or srun started together are the nodes of one job: one node for each
+// launcher, even if several run on one host.
 #pragma once
 
 #include <optional>
@@ -13,20 +13,20 @@
 
 namespace ddp::launcher {
 
-// All that were started with this one; nothing if it is alone, or if --nnodes gave another number.
+// The launchers that were started with this one; nothing if it is alone, or if --nnodes differs.
 [[nodiscard]] std::optional<SchedulerEnv> fellow_launchers(std::optional<int> node_count,
                                                            const EnvReader::Lookup& environment);
 
-// Fills in how many nodes there are, where they meet, and, unless flags have said so, this one's
-// rank and the job's id. Where nodes are numbered as they come (c10d) the rank is left open.
+// Fills in the number of nodes, where they meet and, unless flags set them, this node's rank and
+// the job's id. With c10d, where nodes are numbered as they come, the rank stays open.
 void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes);
 
-// A sentence for the user whose mpirun, as it does by default, has bound this launcher to fewer
-// CPUs than it has workers; or nothing.
+// A remark if mpirun has bound this launcher to fewer CPUs than it has workers, as it does by
+// default; else empty.
 [[nodiscard]] std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
                                                    const EnvReader::Lookup& environment);
 
-// A sentence for the user of a batch script on several Slurm nodes whose job has one; or nothing.
+// A remark if a batch script has several Slurm nodes but its job uses one; else empty.
 [[nodiscard]] std::string remark_on_unused_nodes(const NodeOptions& nodes,
                                                  const EnvReader::Lookup& environment);
 

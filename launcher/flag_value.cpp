@@ -60,7 +60,7 @@ std::uint16_t to_port(const FlagValue& value) {
 
 Timeout to_seconds(const FlagValue& value) {
   const auto seconds = parse_number<double>(value.text);
-  // A day bounds the conversion below; whoever needs more patience has another problem.
+  // A day keeps the conversion below in range.
   if (!seconds || !(*seconds >= 0) || *seconds > 86400) {
     refuse_value(value, "seconds between 0 and 86400");
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Values of flags as text, and what is made of them. Whatever cannot be read is a LaunchError that
-// names where the value comes from, the value, and what is expected.
+// Parses values of flags. A value that cannot be parsed is a LaunchError that names the flag or
+// variable, the value, and what is expected.
 #pragma once
 
 #include <cstdint>
@@ -33,14 +33,14 @@ struct FlagValue {
 // Not empty.
 [[nodiscard]] std::string to_name(const FlagValue& value);
 
-// The index of the text among the words; these are named if it is none of them.
+// The index of the text among `words`; if it is none of them, the error lists them.
 [[nodiscard]] std::size_t to_choice(const FlagValue& value,
                                     std::span<const std::string_view> words);
 
-// The pieces between separators; one, perhaps empty, if there is none.
+// The pieces between separators; if there is no separator, one piece, which may be empty.
 [[nodiscard]] std::vector<std::string> split(std::string_view text, char separator);
 
-// A number that is all of the text.
+// The number, if the whole text is one.
 [[nodiscard]] std::optional<int> number_in(std::string_view text);
 
 }  // namespace ddp::launcher

@@ -12,7 +12,7 @@
 namespace ddp::launcher {
 namespace {
 
-// One argument taken apart: "--grace=1" or "-n4".
+// One argument, split into flag and value: "--grace=1" or "-n4".
 struct Argument {
   const Flag* flag;
   std::optional<std::string> value;
@@ -73,14 +73,14 @@ Argument parse_short(const std::string& argument) {
   const auto flag = std::ranges::find(all_flags(), argument[1], &Flag::short_name);
   if (flag == all_flags().end()) refuse_unknown(argument, argument.substr(1));
   if (argument.size() == 2) return {&*flag, std::nullopt};
-  // "-vn" is not a bundle of switches: none of ours are worth bundling.
+  // "-vn" is not a bundle of switches; bundles are not supported.
   if (!flag->takes_value()) refuse_unknown(argument, argument.substr(1));
   return {&*flag, argument.substr(argument[2] == '=' ? 3 : 2)};
 }
 
 bool is_flag(const std::string& argument) { return argument.size() > 1 && argument[0] == '-'; }
 
-// The flag at args[next], and its value; moves `next` behind them.
+// The flag at args[next], and its value. Moves `next` past them.
 GivenFlag take_flag(std::span<const std::string> args, std::size_t& next) {
   const std::string& argument = args[next++];
   const Argument parsed = argument[1] == '-' ? parse_long(argument) : parse_short(argument);

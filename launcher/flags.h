@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The launcher's flags as data, and the cut between them and the worker's command line. The cut
-// comes before any option parser, which would otherwise eat the worker's flags.
+// The launcher's flags as data, and the split between them and the worker's command line. The split
+// comes before any option parser, which would consume the worker's flags.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ struct Flag {
   const char* value_name;                           // nullptr = a switch
   const char* help;                                 // of kRefused: what to do instead
   void (*set)(Draft&, const FlagValue&) = nullptr;  // of kRefused: none
-  const char* empty_value = nullptr;  // of kRefused: one that asks for nothing, and is taken
+  const char* empty_value = nullptr;  // of kRefused: a value that has no effect and is accepted
 
   [[nodiscard]] bool takes_value() const { return value_name != nullptr; }
 };
@@ -43,12 +43,12 @@ struct CommandLine {
 };
 
 // `args` is argv without argv[0]. The command starts at the first argument that is neither a flag
-// nor a flag's value, or after "--". Flags may be written with '-' for '_', as "--flag value",
-// cut short where that leaves one meaning, and short ones as "-n4". Throws LaunchError for an
-// unknown flag, naming the nearest, and for one cut too short, naming those that it may mean.
+// nor a flag's value, or after "--". Flags may have '-' for '_', be given as "--flag value", or be
+// abbreviated if that is unambiguous; short ones may be "-n4". Throws LaunchError for an unknown
+// flag, naming the nearest one, and for an ambiguous abbreviation, naming the candidates.
 [[nodiscard]] CommandLine cut_at_program(std::span<const std::string> args);
 
-// The flag with the smallest edit distance; nullptr if none is near.
+// The flag with the smallest edit distance; nullptr if none is close.
 [[nodiscard]] const Flag* nearest_flag(std::string_view name);
 
 }  // namespace ddp::launcher

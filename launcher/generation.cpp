@@ -33,7 +33,8 @@ FileDescriptor open_null() {
   return null;
 }
 
-// Workers are not in the terminal's foreground group: reading from it would stop them.
+// Workers are not in the terminal's foreground process group: reading from the terminal would stop
+// them.
 bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
 double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
@@ -42,7 +43,7 @@ std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
 }
 
-// Unless the worker has left a record, which knows more.
+// Does nothing if the worker has left a record, which knows more.
 void explain_abort(WorkerFailure& failure) {
   const int status = failure.first.status;
   if (failure.first.record || exit_code_of(status) != 128 + SIGABRT) return;
@@ -173,7 +174,7 @@ void Generation::handle_signals() {
   if (child_ended) reap();
 }
 
-// As libddp's SignalGuard takes SIGUSR1: all ranks are to stop at the same step.
+// SIGUSR1, which libddp's SignalGuard handles: all ranks should stop at the same step.
 void Generation::request_stop() {
   if (order_.request()) stopper_.expect_end(grace());
   nodes_.request_stop();
@@ -187,7 +188,7 @@ void Generation::request_stop() {
                            count_ranks(told), seconds(grace())));
 }
 
-// One report is enough.
+// Sends SIGUSR2 to one worker only: one report is enough.
 void Generation::request_report() {
   const auto worker = std::ranges::find_if_not(workers_, &Worker::has_ended);
   if (worker == workers_.end()) return;
@@ -195,7 +196,8 @@ void Generation::request_report() {
   console_.say(fmt::format("SIGUSR2: passed on to rank {}", worker->rank()));
 }
 
-// Only the keyboard is impatient: a scheduler or a closing terminal may well signal twice.
+// Only a person at the keyboard is impatient; a scheduler or a closing terminal may well signal
+// twice.
 void Generation::stop_on(int signal_number) {
   const bool from_keyboard = is_from_keyboard(signal_number);
   if (signal_number == SIGKILL) {
@@ -243,7 +245,7 @@ void Generation::reap() {
   }
 }
 
-// Adopted orphans come by here as well.
+// Also called for adopted orphans.
 void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   const auto worker = std::ranges::find(workers_, pid, &Worker::pid);
   if (worker == workers_.end()) return;
@@ -259,16 +261,17 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   casualties_.record(std::move(ending));
 }
 
-// By the signal that asks for it, or with the exit code that shells make of that. After a failure
-// nothing is asked for but by SIGUSR1: the others only follow.
+// True if the worker ended by the signal that it was asked to obey, or with the exit code that
+// shells make of it. After a failure nothing but SIGUSR1 counts as a request: the other workers
+// only follow the failure.
 bool Generation::was_requested(int status) const {
   const int signal_number = exit_code_of(status) - 128;
   if (casualties_.has_seen_failure() && signal_number != SIGUSR1) return false;
   return order_.asks_for(signal_number, stopper_.is_killing());
 }
 
-// The cause may be reaped later than its consequence: a killed process closes its sockets before it
-// can be reaped.
+// The cause may be reaped after its consequence, because a killed process closes its sockets before
+// it can be reaped.
 std::vector<pid_t> Generation::dying_workers() const {
   std::vector<pid_t> dying;
   for (const Worker& worker : workers_) {
@@ -288,8 +291,8 @@ std::string Generation::describe_stop() const {
                      is_one ? "has" : "have", seconds(grace()));
 }
 
-// What is a consequence here has its cause on another node, whose launcher is given time to be the
-// first.
+// If this failure is only a consequence, its cause is on another node, whose launcher gets time to
+// claim it first.
 void Generation::claim_failure() {
   if (!casualties_.has_seen_failure() || has_claimed_) return;
   if (!casualties_.knows_cause() && !casualties_.is_patience_over() && !is_finished_) return;
@@ -322,7 +325,7 @@ void Generation::check_start() {
   if (!remark.empty() && !stopper_.is_stopping()) console_.say(remark);
 }
 
-// When the workers are gone, what they left behind goes too.
+// Once the workers have ended, kills the processes that they left behind.
 void Generation::check_finished() {
   const bool are_gone = casualties_.count() == workers_.size();
   if (are_gone && (!has_children_ || stopper_.survivors().empty())) {
@@ -334,9 +337,10 @@ void Generation::check_finished() {
   }
 }
 
-// Until they have ended well, this node's success is not the job's; and those whom a signal stops
-// still need the store, and may have a failure to tell. A failure is claimed, here or elsewhere,
-// before the end is told: nobody is to take it for a good one.
+// Until the other nodes' workers have ended well, this node's success is not the job's. If a signal
+// stops the job, they also still need the store, and may have a failure to report. A failure is
+// always claimed, on this node or another, before the end is reported, so that no node takes it for
+// a good end.
 bool Generation::others_may_fail() {
   const bool is_unclaimed = casualties_.has_seen_failure() && !has_claimed_;
   if (is_unclaimed && !nodes_.news().is_over()) return true;
@@ -347,7 +351,7 @@ bool Generation::others_may_fail() {
   return !news.is_over() && !order_.is_hurried();
 }
 
-// While a signal stops the job, those fail that neither obey nor say that a peer is the cause.
+// While a signal stops the job, a worker fails if it neither obeys nor blames a peer.
 std::optional<WorkerFailure> Generation::find_failure() {
   const bool has_failed =
       casualties_.has_seen_failure() || (order_.signal() && casualties_.knows_cause());

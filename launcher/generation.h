@@ -28,13 +28,13 @@
 
 namespace ddp::launcher {
 
-// What stays the same from one generation of workers to the next.
+// What all generations of workers have in common.
 struct WorkerPlan {
   Command command;
   EnvironmentBlock environment;            // what the workers inherit
-  std::optional<rlimit> descriptors = {};  // may be open in a worker; nothing: as many as in here
+  std::optional<rlimit> descriptors = {};  // limit of open files in a worker; nothing: ours
   LogOptions logs;
-  // Between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
+  // The time between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
   Timeout failure_grace{2000};
   Timeout keyboard_grace{3000};
   Timeout outside_grace{30000};    // for a signal from a scheduler or a terminal that closes
@@ -42,29 +42,29 @@ struct WorkerPlan {
   bool verbose = false;
 };
 
-// How a generation ended on this node; none of these: all workers exited with 0.
+// How a generation ended on this node. If nothing is set, all workers exited with 0.
 struct Outcome {
   std::optional<WorkerFailure> failure = {};  // if a signal stopped the job: of the stop
   std::optional<int> interrupted_by = {};     // a signal
-  bool stopped_by_nodes = false;              // the job ended on another node
+  bool stopped_by_nodes = false;              // because the job ended on another node
   bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
 };
 
-// Raises the limit of files that this process may open. Throws LaunchError if it is still below
-// what the workers' output needs.
+// Raises the soft limit of open files. Throws LaunchError if it is still too low for the workers'
+// output.
 void require_descriptors(int workers);
 
-// One generation of this node's workers: starts them, forwards their output, stops all as soon as
-// one fails, here or on another node, or a signal asks for it. SIGUSR1 and SIGUSR2 are for the
-// workers. One thread, one poll loop, no wait without end but for the workers themselves. Makes
-// this process a child subreaper.
+// One generation of this node's workers: starts them, forwards their output, and stops all as soon
+// as one fails, on this node or another, or a signal asks for it. SIGUSR1 and SIGUSR2 go to the
+// workers. It has one thread and one poll loop; only the wait for the workers themselves is
+// unbounded. Makes this process a child subreaper.
 class Generation {
  public:
   Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files, SignalReader& signals,
              Console& console, OtherNodes& nodes);
 
   // Returns once no process of the generation is left. Call it once, on the main thread. Throws
-  // LaunchError or SystemError if a worker cannot be started; none is left then.
+  // LaunchError or SystemError if a worker cannot be started; no worker is left then.
   Outcome run();
 
  private:
@@ -108,8 +108,8 @@ class Generation {
   StartWatch start_watch_;
   Casualties casualties_;
   StopOrder order_;
-  bool has_claimed_ = false;   // a failure, towards the other nodes
-  bool has_told_end_ = false;  // of this node's workers, to them
+  bool has_claimed_ = false;   // has claimed a failure towards the other nodes
+  bool has_told_end_ = false;  // has told them that this node's workers have ended
   bool has_children_ = true;
   bool is_finished_ = false;
   Clock::time_point start_;

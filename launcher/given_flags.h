@@ -9,8 +9,8 @@
 
 namespace ddp::launcher {
 
-// The flags that are given, by the command line or else by a variable PET_NAME that is not empty,
-// in the order of all_flags(). The last of several counts.
+// The flags that are set, on the command line or else by a nonempty variable PET_NAME, in the order
+// of all_flags(). If a flag is given several times, the last one counts.
 [[nodiscard]] std::vector<GivenFlag> given_flags(const std::vector<GivenFlag>& on_command_line,
                                                  const WorkerEnv::Lookup& environment);
 

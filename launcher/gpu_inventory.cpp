@@ -22,7 +22,7 @@ class Nvml {
     if (initialised_) call<int()>("nvmlShutdown");
   }
 
-  // Returns what is wrong; empty if NVML is ready.
+  // Returns the problem; empty if NVML is ready.
   [[nodiscard]] std::string initialise() {
     if (!library_.is_open()) return "libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver";
     const int status = call<int()>("nvmlInit_v2");
@@ -35,7 +35,7 @@ class Nvml {
     return call<int(unsigned*)>("nvmlDeviceGetCount_v2", &count) == 0 ? count : 0;
   }
 
-  // What is asked of a null handle is empty.
+  // Queries of a null handle return empty results.
   [[nodiscard]] Device device(unsigned index) const {
     Device device = nullptr;
     call<int(unsigned, Device*)>("nvmlDeviceGetHandleByIndex_v2", index, &device);
@@ -88,7 +88,7 @@ class Nvml {
     char bus_id[32];
   };
 
-  // A function that is missing counts as failed; 13 is NVML_ERROR_FUNCTION_NOT_FOUND.
+  // A missing function counts as failed; 13 is NVML_ERROR_FUNCTION_NOT_FOUND.
   template <typename Signature, typename... Args>
   int call(const char* name, Args... args) const {
     Signature* function = nullptr;

@@ -9,17 +9,17 @@ namespace ddp::launcher {
 struct Gpu {
   std::string uuid;                   // "GPU-8f4a…"
   std::string bus_id = {};            // "0000:1a:00.0", as under /sys/bus/pci/devices
-  std::vector<std::string> mig = {};  // UUIDs of the instances that it is cut into, "MIG-…"
+  std::vector<std::string> mig = {};  // UUIDs of its MIG instances, "MIG-…"
 };
 
-// The machine's GPUs in NVML's order, which is PCI's; texts that NVML does not give are empty.
+// The machine's GPUs in NVML's order, which is PCI order; texts that NVML does not provide are
+// empty.
 struct GpuInventory {
   std::vector<Gpu> gpus;
   std::string problem;  // why there are none; empty if there are some
 };
 
-// Asks NVML, loaded at run time: no CUDA context is made, and a machine without a driver is no
-// error.
+// Asks NVML, which is loaded at run time. Makes no CUDA context; a missing driver is not an error.
 [[nodiscard]] GpuInventory find_gpus();
 
 // "0 GPU-8f4a…, 1 GPU-77b1…", or why there are none.

@@ -25,7 +25,7 @@ std::vector<std::string_view> split_at_commas(std::string_view text) {
   }
 }
 
-// Every GPU and instance by its UUID.
+// Every GPU and MIG instance by its UUID.
 std::vector<ListedGpu> all_uuids(const GpuInventory& inventory) {
   std::vector<ListedGpu> all;
   for (std::size_t index = 0; index < inventory.gpus.size(); ++index) {
@@ -35,7 +35,7 @@ std::vector<ListedGpu> all_uuids(const GpuInventory& inventory) {
   return all;
 }
 
-// Nothing if no UUID begins so, or several do.
+// Nothing if no UUID, or more than one, begins like this.
 std::optional<ListedGpu> find_uuid(const GpuInventory& inventory, std::string_view beginning) {
   std::vector<ListedGpu> found;
   for (const ListedGpu& each : all_uuids(inventory)) {

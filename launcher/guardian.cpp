@@ -29,8 +29,8 @@
 namespace ddp::launcher {
 namespace {
 
-// A shell that exec'ed us may have some. waitpid says ECHILD in the usual case, and /proc need not
-// be read.
+// Children that this process had before, because a shell with children exec'ed it. Usually waitpid
+// says ECHILD, and /proc need not be read.
 std::vector<pid_t> children_before_the_job() {
   siginfo_t info{};
   if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0) return {};
@@ -39,8 +39,8 @@ std::vector<pid_t> children_before_the_job() {
   return pids;
 }
 
-// As Ctrl-Z does by default; where no shell could continue us the kernel ignores that, and this
-// returns at once. SIGTSTP is blocked before and after.
+// Does what Ctrl-Z does by default. If no shell could continue us the kernel ignores the signal,
+// and this returns at once. SIGTSTP is blocked before and after.
 void stop_this_process() {
   sigset_t set;
   sigemptyset(&set);
@@ -67,7 +67,7 @@ class Guardian {
     return *status_;
   }
 
-  // Kills what the agent has left behind, again and again as orphans come up.
+  // Kills what the agent has left behind, repeatedly, as orphans appear.
   void clean_up() {
     const Deadline end = Deadline::after(Stopper::kKillTimeout);
     while (has_children_ && !end.passed()) {
@@ -87,8 +87,8 @@ class Guardian {
     if (signal_number != SIGCHLD) pass_on(signal_number, agent_);
   }
 
-  // Until SIGCONT. The agent goes on: it tells the other nodes that this one lives, and has to be
-  // there for the workers if the guardian is killed meanwhile.
+  // Suspends the workers until SIGCONT. The agent keeps running: it tells the other nodes that this
+  // one is alive, and must be there for the workers if the guardian is killed meanwhile.
   void suspend() const {
     signal_workers(SIGSTOP);
     stop_this_process();
@@ -125,11 +125,11 @@ class Guardian {
 
 void say(const std::string& sentence) {
   const std::string line = "ddp-launch: " + sentence + "\n";
-  // Nobody is left to tell if this fails.
+  // Errors are ignored, since there is nobody to report them to.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
-// Without /proc, or if somebody has moved argv, the command line simply stays.
+// 0 without /proc, or if argv was moved; the command line then stays as it is.
 std::size_t command_line_size() {
   const FileDescriptor file(::open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer;
@@ -141,8 +141,8 @@ std::size_t command_line_size() {
   return size;
 }
 
-// "killall -9 ddp-launch" goes by the first name, "pkill -9 -f train" by the second, which is kept
-// where the arguments lie.
+// "killall -9 ddp-launch" matches the first name; "pkill -9 -f train" matches the second, which is
+// stored where the arguments are.
 void rename_process(std::string_view name) {
   ::prctl(PR_SET_NAME, name.data());
   const std::span<char> command_line(program_invocation_name, command_line_size());
@@ -175,7 +175,7 @@ int run_guarded(SignalReader& signals, const std::function<int()>& agent) {
     signals.follow(guardian);
     return agent();
   }
-  ::setpgid(pid, pid);  // in the child too: whoever comes first
+  ::setpgid(pid, pid);  // also in the child, since either may run first
   return watch(pid, signals, std::move(foreign));
 }
 

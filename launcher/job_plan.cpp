@@ -47,7 +47,7 @@ Machine this_machine() {
   return machine;
 }
 
-// The user's: this process raises its own.
+// The user's limit; this process raises its own.
 std::optional<rlimit> descriptor_limit() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::optional(limit) : std::nullopt;

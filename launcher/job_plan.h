@@ -13,15 +13,15 @@ namespace ddp::launcher {
 // What is decided before anything starts.
 struct JobPlan {
   WorkerPlan workers;
-  JobContext job;                    // as far as this launcher knows it before the nodes meet
+  JobContext job;                    // what this launcher knows before the nodes meet
   std::vector<std::string> remarks;  // sentences for the user
 };
 
-// Looks at this machine and its environment. Until the nodes have met, all of them are taken to
+// Examines this machine and its environment. Until the nodes have met, it assumes that all of them
 // have as many workers as this one. Throws LaunchError.
 [[nodiscard]] JobPlan plan_job(const Options& options);
 
-// --show names ranks that there are.
+// Throws LaunchError if --show names a rank that does not exist.
 void check_shown_ranks(const Show& show, int world_size);
 
 // One sentence for --verbose.

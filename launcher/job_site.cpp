@@ -29,7 +29,7 @@ std::string random_run_id() {
   return fmt::format("{:016x}", bits);
 }
 
-// Null if the endpoint is another host's, or another node on this host was first.
+// Null if the endpoint is on another host, or if another node on this host was first.
 std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
   try {
     return std::make_unique<TcpServer>(endpoint);
@@ -83,7 +83,7 @@ JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& sig
   if (!options.rank) site.store = try_to_host(options.endpoint);
   if (options.rank == 0) site.store = serve_store(options.endpoint, options.count);
   NodePlan plan = plan_node(options, job, site.store != nullptr);
-  // Where the launchers meet is not where the workers do, if those host their own store.
+  // If the workers host their own store, they do not meet where the launchers do.
   if (site.store && !job.agent_hosts_store) {
     plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
   }

@@ -12,18 +12,18 @@
 
 namespace ddp::launcher {
 
-// Where a job meets, as far as this launcher is concerned.
+// Where a job meets, seen from this launcher.
 struct JobSite {
   std::unique_ptr<TcpServer> store;  // null if this launcher does not host it
   std::unique_ptr<OtherNodes> nodes;
 };
 
-// Opens the store, or finds that of node 0, meets the other nodes there and fills in what `job` did
-// not know: its store, run id, ranks and nodes. `job` knows its local world size.
+// Opens the store, or connects to node 0's, meets the other nodes there, and completes `job`: its
+// store, run id, ranks and nodes. `job` must have its local world size.
 //
 // Without a node rank (rdzv_backend c10d) the launcher that can bind the endpoint becomes node 0,
-// and the others get their ranks as they come. Throws LaunchError, also if a signal ends the wait,
-// or SystemError.
+// and the others get their ranks in the order of arrival. Throws LaunchError, also if a signal ends
+// the wait, or SystemError.
 [[nodiscard]] JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
                                 Console& console);
 

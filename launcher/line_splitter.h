@@ -13,11 +13,11 @@ enum class LineEnd { kNewline, kCarriageReturn, kNone };
 // Cuts a byte stream into lines, which may end in "\n", "\r\n" or, as progress bars do, "\r".
 class LineSplitter {
  public:
-  // Given a line with its end included.
+  // Called with a line, including its end.
   using Emit = std::function<void(std::string_view line, LineEnd end)>;
 
-  // Emits the lines that these bytes complete; the rest is kept. A rest longer than
-  // kLongestLine is emitted as it is.
+  // Emits the lines that these bytes complete and keeps the rest. A rest longer than kLongestLine
+  // is emitted as it is.
   void feed(std::string_view bytes, const Emit& emit);
 
   // Emits the kept rest, if any, as a line without end.
@@ -25,9 +25,9 @@ class LineSplitter {
 
   [[nodiscard]] bool has_rest() const { return !rest_.empty(); }
 
-  // True if what came since the last time that nothing was kept is whole 4 KiB blocks: then the
-  // writer is most likely a block-buffered stdio, which cuts its blocks in mid-line, and the rest
-  // of the line will come with the next block.
+  // True if the bytes since the last line that ended with nothing kept are whole 4 KiB blocks. The
+  // writer is then most likely a block-buffered stdio, which cuts its blocks in the middle of
+  // lines, and the rest of the line will come with the next block.
   [[nodiscard]] bool ends_on_block() const { return bytes_since_whole_ % 4096 == 0; }
 
   static constexpr std::size_t kLongestLine = 64 * 1024;

@@ -9,7 +9,7 @@
 
 namespace ddp::launcher {
 
-// Appending lets others truncate the file while the job runs.
+// Appending allows others to truncate the file while the job runs.
 LogFile::LogFile(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
   file_ = FileDescriptor(

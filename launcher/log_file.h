@@ -8,14 +8,15 @@
 
 namespace ddp::launcher {
 
-// A worker's whole output, byte for byte. After an error (a full disk) it takes nothing more.
+// A worker's complete output, byte for byte. After an error (a full disk) it ignores further
+// writes.
 class LogFile {
  public:
-  LogFile() = default;  // takes nothing
-  // An empty path: likewise. If the file cannot be opened, the first write says so.
+  LogFile() = default;  // ignores writes
+  // An empty path: ignores writes. If the file cannot be opened, the first write reports it.
   explicit LogFile(std::string path);
 
-  // Returns the errno of what failed, once; else 0.
+  // Returns the errno of a failure once; otherwise 0.
   [[nodiscard]] int write(std::string_view bytes);
 
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -23,7 +24,7 @@ class LogFile {
  private:
   std::string path_;
   FileDescriptor file_;
-  int error_ = 0;  // not yet told
+  int error_ = 0;  // not yet returned
 };
 
 }  // namespace ddp::launcher

@@ -12,12 +12,13 @@
 namespace ddp::launcher {
 namespace {
 
-// Lines that are further up than this are quoted again below: then the last fifteen or so tell all.
+// Lines further up than this are quoted again with the verdict, so that its last lines show
+// everything.
 constexpr std::size_t kLinesInView = 12;
 constexpr std::size_t kLongestTailLine = 1000;
 
-// What a dead worker left is at most a pipe's capacity (1 MiB unless root); a living descendant
-// may go on writing for ever.
+// The output that a dead worker has left is at most a pipe's capacity (1 MiB unless root); a living
+// descendant may write forever.
 constexpr int kDrainReads = 20;
 
 }  // namespace
@@ -86,8 +87,8 @@ void LogMux::emit(Stream& stream, std::string_view line, LineEnd end) {
   if (stream.channel == Channel::kErr) remember(stream, line, end);
 }
 
-// As a terminal has it in the end: what follows "\r" replaces the line, what follows a partial line
-// continues it.
+// Keeps lines as a terminal finally shows them: text after "\r" replaces the line, text after a
+// partial line continues it.
 void LogMux::remember(Stream& stream, std::string_view line, LineEnd end) {
   while (line.ends_with('\n') || line.ends_with('\r')) line.remove_suffix(1);
   std::deque<TailLine>& tail = stream.tail;

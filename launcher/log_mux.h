@@ -27,17 +27,17 @@ struct LogSource {
   std::string log_file{};  // a path; empty: none
 };
 
-// The last lines of a rank's stderr, oldest first.
+// The last lines of a rank's stderr, the oldest first.
 struct StderrTail {
   std::vector<std::string> lines;
   bool is_in_view = false;  // all of them are among the last lines of the console
 };
 
 // Reads the pipes of all workers, writes log files, and puts whole lines on the console: rank 0's
-// as they are, others behind "rank 3| ", or "host-b rank 3| " where there are several hosts. A line
-// that does not end is shown after kPartialLineDelay; a progress bar's "\r" counts as an end.
-// Streams that are not shown are read all the same, so that no worker ever blocks on its output,
-// and the last lines of each stderr are remembered for the verdict.
+// as they are, others with the prefix "rank 3| ", or "host-b rank 3| " if there are several hosts.
+// An incomplete line is shown after kPartialLineDelay; a progress bar's "\r" counts as the end of a
+// line. Streams that are not shown are read, too, so that no worker ever blocks on its output. The
+// last lines of each stderr are kept for the verdict.
 class LogMux {
  public:
   // `host` is this one's name if there are several.
@@ -46,16 +46,16 @@ class LogMux {
 
   void add(LogSource source);
 
-  // One entry per stream, in order; closed ones and those whose sink is congested are muted.
+  // One entry for each stream, in order; closed ones and those whose sink is congested are muted.
   void add_poll_entries(std::vector<pollfd>& entries) const;
   // The same entries, filled by poll.
   void read_ready(std::span<const pollfd> entries);
 
-  // Reads everything that already lies in the pipes of one rank, or of all.
+  // Reads everything that is already in the pipes of one rank, or of all.
   void drain(int rank);
   void finish();
 
-  // Shows lines that have been open for too long; next_flush() says when that is due.
+  // Shows lines that have been incomplete for too long; next_flush() says when one is due.
   void flush_partial_lines();
   [[nodiscard]] std::optional<Deadline> next_flush() const;
 

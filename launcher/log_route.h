@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Which output of which rank goes where.
+// Where each output of each rank goes.
 #pragma once
 
 #include "launcher/console.h"
@@ -13,12 +13,13 @@ struct Route {
   bool to_file = false;
 };
 
-// As torchrun has it, with two differences. With --log_dir every stream goes into a file, also one
-// that neither --redirects nor --tee names. And where torchrun shows everybody's stdout, --show
-// decides; its default gives way to --local_ranks_filter, which names whose both streams are shown.
+// The same as in torchrun, with two differences. With --log_dir every stream goes into a file, even
+// if neither --redirects nor --tee names it. torchrun shows the stdout of all ranks; here --show
+// decides, and its default gives way to --local_ranks_filter, which names the ranks whose two
+// streams are shown.
 [[nodiscard]] Route route(const LogOptions& options, int rank, int local_rank, Channel channel);
 
-// Whether any stream of any rank goes into a file.
+// True if any stream of any rank goes into a file.
 [[nodiscard]] bool has_files(const LogOptions& options);
 
 }  // namespace ddp::launcher

@@ -37,7 +37,7 @@ namespace {
 
 constexpr int kRefusedExitCode = 2;
 
-// If stdin, stdout or stderr is closed, a pipe or socket of ours would get its number.
+// If stdin, stdout or stderr were closed, a pipe or socket of ours would get its number.
 void occupy_standard_descriptors() {
   int fd = 0;
   do {
@@ -56,7 +56,7 @@ int run_at_site(const Options& options, JobPlan plan, const std::string& private
   return Agent(std::move(plan.workers), std::move(plan.job), signals, console, nodes, files).run();
 }
 
-// The other nodes are to know it at once.
+// Tells the other nodes at once.
 void give_up(OtherNodes& nodes, const std::string& self, const std::exception& error) {
   const auto* refusal = dynamic_cast<const LaunchError*>(&error);
   const int exit_code = refusal == nullptr ? kRefusedExitCode : refusal->exit_code();
@@ -114,7 +114,7 @@ int run(int argc, char** argv) {
 
 int refuse(const std::exception& error, int exit_code) {
   const std::string line = "ddp-launch: " + describe(error) + "\n";
-  // Nobody is left to tell if this fails.
+  // Errors are ignored, since there is nobody to report them to.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   return exit_code;
 }

@@ -12,12 +12,12 @@
 namespace ddp::launcher {
 namespace {
 
-// Version 1 says "no limit" with a number near the greatest.
+// Version 1 expresses "no limit" by a number near the maximum.
 constexpr std::int64_t kNoLimit = std::int64_t{1} << 60;
 
 using Number = std::optional<std::int64_t>;
 
-// Of a file of "name value" lines.
+// The value of `wanted` in a file of "name value" lines.
 Number read_entry(const std::string& path, std::string_view wanted) {
   std::ifstream file(path);
   std::string line;
@@ -30,7 +30,7 @@ Number read_entry(const std::string& path, std::string_view wanted) {
   return std::nullopt;
 }
 
-// A file of one number; "max" is none.
+// The number in a file; "max" means no limit.
 Number read_limit(const std::string& path) {
   std::int64_t value = 0;
   if (!(std::ifstream(path) >> value) || value >= kNoLimit) return std::nullopt;
@@ -51,8 +51,9 @@ struct Group {
   Number limit_bytes;
 };
 
-// Kills are counted in the process's own group; limits hold for all below. A container may see a
-// path that is not mounted for it: then only the mount itself exists, and is its own group.
+// Kills are counted in the process's own group; limits of a group hold for all groups below. A
+// container may see a path that is not mounted for it; then only the mount itself exists, and it is
+// the container's own group.
 Group read_group(const std::string& mount, std::string path, const Version& version) {
   Group group;
   for (;;) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Whether a process was killed because memory had run out: the kernel tells nobody but counts such
-// kills, for each control group and in all.
+// Detects whether a process was killed because memory was exhausted. The kernel notifies nobody,
+// but counts such kills, for each control group and in total.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace ddp::launcher {
 
-// Where the kernel says it; tests bring their own files.
+// Where to read the kernel's counts; tests use files of their own.
 struct MemorySource {
   CgroupSource cgroup;
   std::string proc = "/proc";
@@ -23,17 +23,17 @@ struct MemorySource {
 
 struct MemoryState {
   std::int64_t oom_kills = 0;
-  std::optional<std::int64_t> limit_bytes{};  // the tightest; else what the machine has
+  std::optional<std::int64_t> limit_bytes{};  // the tightest one; else the machine's memory
 
   friend bool operator==(const MemoryState&, const MemoryState&) = default;
 };
 
 // Version 2: oom_kill of memory.events, memory.max; version 1: oom_kill of memory.oom_control,
-// memory.limit_in_bytes. Where no control group says anything: /proc/vmstat and /proc/meminfo.
+// memory.limit_in_bytes. If no control group has them: /proc/vmstat and /proc/meminfo.
 [[nodiscard]] MemoryState read_memory_state(const MemorySource& source);
 
-// Whether a process ended by a kill that has been counted between the two: by SIGKILL, or with the
-// exit code 137 of a shell one of whose processes died so.
+// The kill that was counted between `before` and `after`, if the process ended by one: by SIGKILL,
+// or with exit code 137 of a shell whose child was killed.
 [[nodiscard]] std::optional<OutOfMemory> find_out_of_memory(int status, const MemoryState& before,
                                                             const MemoryState& after);
 

@@ -14,10 +14,10 @@
 namespace ddp::launcher {
 namespace {
 
-// How soon a failure on one node is known on the others.
+// The delay after which other nodes learn of a failure.
 constexpr Timeout kBetweenTalks{100};
 constexpr Timeout kBetweenLooks{10};
-// A store that cannot be reached must not hold up the end of this launcher for long.
+// An unreachable store must not delay the end of this launcher for long.
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
 
 FileDescriptor make_event() {
@@ -50,7 +50,8 @@ int seconds(Timeout time) {
 
 }  // namespace
 
-// Of the store, one look in vain lasts kStoreTimeout at most, and that much of it counts.
+// A futile check of the store takes at most kStoreTimeout, and only that much counts as its
+// silence.
 NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs)
     : meeting_(std::move(meeting)),
       signs_(signs),
@@ -146,7 +147,7 @@ void NodeWatch::leave() {
       left = meeting_.store->add("left", 0);
     }
   } catch (const Error&) {
-    // Whoever cannot reach the store need not be waited for.
+    // A node that cannot reach the store need not be waited for.
   }
 }
 
@@ -160,7 +161,7 @@ void NodeWatch::run() {
   }
 }
 
-// A store that is slow may answer the next time; a connection that is closed stays so.
+// A slow store may answer the next time; a closed connection stays closed.
 void NodeWatch::talk() {
   std::unique_lock lock(mutex_);
   const std::string generation = generation_;
@@ -190,8 +191,8 @@ void NodeWatch::tell(const std::string& generation, const Words& words) {
   if (words.ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
 }
 
-// First who has ended, then whether anybody failed or was asked to stop: a node tells that before
-// it ends, so that what has ended without a claim has ended well.
+// Reads first who has ended, then whether a node has failed or was asked to stop. A node writes the
+// latter before the former, so a node that has ended without a claim has ended well.
 void NodeWatch::look(const std::string& generation) {
   const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
   const bool all_ended = have_all_ended(generation);
@@ -235,7 +236,7 @@ void NodeWatch::exchange_signs_of_life() {
   read_loss();
 }
 
-// What was said first is everybody's.
+// The first report counts for all nodes.
 void NodeWatch::read_loss() {
   if (!store_->has("lost")) return;
   const std::string sentence = store_->get("lost");
@@ -243,7 +244,7 @@ void NodeWatch::read_loss() {
   lose(sentence);
 }
 
-// Under mutex_.
+// Called under mutex_.
 void NodeWatch::lose(const std::string& sentence) {
   if (!news_.lost.empty()) return;
   news_.lost = sentence;

@@ -19,25 +19,27 @@
 
 namespace ddp::launcher {
 
-// How often a launcher gives a sign of life, and after how long without one it is taken for lost.
+// How often a launcher sends a heartbeat, and after what time without one its node is lost.
 struct SignsOfLife {
   Timeout period{500};
   Timeout vanished = std::chrono::seconds(15);
 };
 
-// The other nodes of a job on several: launchers tell each other through the store that they live,
-// which of them saw the first failure of a generation, and that its workers are gone. A thread with
-// a store connection of its own does all the talking; the poll loop wakes by fd(). Node 0 watches
-// all others for everybody, and they watch node 0, so that each of them asks for a few keys however
-// many nodes there are.
+// The other nodes of a job on several: through the store, launchers tell each other that they live,
+// which of them saw the first failure of a generation, and that its workers have ended. A thread
+// with its own store connection does all communication; the poll loop wakes by fd(). Node 0 watches
+// all other nodes, and they watch node 0, so each of them reads a few keys however many nodes there
+// are.
 //
-// Keys, under the launchers' prefix: alive/<node> counts signs of life; lost is the sentence that
-// says which node was the first without them; gen/<g>/open says that the store is ready for the
-// workers, gen/<g>/claim is the node that saw the first failure, behind which stands the number of
-// the signal if it was one ("1 15"), gen/<g>/failure what it says of it, gen/<g>/ended/<node> that
-// its workers are gone, gen/<g>/all_ended that those of all nodes are, which node 0 finds out; stop
-// says that the job is to end by itself. To say one of these twice does no harm, and it is said
-// again if the store has not answered.
+// Keys, under the launchers' prefix:
+//   alive/<node>           counts the node's heartbeats
+//   lost                   a sentence: the first node without heartbeats
+//   gen/<g>/open           the store is ready for the workers
+//   gen/<g>/claim          the node that saw the first failure; for a signal with its number: "1
+//   15" gen/<g>/failure        that node's description of the failure gen/<g>/ended/<node>   the
+//   node's workers have ended gen/<g>/all_ended      the workers of all nodes have ended; node 0
+//   writes it stop                   the job should end by itself
+// All writes are idempotent, and are repeated if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:
   explicit NodeWatch(Meeting meeting, const SignsOfLife& signs = {});
@@ -58,9 +60,9 @@ class NodeWatch : public OtherNodes {
   void leave() override;
 
  private:
-  // What is still to be told.
+  // What this thread has not yet written to the store.
   struct Words {
-    std::string claim = {};  // of the first failure
+    std::string claim = {};  // a claim of the first failure
     bool ends = false;
     bool stops = false;
 
@@ -87,14 +89,14 @@ class NodeWatch : public OtherNodes {
   Meeting meeting_;
   SignsOfLife signs_;
   FileDescriptor event_;
-  std::shared_ptr<Store> store_;  // the thread's, as are the four below
-  std::vector<Peer> peers_;       // whom this node watches
+  std::shared_ptr<Store> store_;  // used only by the thread, like the four below
+  std::vector<Peer> peers_;       // nodes that this node watches
   LifeSign store_life_;
   std::uint64_t store_answers_ = 0;
   Deadline next_sign_of_life_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::string generation_;  // under mutex_, as are all below
+  std::string generation_;  // under mutex_, like all below
   Words words_;
   bool stopping_ = false;
   News news_;

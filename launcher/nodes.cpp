@@ -60,13 +60,13 @@ std::shared_ptr<Store> connect(const NodePlan& plan, Patience& patience) {
   }
 }
 
-// Host names and pids repeat among containers.
+// Makes the entry unique, since host names and pids repeat among containers.
 std::string unique_line() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}\n", random(), random());
 }
 
-// This node's entry in the store, by which the others know it. It is removed in the end unless it
+// This node's entry in the store, by which the others know it. The destructor removes it unless it
 // is kept.
 class Registration {
  public:
@@ -78,12 +78,12 @@ class Registration {
     try {
       if (store_) remove();
     } catch (const std::exception&) {
-      // Nobody can be told in a store that does not answer.
+      // The store does not answer, so nobody can be told.
     }
   }
 
-  // Returns this node's rank: its own, or the first that is free. To make it again, after an answer
-  // that did not come, does no harm.
+  // Returns this node's rank: the requested one, or the first free one. Safe to repeat after a lost
+  // answer.
   int make(std::shared_ptr<Store> store, const NodePlan& plan) {
     store_ = std::move(store);
     if (plan.rank) return take(*plan.rank);
@@ -108,10 +108,10 @@ class Registration {
         rank, other.host, other.launcher));
   }
 
-  // Returns the entry of whoever has this rank.
+  // Returns the entry that now holds this rank.
   [[nodiscard]] std::string claim() { return store_->compare_set(node_key(rank_), "", own_); }
 
-  // Whether a claim without an answer has been heard is not known.
+  // A claim whose answer was lost may or may not be stored.
   void remove() {
     const std::string key = node_key(rank_);
     if (store_->has(key) && store_->get(key) == own_) store_->delete_key(key);
@@ -122,7 +122,7 @@ class Registration {
   int rank_ = 0;
 };
 
-// Node 0's is everybody's; empty as long as it is not there.
+// Node 0's run id, which all nodes use; empty until it is there.
 std::string agreed_run_id(Store& store, const NodePlan& plan) {
   if (!store.has("run_id")) return "";
   std::string agreed = store.get("run_id");
@@ -131,7 +131,7 @@ std::string agreed_run_id(Store& store, const NodePlan& plan) {
                                 to_string(plan.store), agreed, plan.run_id));
 }
 
-// Node 0's are everybody's.
+// Node 0's terms, which must be the same on all nodes.
 void check_terms(Store& store, const NodePlan& plan) {
   const std::string agreed = store.get("terms");
   if (agreed == plan.terms) return;
@@ -163,7 +163,7 @@ void announce(Store& store, const NodePlan& plan) {
   store.set("run_id", plan.run_id);
 }
 
-// Of a job that is this node's, too: another's store stays untouched.
+// Only for a job that is this node's, too; another job's store stays untouched.
 std::string wait_for_run_id(Store& store, const NodePlan& plan, Patience& patience) {
   for (;;) {
     std::string run_id = agreed_run_id(store, plan);
@@ -233,8 +233,8 @@ int Meeting::first_rank(int node) const {
   return sum;
 }
 
-// A connection that nobody answers on is left for another one: in its place there may be a new
-// node 0, with a new store.
+// Abandons a connection on which nobody answers and makes a new one: there may be a new node 0 with
+// a new store.
 Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience) {
   Registration registration(self);
   for (;;) {

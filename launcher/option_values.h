@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Values of flags that become parts of Options. As in flag_value.h, what cannot be read or is not
-// supported is a LaunchError that names where the value comes from, and the value.
+// Parses values of flags that become parts of Options. As in flag_value.h, a value that cannot be
+// parsed or is not supported is a LaunchError that names the flag or variable, and the value.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +31,10 @@ struct Address {
 
 // "node0", "10.0.0.1", "::1", or, as torchrun has it, "[::1]".
 [[nodiscard]] std::string to_host(const FlagValue& value);
-// A host, and perhaps a port: "node0:29400", "[::1]:29400"; "::1" has none.
+// A host and an optional port: "node0:29400", "[::1]:29400"; "::1" has no port.
 [[nodiscard]] Address to_address(const FlagValue& value);
 
-// Of torchrun's --rdzv_conf, what means something here.
+// The supported settings of torchrun's --rdzv_conf.
 [[nodiscard]] Timeout to_rendezvous_timeout(const FlagValue& value);
 
 [[nodiscard]] std::vector<std::string> to_gpus(const FlagValue& value);

@@ -15,7 +15,7 @@
 namespace ddp::launcher {
 namespace {
 
-constexpr std::uint16_t kStaticPort = 29500;  // as torchrun has them
+constexpr std::uint16_t kStaticPort = 29500;  // torchrun's default ports
 constexpr std::uint16_t kC10dPort = 29400;
 
 bool asks_for_nothing(const GivenFlag& given) {
@@ -29,8 +29,6 @@ void apply(const GivenFlag& given, Draft& draft) {
   if (asks_for_nothing(given)) return;
   throw LaunchError(fmt::format("{} is not supported: {}", given.value.source, flag.help));
 }
-
-// ---- What flags mean together.
 
 void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
   NodeOptions& nodes = draft.options.nodes;

@@ -34,7 +34,7 @@ struct Show {
 // Streams of local ranks, as torchrun's --redirects and --tee name them.
 struct StreamSelection {
   enum Streams : unsigned { kNone = 0, kStdout = 1, kStderr = 2, kBoth = 3 };
-  unsigned everybody = kNone;             // whom the map does not list
+  unsigned everybody = kNone;             // for ranks that the map does not list
   std::map<int, unsigned> by_local_rank;  // if not empty, everybody is kNone
 
   [[nodiscard]] bool has(Streams stream, int local_rank) const;
@@ -43,25 +43,25 @@ struct StreamSelection {
 // Where the workers' output goes.
 struct LogOptions {
   Show show;
-  std::optional<std::string> directory;                // of the files; nullopt: none are kept
+  std::optional<std::string> directory;                // of the log files; nullopt: no files
   StreamSelection redirects;                           // to files only
   StreamSelection tee;                                 // to files and the console
-  std::optional<std::vector<int>> local_ranks_filter;  // the others are not shown
+  std::optional<std::vector<int>> local_ranks_filter;  // other ranks are not shown
 };
 
 // Which machines take part and where they meet.
 struct NodeOptions {
   enum class Backend {
     kStatic,  // nodes are numbered by --node_rank
-    kC10d,    // and as they come
+    kC10d,    // nodes are numbered in the order of arrival
   };
   int count = 1;
-  std::optional<int> rank;  // nullopt: not said
+  std::optional<int> rank;  // nullopt: not given
   Backend backend = Backend::kStatic;
   Endpoint endpoint{"127.0.0.1", 0};  // of the store; port 0 (one node only): a free one
   std::optional<std::string> run_id;  // nullopt: a random one
   Timeout start_timeout{600'000};     // to wait for the other nodes
-  bool on_one_host = false;           // all launchers are on this one, so may meet on loopback
+  bool on_one_host = false;  // all launchers are on this host, so they may meet on loopback
 };
 
 // What the workers run on.
@@ -102,9 +102,9 @@ struct Options {
   bool verbose = false;
 };
 
-// `args` is argv without argv[0]. A flag NAME that is not among them takes its value from the
-// environment's PET_NAME, if that is there and not empty. PYTHON_EXEC is read too. Launchers that
-// mpirun or srun started together are the nodes of one job, as far as flags say nothing else
+// `args` is argv without argv[0]. A flag NAME that is not given takes its value from the
+// environment variable PET_NAME, if that is nonempty. PYTHON_EXEC is read, too. Launchers that
+// mpirun or srun started together are the nodes of one job, unless flags say otherwise
 // (fellow_launchers.h). Throws LaunchError naming flag and value.
 [[nodiscard]] Options parse_options(std::span<const std::string> args,
                                     const WorkerEnv::Lookup& environment);

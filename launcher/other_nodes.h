@@ -6,21 +6,22 @@
 
 namespace ddp::launcher {
 
-// The launchers of a job's other nodes, as this one hears of them and talks to them while its
-// workers run: that a node has failed, that its workers are gone, that the job is to stop.
+// The launchers of a job's other nodes, as this launcher hears from them and tells them, while its
+// workers run, that a node has failed, that its workers have ended, that the job should stop.
 class OtherNodes {
  public:
-  // What is known of a generation.
+  // The known state of a generation.
   struct News {
-    std::optional<int> failed_node = {};  // where the first failure was, or a signal
-    std::optional<int> stop_signal = {};  // that signal, if it leaves all workers time to end
+    std::optional<int> failed_node = {};  // the node that saw the first failure or signal
+    std::optional<int> stop_signal = {};  // the signal, if all workers have time to obey it
     std::string lost = {};                // a sentence: which node cannot be reached any more
-    bool is_open = false;                 // the store is ready for its workers
-    bool have_all_ended = false;          // the workers of all nodes are gone
-    bool stop_requested = false;          // of the whole job, by a signal to one of its launchers
+    bool is_open = false;                 // the store is ready for the generation's workers
+    bool have_all_ended = false;          // the workers of all nodes have ended
+    bool stop_requested = false;          // SIGUSR1 was sent to one of the job's launchers
 
     [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
-    // No other node's workers matter any more: they have ended, or follow a failure.
+    // True if this node need not wait for other nodes' workers: they have ended, or follow a
+    // failure.
     [[nodiscard]] bool is_over() const {
       return have_all_ended || !lost.empty() || (failed_node && !stop_signal);
     }
@@ -29,37 +30,37 @@ class OtherNodes {
 
   virtual ~OtherNodes() = default;
 
-  // All that follows is about this generation; at first it is 0, which is open. Those after it wait
-  // for node 0 to open() them.
+  // All further calls are about this generation. At first it is 0, which is open; later ones wait
+  // until node 0 calls open().
   virtual void begin(int generation) = 0;
   virtual void open() = 0;
 
-  // Readable when there is news; read it by news(). -1 if there never is any.
+  // Readable when there is news, which news() reads. -1 if there never is any.
   [[nodiscard]] virtual int fd() const = 0;
   [[nodiscard]] virtual News news() = 0;
 
-  // This node has seen a failure, which is the first unless another one's was.
+  // Claims a failure on this node as the first; another node's claim may have come before.
   virtual void claim_failure() = 0;
-  // The same of a signal to this launcher, which all workers are to have time to obey.
+  // Claims a signal to this launcher likewise; all workers get time to obey it.
   virtual void claim_stop(int signal_number) = 0;
-  // The workers of this node are gone.
+  // The workers of this node have ended.
   virtual void end_generation() = 0;
-  // This launcher was asked to let the job stop by itself.
+  // This launcher got SIGUSR1: the job should end by itself.
   virtual void request_stop() = 0;
 
-  // Waits for what the failed node says of its failure, or, if it is this one, says it. The text is
-  // empty if the failed node has vanished since.
+  // Returns the failed node's description of its failure, and waits for it; if this node is the
+  // failed one, publishes `own`. Empty if the failed node has vanished since.
   [[nodiscard]] virtual std::string agree_on_failure(const std::string& own) = 0;
 
-  // Waits until the workers of all nodes are gone; false if a node cannot be reached, or theirs do
-  // not end.
+  // Waits until the workers of all nodes have ended; false if a node cannot be reached or its
+  // workers do not end.
   [[nodiscard]] virtual bool wait_for_all() = 0;
 
-  // The job is over here. Node 0's launcher, which hosts the store, waits for the others to come to
-  // this point.
+  // The job is over on this node. Node 0's launcher, which hosts the store, waits until the others
+  // have called this, too.
   virtual void leave() = 0;
 
-  // This launcher cannot go on, for what `own` says: the others are told, and the job is left.
+  // This launcher cannot go on, for the reason `own`: tells the others and leaves the job.
   void give_up(const std::string& own) {
     claim_failure();
     (void)agree_on_failure(own);
@@ -67,7 +68,7 @@ class OtherNodes {
   }
 };
 
-// Those of a job on one node. Whatever one waits for has happened: nobody is there to do it.
+// For a job on one node: every wait returns at once, since there is no other node.
 class NoOtherNodes final : public OtherNodes {
  public:
   void begin(int) override {}

@@ -10,14 +10,14 @@
 
 namespace ddp::launcher {
 
-// How long a launcher waits for the others, what it says meanwhile, and what ends the wait.
+// How long a launcher waits for the others, what it prints meanwhile, and what ends the wait.
 class Patience {
  public:
   Patience(Timeout timeout, SignalReader& signals, Console& console);
 
-  // Lets a pause pass before the next look. `state` is what there is to say meanwhile: it is asked
-  // for every few seconds. Throws LaunchError: with the state and how long it has waited when the
-  // time is over, or once a signal has come that ends the job.
+  // Sleeps until the next check. Prints `state`, which is called every few seconds. Throws
+  // LaunchError when the time is over (with the state and the time waited), or when a signal has
+  // come that ends the job.
   void wait(const std::function<std::string()>& state, Timeout pause = kBetweenLooks);
 
   static constexpr Timeout kBetweenLooks{50};

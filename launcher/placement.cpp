@@ -25,7 +25,7 @@ bool has_mig(const std::vector<ListedGpu>& list) {
   return std::ranges::any_of(list, &ListedGpu::is_mig);
 }
 
-// Whom --gpus promises a GPU gets one.
+// Every worker must get one of the GPUs that --gpus names.
 void check_chosen(const PlacementOptions& options, const std::vector<ListedGpu>& list, int workers,
                   const GpuInventory& inventory) {
   if (!options.gpus || options.oversubscribe || workers == 1) return;
@@ -77,7 +77,8 @@ Bindings bind(Binding binding, const DealtGpus& gpus, const GpuInventory& invent
   return bind_to_memory(gpus, inventory, topology, machine.sysfs);
 }
 
-// The CPUs of a worker's mask, shared with those who have the same; with a quota its share of that.
+// The number of CPUs in a worker's mask, divided by the workers with the same mask; with a quota,
+// limited by its share of that.
 int omp_threads(const std::vector<CpuList>& masks, std::size_t rank, const Machine& machine) {
   const auto sharers = static_cast<std::size_t>(std::ranges::count(masks, masks[rank]));
   std::size_t threads = masks[rank].size() / sharers;

@@ -14,13 +14,13 @@ namespace ddp::launcher {
 
 // Where a worker runs.
 struct Placement {
-  std::string device = "-";        // "GPU 2": what its LOCAL_RANK means
-  CpuList cpus = {};               // it is kept on them; empty: wherever its launcher may run
-  std::optional<int> omp_threads;  // OMP_NUM_THREADS of a worker that is kept on CPUs
+  std::string device = "-";        // "GPU 2": the device of its LOCAL_RANK
+  CpuList cpus = {};               // it is bound to these; empty: to none
+  std::optional<int> omp_threads;  // OMP_NUM_THREADS of a bound worker
   std::vector<std::pair<std::string, std::string>> environment = {};  // for CUDA
 };
 
-// ", GPU 2, CPUs 0-3", as far as there is something to say.
+// ", GPU 2, CPUs 0-3", without the parts that are not set.
 [[nodiscard]] std::string describe_placement(const Placement& placement);
 
 struct Placements {
@@ -28,17 +28,18 @@ struct Placements {
   std::vector<std::string> remarks;  // sentences for the user
 };
 
-// --gpus names physical GPUs and takes the place of CUDA_VISIBLE_DEVICES; returns a remark if that
-// was set, or nothing. Throws LaunchError if an entry is wrong.
+// Sets CUDA_VISIBLE_DEVICES to the physical GPUs that --gpus names; returns a remark if the
+// variable was set before, else an empty text. Throws LaunchError if an entry is wrong.
 [[nodiscard]] std::string choose_gpus(const PlacementOptions& options, Machine& machine);
 
-// Whether it is worth asking NVML which GPU each worker gets.
+// Whether to ask NVML which GPU each worker gets.
 enum class DeviceNames { kNotNeeded, kNeeded };
 
-// LOCAL_RANK counts in the machine's cuda_visible_devices; workers share GPUs only if the options
-// say so. CUDA shows a process one MIG instance, so workers that share see each their own. Bound
-// workers get OMP_NUM_THREADS for the CPUs that they need not share, as far as the quota goes.
-// Throws LaunchError if --gpus names too few GPUs, or if workers cannot be bound as asked.
+// LOCAL_RANK is an index into the machine's cuda_visible_devices; workers share GPUs only if the
+// options allow it. CUDA shows a process only one MIG instance, so workers that share each see
+// their own. Bound workers get an OMP_NUM_THREADS for the CPUs that they do not share, limited by
+// the quota. Throws LaunchError if --gpus names too few GPUs, or if workers cannot be bound as
+// requested.
 [[nodiscard]] Placements place_workers(const PlacementOptions& options, int workers,
                                        const Machine& machine, DeviceNames names);
 

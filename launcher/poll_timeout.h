@@ -9,14 +9,14 @@
 
 namespace ddp::launcher {
 
-// The nearer one, of those that there are.
+// The earlier of those deadlines that exist.
 [[nodiscard]] inline std::optional<Deadline> earlier(const std::optional<Deadline>& a,
                                                      const std::optional<Deadline>& b) {
   if (!a || !b) return a ? a : b;
   return a->time_point() < b->time_point() ? a : b;
 }
 
-// Milliseconds until then, for poll(2); -1 if there is no such time.
+// Milliseconds until the deadline, for poll(2); -1 if there is none.
 [[nodiscard]] inline int poll_timeout(const std::optional<Deadline>& deadline) {
   if (!deadline) return -1;
   return static_cast<int>(std::min<Timeout>(deadline->remaining(), std::chrono::hours(1)).count());

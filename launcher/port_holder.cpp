@@ -54,7 +54,7 @@ bool is_wildcard(std::string_view address) {
   return address.find_first_not_of('0') == std::string_view::npos;
 }
 
-// All addresses of IPv6 comprise those of IPv4, and each of those is the end of one of IPv6.
+// "All addresses" of IPv6 includes IPv4, whose addresses are the ends of IPv6 addresses.
 bool overlap(std::string_view a, std::string_view b) {
   if (a.size() < b.size()) std::swap(a, b);
   return is_wildcard(a) || a.ends_with(b) || (is_wildcard(b) && a.size() == b.size());

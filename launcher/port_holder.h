@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Who has a TCP port of this host, as far as /proc tells.
+// Finds the process that holds a TCP port of this host, by /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -22,19 +22,19 @@ struct TcpEntry {
   std::uint16_t port = 0;
   bool listens = false;
   uid_t user = 0;
-  std::uint64_t inode = 0;  // 0: no process has it any more
+  std::uint64_t inode = 0;  // 0: belongs to no process any more
 };
 
 // Lines that cannot be read are left out.
 [[nodiscard]] std::vector<TcpEntry> parse_tcp_table(std::string_view text);
 
-// The entry that keeps others from listening on this address and port: a listener if there is one,
-// on the address itself (or as IPv4 within IPv6), or on all. `address` is as in TcpEntry.
+// The entry that prevents listening on this address and port: preferably a listener, on the address
+// itself (or as IPv4 within IPv6), or on all addresses. `address` is as in TcpEntry.
 [[nodiscard]] const TcpEntry* find_holder(std::span<const TcpEntry> entries,
                                           std::string_view address, std::uint16_t port);
 
-// "pid 4711 (python3 train.py)", or "a process of user 1000" if we may not look at it; nothing if
-// nobody is found, within a quarter of a second.
+// "pid 4711 (python3 train.py)", or "a process of user 1000" without the right to inspect it.
+// Nothing if no process is found within a quarter of a second.
 [[nodiscard]] std::optional<std::string> describe_port_holder(const Endpoint& endpoint);
 
 }  // namespace ddp::launcher

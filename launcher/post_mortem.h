@@ -11,13 +11,13 @@
 
 namespace ddp::launcher {
 
-// Finds out why workers have ended. Made before they are started.
+// Finds out why workers have ended. Construct it before the workers start.
 class PostMortem {
  public:
   PostMortem();
 
-  // Call it when the process has just been reaped, while its surroundings are as they were;
-  // `error_file` is where it may have left a record.
+  // Call it right after the process was reaped, while its surroundings are unchanged. `error_file`
+  // is where it may have left a record.
   [[nodiscard]] Ending examine(int rank, pid_t pid, int status, const rusage& usage,
                                const std::string& error_file) const;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What /proc says about all processes. Without /proc there are simply no answers.
+// Reads all processes from /proc. Without /proc the results are empty.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@ namespace ddp::launcher {
 // Every process of this host, in no particular order.
 [[nodiscard]] std::vector<pid_t> all_pids();
 
-// Every living process below `root`, in no particular order, without `excluded` ones and those
-// below them.
+// Every living process below `root`, in no particular order, except those in `excluded` and their
+// descendants.
 [[nodiscard]] std::vector<ProcessStat> living_descendants(pid_t root,
                                                           const std::vector<pid_t>& excluded);
 

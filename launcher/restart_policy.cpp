@@ -23,7 +23,7 @@ RestartPolicy::Decision RestartPolicy::after_failure(int rank, std::optional<std
   return {std::min(delay, kLongestDelay)};
 }
 
-// A rank whose step nobody knows may well have come further each time.
+// A rank whose step is unknown may have come further each time, so it does not count.
 bool RestartPolicy::is_always_the_same() const {
   if (!failures_.back().second || failures_.size() < kSameFailures) return false;
   return std::all_of(failures_.end() - kSameFailures, failures_.end(),

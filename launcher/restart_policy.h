@@ -11,18 +11,18 @@
 
 namespace ddp::launcher {
 
-// Whether a job that failed is started again, and when. All nodes come to the same answer: it
-// depends on the failures alone.
+// Whether and when a failed job is started again. It depends only on the failures, so all nodes
+// decide alike.
 class RestartPolicy {
  public:
   explicit RestartPolicy(int max_restarts) : max_restarts_(max_restarts) {}
 
   struct Decision {
-    std::optional<Timeout> delay;  // before the restart; nothing: no more
-    std::string reason = {};       // why no more, where a user would ask
+    std::optional<Timeout> delay;  // before the restart; nothing: no restart
+    std::string reason = {};       // why not, where a user would ask
   };
 
-  // `step` is the last one that the rank was known to be in, if it was.
+  // `step` is the last step that the rank was known to be in, if any.
   [[nodiscard]] Decision after_failure(int rank, std::optional<std::int64_t> step);
 
   [[nodiscard]] int restarts() const { return restarts_; }

@@ -24,7 +24,7 @@ constexpr int kMaxRunsOfOneName = 10000;
       fmt::format("cannot make the log folder '{}': {}", path, error_text(error_number)));
 }
 
-// Only for us to look into, as mkdtemp has it. Empty if it cannot be made.
+// Readable only by this user, as made by mkdtemp. Empty if it cannot be made.
 std::string make_temporary_folder(const char* parent) {
   std::string path = std::string(parent) + "/ddp-launch-XXXXXX";
   return ::mkdtemp(path.data()) == nullptr ? "" : path;
@@ -35,7 +35,7 @@ const char* temporary_parent(const char* otherwise) {
   return chosen == nullptr || *chosen == '\0' ? otherwise : chosen;
 }
 
-// A run's name may have been chosen by the user.
+// The user may have chosen the run's name, so it must not contain '/' or begin with '.'.
 std::string folder_name(const JobContext& job) {
   std::string name = job.run_id;
   std::ranges::replace(name, '/', '_');
@@ -44,7 +44,7 @@ std::string folder_name(const JobContext& job) {
   return name;
 }
 
-// DIR/NAME, or DIR/NAME_2 … if there has been a run of that name: its logs are not overwritten.
+// DIR/NAME, or DIR/NAME_2 … if a run of that name exists, so that its logs are not overwritten.
 std::string make_new_folder(const std::string& parent, const std::string& name) {
   std::error_code error;
   std::filesystem::create_directories(parent, error);

@@ -9,11 +9,11 @@
 
 namespace ddp::launcher {
 
-// A folder that nobody else can look into and that goes with this object: in TMPDIR if that is set,
-// else in memory, since a busy disk takes longer to make folders than all the rest of a start.
-// Where none can be made the path is empty.
+// A folder that only this user can read and that the destructor removes. It is in TMPDIR if that is
+// set, else in memory, since on a busy disk making folders takes longer than the rest of a start.
+// If none can be made the path is empty.
 //
-// Made before the guardian forks, so that it is removed by whichever process is left.
+// Make it before the guardian forks, so that the process that outlives the other removes it.
 class PrivateFolder {
  public:
   PrivateFolder();
@@ -27,27 +27,27 @@ class PrivateFolder {
   std::string path_;
 };
 
-// The files of a job on this node, laid out as torchrun's:
+// The files of a job on this node, laid out like torchrun's:
 //   ROOT/attempt_<restart>/<local rank>/{stdout.log,stderr.log,error.json,crash.txt}
 // With --log_dir, ROOT is a new folder in it, named after the run (and the node, if there are
-// several, who may share a file system). Without, but with --redirects or --tee, it is a new folder
-// in TMPDIR or /tmp. Both stay. Else it is a private folder, for error files alone.
+// several, since they may share a file system). With only --redirects or --tee, ROOT is a new
+// folder in TMPDIR or /tmp. Both are kept. Otherwise it is a private folder, only for error files.
 class RunFolder {
  public:
-  // `private_folder` is a path; empty: there are no error files, unless there are log files. Throws
-  // LaunchError if a folder that is to stay cannot be made.
+  // `private_folder` is a path; empty: without log files there are no error files. Throws
+  // LaunchError if a folder that is to be kept cannot be made.
   RunFolder(const LogOptions& options, const JobContext& job, std::string private_folder);
 
-  // Makes the folders of an attempt. Throws LaunchError likewise.
+  // Makes the folders of an attempt. Throws LaunchError if it cannot.
   void begin_attempt(const JobContext& job);
 
-  // A sentence on where things are that the user did not choose; empty if there are none.
+  // A sentence that names a folder which the user did not choose; empty if there is none.
   [[nodiscard]] const std::string& remark() const { return remark_; }
 
   // The folder that has the log files; empty if there are none.
   [[nodiscard]] std::string log_root() const { return stays_ ? root_ : ""; }
 
-  // Paths in the current attempt; empty: there is no place for it. As JobContext has it.
+  // Paths in the current attempt, as in JobContext; empty: no such file.
   [[nodiscard]] const std::string& error_directory() const { return attempt_; }
   [[nodiscard]] std::string error_file(int local_rank) const;
   [[nodiscard]] std::string crash_file(int local_rank) const;

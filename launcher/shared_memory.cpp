@@ -7,14 +7,14 @@
 namespace ddp::launcher {
 namespace {
 
-// What Docker gives, and what is found too little.
+// Docker's default, which is often too little.
 constexpr std::uint64_t kLittle = std::uint64_t{64} << 20;
 
 double mebibytes(std::uint64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 }  // namespace
 
-// The dead process's own part is free again: so little in all is suspicious, too.
+// The dead process's own memory is free again, so a small total is suspicious, too.
 std::string bus_error_hint(const FileSystemSpace& space) {
   const bool is_full = space.free_bytes < space.size_bytes / 50;
   if (space.size_bytes == 0 || (!is_full && space.size_bytes > kLittle)) return "";

@@ -11,11 +11,11 @@ struct FileSystemSpace {
   std::uint64_t free_bytes = 0;
 };
 
-// What a death by SIGBUS may mean where /dev/shm is like this: that a page of shared memory could
-// not be had. Empty if there is plenty.
+// The likely meaning of a SIGBUS when /dev/shm is in this state: no page of shared memory was left.
+// Empty if there is plenty.
 [[nodiscard]] std::string bus_error_hint(const FileSystemSpace& shared_memory);
 
-// Of /dev/shm now, while the other ranks still hold what is in it.
+// For the current state of /dev/shm; call it while the other ranks still hold their shared memory.
 [[nodiscard]] std::string bus_error_hint();
 
 }  // namespace ddp::launcher

@@ -20,14 +20,14 @@ bool is_ignored(int signal_number) {
 // Sent by the kernel to the agent when its guardian dies.
 int orphan_signal() { return SIGRTMIN; }
 
-// Sent by the guardian: the value is the signal that it passes on. Had it the same number, it would
-// merge with one that the agent was sent directly, and nobody could tell who sent it.
+// Sent by the guardian: its value is the signal that is passed on. With the original number it
+// would merge with a signal sent directly to the agent, and the sender could not be told apart.
 int passed_on_signal() { return SIGRTMIN + 1; }
 
 }  // namespace
 
 SignalReader::SignalReader() {
-  // An inherited SIG_IGN would make the kernel reap our children in our stead.
+  // With an inherited SIG_IGN the kernel would reap our children itself.
   std::signal(SIGCHLD, SIG_DFL);
   sigset_t read_set;
   sigemptyset(&read_set);

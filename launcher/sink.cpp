@@ -20,7 +20,8 @@ bool is_writable(int fd) {
 
 void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEnd end) {
   if (error_ != 0) return;
-  // Bars that begin with "\r" return to a line which meanwhile is not theirs: no line of its own.
+  // A bar that begins with "\r" would return to a line that meanwhile belongs to another stream; do
+  // not make a line of it.
   if (open_owner_ != owner && line == "\r") return;
   if (open_owner_ != owner) end_open_line();
   const bool continues = open_owner_ == owner && open_end_ == LineEnd::kNone;
@@ -60,7 +61,7 @@ void Sink::flush() {
   compact();
 }
 
-// Amortised: moves the rest down only when at least half of the buffer has been written.
+// Amortised: moves the rest only when at least half of the buffer has been written.
 void Sink::compact() {
   if (2 * begin_ < queue_.size()) return;
   queue_.erase(0, begin_);

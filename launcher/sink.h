@@ -9,16 +9,16 @@
 
 namespace ddp::launcher {
 
-// One file that lines of several streams end up in: the launcher's stdout, its stderr, or both if
-// they are the same. Writing never blocks: lines queue, and flush() hands over what the reader
-// takes, each line of up to PIPE_BUF bytes in one piece. After an error (a closed pipe, a full
-// disk) everything is dropped silently.
+// One file that receives lines of several streams: the launcher's stdout, its stderr, or both if
+// they are the same. Writing never blocks: lines are queued, and flush() writes what the reader
+// accepts, each line of up to PIPE_BUF bytes in one piece. After an error (a closed pipe, a full
+// disk) it silently drops everything.
 class Sink {
  public:
   explicit Sink(int fd) : fd_(fd) {}
 
-  // Queues a line of stream `owner`, prefixed if it begins here. If another stream's line is still
-  // open (it had LineEnd::kNone or kCarriageReturn) it is ended first.
+  // Queues a line of stream `owner`, with the prefix if the line begins here. Ends another stream's
+  // open line (LineEnd::kNone or kCarriageReturn) first.
   void put(int owner, std::string_view prefix, std::string_view line, LineEnd end);
 
   // Ends an open line, whoever owns it.
@@ -28,9 +28,9 @@ class Sink {
 
   [[nodiscard]] int fd() const { return fd_; }
   [[nodiscard]] bool is_pending() const { return begin_ < queue_.size(); }
-  // So much is queued that the streams which feed this sink should not be read further.
+  // True if so much is queued that the streams which feed this sink should not be read further.
   [[nodiscard]] bool is_congested() const { return queue_.size() - begin_ > kCongestionBytes; }
-  // errno of the write that failed; 0 = none.
+  // The errno of the failed write; 0 if none failed.
   [[nodiscard]] int error() const { return error_; }
   // Lines put so far.
   [[nodiscard]] std::size_t line_count() const { return line_count_; }

@@ -20,7 +20,7 @@
 namespace ddp::launcher {
 namespace {
 
-// A child whose stdout is `output`; 0 if the program cannot be started.
+// Starts a child whose stdout is `output`; returns 0 if the program cannot be started.
 pid_t start(const char* program, const std::string& module, const std::string& address,
             const FileDescriptor& output) {
   posix_spawn_file_actions_t actions;
@@ -36,7 +36,7 @@ pid_t start(const char* program, const std::string& module, const std::string& a
   return error == 0 ? pid : 0;
 }
 
-// Up to the end of the stream, or of the time.
+// Reads until the end of the stream or the deadline.
 std::string read_until(const FileDescriptor& input, const Deadline& end) {
   std::string text;
   std::array<char, 1024> part{};
@@ -59,12 +59,12 @@ std::string ask(const char* program, const std::string& module, const std::strin
   write_end.reset();
   if (pid == 0) return "";
   std::string answer = read_until(read_end, end);
-  ::kill(pid, SIGKILL);              // it may not have ended
-  ::waitpid(pid, nullptr, WNOHANG);  // one stuck in the kernel is not to hold us up
+  ::kill(pid, SIGKILL);              // it may still be running
+  ::waitpid(pid, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
   return answer;
 }
 
-// "/src/train.cpp:57 (discriminator 3)\n"; what is not known is "??:0" or "…:?".
+// "/src/train.cpp:57 (discriminator 3)\n"; unknown parts are "??:0" or "…:?".
 std::string parse_answer(const std::string& answer) {
   const std::string line = answer.substr(0, answer.find_first_of(" \n"));
   const std::size_t colon = line.rfind(':');

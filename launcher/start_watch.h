@@ -9,19 +9,20 @@
 
 namespace ddp::launcher {
 
-// Finds ranks that wait in init_process_group for one which has ended with code 0 and was never
-// there, and says so once. It is no failure: a program need not use libddp, nor all of its ranks.
+// Finds ranks that wait in init_process_group for a rank that has ended with code 0 without calling
+// it, and says so once. This is not a failure: a program need not use libddp, nor all of its ranks.
 class StartWatch {
  public:
-  // Such a rank. From now on the others are looked at every kPeriod.
+  // Records a rank that ended without joining. From now on the others are checked every kPeriod.
   void note_absent(int rank);
 
-  // When the next look is due; nothing if there is no need for one.
+  // When the next check is due; nothing if none is needed.
   [[nodiscard]] std::optional<Deadline> next() const { return next_; }
   [[nodiscard]] bool is_due() const { return next_ && next_->passed(); }
 
-  // A look at those that wait now. Returns the sentence if some did so at the look before, too, as
-  // ranks that meet without the absent one do not; else an empty one.
+  // Checks the ranks that wait now. Returns the sentence if some of them were waiting at the
+  // previous check, too, which ranks that can meet without the absent one would not be; else an
+  // empty text.
   [[nodiscard]] std::string look(const std::vector<int>& waiting);
 
   static constexpr Timeout kPeriod{1000};

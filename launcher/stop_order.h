@@ -5,36 +5,36 @@
 
 namespace ddp::launcher {
 
-// What has asked one generation to end, from outside of its workers on this node: a signal to this
-// launcher or to another node's, an end on another node, or SIGUSR1, which leaves it to the workers
+// What has ordered one generation to end, from outside this node's workers: a signal to this
+// launcher or another node's, an end on another node, or SIGUSR1, after which the workers end by
 // themselves.
 class StopOrder {
  public:
-  // SIGUSR1, to this launcher or another node's. True if it is the first.
+  // SIGUSR1 came to this launcher or another node's. True the first time.
   bool request();
   // A signal to this launcher ends the job.
   void interrupt(int signal_number);
-  // The same signal was sent to all launchers, and another one has told it before. False if it is
-  // another one, or was confirmed.
+  // A scheduler sent the same signal to all launchers, and another launcher's was already followed.
+  // False if it is a different signal, or was confirmed before.
   bool confirm(int signal_number);
-  // The job ends on another node: by a signal to its launcher, if there is one.
+  // The job ends on another node; with `signal_number` if a signal to its launcher is the reason.
   void follow(std::optional<int> signal_number);
-  // The job has ended on another node, when nothing more was to be stopped here.
+  // The job has ended on another node after this node had nothing left to stop.
   void note_end_elsewhere() { is_by_nodes_ = true; }
-  // Who has ordered it does not wait any longer, for anybody.
+  // The sender of the order is not willing to wait any longer.
   void hurry() { is_hurried_ = true; }
 
-  // What stops the job, wherever it was sent.
+  // The signal that stops the job, whichever launcher got it.
   [[nodiscard]] std::optional<int> signal() const { return signal_; }
   [[nodiscard]] bool is_from_keyboard() const;
-  // The same if it was sent to this launcher.
+  // The same, if this launcher got it.
   [[nodiscard]] std::optional<int> interrupted_by() const { return interrupted_by_; }
   [[nodiscard]] bool is_by_nodes() const { return is_by_nodes_; }
   [[nodiscard]] bool is_requested() const { return is_requested_; }
   [[nodiscard]] bool is_hurried() const { return is_hurried_; }
 
-  // Whether a worker that this signal has ended has obeyed; `is_killing` says that those are killed
-  // who took too long.
+  // Whether a worker that was ended by this signal has obeyed the order; with `is_killing`, workers
+  // that took too long are being killed.
   [[nodiscard]] bool asks_for(int signal_number, bool is_killing) const;
 
  private:

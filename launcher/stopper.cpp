@@ -45,7 +45,7 @@ void Stopper::advance() {
   if (phase_end_->passed()) {
     phase_ = Phase::kGaveUp;
   } else if (next_kill_->passed()) {
-    kill_now();  // orphans of what died meanwhile may have come up
+    kill_now();  // orphans of processes that died meanwhile may have appeared
   }
 }
 
@@ -57,8 +57,8 @@ std::optional<Deadline> Stopper::next() const {
 
 std::vector<ProcessStat> Stopper::survivors() const { return living_descendants(::getpid(), {}); }
 
-// A group is signalled as such only while its leader is not reaped: afterwards its number may
-// belong to somebody else, and what is left of it is found among the survivors.
+// A process group is signalled only until its leader is reaped. After that its number may belong to
+// another group, and its remaining processes are found among the survivors.
 void Stopper::signal_all(int signal_number) const {
   std::vector<pid_t> groups;
   for (const Worker& worker : workers_) {

@@ -11,28 +11,28 @@
 
 namespace ddp::launcher {
 
-// Ends the processes of a job: some patience, SIGTERM, a grace, then SIGKILL again and again until
-// nothing is left or kKillTimeout has passed. Reaches the workers' process groups and, through
-// /proc, descendants that have left them. The agent must be a child subreaper, so that no orphan
-// leaves its tree.
+// Ends the processes of a job: waits for a patience, sends SIGTERM, waits for a grace, then sends
+// SIGKILL repeatedly until nothing is left or kKillTimeout has passed. It reaches the workers'
+// process groups and, by /proc, descendants that have left them. The agent must be a child
+// subreaper, so that orphans stay in its tree.
 class Stopper {
  public:
   explicit Stopper(const std::vector<Worker>& workers) : workers_(workers) {}
 
-  // Does nothing if it is under way.
+  // Does nothing if termination has already begun.
   void terminate(Timeout grace, Timeout patience = Timeout(0));
-  // The job was asked to end by itself: kills it if it has not within `limit`.
+  // The job was asked to end by itself: kills it if it has not ended within `limit`.
   void expect_end(Timeout limit);
   void kill_now();
 
-  // Does what the clock asks for; next() says when that is.
+  // Does what is due; next() says when to call it again.
   void advance();
   [[nodiscard]] std::optional<Deadline> next() const;
 
   [[nodiscard]] bool is_stopping() const { return phase_ != Phase::kIdle; }
   [[nodiscard]] bool is_killing() const { return phase_ == Phase::kKilling || has_given_up(); }
   [[nodiscard]] bool has_given_up() const { return phase_ == Phase::kGaveUp; }
-  // The time to end in, if it kills because that was over.
+  // The grace, if it was exceeded and that is why processes are killed.
   [[nodiscard]] std::optional<Timeout> overdue_after() const { return overdue_after_; }
 
   // The job's living processes.
@@ -51,7 +51,7 @@ class Stopper {
   Phase phase_ = Phase::kIdle;
   Timeout grace_{};
   std::optional<Timeout> overdue_after_;
-  std::optional<Deadline> limit_;  // of kIdle
+  std::optional<Deadline> limit_;  // for kIdle
   std::optional<Deadline> phase_end_;
   std::optional<Deadline> next_kill_;
 };

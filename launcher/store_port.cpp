@@ -35,7 +35,7 @@ std::vector<std::string> own_addresses() {
   return addresses;
 }
 
-// With several nodes the port is the same for all, so none is chosen.
+// With several nodes all must use the same port, so another one cannot be chosen.
 const char* remedy_for_taken_port(int node_count) {
   if (node_count == 1) return "without --master_port a free one is taken";
   return "if that is a launcher of this job, give each node a --node_rank of its own, else the job "

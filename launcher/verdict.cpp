@@ -19,7 +19,8 @@ constexpr std::size_t kLongestMessage = 1000;
 
 using Test = std::function<bool(const Ending&)>;
 
-// Of those that pass, the first death by signal, else the first; nullptr if there is none.
+// The first death by a signal among the endings that pass, else the first that passes; nullptr if
+// none does.
 const Ending* find_cause(std::span<const Ending> endings, const Test& passes) {
   const Ending* found = nullptr;
   for (const Ending& ending : endings) {
@@ -42,7 +43,7 @@ std::string describe(const OutOfMemory& event) {
   return fmt::format("out of memory ({}, limit {})", resident, describe_bytes(*event.limit_bytes));
 }
 
-// Cut between characters of UTF-8.
+// Cuts only between UTF-8 characters.
 std::string one_line(std::string text) {
   const auto is_control = [](char c) { return c >= 0 && c < ' '; };
   std::ranges::replace_if(text, is_control, ' ');
@@ -63,7 +64,7 @@ std::string describe_why(const Ending& ending) {
   return why.empty() ? why : ": " + why;
 }
 
-// Those that ended after the same step, or after none, are told together.
+// Ranks that ended after the same step, or before any, are described together.
 std::string describe(const std::vector<Finished>& finished) {
   std::map<std::optional<std::int64_t>, CpuList> ranks_by_step;
   for (const Finished& each : finished) ranks_by_step[each.step].push_back(each.rank);

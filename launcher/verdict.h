@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How a job that failed is summed up: one sentence that names the first cause.
+// Sums up a failed job in one sentence that names the first cause.
 #pragma once
 
 #include <span>
@@ -12,14 +12,14 @@
 
 namespace ddp::launcher {
 
-// Which of the ends, in the order in which they were reaped, is the cause; there is at least one
-// failure of Ending::When::kFirst among them. A rank that says of itself that a peer's end has
-// ended it is named only if there is nobody else: first among those that were dying when the first
-// failure was seen, then among those that ended before we signalled anybody, then among those that
-// left a record of an error.
+// Which of the endings, given in the order of reaping, is the cause; at least one of them is a
+// failure of Ending::When::kFirst. A rank whose record blames a peer is named only if there is no
+// other. Candidates are taken first from those that were dying when the first failure was seen,
+// then from those that ended before we signalled any worker, then from those that left an error
+// record.
 //
-// Where nobody says anything, a death by signal goes before an exit code: a rank that notices its
-// peer's death exits with a code of its own and may be reaped first.
+// Without records, death by a signal is preferred to an exit code: a rank that notices its peer's
+// death exits with its own code and may be reaped first.
 [[nodiscard]] Ending first_cause(std::span<const Ending> endings);
 
 // "rank 3 (host b, pid 4711) was killed by SIGKILL after 12.5 s, in step 457: out of memory (61.0
@@ -27,11 +27,11 @@ namespace ddp::launcher {
 [[nodiscard]] std::string verdict(const WorkerFailure& failure);
 [[nodiscard]] std::string verdict(const Failure& failure);
 
-// The launcher's.
+// The launcher's exit code.
 [[nodiscard]] int exit_code_after(const Failure& failure);
 
-// The last lines of a failed job: what the first rank that failed wrote to stderr, unless that is
-// in view, where the whole of it is, the functions in which it crashed, and the verdict.
+// Prints the last lines of a failed job: the stderr of the first failed rank, unless that is in
+// view; where all of its stderr is; the functions in which it crashed; and the verdict.
 void say(Console& console, const Failure& failure);
 
 }  // namespace ddp::launcher

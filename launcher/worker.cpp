@@ -50,15 +50,15 @@ std::vector<char*> c_strings(const std::vector<std::string>& strings) {
   return pointers;
 }
 
-// All that the child needs between fork and exec, prepared before: another thread may have held
-// the allocator's lock at the moment of the fork, so only async-signal-safe calls are allowed.
+// Everything that the child needs between fork and exec is prepared before: another thread may have
+// held the allocator's lock at the moment of the fork, so only async-signal-safe calls are allowed.
 struct ChildPlan {
   const char* path;
   char* const* argv;
   char* const* envp;
   const sigset_t* signal_mask;
-  std::span<const unsigned long> cpus;  // as an affinity mask; empty: it stays as it is
-  const rlimit* descriptors;            // null: they stay as they are
+  std::span<const unsigned long> cpus;  // an affinity mask; empty: unchanged
+  const rlimit* descriptors;            // null: unchanged
   pid_t agent;
   int stdin_fd;
   int stdout_fd;
@@ -80,7 +80,7 @@ void limit_descriptors(const ChildPlan& plan) {
   if (plan.descriptors != nullptr) ::setrlimit(RLIMIT_NOFILE, plan.descriptors);
 }
 
-// Of a file that is there although exec says that something is not.
+// For a file that exists although exec reports a missing one.
 const char* hint_for_missing_interpreter(const std::string& path) {
   if (::access(path.c_str(), F_OK) != 0) return "";
   std::string first_line;
@@ -91,7 +91,8 @@ const char* hint_for_missing_interpreter(const std::string& path) {
              : " (the interpreter of its first line is missing)";
 }
 
-// The parent reads an errno value, negative if it is not exec's.
+// On failure the parent reads an errno value from the pipe; it is negative if exec was not the call
+// that failed.
 [[noreturn]] void become_worker(const ChildPlan& plan) {
   ::setpgid(0, 0);
   const bool has_cpus = stay_on_cpus(plan);
@@ -101,7 +102,7 @@ const char* hint_for_missing_interpreter(const std::string& path) {
     ::execve(plan.path, plan.argv, plan.envp);
   }
   const int error = has_cpus ? errno : -errno;
-  // Nobody is left to tell if this fails.
+  // Errors are ignored, since there is nobody to report them to.
   [[maybe_unused]] const ssize_t written = ::write(plan.exec_status_fd, &error, sizeof(error));
   ::_exit(kNotFoundExitCode);
 }
@@ -132,7 +133,7 @@ Worker Worker::start(const WorkerSpec& spec) {
   if (pid == 0) become_worker(plan);
   if (pid < 0)
     throw SystemError(fmt::format("cannot fork the worker of rank {}", spec.rank), errno);
-  ::setpgid(pid, pid);  // in the child too: whoever comes first, the group exists from here on
+  ::setpgid(pid, pid);  // also in the child, since either may run first
   Worker worker(spec.rank, pid);
   worker.stdout_ = std::move(out.read_end);
   worker.stderr_ = std::move(err.read_end);
@@ -151,7 +152,7 @@ Worker::Worker(Worker&& other) noexcept
 Worker::~Worker() {
   if (pid_ == 0 || has_ended()) return;
   ::kill(-pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, WNOHANG);  // one stuck in the kernel is not to hold us up
+  ::waitpid(pid_, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
 }
 
 void Worker::wait_for_exec(const Command& command) {

@@ -19,13 +19,13 @@ struct WorkerSpec {
   const Command& command;
   const EnvironmentBlock& environment;
   const sigset_t& signal_mask;
-  CpuList cpus = {};                       // to stay on; empty: where this process may run
-  std::optional<rlimit> descriptors = {};  // nothing: as this process has it
+  CpuList cpus = {};                       // to bind it to; empty: not bound
+  std::optional<rlimit> descriptors = {};  // nothing: inherited
   int stdin_fd = -1;
 };
 
-// One worker process: a direct child, leader of a process group of its own, killed by the kernel
-// when the thread that started it dies. Its stdout and stderr are pipes, read by us. Until
+// One worker process: a direct child, leader of its own process group, killed by the kernel when
+// the thread that started it dies. Its stdout and stderr are pipes that the launcher reads. Until
 // record_end() its pid and group cannot be reused; the destructor kills the group if the worker has
 // not ended.
 class Worker {
@@ -38,7 +38,7 @@ class Worker {
   Worker& operator=(Worker&&) = delete;
   ~Worker();
 
-  // Returns once the program has replaced the fork. Throws LaunchError if that failed.
+  // Returns once the child has executed the program. Throws LaunchError if exec failed.
   void wait_for_exec(const Command& command);
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -47,7 +47,7 @@ class Worker {
   [[nodiscard]] int status() const { return status_.value(); }  // as waitpid(2) gives it
   void record_end(int status) { status_ = status; }
 
-  // The read ends of the pipes, non-blocking. They can be taken once.
+  // The read ends of the pipes, non-blocking. Each can be taken once.
   [[nodiscard]] FileDescriptor take_stdout() { return std::move(stdout_); }
   [[nodiscard]] FileDescriptor take_stderr() { return std::move(stderr_); }
 

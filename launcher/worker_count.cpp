@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNoGpuRemark = "no GPU is visible ({}): the workers will run on the CPU";
 
-// "" and "-1" are how one asks for the CPU.
+// "" and "-1" are the usual ways to ask for the CPU.
 bool hides_all_gpus(const std::optional<std::string>& cuda_visible_devices) {
   return cuda_visible_devices && (cuda_visible_devices->empty() || *cuda_visible_devices == "-1");
 }

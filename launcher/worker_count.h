@@ -13,9 +13,9 @@ struct WorkerCount {
   std::string remark;  // one sentence for the user, or empty
 };
 
-// Turns the request into a number. More workers than GPUs earn a remark unless they are to share
-// them, but no refusal: the program may not use GPUs at all, and libddp refuses two ranks on one
-// GPU itself. Throws LaunchError if GPUs are asked for and none is visible.
+// Turns the request into a number. More workers than GPUs cause a remark, unless they are meant to
+// share them, but no error: the program may not use GPUs at all, and libddp itself refuses two
+// ranks on one GPU. Throws LaunchError if GPUs are asked for and none is visible.
 [[nodiscard]] WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& machine,
                                               bool may_share_gpus = false);
 

@@ -7,12 +7,11 @@
 
 namespace ddp::launcher {
 
-// Where launchers keep what they tell each other, in the store that is the workers' as well.
+// The prefix of the launchers' keys in the store, which the workers use, too.
 inline constexpr const char* kLauncherPrefix = "ddp-launch";
 
-// Before the workers of a restart: forgets what the ones before left in the store, which must not
-// be taken for news, and says which attempt this is, so that libddp refuses whoever is left of an
-// earlier one.
+// Before a restart: deletes the keys that the previous workers left in the store, which would look
+// like news, and records the attempt, so that libddp refuses leftover workers of an earlier one.
 void begin_attempt(TcpStore& store, const std::string& run_id, int restart_count);
 
 }  // namespace ddp::launcher

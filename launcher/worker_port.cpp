@@ -5,7 +5,8 @@
 
 namespace ddp::launcher {
 
-// A server, although nobody is to be served: serve_store() explains what is wrong with a port.
+// Starts a server although none is needed, because serve_store() explains what is wrong with a
+// port.
 Endpoint choose_worker_port(const Endpoint& wanted) {
   return {wanted.host, serve_store({"", wanted.port})->endpoint().port};
 }

@@ -3,6 +3,7 @@
 // Jobs that are stopped and resumed: our launcher, real data, real processes.
 #include <signal.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -45,6 +46,53 @@ TEST_CASE("checkpoints of whole epochs go on as well, and the best is kept", "[r
   CHECK_THAT(training.run(schedule), Contains("model_epoch_3.safetensors: epoch 3, step 60") &&
                                          Contains("nothing is left to train: test accuracy "));
   CHECK(training.parameters() == parameters);
+}
+
+namespace {
+
+// As it was when the job that saved it was asked to stop at the end of an epoch, before it
+// evaluated and told its schedule.
+void take_back_evaluation(const std::filesystem::path& checkpoint,
+                          const std::filesystem::path& one_before) {
+  const ddp::Safetensors before = load_checkpoint(one_before);
+  ddp::Safetensors loaded = load_checkpoint(checkpoint);
+  for (ddp::NamedBuffer& tensor : loaded.tensors) {
+    if (!tensor.name.starts_with("schedule.")) continue;
+    tensor = *std::ranges::find(before.tensors, tensor.name, &ddp::NamedBuffer::name);
+  }
+  loaded.metadata.erase("test_loss");
+  loaded.metadata.erase("test_score");
+  ddp::save_checkpoint(checkpoint, loaded.tensors, loaded.metadata);
+}
+
+}  // namespace
+
+TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]") {
+  const ddp::test::TemporaryDirectory set;
+  ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
+  // So small a rate that the loss stands still: it is lowered after the second and third epoch.
+  const Arguments flags = {
+      "--lr-schedule", "plateau",  "--plateau-patience",  "0", "--lr", "1e-6", "--epochs", "4",
+      "--data-dir",    set.path(), "--global-batch-size", "30"};
+  const auto lowered = [](const char* rate) {
+    return Contains("no longer falls: learning rate " + std::string(rate) + " from here on");
+  };
+  ResumableJob unbroken(2);
+  CHECK_THAT(unbroken.run(flags), lowered("1e-07") && lowered("1e-08"));
+  ResumableJob training(2);
+  CHECK_THAT(training.run(flags + Arguments{"--max-steps", "50"}), lowered("1e-07"));
+  CHECK_THAT(training.run(flags), lowered("1e-08") && !lowered("1e-07"));
+  CHECK(training.parameters() == unbroken.parameters());
+  training.check_refused(
+      {"--global-batch-size", "3000"},
+      "it was trained with --lr-schedule plateau, and --lr-schedule constant is");
+
+  ResumableJob stopped(2);
+  (void)stopped.run(flags + Arguments{"--max-steps", "40"});
+  take_back_evaluation(stopped.file("c/model_epoch_2.safetensors"),
+                       stopped.file("c/model_epoch_1.safetensors"));
+  CHECK_THAT(stopped.run(flags), lowered("1e-07") && lowered("1e-08"));
+  CHECK(stopped.parameters() == unbroken.parameters());
 }
 
 TEST_CASE("another number of ranks goes on with the rest of the epoch", "[resume]") {

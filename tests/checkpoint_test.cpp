@@ -209,6 +209,18 @@ TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
   CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
 }
 
+TEST_CASE("a checkpoint that nobody would find again is not saved", "[checkpoint][directory]") {
+  const TemporaryDirectory place;
+  CheckpointDirectory directory({.path = place.path()});
+  CHECK(error_of([&] { save(directory, -1); }) ==
+        "[checkpoint] model_epoch_-1.safetensors: epochs and steps count from 0");
+  Model model(1);
+  CHECK_THROWS_AS(
+      directory.save({.name = {.epochs = 0, .step = -1}, .metadata = {}}, model.tensors()),
+      std::invalid_argument);
+  CHECK(entries_of(place.path()) == 0);
+}
+
 TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});

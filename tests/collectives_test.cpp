@@ -452,6 +452,63 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   });
 }
 
+// Gloo would give wrong elements, without a word.
+TEST_CASE("operands overlap only where a rank's share lies at its place in the whole",
+          "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {1, 2, 3}) {
+      run_groups(backend, world_size, [](ProcessGroup& group) {
+        constexpr std::size_t kShare = 5000;
+        const auto rank = static_cast<std::size_t>(group.rank());
+        const auto ranks = static_cast<std::size_t>(group.world_size());
+        std::vector<float> memory(ranks * kShare + 1, static_cast<float>(rank));
+        const Buffer all = buffer_of(memory);
+        const Buffer whole = all.slice(0, ranks * kShare);
+        const Buffer own = whole.slice(rank * kShare, kShare);
+        const Buffer beside = all.slice(rank * kShare + 1, kShare);
+        const auto refuses = [](const auto& call) {
+          const std::string error = error_of([&] { (void)call(); });
+          expect(error.find("overlap") != std::string::npos, "overlap, not '" + error + "'");
+        };
+        refuses([&] { return group.all_gather(beside, whole); });
+        refuses([&] { return group.reduce_scatter(whole, beside); });
+        refuses([&] { return group.all_to_all(whole, whole); });
+        if (rank == 0) refuses([&] { return group.gather(beside, whole, 0); });
+        if (rank == 0) refuses([&] { return group.scatter(whole, beside, 0); });
+        group.all_gather(own, whole).wait();
+        for (std::size_t i = 0; i < ranks * kShare; ++i) {
+          expect(memory[i] == static_cast<float>(i / kShare), "the share of each rank");
+        }
+        group.reduce_scatter(whole, own).wait();
+        expect(memory[rank * kShare] == static_cast<float>(rank * ranks), "their sum");
+      });
+    }
+  }
+}
+
+TEST_CASE("a timeout is above 0, and may be as long as there are numbers", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {1, 2}) {
+      const auto add_up = [&](ProcessGroup& group) {
+        float sum = 1;
+        group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        {
+          const ScopedTimeout scoped(group, Timeout::max());
+          group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        }
+        expect(sum == static_cast<float>(world_size * world_size), "the sum");
+      };
+      run_groups(backend, world_size, add_up, Timeout::max());
+      if (backend == Backend::kShmGloo && world_size > 1) continue;  // not by init_process_group
+      for (const Timeout timeout : {0ms, -1ms}) {
+        CHECK(error_of([&] { run_groups(backend, world_size, add_up, timeout); }) ==
+              "[init] a timeout of " + std::to_string(timeout.count()) +
+                  " ms, which must be above 0");
+      }
+    }
+  }
+}
+
 TEST_CASE("host memory is broadcast in place", "[broadcast]") {
   for (const Backend backend : test::backends()) {
     run_groups(backend, 3, [](ProcessGroup& group) {

@@ -353,6 +353,61 @@ TEST_CASE("a distributed module is a module, with the other one's names", "[modu
   });
 }
 
+// The gradients lay in the engine's memory, which has gone with it.
+TEST_CASE("a module may be distributed anew, and be trained alone in between", "[module]") {
+  for (const int world_size : {1, 2}) {
+    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      nn::Context context;
+      Branches branches({context, DType::kFloat64, 0});
+      nn::Tape tape(context);
+      nn::Sgd optimizer(context, branches.left.parameters(), {.learning_rate = 0.1});
+      const auto loss_of = [&](nn::Module& module) {
+        const Tensor input =
+            context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
+        const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>(2), {2});
+        return nn::softmax_cross_entropy(tape, module.forward(tape, input), label);
+      };
+      const auto first_value = [&] {
+        return context.to_host<double>(branches.left.parameters()[0]->value())[0];
+      };
+      for (int phase = 0; phase < 3; ++phase) {
+        {
+          nn::DistributedModule model(branches, context, group.shared_from_this(),
+                                      {.unused = UnusedParameters::kZero});
+          const double before = first_value();
+          model.backward(tape, loss_of(model), 2.0);
+          optimizer.step();
+          expect(first_value() != before, "a step of all ranks");
+          model.backward(tape, loss_of(model), 2.0);  // nobody takes its gradients
+        }
+        for (const nn::Parameter* parameter : branches.parameters()) {
+          expect(!parameter->has_grad(), "no gradient in memory that is gone");
+          expect(parameter->grad_owner() == nullptr, "nobody who is gone to ask");
+        }
+        const double before = first_value();
+        tape.backward(loss_of(branches));
+        optimizer.step();
+        expect(first_value() != before, "a step of this rank alone");
+      }
+    });
+  }
+}
+
+// As when the new one is made before the old one goes.
+TEST_CASE("the end of a distributed module leaves gradients to the one after it", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    nn::Context context;
+    Branches branches({context, DType::kFloat64, 0});
+    auto model = std::make_unique<nn::DistributedModule>(branches, context,
+                                                         group.shared_from_this(), DdpOptions{});
+    model = std::make_unique<nn::DistributedModule>(branches, context, group.shared_from_this(),
+                                                    DdpOptions{});
+    for (const nn::Parameter* parameter : branches.parameters()) {
+      expect(parameter->grad_owner() == model.get(), "the second one's");
+    }
+  });
+}
+
 TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]") {
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     nn::Context context;

@@ -389,6 +389,19 @@ TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
   }
 }
 
+TEST_CASE("there are eight votes", "[engine][agree]") {
+  run_on(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    DistributedDataParallel& ddp = trainee.ddp;
+    (void)ddp.begin_step();
+    const std::string expected = "[ddp] vote slot 8 is not below 8";
+    expect(error_of([&] { ddp.vote(kMaxVotes, true); }) == expected, "it to be refused");
+    mark_all(ddp);
+    ddp.wait();
+    expect(error_of([&] { (void)ddp.agreed(kMaxVotes, Quorum::kAny); }) == expected, "and here");
+  });
+}
+
 TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
   run_on(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/image_file.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <random>
@@ -210,6 +212,10 @@ TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
   const File file;
   CHECK_THAT(error_of([&] { (void)read_image(file.path(), 3); }), Contains("No such file"));
   CHECK_THAT(error_of([&] { (void)read_image(file.path().parent_path(), 3); }),
+             Contains("is not a regular file"));
+  const ddp::test::TemporaryDirectory directory;
+  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);  // whose writer never comes
+  CHECK_THAT(error_of([&] { (void)read_image(directory / "pipe", 3); }),
              Contains("is not a regular file"));
   CHECK_THAT(file.error(""), Contains("is empty"));
   CHECK_THAT(file.error("<html>"), Contains("begins with 3c 68 74 6d and is neither JPEG nor PNG"));

@@ -373,6 +373,10 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--warmup-steps", "-1"}), "--warmup-steps must not be negative");
   check_refused(train_command(1, {"--warmup", "1", "--warmup-steps", "5"}),
                 "--warmup and --warmup-steps exclude each other");
+  check_refused(train_command(1, {"--lr-schedule", "linear"}),
+                "--lr-schedule=linear is not one of constant, step, cosine, plateau");
+  check_refused(train_command(1, {"--plateau-patience", "3"}),
+                "--plateau-patience is for --lr-schedule plateau");
   check_refused(train_command(1, {"--clip-grad-norm", "nan"}), "--clip-grad-norm must be positive");
   check_refused(train_command(1, {"--lr", "fast"}), "--lr=fast is not a number");
   check_refused(train_command(1, {"--momentum", "nan"}), "--momentum must be finite");

@@ -240,6 +240,10 @@ TEST_CASE("a job may begin with the weights of another, or refuses what is not i
                    Arguments{"--model", "lenet5", "--seed", "1", "--init", first.file("model")});
   second.run(2, {"--lr", "0", "--max-steps", "1"});
   CHECK(have_equal_models(first, second));
+  first.run_with_checkpoints({"--max-steps", "2", "--amp", "fp16", "--lr-schedule", "plateau"});
+  const Job third(sets.fashion_mnist() + Arguments{"--model", "lenet5", "--init", first.newest()});
+  third.run(1, {"--optimizer", "adam", "--lr", "0", "--max-steps", "1"});
+  CHECK(have_equal_models(first, third));
   ChildProcess other({DDP_TRAIN_PATH, "--device", "cpu", "--init", first.file("model")});
   CHECK(other.wait() == 1);
   CHECK_THAT(other.err(), Contains(first.file("model").string()) && Contains("fc1.weight"));

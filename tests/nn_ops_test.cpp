@@ -140,6 +140,13 @@ TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
       error_of([&] {
         static_cast<void>(linear(tape, zeros({2, 4}), zeros({3, 4}, DType::kFloat64), zeros({3})));
       }) == "[kernels] gemm: b is float64[12] on cpu, expected float32[12] on cpu");
+  const Tensor labels = Tensor::zeros({2}, DType::kInt64);
+  CHECK(error_of([&] {
+          static_cast<void>(softmax_cross_entropy(tape, zeros({2, 5, 2, 2}), labels));
+        }) == "[nn] softmax_cross_entropy: the logits are [2, 5, 2, 2], expected [n, classes]");
+  CHECK(error_of([&] {
+          static_cast<void>(count_correct(context, zeros({2, 5, 2, 2}), labels));
+        }) == "[nn] count_correct: the logits are [2, 5, 2, 2], expected [n, classes]");
   CHECK(error_of([&] {
           static_cast<void>(zeros({2, 3}).reshaped({4}));
         }) == "[nn] float32[6] on cpu does not have the shape [4]");

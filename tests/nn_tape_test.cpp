@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/scope.h"
 #include "support/run_ranks.h"
+#include "support/stderr_capture.h"
 
 namespace {
 
@@ -165,6 +167,19 @@ TEST_CASE("steps of equal shape allocate nothing after the first", "[nn]") {
   CHECK(f.context.pool().allocations() == allocations);
 }
 
+TEST_CASE("steps whose shapes change take no more memory for ever", "[nn]") {
+  Fixture f;
+  std::size_t first_bytes = 0;
+  for (std::size_t rows = 1000; rows > 500; --rows) {  // the largest batch comes first
+    Tape tape(f.context);
+    const Variable x = Tensor::zeros({rows, 4}, DType::kFloat64);
+    const Tensor labels = Tensor::zeros({rows}, DType::kInt64);
+    tape.backward(softmax_cross_entropy(tape, relu(tape, f.first.forward(tape, x)), labels));
+    if (first_bytes == 0) first_bytes = f.context.pool().size_bytes();
+    REQUIRE(f.context.pool().size_bytes() <= 4 * first_bytes);
+  }
+}
+
 TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   Tensor survivor;
   {
@@ -173,6 +188,24 @@ TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   }
   for (double& value : survivor.buffer().as<double>()) value = 1;
   CHECK(survivor.buffer().as<double>()[3] == 1);
+}
+
+TEST_CASE("a validation on a tape that records is told that nothing is freed", "[nn]") {
+  const auto output_of = [](Recording recording, int batches, bool trains) {
+    Fixture f;
+    Tape tape(f.context, recording);
+    const ddp::test::StderrCapture capture;
+    for (int i = 0; i < batches; ++i) {
+      const Variable loss = f.loss(tape, f.first, f.second);
+      if (trains) tape.backward(loss);
+    }
+    return capture.text();
+  };
+  const std::string text = output_of(Recording::kOn, 1000, false);
+  CHECK_THAT(text, Catch::Contains("' 100 times without a backward()"));
+  CHECK(std::ranges::count(text, '\n') == 1);
+  CHECK(output_of(Recording::kOff, 1000, false).empty());
+  CHECK(output_of(Recording::kOn, 1000, true).empty());
 }
 
 TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {

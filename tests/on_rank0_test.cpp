@@ -1,13 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/on_rank0.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <future>
+#include <memory>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/rank_identity.h"
+#include "ddp/store/hash_store.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -18,6 +30,81 @@ using test::expect;
 namespace {
 
 constexpr OnRank0Options kQuick = {.period = 20ms, .silence = 1s};
+
+// A process that has ended; its parent has not asked how, so that nobody else gets its id.
+class EndedProcess {
+ public:
+  EndedProcess() : pid_(::fork()) {
+    if (pid_ == 0) ::_exit(0);
+    siginfo_t info;
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+  }
+  ~EndedProcess() { ::waitpid(pid_, nullptr, 0); }
+  EndedProcess(const EndedProcess&) = delete;
+  EndedProcess& operator=(const EndedProcess&) = delete;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+};
+
+// The store as a rank sees it that has read who rank 0 is, and then loses it.
+class StoreOfRank0 final : public Store {
+ public:
+  StoreOfRank0(std::shared_ptr<Store> store, std::string who)
+      : store_(std::move(store)), who_(std::move(who)) {}
+
+  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
+  std::string get(std::string_view key, Timeout timeout) override {
+    return key.ends_with("on_rank0_0/who") ? who_ : store_->get(key, timeout);
+  }
+  std::int64_t add(std::string_view key, std::int64_t delta) override {
+    return store_->add(key, delta);
+  }
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    return store_->compare_set(key, expected, desired);
+  }
+  void wait(std::span<const std::string> keys, Timeout timeout) override {
+    if (keys[0].ends_with("on_rank0_0/result"))
+      throw NetworkError("the peer closed the connection");
+    store_->wait(keys, timeout);
+  }
+  bool check(std::span<const std::string> keys) override { return store_->check(keys); }
+  bool delete_key(std::string_view key) override { return store_->delete_key(key); }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<StoreOfRank0>(store_->clone(timeout), who_);
+  }
+  Timeout timeout() const override { return store_->timeout(); }
+
+ private:
+  std::shared_ptr<Store> store_;
+  std::string who_;
+};
+
+// What rank 1 throws when the store is gone while `leader` is in on_rank0.
+std::string loss_of_store(const RankIdentity& leader) {
+  const auto hash_store = std::make_shared<HashStore>();
+  std::promise<std::string> error;
+  const std::shared_future<std::string> result = error.get_future();
+  test::run_ranks(2, [&](int rank) {
+    std::shared_ptr<Store> store = hash_store;
+    if (rank == 1) store = std::make_shared<StoreOfRank0>(store, serialize(leader));
+    const auto group = init_process_group({.backend = Backend::kShm,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = 2,
+                                           .store = store,
+                                           .ranks_are_threads = true});
+    if (rank == 1)
+      error.set_value(error_of([&] {
+        on_rank0(
+            *group, [] {}, kQuick);
+      }));
+    result.wait();
+  });
+  return result.get();
+}
 
 }  // namespace
 
@@ -93,4 +180,62 @@ TEST_CASE("a rank 0 that does not come is said to be missing", "[on_rank0]") {
         expect(text == "[on_rank0] rank 0 has not come in 300 ms", text);
       },
       300ms);
+}
+
+// The other ranks wait for fn to end, and fn would wait for them.
+TEST_CASE("whatever of the group fn uses is an error at once, and the group works afterwards",
+          "[on_rank0]") {
+  double value = 1;
+  const std::vector<std::pair<std::string, std::function<void(ProcessGroup&)>>> uses = {
+      {"all_reduce",
+       [&](ProcessGroup& group) { group.all_reduce(buffer_of(std::span(&value, 1))).wait(); }},
+      {"barrier",
+       [](ProcessGroup& group) {
+         auto batch = group.batch();
+         (void)group.barrier();
+         batch.end().wait();
+       }},
+      {"barrier", [](ProcessGroup& group) { (void)group.duplicate(); }},
+      {"split", [](ProcessGroup& group) { (void)group.split(0, 0); }},
+      {"on_rank0",
+       [](ProcessGroup& group) {
+         on_rank0(
+             group, [] {}, kQuick);
+       }},
+  };
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {1, 2, 3}) {
+      test::run_groups(backend, world_size, [&](ProcessGroup& group) {
+        for (const auto& [name, use] : uses) {
+          const std::string expected =
+              "[on_rank0] " + name +
+              " inside the function that the other ranks wait for, which "
+              "they would never join: call it before or after, on all ranks";
+          const std::string text = error_of([&] {
+            on_rank0(
+                group, [&] { use(group); }, kQuick);
+          });
+          expect(text == (group.rank() == 0 ? expected : "[on_rank0] rank 0 failed: " + expected),
+                 text);
+        }
+        float sum = 1;
+        group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        expect(sum == static_cast<float>(group.world_size()), "a group that works");
+        on_rank0(
+            group, [] {}, kQuick);
+      });
+    }
+  }
+}
+
+// The store goes with it, and may be what the others notice first.
+TEST_CASE("a rank 0 that hosts the store and ends in on_rank0 is told by the others",
+          "[on_rank0]") {
+  RankIdentity leader = identify_self(0, kCpuDevice);
+  CHECK(loss_of_store(leader) ==
+        "[on_rank0] lost the store, which rank 0 or its launcher hosts: the peer closed the "
+        "connection");
+  const EndedProcess ended;
+  leader.pid = ended.pid();
+  CHECK(loss_of_store(leader) == "[on_rank0] " + to_string(leader) + " has ended in on_rank0");
 }

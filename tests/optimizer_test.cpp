@@ -14,6 +14,7 @@
 #include "ddp/nn/optim/adam.h"
 #include "ddp/nn/optim/clip_grad_norm.h"
 #include "ddp/nn/optim/lr_schedule.h"
+#include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/scope.h"
 #include "support/reference.h"
@@ -221,6 +222,30 @@ TEST_CASE("the learning rate is that of all groups", "[optim]") {
   CHECK(pair.context.to_host<double>(pair.b.value()) == old_b);
 }
 
+TEST_CASE("a group may have a learning rate of its own", "[optim]") {
+  Pair pair;
+  const std::vector<ParameterGroup<SgdStep>> groups = {{{&pair.w}, {.learning_rate = 1}},
+                                                       {{&pair.b}, {.learning_rate = 0.1}}};
+  const auto old_w = pair.context.to_host<double>(pair.w.value());
+  const auto old_b = pair.context.to_host<double>(pair.b.value());
+  Sgd sgd(pair.context, groups);
+  sgd.set_group_learning_rate(0, 0);
+  pair.write_gradients(0);
+  sgd.step();
+  CHECK(pair.context.to_host<double>(pair.w.value()) == old_w);
+  CHECK(pair.context.to_host<double>(pair.b.value()) != old_b);
+  CHECK(sgd.learning_rate() == 0);
+  CHECK_THROWS_AS(sgd.set_group_learning_rate(2, 0), std::out_of_range);
+
+  Adam adam(pair.context, {{{&pair.w}, {}}, {{&pair.b}, {}}});
+  adam.set_group_learning_rate(1, 0);
+  const auto new_b = pair.context.to_host<double>(pair.b.value());
+  pair.write_gradients(0);
+  adam.step();
+  CHECK(pair.context.to_host<double>(pair.w.value()) != old_w);
+  CHECK(pair.context.to_host<double>(pair.b.value()) == new_b);
+}
+
 TEST_CASE("weights decay, biases and norms need not", "[optim]") {
   Pair pair;
   const DecaySplit split = split_by_decay(pair.both);
@@ -233,6 +258,12 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
   Parameter* const mixed[] = {&pair.w, &other.b};
   CHECK(error_of([&] { Adam(pair.context, mixed, {}); }) ==
         "[nn] an optimizer's parameters differ: b is float32[7] on cpu, w is float64[15] on cpu");
+  Parameter* const twice[] = {&pair.w, &pair.b, &pair.w};
+  CHECK(error_of([&] { Sgd(pair.context, twice, {}); }) ==
+        "[nn] an optimizer has 'w' twice: a parameter belongs to one group");
+  CHECK(error_of([&] {
+          Adam(pair.context, {{{&pair.w}, {}}, {{&pair.w}, {}}});
+        }) == "[nn] an optimizer has 'w' twice: a parameter belongs to one group");
   const auto step_with = [&](auto&& optimizer) {
     return error_of([&] {
       pair.write_gradients(0);
@@ -277,6 +308,102 @@ TEST_CASE("a linear warm-up equals PyTorch's LinearLR", "[optim][torch]") {
   CHECK(warmup_factor({}, 0) == 1);
   CHECK(error_of([&] { static_cast<void>(warmup_factor(warmup, -1)); }) ==
         "[nn] warmup_factor: step -1 of 6, starting at 0.250000");
+}
+
+namespace {
+
+struct Plateau {
+  std::string name;
+  ReduceLrOnPlateauOptions options;
+};
+
+const std::vector<Plateau> kPlateaus = {{"usual", {.base = 0.4, .patience = 2}},
+                                        {"max",
+                                         {.base = 0.4,
+                                          .mode = PlateauMode::kMax,
+                                          .factor = 0.5,
+                                          .patience = 0,
+                                          .threshold = 0.1,
+                                          .cooldown = 2,
+                                          .minimum = 0.03}},
+                                        {"absolute",
+                                         {.base = 0.4,
+                                          .patience = 1,
+                                          .threshold = 0.05,
+                                          .threshold_mode = PlateauThreshold::kAbsolute,
+                                          .cooldown = 1,
+                                          .epsilon = 0.01}},
+                                        {"max_absolute",
+                                         {.base = 0.4,
+                                          .mode = PlateauMode::kMax,
+                                          .patience = 1,
+                                          .threshold = 0.2,
+                                          .threshold_mode = PlateauThreshold::kAbsolute}}};
+
+constexpr std::uint64_t kPlateauValues = 40;
+
+// As run_plateau() of the script has it.
+double plateau_value(const Plateau& plateau, std::uint64_t i) {
+  const double noise = 2 * random_unit(kSeed, stream_of("plateau"), i) - 1;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double value = i == 20 ? nan : std::max(1 - static_cast<double>(i) / 10, 0.2) + 0.1 * noise;
+  return plateau.options.mode == PlateauMode::kMax ? 1 - value : value;
+}
+
+// Rate, best, bad epochs, cooldown.
+std::vector<double> numbers_of(const ReduceLrOnPlateau& schedule) {
+  std::vector<double> numbers;
+  for (const NamedTensor& tensor : schedule.state()) {
+    const ddp::Buffer& buffer = tensor.value.buffer();
+    numbers.push_back(buffer.dtype == DType::kInt64
+                          ? static_cast<double>(buffer.as<std::int64_t>()[0])
+                          : buffer.as<double>()[0]);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("a rate that plateaus reduce equals PyTorch's ReduceLROnPlateau, state included",
+          "[optim][torch]") {
+  const Plateau& plateau = GENERATE(from_range(kPlateaus));
+  CAPTURE(plateau.name);
+  const std::vector<double>& lines = reference().at("plateau_" + plateau.name);
+  ReduceLrOnPlateau schedule(plateau.options);
+  int reductions = 0;
+  for (std::uint64_t i = 0; i < kPlateauValues; ++i) {
+    CAPTURE(i);
+    const double before = schedule.learning_rate();
+    const bool is_reduced = schedule.step(plateau_value(plateau, i));
+    CHECK(is_reduced == (schedule.learning_rate() < before));
+    reductions += is_reduced ? 1 : 0;
+    const std::vector<double> numbers = numbers_of(schedule);
+    for (std::size_t k = 0; k < 4; ++k) CHECK(numbers[k] == Approx(lines[4 * i + k]).margin(0));
+    CHECK(schedule.learning_rate() == numbers[0]);
+  }
+  CHECK(reductions >= 2);
+}
+
+TEST_CASE("a plateau's schedule whose state was written goes on as if nothing had happened",
+          "[optim]") {
+  const Plateau& plateau = GENERATE(from_range(kPlateaus));
+  ReduceLrOnPlateau whole(plateau.options), before(plateau.options), after(plateau.options);
+  for (std::uint64_t i = 0; i < kPlateauValues; ++i) {
+    (void)whole.step(plateau_value(plateau, i));
+    if (i < 17) (void)before.step(plateau_value(plateau, i));
+  }
+  const auto from = before.state(), to = after.state();
+  for (std::size_t k = 0; k < 4; ++k) ddp::copy(from[k].value.buffer(), to[k].value.buffer());
+  for (std::uint64_t i = 17; i < kPlateauValues; ++i) (void)after.step(plateau_value(plateau, i));
+  CHECK(numbers_of(after) == numbers_of(whole));
+}
+
+TEST_CASE("a plateau's schedule refuses options that make no sense", "[optim]") {
+  CHECK(error_of([] { ReduceLrOnPlateau({.factor = 1}); }) ==
+        "[nn] ReduceLrOnPlateau: a rate of 0.100000, factor 1.000000, patience 10, threshold "
+        "0.000100, cooldown 0, minimum 0.000000, epsilon 0.000000");
+  CHECK(error_of([] { ReduceLrOnPlateau({.patience = -1}); }) != "");
+  CHECK(error_of([] { ReduceLrOnPlateau({.base = std::nan("")}); }) != "");
 }
 
 TEST_CASE("the linear scaling rule multiplies the rate as the batch grows", "[optim]") {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <filesystem>
@@ -192,6 +194,22 @@ TEST_CASE("a file that cannot be read is named", "[safetensors]") {
              Contains((directory / "missing").string()) && Contains("No such file"));
   CHECK_THAT(error_of([&] { (void)load_safetensors(directory.path()); }),
              Contains("is not a regular file"));
+  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);  // whose writer never comes
+  CHECK_THAT(error_of([&] { (void)load_safetensors(directory / "pipe"); }),
+             Contains("is not a regular file"));
+}
+
+TEST_CASE("a header of many tensors is read in a time that grows with their number",
+          "[safetensors]") {
+  constexpr std::size_t kTensors = 100'000;  // minutes, where it grows with their square
+  std::string header = "{";
+  for (std::size_t i = 0; i < kTensors; ++i) {
+    header += (i == 0 ? "\"" : ",\"") + std::to_string(i) +
+              R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+  }
+  const TemporaryDirectory directory;
+  write_bytes(directory / "file", file_with(header + "}", ""));
+  CHECK(load_safetensors(directory / "file").tensors.size() == kTensors);
 }
 
 TEST_CASE("what safetensors cannot hold is refused before anything is written", "[safetensors]") {
@@ -245,4 +263,17 @@ TEST_CASE("a place that takes no file is named with the reason", "[safetensors][
              Contains("not a regular file"));
   CHECK_THAT(error_of([&] { save_safetensors("/dev/null", {}); }), Contains("not a regular file"));
   CHECK_THROWS_AS(save_safetensors(directory / "no/such", {}), ddp::FileError);
+}
+
+TEST_CASE("a file behind a symbolic link is replaced, and the link stays", "[safetensors]") {
+  const TemporaryDirectory directory;
+  fs::create_directory(directory / "large_disk");
+  write_bytes(directory / "large_disk/model", "old");
+  fs::create_symlink("large_disk/model", directory / "link");
+  fs::create_symlink("link", directory / "link_to_link");
+  save_safetensors(directory / "link_to_link", {});
+  CHECK(fs::is_symlink(directory / "link_to_link"));
+  CHECK(fs::is_symlink(directory / "link"));
+  CHECK(load_safetensors(directory / "large_disk/model").tensors.empty());
+  CHECK(entries_of(directory / "large_disk") == 1);
 }

@@ -333,6 +333,27 @@ TEST_CASE("a client takes no value that a server would refuse", "[store]") {
   CHECK(store.get("k") == "v");  // the connection is still in step
 }
 
+TEST_CASE("nor a key, so many keys, or so long a request", "[store]") {
+  TcpServer server(kLoopback);
+  TcpStore store(server.endpoint());
+  const std::string longest(wire::kMaxKeyBytes - 1, 'k');  // a slash is put before it
+  store.set(longest, "v");
+  CHECK(store.get(longest) == "v");
+  CHECK_THROWS_AS(store.set(longest + 'k', "v"), std::invalid_argument);
+  CHECK_THROWS_AS(store.get(longest + 'k', 1s), std::invalid_argument);
+  CHECK_THROWS_AS(
+      store.multi_set(std::vector<std::pair<std::string, std::string>>{{longest + 'k', "v"}}),
+      std::invalid_argument);
+  const std::vector<std::string> many(wire::kMaxKeys + 1, "k");
+  CHECK_THROWS_AS(store.wait(many, 1s), std::invalid_argument);
+  CHECK_THROWS_AS(store.check(many), std::invalid_argument);
+  const std::vector<std::pair<std::string, std::string>> large(
+      2, {"k", std::string(wire::kMaxValueBytes, 'x')});
+  CHECK_THROWS_AS(store.multi_set(large), std::invalid_argument);
+  store.set("k", "v");
+  CHECK(store.get("k") == "v");  // the connection is still in step
+}
+
 TEST_CASE("a wait that ends just as it is taken back leaves the connection in step", "[store]") {
   Socket listener = Socket::listen(kLoopback);
   bool patient = false;

@@ -16,6 +16,7 @@
 #include "ddp/nn/named_buffers.h"
 #include "ddp/nn/optim/adam.h"
 #include "ddp/nn/optim/lr_schedule.h"
+#include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "support/child_process.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
@@ -49,6 +50,16 @@ TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
     optimizer.step();
 
     expect(std::abs(optimizer.learning_rate() - 1e-3 * 8 / 256 * 0.55) < 1e-12, "the rate");
+
+    nn::ReduceLrOnPlateau plateau({.base = 0.1, .patience = 5});
+    for (int i = 0; i < 7; ++i) {
+      const double validation_loss = 1;
+
+      plateau.step(validation_loss);
+      optimizer.set_learning_rate(plateau.learning_rate());
+
+      expect(std::abs(optimizer.learning_rate() - (i < 6 ? 0.1 : 0.01)) < 1e-12, "the rate");
+    }
     expect(split.decayed.size() == 4 && split.not_decayed.size() == 7, "weights and the others");
     expect(item(norm.buffer()) > 0, "a norm");
   });

@@ -259,11 +259,13 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       CheckpointDirectory checkpoints({.path = directory, .keep = 3});
 
       int first_epoch = 0;
+      double best = 0;
       on_rank0(*group, [&] {
         const auto newest = checkpoints.load_newest();
         if (!newest) return;
         restore_tensors(newest->path, newest->content, tensors, context.stream());
         first_epoch = std::stoi(newest->content.metadata.at("epoch"));
+        best = std::stod(newest->content.metadata.at("best"));
       });
       broadcast_on_host(*group, {&first_epoch, 1, DType::kInt32}, /*root=*/0);
       for (const NamedBuffer& tensor : tensors) broadcast_on_host(*group, tensor.buffer, 0);
@@ -271,14 +273,15 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
 
       std::optional<CheckpointWriter> writer;  // one process writes
       if (group->rank() == 0) writer.emplace(checkpoints);
-      double best = 0;
       for (int epoch = first_epoch; epoch < epochs; ++epoch) {
         train_epoch();
         const double accuracy = evaluate(*group, context, model, train_set);
-        const CheckpointInfo info{.name = {.epochs = epoch + 1, .step = {}},
-                                  .metadata = {{"epoch", std::to_string(epoch + 1)}},
-                                  .is_best = accuracy > best};
+        const bool is_best = accuracy > best;
         best = std::max(best, accuracy);
+        const CheckpointInfo info{
+            .name = {.epochs = epoch + 1, .step = {}},
+            .metadata = {{"epoch", std::to_string(epoch + 1)}, {"best", std::to_string(best)}},
+            .is_best = is_best};
         if (writer) writer->save(info, tensors, context.stream());
       }
       if (writer) writer->finish();
@@ -293,7 +296,9 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
   const std::string last = test::bytes_of(directory / "broken/model_epoch_3.safetensors");
   CHECK_FALSE(last.empty());
   CHECK((last == test::bytes_of(directory / "unbroken/model_epoch_3.safetensors")));
-  CHECK(std::filesystem::exists(directory / "broken/model_best.safetensors"));
+  const std::string best = test::bytes_of(directory / "broken/model_best.safetensors");
+  CHECK_FALSE(best.empty());
+  CHECK((best == test::bytes_of(directory / "unbroken/model_best.safetensors")));
 }
 
 TEST_CASE("recipe: loss and accuracy over ranks, for TensorBoard", "[recipe]") {

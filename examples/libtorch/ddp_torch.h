@@ -27,8 +27,9 @@
 
 namespace ddp_torch {
 
-// A tensor's memory, for whatever in libddp takes a Buffer: collectives, datasets, files. The
-// tensor must live as long. std::invalid_argument, with `name`, if libddp cannot read it like that.
+// A tensor's memory as a Buffer, which libddp's collectives, datasets and files take. The tensor
+// must outlive it. std::invalid_argument, with `name`, if libddp does not support its layout or
+// dtype.
 [[nodiscard]] inline ddp::Buffer buffer_of(const torch::Tensor& tensor,
                                            const std::string& name = "a tensor") {
   constexpr std::pair<torch::ScalarType, ddp::DType> types[] = {
@@ -49,24 +50,24 @@ namespace ddp_torch {
   throw std::invalid_argument(who + "is of a type that libddp does not have");
 }
 
-// Keeps the replicas of a module equal; a ddp::DistributedDataParallel, whose contract holds: all
-// ranks construct it together, rank 0's parameters and buffers become everybody's.
+// Keeps the replicas of a module equal. The contract of ddp::DistributedDataParallel holds: all
+// ranks construct it together, and rank 0's parameters and buffers are copied to all.
 //
 // The `.grad` of each trainable parameter becomes a view of a bucket. Autograd adds to it in place,
-// and a hook behind that reports the gradient while backward goes on. So a step begins with zeroed
-// gradients, never with undefined ones; begin_step() sees to that, zero_grad() is not needed. If
-// something else is found in a view's place (backward with create_graph, zero_grad(set_to_none) in
-// the middle of a step), it is copied into the view, and the view put back.
+// and a hook then reports the gradient while backward goes on. So a step must begin with zeroed
+// gradients, not with undefined ones; begin_step() zeroes them, and zero_grad() is not needed. If
+// the view has been replaced (by backward with create_graph, or by zero_grad(set_to_none) in the
+// middle of a step), the content is copied into the view, and the view is put back.
 //
-// A step is one backward pass, or as many as engine().accumulate(k) says, each of which reaches
-// each trainable parameter; freeze what is not reached by requires_grad_(false) before, or allow it
-// by DdpOptions::unused: then what no rank reaches has an undefined .grad, which optimizers leave
-// alone. The module outlives this object, keeps its parameters' memory (no to(device) any more) and
-// is left without gradients.
+// A step is one backward pass, or as many as engine().accumulate(k) says. Each pass must reach
+// every trainable parameter. For parameters that are not reached, call requires_grad_(false)
+// before, or allow it by DdpOptions::unused: a parameter that no rank reaches then has an undefined
+// .grad, which optimizers skip. The module must outlive this object and keep its parameters' memory
+// (no to(device) any more); afterwards it has no gradients.
 class DistributedDataParallel {
  public:
-  // On CUDA, name the stream that the module runs on (getCurrentCUDAStream().stream()); without,
-  // it is the default stream, LibTorch's current one unless you changed that.
+  // On CUDA, pass the stream that the module runs on (getCurrentCUDAStream().stream()). The default
+  // is the default stream, which is LibTorch's current one unless you changed that.
   DistributedDataParallel(std::shared_ptr<ddp::ProcessGroup> group, torch::nn::Module& module,
                           ddp::DdpOptions options = {}, ddp::Stream stream = {})
       : stream_(stream),
@@ -84,8 +85,8 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // All of a step but the optimizer's. `loss` is the mean over this rank's samples; with 0 samples
-  // it is not looked at.
+  // The whole step except the optimizer's. `loss` is the mean over this rank's samples; with 0
+  // samples it is ignored.
   void backward(const torch::Tensor& loss, double samples) {
     const double factor = begin_step(samples);
     if (samples > 0) {
@@ -94,11 +95,12 @@ class DistributedDataParallel {
     }
     wait();
   }
-  // Of the last backward(), over the samples of all ranks.
+  // The loss of the last backward(), as the mean over the samples of all ranks.
   [[nodiscard]] double mean_loss() { return engine_.summary().metrics[kLoss].mean(); }
 
-  // The same in parts: zeroes the gradients and returns the factor for the mean loss; then comes
-  // your backward pass; then wait(), which leaves the mean over the global batch in every .grad.
+  // The same in parts: begin_step() zeroes the gradients and returns the factor for the mean loss.
+  // Then run your backward pass, then wait(), which leaves the mean over the global batch in every
+  // .grad.
   [[nodiscard]] double begin_step(double samples) { return begin_step({.samples = samples}); }
   [[nodiscard]] double begin_step(const ddp::StepOptions& step) {
     for (Replica& each : replicas_) {
@@ -117,8 +119,8 @@ class DistributedDataParallel {
     }
   }
 
-  // Gives every rank the batch-norm statistics of rank 0, which each rank gathers from its own
-  // samples: before evaluating or saving.
+  // Copies rank 0's batch-norm statistics to all ranks, since each rank computes them from its own
+  // samples. Call it before evaluating or saving.
   void broadcast_buffers() { engine_.broadcast_buffers(stream_); }
 
   [[nodiscard]] ddp::DistributedDataParallel& engine() { return engine_; }

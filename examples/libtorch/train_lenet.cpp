@@ -70,7 +70,7 @@ ddp::ExactSampler make_sampler(const ddp::Dataset& dataset, const ddp::ProcessGr
                             .shuffle = shuffle});
 }
 
-// Each rank counts on its part of the test set; the sum is everybody's.
+// Each rank counts on its part of the test set; all ranks get the sum.
 double accuracy(LeNet& net, ddp::ProcessGroup& group, torch::Device device) {
   const torch::NoGradGuard no_graph;
   const auto dataset = ddp::load_fashion_mnist(ddp::DataSplit::kTest);
@@ -95,7 +95,7 @@ void save(const std::string& file, const LeNet& net) {
 }
 
 void train(const Options& options) {
-  // A LibTorch without CUDA trains on the CPU, whatever this machine has.
+  // Without CUDA in LibTorch, train on the CPU, whatever this machine has.
   const auto group = ddp::init_process_group(
       {.device = torch::cuda::is_available() ? ddp::DeviceChoice::kAuto : ddp::DeviceChoice::kCpu});
   const torch::Device device(to_string(group->device()));

@@ -33,7 +33,7 @@ bool is_in(const std::filesystem::path& file, const std::filesystem::path& direc
   return std::filesystem::equivalent(parent, directory, ignored);
 }
 
-// What travels from rank 0 to the others.
+// What rank 0 sends to the others.
 struct Outcome {
   bool is_resumed = false;
   TrainingState state;
@@ -54,7 +54,8 @@ Checkpointing::Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group
   directory_.emplace(
       ddp::CheckpointDirectoryOptions{.path = options_.directory, .keep = options_.keep});
   writer_.emplace(*directory_);
-  // What is there has been saved by this job's earlier attempts, whatever the first began with.
+  // Existing checkpoints were saved by this job's earlier attempts, whatever the first attempt
+  // started from.
   const bool is_restart = ddp::WorkerEnv::from_environment().restart_count > 0;
   if (is_restart && !directory_->names().empty()) options_.resume = kAuto;
 }
@@ -101,7 +102,7 @@ std::optional<ddp::LoadedCheckpoint> Checkpointing::find() {
   return std::nullopt;
 }
 
-// One directory, one training: checkpoints of two would replace each other.
+// One directory belongs to one training: checkpoints of two would overwrite each other.
 ddp::LoadedCheckpoint Checkpointing::load_named_file() {
   const std::filesystem::path file = options_.resume;
   if (std::filesystem::is_directory(file)) {
@@ -119,7 +120,7 @@ ddp::LoadedCheckpoint Checkpointing::load_named_file() {
   return loaded;
 }
 
-// Throws if it is another job's.
+// Throws if the checkpoint belongs to another job.
 TrainingState Checkpointing::read_state_of(const ddp::LoadedCheckpoint& loaded) const {
   try {
     check_essentials(job_, loaded.content.metadata);
@@ -129,7 +130,7 @@ TrainingState Checkpointing::read_state_of(const ddp::LoadedCheckpoint& loaded) 
   }
 }
 
-// Where flags explain why tensors do not fit, they are what to name.
+// If tensors do not fit because of different flags, the error names the flags.
 void Checkpointing::restore(const ddp::LoadedCheckpoint& loaded) const {
   try {
     ddp::restore_tensors(loaded.path, loaded.content, tensors_, stream_);
@@ -141,7 +142,8 @@ void Checkpointing::restore(const ddp::LoadedCheckpoint& loaded) const {
   }
 }
 
-// From now on the named file's state is the newest of the directory, even if there were later ones.
+// From now on the named file's state is the newest one of the directory, even if there are later
+// ones.
 void Checkpointing::move_into_directory(const ddp::LoadedCheckpoint& loaded,
                                         const TrainingState& state) {
   ddp::CheckpointInfo info{.name = name_of(state), .metadata = loaded.content.metadata};

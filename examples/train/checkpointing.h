@@ -27,31 +27,31 @@ struct CheckpointOptions {
   }
 };
 
-// A job's checkpoints. Rank 0 alone reads and writes files: nodes need not share a disk.
+// A job's checkpoints. Only rank 0 reads and writes files, so nodes need not share a disk.
 class Checkpointing {
  public:
   // `tensors` are the live ones, equal on all ranks, in CPU memory or on the group's device; work
-  // on them is put on `stream`. All outlive it. The directory is created.
+  // on them is enqueued on `stream`. All of these must outlive this object. Creates the directory.
   Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group,
                 std::vector<ddp::NamedBuffer> tensors, JobDescription job, ddp::Stream stream);
 
-  // Collective: what rank 0 loads, all ranks get. Nothing if the job begins anew. Throws on all
-  // ranks if what is to be loaded cannot be, or is another job's.
+  // Collective: all ranks get what rank 0 loads. Nothing if the job starts from the beginning.
+  // Throws on all ranks if the checkpoint cannot be loaded, or belongs to another job.
   [[nodiscard]] std::optional<TrainingState> resume();
   // "resumed from DIR/model_epoch_2.safetensors: epoch 2, step 938", on rank 0; empty if the job
-  // began anew.
+  // started from the beginning.
   [[nodiscard]] const std::string& remark() const { return remark_; }
 
-  // Whether there is one to be saved after so many steps, inside an epoch.
+  // Whether a checkpoint inside an epoch is due after `step` steps.
   [[nodiscard]] bool is_due(std::int64_t step) const;
-  // Saves in the background, on rank 0; throws what the last save threw. With an evaluation that
-  // is better than all before, it is the best.
+  // Saves in the background, on rank 0; rethrows the error of the last save. If the state has an
+  // evaluation that is better than all before, it becomes the best one.
   void save(TrainingState state);
-  // Throws what a save has thrown that is over by now; to be called in each step.
+  // Rethrows the error of a save that has ended; call it in each step.
   void check() {
     if (writer_) writer_->check();
   }
-  // Returns when all is on disk, or throws. What was saved last, on rank 0.
+  // Returns when everything is on disk, or throws. Returns the last file, on rank 0.
   std::filesystem::path finish();
 
  private:

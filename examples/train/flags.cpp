@@ -52,8 +52,12 @@ void add_duration(cxxopts::OptionAdder add) {
 void add_optimization(cxxopts::OptionAdder add) {
   add("optimizer", "sgd, adam or adamw", text("sgd"), "NAME");
   add("lr", "learning rate (default: 0.05; 0.001 for adam and adamw)", text(), "F");
-  add("lr-schedule", "by epoch: constant, step (a tenth every 30 epochs) or cosine",
+  add("lr-schedule",
+      "by epoch: constant, step (a tenth every 30 epochs), cosine, or plateau (a tenth when the "
+      "test loss no longer falls)",
       text("constant"), "NAME");
+  add("plateau-patience",
+      "epochs in a row without a smaller test loss that plateau bears (default 10)", text(), "N");
   add("warmup", "epochs of linear warm-up", text("0"), "N");
   add("warmup-steps", "instead of it: steps of linear warm-up", text("0"), "N");
   add("momentum", "momentum of sgd", text("0.9"), "F");

@@ -6,7 +6,7 @@
 
 namespace train {
 
-// The flags with their defaults and what --help says of them.
+// The flags, with their defaults and their texts in --help.
 [[nodiscard]] cxxopts::Options make_flags();
 
 [[nodiscard]] std::string help_text(const cxxopts::Options& flags);

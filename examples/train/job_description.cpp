@@ -16,7 +16,7 @@ ddp::SafetensorsMetadata JobDescription::all() const {
   return result;
 }
 
-// Nodes may have other files, or were given other flags.
+// Detects nodes with other files or other flags.
 void check_same_on_all_ranks(const JobDescription& job, ddp::ProcessGroup& group) {
   std::vector<ddp::NamedValue> values;
   for (const auto& [key, value] : job.all()) values.push_back({key, value});
@@ -45,12 +45,18 @@ std::string changed_settings(const JobDescription& here, const ddp::SafetensorsM
 std::string different_tensor_flags(const JobDescription& here,
                                    const ddp::SafetensorsMetadata& there) {
   std::string flags_there, flags_here;
-  for (const char* key : {"amp", "dtype", "momentum", "optimizer"}) {
+  const auto compare = [&](const char* key, const char* flag) {
     const auto found = there.find(key);
     const std::string& value = here.settings.at(key);
-    if (found == there.end() || found->second == value) continue;
-    flags_there += fmt::format(" --{} {}", key, found->second);
-    flags_here += fmt::format(" --{} {}", key, value);
+    if (found == there.end() || found->second == value) return;
+    flags_there += fmt::format(" --{} {}", flag, found->second);
+    flags_here += fmt::format(" --{} {}", flag, value);
+  };
+  for (const char* key : {"amp", "dtype", "momentum", "optimizer"}) compare(key, key);
+  const auto schedule = there.find("lr_schedule");
+  const bool was_plateau = schedule != there.end() && schedule->second == kPlateau;
+  if (was_plateau || here.settings.at("lr_schedule") == kPlateau) {
+    compare("lr_schedule", "lr-schedule");
   }
   if (flags_here.empty()) return "";
   return fmt::format("it was trained with{}, and{} is asked for", flags_there, flags_here);

@@ -32,7 +32,7 @@ struct StepLine {
   ddp::ProgressState progress;  // the score as its accuracy
 };
 
-// What rank 0 tells of a training: on standard output, as JSON lines, to TensorBoard.
+// Rank 0's output about a training: on standard output, as JSON lines, and for TensorBoard.
 class Journal {
  public:
   // Throws FileError if a file cannot be written.
@@ -41,15 +41,15 @@ class Journal {
   void say(std::string_view line);
   void resumed(const TrainingState& from);
   void step(const StepLine& line);
-  // `where` is where the training stands, in words, and `step` its last one.
+  // `where` describes the position in the training in words; `step` is the last step.
   void epoch(std::int64_t epoch, std::string_view where, std::int64_t step,
              const Evaluation& result);
-  // Of a training that goes on from where nothing is left.
+  // For a training that resumes after its last epoch.
   void untrained(const Evaluation& result);
-  // Without a result if the job was asked to stop, and did not evaluate.
+  // Without a result if the job was asked to stop and did not evaluate.
   void end(const std::optional<Evaluation>& result, std::int64_t step,
            const std::string& params_sha256);
-  // Those that could not be written to the end.
+  // The files that could not be written completely.
   [[nodiscard]] std::vector<std::filesystem::path> incomplete_files() const;
 
  private:

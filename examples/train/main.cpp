@@ -13,7 +13,8 @@
 
 namespace {
 
-// An error on one rank reaches the others with its text; what came from another one has done so.
+// Tells the other ranks an error of this rank; an error that came from another rank is known to
+// them.
 void run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>& group) {
   try {
     train::Trainer(options, group).run();

@@ -19,7 +19,7 @@
 namespace train {
 namespace {
 
-// `value` if it is one of the choices.
+// Returns `value` if it is one of the choices.
 template <class T>
 T choose(const char* flag, const std::string& value,
          std::initializer_list<std::pair<const char*, T>> choices) {
@@ -96,6 +96,7 @@ void check(const Options& options) {
   check(options.dataset, options.model);
   require(options.label_smoothing == 0 || options.model != "unet",
           "--label-smoothing is for classes: --model unet has none");
+  require(options.plateau_patience.value_or(0) >= 0, "--plateau-patience must not be negative");
   require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
           "--warmup must be between 0 and --epochs");
   require(options.warmup_steps >= 0, "--warmup-steps must not be negative");
@@ -109,8 +110,8 @@ void check(const Options& options) {
   require(options.checkpoints.keep >= 0, "--keep must not be negative");
 }
 
-// "--save --epochs 3" would train for one epoch and save to a file "--epochs"; "--checkpoint-dir="
-// is a variable of a script that is not set.
+// Rejects "--save --epochs 3", which would train for one epoch and save to a file "--epochs", and
+// "--checkpoint-dir=", which comes from an unset variable in a script.
 void check_values(const cxxopts::ParseResult& parsed) {
   for (const cxxopts::KeyValue& flag : parsed.arguments()) {
     require(!flag.value().empty() && !flag.value().starts_with("--"),
@@ -138,7 +139,7 @@ std::string non_finite_name(const Options& options) {
   return options.stops_at_bad_loss() ? "stop at the loss" : "ignore";
 }
 
-// The rate is left as it is unless one is given: Adam's steps are of another size.
+// The learning rate keeps its default unless given, since Adam's steps have another size.
 OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
   const auto kind = choose<OptimizerKind>("optimizer", parsed["optimizer"].as<std::string>(),
                                           {{"sgd", OptimizerKind::kSgd},
@@ -169,6 +170,22 @@ DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
   return choice;
 }
 
+void read_schedule(const cxxopts::ParseResult& parsed, Options& options) {
+  const std::string name = parsed["lr-schedule"].as<std::string>();
+  const bool has_patience = parsed.count("plateau-patience") > 0;
+  if (name == kPlateau) {
+    options.plateau_patience = has_patience ? number<int>(parsed, "plateau-patience") : 10;
+    return;
+  }
+  require(!has_patience, "--plateau-patience is for --lr-schedule plateau");
+  options.lr_schedule =
+      choose<ddp::nn::LrScheduleKind>("lr-schedule", name,
+                                      {{"constant", ddp::nn::LrScheduleKind::kConstant},
+                                       {"step", ddp::nn::LrScheduleKind::kStep},
+                                       {"cosine", ddp::nn::LrScheduleKind::kCosine},
+                                       {kPlateau, ddp::nn::LrScheduleKind::kConstant}});
+}
+
 Options read(const cxxopts::ParseResult& parsed) {
   const auto text = [&](const char* flag) { return parsed[flag].as<std::string>(); };
   const auto path = [&](const char* flag) { return parsed.count(flag) > 0 ? text(flag) : ""; };
@@ -189,7 +206,7 @@ Options read(const cxxopts::ParseResult& parsed) {
     options.global_batch_size = number<std::int64_t>(parsed, "global-batch-size");
   }
   options.accumulate = number<int>(parsed, "accumulate");
-  options.lr_schedule = ddp::nn::parse_lr_schedule(text("lr-schedule"));
+  read_schedule(parsed, options);
   options.warmup_epochs = number<int>(parsed, "warmup");
   options.warmup_steps = number<std::int64_t>(parsed, "warmup-steps");
   options.dtype =
@@ -225,7 +242,7 @@ Options read(const cxxopts::ParseResult& parsed) {
   return options;
 }
 
-// What cxxopts says of a switch does not name it; all other values are texts to it.
+// cxxopts' message about a switch does not name it; about other flags it does.
 std::string name_switch(const std::string& complaint, std::span<char*> arguments) {
   for (const std::string_view argument : arguments) {
     const std::size_t equals = argument.find('=');
@@ -262,11 +279,9 @@ bool Options::stops_at_bad_loss() const {
   return non_finite ? non_finite == ddp::NonFinite::kStop : !is_scaled;
 }
 
-double Options::learning_rate(int epoch, std::int64_t step) const {
-  const ddp::nn::LrSchedule schedule{.kind = lr_schedule,
-                                     .base = optimizer.learning_rate,
-                                     .epochs = epochs,
-                                     .warmup_epochs = warmup_epochs};
+double Options::learning_rate(double base, int epoch, std::int64_t step) const {
+  const ddp::nn::LrSchedule schedule{
+      .kind = lr_schedule, .base = base, .epochs = epochs, .warmup_epochs = warmup_epochs};
   const std::int64_t warmup = std::max<std::int64_t>(warmup_steps, 1);
   return ddp::nn::learning_rate(schedule, epoch) *
          ddp::nn::warmup_factor(
@@ -288,7 +303,8 @@ JobDescription Options::describe(int world_size, const Task& task) const {
                        {"epochs", text(epochs)},
                        {"optimizer", text(to_string(optimizer.kind))},
                        {"lr", text(optimizer.learning_rate)},
-                       {"lr_schedule", text(to_string(lr_schedule))},
+                       {"lr_schedule", plateau_patience ? kPlateau : text(to_string(lr_schedule))},
+                       {"plateau_patience", plateau_patience ? text(*plateau_patience) : "none"},
                        {"warmup", text(warmup_epochs)},
                        {"warmup_steps", text(warmup_steps)},
                        {"momentum", text(optimizer.momentum)},

@@ -33,6 +33,8 @@ struct Options {
   double label_smoothing = 0;
   bool sync_batch_norm = false;
   ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;
+  std::optional<int>
+      plateau_patience;  // of --lr-schedule plateau, in whose place lr_schedule is constant
   int warmup_epochs = 0;
   std::int64_t warmup_steps = 0;  // or so many steps
   ddp::DType dtype = ddp::DType::kFloat32;
@@ -54,25 +56,25 @@ struct Options {
 
   // The samples of one pass on all ranks together.
   [[nodiscard]] std::int64_t pass_batch(int world_size) const;
-  // Of one step, which may have several.
+  // The samples of one step, which may consist of several passes.
   [[nodiscard]] std::int64_t global_batch(int world_size) const {
     return pass_batch(world_size) * accumulate;
   }
   // "2 ranks, global batch 128 = 2 ranks x 16 x 4 passes".
   [[nodiscard]] std::string ranks_and_batch(int world_size) const;
-  // What the engine does about gradients that are not finite.
+  // The engine's policy for gradients that are not finite.
   [[nodiscard]] ddp::NonFinite non_finite_gradients() const;
   // Whether a loss that is not finite ends the run.
   [[nodiscard]] bool stops_at_bad_loss() const;
-  // Of step `step` of the training, in `epoch`, both from 0. A warm-up by steps reaches the epoch's
-  // rate in its last one.
-  [[nodiscard]] double learning_rate(int epoch, std::int64_t step) const;
-  // What makes it this training, for its checkpoints and for all ranks.
+  // The rate of step `step` of the training, in `epoch`, both from 0, with `base` as the highest
+  // rate. A warm-up by steps reaches the epoch's rate in its last step.
+  [[nodiscard]] double learning_rate(double base, int epoch, std::int64_t step) const;
+  // Describes the training, for its checkpoints and for the comparison of all ranks.
   [[nodiscard]] JobDescription describe(int world_size, const Task& task) const;
 };
 
-// Nothing if --help was asked for and shown. Throws std::invalid_argument, in one line, for an
-// unknown flag or value.
+// Nothing if --help was given and shown. Throws std::invalid_argument, in one line, for an unknown
+// flag or value.
 [[nodiscard]] std::optional<Options> parse_options(int argc, char** argv);
 
 }  // namespace train

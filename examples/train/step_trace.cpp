@@ -23,7 +23,7 @@ std::string clock_remark(ddp::Clock::duration error) {
   return fmt::format("on rank 0's clock to within {:.3f} ms", ms);
 }
 
-// Of equal length for all ranks: Perfetto's interface sorts processes by name.
+// Padded to equal length for all ranks, because Perfetto sorts processes by name.
 std::string name_of(int rank, std::size_t ranks) {
   return fmt::format("rank {:0{}}", rank, std::to_string(ranks - 1).size());
 }

@@ -18,7 +18,7 @@
 
 namespace train {
 
-// When the host was where in a step; what the engine did meanwhile is in ddp::StepTimes.
+// The times of the host in a step; ddp::StepTimes has those of the engine.
 struct HostTimes {
   ddp::Clock::time_point begin = {};     // waiting for the batch
   ddp::Clock::time_point data_end = {};  // the batch is there
@@ -34,19 +34,20 @@ struct TraceFiles {
   [[nodiscard]] bool any() const { return !trace.empty() || !step_svg.empty(); }
 };
 
-// --trace and --step-svg: the last steps of all ranks, each as two lanes, what the trainer does and
-// the reductions of the buckets, so that one sees how much of them is hidden; and a picture of one.
-// Rank 0 writes them at the end. All ranks make it, add their steps, and finish it.
+// --trace and --step-svg: the last steps of all ranks, each as two lanes (what the trainer does,
+// and the reductions of the buckets), which shows how much of the reductions is hidden; and a
+// picture of one step. Rank 0 writes them at the end. All ranks construct it, add their steps, and
+// finish it.
 class StepTrace {
  public:
   // Throws FileError on rank 0 if a file cannot be written.
   StepTrace(ddp::ProcessGroup& group, const ddp::BucketLayout& layout, const TraceFiles& files,
             std::string caption);
 
-  // A backward pass.
+  // Adds one backward pass.
   void add(std::int64_t step, const HostTimes& host, ddp::StepTimes engine);
   void finish();
-  // After it, on rank 0: those that could not be written to the end.
+  // After finish(), on rank 0: the files that could not be written completely.
   [[nodiscard]] std::vector<std::filesystem::path> incomplete_files() const;
 
  private:

@@ -79,7 +79,7 @@ class Segmentation final : public Task {
   }
 };
 
-// As CIFAR-10 is usually trained.
+// The usual transforms for CIFAR-10.
 ddp::ImageTransforms cifar10_transforms(const DatasetChoice& choice) {
   return {.crop = ddp::Crop{.size = {32, 32}, .padding = 4},
           .flip_probability = 0.5,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What can be trained: data, the loss that goes with them, and how good an output is.
+// What can be trained: data, the loss for them, and a measure of how good an output is.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +37,11 @@ class Task {
   // The mean over the batch's samples.
   [[nodiscard]] virtual ddp::nn::Variable loss(ddp::nn::Tape& tape, const ddp::nn::Variable& output,
                                                const ddp::Batch& batch) const = 0;
-  // One-element tensors, to be added up over batches.
+  // One-element tensors, to be summed over batches.
   [[nodiscard]] virtual std::vector<ddp::nn::Tensor> counts(ddp::nn::Context& context,
                                                             const ddp::nn::Tensor& output,
                                                             const ddp::Batch& batch) const = 0;
-  // Between 0 and 1, of the sums of counts over so many samples.
+  // A number from 0 to 1, computed from the sums of the counts over `samples` samples.
   [[nodiscard]] virtual double score(std::span<const double> counts, double samples) const = 0;
   // "accuracy"
   [[nodiscard]] virtual std::string_view score_name() const = 0;
@@ -63,7 +63,7 @@ class Task {
   ddp::nn::ImageSizes sizes_;
 };
 
-// Reads the data, or where they are.
+// Reads the data, or at least their locations.
 [[nodiscard]] std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing);
 
 }  // namespace train

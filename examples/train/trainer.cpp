@@ -34,10 +34,14 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
-// Slots of the metrics that ride with the gradients.
+// Slots of the metrics that travel with the gradients.
 constexpr std::size_t kLoss = 0;
 constexpr std::size_t kCounts = 1;  // and after it: the task's
-// Elements of a batch in evaluation, of all ranks together: a thousand images of Fashion-MNIST.
+// Prefixes of the tensors in checkpoints that are not the model's.
+constexpr const char* kOptimizer = "optimizer.";
+constexpr const char* kScaler = "scaler.";
+constexpr const char* kSchedule = "schedule.";
+// Elements of a global batch in evaluation: a thousand images of Fashion-MNIST.
 constexpr std::int64_t kEvaluationElements = 784'000;
 
 std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
@@ -72,7 +76,7 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   ddp::DdpOptions result;
   result.nominal_samples =
       static_cast<double>(options.pass_batch(group.world_size())) / group.world_size();
-  // On the CPU it costs next to nothing, and the report then tells the bandwidth.
+  // On the CPU recording costs next to nothing, and the report then shows the bandwidth.
   result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   result.non_finite = options.non_finite_gradients();
@@ -80,20 +84,29 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   return result;
 }
 
-// Rank 0's values, which are what DistributedModule gives all ranks, come from --init, if there is
-// one.
+// Loads the model's tensors from a file of weights, or from a checkpoint, which also has others.
+ddp::Safetensors load_weights(const std::filesystem::path& file) {
+  ddp::Safetensors loaded = ddp::load_safetensors(file);
+  std::erase_if(loaded.tensors, [](const ddp::NamedBuffer& tensor) {
+    return std::ranges::any_of(std::array{kOptimizer, kScaler, kSchedule},
+                               [&](const char* prefix) { return tensor.name.starts_with(prefix); });
+  });
+  return loaded;
+}
+
+// DistributedModule copies rank 0's values to all ranks; with --init they come from the file.
 std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
                                              ddp::nn::Context& context, const Task& task) {
   auto module =
       ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
   if (group.rank() == 0 && !options.init.empty()) {
-    ddp::restore_tensors(options.init, ddp::load_safetensors(options.init),
+    ddp::restore_tensors(options.init, load_weights(options.init),
                          ddp::nn::named_buffers(module->state_dict()), context.stream());
   }
   return module;
 }
 
-// Hours of training should not end at a place where nothing can be written.
+// Fails at the start, rather than after hours of training, if the file cannot be written.
 void check_can_save(const std::filesystem::path& file) {
   if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
     throw ddp::FileError(fmt::format("--save {}: is not a regular file", file.string()));
@@ -121,6 +134,10 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
     throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
   }
   if (options.amp == ddp::DType::kFloat16) model_.scale_losses(scaler_.emplace());
+  if (options.plateau_patience) {
+    plateau_.emplace(ddp::nn::ReduceLrOnPlateauOptions{.base = options.optimizer.learning_rate,
+                                                       .patience = *options.plateau_patience});
+  }
   if (options.checkpoints.any()) resume();
   if (options.traces.any()) {
     trace_.emplace(*group_, model_.engine().layout(), options.traces, job_name());
@@ -142,9 +159,14 @@ void Trainer::run() {
     result_ = evaluate();
     if (is_main()) journal_->untrained(*result_);
   }
+  const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
+  // It was asked to stop, and left without this.
+  if (plateau_ && is_between_epochs && !resumed_->evaluation && !result_) {
+    step_plateau(evaluate().loss);
+  }
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
-    // Whoever asks to stop may not wait for long.
+    // After a signal there may be little time left.
     end == End::kSignal ? result_.reset() : evaluate_epoch(static_cast<int>(epoch));
   }
   if (checkpoints_) checkpoints_->finish();
@@ -159,6 +181,7 @@ void Trainer::evaluate_epoch(int epoch) {
   result_ = evaluate();
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
   check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
+  if (state().position.consumed == 0) step_plateau(result_->loss);
   save_epoch(*result_);
   if (!is_main()) return;
   const std::int64_t consumed = state().position.consumed;
@@ -169,14 +192,20 @@ void Trainer::evaluate_epoch(int epoch) {
   journal_->epoch(epoch, where, steps_done_, *result_);
 }
 
+void Trainer::step_plateau(double loss) {
+  if (!plateau_ || !plateau_->step(loss) || !is_main()) return;
+  journal_->say(fmt::format("the test loss no longer falls: learning rate {} from here on",
+                            plateau_->learning_rate()));
+}
+
 void Trainer::resume() {
   std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(model_.state_dict());
-  std::ranges::move(ddp::nn::named_buffers(optimizer_->state(), "optimizer."),
-                    std::back_inserter(tensors));
-  if (scaler_) {
-    std::ranges::move(ddp::nn::named_buffers(scaler_->state(), "scaler."),
-                      std::back_inserter(tensors));
-  }
+  const auto add = [&](const std::vector<ddp::nn::NamedTensor>& state, const char* beginning) {
+    std::ranges::move(ddp::nn::named_buffers(state, beginning), std::back_inserter(tensors));
+  };
+  add(optimizer_->state(), kOptimizer);
+  if (scaler_) add(scaler_->state(), kScaler);
+  if (plateau_) add(plateau_->state(), kSchedule);
   checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
@@ -259,7 +288,7 @@ void Trainer::save_before_stop() {
   if (is_main()) journal_->say("saved " + file.string());
 }
 
-// Of an epoch that has broken off there is a checkpoint already.
+// If the epoch was broken off, its checkpoint has already been saved.
 void Trainer::save_epoch(const Evaluation& result) {
   TrainingState reached = state();
   if (!checkpoints_ || reached.position.consumed != 0) return;
@@ -267,7 +296,7 @@ void Trainer::save_epoch(const Evaluation& result) {
   checkpoints_->save(reached);
 }
 
-// At the end of an epoch a step may have fewer batches than others.
+// At the end of an epoch a step may have fewer batches than usual.
 void Trainer::begin_accumulation(const ddp::Batch& batch) {
   if (batch.step % options_.accumulate != 0) return;
   const std::int64_t left = loader_.plan().steps() - batch.step;
@@ -277,7 +306,7 @@ void Trainer::begin_accumulation(const ddp::Batch& batch) {
 void Trainer::train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
   try {
     train_step(batch, waited_since);
-    // The sum over ranks is here anyway, for the requests to stop.
+    // The sum over ranks has arrived by now, because the requests to stop came with it.
     if (!model_.is_synchronized()) return;
     check_loss(model_.engine().summary().metrics[kLoss].mean(), "the loss");
   } catch (const ddp::NonFiniteError&) {
@@ -318,12 +347,13 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
 }
 
 void Trainer::step_optimizer() {
-  optimizer_->set_learning_rate(options_.learning_rate(epoch_, steps_done_));
+  const double base = plateau_ ? plateau_->learning_rate() : options_.optimizer.learning_rate;
+  optimizer_->set_learning_rate(options_.learning_rate(base, epoch_, steps_done_));
   if (options_.max_grad_norm > 0) (void)model_.clip_grad_norm(options_.max_grad_norm);
   optimizer_->step();
 }
 
-// Means over the steps since the last line. All ranks come here: reading the totals is what waits
+// Logs the means over the steps since the last line. All ranks call it: reading the totals waits
 // for the device.
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   const ddp::StepSummary totals = model_.take_totals();

@@ -12,6 +12,7 @@
 #include "ddp/engine/signal_guard.h"
 #include "ddp/nn/amp/grad_scaler.h"
 #include "ddp/nn/optim/optimizer.h"
+#include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
 #include "journal.h"
@@ -22,7 +23,7 @@
 
 namespace train {
 
-// One rank's part of the job. All ranks do the same; rank 0 alone talks and writes files.
+// One rank's part of the job. All ranks do the same; only rank 0 prints and writes files.
 class Trainer {
  public:
   Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> group);
@@ -30,7 +31,7 @@ class Trainer {
   void run();
 
  private:
-  // Loads a checkpoint, if there is one to go on from.
+  // Loads a checkpoint, if there is one to resume from.
   void resume();
   void announce();
   [[nodiscard]] ddp::EpochPlan plan_epoch();
@@ -41,29 +42,32 @@ class Trainer {
     kLimit,   // --max-steps
     kSignal,  // one has asked some rank to stop
   };
-  // What is left of it.
+  // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
   void evaluate_epoch(int epoch);
+  // Tells it the test loss of an epoch that is over.
+  void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
-  // Throws NonFiniteError, on all ranks alike, unless such losses are allowed.
+  // Throws NonFiniteError on all ranks unless such losses are allowed.
   void check_loss(double loss, const std::string& name) const;
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
-  // At once, since whoever asked to stop may not wait for the evaluation.
+  // Saves before evaluating, since the sender of the signal may not wait for an evaluation.
   void save_before_stop();
   void save_epoch(const Evaluation& result);
   [[nodiscard]] TrainingState state() const;
   void step_optimizer();
   void log_step(int epoch, const ddp::Batch& batch);
-  // Over the whole test set: every sample counts once, whatever the number of ranks.
+  // Evaluates on the whole test set: every sample counts once, whatever the number of ranks.
   [[nodiscard]] Evaluation evaluate();
-  // What the steps so far have cost.
+  // Prints what the steps so far have cost.
   void report(std::FILE* stream);
   void finish();
-  // A training does without what could not be written, which is easily overlooked.
+  // Names the files that could not be written: the training goes on without them, and this is
+  // easily overlooked.
   void tell_incomplete_files();
-  // What trains where: "mlp on cpu over shm: 2 ranks, global batch 128".
+  // The model, device and ranks: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
   [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
   [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
@@ -84,6 +88,7 @@ class Trainer {
   ddp::nn::DistributedModule model_;
   std::unique_ptr<ddp::nn::Optimizer> optimizer_;
   std::optional<ddp::nn::GradScaler> scaler_;  // with float16
+  std::optional<ddp::nn::ReduceLrOnPlateau> plateau_;
   ddp::nn::Tape tape_;
   ddp::SignalGuard signals_;
   std::optional<StepTrace> trace_;

@@ -13,8 +13,12 @@ that end in "_clipped" clip the norm of both gradients to 1.5 first. Lines:
     NAME PARAMETER.STATE N V0 V1 ...    PyTorch's state of it
     NAME norm STEP VALUE                what clip_grad_norm_ returned
     linear STEP RATE                    LinearLR(base 0.4, start_factor 0.25, total_iters 6)
+    plateau_NAME RATE BEST BAD COOLDOWN ReduceLROnPlateau(base 0.4) of PLATEAUS after its next value:
+                                        rate, best, num_bad_epochs, cooldown_counter
 Vi are all elements, N is 1; the last two numbers are the tensor's sum and Euclidean norm.
 """
+import math
+
 import torch
 
 from reference import draws, print_tensor
@@ -31,6 +35,12 @@ OPTIMIZERS = {
     "adamw_clipped": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
     "adamw_groups": lambda p: torch.optim.AdamW(
         [{"params": p[:1], "weight_decay": 0.1}, {"params": p[1:], "weight_decay": 0}], lr=0.01),
+}
+PLATEAUS = {
+    "usual": dict(patience=2),
+    "max": dict(mode="max", factor=0.5, patience=0, threshold=0.1, cooldown=2, min_lr=0.03),
+    "absolute": dict(patience=1, threshold=0.05, threshold_mode="abs", cooldown=1, eps=0.01),
+    "max_absolute": dict(mode="max", patience=1, threshold=0.2, threshold_mode="abs"),
 }
 
 
@@ -63,6 +73,20 @@ def run_warmup():
         scheduler.step()
 
 
+def run_plateau(title, options):
+    """Value i, from 0, is max(1 - i / 10, 0.2) with a tenth of draw i of the stream "plateau" added;
+    where more is better, 1 minus that. Value 20 is no number."""
+    sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(sgd, **options)
+    for i, noise in enumerate(draws(SEED, "plateau", 0, (40,)).tolist()):
+        value = math.nan if i == 20 else max(1 - i / 10, 0.2) + 0.1 * noise
+        scheduler.step(1 - value if options.get("mode") == "max" else value)
+        counts = f"{scheduler.num_bad_epochs} {scheduler.cooldown_counter}"
+        print(f"plateau_{title} {sgd.param_groups[0]['lr']:.17g} {scheduler.best:.17g} {counts}")
+
+
 for title, make in OPTIMIZERS.items():
     run(title, make)
 run_warmup()
+for title, options in PLATEAUS.items():
+    run_plateau(title, options)

@@ -10,14 +10,14 @@ BatchRing::BatchRing(const Dataset& dataset, DType dtype, Device device, std::si
   if (!device_.is_cuda()) return;
   copies_ = cu::OwnedStream(device_);
   for (Slot& slot : slots_) {
-    // A worker sleeps until the staging memory is free: a spinning one would cost the trainer a
-    // core.
+    // A worker sleeps until the staging memory is free, because spinning would take a core from the
+    // trainer.
     slot.copied = cu::Event(device_, cu::EventTiming::kDisabled, cu::HostWait::kSleeps);
     slot.released = cu::Event(device_);
   }
 }
 
-// Copies may still read the memory that goes now.
+// Copies may still read the memory that is about to be freed.
 BatchRing::~BatchRing() {
   if (!device_.is_cuda()) return;
   try {
@@ -29,7 +29,7 @@ BatchRing::~BatchRing() {
 
 void BatchRing::reserve(std::size_t samples) {
   if (samples <= capacity_) return;
-  if (device_.is_cuda()) copies_.synchronize();  // the consumer's work, cudaFree waits for
+  if (device_.is_cuda()) copies_.synchronize();  // cudaFree itself waits for the consumer's work
   for (Slot& slot : slots_) reserve(slot, samples);
   capacity_ = samples;
 }
@@ -81,7 +81,7 @@ Batch BatchRing::view(const Storage& storage, Device device, std::size_t samples
 
 Batch BatchRing::copy_to_device(Slot& slot, const Batch& host) {
   const Batch batch = view(slot.device, device_, static_cast<std::size_t>(host.count));
-  slot.released.make_wait(copies_.view());  // the consumer may still read the last batch
+  slot.released.make_wait(copies_.view());  // the consumer may still read the slot's previous batch
   cu::copy_async(batch.inputs.data, host.inputs.data, host.inputs.size_bytes(), copies_.view());
   cu::copy_async(batch.labels.data, host.labels.data, host.labels.size_bytes(), copies_.view());
   slot.copied.record(copies_.view());

@@ -49,7 +49,7 @@ std::vector<std::uint8_t> contents_of(const fs::path& path) {
   return bytes;
 }
 
-// Returns how many images they are.
+// Returns the number of images in the file.
 std::size_t append_file(const fs::path& path, LabelledImages& images) {
   const std::vector<std::uint8_t> bytes = contents_of(path);
   images.pixels.reserve(images.pixels.size() + bytes.size());

@@ -22,8 +22,9 @@ void check(const DataLoaderOptions& options) {
                               std::to_string(options.prefetch) + "; neither may be below 0");
 }
 
-// The batch in the consumer's hands and those gathered ahead. Without workers a second slot lets
-// the next batch be gathered while the device still reads the last one's staging memory.
+// One slot for the batch in the consumer's hands, and those gathered ahead. Without workers a
+// second slot lets the next batch be gathered while the device still reads the last one's staging
+// memory.
 std::size_t slots_for(const DataLoaderOptions& options) {
   check(options);
   if (options.num_workers == 0) return options.device.is_cuda() ? 2 : 1;

@@ -22,7 +22,7 @@ fs::path default_directory() {
   return given != nullptr && *given != '\0' ? given : "/usr/share/datasets/fashion-mnist";
 }
 
-// The plain file if it is there, or if neither is (the reader will then complain of it).
+// The plain file if it exists, also if neither does; the reader will then report it.
 fs::path find_file(const fs::path& directory, const std::string& name) {
   const fs::path plain = directory / name, gzipped = directory / (name + ".gz");
   std::error_code ignored;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint32_t kUnsignedBytes = 0x0800;
 
-// What is wrong with it is told with its path.
+// Adds the path to every error.
 class IdxFile {
  public:
   explicit IdxFile(const std::filesystem::path& path) : path_(path), file_(open_input_file(path)) {}
@@ -35,7 +35,7 @@ class IdxFile {
            static_cast<std::uint32_t>(bytes[2]) << 8 | static_cast<std::uint32_t>(bytes[3]);
   }
 
-  // No array in this file can be larger.
+  // An upper bound on the size of an array in this file.
   [[nodiscard]] std::uint64_t max_size() const { return file_->max_size(); }
 
  private:

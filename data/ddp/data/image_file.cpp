@@ -47,9 +47,10 @@ std::size_t size_of_file(const FileDescriptor& file) {
   return static_cast<std::size_t>(status.st_size);
 }
 
-// The file's first bytes.
+// The file's first bytes, at most `at_most`. O_NONBLOCK: the open must not wait for the writer of a
+// named pipe.
 std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) throw std::runtime_error("cannot be opened: " + error_text(errno));
   std::vector<std::uint8_t> bytes(std::min(size_of_file(file), at_most));
   std::size_t done = 0;
@@ -57,14 +58,15 @@ std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most)
     const ssize_t got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw std::runtime_error("cannot be read: " + error_text(errno));
-    if (got == 0) break;  // somebody has cut it in the meantime
+    if (got == 0) break;  // the file was truncated meanwhile
     done += static_cast<std::size_t>(got);
   }
   bytes.resize(done);
   return bytes;
 }
 
-// Calls one of the two with the file's bytes; every failure becomes a FileError with its name.
+// Calls one of the two codecs with the file's bytes; every failure becomes a FileError with the
+// file's name.
 template <class Jpeg, class Png>
 auto with_codec(const fs::path& path, std::size_t at_most, Jpeg jpeg, Png png) {
   try {
@@ -105,7 +107,7 @@ ImageSize read_image_size(const fs::path& path) {
   };
   try {
     return size_in(kUsualHeader);
-  } catch (const FileError&) {  // before a JPEG's size there may be a large preview, or a profile
+  } catch (const FileError&) {  // a large preview or profile may precede a JPEG's size
     return size_in(kWhole);
   }
 }

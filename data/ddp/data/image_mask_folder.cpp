@@ -33,7 +33,7 @@ std::string lower_case(std::string text) {
   return text;
 }
 
-// The files of a folder by their names without the extension; hidden ones are nobody's data.
+// The files of a folder by their names without the extension; hidden files are ignored.
 std::map<std::string, fs::path> files_in(const fs::path& folder,
                                          std::initializer_list<std::string_view> extensions) {
   std::error_code error;

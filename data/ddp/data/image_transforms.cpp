@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::uint64_t kTransforms = stream_of("image_transforms");
 
-// One draw for each choice, so that none of them changes when another is switched on.
+// Each choice has its own draw, so that switching one on does not change the others.
 enum Choice : std::uint64_t { kTop, kLeft, kFlip };
 
-// A sample's random numbers in an epoch, each in [0, 1).
+// The random numbers of a sample in an epoch, each in [0, 1).
 struct Draws {
   std::uint64_t epoch_seed;
   std::uint64_t sample;

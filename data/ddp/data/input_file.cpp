@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kMaxDeflateRatio = 1032;  // no deflate stream expands further
 
-// zlib passes on what is not gzipped as it is.
+// zlib also reads files that are not gzipped, unchanged.
 class ZlibFile : public InputFile {
  public:
   explicit ZlibFile(const std::filesystem::path& path)

@@ -14,7 +14,7 @@
 namespace ddp::image_internal {
 namespace {
 
-// A decompressor, and where its errors go. Stays where it is: libjpeg keeps pointers into it.
+// A decompressor and its error handler. Not movable, since libjpeg keeps pointers into it.
 class Decompressor {
  public:
   Decompressor() {
@@ -29,7 +29,7 @@ class Decompressor {
   Decompressor& operator=(const Decompressor&) = delete;
   ~Decompressor() { jpeg_destroy_decompress(&jpeg_); }
 
-  // Not done by the constructor: what fails here leaves something to destroy.
+  // Not in the constructor, since after a failure here the decompressor must be destroyed.
   ImageSize read_header(Bytes file) {
     run_guarded(guard_, [&] {
       jpeg_create_decompress(&jpeg_);
@@ -63,8 +63,8 @@ class Decompressor {
     std::longjmp(guard->jump, 1);
   }
 
-  // What libjpeg warns of and goes on from is damage, and the pixels after it are guessed, but for
-  // what these say.
+  // When libjpeg warns and goes on, the file is damaged and the following pixels are guessed;
+  // except for these warnings.
   static bool is_harmless(int code) {
     return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM ||
            code == JWRN_BOGUS_ICC;
@@ -72,7 +72,7 @@ class Decompressor {
 
   LongjmpGuard guard_;
   jpeg_error_mgr errors_{};
-  jpeg_decompress_struct jpeg_{};  // zeroes: may be destroyed before it is created
+  jpeg_decompress_struct jpeg_{};  // zeroed: may be destroyed before it is created
 };
 
 }  // namespace

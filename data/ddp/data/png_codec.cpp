@@ -23,7 +23,7 @@ namespace {
 
 void ignore(png_structp, png_const_charp) {}
 
-// A reader, and where its errors go. Stays where it is: libpng keeps pointers into it.
+// A reader and its error handler. Not movable, since libpng keeps pointers into it.
 class Reader {
  public:
   explicit Reader(Bytes file) : rest_(file) {}
@@ -31,7 +31,7 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
   ~Reader() { png_destroy_read_struct(&png_, &info_, nullptr); }
 
-  // Not done by the constructor: what fails here leaves something to destroy.
+  // Not in the constructor, since after a failure here the reader must be destroyed.
   ImageSize read_header() {
     run_guarded(guard_, [&] {
       png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, &guard_, fail, ignore);
@@ -47,7 +47,8 @@ class Reader {
     return size;
   }
 
-  // Grey or red, green and blue, 8 bits each, whatever the file has. The number of channels.
+  // Converts to grey or RGB with 8 bits each, whatever the file has. Returns the number of
+  // channels.
   [[nodiscard]] std::int64_t normalize() {
     run_guarded(guard_, [&] {
       png_set_expand(png_);  // palettes and 1, 2 or 4 bits
@@ -105,7 +106,7 @@ class Writer {
   }
 
  private:
-  // No exception may pass through libpng's frames.
+  // No exception may propagate through libpng's frames.
   static void append(png_structp png, png_bytep bytes, std::size_t size) {
     bool is_written = false;
     try {

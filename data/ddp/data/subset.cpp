@@ -17,7 +17,7 @@
 namespace ddp {
 namespace {
 
-constexpr double kRounding = 1e-9;  // of a sum of fractions; PyTorch allows the same
+constexpr double kRounding = 1e-9;  // for a sum of fractions; PyTorch's tolerance
 
 void require(bool condition, const std::string& complaint) {
   if (!condition) throw std::invalid_argument(complaint);
@@ -32,7 +32,8 @@ void check_fractions(const std::vector<double>& fractions, double sum) {
                                             fmt::join(fractions, " + "), sum));
 }
 
-// The samples that all subsets have together, which no rounding error makes fewer.
+// The number of samples in all subsets together; rounding must not make it smaller than the
+// dataset.
 std::int64_t dealt_out(std::int64_t size, double sum) {
   if (sum >= 1 - kRounding) return size;
   return static_cast<std::int64_t>(std::floor(static_cast<double>(size) * sum * (1 + 1e-12)));
@@ -71,7 +72,7 @@ std::vector<std::int64_t> split_sizes(std::int64_t size, const std::vector<doubl
   std::int64_t left = size;
   for (const double fraction : fractions) {
     const auto wanted = static_cast<std::int64_t>(std::floor(static_cast<double>(size) * fraction));
-    sizes.push_back(std::min(wanted, left));  // a sum a hair above 1 must not deal out too many
+    sizes.push_back(std::min(wanted, left));  // a sum slightly above 1 must not exceed the dataset
     left -= sizes.back();
   }
   std::int64_t extra = dealt_out(size, sum) - (size - left);

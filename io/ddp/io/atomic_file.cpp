@@ -35,7 +35,7 @@ std::string temporary_name(const std::filesystem::path& path, int attempt) {
                               error_text(error_number)));
 }
 
-// The process that made the file NAME.tmp.PID.N; nothing if it is no such file.
+// The process that made the file NAME.tmp.PID.N; nothing if the name has another form.
 std::optional<pid_t> maker_of(const std::string& name) {
   const std::size_t mark = name.rfind(kTemporaryMark);
   if (mark == std::string::npos) return std::nullopt;
@@ -49,11 +49,20 @@ std::optional<pid_t> maker_of(const std::string& name) {
   return pid;
 }
 
+// What a link leads to, so that the file behind it is replaced and not the link; anything else, and
+// a link that leads nowhere, as it is.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target;
+}
+
 bool lives(pid_t pid) { return kill(pid, 0) == 0 || errno == EPERM; }
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(behind_links(std::move(path))) {
   std::error_code ignored;
   const auto status = std::filesystem::status(path_, ignored);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
@@ -96,7 +105,7 @@ void AtomicFile::create_temporary() {
   fail(path_, "create a temporary file beside it", errno);
 }
 
-// Makes the rename itself durable. Some file systems cannot and say EINVAL.
+// Makes the rename itself durable. Some file systems cannot, and return EINVAL.
 void AtomicFile::sync_directory() const {
   const std::filesystem::path parent = path_.has_parent_path() ? path_.parent_path() : ".";
   const FileDescriptor directory(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -114,7 +123,7 @@ bool link_atomically(const std::filesystem::path& file, const std::filesystem::p
   }
   const bool renamed = std::rename(temporary.c_str(), path.c_str()) == 0;
   const int error = errno;
-  unlink(temporary.c_str());  // rename leaves it if both were names of one file already
+  unlink(temporary.c_str());  // rename leaves it if both are links to one file
   if (!renamed) fail(path, "rename", error);
   return true;
 }
@@ -124,7 +133,7 @@ void remove_orphaned_temporaries(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     const auto pid = maker_of(entry.path().filename().string());
     if (!pid || (*pid != getpid() && lives(*pid))) continue;
-    std::error_code ignored;  // what cannot be removed takes room, no more
+    std::error_code ignored;  // a file that cannot be removed only takes space
     std::filesystem::remove(entry.path(), ignored);
   }
 }

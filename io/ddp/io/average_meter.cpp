@@ -15,7 +15,7 @@ void AverageMeter::update(double value, double n) {
         fmt::format("[average_meter] {}: update({}, n = {}), n below 0", name_, value, n));
   }
   value_ = value;
-  if (n == 0) return;  // 0 times what is no number would be none
+  if (n == 0) return;  // 0 * NaN would be NaN
   sum_ += value * n;
   count_ += n;
 }

@@ -28,7 +28,15 @@ void make_directory(const std::filesystem::path& path) {
   }
 }
 
-// The file may be whole: it was not read. One that is gone was thrown away by somebody.
+// Refuses a name that a later process would not find.
+void check_name(const CheckpointName& name) {
+  if (name.epochs >= 0 && name.step.value_or(0) >= 0) return;
+  throw std::invalid_argument("[checkpoint] " + to_string(name) +
+                              ": epochs and steps count from 0");
+}
+
+// True if the file could not be read and so may be intact. A missing file does not count: somebody
+// removed it.
 bool is_error_of_system(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
@@ -54,9 +62,10 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
   names_ = read_checkpoint_list(options_.path);
 }
 
-// The order matters for whoever is killed in between: the file, then what makes it the best, then
-// what makes it the newest, and only then may an old one go.
+// The order matters if the process is killed in between: first the file, then `model_best`, then
+// `latest`, and only then may an old file be removed.
 void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors) {
+  check_name(info.name);
   const std::filesystem::path file = options_.path / to_string(info.name);
   remove_orphaned_temporaries(options_.path);
   save_checkpoint(file, tensors, info.metadata);
@@ -94,14 +103,16 @@ void CheckpointDirectory::go_back_to(const CheckpointName& name) {
   std::erase_if(names_, [&](const CheckpointName& other) { return other > name; });
 }
 
-// The same content a second time, so that neither name depends on the other's file.
+// Links the file a second time or, on a file system without hard links, writes its content again:
+// neither name depends on the other.
 void CheckpointDirectory::save_best(const std::filesystem::path& file, const CheckpointInfo& info,
                                     std::span<const NamedBuffer> tensors) const {
   const std::filesystem::path best = options_.path / kBest;
   if (!link_atomically(file, best)) save_checkpoint(best, tensors, info.metadata);
 }
 
-// Who is killed in between leaves old files, but listed ones, which go with the next save.
+// A process that is killed in between leaves old files that are still listed; the next save removes
+// them.
 void CheckpointDirectory::list_and_prune() {
   write_checkpoint_list(options_.path, names_);
   const auto keep = static_cast<std::size_t>(options_.keep);

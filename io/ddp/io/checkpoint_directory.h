@@ -51,6 +51,7 @@ class CheckpointDirectory {
   [[nodiscard]] const std::vector<CheckpointName>& names() const { return names_; }
 
   // Saves tensors in CPU memory. On return the checkpoint would survive a loss of power.
+  // std::invalid_argument if epochs or step are negative.
   void save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors);
 
   // Returns nothing if there is no checkpoint. Skips damaged or missing ones with a warning, and

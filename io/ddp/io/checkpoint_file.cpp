@@ -25,7 +25,7 @@ class Crc32 {
   void update(const void* data, std::size_t size_bytes) {
     value_ = crc32(value_, data, size_bytes);
   }
-  // With a zero byte behind it.
+  // Includes the terminating zero byte.
   void update(const std::string& text) { update(text.c_str(), text.size() + 1); }
   [[nodiscard]] std::string digits() const { return fmt::format("{:08x}", value_); }
 
@@ -48,7 +48,7 @@ void verify(const Safetensors& loaded) {
   }
 }
 
-// The loaded tensors by the targets' names; each is taken once.
+// Finds loaded tensors by the targets' names; each can be taken once.
 class TensorMatch {
  public:
   TensorMatch(const std::filesystem::path& path, const Safetensors& loaded) : path_(path) {

@@ -25,7 +25,7 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     fail("no file can be made there: " + error_text(errno));
   }
-  const AtomicFile probe(directory / "probe");  // finds out what access() cannot; gone again
+  const AtomicFile probe(directory / "probe");  // finds out what access() cannot; removed at once
 }
 
 }  // namespace ddp

@@ -19,7 +19,7 @@ std::string little_endian(T value) {
   return bytes;
 }
 
-// Seven bits a byte, the lowest first; all bytes but the last have the highest bit set.
+// Seven bits per byte, the lowest first; all bytes but the last have the highest bit set.
 std::string varint(std::uint64_t value) {
   std::string bytes;
   for (; value >= 0x80; value >>= 7) bytes += static_cast<char>(value | 0x80);

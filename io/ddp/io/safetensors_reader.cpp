@@ -21,8 +21,9 @@ namespace {
 
 class InputFile {
  public:
+  // Not to wait for the writer of a named pipe, which is none of our files.
   explicit InputFile(const std::filesystem::path& path)
-      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!fd_.is_open()) throw SystemError("cannot be opened", errno);
     struct stat status {};
     if (fstat(fd_.get(), &status) != 0) throw SystemError("has no size", errno);
@@ -49,7 +50,7 @@ class InputFile {
   std::uint64_t size_ = 0;
 };
 
-// How files of torch.save begin: a zip archive and, before PyTorch 1.6, a pickle.
+// The first bytes of files of torch.save: a zip archive or, before PyTorch 1.6, a pickle.
 bool is_of_pytorch(std::uint64_t first_bytes) {
   return (first_bytes & 0xffffffff) == 0x04034b50 || (first_bytes & 0xffff) == 0x0280;
 }

@@ -21,7 +21,7 @@ double wall_time() {
   return std::chrono::duration<double>(now).count();
 }
 
-// A name that is not taken: one process may write twice in a second.
+// A name that is not taken, since one process may create two files in a second.
 fs::path new_file_in(const fs::path& log_dir) {
   std::error_code error;
   fs::create_directories(log_dir, error);

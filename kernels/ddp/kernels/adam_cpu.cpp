@@ -7,7 +7,7 @@
 namespace ddp::cpu {
 namespace {
 
-// __restrict: the buffers never overlap, and without the promise gcc checks at run time.
+// __restrict: the buffers never overlap; without it gcc would check this at run time.
 template <class T>
 void step_elements(T* __restrict value, const T* __restrict grad, T* __restrict exp_avg,
                    T* __restrict exp_avg_sq, std::size_t count, detail::AdamFactors<T> f,

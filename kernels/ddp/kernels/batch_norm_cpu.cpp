@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Passes over planes, one after the other as they lie in memory: each is bound by memory.
+// Passes over planes in memory order; each pass is limited by memory bandwidth.
 #include "ddp/kernels/batch_norm.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ struct GradientOfChannel {
   T slope;
 };
 
-// By value and __restrict: gcc makes vectors only of what it can keep in registers.
+// Passed by value and __restrict: gcc only vectorises what it can keep in registers.
 template <class T, WriteMode mode>
 void grad_input_of_plane(const T* __restrict x, const T* __restrict grad_y, std::size_t count,
                          GradientOfChannel<T> of, T* __restrict grad_x) {

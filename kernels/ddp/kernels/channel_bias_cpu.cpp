@@ -8,7 +8,7 @@
 namespace ddp::cpu {
 namespace {
 
-// In a fixed order, in partial sums that the compiler keeps in vectors.
+// Sums in a fixed order, in partial sums that the compiler keeps in vectors.
 template <class T>
 T sum_of(const T* values, std::size_t count) {
   std::array<T, 16> partial{};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Forward and the gradient of the input go sample by sample. The gradient of the weight is one
-// product over as many samples as its scratch memory holds: with few pixels a sample, products of
-// single samples would spend their time on reading and writing the gradient.
+// product over as many samples as the scratch memory holds: if samples have few pixels, products of
+// single samples would spend their time reading and writing the gradient.
 #include <algorithm>
 
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -90,7 +90,7 @@ class ColumnConv2d final : public Conv2dBackend {
   }
 
  private:
-  // Of some samples side by side: a row is a tap or a channel.
+  // One side of a product over several samples: a row is a tap or a channel.
   struct Side {
     Buffer columns;
     Buffer grad_y;
@@ -106,7 +106,7 @@ class ColumnConv2d final : public Conv2dBackend {
     }
   }
 
-  // x itself if they are the same.
+  // Returns x itself if the columns equal it.
   Buffer columns_of(const Buffer& x, const Geometry& of) {
     if (of.all.is_pointwise()) return x;
     const Buffer columns = scratch(of.taps * of.pixels, x);

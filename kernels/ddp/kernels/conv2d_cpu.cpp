@@ -7,7 +7,7 @@
 namespace ddp::cpu {
 namespace {
 
-// For what no product contributes to.
+// For a gradient to which no product contributes.
 void write_zero(const GradientTarget& target) {
   if (target.mode == WriteMode::kOverwrite) cpu::fill(target.buffer, 0);
 }

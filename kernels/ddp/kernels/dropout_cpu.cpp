@@ -6,7 +6,7 @@
 namespace ddp::cpu {
 namespace {
 
-// Two elements a draw.
+// One draw serves two elements.
 template <class T, WriteMode mode>
 void dropout_row(const T* x, T* y, std::size_t columns, const DropoutMask& mask,
                  std::uint64_t row) {

@@ -19,7 +19,7 @@ std::size_t grad_norm_partials(std::span<const Buffer> grads) {
 namespace ddp::cpu {
 namespace {
 
-// In partial sums that the compiler keeps in vectors.
+// Sums in partial sums that the compiler keeps in vectors.
 template <class T>
 double sum_of_squares(const T* values, std::size_t count) {
   std::array<double, 8> sums{};
@@ -56,7 +56,7 @@ void clip_grad_norm(std::span<const Buffer> grads, double max_norm, const double
   const double scale = grad_scale == nullptr ? 1 : *grad_scale;
   const double norm = std::abs(scale) * std::sqrt(sum);
   result.norm.as<double>()[0] = norm;
-  // Not std::min, which would take a NaN for 1.
+  // Not std::min, which would turn NaN into 1.
   const double factor = max_norm / (norm + detail::kNormEpsilon);
   result.scale.as<double>()[0] = factor > 1 ? scale : scale * factor;
 }

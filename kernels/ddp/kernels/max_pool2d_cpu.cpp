@@ -16,7 +16,7 @@ namespace {
 using Axes = detail::WindowAxes<detail::FixedAxis>;
 
 // Compares the windows' pixels under one tap, which are `stride` apart and the first of which has
-// the index `at`, with what is the largest so far. Which is larger cannot be predicted: no branch.
+// the index `at`, with the largest so far. The outcome cannot be predicted, so there is no branch.
 template <class T, class Stride>
 void take_larger(const T* x, std::int32_t at, std::size_t count, Stride stride, T* y,
                  std::int32_t* indices) {
@@ -28,7 +28,7 @@ void take_larger(const T* x, std::int32_t at, std::size_t count, Stride stride, 
   }
 }
 
-// The rows of y, one at a time; what they have in common is found once.
+// The rows of y, one at a time; what all rows share is computed once.
 template <class T>
 class Rows {
  public:
@@ -42,7 +42,7 @@ class Rows {
     }
   }
 
-  // A row whose windows have these rows of the plane x.
+  // Computes a row whose windows cover these rows of the plane x.
   void compute(const T* x, const detail::Range& rows, T* y, std::int32_t* indices) const {
     const auto first = static_cast<std::int32_t>(rows.begin * axis_.input);
     for (std::size_t c = 0; c < axis_.output; ++c) {
@@ -67,7 +67,7 @@ class Rows {
       take_larger(x + first, static_cast<std::int32_t>(first), windows.size(), stride,
                   y + windows.begin, indices + windows.begin);
     };
-    // The compiler makes vectors of steps that it knows.
+    // The compiler vectorises only steps that are known at compile time.
     if (axis_.stride == 1) return take(std::integral_constant<std::size_t, 1>{});
     if (axis_.stride == 2) return take(std::integral_constant<std::size_t, 2>{});
     take(axis_.stride);
@@ -78,8 +78,8 @@ class Rows {
   std::vector<Tap> taps_;
 };
 
-// Windows of 2 x 2 side by side, as many as a vector has lanes. Where in its window the largest
-// element stands cannot be predicted, so it is found without a branch.
+// Adjacent 2 x 2 windows, as many as a vector has lanes. The position of the largest element cannot
+// be predicted, so it is found without a branch.
 template <class T>
 class HalvingRow {
  public:
@@ -105,7 +105,7 @@ class HalvingRow {
   }
 
  private:
-  // As wide as T, as selections by vectors want it.
+  // As wide as T, as vector selections require.
   using Index = std::conditional_t<sizeof(T) == sizeof(std::int32_t), std::int32_t, std::int64_t>;
   using Vector = typename L::Vector;
   using IndexVector = typename detail::Lanes<Index, 16>::Vector;
@@ -131,7 +131,7 @@ class HalvingRow {
   Index x_width_;
 };
 
-// The same as Rows, for windows of 2 x 2 side by side.
+// Like Rows, for adjacent 2 x 2 windows.
 template <class T>
 class HalvingRows {
  public:
@@ -148,7 +148,7 @@ class HalvingRows {
     const HalvingRow<T> row(x + first, first, axis_.input);
     std::size_t c = 0;
     for (; c + kStep <= axis_.output; c += kStep) row.compute(c, y, indices);
-    // The last ones again, rather than one by one.
+    // Computes the last windows again, rather than one by one.
     if (c < axis_.output) row.compute(axis_.output - kStep, y, indices);
   }
 

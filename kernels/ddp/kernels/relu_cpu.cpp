@@ -5,8 +5,8 @@
 namespace ddp::cpu {
 namespace {
 
-// By value: a gradient that is read only where y is positive makes a branch, which cannot be
-// predicted, and no vectors.
+// Passed by value: reading the gradient only where y is positive would need a branch, which cannot
+// be predicted and prevents vectorisation.
 template <class T>
 T gated(T y, T grad_y) {
   return y <= T{0} ? T{0} : grad_y;

@@ -13,7 +13,7 @@ struct Factors {
   T grad_scale;
 };
 
-// __restrict: the three buffers never overlap, and without the promise gcc checks at run time.
+// __restrict: the three buffers never overlap; without it gcc would check this at run time.
 template <class T>
 void plain_step(T* __restrict value, const T* __restrict grad, std::size_t count, Factors<T> f) {
   for (std::size_t i = 0; i < count; ++i) {

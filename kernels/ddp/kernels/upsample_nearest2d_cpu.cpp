@@ -62,7 +62,7 @@ void upsample_nearest2d_backward(const Buffer& grad_y, const GradientTarget& gra
     T* row = static_cast<T*>(grad_x.buffer.data);
     for (std::size_t r = 0; r < shape.planes * shape.output().height; ++r, from += width) {
       T* target = row + r / shape.scale.height * shape.input.width;
-      // The compiler makes vectors of steps that it knows.
+      // The compiler vectorises only steps that are known at compile time.
       if (shape.scale.width == 2) {
         add_blocks(from, std::integral_constant<std::size_t, 2>{}, shape.input.width, target);
       } else {

@@ -10,8 +10,8 @@
 namespace ddp {
 namespace {
 
-// Where memory is large its pages should be, too: finding many small ones takes time
-// (docs/benchmarks.md, Training).
+// Large memory gets huge pages: looking up many small pages takes time (docs/benchmarks.md,
+// Training).
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 }  // namespace

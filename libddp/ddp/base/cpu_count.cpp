@@ -37,8 +37,8 @@ Quota read_v1(const std::string& folder) {
   return quota / period;
 }
 
-// From mount/a/b up to mount. A container may see a path that is not mounted for it: then only the
-// mount itself exists, and that one is the container's own group.
+// Checks mount/a/b and its parents up to mount. A container may see a path that is not mounted for
+// it; then only the mount itself exists, and it is the container's own group.
 Quota tightest(const std::string& mount, std::string path, Quota (*read)(const std::string&)) {
   Quota result;
   for (;;) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// All below record_crashes() runs in a signal handler: it allocates nothing, takes no lock, and
-// calls async-signal-safe functions alone. The one exception is _Unwind_Backtrace, which reads
-// tables that the crash may have destroyed; whatever becomes of it, die_now() is the end.
+// Everything that record_crashes() installs runs in a signal handler: it does not allocate or lock,
+// and calls only async-signal-safe functions. The one exception is _Unwind_Backtrace, which reads
+// tables that the crash may have destroyed; if it crashes or hangs, die_now() ends the process.
 #include "ddp/base/crash_record.h"
 
 #include <fcntl.h>
@@ -29,11 +29,11 @@ constexpr std::size_t kStackBytes = 256 * 1024;
 constexpr int kMostFrames = 64;
 constexpr unsigned kPatienceSeconds = 2;
 
-// A handler knows nothing but globals. These are written once, before there is a handler.
+// A handler can only use globals. These are written once, before a handler is installed.
 char record_path[PATH_MAX];
 pid_t recording_process = 0;
 
-// And these by the first thread that crashes.
+// The first thread that crashes writes these.
 std::atomic<pid_t> crashed_thread{0};
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 int first_signal = 0;
@@ -78,8 +78,8 @@ struct FrameWriter {
   int count = 0;
 };
 
-// The frames of the handler come first. The one that the signal interrupted is the only one whose
-// address is not where a call returns to.
+// The frames of the handler come first. In the interrupted frame the address is that of an
+// instruction, not a return address as in the others.
 _Unwind_Reason_Code write_next_frame(_Unwind_Context* context, void* state) {
   FrameWriter& writer = *static_cast<FrameWriter*>(state);
   int is_interrupted = 0;
@@ -105,8 +105,8 @@ void restore_default(int signal_number) {
   ::sigaction(signal_number, &action, nullptr);
 }
 
-// The first signal once more, as the kernel sent it, so that a core dump says the same. It is
-// blocked while its handler runs, so it ends the process when that returns.
+// Raises the first signal again, as the kernel sent it, so that a core dump shows the same signal.
+// It is blocked while its handler runs, so it ends the process when the handler returns.
 void repeat_first_signal() {
   restore_default(first_signal);
   const long sent = ::syscall(SYS_rt_tgsigqueueinfo, ::getpid(), ::syscall(SYS_gettid),
@@ -128,7 +128,8 @@ void die_now() {
 
 void on_alarm(int) { die_now(); }
 
-// While a signal is blocked, a crash by it ends the process by that one and not by the first.
+// Unblocks the crash signals: a crash by a blocked signal would end the process by that signal, not
+// by the first one.
 void be_ready_for_crashes() {
   for (const int signal_number : kSignals) {
     if (signal_number != first_signal) set_blocked(SIG_UNBLOCK, signal_number);
@@ -147,8 +148,8 @@ void on_crash(int signal_number, siginfo_t* info, void*) {
   const auto thread = static_cast<pid_t>(::syscall(SYS_gettid));
   pid_t nobody = 0;
   if (!crashed_thread.compare_exchange_strong(nobody, thread)) {
-    while (nobody != thread) ::pause();  // the other is about to end us all
-    die_now();                           // what crashed is the handler
+    while (nobody != thread) ::pause();  // the other thread is about to end the process
+    die_now();                           // the handler itself has crashed
   }
   first_signal = signal_number;
   first_info = *info;
@@ -161,7 +162,7 @@ void on_crash(int signal_number, siginfo_t* info, void*) {
   repeat_first_signal();
 }
 
-// Unless the thread has one.
+// Does nothing if the thread has a signal stack.
 void make_signal_stack() {
   stack_t stack{};
   if (::sigaltstack(nullptr, &stack) != 0 || (stack.ss_flags & SS_DISABLE) == 0) return;
@@ -196,7 +197,7 @@ void record_crashes() noexcept {
   if (size == 0 || size >= sizeof(record_path) || was_called.test_and_set()) return;
   std::memcpy(record_path, path, size + 1);
   recording_process = ::getpid();
-  _Unwind_Backtrace(skip_frame, nullptr);  // what it loads or looks up once, it does now
+  _Unwind_Backtrace(skip_frame, nullptr);  // loads libraries and caches now, not in the handler
   make_signal_stack();
   install_handlers();
 }

@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-// Where the hard limit is a thousand millions, some programs take minutes to close all that may be
-// open.
+// Not raised to a hard limit of a thousand million: some programs take minutes to close every
+// descriptor that may be open.
 void raise_descriptor_limit() noexcept {
   constexpr rlim_t kEnough = 1 << 20;
   rlimit limit{};

@@ -8,7 +8,7 @@
 namespace ddp {
 namespace {
 
-// Nothing unless all of the text is a number of this type.
+// The number, if the whole text is one and fits the type.
 template <class T>
 std::optional<T> number_in(const std::string& text) {
   T number = 0;

@@ -27,15 +27,15 @@ bool write_all(const FileDescriptor& file, std::string_view text) {
   return true;
 }
 
-// A file is there whole or not at all: it gets its name when it is complete, unless that has been
-// given away.
+// The file must never be incomplete: it is written under a temporary name and gets its own when it
+// is complete, unless another record has that name by then.
 void publish(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";
   const FileDescriptor file(::mkstemp(temporary.data()));
   if (!file.is_open()) return;
   const bool is_whole = write_all(file, text);
   if (is_whole && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
-    std::rename(temporary.c_str(), path.c_str());  // a file system without links
+    std::rename(temporary.c_str(), path.c_str());  // the file system has no hard links
   }
   ::unlink(temporary.c_str());
 }

@@ -8,13 +8,13 @@
 
 namespace ddp {
 
-// Watches a counter that another process raises every `period`. Only time in which we looked counts
-// as its silence: if this process was stopped itself, that is not held against the other one.
+// Watches a counter that another process increments every `period`. Only time in which this process
+// looked counts as silence of the other, so being stopped ourselves is not held against it.
 class LifeSign {
  public:
   explicit LifeSign(Timeout period) : period_(period) {}
 
-  // For how long the counter has not moved; to be called about every period.
+  // How long the counter has not moved. Call it about every period.
   Timeout silence(std::uint64_t heartbeat) {
     const Clock::time_point now = Clock::now();
     const auto elapsed = std::chrono::duration_cast<Timeout>(now - last_look_);

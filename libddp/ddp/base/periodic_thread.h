@@ -11,10 +11,10 @@
 
 namespace ddp {
 
-// A background thread (it takes no signals) that calls `tick` at once and then every `period`,
-// until that returns false or throws, which is a debug line. A TimeoutError ends nothing: what was
-// late once (a store whose process was stopped for a while) is asked again. The destructor waits
-// for a running tick, so a tick's own waits must be bounded.
+// A background thread that calls `tick` at once and then every `period`, until `tick` returns false
+// or throws, which is logged at debug level. A TimeoutError does not end it: the tick is tried
+// again, since a store may have been stopped for a while. The destructor waits for a running tick,
+// so a tick's own waits must be bounded.
 class PeriodicThread {
  public:
   PeriodicThread(const std::string& name, Timeout period, std::function<bool()> tick);

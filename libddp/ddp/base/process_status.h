@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the kernel says of processes: how they are, and how they ended.
+// What the kernel says about processes: their states, and how they ended.
 #pragma once
 
 #include <sys/types.h>
@@ -14,11 +14,11 @@ namespace ddp {
 // "SIGKILL".
 [[nodiscard]] std::string signal_name(int signal_number);
 
-// Of a wait status, as waitpid(2) gives it: "exited with code 7", "was killed by SIGSEGV (core
+// Describes a wait status of waitpid(2): "exited with code 7", "was killed by SIGSEGV (core
 // dumped)".
 [[nodiscard]] std::string describe_status(int status);
 
-// The exit code, or 128 + the signal, as a shell has it.
+// The exit code, or 128 + the signal, as in a shell.
 [[nodiscard]] int exit_code_of(int status);
 
 struct ProcessStat {
@@ -29,11 +29,11 @@ struct ProcessStat {
   unsigned flags = 0;  // PF_* of the kernel
 
   [[nodiscard]] bool is_zombie() const { return state == 'Z' || state == 'X'; }
-  // By a signal or a debugger.
+  // True if a signal or a debugger stopped the process.
   [[nodiscard]] bool is_stopped() const { return state == 'T' || state == 't'; }
 
-  // From the first moment of its death on: before its sockets are closed, so before any peer can
-  // notice and die of it.
+  // True from the first moment of its death, before its sockets are closed; so before any peer can
+  // notice and fail because of it.
   [[nodiscard]] bool is_exiting() const;
 };
 
@@ -43,8 +43,9 @@ struct ProcessStat {
 // Nothing if there is no such process, or no /proc.
 [[nodiscard]] std::optional<ProcessStat> read_process(pid_t pid);
 
-// For a child between fork and exec, or its end: the kernel kills it when the thread that forked it
-// ends. False if that cannot be had, or `parent` is no more. Async-signal-safe.
+// For a child between fork and exec, or its whole life: the kernel kills it when the thread that
+// forked it ends. False if the kernel cannot do that, or if `parent` is already dead.
+// Async-signal-safe.
 [[nodiscard]] bool die_with(pid_t parent);
 
 }  // namespace ddp

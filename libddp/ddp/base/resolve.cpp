@@ -13,7 +13,7 @@
 namespace ddp {
 namespace {
 
-// A caller who gives less time than this says himself what he waits for.
+// With less time than this, the caller reports what it waits for.
 constexpr Timeout kQuiet = std::chrono::seconds(2);
 
 struct Answer {
@@ -41,8 +41,8 @@ std::string reason_of(int status) {
   return status == EAI_SYSTEM ? "system error" : ::gai_strerror(status);
 }
 
-// getaddrinfo knows no timeout: what may ask a name server runs on a thread that can be left
-// behind.
+// getaddrinfo has no timeout, so a call that may ask a name server runs on a thread that can be
+// abandoned.
 Answer ask_name_server(const Endpoint& endpoint, int flags, Deadline deadline) {
   const auto answer = std::make_shared<Answer>();
   const bool answered =

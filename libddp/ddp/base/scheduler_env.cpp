@@ -33,7 +33,8 @@ std::string host_in_uri(std::string_view uri) {
   return std::string(uri.substr(0, uri.find_first_of(",:")));
 }
 
-// A job's number has the mpirun in its upper half, a program started by it in its lower one.
+// A job id has mpirun's number in its upper half, and that of a program started by it in its lower
+// half.
 void find_meeting_of_open_mpi_4(const EnvReader& env, SchedulerEnv& result) {
   result.meeting.host = host_in_uri(first_set(env, {"OMPI_MCA_orte_hnp_uri"}));
   if (const auto job = env.identifier("OMPI_MCA_ess_base_jobid")) {
@@ -42,7 +43,8 @@ void find_meeting_of_open_mpi_4(const EnvReader& env, SchedulerEnv& result) {
   }
 }
 
-// "prterun-node-7-27873@1": host and process of the mpirun, and which program started by it.
+// "prterun-node-7-27873@1": host and process id of mpirun, and the number of the program started by
+// it.
 void find_meeting_of_open_mpi_5(std::string_view job, SchedulerEnv& result) {
   const std::size_t host = job.find('-') + 1, process = job.rfind('-') + 1;
   const char* end = job.data() + job.size();
@@ -73,7 +75,7 @@ SchedulerEnv parse_open_mpi(const EnvReader& env) {
   return result;
 }
 
-// Its mpirun says nothing of host and job.
+// MPICH's mpirun does not tell host and job.
 SchedulerEnv parse_mpich(const EnvReader& env) {
   SchedulerEnv result{.starter = "mpirun", .meeting = {}, .run_id = {}};
   result.size = env.integer("PMI_SIZE", 1).value_or(1);
@@ -85,7 +87,7 @@ SchedulerEnv parse_mpich(const EnvReader& env) {
   return result;
 }
 
-// "4(x2),3": of the node with this number.
+// The number of tasks on a node in a text such as "4(x2),3".
 std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node) {
   while (!tasks_per_node.empty()) {
     const std::string_view group = tasks_per_node.substr(0, tasks_per_node.find(','));
@@ -112,7 +114,7 @@ int slurm_tasks_here(const EnvReader& env, const SchedulerEnv& self) {
                          std::to_string(self.node_rank));
 }
 
-// A job that is queued again keeps its number.
+// A requeued job keeps its number, so the restart count is added.
 std::string slurm_run_id(const EnvReader& env, std::uint32_t job, std::uint32_t step) {
   return "slurm-" + std::to_string(job) + "." + std::to_string(step) + "-" +
          std::to_string(env.integer("SLURM_RESTART_COUNT", 0).value_or(0));
@@ -120,7 +122,7 @@ std::string slurm_run_id(const EnvReader& env, std::uint32_t job, std::uint32_t 
 
 SchedulerEnv parse_slurm(const EnvReader& env) {
   SchedulerEnv result{.starter = "srun", .meeting = {}, .run_id = {}};
-  // Of a shell in the step of an interactive job, SLURM_NTASKS is the job's.
+  // In a shell inside the step of an interactive job, SLURM_NTASKS is the job's.
   result.size = env.has("SLURM_STEP_NUM_TASKS") ? *env.integer("SLURM_STEP_NUM_TASKS", 1)
                                                 : env.integer("SLURM_NTASKS", 1).value_or(1);
   if (result.size == 1) return result;
@@ -137,7 +139,8 @@ SchedulerEnv parse_slurm(const EnvReader& env) {
   return result;
 }
 
-// Both kinds of mpirun may use srun to reach the hosts: its variables are of their helpers then.
+// Both kinds of mpirun may use srun to reach the hosts; then srun's variables describe mpirun's
+// helpers.
 std::optional<SchedulerEnv> parse_any(const EnvReader& env) {
   if (env.has("OMPI_COMM_WORLD_SIZE")) return parse_open_mpi(env);
   if (env.has("PMI_SIZE") && env.has("MPI_LOCALNRANKS")) return parse_mpich(env);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What mpirun and srun tell the processes that they start, so that neither workers nor launchers
-// need variables or flags of their own under them.
+// Reads what mpirun and srun tell the processes that they start, so that neither workers nor
+// launchers need variables or flags of their own.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +22,14 @@ struct SchedulerEnv {
   int local_rank = 0;
   int local_size = 1;
   int node_rank = 0;   // of its host
-  Endpoint meeting;    // where rank 0 can listen; no host, or port 0, where that is not known
-  std::string run_id;  // a different one for each job; empty: not known
+  Endpoint meeting;    // where rank 0 can listen; no host or port 0 if unknown
+  std::string run_id;  // differs for each job; empty: unknown
 
   [[nodiscard]] bool is_on_one_host() const { return local_size == size; }
 };
 
-// Nothing if neither started the process, as far as can be told, or RANK is set: then whoever set
-// it has numbered the processes. What is read:
+// Nothing if neither mpirun nor srun seems to have started the process, or if RANK is set: then the
+// ranks come from there. It reads:
 //
 //             Open MPI                       Slurm                              MPICH
 //   ranks     OMPI_COMM_WORLD_RANK, _SIZE    SLURM_PROCID, _STEP_NUM_TASKS      PMI_RANK, PMI_SIZE
@@ -38,18 +38,18 @@ struct SchedulerEnv {
 //   job       OMPI_MCA_ess_base_jobid        SLURM_JOB_ID, SLURM_STEP_ID
 //   Open MPI 5 has host and job in PMIX_NAMESPACE.
 //
-// They meet at MASTER_ADDR:MASTER_PORT, where those are set. Otherwise the address is 127.0.0.1 if
-// all are on one host, else the host of the table (of Open MPI the one where mpirun runs), and the
-// port is meeting_port(). Slurm has a process in a step only if SLURM_STEP_ID is set: a batch
-// script, which is alone, has the other variables as well.
-// Throws EnvironmentError naming a variable that is missing, unparsable or contradictory.
+// The processes meet at MASTER_ADDR:MASTER_PORT if those are set. Otherwise the address is
+// 127.0.0.1 if all are on one host, else the host of the table (with Open MPI the one where mpirun
+// runs), and the port is meeting_port(). In Slurm a process belongs to a step only if SLURM_STEP_ID
+// is set: a batch script, which is alone, has the other variables, too. Throws EnvironmentError
+// naming a variable that is missing, unparsable or contradictory.
 [[nodiscard]] std::optional<SchedulerEnv> parse_scheduler_env(const EnvReader::Lookup& lookup);
 
 // 16384 + (101 job + step) modulo the prime 16381: below the ports that Linux gives to clients, and
-// different for jobs of nearby numbers and for the first hundred steps of each.
+// different for jobs with close numbers and for the first hundred steps of each.
 [[nodiscard]] std::uint16_t meeting_port(std::uint32_t job, std::uint32_t step);
 
-// Of a list as Slurm writes it: "gpu03" of "gpu[03-05,7],x".
+// The first host of a list in Slurm's form: "gpu03" of "gpu[03-05,7],x".
 [[nodiscard]] std::string first_host_of(std::string_view hosts);
 
 }  // namespace ddp

@@ -16,15 +16,16 @@
 namespace ddp {
 namespace {
 
-// Where the system gives large pages to shared memory (transparent_hugepage/shmem_enabled; many do
-// not), large memory has them.
+// Large memory is aligned for huge pages, which the kernel gives to shared memory if
+// transparent_hugepage/shmem_enabled says so; often it does not.
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 #ifndef MADV_POPULATE_WRITE
 constexpr int MADV_POPULATE_WRITE = 23;  // which C libraries before 2.35 do not declare
 #endif
 
-// What this process has created, by descriptor: for its threads that open it.
+// The memory that this process has created, by descriptor, for threads of this process that open
+// it.
 class OwnMemory {
  public:
   void add(const std::shared_ptr<SharedMemory>& memory) {
@@ -107,7 +108,7 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
   return memory;
 }
 
-// A kernel before 5.14 does not know how: pages then come one by one.
+// A kernel before 5.14 cannot populate memory; pages are then allocated at first touch.
 void SharedMemory::populate() const {
   if (::madvise(data_, name_.size_bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return;
   throw SystemError("cannot have " + bytes(name_.size_bytes) + " of shared memory", errno);

@@ -63,13 +63,13 @@ bool wait_for(int fd, short events, Deadline deadline) {
   }
 }
 
-// A process that ends with bytes unread resets its connections.
+// A process that ends with unread bytes resets its connections.
 bool is_hang_up(int error_number) { return error_number == ECONNRESET || error_number == EPIPE; }
 
 constexpr const char* kHungUp = "the peer closed the connection";
 
-// One call of recv; nothing if no byte came, or a signal did: frequent signals would start its
-// waiting anew for ever.
+// One call of recv. Returns nothing if no byte came, also after a signal: retrying would start the
+// wait anew at each signal, possibly forever.
 std::optional<std::size_t> receive(int fd, std::span<std::byte> bytes, int flags) {
   const ssize_t received = ::recv(fd, bytes.data(), bytes.size(), flags);
   if (received > 0) return static_cast<std::size_t>(received);
@@ -78,7 +78,7 @@ std::optional<std::size_t> receive(int fd, std::span<std::byte> bytes, int flags
   throw NetworkError("cannot receive: " + error_text(errno));
 }
 
-// Lets recv wait, for kReceiveTimeout at most. All other calls ask for MSG_DONTWAIT.
+// Lets recv wait for at most kReceiveTimeout. All other calls pass MSG_DONTWAIT.
 void make_blocking(int fd) {
   const auto microseconds = std::chrono::microseconds(kReceiveTimeout).count();
   const timeval timeout{0, static_cast<suseconds_t>(microseconds)};
@@ -101,7 +101,8 @@ std::pair<FileDescriptor, int> try_connect(const addrinfo& address, Deadline dea
   return {std::move(fd), 0};
 }
 
-// The errno value that says why what the kernel calls a connection is none; 0 if it is one.
+// The errno value for a connection that the kernel wrongly reports as connected; 0 if it is
+// connected.
 int fault_of(const Socket& socket) {
   const Endpoint local = socket.local_endpoint();
   const Endpoint peer = socket.peer_endpoint();
@@ -209,7 +210,7 @@ std::optional<std::size_t> Socket::receive_some(std::span<std::byte> bytes) {
   return receive(fd_.get(), bytes, MSG_DONTWAIT);
 }
 
-// The kernel's own timeout serves the usual short wait; what lasts longer is left to poll.
+// Short waits use the kernel's receive timeout; longer ones use poll.
 std::optional<std::size_t> Socket::receive_until(std::span<std::byte> bytes, Deadline deadline) {
   if (deadline.remaining() > kReceiveTimeout) {
     if (const auto received = receive(fd_.get(), bytes, 0)) return received;

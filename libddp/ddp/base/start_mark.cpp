@@ -19,7 +19,7 @@ off_t position_of(int local_rank) {
 
 }  // namespace
 
-// A file without this slot stays as it is: only what can be read is written.
+// Writes only to a slot that can be read, so a file without this slot is not extended.
 void mark_start(int local_rank, StartPhase phase) noexcept {
   const char* path = std::getenv("DDP_STEP_FILE");
   if (path == nullptr || *path == '\0') return;
@@ -27,7 +27,7 @@ void mark_start(int local_rank, StartPhase phase) noexcept {
   StartPhase before{};
   const off_t position = position_of(local_rank);
   if (::pread(file.get(), &before, sizeof(before), position) != sizeof(before)) return;
-  // It only serves a remark: nobody need be told if this fails.
+  // Errors are ignored: the mark is only used for a remark.
   [[maybe_unused]] const ssize_t written = ::pwrite(file.get(), &phase, sizeof(phase), position);
 }
 

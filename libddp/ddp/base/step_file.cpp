@@ -14,7 +14,7 @@ namespace ddp {
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(sizeof(std::atomic<std::uint64_t>) <= StepFile::kSlotBytes);
 
-// To touch what is mapped beyond a file's end would kill the process.
+// The size is checked first: touching a mapping beyond the end of its file would kill the process.
 StepFile::StepFile(const std::string& path, int local_rank) {
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat info {};

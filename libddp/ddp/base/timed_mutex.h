@@ -8,9 +8,9 @@
 
 namespace ddp {
 
-// A mutex that is waited for up to a deadline of the steady clock; for std::unique_lock and
-// std::lock_guard. std::timed_mutex would do, but for ThreadSanitizer, which knows its wait by the
-// system clock alone, and a step of that clock would move the deadline.
+// A mutex whose lock can be waited for until a deadline of the steady clock; works with
+// std::unique_lock and std::lock_guard. It replaces std::timed_mutex because ThreadSanitizer only
+// intercepts its wait by the system clock, and a step of that clock would move the deadline.
 class TimedMutex {
  public:
   void lock() {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kRequired[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 
-// Somebody has told the process which of several it is.
+// True if a launcher has given the process a rank.
 bool is_numbered(const EnvReader& env) {
   return env.has("RANK") || env.has("LOCAL_RANK") || env.has("LOCAL_WORLD_SIZE");
 }
@@ -33,7 +33,7 @@ void check_complete(const EnvReader& env) {
                          "none of them for a single process)");
 }
 
-// Several processes that each take themselves for a world of one would train N separate models.
+// Several processes that each believe to be a world of one would train N separate models.
 void refuse_foreign_launcher(const EnvReader& env) {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) {
     const auto tasks = env.integer(name, 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// What training spends its time in comes from loops.h, for the processor at hand. The other loops
-// are plain so that the compiler vectorises them. `ivdep` says that no iteration reads what an
-// earlier one wrote, which holds for operands that are the same or do not overlap.
+// The loops that dominate training come from loops.h, for the processor at hand. The others are
+// plain loops that the compiler vectorises. `ivdep` promises that no iteration reads what an
+// earlier one wrote, which holds for operands that are identical or do not overlap.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -58,7 +58,7 @@ void transform_elements(const Buffer& target, F f) {
   for (T& element : target.as<T>()) element = convert<T>(f(convert<Compute<T>>(element)));
 }
 
-// Asked anew each time: a look at two words that libgcc has set before main.
+// Not cached: the check only reads two words that libgcc has set before main.
 const buffer_ops::Loops& best_loops() {
   const buffer_ops::Loops* avx2 = buffer_ops::avx2_loops();
   return avx2 != nullptr ? *avx2 : buffer_ops::baseline_loops();
@@ -77,7 +77,7 @@ bool is_special(T value) {
   }
 }
 
-// No early exit: finite is the rule, and a loop without branches is faster.
+// There is no early exit: elements are usually finite, and a loop without branches is faster.
 template <class T>
 bool all_finite(const T* elements, std::size_t count) {
   unsigned found = 0;

@@ -149,7 +149,8 @@ void with_operation(ReduceOp op, F&& f) {
   }
 }
 
-// Whoever finds infinity or NaN writes 0: a race of equal values.
+// A thread that finds infinity or NaN writes 0; the race is harmless, since all write the same
+// value.
 template <class T>
 struct FindSpecial {
   const T* source;
@@ -165,7 +166,7 @@ struct FindSpecial {
   }
 };
 
-// A result may be pinned host memory, where cudaMemset would not do.
+// The result may be in pinned host memory, where cudaMemset does not work.
 template <class T>
 __global__ void store_value(T* target, T value) {
   *target = value;
@@ -183,8 +184,8 @@ __device__ std::uint64_t load_word(const std::uint8_t* bytes, std::size_t n) {
   return word;
 }
 
-// The words' hashes are added, so their order does not matter: a warp adds its own by shuffles and
-// then once to the result.
+// The words' hashes are added, so their order does not matter: each warp sums its own by shuffles,
+// then adds once to the result.
 __global__ void add_fingerprint(const std::uint8_t* bytes, std::size_t size_bytes, bool aligned,
                                 unsigned long long* result) {
   const std::size_t words = (size_bytes + 7) / 8;

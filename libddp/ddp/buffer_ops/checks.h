@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Argument checks that the CPU and the CUDA twins share. All throw std::invalid_argument.
+// Argument checks that the CPU and CUDA functions share. All throw std::invalid_argument.
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@ namespace ddp::buffer_ops {
 
 void check_device(std::string_view name, const Buffer& buffer, DeviceType type);
 void check_floating_point(std::string_view name, const Buffer& buffer);
-// Same count and device; check_same also asks for the same dtype.
+// Check for the same count and device; check_same also for the same dtype.
 void check_same_count(std::string_view name, const Buffer& source, const Buffer& target,
                       DeviceType type);
 void check_same(std::string_view name, const Buffer& source, const Buffer& target, DeviceType type);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What buffer_ops_cpu.cpp chooses from: the loops of loops_of.h, compiled for one instruction set.
-// All compute the same bits. (Of several NaNs in one sum, any may be what comes out.)
+// The loops of loops_of.h compiled for one instruction set; buffer_ops_cpu.cpp chooses one set. All
+// sets compute the same bits, except that any of several NaNs in a sum may be the result.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace ddp::buffer_ops {
 
-// Checked operands: all on the CPU, of one count and dtype; at least one term.
+// Operands are checked: all on the CPU, of one count and dtype; there is at least one term.
 struct Reduction {
   const Buffer* terms;
   std::size_t term_count;
@@ -24,7 +24,7 @@ struct Reduction {
 using ReduceLoop = void (*)(const Reduction&);
 using CastLoop = void (*)(const void* source, void* target, std::size_t count);
 
-// By DType and by ReduceOp.
+// Indexed by DType and by ReduceOp.
 struct Loops {
   // Every target = terms[0] op terms[1] op ..., rounded once. kAverage is the sum times `factor`;
   // null for integers.
@@ -40,7 +40,7 @@ struct Loops {
   }
 };
 
-// For every processor of the architecture that is compiled for.
+// For every processor of the target architecture.
 [[nodiscard]] const Loops& baseline_loops();
 // For x86 processors with AVX2 and F16C; null on another processor.
 [[nodiscard]] const Loops* avx2_loops();

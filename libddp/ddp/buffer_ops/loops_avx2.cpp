@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Compiled with -mavx2 -mf16c, alone in this library. Without -mfma, so that products and sums are
-// rounded as everywhere.
+// The only file of this library that is compiled with -mavx2 -mf16c. It is compiled without -mfma,
+// so that products and sums are rounded as in the other loops.
 #include <immintrin.h>
 
 #include "ddp/buffer_ops/loops_of.h"

@@ -7,7 +7,7 @@
 namespace ddp {
 namespace {
 
-// All ranks must give the same answer to `property`; `describe` is how a message tells it.
+// All ranks must have the same `property`; `describe` returns its text for messages.
 template <class Property, class Describe>
 void check_equal(const std::vector<Hello>& hellos, const char* what, Property property,
                  Describe describe) {
@@ -53,7 +53,7 @@ void check_all_share_memory(const std::vector<Hello>& hellos) {
   }
 }
 
-// What suits CPU ranks that are where they are.
+// The backend for CPU ranks on these hosts.
 Backend backend_for(const HostLayout& layout) {
   if (layout.host_count() == 1) return Backend::kShm;
   return layout.width() == 1 ? Backend::kGloo : Backend::kShmGloo;

@@ -5,8 +5,8 @@
 
 namespace ddp {
 
-// The begin of a hash over libddp's sources (cmake/DdpBuildId.cmake): equal wherever the same
-// sources were built, on whatever path.
+// The first digits of a hash over libddp's sources (cmake/DdpBuildId.cmake). Builds of the same
+// sources have the same id, whatever their path.
 [[nodiscard]] std::string_view build_id();
 
 }  // namespace ddp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The key "call/<n>" is written by whoever makes call n first: its rank and signature.
+// The first rank to make call n writes the key "call/<n>": its rank and signature.
 #include "ddp/collectives/call_check.h"
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace ddp {
 namespace {
 
-// No rank is this many collectives behind another one: then nobody reads the key any more.
+// No rank is this many collectives behind another, so nobody reads older keys any more.
 constexpr std::uint64_t kKept = 4096;
 
 std::string key_of(std::uint64_t collective) { return "call/" + std::to_string(collective); }

@@ -12,27 +12,27 @@
 
 namespace ddp {
 
-// How long calls are compared: until a group has done so many steps or calls. Whoever trains calls
-// the same in each step, so a difference shows in the first ones.
+// How long calls are compared: until a group has made this many steps or calls. A training makes
+// the same calls in each step, so a difference shows in the first ones.
 struct CallCheckLimits {
   std::uint64_t steps = 10;
   std::uint64_t collectives = 2000;
 
-  // Without end if DDP_CHECK=1.
+  // Unlimited if DDP_CHECK=1.
   [[nodiscard]] static CallCheckLimits from_environment();
 };
 
-// Tells ranks that call different collectives so, for a backend that would hang or give wrong
-// values: call n of each rank is compared, through the store, with that of the rank that made it
-// first. Nothing of this happens on the caller's path: a thread reads the group's recorder, and
-// ends with the check. A call that it misses, because the recorder has gone on, is left to the
-// other ranks.
+// Detects ranks that call different collectives, for a backend that would hang or give wrong
+// values. Call n of each rank is compared, through the store, with that of the rank that made it
+// first. The caller's thread does no extra work: the check's own thread reads the group's recorder,
+// and ends when the limits are reached. If the recorder has already overwritten a call, this rank
+// skips it and relies on the others.
 class CallCheck {
  public:
   static constexpr Timeout kPeriod{100};
 
-  // `on_mismatch` gets mismatch_message(), at most once, on the check's thread. The other rank does
-  // not learn of it here.
+  // `on_mismatch` gets mismatch_message(), at most once, on the check's thread. This class does not
+  // tell the other rank.
   CallCheck(std::shared_ptr<Store> store, int rank, std::shared_ptr<const FlightRecorder> recorder,
             const CallCheckLimits& limits, std::function<void(const std::string&)> on_mismatch);
 

@@ -32,7 +32,7 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
          to_string(own);
 }
 
-// All ranks are of one build, so a signature may travel as it is.
+// All ranks run the same build, so a signature can be stored as raw bytes.
 std::string CallExchange::ask(const CollectiveSignature& own) {
   store_->set(std::to_string(rank_), {reinterpret_cast<const char*>(&own), sizeof(own)});
   const Deadline deadline = Deadline::after(kPatience);

@@ -10,14 +10,14 @@
 
 namespace ddp {
 
-// For ranks that have found out that they called different collectives, but not which: each tells
-// the others in the store.
+// For ranks that know that they called different collectives, but not which: each publishes its own
+// call in the store.
 class CallExchange {
  public:
   explicit CallExchange(const GroupConfig& config);
 
-  // The sentence for the mismatch, with what another rank has called, if one tells within a second.
-  // Never throws for want of the store.
+  // The text of the MismatchError, with another rank's call if one publishes it within a second. If
+  // the store fails, returns the text without it.
   [[nodiscard]] std::string mismatch(const CollectiveSignature& own);
 
  private:

@@ -9,12 +9,12 @@
 
 namespace ddp {
 
-// How much of a CPU a thread takes between two of its calls: near 1 if it computes, near 0 if it
-// waits for somebody else's processor. Each call takes about half a microsecond.
+// The fraction of a CPU that a thread uses between two of its calls: near 1 if it computes, near 0
+// if it waits for another processor, such as a GPU. Each call takes about half a microsecond.
 class CallerLoad {
  public:
   void begin();
-  // Since begin() on the same thread; nothing if that was not called, or answered before.
+  // The fraction since begin() on the same thread; nothing without a begin() since the last end().
   [[nodiscard]] std::optional<double> end();
 
  private:

@@ -8,13 +8,13 @@
 
 namespace ddp {
 
-// This rank's device. CUDA is not asked, which takes time, where the options rule it out. Throws
-// std::invalid_argument if the options contradict each other, EnvironmentError if the device that
-// they ask for is not there.
+// This rank's device. Does not initialise CUDA, which takes time, if the options rule it out.
+// Throws std::invalid_argument if the options contradict each other, EnvironmentError if the
+// requested device does not exist.
 [[nodiscard]] Device choose_device(const InitOptions& options, const WorkerEnv& env);
 
-// The same where these devices are found. If the choice was left to us and falls on the CPU, rank 0
-// says why: as a warning if CUDA should work and does not, and otherwise as information.
+// As above, for a given survey of devices. If kAuto falls on the CPU, rank 0 logs why: as a warning
+// if CUDA should work and does not, otherwise as information.
 [[nodiscard]] Device choose_device(const InitOptions& options, const WorkerEnv& env,
                                    const cu::DeviceSurvey& survey);
 

@@ -36,7 +36,7 @@ std::int64_t hash_of(std::string text) {
   return static_cast<std::int64_t>(hash ^ text.size());
 }
 
-// By rank.
+// The result is by rank.
 std::vector<std::int64_t> gather(ProcessGroup& group, std::int64_t own) {
   std::vector<std::int64_t> all(static_cast<std::size_t>(group.world_size()));
   all_gather_on_host(group, buffer_of(std::span(&own, 1)), buffer_of(all));
@@ -51,8 +51,8 @@ std::vector<int> ranks_with(std::int64_t hash, const std::vector<std::int64_t>& 
   return ranks;
 }
 
-// "differ in lr: rank 0 has 0.1, rank 2 has 0.2"; with the names behind "has" where it is they that
-// differ, or one has more than the other.
+// "differ in lr: rank 0 has 0.1, rank 2 has 0.2"; the names are included if they differ, or if one
+// rank has more values.
 std::string difference(const std::vector<NamedValue>& first, const std::vector<NamedValue>& other,
                        const std::vector<int>& others) {
   std::size_t i = 0;
@@ -72,7 +72,7 @@ std::string difference(const std::vector<NamedValue>& first, const std::vector<N
 
 }  // namespace
 
-// Only if there is a difference are the texts worth sending: those of two ranks.
+// The texts are sent only if the hashes differ: those of two ranks.
 void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
                               std::span<const NamedValue> values) {
   const std::string own = serialize(values);

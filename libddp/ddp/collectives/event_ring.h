@@ -14,8 +14,8 @@
 
 namespace ddp {
 
-// The completion events of operations that run one after the other on one stream: made once, used
-// in turn. Operations are numbered 1, 2, ...
+// The completion events of operations that run one after the other on one stream; made once and
+// reused in turn. Operations are numbered 1, 2, ...
 //
 // Thread safety: begin() and record() from one thread at a time; the rest from any thread.
 class EventRing {
@@ -26,10 +26,10 @@ class EventRing {
 
   // The number of the operation that begin() announces next.
   [[nodiscard]] std::uint64_t next() const { return begun_.load() + 1; }
-  // Announces operation next(), which takes the place of the one kCapacity before it: that must be
-  // done.
+  // Announces operation next(). It reuses the entry of the operation kCapacity before it, which
+  // must be done.
   void begin(const CollectiveSignature& signature, Timeout timeout);
-  // Tells that all of the announced operation is on `stream` now.
+  // Call it when the announced operation has been enqueued completely on `stream`.
   void record(Stream stream);
 
   [[nodiscard]] bool is_recorded(std::uint64_t sequence) const;
@@ -40,9 +40,9 @@ class EventRing {
   [[nodiscard]] bool idle() { return done(recorded_.load()); }
   // The oldest operation that is announced and not done; 0 if there is none.
   [[nodiscard]] std::uint64_t oldest_unfinished();
-  // The last operation that is known to be done, as are all before it.
+  // The last operation that is known to be done; all operations before it are done, too.
   [[nodiscard]] std::uint64_t completed() const { return completed_.load(); }
-  // What an operation among the last kCapacity is, and how long it may take.
+  // The signature and timeout of an operation among the last kCapacity.
   [[nodiscard]] CollectiveSignature signature(std::uint64_t sequence) const;
   [[nodiscard]] Timeout timeout(std::uint64_t sequence) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How ranks write down for each other what they say in the store: one field a line, so no field
-// contains a newline.
+// The text format of values that ranks write into the store: one field per line, so no field may
+// contain a newline.
 #pragma once
 
 #include <concepts>
@@ -24,8 +24,8 @@ class FieldWriter {
   std::ostringstream text_;
 };
 
-// Reads the fields that a FieldWriter wrote. As a std::istream, it is false once a field was
-// missing or no number where one was asked for.
+// Reads the fields that a FieldWriter wrote. Like a std::istream, it converts to false once a field
+// was missing or was not a number where one was requested.
 class FieldReader {
  public:
   explicit FieldReader(const std::string& text) : lines_(text) {}

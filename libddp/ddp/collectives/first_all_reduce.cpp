@@ -20,8 +20,8 @@ constexpr const char* kCure =
     "PCIe's access control (ACS), an IOMMU or a virtual machine may be in the way of direct "
     "transfers between GPUs: NCCL_P2P_DISABLE=1 does without them";
 
-// Differs from rank to rank, and from one element to those that a transfer might take for it. Sums
-// are exact.
+// Differs between ranks, and between elements that a faulty transfer might exchange. Sums are
+// exact.
 double value_of(int rank, std::size_t element) {
   constexpr std::size_t kPeriod = 1021;  // a prime
   return static_cast<double>(element % kPeriod) + rank;
@@ -32,7 +32,7 @@ double sum_of_all(int world_size, std::size_t element) {
   return ranks * value_of(0, element) + ranks * (ranks - 1) / 2;
 }
 
-// What is wrong with the sums; empty if nothing is.
+// Describes the wrong sums; empty if all are right.
 std::string find_fault(const std::vector<double>& sums, int world_size) {
   std::size_t wrong = 0;
   std::size_t last = 0;
@@ -69,7 +69,7 @@ void try_first_all_reduce(ProcessGroup& group) {
     group.abort(text);
     throw CudaError(text);
   }
-  group.barrier().wait_host();  // behind which no rank is that got wrong values
+  group.barrier().wait_host();  // no rank with wrong values passes it
 }
 
 }  // namespace ddp

@@ -5,13 +5,12 @@
 
 namespace ddp {
 
-// Makes sure, before there is anything to lose, that data comes through between the ranks'
-// devices: adds up 1 MiB of known values. There are machines on which direct transfers between
-// GPUs hang, or bring wrong values, because of how PCIe or the IOMMU are set up. Throws
-// CudaError on a rank that got wrong values, PeerError on the others, and TimeoutError if
-// nothing came within the group's timeout, but at least ten seconds and at most a minute: the first
-// operation also connects the ranks and loads NCCL's kernels, for which nobody chose that timeout.
-// Collective.
+// Checks at the start that data arrives intact between the ranks' devices, by summing 1 MiB of
+// known values: on some machines direct transfers between GPUs hang or deliver wrong values,
+// because of the setup of PCIe or the IOMMU. Throws CudaError on a rank that got wrong values,
+// PeerError on the others, and TimeoutError if nothing arrived within the group's timeout, which is
+// taken to be at least ten seconds and at most a minute: the first operation also connects the
+// ranks and loads NCCL's kernels. Collective.
 void try_first_all_reduce(ProcessGroup& group);
 
 }  // namespace ddp

@@ -37,7 +37,7 @@ void FirstError::rethrow_if_set() const {
   if (is_set()) std::rethrow_exception(error_);
 }
 
-// Returns the note that counts. If the store is gone, so is everybody who could read it.
+// Returns the note that was written first. If the store is gone, nobody could read it anyway.
 std::string FirstError::post(const std::string& note) noexcept {
   try {
     return store_->compare_set(kKey, "", note);

@@ -13,32 +13,33 @@
 
 namespace ddp {
 
-// The error that broke a group whose ranks share nothing but the store. It travels under the key
-// "abort" of the group's prefix, where the first rank to write wins, so that all ranks throw one
-// cause, of one class, and not its consequences. Each rank looks for it every kPeriod.
+// The error that broke a group whose ranks share no memory. It is stored under the key "abort" of
+// the group's prefix, where the first rank to write wins. So all ranks throw the same cause, of the
+// same class, and not its consequences. Each rank polls the key every kPeriod.
 //
-// Losing the store is no reason to stop: where an agent hosts it, losing the agent ends this
-// process anyway; where rank 0 hosts it, rank 0 may simply have finished.
+// Losing the store does not break the group: if an agent hosts it, losing the agent ends this
+// process anyway; if rank 0 hosts it, rank 0 may simply have finished.
 //
-// Thread-safe. set() and look() talk to the store; the rest never blocks.
+// Thread-safe. set() and look() talk to the store; the other calls never block.
 class FirstError {
  public:
   static constexpr Timeout kPeriod{250};
 
   using Listener = std::function<void(const std::exception_ptr&)>;
 
-  // `listener` hears of the error before anybody else does.
+  // `listener` is called with the error before any other caller can see it.
   explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr);
 
-  // Breaks the group, unless it is broken. If another rank's error came first, that one counts.
+  // Breaks the group, unless it is broken already. If another rank's error was first, that one
+  // counts.
   template <class SomeError>
   void set(const SomeError& error) {
     set(std::make_exception_ptr(error), GroupFailure::of(error));
   }
-  // The same for an error that this rank tells the others in other words.
+  // As above, for an error that this rank describes differently to the others.
   void set(std::exception_ptr error, const GroupFailure& told);
 
-  // Asks the store now, rather than within kPeriod; true if the group is broken.
+  // Asks the store now instead of within kPeriod; true if the group is broken.
   [[nodiscard]] bool look() noexcept;
   [[nodiscard]] bool is_set() const { return is_set_.load(); }
   void rethrow_if_set() const;

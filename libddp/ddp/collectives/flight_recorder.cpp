@@ -9,7 +9,7 @@ namespace {
 
 using Event = FlightRecorder::Event;
 
-// For a counter that one thread at a time raises.
+// Increments a counter that only one thread at a time writes.
 void raise(std::atomic<std::uint64_t>& counter) {
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }

@@ -21,14 +21,14 @@
 
 namespace ddp {
 
-// What a group did last: its last events, for whoever asks why it stands still. To note an event
-// takes a look at the clock and a few stores: no lock, no heap.
+// The last events of a group, for finding out why it hangs. Recording an event takes a clock
+// reading and a few stores: no lock, no heap.
 //
-// Two threads note events, each in a ring of its own, so that they do not slow each other down: the
-// caller's what is submitted or joined, and steps; the backend's what is done and, but for what is
-// done at once, what starts. Either may be another thread from call to call, but one at a time;
-// broken() may come from any thread, and anybody may read at any time. An event is whole or
-// missing; it is missing once overwritten.
+// Two threads record events, each in its own ring, so that they do not slow each other down. The
+// caller's thread records what is submitted or joined, and steps. The backend's thread records what
+// is done and, unless it is done at once, what starts. Each may be a different thread from call to
+// call, but only one at a time; broken() may come from any thread, and any thread may read at any
+// time. A reader gets an event whole or not at all; overwritten events are missing.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
@@ -49,22 +49,22 @@ class FlightRecorder {
     Clock::time_point time = {};
     std::uint64_t step = 0;       // as in Position
     std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
-    // Only of kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
-    // a send or recv has a count of its own, and its peer as root. Of kJoined, only the sequence.
+    // Only for kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
+    // a send or recv has its own count, and its peer as root. For kJoined only the sequence is set.
     CollectiveSignature signature = {};
     Label label = 0;
     What what = What::kSubmitted;
     std::array<std::uint8_t, 3> padding{};
   };
 
-  // Where this rank is.
+  // Where this rank is now.
   struct Position {
-    std::uint64_t step = 0;         // 1, 2, ...: begun last; 0 if there was none
+    std::uint64_t step = 0;         // the last begun: 1, 2, ...; 0 if none
     std::uint64_t collectives = 0;  // submitted
     std::uint64_t submitted = 0;    // operation
     std::uint64_t done = 0;         // operation
     bool is_in_step = false;
-    bool is_inside = false;  // a thread is in a call of the library that may block
+    bool is_inside = false;  // a thread is in a library call that may block
   };
 
   // The oldest operation that is not done.
@@ -73,48 +73,48 @@ class FlightRecorder {
     Clock::time_point since;  // when it became the oldest
   };
 
-  // Who else hears of what happens.
+  // Receivers of some events.
   struct Listeners {
     StepFile step_file = {};  // begin_step() writes the number of the step there
-    // Called once, with the first error that breaks the group and the step that had begun last, on
+    // Called once, with the first error that breaks the group and the last step that has begun, on
     // the thread that calls broken().
     std::function<void(const std::exception_ptr& error, std::uint64_t step)> broken = nullptr;
   };
 
-  // With a capacity of 0, for a world of one, nothing is kept at all.
+  // With a capacity of 0, for a world of one, nothing is recorded.
   explicit FlightRecorder(std::size_t capacity = kCapacity) : FlightRecorder(capacity, {}) {}
   FlightRecorder(std::size_t capacity, Listeners listeners);
 
-  // A backend calls these three. Operations of one batch may have one number; they are done
+  // The backend calls these three. Operations of one batch may share a number; they are done
   // together. done() means that all operations up to that number are done.
   void submitted(std::uint64_t operation, const Collective& collective);
   void started(std::uint64_t operation, Clock::time_point now);
   void done(std::uint64_t operation, Clock::time_point now);
-  // A meeting (meeting.h) is noted by this instead of submitted(), in a recorder of its own, which
-  // counts it as a collective. Returns the meeting's number, for done().
+  // Records a meeting (meeting.h) in place of submitted(), in a recorder of its own that counts
+  // meetings like collectives. Returns the meeting's number, for done().
   std::uint64_t joined(Label name);
-  // The group was broken by this error, or, without one, is gone: nothing is pending any more.
+  // The group was broken by this error or, without one, is destroyed: nothing is pending any more.
   void broken(const std::exception_ptr& error = nullptr);
 
   // For the engine: steps are counted from 1.
   void begin_step(std::uint64_t step);
   void end_step();
 
-  // What its events' labels mean.
+  // The texts of the events' labels.
   [[nodiscard]] OperationLabels& labels() { return labels_; }
   [[nodiscard]] const OperationLabels& labels() const { return labels_; }
-  // What the hang watch and the backend tell each other of the group.
+  // Shared between the hang watch and the group's backend.
   [[nodiscard]] HangContact& hang() { return hang_; }
   [[nodiscard]] const HangContact& hang() const { return hang_; }
 
-  // Labels what is submitted while it lives (of a batch: what ends while it lives). For the thread
-  // that submits.
+  // Labels operations that are submitted while it lives (for a batch: whose end() is called then).
+  // For the thread that submits.
   class [[nodiscard]] Labelled : ScopedValue<Label> {
    public:
     Labelled(FlightRecorder& recorder, Label label) : ScopedValue(recorder.current_label_, label) {}
   };
 
-  // A thread is inside the library while it lives.
+  // Marks a thread as inside the library while it lives.
   class [[nodiscard]] Inside {
    public:
     explicit Inside(FlightRecorder& recorder) : recorder_(recorder) {
@@ -130,7 +130,7 @@ class FlightRecorder {
 
   [[nodiscard]] Position position() const;
   [[nodiscard]] std::optional<Pending> oldest_pending() const;
-  // The last ones of all, as many as the capacity says; oldest first.
+  // The last events of all rings, at most the capacity, the oldest first.
   [[nodiscard]] std::vector<Event> events() const;
 
  private:
@@ -138,8 +138,8 @@ class FlightRecorder {
 
   [[nodiscard]] std::uint64_t step() const { return step_.load(std::memory_order_relaxed); }
 
-  // By cache lines: what both threads read, what the caller writes, what the backend writes, the
-  // rest.
+  // Grouped by cache lines: read by both threads, written by the caller, written by the backend,
+  // others.
   Listeners listeners_;
   std::atomic<std::uint64_t> step_ = 0;
   std::atomic<bool> is_in_step_ = false;
@@ -152,14 +152,14 @@ class FlightRecorder {
   alignas(64) Ring by_backend_;
   std::atomic<std::uint64_t> done_ = 0;
   std::atomic<Clock::rep> done_time_ = 0;
-  alignas(64) Ring end_;  // kBroken, which is noted once
+  alignas(64) Ring end_;  // holds kBroken, which is recorded once
   std::atomic<bool> is_broken_ = false;
   OperationLabels labels_;
   HangContact hang_;
 };
 
-// "all_reduce #457 (bucket 4: layer3.*)", or with the operands where there is no label; with the
-// peer of a send or recv. "split #2" for a meeting.
+// "all_reduce #457 (bucket 4: layer3.*)", with the operands if there is no label, and with the peer
+// of a send or recv. "split #2" for a meeting.
 [[nodiscard]] std::string describe_operation(const FlightRecorder& recorder,
                                              const FlightRecorder::Event& submitted);
 

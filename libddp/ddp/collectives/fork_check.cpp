@@ -23,7 +23,7 @@ namespace {
 constexpr Timeout kThreadsEnd{500};
 constexpr int kCudaNotInitialized = 3;  // CUDA_ERROR_NOT_INITIALIZED of cuda.h
 
-// Asks the driver, if the process has it, and leaves it as it is.
+// Asks the driver if the process has loaded it; never loads it.
 bool has_initialized_cuda() {
   const DynamicLibrary driver("libcuda.so.1", DynamicLibrary::Lifetime::kThisIfThere);
   int (*device_count)(int*) = nullptr;
@@ -32,7 +32,7 @@ bool has_initialized_cuda() {
          device_count(&count) != kCudaNotInitialized;
 }
 
-// OpenBLAS starts its threads when it is loaded, and ends them in a handler that runs before each
+// OpenBLAS starts its threads when it is loaded, and stops them in a handler that runs before each
 // fork (pthread_atfork).
 void run_fork_handlers() {
   const pid_t pid = ::fork();
@@ -47,7 +47,7 @@ std::ptrdiff_t count_threads() {
                        std::filesystem::directory_iterator());
 }
 
-// One that has been joined is listed for a moment longer.
+// A joined thread stays listed for a moment, so this counts again for a while.
 std::ptrdiff_t count_lasting_threads() {
   const Deadline deadline = Deadline::after(kThreadsEnd);
   std::ptrdiff_t threads = count_threads();

@@ -3,9 +3,9 @@
 
 namespace ddp {
 
-// Throws std::logic_error, which says why, if a fork of this process could not go on: it has other
-// threads, whose locks the child would inherit without them, or has initialised CUDA. Threads of
-// libraries that end them when a fork is coming do not count; they are ended by then.
+// Throws std::logic_error with the reason if a forked child of this process could not work: because
+// other threads exist, whose locks the child would inherit locked, or because CUDA is initialised.
+// Threads of libraries that stop them before a fork do not count; this call makes them stop.
 void check_can_fork();
 
 }  // namespace ddp

@@ -129,7 +129,7 @@ void GlooAlgorithms::run_transfers(std::span<const Collective> batch) {
   for (const auto& message : messages) message->finish();
 }
 
-// Gloo's collectives take the context's timeout.
+// Gloo's collectives use the context's timeout, so it is set here.
 void GlooAlgorithms::begin(const CollectiveSignature& signature, Timeout timeout) {
   current_ = signature;
   begin_ = Clock::now();
@@ -174,7 +174,7 @@ void GlooAlgorithms::run_collective(const Collective& operation) {
       return reduce_scatter(operation);
     case CollectiveKind::kSend:
     case CollectiveKind::kRecv:
-    case CollectiveKind::kBarrier:  // agreeing was meeting
+    case CollectiveKind::kBarrier:  // agreeing on the call was the barrier
       return;
   }
 }

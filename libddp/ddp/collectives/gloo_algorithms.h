@@ -15,9 +15,9 @@
 
 namespace ddp {
 
-// The collectives over a connected Gloo context, blocking, for one thread. Gloo only moves bytes
-// and calls our reductions, so every dtype works. reduce_scatter is an all_to_all followed by a sum
-// in rank order; reduce is an all_reduce of which all but the root drop the result.
+// The collectives over a connected Gloo context; they block, and are for one thread. Gloo only
+// moves bytes and calls our reductions, so every dtype works. reduce_scatter is an all_to_all
+// followed by a sum in rank order; reduce is an all_reduce whose result only the root keeps.
 class GlooAlgorithms {
  public:
   explicit GlooAlgorithms(std::shared_ptr<gloo::Context> context);
@@ -26,11 +26,11 @@ class GlooAlgorithms {
   // MismatchError on every rank if the ranks' operations differ, gloo::Exception if Gloo fails.
   void run(std::span<const Collective> batch);
 
-  // Whether what runs, or ran last, took as long as it may; then Gloo's errors are consequences. A
-  // little less, since the first rank to give up takes its connections with it.
+  // Whether the current or last operation took (nearly) its whole timeout; Gloo's errors are then
+  // consequences of it. Nearly, because the first rank to give up closes its connections.
   [[nodiscard]] bool has_timed_out() const;
   [[nodiscard]] Timeout timeout() const { return context_->getTimeout(); }
-  // What runs, or ran last.
+  // The current or last operation.
   [[nodiscard]] const CollectiveSignature& current() const { return current_; }
 
  private:
@@ -52,7 +52,7 @@ class GlooAlgorithms {
 
   std::shared_ptr<gloo::Context> context_;
   CollectiveSignature current_;
-  Clock::time_point begin_;  // of what runs
+  Clock::time_point begin_;  // of the current operation
   std::uint64_t collectives_ = 0;
   std::uint32_t tag_ = 0;
   std::vector<std::uint64_t> sent_;      // messages to each rank

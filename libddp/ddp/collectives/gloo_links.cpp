@@ -9,10 +9,10 @@
 namespace ddp {
 namespace {
 
-// No rank sends anything under it.
+// No rank ever sends with this prefix.
 constexpr std::uint8_t kUnusedPrefix = 0x21;
 
-// Null if the connection has broken already.
+// Null if the connection is already broken.
 std::unique_ptr<gloo::transport::UnboundBuffer> listen_to(gloo::Context& context, int rank) {
   auto listener = context.createUnboundBuffer(nullptr, 0);
   try {
@@ -31,7 +31,7 @@ GlooLinks::GlooLinks(std::shared_ptr<gloo::Context> context) : context_(std::mov
   }
 }
 
-// A wait that is aborted before it begins returns at once, unless the connection has broken.
+// A wait that is aborted before it starts returns at once, but throws if the connection has broken.
 bool GlooLinks::is_broken(int rank) const {
   gloo::transport::UnboundBuffer* listener = listeners_[static_cast<std::size_t>(rank)].get();
   if (listener == nullptr) return true;

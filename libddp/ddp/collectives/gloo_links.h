@@ -9,20 +9,21 @@
 
 namespace ddp {
 
-// Whether the connections to the peers still stand.
+// Detects broken connections to the peers.
 //
-// An operation hears from Gloo that its connection has broken, but for one that is in the middle of
-// a message, of which Gloo does not think (Pair::signalException): it waits until its timeout.
+// Gloo tells operations that their connection has broken, except one that is in the middle of a
+// message (Pair::signalException overlooks it), which waits until its timeout.
 class GlooLinks {
  public:
   explicit GlooLinks(std::shared_ptr<gloo::Context> context);
 
-  // Of another rank. Does not block; for one thread at a time.
+  // True if the connection to another rank is broken. Does not block; for one thread at a time.
   [[nodiscard]] bool is_broken(int rank) const;
 
  private:
   std::shared_ptr<gloo::Context> context_;
-  // By rank: each waits for a message that the peer never sends, and hears of the end.
+  // By rank: each waits for a message that the peer never sends, so it only ends when the
+  // connection does.
   std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> listeners_;
 };
 

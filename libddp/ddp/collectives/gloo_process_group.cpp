@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// Debian's Gloo (2022) has traps, and the wrapper steps around them: a size mismatch would end the
-// process from Gloo's own thread, and swapped collectives of equal size would give wrong sums, so
-// all ranks compare signatures before each call. A call that blocks cannot be woken, so callers
-// wait on our queue, never inside Gloo; and if the queue's thread still hangs in Gloo when the
-// group goes, it is left behind with everything it uses.
+// Debian's Gloo (2022) has pitfalls that this wrapper avoids. A size mismatch would end the process
+// from Gloo's own thread, and different collectives of equal size would give wrong sums; so all
+// ranks compare signatures before each call. A blocked call cannot be woken; so callers wait on our
+// queue, never inside Gloo, and if the queue's thread still hangs in Gloo when the group is
+// destroyed, it is abandoned with everything it uses.
 #include "ddp/collectives/gloo_process_group.h"
 
 #include <gloo/rendezvous/context.h>
@@ -28,12 +28,12 @@
 namespace ddp {
 namespace {
 
-// For Gloo to say itself what is missing.
+// Extra time in which Gloo may report itself what is missing.
 constexpr Timeout kConnectGrace{500};
 
-// How long an operation may be pending beside a broken connection, for Gloo to say itself that the
-// peer is lost: one that died, and one of which this is not known, which may have done its part and
-// be waited for by nobody.
+// How long an operation may be pending beside a broken connection, so that Gloo may report the lost
+// peer itself: after the peer's death, and if its fate is unknown. In the latter case it may have
+// done its part, and nobody waits for it.
 constexpr Timeout kDeathGrace{500};
 constexpr Timeout kLossGrace{2000};
 constexpr Timeout kLinkPeriod{250};
@@ -55,7 +55,7 @@ class RendezvousStore final : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys, const Timeout& timeout) override {
     std::vector<std::string> prefixed;
     for (const std::string& key : keys) prefixed.push_back("gloo/" + key);
-    store_->wait(prefixed, std::min(timeout, timeout_));  // Gloo passes that of its collectives
+    store_->wait(prefixed, std::min(timeout, timeout_));  // Gloo passes its collectives' timeout
   }
 
  private:
@@ -63,8 +63,8 @@ class RendezvousStore final : public gloo::rendezvous::Store {
   Timeout timeout_;
 };
 
-// Gloo gives up on a peer that it cannot reach, but by its own rules and not always: it runs on a
-// thread that is left behind, with a store connection of its own, if it takes too long.
+// Gloo gives up on an unreachable peer, but by its own rules and not always. So connecting runs on
+// a thread with its own store connection, which is abandoned if it takes too long.
 std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::string& address) {
   const std::string origin = "[gloo] rank " + std::to_string(config.rank) + " (" + address +
                              ") cannot connect to its peers";
@@ -89,7 +89,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
   throw TimeoutError(origin + " in " + std::to_string(config.start_timeout.count()) + " ms");
 }
 
-// All that the queue's thread touches: it may have to outlive the group.
+// Everything that the queue's thread uses, since it may have to outlive the group.
 class GlooOperations {
  public:
   GlooOperations(const GroupConfig& config, const std::string& address,
@@ -108,7 +108,7 @@ class GlooOperations {
         link_watch_("ddp-links", kLinkPeriod, [this] { return look_at_links(); }) {}
 
   OperationQueue& queue() { return queue_; }
-  // This rank leaves the group; false if a thread hangs in Gloo, which uses this.
+  // This rank leaves the group. False if a thread hangs in Gloo and still uses this object.
   [[nodiscard]] bool stop(Timeout grace) {
     return queue_.stop([this] { roll_.leave(); }, grace);
   }
@@ -129,14 +129,14 @@ class GlooOperations {
       }
     } catch (const MismatchError& error) {
       first_error_.set(MismatchError(origin_ + ": " + error.what()));
-    } catch (const std::exception& error) {  // of this rank alone, such as want of memory
+    } catch (const std::exception& error) {  // only on this rank, such as bad_alloc
       first_error_.set(std::current_exception(),
                        {.sentence = origin_ + " failed: " + error.what()});
     }
     first_error_.rethrow_if_set();
   }
 
-  // Breaks the group if its oldest operation waits for a peer that is lost; false once that is
+  // Breaks the group if its oldest operation waits for a lost peer; returns false once that is
   // done.
   bool look_at_links() {
     const std::optional<FlightRecorder::Pending> pending = recorder_->oldest_pending();
@@ -166,7 +166,7 @@ class GlooOperations {
 
   [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
 
-  // Gloo knows no more than that a connection broke.
+  // Gloo itself only knows that a connection broke.
   [[nodiscard]] std::string loss_text(const gloo::Exception& error) {
     const std::string missing = roll_.missing([this] { return first_error_.look(); });
     if (missing.empty()) return origin_ + ": lost a peer in " + during() + ": " + error.what();

@@ -8,19 +8,19 @@
 
 namespace ddp {
 
-// What broke a group, as one rank tells the others: the class of the exception that all of them
-// throw, and its text.
+// What broke a group, as one rank tells the others: the class and the text of the exception that
+// all of them throw.
 struct GroupFailure {
   enum class Kind { kPeer, kTimeout, kMismatch };
 
   Kind kind = Kind::kPeer;
   std::string sentence;
 
-  // Of a TimeoutError or MismatchError its own kind; whatever else a rank runs into is kPeer for
-  // the others.
+  // TimeoutError and MismatchError keep their kinds; any other error of a rank is kPeer for the
+  // others.
   [[nodiscard]] static GroupFailure of(const std::exception& error);
 
-  // For ranks that share nothing but the store:
+  // The text form for the store:
   //   note := ["timeout: " | "mismatch: "] sentence
   [[nodiscard]] std::string note() const;
   [[nodiscard]] static GroupFailure from_note(const std::string& note);
@@ -28,8 +28,8 @@ struct GroupFailure {
   [[nodiscard]] std::exception_ptr error() const;
 };
 
-// What a rank says when its wait for the others has lasted too long: "ORIGIN: timed out after 300
-// ms: DIAGNOSIS", or "... in OPERATION" if the diagnosis is empty.
+// The text of a rank's TimeoutError: "ORIGIN: timed out after 300 ms: DIAGNOSIS", or "... in
+// OPERATION" if the diagnosis is empty.
 [[nodiscard]] std::string timeout_sentence(const std::string& origin, Timeout timeout,
                                            const std::string& diagnosis,
                                            const std::string& operation);

@@ -38,9 +38,9 @@ bool waits_itself(const Witness& member) {
                              [](const GroupProgress& group) { return !group.waits_for.empty(); });
 }
 
-// Those that are behind everybody: others may be behind only because of them. One that waits in
-// another group is behind because of somebody else, too: of those who do not wait, if there are
-// any.
+// The ranks that have submitted least; others may be behind only because of them. A rank that waits
+// in another group is itself behind because of some other rank, so ranks that do not wait are
+// preferred.
 Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
   std::uint64_t least = hang.signature.sequence;
   for (const Witness& member : members) least = std::min(least, submitted_by(member, hang.group));
@@ -52,7 +52,7 @@ Culprits furthest_behind(const Hang& hang, std::span<const Witness> members) {
 }
 
 Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {
-  // A send or recv concerns nobody but its peer.
+  // A send or recv involves only its peer.
   if (is_transfer(hang.signature.kind)) {
     return {&members[static_cast<std::size_t>(hang.signature.root)]};
   }

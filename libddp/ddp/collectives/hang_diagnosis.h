@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who keeps an operation from ending, in one sentence: a pure function of what the ranks say of
-// themselves.
+// Finds the rank that keeps an operation from ending, and says so in one sentence: a pure function
+// of what the ranks publish about themselves.
 #pragma once
 
 #include <optional>
@@ -22,17 +22,17 @@ struct Hang {
   Timeout age{};
 };
 
-// What a rank knows of another one.
+// What one rank knows about another.
 struct Witness {
   int rank = 0;                               // in the job
-  std::optional<RankProgress> progress = {};  // none: it was never heard of
+  std::optional<RankProgress> progress = {};  // empty: never heard of
   ProcessState state = ProcessState::kUnknown;
-  Timeout silence{};  // since its heartbeat moved, if it should have by now; else 0
+  Timeout silence{};  // since its heartbeat stopped, if it should have moved; else 0
 };
 
-// `members` are the group's ranks in order. Blames, in this order: a stopped process; who has
-// submitted least, if that is too little, and of those rather one that does not wait itself; a
-// process that ended or fell silent; nobody.
+// `members` are the group's ranks in order. Blames, in this order: a stopped process; the rank that
+// has submitted least, if that is too little (among several, one that does not itself wait); a
+// process that has ended or fallen silent; nobody.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
 
 }  // namespace ddp

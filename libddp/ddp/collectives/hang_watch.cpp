@@ -13,8 +13,8 @@ constexpr const char* kDiagnosis = "hang/diagnosis";
 
 std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
 
-// The first line of a published diagnosis: a sentence about something else is of no use. The number
-// of an operation does not name it: each rank counts its own sends and receives.
+// The first line of a published diagnosis, by which readers recognise the operation it is about.
+// The operation's number would not do: each rank counts its own sends and receives.
 std::string subject(const Hang& hang) { return hang.group + " " + hang.operation + "\n"; }
 
 }  // namespace
@@ -30,12 +30,13 @@ HangWatch::HangWatch(std::shared_ptr<Store> store, RankIdentity self,
   thread_.emplace("ddp-hang", options.period, [this] { return look(); });
 }
 
-// Before anybody can wait for this rank: it may be stopped before its thread has run at all.
+// Publishes this rank before any other can wait for it: it may be stopped before its thread has run
+// at all.
 void HangWatch::introduce() {
   try {
     publish({});
   } catch (const Error& error) {
-    log::debug("[hang_watch] " + describe(error));  // the thread will try again
+    log::debug("[hang_watch] " + describe(error));  // the thread will retry
   }
 }
 
@@ -82,11 +83,11 @@ std::vector<HangWatch::Group> HangWatch::look_at_groups() {
   return groups;
 }
 
-// Asks the ring only if nothing was done since the last look.
+// Reads the ring only if nothing was completed since the last check.
 std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) const {
   const bool moved = std::exchange(watched.done, group.position.done) != group.position.done;
   if (moved || group.position.submitted <= group.position.done) return std::nullopt;
-  group.recorder->hang().remind();  // it may pend only because nobody has asked for it yet
+  group.recorder->hang().remind();  // it may be pending only because no thread has waited for it
   const auto pending = group.recorder->oldest_pending();
   if (!pending) return std::nullopt;
   const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);

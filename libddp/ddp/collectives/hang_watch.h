@@ -22,39 +22,40 @@
 
 namespace ddp {
 
-// Names the rank that keeps a job waiting. One for each job and process, with a thread of its own;
-// all groups of the job are watched by it.
+// Names the rank that keeps a job waiting. Each process has one for each job, with its own thread;
+// it watches all groups of the job.
 //
 // Every period it publishes where this rank is, under "progress/<rank>". While an operation of this
 // rank is pending for longer than half the patience, one of the waiting ranks reads what the others
-// publish, and writes who is missing under "hang/diagnosis"; the others read that, or, if it is
-// about another group's operation, find out themselves. So all of them have a sentence in their
-// recorders when the operation times out; and once the patience is over, that one rank reports it,
-// as a warning, once in a window.
+// publish, and writes which rank is missing under "hang/diagnosis". The other waiting ranks read
+// that, or, if it is about another group's operation, make their own diagnosis. So all of them have
+// a sentence when the operation times out. Once the patience is over, that one rank logs it as a
+// warning, at most once in a window.
 //
-// If the store is lost, the watch ends in silence; destroying it waits for one store operation.
+// If the store is lost, the watch ends silently. Destroying it waits for at most one store
+// operation.
 class HangWatch {
  public:
   using Report = std::function<void(std::string_view)>;
 
-  // `store` is the job's, `self` this rank of it.
+  // `store` is the job's; `self` is this rank.
   HangWatch(std::shared_ptr<Store> store, RankIdentity self, const HangWatchOptions& options,
             Report report = log::warning);
 
-  // From now on what a recorder of the group notes is watched, as long as the recorder lives.
-  // `job_ranks` are the group's members, by rank of the group; `aspect` tells its recorders apart.
+  // Starts watching a recorder of the group, for as long as the recorder lives. `job_ranks` are the
+  // group's members, by rank of the group; `aspect` distinguishes several recorders of one group.
   void add(const std::string& group, std::vector<int> job_ranks,
            const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect = "");
 
  private:
   struct Watched {
     std::string name;      // with the aspect
-    std::string of_group;  // behind an operation, unless the group is the job's first
+    std::string of_group;  // the suffix of an operation's text; empty for the job's first group
     std::vector<int> job_ranks;
     std::weak_ptr<FlightRecorder> recorder;
-    std::uint64_t done = 0;  // at the last look
+    std::uint64_t done = 0;  // at the last check
   };
-  // A group's recorder at this look.
+  // The state of a group's recorder at this check.
   struct Group {
     std::string name;
     std::vector<int> job_ranks;

@@ -10,15 +10,15 @@
 
 namespace ddp {
 
-// What a rank says of itself when ranks meet.
+// What a rank publishes about itself when ranks meet.
 struct Hello {
   RankIdentity who = {};
   std::string build = {};          // of libddp
   std::string gpu = {};            // bus id of its CUDA device; empty on the CPU
   std::string nccl = {};           // NCCL's version; empty on the CPU
   std::string nccl_path = {};      // and where it is, for messages
-  std::string alone_because = {};  // why it can share memory with no rank; empty if it can
-  // What it was told and asked for.
+  std::string alone_because = {};  // why it can share memory with no rank; else empty
+  // From its environment and options.
   int world_size = 1;
   Backend backend = Backend::kAuto;
   bool shares_gpu = false;  // started with --oversubscribe
@@ -28,10 +28,10 @@ struct Hello {
 [[nodiscard]] std::string serialize(const Hello& hello);
 [[nodiscard]] Hello parse_hello(const std::string& text);
 
-// This process, as a rank on `device`; what it was told and asked for is left to the caller.
+// This process, as a rank on `device`, without the members that come from environment and options.
 [[nodiscard]] Hello describe_self(int rank, Device device);
 
-// By rank: equal for ranks that can share memory, and no others.
+// A number by rank, equal for two ranks exactly if they can share memory.
 [[nodiscard]] std::vector<int> hosts_of(const std::vector<Hello>& hellos);
 
 }  // namespace ddp

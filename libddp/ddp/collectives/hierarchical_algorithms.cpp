@@ -10,8 +10,9 @@
 namespace ddp {
 namespace {
 
-// What crosses between hosts at a time: enough to pay for its agreement, little enough for the
-// steps of a large operation to overlap. Smaller chunks measured slower where CPUs are scarce.
+// The size of a chunk that crosses between hosts: large enough to pay for agreeing on it, small
+// enough for the steps of a large operation to overlap. Smaller chunks measured slower where CPUs
+// are scarce.
 constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
 
 Buffer bytes_of(std::span<CollectiveSignature> calls) {
@@ -24,17 +25,17 @@ std::uint64_t hash_of(CollectiveSignature call) {
   return hash;
 }
 
-// Of a whole operand.
+// The chunk of an operand that is passed as a whole.
 Buffer part_of(const Buffer& whole, const Chunk& chunk) {
   return whole.slice(chunk.begin, chunk.count);
 }
 
-// What moves within the caller's memory needs no blocks.
+// Collectives that work in the caller's memory need no blocks.
 bool needs_blocks(CollectiveKind kind) {
   return kind != CollectiveKind::kAllReduce && kind != CollectiveKind::kBroadcast;
 }
 
-// True if no rank is done before its leader knows that all hosts called the same.
+// True if no rank can finish before its leader knows that all hosts called the same collective.
 bool waits_for_leader(CollectiveKind kind) {
   return kind != CollectiveKind::kReduce && kind != CollectiveKind::kBroadcast &&
          kind != CollectiveKind::kGather;
@@ -66,7 +67,7 @@ void HierarchicalAlgorithms::run(std::span<const Collective> batch) {
   }
 }
 
-// Those inside the host and those between hosts advance at the same time.
+// Transfers inside the host and those between hosts progress at the same time.
 void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
   if (std::none_of(batch.begin(), batch.end(),
                    [](const Collective& each) { return is_transfer(each.kind); })) {
@@ -97,7 +98,7 @@ void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
   }
 }
 
-// The leaders' calls compare, by the hash, what the ranks of each host have agreed on.
+// The leaders' own calls compare a hash of what the ranks of each host have agreed on.
 void HierarchicalAlgorithms::run_collective() {
   std::optional<ScopedTimeout> inside;
   std::optional<ScopedTimeout> between;
@@ -180,7 +181,7 @@ void HierarchicalAlgorithms::all_reduce() {
       });
 }
 
-// A leader that is not the root keeps its operand as it is.
+// A leader that is not the root leaves its operand unchanged.
 void HierarchicalAlgorithms::reduce() {
   const Buffer& data = current_.input;
   const bool is_copied = leaders_ && !is_root();
@@ -268,14 +269,14 @@ void HierarchicalAlgorithms::reduce_scatter() {
       });
 }
 
-// The leaders' meeting finds out whether the other hosts called something else.
+// The leaders' barrier detects other hosts that called something else.
 void HierarchicalAlgorithms::all_to_all() {
   barrier();
   const ScopedTimeout timeout(*flat_, current_.timeout);
   flat_->all_to_all(current_.input, current_.output).wait();
 }
 
-// To agree was to meet inside.
+// Agreeing on the call was the barrier inside the host.
 void HierarchicalAlgorithms::barrier() {
   if (leaders_) leaders_->barrier().wait();
   inside_.barrier();

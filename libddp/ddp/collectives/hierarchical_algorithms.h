@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The collectives over several hosts: what can be done inside a host is done there, and a byte
-// crosses between two hosts once, by way of their leaders.
+// The collectives over several hosts: as much as possible is done inside each host, and a byte
+// crosses between two hosts once, by their leaders.
 //
 //   all_reduce      reduce to the leader · all_reduce of the leaders · broadcast inside
 //   reduce          reduce to the leader · all_reduce of the leaders · to the root
@@ -12,15 +12,15 @@
 //   reduce_scatter  reduce to the leader · reduce_scatter of the leaders · scatter inside
 //   barrier         inside the host · between the leaders · inside the host
 //
-// Operands move in chunks: while one crosses between the hosts, the one before it is handed out
-// and the next one is collected. all_to_all, which has no better form, and what is sent between
-// hosts go from rank to rank.
+// Operands move in chunks: while one chunk crosses between the hosts, the previous one is
+// distributed inside them and the next one is collected. all_to_all, which has no better form, and
+// transfers between hosts go directly from rank to rank.
 //
-// Summation order: first over the ranks of a host, as the group inside the host has it, then over
-// the hosts, as the leaders' group has it; a 16-bit type is rounded after the first and at each
-// step of the second. One rank computes each element and the others get its bits: the same on
-// every rank, and from run to run, as long as the ranks lie on the hosts in the same way. kAverage
-// divides that sum by world_size, once.
+// Summation order: first over the ranks of a host, in the order of the group inside the host, then
+// over the hosts, in the order of the leaders' group. A 16-bit type is rounded after the first sum
+// and at each step of the second. One rank computes each element and the others copy its bits, so
+// the result is the same on every rank, and from run to run as long as the ranks are on the hosts
+// in the same way. kAverage divides that sum by world_size, once.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +37,17 @@
 
 namespace ddp {
 
-// Blocking, for one thread.
+// The calls block; they are for one thread.
 class HierarchicalAlgorithms {
  public:
   HierarchicalAlgorithms(const HostLayout& layout, int rank, const HostGroups& groups);
 
-  // Runs a batch: its sends and receives together, then its collectives in order. Throws what the
-  // groups throw, whose ranks are not ours, and MismatchError if this host's ranks differ.
+  // Runs a batch: its sends and receives together, then its collectives in order. Rethrows errors
+  // of the inner groups, which number ranks differently; throws MismatchError if this host's ranks
+  // differ.
   void run(std::span<const Collective> batch);
 
-  // What runs, or ran last. Sends and receives have no sequence.
+  // The current or last operation. Sends and receives have no sequence.
   [[nodiscard]] CollectiveSignature current() const;
   [[nodiscard]] Timeout timeout() const { return current_.timeout; }
 
@@ -67,8 +68,8 @@ class HierarchicalAlgorithms {
   void all_to_all();
   void barrier();
 
-  // For each chunk, up(chunk), across(chunk), which the leaders start and do not wait for, and
-  // down(chunk); up and down overlap with across of the neighbours.
+  // Runs, for each chunk, up(chunk), across(chunk), which the leaders start without waiting, and
+  // down(chunk); up and down overlap with across of the neighbouring chunks.
   template <class Up, class Across, class Down>
   void run_in_chunks(const Up& up, const Across& across, const Down& down);
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// The groups inside and between the hosts have ranks of their own, so what they say never reaches
-// the caller: the first rank that sees one of them fail finds out what has happened in terms of
+// The inner groups (inside a host and between hosts) number ranks by themselves, so their errors
+// never reach the caller. The first rank that sees one of them fail finds the cause in terms of
 // this group's ranks, publishes it in the store, and aborts its inner groups, which wakes the ranks
-// that it is connected with; they find the sentence in the store.
+// connected with it; these read the cause from the store.
 #include "ddp/collectives/hierarchical_process_group.h"
 
 #include <atomic>
@@ -26,7 +26,7 @@
 namespace ddp {
 namespace {
 
-// Of the group's ranks, from those of the job's.
+// Selects the group's ranks from the hosts of the job's ranks.
 HostLayout layout_of(const GroupConfig& config, const std::vector<int>& hosts) {
   std::vector<int> own;
   for (int rank = 0; rank < config.world_size; ++rank) {
@@ -93,7 +93,7 @@ class HostsOperations {
     first_error_.rethrow_if_set();
   }
 
-  // In terms of this group's ranks, unless another rank is first.
+  // Sets the error in terms of this group's ranks, unless another rank was first.
   void explain(const Error& error) {
     if (dynamic_cast<const MismatchError*>(&error) != nullptr) {
       first_error_.set(MismatchError("[shm+gloo] " + calls_.mismatch(algorithms_.current())));
@@ -107,7 +107,7 @@ class HostsOperations {
 
   [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
 
-  // Whether a rank of another host is alive, only its host's ranks can see; they will tell.
+  // Only ranks of the same host can see whether a rank is alive; they will report it.
   [[nodiscard]] std::string loss_text() {
     std::string what = roll_.missing([this] { return first_error_.look(); });
     if (what.empty()) {

@@ -9,11 +9,11 @@
 
 namespace ddp {
 
-// CPU ranks wherever they are. hosts[r] is the host of rank r of the job (config.job_ranks), equal
-// for ranks that can share memory. All on one host are a shm group, no two on one host a gloo
-// group, and the others a "shm+gloo" group: shared memory inside each host, TCP between the hosts
-// (hierarchical_algorithms.h tells how). What is made of it by split() or duplicate() chooses
-// likewise. `address` as for gloo. Collective: all ranks of `config` call it. world_size >= 2.
+// CPU ranks on any hosts. hosts[r] is the host of rank r of the job (config.job_ranks), equal for
+// ranks that can share memory. If all ranks are on one host this is a shm group; if no two are, a
+// gloo group; else a "shm+gloo" group: shared memory inside each host, TCP between the hosts
+// (hierarchical_algorithms.h). split() and duplicate() choose likewise. `address` as for gloo.
+// Collective: all ranks of `config` call it. world_size >= 2.
 [[nodiscard]] std::shared_ptr<ProcessGroup> make_hierarchical_process_group(GroupConfig config,
                                                                             std::vector<int> hosts,
                                                                             std::string address);

@@ -11,7 +11,7 @@ std::size_t HostBlocks::chunk_of(DType dtype, std::size_t size_bytes) const {
   return std::max<std::size_t>(size_bytes / size_of(dtype) / shares(), 1);
 }
 
-// Half of the memory is a block and blocks.
+// Each half of the memory holds one block and the blocks of all hosts.
 void HostBlocks::prepare(DType dtype, std::size_t chunk) {
   dtype_ = dtype;
   half_bytes_ = host_aligned((layout_.width() + shares()) * chunk * size_of(dtype));

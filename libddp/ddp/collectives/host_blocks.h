@@ -10,31 +10,32 @@
 
 namespace ddp {
 
-// A part of an operation: elements [begin, begin + count) of every rank's share.
+// A part of an operation: elements [begin, begin + count) of every rank's operand.
 struct Chunk {
   std::size_t begin = 0;
   std::size_t count = 0;
-  bool is_odd = false;  // every second one
+  bool is_odd = false;  // for every second chunk
 };
 
-// Memory in which the shares of ranks lie by host, as they cross between hosts. A block is a chunk
-// of the share of each rank of one host, one behind the other; where a host has fewer ranks than
-// the largest one, its end means nothing. A chunk and its neighbour have memory of their own.
+// Memory in which the ranks' chunks are arranged by host for the transfer between hosts. A block
+// holds the chunk of each rank of one host, one after the other; if a host has fewer ranks than the
+// largest one, the rest of its block is unused. Neighbouring chunks use different memory.
 class HostBlocks {
  public:
   explicit HostBlocks(HostLayout layout) : layout_(std::move(layout)) {}
 
-  // Elements of a share that make all blocks about so many bytes; at least 1.
+  // The number of elements per rank that makes all blocks together about this large; at least 1.
   [[nodiscard]] std::size_t chunk_of(DType dtype, std::size_t size_bytes) const;
-  // To be called before an operation whose chunks have at most so many elements.
+  // Call it before an operation whose chunks have at most this many elements.
   void prepare(DType dtype, std::size_t chunk);
 
-  // This host's.
+  // The block of this host.
   [[nodiscard]] Buffer block(const Chunk& chunk) const;
-  // One for each host.
+  // The blocks of all hosts.
   [[nodiscard]] Buffer blocks(const Chunk& chunk) const;
 
-  // A chunk of `whole`, which is the ranks' shares one behind the other, to and from blocks().
+  // Copies a chunk of `whole`, which holds the ranks' operands one after the other, to and from
+  // blocks().
   void pack(const Buffer& whole, const Chunk& chunk) const;
   void unpack(const Chunk& chunk, const Buffer& whole) const;
 

@@ -9,7 +9,7 @@
 namespace ddp {
 namespace {
 
-// A buffer of the group's device that stands for one on the host.
+// A buffer on the group's device that mirrors one on the host.
 class DeviceTwin {
  public:
   DeviceTwin(ProcessGroup& group, const Buffer& host)
@@ -27,14 +27,14 @@ void copy_bytes(const Buffer& source, const Buffer& target, Stream stream) {
   cu::copy_async(target.data, source.data, source.size_bytes(), stream);
 }
 
-// Behind wait_host(): a copy to memory that is not pinned blocks the host within CUDA, where
-// it would see neither a deadline nor that a peer has died.
+// Call it after wait_host(): a copy to memory that is not pinned blocks the host inside CUDA, where
+// neither a deadline nor the death of a peer is noticed.
 void fetch(const Buffer& source, const Buffer& target, const cu::OwnedStream& stream) {
   copy_bytes(source, target, stream.view());
   stream.synchronize();
 }
 
-// Runs run(operand, producer), a collective in place.
+// Calls run(operand, producer), which starts a collective in place.
 template <class Run>
 void run_in_place(ProcessGroup& group, const Buffer& host, const Run& run) {
   if (!group.device().is_cuda()) return run(host, Stream{}).wait_host();

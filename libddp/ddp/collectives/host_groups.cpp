@@ -13,7 +13,8 @@
 namespace ddp {
 namespace {
 
-// For a group of some of our ranks that serves this one alone: nobody else watches or records it.
+// The configuration of a group of some ranks that only this group uses; it is neither watched nor
+// recorded.
 GroupConfig inner_config(const GroupConfig& config, const std::string& name,
                          const std::vector<int>& ranks) {
   const auto self = std::find(ranks.begin(), ranks.end(), config.rank);
@@ -60,8 +61,8 @@ bool HostGroups::wait_idle(Timeout timeout) const {
   return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout));
 }
 
-// That of all ranks comes first: its ranks are ours, so what it says of a network that is not
-// there can be read.
+// The group of all ranks is made first: its ranks are the caller's, so its errors about an
+// unreachable network name the right ranks.
 HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
                             const std::string& address) {
   const HostLayout::Place self = layout.place(config.rank);

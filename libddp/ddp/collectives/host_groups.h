@@ -10,16 +10,16 @@
 
 namespace ddp {
 
-// The groups that one of several hosts' ranks is in. Each counts its ranks from 0, in the order in
-// which HostLayout has them.
+// The groups of one rank in a world of several hosts. Each group counts its ranks from 0, in the
+// order of HostLayout.
 struct HostGroups {
   std::shared_ptr<ProcessGroup> inside;         // null for a rank that is alone on its host
   std::shared_ptr<QueuedProcessGroup> leaders;  // null on a rank that leads no host
   std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
 
   void abort(const std::string& reason) const;
-  // True once the threads of the groups between hosts touch no operand any more; those of the group
-  // inside do not after an error.
+  // True once the threads of the groups between hosts no longer touch any operand. The group inside
+  // the host does not touch operands after an error.
   [[nodiscard]] bool wait_idle(Timeout timeout) const;
 };
 

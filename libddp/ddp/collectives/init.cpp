@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
@@ -34,7 +35,7 @@
 namespace ddp {
 namespace {
 
-// What rank 0 holds when no agent hosts the store.
+// What rank 0 keeps if no agent hosts the store.
 struct HostedStore {
   HostedStore(const Endpoint& endpoint, Timeout timeout) try
       : server(endpoint), client(endpoint, timeout, 0) {
@@ -76,11 +77,15 @@ WorkerEnv merge(const InitOptions& options) {
 }
 
 Timeout timeout_of(const std::optional<Timeout>& given, const char* variable, Timeout otherwise) {
-  if (given) return *given;
+  if (given && *given <= Timeout(0)) {
+    throw std::invalid_argument("[init] a timeout of " + std::to_string(given->count()) +
+                                " ms, which must be above 0");
+  }
+  if (given) return std::min(*given, kLongestTimeout);
   return EnvReader(::getenv).seconds(variable).value_or(otherwise);
 }
 
-// What this rank knows before it has met the others.
+// The parts of the configuration that this rank knows before it has met the others.
 GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   GroupConfig config;
   config.rank = env.rank;
@@ -94,12 +99,13 @@ GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   return config;
 }
 
-// Where ranks meet, for messages; a store of the caller's has no name.
+// The meeting place, for messages; a store that the caller passed has no name.
 std::string place_of(const StartPatience& patience) {
   return patience.store().empty() ? "the store" : "the store at " + patience.store();
 }
 
-// Names who could not be reached; only if it took all the time: other errors say it themselves.
+// Names the endpoint that could not be reached, if the whole time has passed; other errors are
+// rethrown as they are.
 [[noreturn]] void rethrow_unreachable(const WorkerEnv& env, const StartPatience& patience) {
   if (!patience.is_over()) throw;
   std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
@@ -107,7 +113,7 @@ std::string place_of(const StartPatience& patience) {
                                       patience.waited()));
 }
 
-// Connects while a thread says every few seconds that there is no answer yet.
+// Connects, while a thread logs every few seconds that there is no answer yet.
 std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
                                      StartPatience& patience) try {
   const PeriodicThread voice("ddp-start", patience.period(), [&] {
@@ -122,7 +128,8 @@ std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
   rethrow_unreachable(env, patience);
 }
 
-// The store, and this host's address on the connection to it; empty for a store of the caller's.
+// The store, and this host's address on the connection to it; the address is empty for the caller's
+// store.
 struct Connection {
   std::shared_ptr<Store> store;
   std::string local_address = {};
@@ -136,12 +143,12 @@ Connection connect(const InitOptions& options, const WorkerEnv& env, Timeout tim
     return {client, client->local_address()};
   }
   const auto hosted = std::make_shared<HostedStore>(env.master, timeout);
-  const std::shared_ptr<TcpStore> client(hosted, &hosted->client);  // keeps the server
+  const std::shared_ptr<TcpStore> client(hosted, &hosted->client);  // keeps the server alive, too
   return {client, client->local_address()};
 }
 
-// A worker that outlived its attempt must not meet those of the next one. ddp-launch says which
-// that is, from the second one on.
+// A worker that outlived its attempt must not meet the workers of the next one. From the second
+// attempt on, ddp-launch stores the current attempt's number.
 void refuse_if_stale(Store& run, const WorkerEnv& env) {
   const auto current = run.find("attempt");
   if (!current || *current == std::to_string(env.restart_count)) return;
@@ -151,7 +158,7 @@ void refuse_if_stale(Store& run, const WorkerEnv& env) {
                          " of this job is running");
 }
 
-// What the ranks have agreed on, and where in the store their group has its keys.
+// What the ranks have agreed on, and the part of the store for their group's keys.
 struct Agreement {
   std::shared_ptr<Store> store;
   Plan plan;
@@ -163,7 +170,7 @@ Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const Wo
   refuse_if_stale(*run, env);
   const auto job =
       std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
-  // A process may do this more than once: what was said the last time must not be heard again.
+  // A process may initialise more than once, and must not read the keys of the previous time.
   const std::shared_ptr<Store> own = claim_rank(job, self);
   Plan plan = agree_on_plan(*own, self, patience);
   return {std::make_shared<PrefixStore>("default", own), std::move(plan)};
@@ -188,7 +195,7 @@ void warn_if_alone(const Hello& self) {
                self.alone_because);
 }
 
-// Where peers reach this rank.
+// The address at which peers reach this rank.
 std::string address_of(const InitOptions& options, const WorkerEnv& env,
                        const std::string& local_address, Timeout timeout) {
   if (!options.address.empty()) return options.address;

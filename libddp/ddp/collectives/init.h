@@ -46,6 +46,7 @@ struct InitOptions {
   // are threads.
   std::string address = {};
   // How long to wait for all ranks to meet; default DDP_START_TIMEOUT, else kDefaultStartTimeout.
+  // Above 0, as is the next one.
   std::optional<Timeout> start_timeout = std::nullopt;
   // The timeout of each collective; default DDP_TIMEOUT, else kDefaultTimeout.
   std::optional<Timeout> timeout = std::nullopt;

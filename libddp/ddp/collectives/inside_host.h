@@ -9,8 +9,9 @@
 
 namespace ddp {
 
-// The steps of a collective inside one host, each of which blocks: over its group, or, for a rank
-// that is alone there, by a copy or by nothing. Ranks are the host's; 0 leads it.
+// The steps of a collective inside one host; each blocks. They use the host's group or, for a rank
+// that is alone on its host, a copy or nothing. Ranks are numbered inside the host; 0 is the
+// leader.
 class InsideHost {
  public:
   // `group` is null for a rank that is alone.
@@ -23,14 +24,14 @@ class InsideHost {
     return group_ ? static_cast<std::size_t>(group_->world_size()) : 1;
   }
 
-  // To the leader, in place; the others' data is only read.
+  // To the leader, in place; the other ranks' data are only read.
   void reduce(const Buffer& data, ReduceOp op) const;
   void broadcast(const Buffer& data, int from) const;
-  // Everybody's input, one behind the other at the begin of the leader's block.
+  // All ranks' inputs, one after the other, at the start of the leader's block.
   void gather(const Buffer& input, const Buffer& block) const;
   // The reverse of gather.
   void scatter(const Buffer& block, const Buffer& output) const;
-  // From one rank to another, which may be the same.
+  // From one rank to another, or to itself.
   void move(const Buffer& data, int from, int to) const;
   void barrier() const;
 

@@ -8,7 +8,7 @@
 namespace ddp {
 namespace {
 
-// Pending while it lives.
+// The meeting counts as pending while this object lives.
 class Meeting {
  public:
   Meeting(FlightRecorder& recorder, const std::string& name)

@@ -40,8 +40,8 @@ ncclRedOp_t nccl_op(ReduceOp op) {
   return ncclSum;
 }
 
-// Calls between construction and end() start together. NCCL counts the nesting per thread, so it
-// is closed on errors too.
+// Calls between construction and end() start together. NCCL counts the nesting per thread, so the
+// group is closed on errors, too.
 class Batch {
  public:
   explicit Batch(const NcclApi& nccl) : nccl_(nccl) { DDP_NCCL_CHECK(nccl_, group_start()); }
@@ -86,8 +86,8 @@ void recv_shares(const Buffer& whole, const NcclTarget& to) {
 }
 
 // gather, scatter and all_to_all as sends and receives that start together, as NCCL's manual
-// advises ("Point-to-point communication"): its own calls for them came with 2.28. A rank sends to
-// itself as well, which NCCL turns into a copy.
+// advises ("Point-to-point communication"); NCCL's own calls for them exist only since 2.28. A rank
+// also sends to itself, which NCCL turns into a copy.
 void exchange(const Collective& collective, const NcclTarget& to) {
   const bool is_root = collective.peer == to.rank;
   Batch batch(to.nccl);

@@ -12,18 +12,18 @@
 
 namespace ddp {
 
-// Where NCCL puts its work.
+// What an NCCL call needs besides the operation.
 struct NcclTarget {
   const NcclApi& nccl;
   ncclComm_t comm;
   cudaStream_t stream;
   int rank;
   int world_size;
-  Buffer barrier_element;  // one element, for what a barrier is made of: its all_reduce
+  Buffer barrier_element;  // one element, for a barrier's all_reduce
 };
 
-// Puts checked operations on the stream, where several start together. An average becomes a sum.
-// Throws CudaError.
+// Enqueues checked operations on the stream; several start together. An average is enqueued as a
+// sum. Throws CudaError.
 void enqueue_on_nccl(std::span<const Collective> collectives, const NcclTarget& target);
 
 }  // namespace ddp

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kIdKey = "nccl_id";
 constexpr Timeout kEndTimeout = std::chrono::seconds(10);
-// A call that takes longer hangs, connecting to a rank that has gone, and is aborted while it runs.
+// A call that takes longer hangs, trying to connect to a dead rank, and is aborted while it runs.
 constexpr Timeout kCallGrace = std::chrono::seconds(1);
 
 std::string describe_group(const GroupConfig& config) {
@@ -43,7 +43,7 @@ ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadlin
   return id;
 }
 
-// The variable wins over options.blocking.
+// The variable overrides config.blocking.
 void refuse_nonblocking() {
   const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
   if (blocking == nullptr || std::string_view(blocking) != "0") return;
@@ -102,7 +102,7 @@ void NcclCommunicator::end(End how) noexcept {
   try {
     const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {
       const cu::DeviceGuard guard(device);
-      how(handle);  // its result says nothing that helps now
+      how(handle);  // its result does not help any more
     });
     if (!ended) log::warning("[nccl] a communicator did not close in time and is left open");
   } catch (const std::exception& error) {

@@ -14,16 +14,16 @@
 
 namespace ddp {
 
-// Owns an ncclComm_t. It is blocking (config.blocking = 1): a non-blocking one hands its work to a
-// thread, so that an event recorded after a collective could come before its kernel. What may hang
-// (making, ending) runs on a helper thread under a deadline; when that passes, the thread is left
-// alone with what it uses.
+// Owns an ncclComm_t. It is blocking (config.blocking = 1), because a non-blocking one hands its
+// work to a thread, so that an event recorded after a collective could complete before its kernel.
+// Calls that may hang (init, destroy) run on a helper thread under a deadline; when that passes,
+// the thread is abandoned together with what it uses.
 //
-// Thread-safe. Calls wait for each other, but abort() does not wait for a call that hangs.
+// Thread-safe. Calls exclude each other, but abort() does not wait for a call that hangs.
 class NcclCommunicator {
  public:
-  // Collective. NCCL's id travels through config.store under "nccl_id". Throws TimeoutError after
-  // config.start_timeout. A test may have an NCCL of its own.
+  // Collective. NCCL's id is passed through config.store under "nccl_id". Throws TimeoutError after
+  // config.start_timeout. Tests may pass another NcclApi.
   explicit NcclCommunicator(const GroupConfig& config, const NcclApi& nccl = open_nccl());
   ~NcclCommunicator() { abort(); }
   NcclCommunicator(const NcclCommunicator&) = delete;
@@ -38,12 +38,12 @@ class NcclCommunicator {
     f(open_handle());
   }
 
-  // What went wrong behind the calls; ncclSuccess for a closed communicator.
+  // The asynchronous error of earlier calls; ncclSuccess for a closed communicator.
   [[nodiscard]] ncclResult_t async_state();
 
-  // Ends running kernels and frees what NCCL holds. Never throws; nothing happens the second time.
+  // Stops running kernels and frees NCCL's resources. Never throws; a second call does nothing.
   void abort() noexcept;
-  // The same for a communicator without work left: peers may still be at theirs.
+  // Like abort(), for a communicator without work left; peers may still be using theirs.
   void destroy() noexcept;
 
  private:

@@ -11,14 +11,14 @@
 
 namespace ddp {
 
-// Breaks a group over an error of CUDA or NCCL in `what`, such as "operations of group "default" on
-// rank 0". Of a peer's death NCCL tells a broken connection at most, so that the roll is asked who
-// is missing: half a second, unless another rank tells first. With an answer, and if NCCL blames a
-// peer by itself, that is a PeerError; else a CudaError.
+// Breaks a group after an error of CUDA or NCCL in `what`, such as "operations of group "default"
+// on rank 0". When a peer dies, NCCL reports a broken connection at most, so this asks the PeerRoll
+// which rank is missing, for half a second unless another rank reports first. With an answer, or if
+// NCCL itself blames a peer, the error is a PeerError; else a CudaError.
 void break_group(FirstError& first_error, const PeerRoll& roll, const std::string& what,
                  const std::string& reason, bool blames_peer = false);
 
-// The same over what NCCL's own threads ran into, if they did.
+// The same for an error of NCCL's own threads, if there is one.
 void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error,
                           const PeerRoll& roll, const std::string& what);
 

@@ -12,7 +12,7 @@
 namespace ddp {
 namespace {
 
-// Null if NCCL cannot: operations then go through NCCL's own buffers.
+// Null if NCCL cannot register it: operations then use NCCL's own buffers.
 void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
   void* registration = nullptr;
   try {
@@ -32,11 +32,11 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
       DDP_NCCL_CHECK(communicator.api(), comm_deregister(comm, registration));
     });
   } catch (const CudaError& error) {
-    log::debug(error.what());  // a communicator that is closed has forgotten its registrations
+    log::debug(error.what());  // a closed communicator has no registrations any more
   }
 }
 
-// Null if NCCL cannot, as where a container forbids it what it needs to share memory.
+// Null if NCCL cannot, for example in a container that forbids what it needs to share memory.
 void* allocate_by_nccl(const NcclApi& nccl, std::size_t size_bytes) {
   void* data = nullptr;
   const ncclResult_t result = nccl.mem_alloc(&data, size_bytes);
@@ -53,7 +53,7 @@ Allocation allocate_plain(std::size_t size_bytes, Device device,
   return {memory->data(), size_bytes, [memory, before_release](void*) { before_release(); }};
 }
 
-// Deregisters first: NCCL must not know an address that is gone.
+// Deregisters first, since NCCL must not know an address that is freed.
 void release_memory(NcclCommunicator& communicator, void* data, void* registration) noexcept {
   try {
     deregister_memory(communicator, registration);

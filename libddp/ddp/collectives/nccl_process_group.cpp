@@ -32,9 +32,9 @@
 namespace ddp {
 namespace {
 
-// How long a group that is destroyed waits for a collective of its own that the device has come to:
-// hosts run ahead, and the last one of a job must not be torn down under a rank that is still in
-// it.
+// How long a destroyed group waits for one of its own collectives that the device has reached:
+// hosts run ahead, and the last collective of a job must not be torn down while another rank is
+// still in it.
 constexpr Timeout kLeaveTimeout = std::chrono::seconds(1);
 constexpr Timeout kAbortTimeout = std::chrono::seconds(5);
 constexpr auto kPollInterval = std::chrono::microseconds(20);
@@ -134,9 +134,9 @@ std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
   return timer_ ? timer_->interval(sequence) : std::nullopt;
 }
 
-// Waits until no operation of this group runs any more. One that does not end by itself breaks the
-// group, and the watchdog ends it: so a rank that leaves in the middle of something says so. A
-// device that still computes what comes before an operation has all the time that it needs.
+// Waits until no operation of this group runs any more. If one does not end by itself, this breaks
+// the group, and the watchdog ends the operation; so the other ranks learn that this rank left
+// early. If the device is still computing earlier work, the operation's time has not begun.
 void NcclProcessGroup::settle() noexcept {
   std::uint64_t oldest = 0;
   Deadline by_itself = Deadline::after(kLeaveTimeout);
@@ -148,7 +148,7 @@ void NcclProcessGroup::settle() noexcept {
         by_itself = Deadline::after(kLeaveTimeout);
       }
       if (!by_abort && (by_itself.passed() || first_error_.is_set())) {
-        if (!first_error_.is_set()) recorder().broken();  // to leave is no error of this rank's
+        if (!first_error_.is_set()) recorder().broken();  // leaving is not this rank's error
         first_error_.set(left_early());
         by_abort = Deadline::after(kAbortTimeout);
       }
@@ -165,7 +165,7 @@ PeerError NcclProcessGroup::left_early() {
                                to_string(operations_.signature(oldest))));
 }
 
-// Runs f; an error of CUDA or NCCL in it breaks the group.
+// Runs f; if it throws an error of CUDA or NCCL, the group is broken.
 template <class F>
 void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
   first_error_.rethrow_if_set();
@@ -180,7 +180,8 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
   }
 }
 
-// All of them have one number. The watchdog sees the first one's name and the last one's timeout.
+// All of them get one number. The watchdog uses the name of the first one and the timeout of the
+// last one.
 std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   const std::uint64_t sequence = operations_.next();
   for (const Collective& each : operations) recorder().submitted(sequence, each);
@@ -196,7 +197,8 @@ std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
   return sequence;
 }
 
-// One event serves all: a wait takes the record before it, whatever is recorded later.
+// One event serves all producers: a wait refers to the record before it, whatever is recorded
+// later.
 void NcclProcessGroup::order_behind_producers(std::span<const Collective> operations) {
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const Stream producer = operations[i].producer;
@@ -206,7 +208,7 @@ void NcclProcessGroup::order_behind_producers(std::span<const Collective> operat
   }
 }
 
-// Waits only for a host that is EventRing::kCapacity operations ahead of its device.
+// Blocks only a host that is EventRing::kCapacity operations ahead of its device.
 void NcclProcessGroup::begin(const CollectiveSignature& signature, Timeout timeout) {
   first_error_.rethrow_if_set();
   if (signature.sequence > EventRing::kCapacity) {
@@ -233,7 +235,7 @@ void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
   operations_.make_wait(sequence, consumer);
 }
 
-// Checks for an error after the operation as well: an abort ends its kernel too.
+// Checks for an error after the operation, too, since an abort also ends its kernel.
 void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
   first_error_.rethrow_if_set();
@@ -249,7 +251,7 @@ void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
   first_error_.rethrow_if_set();
 }
 
-// The watchdog sees the error and ends running kernels.
+// The watchdog will see the error and end running kernels.
 void NcclProcessGroup::do_abort(std::string_view reason) {
   first_error_.set(PeerError(fmt::format("rank {} aborted: {}", rank(), reason)));
 }

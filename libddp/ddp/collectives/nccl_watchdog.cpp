@@ -22,8 +22,8 @@ NcclWatchdog::NcclWatchdog(const Watched& watched)
       who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
       thread_("ddp-nccl", kInterval, [this] { return look(); }) {}
 
-// A query of CUDA may block behind a kernel that waits for a peer in vain, which only the abort
-// ends. So there is none between the first sight of an error and the abort.
+// A CUDA query may block behind a kernel that waits for a dead peer and that only the abort ends.
+// So there is no query between noticing an error and the abort.
 bool NcclWatchdog::look() {
   FirstError& first_error = watched_.first_error;
   try {
@@ -43,7 +43,7 @@ bool NcclWatchdog::look() {
 
 void NcclWatchdog::look_at_operations() {
   const cu::DeviceGuard guard(watched_.config.device);
-  // Or a query from this thread would end a graph capture that runs in another one.
+  // Otherwise a query from this thread would invalidate a graph capture in another thread.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
   look_at_oldest_operation();

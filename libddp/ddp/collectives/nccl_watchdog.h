@@ -15,10 +15,11 @@
 
 namespace ddp {
 
-// A thread that watches one group for NCCL's asynchronous errors and for an operation that has been
-// the oldest unfinished one for longer than its timeout: NCCL itself does not notice a peer that
-// died behind NVLink or shared memory, its kernels spin for ever. It notes in the recorder what is
-// done. When the group breaks, here or elsewhere, the thread aborts the communicator and ends.
+// A thread that watches one group for NCCL's asynchronous errors, and for an operation that has
+// been the oldest unfinished one for longer than its timeout. NCCL does not notice the death of a
+// peer behind NVLink or shared memory; its kernels spin forever. The thread also records finished
+// operations in the recorder. When the group breaks, on this rank or another, it aborts the
+// communicator and ends.
 class NcclWatchdog {
  public:
   struct Watched {
@@ -30,7 +31,7 @@ class NcclWatchdog {
     const GroupConfig& config;
   };
 
-  // Destroying it waits for the thread: at most for an abort.
+  // Destroying it waits for the thread, at most as long as an abort takes.
   explicit NcclWatchdog(const Watched& watched);
 
  private:
@@ -41,7 +42,7 @@ class NcclWatchdog {
 
   Watched watched_;
   std::string who_;
-  std::uint64_t done_ = 0;    // noted
+  std::uint64_t done_ = 0;    // the last recorded as done
   std::uint64_t oldest_ = 0;  // the oldest unfinished operation, and since when it is
   Clock::time_point oldest_since_;
   PeriodicThread thread_;  // last: it uses the others

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// Keys under a name of its own: "who" is there once rank 0 has come, "beat" counts while fn runs,
-// "result" is its end: empty, or the text of the exception.
+// Keys under a fresh name: "who" exists once rank 0 has come, "beat" counts while fn runs, "result"
+// holds the end: empty, or the text of the exception.
 #include "ddp/collectives/on_rank0.h"
+
+#include <optional>
+#include <thread>
 
 #include "ddp/base/error.h"
 #include "ddp/base/life_sign.h"
@@ -17,8 +20,11 @@ namespace ddp {
 namespace {
 
 constexpr const char* kFailed = "failed: ";
+constexpr const char* kHasEnded = " has ended";
+constexpr Timeout kEnding{1000};
+constexpr Timeout kPause{5};
 
-// Returns what the others are to read.
+// Returns the result, which the others will read.
 std::string run(Store& store, const std::function<void()>& fn, Timeout period,
                 std::exception_ptr& error) {
   const std::shared_ptr<Store> own = store.clone(kBackgroundStoreTimeout);
@@ -32,7 +38,15 @@ std::string run(Store& store, const std::function<void()>& fn, Timeout period,
   }
 }
 
-void lead(ProcessGroup& group, Store& store, const std::function<void()>& fn, Timeout period) {
+PrefixStore open_store(ProcessGroup& group) {
+  const std::string name = group.fresh_name("on_rank0_");
+  return {name, group.store().clone()};
+}
+
+void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) {
+  const ScopedSolo solo(group, "on_rank0");
+  if (group.world_size() == 1) return fn();
+  PrefixStore store = open_store(group);
   const std::string who = serialize(identify_self(0, group.device()));
   meet(group.meetings(), "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
@@ -44,7 +58,7 @@ void lead(ProcessGroup& group, Store& store, const std::function<void()>& fn, Ti
 std::string plight(const RankIdentity& leader, Timeout silence) {
   switch (state_of(leader)) {
     case ProcessState::kEnded:
-      return " has ended";
+      return kHasEnded;
     case ProcessState::kStopped:
       return " is stopped (SIGSTOP)";
     default:
@@ -67,28 +81,54 @@ RankIdentity meet_leader(ProcessGroup& group, Store& store) {
   return parse_rank_identity(who);
 }
 
+[[noreturn]] void give_up(ProcessGroup& group, const std::string& why) {
+  const std::string text = why + " in on_rank0";
+  group.abort(text);
+  throw PeerError("[on_rank0] " + text);
+}
+
 // Returns the result.
-std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
-  const RankIdentity leader = meet_leader(group, store);
+std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
+                         const OnRank0Options& options) {
   LifeSign life(options.period);
   while (!store.wait_for("result", options.period)) {
     const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
     const bool has_ended = state_of(leader) == ProcessState::kEnded;
     if (silence < options.silence && !has_ended) continue;
-    const std::string text = to_string(leader) + plight(leader, silence) + " in on_rank0";
-    group.abort(text);
-    throw PeerError("[on_rank0] " + text);
+    give_up(group, to_string(leader) + plight(leader, silence));
   }
   return store.get("result");
+}
+
+// A process that ends closes its connections a moment before it counts as ended.
+bool is_ending(const RankIdentity& leader) {
+  const Deadline deadline = Deadline::after(kEnding);
+  ProcessState state = state_of(leader);
+  while (state == ProcessState::kAlive && !deadline.passed()) {
+    std::this_thread::sleep_for(kPause);
+    state = state_of(leader);
+  }
+  return state == ProcessState::kEnded;
+}
+
+// Returns the result. The store goes with rank 0, if that hosts it.
+std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
+  std::optional<RankIdentity> leader;
+  try {
+    leader = meet_leader(group, store);
+    return await_result(group, store, *leader, options);
+  } catch (const NetworkError&) {
+    if (leader && is_ending(*leader)) give_up(group, to_string(*leader) + kHasEnded);
+    std::throw_with_nested(
+        NetworkError("[on_rank0] lost the store, which rank 0 or its launcher hosts"));
+  }
 }
 
 }  // namespace
 
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank0Options& options) {
-  if (group.world_size() == 1) return fn();
-  const std::string name = group.fresh_name("on_rank0_");
-  PrefixStore store(name, group.store().clone());
-  if (group.rank() == 0) return lead(group, store, fn, options.period);
+  if (group.rank() == 0) return lead(group, fn, options.period);
+  PrefixStore store = open_store(group);
   const FlightRecorder::Inside inside(group.recorder());
   const std::string result = follow(group, store, options);
   let_all_read(store, group.rank(), group.world_size());

@@ -17,8 +17,9 @@ struct OnRank0Options {
 // If rank 0 ends or freezes, they throw PeerError.
 //
 // An exception from fn is rethrown on rank 0 and becomes a PeerError with its text on the others.
-// Collective; fn must not use the group. Rank 0 does not wait for the others. If rank 0 does not
-// call on_rank0 within the group's timeout, the others throw TimeoutError.
+// Collective. If fn submits an operation to the group, directly or through an engine, that throws
+// std::logic_error, because no other rank would join it. Rank 0 does not wait for the others. If
+// rank 0 does not call on_rank0 within the group's timeout, the others throw TimeoutError.
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn,
               const OnRank0Options& options = {});
 

@@ -5,7 +5,7 @@
 
 namespace ddp {
 
-// A line break would not survive the store; see RankProgress.
+// Labels are stored one per line (see RankProgress), so line breaks are replaced.
 OperationLabels::Label OperationLabels::add(const std::string& text) {
   std::string line = text;
   std::replace(line.begin(), line.end(), '\n', ' ');

@@ -8,14 +8,14 @@
 
 namespace ddp {
 
-// What operations are for, such as "bucket 4: layer3.*", and the names of meetings: texts that
-// events refer to by number. Thread-safe.
+// Texts to which events refer by number: what operations are for, such as "bucket 4: layer3.*", and
+// the names of meetings. Thread-safe.
 class OperationLabels {
  public:
-  // 0 stands for no text.
+  // 0 means no text.
   using Label = std::uint32_t;
 
-  // The number of a text, the same one each time; not for use within a step.
+  // The number of a text, the same each time. Not for use within a step.
   [[nodiscard]] Label add(const std::string& text);
   [[nodiscard]] std::string text(Label label) const;
 

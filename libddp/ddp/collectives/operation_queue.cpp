@@ -83,7 +83,7 @@ std::uint64_t OperationQueue::submit(std::span<const Collective> operations) {
   return submitted_;
 }
 
-// Half of the ring has to be free, so that the two threads do not wake each other for every
+// Waits until half of the ring is free, so that the two threads do not wake each other for every
 // operation.
 void OperationQueue::wait_for_room(std::size_t operations, Lock& lock) {
   if (has_room_for(operations)) return;
@@ -104,7 +104,8 @@ void OperationQueue::append(std::span<const Collective> operations) {
   }
 }
 
-// For the last operation. One that the thread is not called for runs when somebody waits for it.
+// For the last operation. If the thread is not needed, the operation runs when a thread waits for
+// it.
 bool OperationQueue::needs_thread() {
   Entry& last = entry(submitted_);
   last.posting = post_last();
@@ -160,7 +161,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   std::rethrow_exception(error_);
 }
 
-// Runs what comes next on the calling thread, unless another one does.
+// Runs the next operations on the calling thread, unless another thread does.
 template <class Settled>
 void OperationQueue::help_until(const Settled& settled, Lock& lock) {
   while (!settled()) {
@@ -172,8 +173,7 @@ void OperationQueue::help_until(const Settled& settled, Lock& lock) {
   }
 }
 
-// The lock is kept: what is left of the operation takes less time than to give the lock up and take
-// it again.
+// Keeps the lock: the rest of the operation takes less time than releasing and taking the lock.
 bool OperationQueue::finish_next() {
   const Entry& next = entry(completed_ + 1);
   if (next.posting != Posting::kLittle) return false;
@@ -227,7 +227,7 @@ void OperationQueue::run() {
   work_done_.notify_all();
 }
 
-// The next one, by the calling thread and without the lock.
+// Runs the next batch on the calling thread, without the lock.
 void OperationQueue::run_batch(Lock& lock) {
   take_batch();
   lock.unlock();
@@ -252,7 +252,7 @@ void OperationQueue::take_batch() {
   }
 }
 
-// For the batch that runs. It needs no lock: nobody else touches completed_ now.
+// For the running batch. Needs no lock: no other thread changes completed_ now.
 void OperationQueue::note_started() {
   ran_ = {.begin = Clock::now(), .end = {}};
   for (std::size_t i = 0; i < batch_.size(); ++i) {
@@ -269,7 +269,7 @@ void OperationQueue::finish_batch(std::exception_ptr error) {
   tell_of_completion();
 }
 
-// What fails because this rank leaves is no error.
+// A failure because this rank leaves is not recorded as an error.
 void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : error_); }
 
 void OperationQueue::complete_next() {

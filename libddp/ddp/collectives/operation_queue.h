@@ -20,80 +20,79 @@
 
 namespace ddp {
 
-// The asynchronous half of a CPU backend: runs submitted operations in order, on a thread of its
-// own or, where the backend can post operations, on that of whoever waits. Operations are numbered
-// 1, 2, ...; the ring that holds them is allocated once, so submitting touches no heap. The first
-// exception breaks the queue: whoever waits for an unfinished operation, and every later call, gets
-// that exception.
+// The asynchronous half of a CPU backend: runs submitted operations in order, on its own thread or,
+// if the backend can post operations, on a thread that waits. Operations are numbered 1, 2, ...;
+// the ring that holds them is allocated once, so submitting does not allocate. The first exception
+// breaks the queue: every wait for an unfinished operation, and every later call, throws it.
 //
 // Thread safety: submit from one thread at a time; waits and fail from any thread.
 class OperationQueue {
  public:
   static constexpr std::uint64_t kCapacity = 1024;
 
-  // Runs what was submitted together.
+  // Runs operations that were submitted together.
   using Execute = std::function<void(std::span<const Collective>)>;
 
-  // To post an operation is to make it known to the other ranks when it is submitted, before it
-  // runs. What this rank still has to do then:
+  // Posting an operation means making it known to the other ranks when it is submitted, before it
+  // runs. What this rank must still do after that:
   enum class Posting {
     kNotPosted,  // It was not posted: it has to run first, and so have all that follow it.
     kNeeded,     // The other ranks cannot finish it before this rank runs its part.
     kUseful,     // The other ranks can finish it alone, but are faster if this rank helps.
     kLittle,     // This rank only has to take its result, which takes next to no time.
   };
-  // What a backend provides that can post operations.
+  // What a backend that can post operations provides.
   struct Poster {
-    // Posts an operation. Operations come in the order of submission; one that shares an operand
-    // with an unfinished operation does not come at all.
+    // Posts an operation. Operations are passed in the order of submission; one that shares an
+    // operand with an unfinished operation is not passed at all.
     std::function<Posting(const Collective&)> post = nullptr;
-    // Runs the next operation, which was posted as kLittle, if that takes no more than a moment;
-    // else it does nothing and returns false. The queue is locked meanwhile. It must not throw. A
-    // backend that posts anything as kLittle must provide it.
+    // Runs the next operation, which was posted as kLittle, if that takes only a moment; otherwise
+    // does nothing and returns false. It is called under the queue's lock and must not throw.
+    // Required if anything is posted as kLittle.
     std::function<bool(const Collective&)> finish = nullptr;
     double cpus_per_rank = 2;  // see WakePolicy
   };
 
-  // `name` is the thread's, `origin` starts this queue's own error messages; what happens is noted
-  // in `recorder`.
+  // `name` is the thread's; `origin` begins this queue's own error messages; events are recorded in
+  // `recorder`.
   OperationQueue(const std::string& name, std::string origin,
                  std::shared_ptr<FlightRecorder> recorder, Execute execute, Poster poster);
   OperationQueue(const std::string& name, std::string origin,
                  std::shared_ptr<FlightRecorder> recorder, Execute execute);
   ~OperationQueue();
 
-  // Gives what was submitted kLeaveTimeout to end, unless the queue is broken, then ends the thread
-  // after the running operation; `interrupt` is called to make that return or throw soon. False if
-  // it did not within `grace`: the thread then goes on by itself, and this queue and all that
-  // Execute uses must never be destroyed.
+  // Gives submitted operations kLeaveTimeout to end, unless the queue is broken, then ends the
+  // thread after the running operation; `interrupt` is called to make that operation return or
+  // throw soon. Returns false if it did not within `grace`: the thread then goes on alone, and this
+  // queue and all that Execute uses must never be destroyed.
   bool stop(const std::function<void()>& interrupt, Timeout grace = Timeout::max());
 
-  // Operations that start together, at most kCapacity; returns the number of the last one.
+  // Submits operations that start together, at most kCapacity; returns the number of the last one.
   std::uint64_t submit(std::span<const Collective> operations);
 
   // Returns when the operation is done. With a Poster and without a timeout (Timeout::max()), the
   // calling thread runs the operation itself, unless another thread does. Throws TimeoutError if
-  // the operation is not done in time. An error is thrown when nothing runs any more, so that
+  // the operation is not done in time. An error is thrown only when nothing runs any more, so that
   // operands may be freed; but if a running operation does not end within kErrorGrace, it may still
   // touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
-  // When an operation ran, or its batch, if it belongs to one; nothing if it is not finished, or
-  // not among the last kCapacity. An unfinished operation is run by the thread from now on.
+  // When an operation ran; for one of a batch, when the batch ran. Nothing if it is not finished,
+  // or not among the last kCapacity. An unfinished operation is from now on run by the thread.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
-  // For Execute to say when the operation ran, if that is not the time in which Execute ran.
+  // Execute calls this if the operation did not run during the whole call of Execute.
   void note_ran(const Interval& ran) { ran_ = ran; }
 
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
-  // How long the operations of a queue that goes may take to end.
+  // How long the operations of a queue that is being stopped may take to end.
   static constexpr Timeout kLeaveTimeout{1000};
-  // How long a wait that is about to throw lets a running operation go on.
+  // How long a wait that is about to throw waits for a running operation to end.
   static constexpr Timeout kErrorGrace{1000};
 
-  // Breaks the queue from outside: waits throw this error. An operation that runs goes on.
+  // Breaks the queue from outside: waits throw this error. A running operation goes on.
   void fail(std::exception_ptr error);
 
  private:
@@ -136,17 +135,17 @@ class OperationQueue {
   Execute execute_;
   Poster poster_;  // without functions: cannot post
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
-  std::vector<Collective> batch_;  // what runs now
-  Interval ran_;                   // and when
+  std::vector<Collective> batch_;  // the operations that run now
+  Interval ran_;                   // and when they ran
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;
   std::condition_variable room_made_;
   std::uint64_t submitted_ = 0;
   std::uint64_t posted_ = 0;  // all up to this one were posted
-  std::uint64_t called_ = 0;  // what the thread is to run without somebody waiting
+  std::uint64_t called_ = 0;  // up to this one the thread runs operations without a waiting thread
   std::uint64_t completed_ = 0;
-  WakePolicy wake_policy_;  // for what is kUseful
+  WakePolicy wake_policy_;  // for operations that are kUseful
   bool executing_ = false;
   bool leaving_ = false;  // stop() was called
   bool stopping_ = false;

@@ -11,8 +11,8 @@
 
 namespace ddp {
 
-// When the last operations on one CUDA stream ran, by an event before and one behind each. One
-// thread at a time.
+// When the last operations on one CUDA stream ran, measured by an event before and one after each.
+// For one thread at a time.
 class OperationTimer {
  public:
   OperationTimer(Device device, Stream stream, std::uint64_t capacity);
@@ -20,7 +20,7 @@ class OperationTimer {
   [[nodiscard]] std::uint64_t capacity() const { return slots_.size(); }
   void begin(std::uint64_t sequence);
   void end(std::uint64_t sequence);
-  // Nothing unless the operation is among the last `capacity`, timed and done.
+  // Nothing unless the operation is among the last `capacity`, was timed and is done.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
  private:

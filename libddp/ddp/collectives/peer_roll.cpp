@@ -17,7 +17,7 @@ constexpr Timeout kPause{5};
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
 
-// Nothing of a rank that has not said it yet.
+// Nothing if the rank has not written its identity yet.
 std::optional<RankIdentity> read(Store& store, int rank) {
   const auto text = store.find(who(rank));
   return text ? std::optional(parse_rank_identity(*text)) : std::nullopt;
@@ -55,7 +55,7 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noe
   }
 }
 
-// A rank that has left may have done its part.
+// A rank that has left may have done its part, so a dead rank is preferred.
 std::string PeerRoll::look() const {
   std::string found;
   for (int other = 0; other < world_size_; ++other) {
@@ -66,7 +66,7 @@ std::string PeerRoll::look() const {
   return found;
 }
 
-// A process may leave and then end, so that it has ended is found out before whether it has left.
+// A process may leave and then end. So whether it has ended is read before whether it has left.
 PeerRoll::Fate PeerRoll::look_at(int rank) const {
   const auto peer = read(*store_, rank);
   if (!peer) return Fate::kUnknown;

@@ -10,28 +10,27 @@
 
 namespace ddp {
 
-// Tells who is missing when all that is known is that a connection broke: each rank of a group says
-// in the store who it is, and when it leaves.
+// Finds the missing rank when only a broken connection is known: each rank of a group writes into
+// the store who it is, and when it leaves.
 class PeerRoll {
  public:
   explicit PeerRoll(const GroupConfig& config);
 
-  // This rank leaves the group. Never throws: whoever cannot read it knows less, that is all.
+  // This rank leaves the group. Never throws: if the store fails, the others only know less.
   void leave() noexcept;
 
   // "rank 1 (node7, pid 123, cpu) left the group", or "died" if its process has ended; empty if all
-  // are there, as far as this rank can see. Asks for half a second, since a process that dies loses
-  // its connections first, but not any more once `is_settled`.
+  // ranks are there, as far as this rank can see. Keeps asking for half a second, since a dying
+  // process loses its connections first, but stops early once `is_settled` returns true.
   [[nodiscard]] std::string missing(const std::function<bool()>& is_settled = [] {
     return false;
   }) const noexcept;
 
   enum class Fate { kUnknown, kLeft, kDied };
-  // Of one rank, as far as this one can see now.
+  // The fate of one rank, as far as this rank can see now.
   [[nodiscard]] Fate fate_of(int rank) const noexcept;
 
-  // "rank 1 (node7, pid 123, cpu)", one of several with "or" between them; what is not known of a
-  // rank is left out.
+  // "rank 1 (node7, pid 123, cpu)", several joined by "or". Unknown parts are left out.
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const noexcept;
 
  private:

@@ -9,12 +9,12 @@
 
 namespace ddp {
 
-// Tells whether other processes of this host are alive, through pidfds: a zombie counts as dead
-// and a reused pid cannot be mistaken for the old one. Where the kernel gives no pidfd (too old, or
-// out of descriptors) the pid is asked, which sees neither.
+// Tells whether other processes of this host are alive, by pidfds: a zombie counts as dead, and a
+// reused pid is not mistaken for the old process. If the kernel gives no pidfd (too old, or out of
+// descriptors), the pid is checked instead, which detects neither.
 class PeerWatch {
  public:
-  // pids[r] is rank r's process. Entries equal to our own process are not watched.
+  // pids[r] is rank r's process. Our own process is not watched.
   explicit PeerWatch(const std::vector<pid_t>& pids);
 
   // True if the rank's process has ended.
@@ -23,7 +23,7 @@ class PeerWatch {
  private:
   struct Process {
     pid_t pid;          // 0: our own, not watched
-    FileDescriptor fd;  // closed where the kernel gave none: then the pid itself is asked
+    FileDescriptor fd;  // closed without a pidfd: then the pid itself is checked
   };
 
   std::vector<Process> processes_;  // by rank

@@ -21,14 +21,30 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
 
-// One meeting is pending at a time; a few more are history.
+// Only one meeting is pending at a time; the others are history.
 constexpr std::size_t kMeetings = 64;
 
-void check_share(std::string_view name, const Buffer& whole, const Buffer& share, int world_size) {
-  const auto ranks = static_cast<std::size_t>(world_size);
-  if (whole.dtype == share.dtype && whole.count == share.count * ranks) return;
-  refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(world_size) +
-         " times " + to_string(share));
+bool overlap(const Buffer& one, const Buffer& other) {
+  const auto begin = [](const Buffer& each) { return reinterpret_cast<std::uintptr_t>(each.data); };
+  const auto end = [&](const Buffer& each) { return begin(each) + each.size_bytes(); };
+  return begin(one) < end(other) && begin(other) < end(one);
+}
+
+// A rank's own share may lie at its place in the whole, as NCCL has it.
+void check_share(std::string_view name, const Buffer& whole, const Buffer& share,
+                 const ProcessGroup& group) {
+  const auto ranks = static_cast<std::size_t>(group.world_size());
+  if (whole.dtype != share.dtype || whole.count != share.count * ranks) {
+    refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(ranks) +
+           " times " + to_string(share));
+  }
+  const auto rank = static_cast<std::size_t>(group.rank());
+  if (share.data == whole.slice(rank * share.count, share.count).data) return;
+  if (overlap(whole, share)) {
+    refuse(std::string(name) +
+           ": input and output overlap; only this rank's share may lie in the "
+           "whole, at its own place");
+  }
 }
 
 std::optional<std::int64_t> begun(std::uint64_t step) {
@@ -45,8 +61,8 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
       capacity, FlightRecorder::Listeners{.step_file = config.step_file, .broken = keep_error});
 }
 
-// The ranks of this color, by (key, rank). This is an operation of the group, so a rank that does
-// not come to it, or calls something else, is found out as with any other.
+// The ranks of this color, by (key, rank). It is an operation of the group, so a rank that does not
+// come, or calls something else, is detected as usual.
 std::vector<int> find_part(ProcessGroup& group, int color, int key) {
   const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
   std::vector<std::int32_t> own = {color, key};
@@ -105,7 +121,7 @@ ProcessGroup::ProcessGroup(GroupConfig config)
   config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
 }
 
-// The others will know this only as a peer's error; here it is one of our own.
+// The other ranks will report a peer's error; on this rank it is our own.
 void ProcessGroup::abort(std::string_view reason) {
   config_.error_file.keep(
       {.message = std::string(reason), .step = begun(recorder_->position().step)});
@@ -144,11 +160,12 @@ Work ProcessGroup::Batch::end() {
   return {&group, group.submitted_};
 }
 
-// What is done with the first operation of a batch is done with all of it.
+// The checks on the first operation of a batch cover the whole batch.
 Work ProcessGroup::run(Collective collective, Stream producer) {
   check_process();
+  check_not_solo(to_string(collective.kind));
   const FlightRecorder::Inside inside(*recorder_);
-  collective.timeout = operation_timeout_;
+  collective.timeout = std::min(operation_timeout_, kLongestTimeout);
   collective.part_of = operation_part_of_;
   collective.issuer = operation_issuer_;
   collective.producer = producer;
@@ -160,11 +177,18 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
   return {this, submitted_};
 }
 
-// The others would take what a fork sends for its parent's.
+// The other ranks would take messages of a forked child for its parent's.
 void ProcessGroup::check_process() const {
   if (::getpid() == process_) return;
   throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
                          ", of which this one is a fork");
+}
+
+void ProcessGroup::check_not_solo(std::string_view call) const {
+  if (solo_in_ == nullptr) return;
+  throw std::logic_error("[" + std::string(solo_in_) + "] " + std::string(call) +
+                         " inside the function that the other ranks wait for, which they would "
+                         "never join: call it before or after, on all ranks");
 }
 
 void ProcessGroup::check_started(std::uint64_t sequence) const {
@@ -217,7 +241,7 @@ Work ProcessGroup::reduce(const Buffer& buffer, ReduceOp op, int root, Stream pr
 Work ProcessGroup::all_gather(const Buffer& input, const Buffer& output, Stream producer) {
   check_buffer("all_gather", input);
   check_buffer("all_gather", output);
-  check_share("all_gather", output, input, world_size());
+  check_share("all_gather", output, input, *this);
   return run({CollectiveKind::kAllGather, input, output, ReduceOp::kSum, 0}, producer);
 }
 
@@ -225,7 +249,7 @@ Work ProcessGroup::reduce_scatter(const Buffer& input, const Buffer& output, Red
                                   Stream producer) {
   check_buffer("reduce_scatter", input);
   check_buffer("reduce_scatter", output);
-  check_share("reduce_scatter", input, output, world_size());
+  check_share("reduce_scatter", input, output, *this);
   check_op("reduce_scatter", input.dtype, op);
   return run({CollectiveKind::kReduceScatter, input, output, op, 0}, producer);
 }
@@ -235,7 +259,7 @@ Work ProcessGroup::gather(const Buffer& input, const Buffer& output, int root, S
   check_buffer("gather", input);
   if (rank() == root) {
     check_buffer("gather", output);
-    check_share("gather", output, input, world_size());
+    check_share("gather", output, input, *this);
   }
   return run({CollectiveKind::kGather, input, output, ReduceOp::kSum, root}, producer);
 }
@@ -245,7 +269,7 @@ Work ProcessGroup::scatter(const Buffer& input, const Buffer& output, int root, 
   check_buffer("scatter", output);
   if (rank() == root) {
     check_buffer("scatter", input);
-    check_share("scatter", input, output, world_size());
+    check_share("scatter", input, output, *this);
   }
   return run({CollectiveKind::kScatter, input, output, ReduceOp::kSum, root}, producer);
 }
@@ -258,6 +282,7 @@ Work ProcessGroup::all_to_all(const Buffer& input, const Buffer& output, Stream 
     refuse("all_to_all: " + to_string(input) + " and " + to_string(output) +
            " must have equal shares for " + std::to_string(world_size()) + " ranks");
   }
+  if (overlap(input, output)) refuse("all_to_all: input and output overlap");
   return run({CollectiveKind::kAllToAll, input, output, ReduceOp::kSum, 0}, producer);
 }
 
@@ -300,8 +325,8 @@ std::string ProcessGroup::fresh_name(const std::string& purpose) {
   return purpose + std::to_string(names_++);
 }
 
-// Ranks meet in an operation first, in which the death of one ends the others' waits at once; the
-// store knows nothing of that.
+// Ranks first meet in an operation, in which the death of one ends the others' waits at once; a
+// wait in the store does not notice it.
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
   {
     const FlightRecorder::Labelled labelled(*recorder_, recorder_->labels().add("duplicate"));
@@ -314,6 +339,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  check_not_solo("split");
   const std::string name = fresh_name("split") + "/color" + std::to_string(color);
   const std::vector<int> members = find_part(*this, color, key);
   std::shared_ptr<ProcessGroup> child;

@@ -29,6 +29,8 @@ class FlightRecorder;
 class HangWatch;
 class ProcessGroup;
 
+// Longer ones are taken for this, which stands for no timeout.
+inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
 
@@ -118,7 +120,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work broadcast(const Buffer& buffer, int root, Stream producer = {});
   // In place on the root; the others' buffers are only read.
   Work reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer = {});
-  // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size.
+  // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size. Here and in
+  // what follows input and output do not overlap, but for a rank's own share of n elements, which
+  // may lie at its place in the n * world_size.
   Work all_gather(const Buffer& input, const Buffer& output, Stream producer = {});
   // output of n elements = the reduction of all ranks' input[rank * n .. ]; input.count = n *
   // world_size.
@@ -128,7 +132,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work gather(const Buffer& input, const Buffer& output, int root, Stream producer = {});
   // output of n elements = the root's input[rank * n .. ]; `input` is ignored elsewhere.
   Work scatter(const Buffer& input, const Buffer& output, int root, Stream producer = {});
-  // output[s * n .. ] = rank s's input[rank * n .. ]; both have n * world_size elements.
+  // output[s * n .. ] = rank s's input[rank * n .. ]; both have n * world_size elements, and do not
+  // overlap.
   Work all_to_all(const Buffer& input, const Buffer& output, Stream producer = {});
   Work send(const Buffer& buffer, int dst, Stream producer = {});
   Work recv(const Buffer& buffer, int src, Stream producer = {});
@@ -194,9 +199,15 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   friend class ScopedTimeout;
   friend class ScopedPart;
   friend class ScopedIssuer;
+  friend class ScopedSolo;
 
   Work run(Collective collective, Stream producer);
   void check_process() const;
+  void check_not_solo(std::string_view call) const;
+  [[nodiscard]] const char*& solo(const char* where) {
+    check_not_solo(where);
+    return solo_in_;
+  }
   void check_started(std::uint64_t sequence) const;
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
@@ -212,6 +223,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::uint64_t operation_part_of_ = 0;
   std::uint8_t operation_issuer_ = 0;
   std::uint8_t issuers_ = 0;
+  const char* solo_in_ = nullptr;             // see ScopedSolo
   pid_t process_;                             // in which the group was made
   std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
   std::vector<Collective> batch_;             // operations of the open batch
@@ -261,6 +273,14 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
  public:
   ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)
       : ScopedValue(group.operation_issuer_, issuer) {}
+};
+
+// While it lives the other ranks wait for this one to end what is named `where`, so that nobody
+// would join what this one submits to the group: std::logic_error, at once, as is a second one. For
+// the thread that submits.
+class [[nodiscard]] ScopedSolo : ScopedValue<const char*> {
+ public:
+  ScopedSolo(ProcessGroup& group, const char* where) : ScopedValue(group.solo(where), where) {}
 };
 
 }  // namespace ddp

@@ -10,7 +10,7 @@
 
 namespace ddp {
 
-// A CPU backend whose operations run on the thread of an OperationQueue, a part of the group.
+// A CPU backend whose operations run on an OperationQueue that is a part of the group.
 class QueuedProcessGroup : public ProcessGroup {
  public:
   // True once no operand is touched any more; see OperationQueue.
@@ -31,7 +31,7 @@ class QueuedProcessGroup : public ProcessGroup {
   std::uint64_t submit(std::span<const Collective> operations) override {
     return queue().submit(operations);
   }
-  // Bounded all the same: what runs times out.
+  // Bounded nevertheless, since a running operation times out.
   void wait(std::uint64_t sequence, Stream) override { queue().wait(sequence, Timeout::max()); }
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     queue().wait(sequence, timeout);

@@ -10,27 +10,28 @@
 
 namespace ddp {
 
-// What decides whether processes can open each other's /proc/PID/fd, which is how ranks share
-// memory. Where they are on the network and what they have mounted does not matter.
+// Decides whether processes can open each other's /proc/PID/fd, which is how ranks share memory.
+// Network and mounts do not matter.
 struct HostFacts {
   std::string boot_id = {};        // of the running kernel
   std::string pid_namespace = {};  // where a pid means the same process
-  // The kernel checks both as for ptrace(2), PTRACE_MODE_READ_FSCREDS.
+  // The kernel checks these two as for ptrace(2), PTRACE_MODE_READ_FSCREDS.
   std::string user_namespace = {};
   std::string user = {};       // effective user and group
   int pid = 0;                 // of this process
-  std::string proc_self = {};  // where /proc/self leads: to the pid, if /proc is of our namespace
+  std::string proc_self = {};  // target of /proc/self: the pid, if /proc is of our namespace
 };
 
 // Of this process.
 [[nodiscard]] HostFacts host_facts();
 
-// Why such a process can share memory with no other one, and what to do; empty if it can.
+// Why a process with these facts cannot share memory with any other, and what to do; empty if it
+// can.
 [[nodiscard]] std::string obstacle_to_sharing(const HostFacts& facts);
-// Of this process, which tries whether it gets shared memory.
+// For this process; also tries whether it can create shared memory.
 [[nodiscard]] std::string obstacle_to_sharing();
 
-// Processes with equal ones see each other. A process that cannot see others has one of its own.
+// Processes with equal identities see each other. A process that cannot see others has its own.
 [[nodiscard]] std::string host_identity(const HostFacts& facts);
 [[nodiscard]] std::string host_identity();
 
@@ -57,7 +58,7 @@ FieldReader& operator>>(FieldReader& fields, RankIdentity& who);
 
 enum class ProcessState : std::uint8_t { kUnknown, kAlive, kStopped, kEnded };
 
-// As /proc has it; unknown for a process that this one cannot see.
+// As in /proc; unknown for a process that this one cannot see.
 [[nodiscard]] ProcessState state_of(const RankIdentity& who);
 
 }  // namespace ddp

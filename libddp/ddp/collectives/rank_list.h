@@ -6,7 +6,7 @@
 
 namespace ddp {
 
-// "rank 3", or "ranks 0, 2, 5": for messages, so of many only the first sixteen, and how many more.
+// "rank 3", or "ranks 0, 2, 5", for messages: at most sixteen ranks, then how many more there are.
 [[nodiscard]] std::string rank_list(std::span<const int> ranks);
 
 }  // namespace ddp

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a rank tells the others of itself, about once a second and in one value of the store:
+// What a rank publishes about itself, about once a second and in one value of the store:
 //
 //   progress := identity  heartbeat LF step LF is_in_step LF is_inside LF  group*
 //   group    := collectives LF name LF waits_for LF
@@ -28,7 +28,7 @@ struct RankProgress {
   bool is_inside = false;  // the library
   std::vector<GroupProgress> groups = {};
 
-  // Null if the rank is not in that group, any more or yet.
+  // Null if the rank is not, or no longer, in that group.
   [[nodiscard]] const GroupProgress* find(const std::string& group) const;
 };
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::string_view kPlan = "plan";
 constexpr std::string_view kUse = "use ";
 
-// Between two looks of rank 0 whether somebody else has decided.
+// How often rank 0 checks whether another rank has decided.
 constexpr Timeout kBetweenLooks{250};
 
 std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
@@ -34,7 +34,7 @@ bool is_same_process(const Hello& one, const Hello& other) {
 
 bool has_ended(const Hello& hello) { return state_of(hello.who) == ProcessState::kEnded; }
 
-// Writes `own` under the key unless somebody who lives was first; returns whose it is.
+// Writes `own` under the key unless a living process was first; returns the Hello of the owner.
 Hello take(Store& store, const std::string& key, const Hello& own) {
   const std::string text = serialize(own);
   std::string found = store.compare_set(key, "", text);
@@ -45,8 +45,8 @@ Hello take(Store& store, const std::string& key, const Hello& own) {
   }
 }
 
-// The number of the initialisation that this process begins. If no plan came out of the last one
-// of this rank, the others are still in it.
+// The number of the initialisation that this process begins. If this rank's last one produced no
+// plan, the other ranks are still in it.
 std::int64_t next_initialisation(Store& job, int rank) {
   const std::string counter = fmt::format("init/{}", rank);
   const std::int64_t number = job.add(counter, 1);
@@ -56,7 +56,7 @@ std::int64_t next_initialisation(Store& job, int rank) {
   return job.add(counter, -1);
 }
 
-// The process that has the rank may be waiting for the others.
+// Tells the first process, too, since it may be waiting for the others.
 [[noreturn]] void refuse_second(Store& job, const RankIdentity& first, const RankIdentity& second) {
   const std::string text = fmt::format(
       "rank {} is already pid {} on host {}; pid {} on host {} came as rank {}, too: each process "
@@ -68,7 +68,7 @@ std::int64_t next_initialisation(Store& job, int rank) {
   throw EnvironmentError(text);
 }
 
-// A process that has said hello may have ended since.
+// A process that has published its Hello may have ended since.
 bool is_here(Store& store, int rank) {
   const auto hello = store.find(hello_key(rank));
   return hello && !has_ended(parse_hello(*hello));
@@ -101,12 +101,12 @@ bool is_first_here(Store& store, int rank) {
   return true;
 }
 
-// To be called between two waits.
+// Call it between two waits.
 void look_at_the_clock(Store& store, const Hello& self, StartPatience& patience) {
   const bool is_over = patience.is_over();
   if (!is_over && (!patience.is_due() || !is_first_here(store, self.who.rank))) return;
   const std::vector<int> missing = missing_ranks(store, self.world_size);
-  if (missing.empty() && self.who.rank == 0) return;  // they have come just now: it is to decide
+  if (missing.empty() && self.who.rank == 0) return;  // all have just come: rank 0 decides
   const std::string text = "[init] " + describe_missing(missing, self.world_size, patience);
   if (is_over) throw TimeoutError(text);
   patience.report(text);
@@ -120,8 +120,9 @@ std::vector<Hello> read_hellos(Store& store, int world_size) {
   return hellos;
 }
 
-// Returns the hellos of all ranks once they are here; none if one of them has made the plan, since
-// it refuses to go on. Who has ended is waited for: another process may come in its place.
+// Returns the hellos of all ranks once they are there. Returns none if a rank has already written
+// the plan, because it refuses to go on. An ended process is waited for: another one may replace
+// it.
 std::vector<Hello> await_hellos(Store& store, const Hello& self, StartPatience& patience) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < self.world_size; ++rank) keys.push_back(hello_key(rank));
@@ -138,7 +139,7 @@ std::vector<Hello> await_hellos(Store& store, const Hello& self, StartPatience& 
 }
 
 // Rank 0's decision: "use shm 0 0 1", with the hosts of the ranks, or the note (group_failure.h) of
-// what everybody is to throw, which is an EnvironmentError where a group would be a peer's error.
+// the error that all throw: an EnvironmentError where a group would throw a PeerError.
 std::string make_plan(Store& store, const Hello& self, StartPatience& patience) {
   try {
     const std::vector<Hello> hellos = await_hellos(store, self, patience);
@@ -156,8 +157,8 @@ std::string await_plan(Store& store, const Hello& self, StartPatience& patience)
   return store.get(kPlan);
 }
 
-// A plan that says that the ranks differ in their world size; empty if this one has that of the
-// first. Without the same one they would wait for different ranks.
+// A plan that says that the ranks have different world sizes; empty if this rank's equals the first
+// rank's. With different ones they would wait for different ranks.
 std::string compare_world_size(Store& store, const Hello& self) {
   const Hello first = take(store, "first", self);
   if (first.world_size == self.world_size) return "";
@@ -170,7 +171,7 @@ std::string compare_world_size(Store& store, const Hello& self) {
   return plan;
 }
 
-// What this rank learns; a plan, as above.
+// Returns the plan, in the form described at make_plan().
 std::string exchange(Store& store, const Hello& self, StartPatience& patience) {
   std::string refusal = compare_world_size(store, self);
   if (!refusal.empty()) return refusal;

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// How ranks agree before there is a group. The keys, under those of the job's present attempt:
+// How ranks agree before there is a group. The keys, under the prefix of the job's current attempt:
 //   rank/<rank>       the Hello of the process that has this rank
-//   init/<rank>       how often this rank has begun an initialisation
+//   init/<rank>       how many initialisations this rank has begun
 //   init_<n>/         of the n-th initialisation of all ranks:
-//     first           the Hello of who came first, whose world size the others compare with theirs
+//     first           the Hello of the first rank; the others compare their world size with its
 //     hello/<rank>    the rank's Hello
-//     plan            what all do, or the error that all throw. The first to write it decides:
-//                     rank 0, once it has read all hellos, or a rank that sees that it cannot work
-// That is world_size reads in all, not world_size squared.
+//     plan            what all ranks do, or the error that all throw. The first writer decides:
+//     rank 0
+//                     when it has read all hellos, or a rank that sees that the job cannot work
+// So there are world_size reads in total, not world_size squared.
 #pragma once
 
 #include <memory>
@@ -25,16 +26,16 @@ struct Plan {
   std::vector<int> hosts = {};  // hosts_of all ranks
 };
 
-// Makes this process the one with its rank and returns the part of the store for the initialisation
-// that it begins: its first one, or another. Throws EnvironmentError if another process has the
-// rank and lives, as far as can be seen from here; if that one still waits for the others, all of
-// them throw it, too. A process that has ended may be replaced.
+// Registers this process under its rank and returns the part of the store for the initialisation
+// that it begins. Throws EnvironmentError if another process has the rank and, as far as this one
+// can see, is alive; if that one is still waiting for the others, all of them throw it, too. A
+// process that has ended may be replaced.
 [[nodiscard]] std::shared_ptr<Store> claim_rank(const std::shared_ptr<Store>& job,
                                                 const Hello& self);
 
 // Exchanges hellos over the store of an initialisation; returns what all ranks do. Throws
-// TimeoutError naming the ranks that are missing once the patience is over, and says so before as
-// often as that wants: one of the ranks does, the first that is here.
+// TimeoutError naming the missing ranks once the patience is over. Before that, the first rank to
+// arrive logs them whenever `patience` says so.
 [[nodiscard]] Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience);
 
 }  // namespace ddp

@@ -9,19 +9,19 @@
 
 namespace ddp {
 
-// Lets one rank of a job report, and no more often than once in `window`, without a common clock:
-// the key holds who reports and how often it has. Whoever finds it empty, or unchanged for a whole
-// window, may write itself there; a change that it sees late only makes it wait longer. Each report
-// changes the key first, so that a reporter that was replaced meanwhile notices.
+// Lets one rank of a job report, at most once in `window`, without a common clock. A key of the
+// store holds the reporter and its number of reports. A rank that finds the key empty, or unchanged
+// for a whole window, may write itself there; if it sees a change late, it only waits longer. Each
+// report changes the key first, so that a reporter which was replaced meanwhile notices.
 class ReportWindow {
  public:
   ReportWindow(std::shared_ptr<Store> store, int rank, Timeout window);
 
-  // Reads the key. To be called about every second, also by those who have nothing to report.
+  // Reads the key. Call it about every second, also without anything to report.
   void look();
-  // Tries to become the reporter, for somebody who has something to report; true if this rank is.
+  // For a rank that has something to report: tries to become the reporter; true if it is.
   bool lead();
-  // True if the reporter may report now: that it does is then taken for granted.
+  // True if the reporter may report now; it must then report.
   bool may_report();
 
  private:

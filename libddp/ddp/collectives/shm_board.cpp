@@ -9,13 +9,13 @@
 
 namespace ddp::shm {
 
-// The post takes the place of the one kPosts before it.
+// The post replaces the one kPosts before it.
 bool Board::can_post() {
   const std::uint64_t before = posted();
   return before < kPosts || have_all_finished(before + 1 - kPosts);
 }
 
-// To look at the others' counters takes as long as all else, so it is done as rarely as possible.
+// Reading the others' counters takes as long as all the rest, so it is done as rarely as possible.
 bool Board::have_all_finished(std::uint64_t goal) {
   if (finished_by_all_.load(std::memory_order_relaxed) >= goal) return true;
   std::uint64_t least = self_.control(0).finished.load();

@@ -17,7 +17,7 @@ Allocation Heap::allocate(std::size_t size_bytes) {
   return {memory->data(), size_bytes, [own = own_](void* data) { own->release(data); }};
 }
 
-// Peers may have it mapped for as long as the group lives; they do not touch it any more.
+// Peers may keep the memory mapped as long as the group lives, but they do not touch it any more.
 void Heap::Own::release(const void* data) {
   const std::lock_guard lock(mutex);
   const auto found = std::find_if(blocks.begin(), blocks.end(),
@@ -60,8 +60,8 @@ std::byte* Heap::find_own(std::uint64_t number) const {
       ->memory->data();
 }
 
-// A descriptor is that of one block at a time: whatever had it before is gone. So is what was
-// discarded, which a rank in this process says.
+// A descriptor belongs to one block at a time, so an older mapping of it is dropped. So is a block
+// that its rank has discarded, which a rank in the same process can see.
 std::byte* Heap::map(int rank, const Region& region) {
   std::vector<Block>& blocks = mapped_[static_cast<std::size_t>(rank)];
   const SharedMemory::Name name{segment_.control(rank).pid, region.fd, region.inode,

@@ -13,8 +13,8 @@
 
 namespace ddp::shm {
 
-// Memory of the ranks of a group that every one of them can reach: each allocates its own, and maps
-// that of the others when it is first told of it.
+// Memory that every rank of a group can reach: each rank allocates its own, and maps another rank's
+// when it first hears of it.
 //
 // Thread safety: allocate, release and find from any thread; at() from one at a time.
 class Heap {
@@ -25,9 +25,9 @@ class Heap {
 
   // Zeroed memory, all of it reserved now: throws SystemError if memory is short.
   [[nodiscard]] Allocation allocate(std::size_t size_bytes);
-  // Where others find the elements; a null region if they are not in this heap.
+  // The region by which others find the elements; a null region if they are not in this heap.
   [[nodiscard]] Region find(const Buffer& buffer) const;
-  // Where a rank's region is in this process.
+  // The address of a rank's region in this process.
   [[nodiscard]] std::byte* at(int rank, const Region& region);
 
  private:

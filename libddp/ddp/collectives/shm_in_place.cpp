@@ -11,7 +11,8 @@
 namespace ddp::shm {
 namespace {
 
-// Small enough that ranks end at about the same time, large enough that taking one costs little.
+// Small enough that ranks end at about the same time, large enough that taking a chunk costs
+// little.
 constexpr std::size_t kMaxChunkBytes = std::size_t{256} << 10;
 constexpr std::size_t kMinChunkBytes = std::size_t{2} << 10;
 constexpr std::size_t kChunksPerRank = 2;
@@ -37,8 +38,8 @@ bool has_result(const Collective& operation, int rank) {
   }
 }
 
-// What a rank does whose own operand is out of reach while others' are not: a copy of it goes to
-// the heap and comes back.
+// For a rank whose own operand the others cannot reach, while other ranks' operands can be reached:
+// a copy of the operand goes to the heap, and the result is copied back.
 class Guest {
  public:
   Guest(Board& board, Heap& heap, const Collective& operation)
@@ -140,8 +141,8 @@ void InPlaceRunner::leave() {
   if (stage_.is_in_use()) abandon();
 }
 
-// All that this rank may have to read in later steps is mapped in the first one, even if the others
-// have left it nothing to do.
+// Maps in the first step all memory that this rank may have to read in later ones, even if the
+// others have left it nothing to do.
 void InPlaceRunner::look_at_operands(std::uint64_t number) {
   try {
     for (int rank = 0; rank < self_.world_size(); ++rank) {
@@ -149,11 +150,11 @@ void InPlaceRunner::look_at_operands(std::uint64_t number) {
       if (post.operand.block != 0) (void)heap_.at(rank, post.operand);
     }
   } catch (const Error&) {
-    // Gone with its rank, which has done its part: nobody needs it any more.
+    // The memory is gone with its rank, which has done its part: nobody needs it any more.
   }
 }
 
-// Our copy goes: whoever still reads it must not take the rest for our operand.
+// Our copy is about to go; a rank that still reads it must not take what follows for our operand.
 void InPlaceRunner::abandon() {
   (void)self_.fail(Cause::kPeer, "[shm] rank " + std::to_string(self_.rank()) +
                                      " left a collective that reads its memory");
@@ -170,7 +171,8 @@ std::byte* InPlaceRunner::reach(int rank, const Region& region) {
   }
 }
 
-// A rank that finds nothing left to do looks for no operand: it may be gone with its rank's part.
+// A rank that finds nothing left to do does not look for operands, which may be gone with their
+// ranks.
 void InPlaceRunner::work(const Collective& operation, std::uint64_t number) {
   Progress& progress = self_.segment().progress(number);
   const std::size_t ranks = operands_.size();

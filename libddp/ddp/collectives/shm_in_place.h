@@ -13,36 +13,36 @@
 
 namespace ddp::shm {
 
-// Collectives whose operands lie where every rank can reach them: all_reduce, reduce and broadcast.
-// The operand is cut into chunks, and these into a part for each rank. Whoever waits takes the
-// chunks of its own part, and then what is left of the others': it reads them from all ranks and
-// writes the result to all that get it. No element is copied on its way, a rank that still computes
-// is not needed, and one that waits works for it. A rank that comes in time does the same part each
-// time and finds it in its caches. The sum of a chunk does not depend on who takes it: its terms
-// are added in the order of the ranks.
+// Collectives on operands that every rank can reach: all_reduce, reduce and broadcast. The operand
+// is cut into chunks, and the chunks are divided into one part for each rank. A rank that waits
+// first takes the chunks of its own part, then remaining ones of other parts: it reads a chunk from
+// all ranks and writes the result to all ranks that get it. So no element is copied, a rank that
+// still computes is not needed, and a rank that waits works for it. A rank that comes in time does
+// the same part each time, and finds it in its caches. The sum of a chunk does not depend on which
+// rank takes it: terms are added in rank order.
 
-// Operands of up to Stage::kMaxOperandBytes may lie anywhere: the rank posts a copy of its own, and
-// takes the result home. Larger ones do so only where another rank's lie in the heap.
+// Operands of up to Stage::kMaxOperandBytes may be anywhere: the rank posts a copy and copies the
+// result back. Larger operands may be elsewhere only if another rank's is in the heap.
 
-// True for the kinds that can be done so.
+// True for the kinds that can be done in place.
 [[nodiscard]] bool works_in_place(CollectiveKind kind);
-// True if at least one rank posted an operand in memory that others reach, so that this collective
-// is done in place by all.
+// True if at least one rank posted an operand that the others can reach; all ranks then do this
+// collective in place.
 [[nodiscard]] bool is_posted_in_place(const Member& self, std::uint64_t number);
 
 class InPlaceRunner {
  public:
   InPlaceRunner(Member& self, Board& board, Heap& heap);
 
-  // Where the others find this rank's operand, which must not change any more, of a collective that
-  // is about to be posted. A null region: nowhere.
+  // The region of this rank's operand for a collective that is about to be posted; the operand must
+  // not change any more. A null region: the others cannot reach it.
   [[nodiscard]] Region offer(const Collective& operation, std::uint64_t number);
 
-  // Runs the operation to its end, once all ranks have posted it under that number. Returns from
-  // when to when ranks worked on it.
+  // Completes the operation, after all ranks have posted it under that number. Returns the time
+  // from the first to the last work of any rank on it.
   Interval run(const Collective& operation, std::uint64_t number);
 
-  // This rank runs nothing any more. Others that still read what it offered get an error.
+  // This rank runs nothing any more. Ranks that still read what it offered get an error.
   void leave();
 
  private:
@@ -58,7 +58,7 @@ class InPlaceRunner {
   Heap& heap_;
   Stage stage_;
   std::vector<Buffer> operands_;  // by rank, as this process sees them
-  std::vector<Buffer> terms_;     // of a chunk
+  std::vector<Buffer> terms_;     // of one chunk
   std::vector<Buffer> targets_;
 };
 

@@ -17,11 +17,11 @@
 namespace ddp::shm {
 namespace {
 
-// How long a sleeper stays away from the question whether its peers are alive; a dead peer is
-// noticed after at most this.
+// How long a sleeper waits between two checks whether its peers are alive: the delay after which a
+// dead peer is noticed.
 constexpr Timeout kLivenessPeriod(50);
 
-// To write the first cause takes microseconds, unless its rank is stopped or killed meanwhile.
+// Writing the first cause takes microseconds, unless its rank is stopped or killed meanwhile.
 constexpr Timeout kCausePatience(1000);
 constexpr Timeout kCausePause(1);
 
@@ -37,7 +37,7 @@ void wake(std::atomic<std::uint32_t>& word) {
 
 std::string number(std::int64_t value) { return std::to_string(value); }
 
-// Spinning helps while every rank has a CPU; it costs the peers theirs otherwise.
+// Spinning helps while every rank has a CPU; otherwise it takes CPU time from the peers.
 constexpr int kSpins = 2000;
 
 double cpus_per_rank(const Segment& segment, int rank) {
@@ -84,7 +84,7 @@ void Member::barrier() {
   wait_until(have_all_come, [this](int rank) { return is_behind(rank); });
 }
 
-// Phases wrap around.
+// Phases wrap around, so they are compared by their difference.
 bool Member::is_behind(int rank) const {
   return static_cast<std::int32_t>(control(rank).phase.load() - phase_) < 0;
 }
@@ -116,7 +116,7 @@ void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
   self.sleeping.store(0, std::memory_order_relaxed);
 }
 
-// The diagnosis says more than we can: who is missing, and where it is.
+// Uses the hang watch's diagnosis, which knows more: which rank is missing, and where it is.
 void Member::time_out(const IsAwaited& is_awaited) {
   const std::string text =
       timeout_sentence("[shm] rank " + number(rank_), timeout_, recorder_->hang().diagnosis(),
@@ -133,8 +133,8 @@ void Member::check_peers(const Condition& ready, const IsAwaited& is_awaited) {
   if (Clock::now() >= next_look_) next_look_ = Clock::now() + kLivenessPeriod;
 }
 
-// A rank may go once it has done its part, and then even exit. So a death is read before `left`,
-// which then shows all that came before the death, and `ready` after both.
+// A rank may leave once it has done its part, and then even exit. So its death is read first, then
+// `left`, which by then shows everything that came before the death, and `ready` last.
 void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_awaited) {
   check_peer_call(other, ready);
   const bool is_dead = Clock::now() >= next_look_ && watch_.is_dead(other);
@@ -148,7 +148,7 @@ void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_a
 }
 
 // If the peer of our send or recv is in a collective that we have not begun, each waits for the
-// other for ever.
+// other forever.
 void Member::check_peer_call(int other, const Condition& ready) {
   const std::uint64_t theirs = control(other).running.load();
   const std::uint64_t finished = control(rank_).finished.load();
@@ -186,7 +186,7 @@ std::exception_ptr Member::fail(Cause cause, const std::string& text) {
   return recorded ? recorded : GroupFailure{cause, text}.error();
 }
 
-// Of a rank that fails while another one writes the cause.
+// For a rank that fails while another one is writing the cause.
 void Member::await_cause() const {
   const Deadline deadline = Deadline::after(kCausePatience);
   while (!is_broken() && !deadline.passed()) std::this_thread::sleep_for(kCausePause);

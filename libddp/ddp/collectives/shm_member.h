@@ -2,11 +2,11 @@
 //
 // How a rank of a shm group waits for the others, and how the group ends.
 //
-// Each rank has a doorbell, a counter. A waiter spins a little on its condition (spin_budget.h);
-// then it says that it sleeps, looks once more, and sleeps on the doorbell (futex). Whoever changes
-// what others may be waiting for rings those that say so. Between the rings it looks at least every
-// kLivenessPeriod whether its condition holds, whether somebody aborted or left, and whether a
-// process died.
+// Each rank has a doorbell, a counter. A waiting rank spins a little on its condition
+// (spin_budget.h). Then it marks itself as sleeping, checks once more, and sleeps on the doorbell
+// (futex). A rank that changes something others may be waiting for rings the doorbells of those
+// that sleep. At least every kLivenessPeriod the sleeper checks its condition, whether a rank
+// aborted or left, and whether a process died.
 #pragma once
 
 #include <atomic>
@@ -34,15 +34,15 @@ inline void relax() {
 #endif
 }
 
-// One rank's place in the segment. Used by one thread at a time, but for ring(), fail(), leave()
+// One rank's view of the segment. Used by one thread at a time, except for ring(), fail(), leave()
 // and the getters.
 //
-// The counters that ranks wait for are written and read in sequential consistency: that pairs a
-// waiter that goes to sleep with whoever makes its condition true and looks for sleepers.
+// The counters that ranks wait for use sequential consistency: it pairs a rank that is about to
+// sleep with a rank that makes its condition true and looks for sleepers.
 class Member {
  public:
   using Condition = std::function<bool()>;
-  // True for the ranks that the running wait is for.
+  // True for the ranks for which the current wait waits.
   using IsAwaited = std::function<bool(int rank)>;
 
   Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder);
@@ -54,13 +54,13 @@ class Member {
   // See cpu_sharing.h.
   [[nodiscard]] double cpus_per_rank() const { return cpus_per_rank_; }
 
-  // Of each wait from now on.
+  // Sets the timeout of later waits.
   void set_timeout(Timeout timeout) { timeout_ = timeout; }
-  // What the waits from now on are for: a collective, or a send to or recv from `peer`.
+  // Sets the purpose of later waits: a collective, or a send to or recv from `peer`.
   void begin_call(const CollectiveSignature& signature, int peer = kAllRanks);
 
-  // Blocks until `ready` returns true; throws if the group is broken, even if it is. `ready` may
-  // only look at the segment.
+  // Blocks until `ready` returns true. Throws if the group is broken, even if `ready` is true.
+  // `ready` may only read the segment.
   template <class Ready, class Awaits>
   void wait_until(const Ready& ready, const Awaits& is_awaited) {
     if (!comes_soon(ready)) {
@@ -72,17 +72,17 @@ class Member {
   // Spins a little; true if `ready` returned true meanwhile.
   template <class Ready>
   [[nodiscard]] bool comes_soon(const Ready& ready);
-  // What a rank wrote before is seen by all after. All ranks call it, and nothing else meanwhile.
+  // Writes of any rank before it are visible to all ranks after it. All ranks call it together.
   void barrier();
   // Tells the others that something they may be waiting for has changed.
   void ring(int rank) const;
   void ring_all() const;
 
-  // Records the first cause for all ranks and wakes them. Returns the error to throw: the first
-  // rank decides its class and text, unless it is killed while it writes them.
+  // Records the first cause for all ranks and wakes them. Returns the error to throw, whose class
+  // and text the first failing rank decides, unless it is killed while it writes them.
   std::exception_ptr fail(Cause cause, const std::string& text);
   [[nodiscard]] bool is_broken() const;
-  // This rank takes part no more; its own waits throw.
+  // This rank no longer takes part; its own waits throw.
   void leave();
   [[nodiscard]] bool is_leaving() const { return leaving_.load(); }
 
@@ -93,7 +93,7 @@ class Member {
   void check_peers(const Condition& ready, const IsAwaited& is_awaited);
   void check_peer(int other, const Condition& ready, const IsAwaited& is_awaited);
   void check_peer_call(int other, const Condition& ready);
-  // That rank has not come to the barrier that this one waits in.
+  // True if that rank has not yet arrived at the barrier in which this one waits.
   [[nodiscard]] bool is_behind(int rank) const;
   void await_cause() const;
   [[nodiscard]] std::exception_ptr recorded_error() const;
@@ -110,8 +110,8 @@ class Member {
   double cpus_per_rank_;
   SpinBudget spins_;
   PeerWatch watch_;
-  Clock::time_point next_look_;  // at the processes
-  CollectiveSignature call_;     // what an error message says is going on
+  Clock::time_point next_look_;  // time of the next check of the processes
+  CollectiveSignature call_;     // for error messages
   int call_peer_ = kAllRanks;
   std::atomic<bool> leaving_{false};
 };

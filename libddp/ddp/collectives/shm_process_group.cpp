@@ -20,7 +20,8 @@
 namespace ddp {
 namespace {
 
-// Operations run inside the shared memory, by the queue's thread or by whoever waits for them.
+// Operations run inside the shared memory, on the queue's thread or on a thread that waits for
+// them.
 class ShmProcessGroup final : public QueuedProcessGroup {
  public:
   explicit ShmProcessGroup(GroupConfig group_config)
@@ -86,8 +87,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     return true;
   }
 
-  // What goes wrong here alone, such as a lack of memory, must end the others' waits as well; that
-  // this rank leaves they see.
+  // An error that only this rank has, such as a lack of memory, must also end the others' waits.
+  // They see by themselves when this rank leaves.
   void execute(std::span<const Collective> batch) {
     try {
       run(batch);
@@ -123,8 +124,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     board_.end();
   }
 
-  // All transfers of a batch advance in turn, so that two ranks may send to each other at once.
-  // Those of one direction between two ranks keep their order.
+  // All transfers of a batch progress in turn, so that two ranks can send to each other at the same
+  // time. Transfers in one direction between two ranks keep their order.
   void run_transfers(std::span<const Collective> batch) {
     transfers_.clear();
     for (const Collective& operation : batch) {

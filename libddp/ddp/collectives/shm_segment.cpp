@@ -20,7 +20,8 @@ constexpr std::size_t kPage = 4096;
 
 constexpr std::size_t pages(std::size_t size) { return (size + kPage - 1) / kPage * kPage; }
 
-// Differs between builds whose segments differ, and from what a reused descriptor may lead to.
+// Differs between builds with different segments, and from anything else that a reused descriptor
+// may lead to.
 constexpr std::uint64_t kLayout = [] {
   std::uint64_t hash = 0x6464702d73686d32;
   for (const std::uint64_t part :

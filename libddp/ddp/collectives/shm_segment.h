@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
-// The memory that all ranks of a shm group have in common, every part zero at first:
+// The memory that all ranks of a shm group share; every part is zero at first:
 //
 //   segment := Header, Progress[kPosts], RankControl[world], Post[world][kPosts],
 //              Channel[world][world] by (src, dst), slot[world][2]
 //
-// Collective k of the group (1, 2, ...) has the posts and the progress at k % kPosts. They are used
-// again by collective k + kPosts, which nobody posts before all ranks have finished k.
+// Collective k of the group (1, 2, ...) uses the posts and the progress at k % kPosts. Collective k
+// + kPosts uses them again; no rank posts it before all ranks have finished k.
 #pragma once
 
 #include <sched.h>
@@ -37,26 +37,26 @@ enum class CauseState : std::uint32_t { kNone = 0, kBeingWritten, kComplete };
 
 // The first cause of the group's end, written by one rank, read by all.
 struct Header {
-  std::uint64_t layout;  // equal builds have equal ones
+  std::uint64_t layout;  // equal in equal builds
   std::atomic<CauseState> cause_state;
   Cause cause;
   char text[1000];
 };
 
-// The chunks of a collective that are done, and when; see shm_in_place.h. Times are those of the
-// host's steady clock.
+// How many chunks of a collective are done, and when; see shm_in_place.h. Times are on the host's
+// steady clock.
 struct Progress {
   alignas(64) std::atomic<std::uint64_t> done;
-  std::atomic<Clock::rep> began;  // the first one; 0: none yet
-  std::atomic<Clock::rep> ended;  // the last one
+  std::atomic<Clock::rep> began;  // time of the first chunk; 0: none yet
+  std::atomic<Clock::rep> ended;  // time of the last chunk
 };
 
-// What a rank's peers look at. The counters are numbers of collectives. Peers spin on `posted`, so
-// it is alone in its cache lines: a store to anything else there would wait for them.
+// What a rank's peers read. The counters are numbers of collectives. Peers spin on `posted`, so it
+// has its own cache lines: stores to anything else there would be slowed down.
 struct RankControl {
   alignas(128) std::atomic<std::uint64_t> posted;
   alignas(128) std::atomic<std::uint64_t> finished;
-  std::atomic<std::uint64_t> brought;  // the operand of which was copied to shared memory
+  std::atomic<std::uint64_t> brought;  // the last whose operand was copied to shared memory
   std::atomic<std::uint64_t> running;  // the one that this rank is in; 0: in none
   std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Member::barrier
   std::atomic<std::uint32_t> left;     // its group was destroyed
@@ -66,35 +66,35 @@ struct RankControl {
   std::atomic<std::uint32_t> sleeping;
 };
 
-// Where an operand lies in memory of its rank that others can map. A null block: nowhere.
+// The place of an operand in memory of its rank that others can map. A null block: no such place.
 struct Region {
-  std::uint64_t block = 0;  // numbered by its rank: 1, 2, ...
+  std::uint64_t block = 0;  // numbered by the owning rank: 1, 2, ...
   std::uint64_t size_bytes = 0;
   std::uint64_t offset_bytes = 0;
   ino_t inode = 0;
   int fd = -1;
 };
 
-// What a rank makes known of its call of one collective.
+// A rank's call of one collective.
 struct Post {
   alignas(64) CollectiveSignature signature;
   Region operand;
   Region brought;                                // see RankControl::brought
   alignas(64) std::atomic<std::uint64_t> taken;  // chunks of this rank's part
-  alignas(64) std::byte elements[kPostBytes];    // a small operand itself
+  alignas(64) std::byte elements[kPostBytes];    // a small operand
 };
 
 // One direction between two ranks: a ring of blocks, one writer, one reader.
 struct Channel {
   alignas(64) std::atomic<std::uint32_t> written;  // blocks
   alignas(64) std::atomic<std::uint32_t> read;     // blocks
-  CollectiveSignature signatures[kChannelBlocks];  // of the message that a block belongs to
+  CollectiveSignature signatures[kChannelBlocks];  // of each block's message
   alignas(64) std::byte blocks[kChannelBlocks][kChannelBlockBytes];
 };
 
 class Segment {
  public:
-  // Rank 0 makes it and tells the others through the store; returns when all have it.
+  // Rank 0 makes the segment and publishes it in the store; returns when all ranks have mapped it.
   explicit Segment(const GroupConfig& config);
 
   [[nodiscard]] int world_size() const { return static_cast<int>(ranks_); }

@@ -9,13 +9,14 @@
 namespace ddp::shm {
 namespace {
 
-// What one rank may have to read of all posts together.
+// The most bytes that one rank may have to read from all posts together.
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
-// Above this to share the work pays for the second meeting that it takes; see bench_all_reduce.
+// Above this size, sharing the work is worth the second meeting that it takes; see
+// bench_all_reduce.
 constexpr std::size_t kNotInPlaceBytes = std::size_t{2} << 10;
 
-// The larger one of the operands that matter on all ranks.
+// The size of the larger operand that exists on all ranks.
 std::size_t operand_bytes(const Collective& operation, int world_size) {
   const auto ranks = static_cast<std::size_t>(world_size);
   switch (operation.kind) {
@@ -88,9 +89,9 @@ void SmallRunner::run(const Collective& operation, std::uint64_t number) {
   }
 }
 
-// From element `begin` of each operand on, as many as the output has. This rank's own is in its
-// caches where the caller has it, while what it posted may still be on its way; see
-// bench_all_reduce.
+// Reduces the elements from `begin` on of each operand, as many as the output has. It reads this
+// rank's own operand from the caller's memory, where it is in the caches, rather than from the
+// post; see bench_all_reduce.
 void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std::size_t begin) {
   const Buffer& output = operation.output;
   for (int source = 0; source < self_.world_size(); ++source) {
@@ -101,7 +102,7 @@ void SmallRunner::reduce(const Collective& operation, std::uint64_t number, std:
   cpu::reduce_terms(terms_, {&output, 1}, operation.op);
 }
 
-// An equal part of the output from each rank.
+// Takes an equal part of the output from each rank.
 void SmallRunner::take_from_all(const Collective& operation, std::uint64_t number,
                                 std::size_t begin) const {
   const std::size_t n = operation.output.count / terms_.size();

@@ -11,15 +11,15 @@
 
 namespace ddp::shm {
 
-// Small collectives: each rank posts a copy of its operand and takes what it needs from the posts
-// of the others, so that none waits for more than that all have called. A reduction is done by
-// every rank for itself, in the order of the ranks.
+// Small collectives: each rank posts a copy of its operand and takes what it needs from the others'
+// posts, so a rank waits only until all have called. Every rank computes a reduction by itself, in
+// rank order.
 
-// The largest operand of a small collective of that kind.
+// The largest operand of a small collective of this kind.
 [[nodiscard]] std::size_t small_bytes(CollectiveKind kind, int world_size);
-// True if this collective is small, which is the same on all ranks that called the same one.
+// True if this collective is small; equal on all ranks that called the same one.
 [[nodiscard]] bool is_small(const Collective& operation, int world_size);
-// The bytes of its operand that this rank has to post.
+// The bytes of its operand that this rank must post.
 [[nodiscard]] std::span<const std::byte> elements_to_post(const Collective& operation, int rank);
 
 // Runs small collectives once they are posted.
@@ -27,7 +27,7 @@ class SmallRunner {
  public:
   explicit SmallRunner(const Member& self);
 
-  // To be called once all ranks have posted the operation under that number.
+  // Call it once all ranks have posted the operation under that number.
   void run(const Collective& operation, std::uint64_t number);
 
  private:

@@ -13,21 +13,22 @@
 
 namespace ddp::shm {
 
-// Room in the heap for copies of operands that lie in a rank's own memory: from when it posts a
-// collective until it has finished that. A ring, since collectives finish in the order in which
-// they are posted; it is allocated when it is first asked for.
+// Space in the heap for copies of operands in a rank's private memory, from the post of a
+// collective to its end. It is a ring, since collectives finish in the order in which they are
+// posted; it is allocated at first use.
 //
-// Thread safety: from any thread.
+// Thread-safe.
 class Stage {
  public:
   static constexpr std::size_t kMaxOperandBytes = std::size_t{2} << 20;
 
   explicit Stage(Heap& heap) : heap_(heap) {}
 
-  // For an operand of this collective. Nothing if it is larger than kMaxOperandBytes, and if there
-  // is no room just now.
+  // Space for an operand of this collective. Nothing if the operand is larger than
+  // kMaxOperandBytes, or if there is no space just now.
   [[nodiscard]] std::optional<Buffer> take(std::uint64_t collective, const Buffer& like);
-  // Gives back what take() gave for that collective, if it gave anything.
+  // find() returns what take() gave for that collective; give_back() returns the space. Both do
+  // nothing if take() gave nothing.
   [[nodiscard]] std::optional<Buffer> find(std::uint64_t collective) const;
   void give_back(std::uint64_t collective);
   [[nodiscard]] bool is_in_use() const;
@@ -35,7 +36,7 @@ class Stage {
  private:
   static constexpr std::uint64_t kBytes = 2 * kMaxOperandBytes;
 
-  // Positions count all bytes that were ever handed out or left over at the ring's end.
+  // Positions count all bytes ever handed out or skipped at the ring's end.
   struct Loan {
     std::uint64_t collective = 0;
     std::uint64_t end = 0;
@@ -53,7 +54,7 @@ class Stage {
   std::optional<Allocation> memory_;
   bool is_memory_short_ = false;
   std::array<Loan, kPosts> loans_;
-  std::uint64_t begin_ = 0;  // of what is in use
+  std::uint64_t begin_ = 0;  // of the space in use
   std::uint64_t end_ = 0;
 };
 

@@ -49,15 +49,16 @@ class Runner {
   [[nodiscard]] Buffer slot(int rank, std::size_t n) const { return half(rank, half_).slice(0, n); }
   [[nodiscard]] bool is_root() const { return rank_ == operation_.peer; }
   void next_half() { half_ ^= 1U; }
-  // Elements [begin, begin + n) of each rank's share of the input, one behind the other in our
-  // slot.
+  // Copies elements [begin, begin + n) of each rank's share of the input into our slot, one share
+  // after the other.
   void stage_shares(std::size_t share, std::size_t begin, std::size_t n) const;
 
-  // Of a chunk of n elements: the share of `target` that `source` stages, and its own one, reduced.
+  // For a chunk of n elements: the share of `target` as `source` staged it, and the share that
+  // `source` has reduced.
   [[nodiscard]] Buffer staged(int source, int target, std::size_t n) const;
   [[nodiscard]] Buffer handed_out(int source, std::size_t n) const;
 
-  // target = op over all ranks, in their order, of term_of(rank).
+  // target = op over term_of(rank) of all ranks, in rank order.
   template <class TermOf>
   void reduce(const TermOf& term_of, const Buffer& target) const;
 
@@ -132,9 +133,9 @@ void Runner::all_to_all() {
   }
 }
 
-// Each rank reduces its own share of a chunk, which it reads where it is. The others' shares it
-// stages in half 0, its own one it hands out in half 1: whoever stages again has met those who read
-// half 0, and whoever reduces again those who read half 1.
+// Each rank reduces its own share of a chunk, which it reads in place. It stages the others' shares
+// in half 0, and publishes its reduced share in half 1. A rank that stages again has met those that
+// read half 0, and a rank that reduces again has met those that read half 1.
 void Runner::all_reduce(bool everywhere) {
   const std::size_t chunk = chunk_ / std::max<std::size_t>(1, ranks_ - 1) * ranks_;
   for (std::size_t begin = 0; begin < operation_.input.count; begin += chunk) {
@@ -156,7 +157,7 @@ void Runner::all_reduce(bool everywhere) {
   }
 }
 
-// The shares of all ranks but `source`, one behind the other.
+// The shares of all ranks but `source`, one after the other.
 Buffer Runner::staged(int source, int target, std::size_t n) const {
   const Share share = share_of(n, target, world_size_);
   const std::size_t left_out = target > source ? share_of(n, source, world_size_).count : 0;
@@ -193,7 +194,7 @@ void Runner::reduce(const TermOf& term_of, const Buffer& target) const {
 
 }  // namespace
 
-// Others may still be in the collective before, reading what we staged for it.
+// Other ranks may still be in the previous collective and read what we staged for it.
 void run_staged(Member& self, const Collective& operation, std::span<Buffer> terms) {
   self.barrier();
   Runner runner(self, operation, terms);

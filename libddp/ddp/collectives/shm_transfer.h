@@ -7,11 +7,11 @@
 
 namespace ddp::shm {
 
-// One send or recv on its way through a channel, block by block. It never blocks, so that several
-// can make progress in turn.
+// One send or recv in progress through a channel, block by block. It never blocks, so that several
+// transfers can make progress in turn.
 class Transfer {
  public:
-  // `sequence` counts the messages of this direction between the two ranks.
+  // `sequence` counts the messages in this direction between the two ranks.
   Transfer(Member& self, const Collective& operation, std::uint64_t sequence);
 
   // Moves as many blocks as it can; true once all have been moved. Throws MismatchError (and breaks

@@ -45,7 +45,7 @@ class SingleProcessGroup final : public ProcessGroup {
     if (device().is_cuda() && sequence_ > 0) done_.synchronize();
   }
 
-  // What takes no time leaves none behind.
+  // Operations take no time here, so none is recorded.
   void time_last(std::uint64_t) override {}
   std::optional<Interval> interval(std::uint64_t) override { return std::nullopt; }
 
@@ -70,7 +70,7 @@ class SingleProcessGroup final : public ProcessGroup {
   }
 
   std::uint64_t sequence_ = 0;
-  cu::Event done_;  // CUDA only: behind the last operation, which is behind all others
+  cu::Event done_;  // CUDA only: behind the last operation, hence behind all
   std::mutex mutex_;
   std::string abort_reason_;
 };

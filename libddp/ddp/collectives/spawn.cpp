@@ -25,14 +25,14 @@ namespace {
 constexpr const char* kHost = "127.0.0.1";
 
 constexpr Timeout kForever = Timeout::max();
-constexpr Timeout kPatience{1000};  // for the cause, when the first to fail says it was a peer
+constexpr Timeout kPatience{1000};  // for the cause, if the first failed rank blames a peer
 constexpr Timeout kGrace{2000};     // from SIGTERM to SIGKILL
 
 bool is_consequence(const SpawnedEnding& ending) {
   return ending.error && ending.error->caused_by_peer;
 }
 
-// That ranks share GPUs is inherited.
+// shares_gpus is inherited from this process.
 WorkerEnv worker_env(int rank, int nprocs) {
   return {.rank = rank,
           .world_size = nprocs,
@@ -44,7 +44,7 @@ WorkerEnv worker_env(int rank, int nprocs) {
           .shares_gpus = EnvReader(::getenv).flag("DDP_OVERSUBSCRIBE")};
 }
 
-// A process that was started with SIGCHLD ignored cannot be told how its children end.
+// While it lives, SIGCHLD is not ignored: otherwise the kernel would not tell how children end.
 class ReapableChildren {
  public:
   ReapableChildren() {
@@ -94,7 +94,7 @@ class Ranks {
   }
 
  private:
-  // Until `condition` holds, nobody is left, or the time is up.
+  // Waits until `condition` holds, no rank is left, or the time is up.
   template <class Condition>
   void wait_until(Condition condition, Timeout timeout) {
     const Deadline deadline = Deadline::after(timeout);
@@ -144,7 +144,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs) {
   check_can_fork();
   const ReapableChildren reapable;
   Ranks ranks(fn, nprocs);
-  const TcpServer store({.host = kHost, .port = 0});  // has a thread: not before the forks
+  const TcpServer store({.host = kHost, .port = 0});  // starts a thread: only after the forks
   ranks.tell_port(store.endpoint().port);
   ranks.wait();
   ranks.throw_if_failed();

@@ -21,7 +21,7 @@
 namespace ddp {
 namespace {
 
-// More would not fit into the socket, and the parent reads when the child has ended.
+// More would not fit into the socket's buffer, and the parent reads only when the child has ended.
 constexpr std::size_t kLongestMessage = 32 << 10;
 
 struct Channel {
@@ -53,19 +53,19 @@ std::optional<std::uint16_t> receive_port(const FileDescriptor& channel) {
 void report(const FileDescriptor& channel, const std::exception_ptr& error) {
   std::string message(1, is_caused_by_peer(error) ? '\1' : '\0');
   message += describe(error).substr(0, kLongestMessage);
-  // Nobody is left to tell if this fails.
+  // Errors are ignored, since there is nobody to report them to.
   [[maybe_unused]] const ssize_t sent =
       ::send(channel.get(), message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-// C's and C++'s, which need not share their buffers.
+// Flushes C's and C++'s buffers, which need not be shared.
 [[nodiscard]] bool flush_output() {
   std::cout.flush();
   std::clog.flush();
   return std::fflush(nullptr) == 0;
 }
 
-// Ends by _exit: what the parent registered for its exit is the parent's.
+// Ends with _exit, since exit handlers that the parent registered belong to the parent.
 [[noreturn]] void become_rank(SpawnedRank rank, const SpawnedProcess::Function& fn,
                               const FileDescriptor& channel) {
   int exit_code = EXIT_FAILURE;
@@ -92,7 +92,7 @@ std::string to_string(const SpawnedEnding& ending) {
 SpawnedProcess SpawnedProcess::start(const SpawnedRank& rank, const Function& fn,
                                      std::span<SpawnedProcess> siblings) {
   Channel channel = make_channel();
-  (void)flush_output();  // or the child would write it again
+  (void)flush_output();  // otherwise the child would write it again
   SpawnedProcess process;
   process.rank_ = rank.env.rank;
   const pid_t parent = ::getpid();
@@ -133,7 +133,7 @@ void SpawnedProcess::forget() noexcept {
 }
 
 void SpawnedProcess::tell_port(std::uint16_t port) const {
-  // A child that has died meanwhile is seen to later.
+  // If the child has died meanwhile, wait() will notice.
   [[maybe_unused]] const ssize_t sent = ::send(channel_.get(), &port, sizeof(port), MSG_NOSIGNAL);
 }
 

@@ -3,9 +3,9 @@
 
 namespace ddp {
 
-// How many times a wait looks again before it sleeps. Where looking has been in vain many times in
-// a row, as when the others want this very CPU, only every kPatience-th wait does, to find out
-// whether it helps once more. That is a prime, so that of waits which take turns each gets one.
+// How many times a wait polls before it sleeps. After many futile waits in a row, as when other
+// ranks need this CPU, only every kPatience-th wait polls, to find out whether polling helps again.
+// kPatience is prime, so that each of several kinds of waits that alternate gets its turn.
 class SpinBudget {
  public:
   static constexpr unsigned kPatience = 31;  // waits
@@ -16,7 +16,7 @@ class SpinBudget {
     return in_vain_ < kPatience || in_vain_ % kPatience == 0 ? looks_ : 0;
   }
 
-  // What was waited for came after that many looks in vain. At once says nothing: it may have come
+  // The wait ended after that many futile polls. 0 polls tell nothing: the event may have happened
   // long before this wait.
   void came(int looks) {
     if (looks > 0) in_vain_ = 0;

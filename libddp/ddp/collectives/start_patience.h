@@ -10,27 +10,26 @@
 
 namespace ddp {
 
-// How a rank that starts waits for the others: until when, and when it says that it waits. Not
-// thread-safe.
+// How long a starting rank waits for the others, and when it says so. Not thread-safe.
 class StartPatience {
  public:
   using Report = std::function<void(std::string_view)>;
   static constexpr Timeout kPeriod = std::chrono::seconds(5);
 
-  // The time runs from now on. `store` says where ranks meet, in messages; it may be empty.
+  // The time runs from now on. `store` is the meeting place, for messages; it may be empty.
   explicit StartPatience(Timeout timeout, std::string store = "", Timeout period = kPeriod,
                          Report report = log::warning);
 
-  // For how long to wait before looking here again; `longest` at most.
+  // How long to wait before the next check, at most `longest`.
   [[nodiscard]] Timeout slice(Timeout longest = Timeout::max()) const;
   [[nodiscard]] bool is_over() const { return end_.passed(); }
-  // True if a line is due; the next one then is due a period later.
+  // True if a message is due; the next one is then due a period later.
   [[nodiscard]] bool is_due();
 
   void report(std::string_view text) const { report_(text); }
 
   [[nodiscard]] Timeout period() const { return period_; }
-  // "5 s": since when this rank waits.
+  // The time waited so far: "5 s".
   [[nodiscard]] std::string waited() const;
   [[nodiscard]] const std::string& store() const { return store_; }
 

@@ -19,7 +19,7 @@ void WakePolicy::note_wait(Clock::duration after) {
   }
 }
 
-// The caller's load is measured from here to its next late wait.
+// Measures the caller's load from here to its next late wait.
 void WakePolicy::note_wait_ended() {
   if (!wants_load_) return;
   wants_load_ = false;

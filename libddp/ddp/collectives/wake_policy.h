@@ -6,12 +6,11 @@
 
 namespace ddp {
 
-// Whether a queue's thread should be woken for an operation that whoever waits for it could run
-// just as well.
+// Whether to wake a queue's thread for an operation that a waiting caller could run as well.
 //
-// It takes time to wake the thread, which is lost if the caller waits at once; and if there is no
-// CPU for both, the thread takes its time from a caller that computes. So the thread is woken only
-// if the caller did something else before one of its last such waits.
+// Waking the thread takes time, which is wasted if the caller waits at once. If there is no CPU for
+// both, the thread also takes time from a caller that computes. So the thread is woken only if the
+// caller did something else before one of its last such waits.
 //
 // Not thread-safe.
 class WakePolicy {
@@ -21,16 +20,16 @@ class WakePolicy {
 
   [[nodiscard]] bool wakes() const { return late_waits_ > 0; }
 
-  // The caller begins to wait for such an operation, so long after its submission.
+  // The caller begins to wait for such an operation, `after` its submission.
   void note_wait(Clock::duration after);
-  // Such a wait, or another one, has ended, and nothing else is submitted.
+  // A wait, for such an operation or another, has ended, and nothing else is submitted.
   void note_wait_ended();
 
  private:
   static constexpr int kRemembered = 64;
 
   double cpus_per_rank_;
-  int late_waits_ = kRemembered;  // how many more waits the last late one counts for
+  int late_waits_ = kRemembered;  // how many more waits the last late wait counts for
   bool wants_load_ = false;
   CallerLoad load_;
 };

@@ -7,7 +7,7 @@
 
 namespace ddp::cu {
 
-// Unless `status` is success, clears CUDA's last error, so that the next unrelated call does not
+// If `status` is not success, clears CUDA's last error, so that the next unrelated call does not
 // report it again, and throws CudaError with the expression, the error's name and its text.
 void check(cudaError_t status, const char* expression);
 

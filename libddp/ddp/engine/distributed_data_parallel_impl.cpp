@@ -45,6 +45,12 @@ std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
   throw std::invalid_argument("[ddp] DistributedDataParallel without a process group: it is null");
 }
 
+std::size_t checked_vote(std::size_t slot) {
+  if (slot < kMaxVotes) return slot;
+  throw std::invalid_argument("[ddp] vote slot " + std::to_string(slot) + " is not below " +
+                              std::to_string(kMaxVotes));
+}
+
 // Messages identify a parameter or buffer by its name alone, so names must be unique.
 void check_distinct(std::vector<std::string> names, const char* what) {
   std::ranges::sort(names);
@@ -127,7 +133,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
 
 void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
   check_open("vote");
-  own_.votes.at(slot) = in_favour;
+  own_.votes[checked_vote(slot)] = in_favour;
 }
 
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
@@ -183,7 +189,7 @@ bool DistributedDataParallel::Impl::is_over() {
 
 bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
   const int wanted = quorum == Quorum::kAny ? 1 : group_->world_size();
-  return control_.complete_ledger().last().votes.at(slot) >= wanted;
+  return control_.complete_ledger().last().votes[checked_vote(slot)] >= wanted;
 }
 
 void DistributedDataParallel::Impl::begin_forward(Stream stream) {

@@ -22,7 +22,7 @@ struct HashStore::Data {
                        [this](const std::string& key) { return values.contains(key); });
   }
 
-  // Until the lock is given up they all exist.
+  // Afterwards all keys exist, until the lock is released.
   void wait(std::unique_lock<std::mutex>& lock, std::span<const std::string> keys,
             Timeout timeout) {
     const auto ready = [&] { return has_all(keys); };

@@ -6,7 +6,7 @@
 namespace ddp {
 namespace {
 
-// A value that nobody stores.
+// A value that no program stores.
 constexpr std::string_view kNoValue = "ddp::Store::find: 6b1f0c52-3f6e-4f0e-9d0b-7f8f3f0a2c11";
 
 }  // namespace
@@ -25,8 +25,8 @@ bool Store::wait_for(std::string_view key, Timeout timeout) {
   return wait_for(keys, timeout);
 }
 
-// The protocol has no read that does not wait, but compare_set answers a wrong guess with the value
-// that is stored, and, where there is none, with the guess.
+// The protocol has no read that does not wait. But compare_set with a wrong guess returns the
+// stored value or, if the key is missing, the guess.
 std::optional<std::string> Store::find(std::string_view key) {
   std::string found = compare_set(key, kNoValue, kNoValue);
   if (found == kNoValue) return std::nullopt;

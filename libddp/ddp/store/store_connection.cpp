@@ -71,7 +71,7 @@ void StoreConnection::wait_for_stop(Deadline deadline) {
     send(grace);
     const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
     if (cancelled) throw WaitCancelled();
-    (void)receive<std::uint8_t>(grace);  // the answer came first; this is the cancellation's
+    (void)receive<std::uint8_t>(grace);  // the answer came first; skip the cancellation's
     return;
   }
   if (receive<std::uint8_t>(deadline) != wire::kStopWaiting) {

@@ -114,7 +114,7 @@ void StoreState::wait(ClientId client, const wire::Request& request) {
   waits_.emplace(id, Wait{client, missing});
 }
 
-// A small request can name a large value many times, so the sum is taken first.
+// A small request can name a large value many times, so the total size is checked first.
 void StoreState::multi_get(ClientId client, std::span<const std::string_view> keys) {
   std::uint64_t total_bytes = 0;
   for (const std::string_view key : keys) total_bytes += value_or_empty(key).size();

@@ -39,8 +39,8 @@ constexpr const char* kStranger =
 
 struct Connection {
   Socket socket;
-  Endpoint peer;                 // asked at once: a connection that was reset does not know it
-  std::vector<std::byte> input;  // an unfinished request; empty most of the time
+  Endpoint peer;                 // asked at accept: after a reset the socket no longer knows it
+  std::vector<std::byte> input;  // an unfinished request; usually empty
   std::size_t needed_bytes = 1;  // parsing cannot succeed before input holds this much
   std::string output;
   std::size_t sent_bytes = 0;  // of output
@@ -49,7 +49,7 @@ struct Connection {
 
   [[nodiscard]] std::size_t backlog_bytes() const { return output.size() - sent_bytes; }
 
-  // Keeps the memory in proportion to what is still to be sent.
+  // Keeps the memory in proportion to what is still unsent.
   void forget_sent() {
     if (sent_bytes <= output.size() / 2) return;
     output.erase(0, sent_bytes);
@@ -100,7 +100,8 @@ class TcpServer::Impl {
     }
   }
 
-  // Right after a request the next one is likely, so it looks a while before it sleeps.
+  // After a request the next one is likely to come soon, so the server polls for a while before it
+  // sleeps.
   std::span<const epoll_event> wait_for_events() {
     int count = 0;
     const auto poll = [&](int milliseconds) {
@@ -141,7 +142,7 @@ class TcpServer::Impl {
     }
   }
 
-  // Out of descriptors: the backlog waits in the kernel.
+  // Descriptors are exhausted: pending connections stay in the kernel's backlog for a while.
   void pause_accepting(const Error& error) {
     next_accept_ = Deadline::after(kAcceptPause);
     set_accepting(false);
@@ -157,8 +158,8 @@ class TcpServer::Impl {
     watch(listener_.fd(), kListener, accepting ? EPOLLIN : EPOLL_EVENTS{}, EPOLL_CTL_MOD);
   }
 
-  // One read an event: level-triggered epoll comes back while there is more, so that a client that
-  // floods us takes turns with the others.
+  // Reads once per event. Level-triggered epoll returns while there is more, so a client that
+  // floods the server takes turns with the others.
   void receive(ClientId id, Connection& connection) {
     const auto received = connection.socket.receive_some(read_buffer_);
     if (!received) return;
@@ -169,7 +170,7 @@ class TcpServer::Impl {
       connection.input.assign(fresh.begin(), fresh.end());
       return;
     }
-    // In insert() GCC 14 sees an overflow that is not there.
+    // Not insert(), for which GCC 14 warns of an overflow that cannot happen.
     connection.input.resize(connection.input.size() + fresh.size());
     std::ranges::copy(fresh, connection.input.end() - std::ssize(fresh));
     if (connection.input.size() < connection.needed_bytes) return;
@@ -202,7 +203,7 @@ class TcpServer::Impl {
     }
   }
 
-  // Of somebody who may be no store client, nothing else is waited for or kept.
+  // The peer may not be a store client at all, so nothing else is accepted or kept before this.
   static void require_validate(std::span<const std::byte> bytes) {
     const auto opcode = static_cast<std::byte>(wire::Opcode::kValidate);
     if (!bytes.empty() && bytes[0] != opcode) throw NetworkError(kStranger);
@@ -219,7 +220,7 @@ class TcpServer::Impl {
     connection.output.append(bytes);
   }
 
-  // A client that asks but does not read is dropped.
+  // Drops a client that sends requests but does not read the replies.
   void bound_backlog(ClientId id, Connection& connection) {
     if (connection.backlog_bytes() <= wire::kMaxReplyBytes) return;
     flush(id, connection);
@@ -255,7 +256,7 @@ class TcpServer::Impl {
     }
   }
 
-  // A client that simply hung up is no news; one that misbehaved gets one line.
+  // A client that just disconnected is not logged; one that misbehaved causes one line.
   void drop(ClientId id, const char* reason) {
     const auto found = connections_.find(id);
     const Connection& connection = found->second;

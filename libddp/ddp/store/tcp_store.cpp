@@ -22,12 +22,34 @@ std::string quoted_list(std::span<const std::string> keys) {
   return text;
 }
 
-// The server would answer with a closed connection, and only to the next call.
+// The bytes that a request adds at most to each of its entries, and to all of them together.
+constexpr std::uint64_t kEntryOverhead = 32;
+
+// Checked here, because the server would close the connection, and only the next call would notice.
+void check_limit(const char* what, std::uint64_t size, std::uint64_t limit) {
+  if (size <= limit) return;
+  throw std::invalid_argument("[tcp_store] " + std::string(what) + " of " + std::to_string(size) +
+                              " bytes is over the limit of " + std::to_string(limit));
+}
+
 void check_sendable(std::string_view value) {
-  if (value.size() <= wire::kMaxValueBytes) return;
-  throw std::invalid_argument("[tcp_store] a value of " + std::to_string(value.size()) +
-                              " bytes is over the limit of " +
-                              std::to_string(wire::kMaxValueBytes));
+  check_limit("a value", value.size(), wire::kMaxValueBytes);
+}
+
+void check_key(std::string_view key) {
+  check_limit("a key", key.size(), wire::kMaxKeyBytes - 1);  // behind a slash
+}
+
+void check_key_count(std::size_t count) {
+  if (count <= wire::kMaxKeys) return;
+  throw std::invalid_argument("[tcp_store] " + std::to_string(count) +
+                              " keys at once are over the limit of " +
+                              std::to_string(wire::kMaxKeys));
+}
+
+void check_keys(std::span<const std::string> keys) {
+  check_key_count(keys.size());
+  for (const std::string& key : keys) check_key(key);
 }
 
 }  // namespace
@@ -41,11 +63,13 @@ class TcpStore::Impl {
     local_address_ = connection_.local_address();
   }
 
-  // Runs one exchange under the lock. Afterwards the connection is in step, or closed: for good,
-  // or, if the server was only late (it may have been stopped for a while), until the next call.
+  // Runs one exchange under the lock. Afterwards the connection is either in step with the server,
+  // or closed: until the next call if the server was only late (it may have been stopped for a
+  // while), otherwise for good.
   template <class F>
   auto call(const char* operation, std::span<const std::string> keys, Timeout timeout,
             F&& exchange) {
+    check_keys(keys);
     const Call call{operation, keys, timeout};
     const Deadline deadline = Deadline::after(timeout);
     const std::unique_lock lock(mutex_, deadline.time_point());
@@ -62,14 +86,14 @@ class TcpStore::Impl {
   [[nodiscard]] const std::string& local_address() const { return local_address_; }
 
  private:
-  // What error messages say about an operation.
+  // An operation, for error messages.
   struct Call {
     const char* operation;
     std::span<const std::string> keys;
     Timeout timeout;
   };
 
-  // Gives every failure its origin, and closes the connection if it may be out of step.
+  // Adds the operation to every error, and closes the connection if it may be out of step.
   template <class F>
   std::invoke_result_t<F> explained(const Call& call, F&& exchange) {
     try {
@@ -104,10 +128,10 @@ class TcpStore::Impl {
 
   Endpoint endpoint_;
   TcpStoreOptions options_;
-  std::string local_address_;  // of the first connection; never changed, so it needs no lock
+  std::string local_address_;  // of the first connection; constant, so it needs no lock
   TimedMutex mutex_;
   StoreConnection connection_;
-  bool was_late_ = false;  // why the connection is closed
+  bool was_late_ = false;  // the connection was closed because the server was late
 };
 
 TcpStore::TcpStore(const Endpoint& endpoint, const TcpStoreOptions& options)
@@ -205,7 +229,14 @@ void TcpStore::append(std::string_view key, std::string_view value) {
 }
 
 void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> entries) {
-  for (const auto& entry : entries) check_sendable(entry.second);
+  check_key_count(entries.size());
+  std::uint64_t request_bytes = 0;
+  for (const auto& [key, value] : entries) {
+    check_key(key);
+    check_sendable(value);
+    request_bytes += key.size() + value.size() + kEntryOverhead;
+  }
+  check_limit("a request", request_bytes + kEntryOverhead, wire::kMaxRequestBytes);
   impl_->call("multi_set", {}, timeout(), [&](StoreConnection& store, Deadline deadline) {
     wire::Writer writer = store.request(wire::Opcode::kMultiSet);
     writer.integer(static_cast<std::uint64_t>(entries.size()));
@@ -247,7 +278,7 @@ void TcpStore::queue_push(std::string_view key, std::string_view value) {
 std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout timeout) {
   const std::string keys[] = {std::string(key)};
   const bool wait = timeout > Timeout(0);
-  // Another client may take the element between our wait and our pop: then wait again.
+  // Another client may take the element between the wait and the pop; then wait again.
   const auto pop = [&](StoreConnection& store, Deadline deadline) -> std::optional<std::string> {
     do {
       if (wait) {

@@ -6,8 +6,8 @@
 namespace ddp::wire {
 namespace {
 
-// Reads forward through the input. The first thing that is missing or wrong ends the reading: all
-// later reads fail too, and result() says why.
+// Reads forward through the input. After the first missing or wrong element all later reads fail,
+// too, and result() says why.
 class Cursor {
  public:
   explicit Cursor(std::span<const std::byte> input) : input_(input) {}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/memory_pool.h"
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -19,34 +20,69 @@ class MemoryPool::FreeBlocks {
  public:
   std::optional<Allocation> take(std::size_t size_bytes) {
     const std::lock_guard lock(mutex_);
-    std::vector<Allocation>& blocks = by_size_[size_bytes];
-    if (blocks.empty()) {
-      ++misses_;
-      return std::nullopt;
-    }
-    Allocation block = std::move(blocks.back());
-    blocks.pop_back();
+    const auto found = by_size_.find(size_bytes);
+    if (found == by_size_.end() || found->second.empty()) return std::nullopt;
+    Allocation block = std::move(found->second.back());
+    found->second.pop_back();
+    idle_bytes_ -= size_bytes;
+    count_used(size_bytes);
     return block;
   }
 
+  void add_used(std::size_t size_bytes) {
+    const std::lock_guard lock(mutex_);
+    ++allocations_;
+    count_used(size_bytes);
+  }
+
   void give_back(Allocation block) noexcept {
+    const std::lock_guard lock(mutex_);
+    const std::size_t size_bytes = block.size_bytes();
+    used_bytes_ -= size_bytes;
     try {
-      const std::lock_guard lock(mutex_);
-      by_size_[block.size_bytes()].push_back(std::move(block));
+      by_size_[size_bytes].push_back(std::move(block));
+      idle_bytes_ += size_bytes;
     } catch (...) {
       // No memory for the list: the block is simply freed.
     }
   }
 
-  std::size_t misses() const {
+  void free_surplus() {
+    BlocksBySize surplus;  // freed when nobody waits for the lock
     const std::lock_guard lock(mutex_);
-    return misses_;
+    if (idle_bytes_ <= kMostIdle * most_used_bytes_) return;
+    surplus.swap(by_size_);
+    idle_bytes_ = 0;
+  }
+
+  std::size_t allocations() const {
+    const std::lock_guard lock(mutex_);
+    return allocations_;
+  }
+
+  std::size_t size_bytes() const {
+    const std::lock_guard lock(mutex_);
+    return used_bytes_ + idle_bytes_;
   }
 
  private:
+  using BlocksBySize = std::unordered_map<std::size_t, std::vector<Allocation>>;
+
+  // Sizes that repeat never come near it: a network halves its activations every few layers, so all
+  // that it takes one after the other is not much more than what it has at once.
+  static constexpr std::size_t kMostIdle = 2;
+
+  void count_used(std::size_t size_bytes) {
+    used_bytes_ += size_bytes;
+    most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);
+  }
+
   mutable std::mutex mutex_;
-  std::unordered_map<std::size_t, std::vector<Allocation>> by_size_;
-  std::size_t misses_ = 0;
+  BlocksBySize by_size_;
+  std::size_t used_bytes_ = 0;
+  std::size_t most_used_bytes_ = 0;
+  std::size_t idle_bytes_ = 0;
+  std::size_t allocations_ = 0;
 };
 
 struct MemoryPool::Block {
@@ -67,11 +103,16 @@ MemoryPool::MemoryPool(Device device)
 
 std::shared_ptr<void> MemoryPool::allocate(std::size_t size_bytes) {
   std::optional<Allocation> memory = free_blocks_->take(size_bytes);
-  if (!memory) memory = nn::allocate(size_bytes, device_);
+  if (!memory) {
+    free_blocks_->free_surplus();
+    memory = nn::allocate(size_bytes, device_);
+    free_blocks_->add_used(size_bytes);
+  }
   const auto block = std::make_shared<Block>(free_blocks_, std::move(*memory));
   return {block, block->memory.data()};
 }
 
-std::size_t MemoryPool::allocations() const { return free_blocks_->misses(); }
+std::size_t MemoryPool::allocations() const { return free_blocks_->allocations(); }
+std::size_t MemoryPool::size_bytes() const { return free_blocks_->size_bytes(); }
 
 }  // namespace ddp::nn

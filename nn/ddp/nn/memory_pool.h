@@ -16,6 +16,10 @@ namespace ddp::nn {
 // the second step on no device memory is allocated (cudaMalloc and cudaFree would wait for the
 // device). A freed block is reused at once. On CUDA that is correct only if all work on the pool's
 // memory runs on one stream, so each pool belongs to one Context. Thread-safe.
+//
+// Where sizes change from step to step, as with images of many sizes, blocks of sizes that do not
+// come back would pile up. So before the pool allocates a new block, it frees all idle blocks if
+// they are more than twice what was ever in use at once.
 class MemoryPool {
  public:
   explicit MemoryPool(Device device);
@@ -26,6 +30,8 @@ class MemoryPool {
 
   // The number of blocks allocated from the device so far.
   [[nodiscard]] std::size_t allocations() const;
+  // The size of all blocks that the pool has now, in use or idle.
+  [[nodiscard]] std::size_t size_bytes() const;
 
  private:
   class FreeBlocks;

@@ -10,8 +10,9 @@
 
 namespace ddp::nn {
 
-// The live tensors of a state_dict() or an Optimizer::state() as checkpoints and files take them,
-// their names behind `prefix`. Views: the tensors must live as long.
+// Converts the live tensors of a state_dict() or an Optimizer::state() to the form that checkpoints
+// and files take; `prefix` is put before their names. They are views: the tensors must outlive
+// them.
 [[nodiscard]] std::vector<NamedBuffer> named_buffers(std::span<const NamedTensor> tensors,
                                                      const std::string& prefix = "");
 

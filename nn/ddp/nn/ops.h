@@ -20,19 +20,19 @@ namespace ddp::nn {
 
 struct Conv2dOptions {
   Size2d stride{1, 1};
-  Size2d padding{0, 0};    // zeros on either side
-  std::size_t groups = 1;  // that channels are divided into; each sees itself only
+  Size2d padding{0, 0};    // zeros, on both sides
+  std::size_t groups = 1;  // of channels; each group sees only itself
 };
 
 // x: n x in x height x width, weight: out x in / groups x kernel, bias: out. The cross-correlation
-// of torch.nn.functional.conv2d: n x out x what the strides leave.
+// of torch.nn.functional.conv2d; returns n x out x output size.
 [[nodiscard]] Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
                               const std::optional<Variable>& bias,
                               const Conv2dOptions& options = {});
 
 struct ConvTranspose2dOptions {
   Size2d stride{1, 1};
-  Size2d padding{0, 0};         // taken away on either side
+  Size2d padding{0, 0};         // removed on both sides
   Size2d output_padding{0, 0};  // added below and to the right; smaller than the stride
   std::size_t groups = 1;
 };
@@ -45,26 +45,27 @@ struct ConvTranspose2dOptions {
                                         const ConvTranspose2dOptions& options = {});
 
 // The largest element of each window of each channel of x (n x channels x height x width). Padding,
-// at most half of the kernel, is smaller than any element. A gradient goes to the first of equals.
+// at most half of the kernel, counts as smaller than any element. The gradient goes to the first of
+// equal elements.
 [[nodiscard]] Variable max_pool2d(Tape& tape, const Variable& x, const Size2d& kernel,
                                   const Size2d& stride, const Size2d& padding = {0, 0});
 
-// The mean of each window. Padding counts as zeros, as by default in PyTorch.
+// The mean of each window. Padding counts as zeros, as is PyTorch's default.
 [[nodiscard]] Variable avg_pool2d(Tape& tape, const Variable& x, const Size2d& kernel,
                                   const Size2d& stride, const Size2d& padding = {0, 0});
 
-// The means of output.height x output.width windows that cover x evenly (and overlap where its size
-// is no multiple): torch.nn.functional.adaptive_avg_pool2d.
+// The means of output.height x output.width windows that cover x evenly, and overlap if its size is
+// not a multiple: torch.nn.functional.adaptive_avg_pool2d.
 [[nodiscard]] Variable adaptive_avg_pool2d(Tape& tape, const Variable& x, const Size2d& output);
 
-// Every pixel becomes a block of scale.height x scale.width equal ones: torch.nn.Upsample with an
+// Every pixel becomes a block of scale.height x scale.width equal pixels: torch.nn.Upsample with an
 // integer scale_factor.
 [[nodiscard]] Variable upsample_nearest2d(Tape& tape, const Variable& x, const Size2d& scale);
 
-// The elements converted; the gradient is converted back.
+// Converts the elements; the gradient is converted back.
 [[nodiscard]] Variable cast(Tape& tape, const Variable& x, DType dtype);
 
-// n x the elements of a sample. Nothing is copied.
+// Returns n x the number of elements of a sample, without a copy.
 [[nodiscard]] Variable flatten(const Variable& x);
 
 // max(x, 0), element-wise.
@@ -73,59 +74,61 @@ struct ConvTranspose2dOptions {
 // 1 / (1 + exp(-x)), element-wise.
 [[nodiscard]] Variable sigmoid(Tape& tape, const Variable& x);
 
-// a + b, element-wise, of one shape.
+// a + b, element-wise; the shapes must be equal.
 [[nodiscard]] Variable add(Tape& tape, const Variable& a, const Variable& b);
 
-// The channels of a, then those of b: n x (channels of both) x what follows, which is equal.
+// The channels of a, then those of b: n x (channels of both) x further dimensions, which must be
+// equal.
 [[nodiscard]] Variable concat(Tape& tape, const Variable& a, const Variable& b);
 
-// Batch normalisation of x (n x channels x anything) by the mean and the biased variance of each
-// channel over the batch:
+// Batch normalisation of x (n x channels x further dimensions) by the mean and the biased variance
+// of each channel over the batch:
 //   y = (x - mean) / sqrt(variance + eps) * weight + bias
-// weight and bias have one element a channel, or none for ones and zeros.
+// weight and bias have one element per channel; empty ones mean ones and zeros.
 struct BatchNormTraining {
   double eps = 1e-5;
-  // Follow the batch's statistics, as track_statistics() of ddp/kernels/channel_moments.h says, if
-  // given. Without momentum they are averages over all batches.
+  // If given, these are updated with the batch's statistics (track_statistics() of
+  // ddp/kernels/channel_moments.h). Without momentum they are averages over all batches.
   std::optional<RunningStatistics> running = {};
   std::optional<double> momentum = 0.1;
-  // For a part of a batch; null: x is the whole. A whole batch of one element a channel has no
-  // variance: std::invalid_argument.
+  // For a batch that is a part of a larger one; null: x is the whole batch. A whole batch with one
+  // element per channel has no variance: std::invalid_argument.
   std::shared_ptr<StatisticsReducer> reducer = nullptr;
 };
 [[nodiscard]] Variable batch_norm(Tape& tape, const Variable& x, const Variable& weight,
                                   const Variable& bias, const BatchNormTraining& options);
 
-// The same by given statistics, which are constants.
+// Batch normalisation by given statistics, which are constants.
 [[nodiscard]] Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& weight,
                                             const Variable& bias, const Tensor& mean,
                                             const Tensor& variance, double eps);
 
-// x with each element of the rows dropped (0) with that probability, and the others divided by 1 -
-// probability. What is dropped is a function of the tape's random key and of `layer`.
+// Drops each element of x (sets it to 0) with that probability, and divides the others by 1 -
+// probability. The choice is a function of the tape's random key and of `layer`.
 [[nodiscard]] Variable dropout(Tape& tape, const Variable& x, double probability,
                                std::uint64_t layer);
 
-// Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is
-// n x classes, labels are int64 in [0, classes). CUDA cannot throw for a bad label: the loss is
-// NaN. With label smoothing s (0 to 1) the label gets 1 - s, and every class s / classes.
+// Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is n x
+// classes, labels are int64 in [0, classes). A label out of range throws on the CPU; on CUDA the
+// loss is NaN. With label smoothing s (0 to 1) the label's weight is 1 - s, plus s / classes for
+// every class.
 [[nodiscard]] Variable softmax_cross_entropy(Tape& tape, const Variable& logits,
                                              const Tensor& labels, double label_smoothing = 0);
 
 // Mean over all elements of (x - target)^2: a scalar, 0 for an empty batch.
 [[nodiscard]] Variable mse_loss(Tape& tape, const Variable& x, const Tensor& target);
 
-// Mean over all elements of the binary cross-entropy of sigmoid(logits), as
+// Mean over all elements of the binary cross-entropy of sigmoid(logits), as in
 // torch.nn.BCEWithLogitsLoss: a scalar, 0 for an empty batch. `target` has the logits' shape and
-// values from 0 to 1; its positive part counts pos_weight times.
+// values from 0 to 1; its positive part is weighted by pos_weight.
 [[nodiscard]] Variable bce_with_logits(Tape& tape, const Variable& logits, const Tensor& target,
                                        double pos_weight = 1);
 
-// Rows whose largest logit is that of their label: an int64 scalar on the device.
+// The number of rows whose largest logit is their label's: an int64 scalar on the device.
 [[nodiscard]] Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels);
 
-// {intersection, union} (int64) of where the logits are positive and where the target, of their
-// type, is at least 0.5: see ddp/kernels/mask_overlap.h.
+// {intersection, union} (int64) of the elements whose logit is positive and those whose target, of
+// the same type, is at least 0.5: see ddp/kernels/mask_overlap.h.
 [[nodiscard]] Tensor mask_overlap(Context& context, const Tensor& logits, const Tensor& target);
 
 }  // namespace ddp::nn

@@ -33,6 +33,14 @@ void Parameter::bind_grad(const Buffer& memory, Stream stream, GradientOwner* ow
   grad_is_allocated_ = true;
 }
 
+void Parameter::unbind_grad(const GradientOwner& owner) {
+  if (grad_owner_ != &owner) return;
+  grad_ = {};
+  grad_owner_ = nullptr;
+  grad_is_allocated_ = false;
+  has_grad_ = false;
+}
+
 void Parameter::check_binding(const char* what, const Buffer& memory) const {
   const Buffer& value = value_.buffer();
   if (memory.count == value.count && memory.dtype == value.dtype && memory.device == value.device) {

@@ -10,9 +10,9 @@
 
 namespace ddp::nn {
 
-// What a module is built from: where its parameters live, their dtype, the prefix of their names
-// and the seed of their initial values. A value is a function of (seed, full name, index) alone,
-// and float32 parameters are the float64 ones rounded.
+// What a module is built from: where its parameters live, their dtype, the prefix of their names,
+// and the seed of their initial values. A value is a function of (seed, full name, index) only;
+// float32 values are the rounded float64 ones.
 class Scope {
  public:
   Scope(Context& context, DType dtype, std::uint64_t seed)
@@ -21,17 +21,17 @@ class Scope {
   // For a child module: Scope for "features" .child("0") names "features.0.weight".
   [[nodiscard]] Scope child(std::string_view name) const;
 
-  // The same on another device: equal values.
+  // The same scope on another device; its parameters have equal values.
   [[nodiscard]] Scope on(Context& context) const;
 
-  // Of the module: "features.0"; empty for the outermost.
+  // The module's name: "features.0"; empty for the outermost module.
   [[nodiscard]] const std::string& name() const { return prefix_; }
 
   // Drawn from U(-bound, bound).
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
   // Every element is `value`.
   [[nodiscard]] Parameter constant(std::string_view name, const Shape& shape, double value) const;
-  // State beside the parameters; of the scope's dtype unless another is named.
+  // State that is not trained; it has the scope's dtype unless another one is given.
   [[nodiscard]] NamedTensor buffer(std::string_view name, const Shape& shape, double value) const;
   [[nodiscard]] NamedTensor buffer(std::string_view name, const Shape& shape, double value,
                                    DType dtype) const;

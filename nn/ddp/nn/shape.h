@@ -20,11 +20,11 @@ class Shape {
   Shape(std::initializer_list<std::size_t> sizes);
 
   [[nodiscard]] std::size_t rank() const { return rank_; }
-  // Size of dimension `i`, which the caller keeps below rank().
+  // The size of dimension `i`; the caller keeps `i` below rank().
   [[nodiscard]] std::size_t operator[](std::size_t i) const { return sizes_[i]; }
-  // The same with another size of dimension `i`, which the caller keeps below rank().
+  // The same shape with another size of dimension `i`; the caller keeps `i` below rank().
   [[nodiscard]] Shape with(std::size_t i, std::size_t size) const;
-  // Elements; 1 for rank 0, a scalar.
+  // The number of elements; 1 for rank 0, a scalar.
   [[nodiscard]] std::size_t count() const;
 
   friend bool operator==(const Shape&, const Shape&) = default;

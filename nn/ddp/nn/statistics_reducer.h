@@ -6,17 +6,18 @@
 
 namespace ddp::nn {
 
-// Joins what batch normalisation sums over its batch with the sums over the other parts of a larger
-// one, which other devices hold: see SyncBatchNorm in ddp/nn/parallel. Everything happens on the
-// context's stream. A call may wait until all parts have made it, so all make the same calls in the
-// same order, those with an empty part, too.
+// Combines the sums of batch normalisation over a batch with those over the other parts of a larger
+// batch, which other devices hold: see SyncBatchNorm in ddp/nn/parallel. All work is on the
+// context's stream. A call may wait until all parts have made it, so all parts make the same calls
+// in the same order, also with an empty batch.
 class StatisticsReducer {
  public:
   virtual ~StatisticsReducer() = default;
 
-  // The moments (ddp/kernels/channel_moments.h) of all parts together, to the same bits for each.
+  // The moments (ddp/kernels/channel_moments.h) of all parts together; every part gets the same
+  // bits.
   [[nodiscard]] virtual Tensor merge_moments(Context& context, const Tensor& moments) = 0;
-  // Adds up float64 sums in place.
+  // Sums float64 values over all parts, in place.
   virtual void sum(Context& context, const Tensor& sums) = 0;
 };
 

@@ -2,11 +2,19 @@
 #include "ddp/nn/tape.h"
 
 #include <stdexcept>
+#include <string>
+#include <utility>
 
+#include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
+namespace {
+
+constexpr int kManyTimes = 100;  // batches, unless the model shares the parameter
+
+}  // namespace
 
 Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
     : context_(context), recording_(recording), autocast_(autocast) {
@@ -24,9 +32,18 @@ const RandomKey& Tape::random_key() const {
 
 Variable Tape::watch(Parameter& parameter) {
   if (recording_ == Recording::kOff) return parameter.value();
-  const auto [entry, is_new] = watched_.try_emplace(&parameter, 0);
-  if (is_new) entry->second = add_slot(parameter.value(), &parameter);
-  return {parameter.value(), entry->second};
+  Watch& watch = watched_[&parameter];
+  if (watch.times == 0) watch.slot = add_slot(parameter.value(), &parameter);
+  if (++watch.times == kManyTimes) warn_of_growth(parameter);
+  return {parameter.value(), watch.slot};
+}
+
+void Tape::warn_of_growth(const Parameter& parameter) {
+  if (std::exchange(has_warned_, true)) return;
+  log::warning("[nn] a tape has seen parameter '" + parameter.name() + "' " +
+               std::to_string(kManyTimes) +
+               " times without a backward(), and keeps all that was computed since: for a "
+               "validation make a tape with Recording::kOff");
 }
 
 Variable Tape::record_all(Tensor output, std::vector<Edge> edges) {
@@ -66,9 +83,9 @@ std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptio
   return reached;
 }
 
-// Nodes are in the order of computation, so in reverse an output's gradient is complete when its
-// node's turn comes. A node that the loss does not depend on computes nothing, but counts as done:
-// it may have been the last use of a parameter.
+// Nodes are in the order of computation, so in reverse the gradient of an output is complete when
+// its node's turn comes. A node that the loss does not depend on computes nothing, but counts as
+// done, since it may have been the last use of a parameter.
 void Tape::play(const BackwardOptions& options, std::vector<Parameter*>& reached) {
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
     Slot& output = slots_[node->output];
@@ -84,7 +101,8 @@ void Tape::play(const BackwardOptions& options, std::vector<Parameter*>& reached
   }
 }
 
-// Says where the next contribution to the slot's gradient goes; it counts as written from now on.
+// Returns where to write the next contribution to the slot's gradient, and marks the gradient as
+// written.
 GradientTarget Tape::target_of(Slot& slot) {
   if (slot.parameter != nullptr) {
     const bool accumulate = slot.parameter->has_grad();

@@ -20,8 +20,8 @@
 
 namespace ddp::nn {
 
-// A tensor as an operation sees it: its value and its slot on the tape. A plain tensor converts and
-// stands for a constant, through which no gradient flows.
+// A tensor as an operation sees it: its value and its slot on the tape. A plain tensor converts to
+// a constant, through which no gradient flows.
 class Variable {
  public:
   Variable(Tensor value) : value_(std::move(value)) {}  // NOLINT: a constant is just its value
@@ -31,7 +31,7 @@ class Variable {
   [[nodiscard]] const Shape& shape() const { return value_.shape(); }
   [[nodiscard]] bool is_constant() const { return slot_ == kNoSlot; }
 
-  // Elements and gradient are shared, so nothing is recorded.
+  // Shares elements and gradient, so nothing is recorded.
   [[nodiscard]] Variable reshaped(const Shape& shape) const {
     return {value_.reshaped(shape), slot_};
   }
@@ -45,7 +45,7 @@ class Variable {
   std::uint64_t slot_ = kNoSlot;
 };
 
-// Computes the gradient of one input from that of the output, and puts it where it is told.
+// Computes the gradient of one input from the output's gradient, and writes it to the target.
 using BackwardFunction =
     std::function<void(const Buffer& grad_output, const GradientTarget& grad_input)>;
 
@@ -55,24 +55,25 @@ struct Edge {
 };
 
 struct BackwardOptions {
-  // The gradient of the loss with regard to itself; with DistributedDataParallel, what
-  // begin_step() returned.
+  // The gradient of the loss with respect to itself; with DistributedDataParallel, the result of
+  // begin_step().
   double seed = 1;
   // Called as soon as a parameter's gradient is final, while backward goes on with the others. On
-  // CUDA "final" means that its last kernel is on the context's stream. It must not use this tape.
+  // CUDA "final" means that its last kernel has been enqueued on the context's stream. It must not
+  // use this tape.
   std::function<void(Parameter&)> on_grad_ready = {};
 };
 
-// What the random choices of a batch are a function of, with their layer and the row of the global
-// batch: so they are the same whichever rank has the row. As samplers deal rows out, rank r of W
-// has rows r, r + W, ... : first_row = r, row_stride = W.
+// The random choices of a batch are a function of this key, the layer and the row of the global
+// batch, so they do not depend on which rank has the row. With our samplers, rank r of W has rows
+// r, r + W, ...: first_row = r, row_stride = W.
 struct RandomKey {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;  // a number that no other batch of the training has
   std::uint64_t first_row = 0;
   std::uint64_t row_stride = 1;
 
-  // For the rows from `row` on of the batch that this is the key of.
+  // The key of the rows from `row` on of this batch.
   [[nodiscard]] RandomKey from_row(std::size_t row) const {
     return {seed, step, first_row + row * row_stride, row_stride};
   }
@@ -80,7 +81,9 @@ struct RandomKey {
 
 enum class Recording : std::uint8_t { kOn, kOff };
 
-// One thread at a time. With kOff nothing is recorded, and activations are freed at once.
+// For one thread at a time. With kOff nothing is recorded, and activations are freed at once. With
+// kOn they stay until backward(), so a validation on such a tape keeps those of all its batches (a
+// warning says so).
 class Tape {
  public:
   // `autocast`: a 16-bit type for mixed precision, as amp/autocast.h says; std::invalid_argument
@@ -94,21 +97,21 @@ class Tape {
   [[nodiscard]] Recording recording() const { return recording_; }
   [[nodiscard]] std::optional<DType> autocast() const { return autocast_; }
 
-  // To be set before each forward pass that makes random choices: backward() forgets it, since what
-  // is drawn twice is no longer random. std::logic_error if there is none.
+  // Set it before each forward pass that makes random choices. backward() forgets it, since a key
+  // that is used twice gives the same choices. std::logic_error if there is none.
   void set_random_key(const RandomKey& key) { random_key_ = key; }
   [[nodiscard]] bool has_random_key() const { return random_key_.has_value(); }
   [[nodiscard]] const RandomKey& random_key() const;
 
-  // The parameter's value as an operand; however often it is watched, its gradient is one.
+  // The parameter's value as an operand. It has one gradient, however often it is watched.
   [[nodiscard]] Variable watch(Parameter& parameter);
 
-  // For operations: a float32 operand in the autocast type, any other as it is. A parameter is cast
-  // once, until backward() has run.
+  // For operations: a float32 operand cast to the autocast type; any other unchanged. A parameter
+  // is cast once, until backward() has run.
   [[nodiscard]] Variable narrowed(const Variable& operand);
 
-  // For operations: `output` came from the inputs of `edges`. Backward runs the edges in the given
-  // order: put parameters first, so that they are reported before the rest is computed.
+  // For operations: `output` was computed from the inputs of `edges`. Backward runs the edges in
+  // the given order: put parameters first, so that they are reported before the rest is computed.
   template <class... Edges>
   [[nodiscard]] Variable record(Tensor output, Edges... edges) {
     (check_on_tape(edges.input), ...);
@@ -117,24 +120,28 @@ class Tape {
     return add_node(std::move(output), first_edge);
   }
 
-  // The same for a number of edges that is not known at compile time.
+  // As above, for a number of edges that is not known at compile time.
   [[nodiscard]] Variable record_all(Tensor output, std::vector<Edge> edges);
 
   // Writes the gradient of every parameter that `loss` (one element) depends on into its grad():
-  // overwriting if the parameter has no gradient yet, adding otherwise. Returns those parameters in
-  // the order in which their gradients became final. All others keep memory and has_grad() as they
-  // were. Consumes the recording: Variables made before are constants of the past afterwards, and
-  // using one again is a std::logic_error.
+  // overwrites it if the parameter has no gradient yet, otherwise adds. Returns those parameters in
+  // the order in which their gradients became final. All other parameters keep memory and
+  // has_grad(). Consumes the recording: using a Variable that was made before is a
+  // std::logic_error.
   std::vector<Parameter*> backward(const Variable& loss, const BackwardOptions& options = {});
 
  private:
   struct Slot {
     Shape shape;
     DType dtype = DType::kFloat32;
-    Parameter* parameter = nullptr;  // null for what an operation computed
+    Parameter* parameter = nullptr;  // null for the result of an operation
     Tensor grad;                     // of what an operation computed, while it is needed
     std::size_t pending_uses = 0;
     bool is_written = false;
+  };
+  struct Watch {
+    std::uint64_t slot = 0;
+    int times = 0;
   };
   struct RecordedEdge {
     std::size_t input = 0;
@@ -149,6 +156,7 @@ class Tape {
   void add_edge(Edge edge);
   Variable add_node(Tensor output, std::size_t first_edge);
   std::uint64_t add_slot(const Tensor& value, Parameter* parameter);
+  void warn_of_growth(const Parameter& parameter);
   std::size_t index_of(const Variable& variable) const;
   GradientTarget target_of(Slot& slot);
   void play(const BackwardOptions& options, std::vector<Parameter*>& reached);
@@ -158,12 +166,13 @@ class Tape {
   Recording recording_;
   std::optional<DType> autocast_;
   std::optional<RandomKey> random_key_;
-  std::uint64_t first_slot_ = 0;  // numbers go on after a backward, which makes old ones known
+  std::uint64_t first_slot_ = 0;  // goes on after a backward, to recognise old ones
   std::vector<Slot> slots_;
   std::vector<RecordedEdge> edges_;
   std::vector<Node> nodes_;
-  std::unordered_map<const Parameter*, std::uint64_t> watched_;
-  std::unordered_map<std::uint64_t, Variable> narrowed_;  // of parameters, by their slots
+  std::unordered_map<const Parameter*, Watch> watched_;
+  bool has_warned_ = false;
+  std::unordered_map<std::uint64_t, Variable> narrowed_;  // of parameters, by slot
 };
 
 }  // namespace ddp::nn

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the CPU and the CUDA twin of adam_step share.
+// What the CPU and CUDA versions of adam_step share.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ inline void check_adam_step(std::span<const AdamTensor> tensors, const AdamStep&
   }
 }
 
-// Of all tensors of a call; computed in float64, rounded once.
+// The factors of all tensors of a call; computed in float64, rounded once.
 template <class T>
 struct AdamFactors {
   explicit AdamFactors(const AdamStep& step)
@@ -50,7 +50,7 @@ struct AdamFactors {
   T shrinkage;
 };
 
-// Of one tensor: the corrections of the averages' bias towards their zero start.
+// The factors of one tensor: corrections for the averages' bias towards their initial zeros.
 template <class T>
 struct AdamCorrections {
   AdamCorrections() = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Argument checks that the CPU and the CUDA twin of a kernel share.
+// Argument checks that the CPU and CUDA versions of a kernel share.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace ddp::detail {
 // on cpu".
 void require(const char* kernel, const char* operand, const Buffer& buffer, const Buffer& expected);
 
-// `like` with another count, or another count and dtype: an expectation for require().
+// `like` with another count, or another count and dtype; the expectation for require().
 [[nodiscard]] inline Buffer like(const Buffer& model, std::size_t count) {
   return {nullptr, count, model.dtype, model.device};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Kernels that take many tensors at once cut each of them into chunks.
+// Kernels that process many tensors in one launch cut each of them into chunks.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The CPU twin of detail/conv2d_columns.h, for one group of one sample at a time.
+// The CPU version of detail/conv2d_columns.h, for one group of one sample at a time.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Columns {
   std::size_t distance;
 };
 
-// Calls f(pixels of x, columns of a row of y, Range of those that are no padding) for every row of
+// Calls f(pixels of x, columns of a row of y, Range of those outside the padding) for every row of
 // y and every tap; the pixels begin with the Range's first. `x` is one group's part of a sample.
 template <class X, class T, class F>
 void for_each_tap_row(X* x, const Columns<T>& columns, const Conv2dShape& shape, const F& f) {
@@ -31,7 +31,8 @@ void for_each_tap_row(X* x, const Columns<T>& columns, const Conv2dShape& shape,
     const Range seen = axis.windows_at(w);
     X* plane = x + tap / shape.kernel.count() * shape.input.count();
     for (std::size_t r = 0; r < output.height; ++r) {
-      // Unsigned: what lies above the image wraps around to far below it.
+      // Unsigned: a row above the image wraps around to a very large number, which is below the
+      // image.
       const std::size_t row = r * shape.stride.height + h - shape.padding.height;
       const bool is_seen = row < shape.input.height && seen.size() > 0;
       X* pixels =
@@ -42,8 +43,8 @@ void for_each_tap_row(X* x, const Columns<T>& columns, const Conv2dShape& shape,
   }
 }
 
-// Puts the pixels of x that each tap sees into columns, which hold zeros: filled here, the padding
-// of small images would be many calls of memset for a few elements each.
+// Copies the pixels of x that each tap sees into columns, which hold zeros already: clearing the
+// padding here would take many memset calls of a few elements each for small images.
 template <class T>
 void image_to_columns(const T* x, const Columns<T>& columns, const Conv2dShape& shape) {
   const std::size_t stride = shape.stride.width;
@@ -52,7 +53,7 @@ void image_to_columns(const T* x, const Columns<T>& columns, const Conv2dShape& 
   });
 }
 
-// Adds each element of columns to the pixel of x that it holds.
+// Adds each element of columns to the pixel of x that it came from.
 template <class T>
 void add_columns_to_image(const Columns<T>& columns, T* x, const Conv2dShape& shape) {
   for_each_tap_row(x, columns, shape, [&](T* to, const T* from, const Range& seen) {

@@ -8,9 +8,10 @@
 namespace ddp::detail {
 namespace {
 
-// In coordinates of the padded input, tap (h, w) carried pixel (r, c) to ((r - h) / stride,
-// (c - w) / stride) of y, where that is whole and inside. Two pixels a stride apart have the same
-// taps but at the borders: there grad_y gets a column of zeros, for the one that is outside.
+// In coordinates of the padded input, tap (h, w) connects pixel (r, c) with pixel ((r - h) /
+// stride, (c - w) / stride) of y, if that is whole and inside. Two pixels one stride apart have the
+// same taps except at the borders; there grad_y gets a column of zeros for the pixel that is
+// outside.
 template <class L>
 class Conv2dGradInput : private Conv2dPass<L> {
   using Pass = Conv2dPass<L>;

@@ -8,7 +8,7 @@
 namespace ddp::detail {
 namespace {
 
-// The lanes are summed apart over the whole batch, and added together at its end.
+// The lanes are summed separately over the whole batch, and added together at its end.
 template <class L>
 class Conv2dGradWeight : private Conv2dPass<L> {
   using Pass = Conv2dPass<L>;
@@ -37,7 +37,7 @@ class Conv2dGradWeight : private Conv2dPass<L> {
   }
 
  private:
-  // Of the first-level cache: half of a small one.
+  // A share of the first-level cache: half of a small one.
   static constexpr std::size_t kBudgetBytes = 16 * 1024;
 
   // Rows of grad_y, and their number.
@@ -48,7 +48,7 @@ class Conv2dGradWeight : private Conv2dPass<L> {
 
   using Pass::Pass;
 
-  // All taps pass over a few rows, which stay in the cache, before the next rows have their turn.
+  // All taps process a few rows, which stay in the cache, before the next rows.
   void add_group(V* sums) const {
     const std::size_t row_bytes = kMaxBlock * this->output.width * sizeof(V);
     const std::size_t rows = row_bytes > kBudgetBytes ? 1 : kBudgetBytes / row_bytes;
@@ -63,7 +63,7 @@ class Conv2dGradWeight : private Conv2dPass<L> {
     });
   }
 
-  // What some rows contribute to the weights of a few taps and a block of channels.
+  // The contribution of some rows to the weights of a few taps and a block of channels.
   template <std::size_t kBlock, std::size_t kTaps>
   void add_rows(Rows rows, std::size_t channel, std::size_t tap, V* weight_sums) const {
     V sums[kBlock][kTaps];

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// What the three passes of a convolution share. They go through the batch one group of samples
-// after the other, as many as a vector has lanes. A group's images are transposed into vectors
-// (detail/lanes.h) in scratch memory that stays in the cache. Each innermost loop keeps a block of
-// sums in registers, up to kMaxBlock channels by 2 pixels or taps; a tap is one (channel, row,
-// column) of the kernel.
+// What the three passes of a convolution share. They process the batch in groups of as many samples
+// as a vector has lanes. A group's images are transposed into vectors (detail/lanes.h) in scratch
+// memory that stays in the cache. Each innermost loop keeps a block of sums in registers, up to
+// kMaxBlock channels by 2 pixels or taps; a tap is one (channel, row, column) of the kernel.
 //
 // Compiled once for each instruction set; detail/lanes.h says what that forbids.
 #pragma once
@@ -23,7 +22,7 @@ struct Constant {
   static constexpr std::size_t value = kValue;
 };
 
-// f(Constant<n>{}) for an n from 1 to kMaxBlock that is known at run time only.
+// Calls f(Constant<n>{}) for an n from 1 to kMaxBlock that is only known at run time.
 template <std::size_t kGuess = kMaxBlock, class F>
 void with_constant(std::size_t n, const F& f) {
   if (n == kGuess) return f(Constant<kGuess>{});
@@ -41,7 +40,8 @@ void for_each_block(std::size_t channels, const F& f) {
   }
 }
 
-// f(c, Constant<2>) for the pairs in 0 ... count - 1, and f(c, Constant<1>) for one left over.
+// Calls f(c, Constant<2>) for the pairs in 0 ... count - 1, and f(c, Constant<1>) for a remaining
+// one.
 template <class F>
 void for_each_pair(std::size_t count, const F& f) {
   std::size_t c = 0;
@@ -83,7 +83,7 @@ struct Conv2dPass {
     return {batch + n * distance, distance, rest < L::kCount ? rest : L::kCount};
   }
 
-  // Before the first load_input: the border is never written again.
+  // Call it before the first load_input; nothing writes to the border afterwards.
   void clear_padding() const { clear(in, shape.in_channels * padded.height * padded.width); }
 
   // The group at sample n of x, padded.
@@ -98,7 +98,7 @@ struct Conv2dPass {
     }
   }
 
-  // Where each tap lies in the padded input, counted from the first one.
+  // The offset of each tap in the padded input, relative to the first tap.
   void write_tap_offsets() const {
     for (std::size_t t = 0; t < taps; ++t) {
       const std::size_t channel = t / kernel_plane;

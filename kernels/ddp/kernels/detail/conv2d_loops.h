@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What conv2d_loops.cpp chooses from: the loops of conv2d_lanes.h, compiled for one instruction
-// set.
+// The loops of conv2d_lanes.h, compiled for one instruction set; conv2d_loops.cpp chooses one set.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +9,7 @@
 
 namespace ddp::detail {
 
-// A checked call for one group, whose channels may be a part of each sample's.
+// A checked call for one group, whose channels may be a part of each sample's channels.
 struct Conv2dSizes {
   Conv2dShape shape;  // groups = 1
   Size2d output;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Which of cuDNN's algorithms a convolution runs with. For sources compiled with cuDNN only.
+// Chooses cuDNN's algorithm for a convolution. For sources compiled with cuDNN only.
 #pragma once
 
 #include <array>
@@ -23,26 +23,28 @@ struct CudnnChoice {
   std::size_t scratch_bytes;
 };
 
-// What cuDNN is asked with, one after the other until it knows an algorithm. The default permits
-// tensor cores from Ampere on. For 16-bit operands it comes first, since others have got NaN of
-// bfloat16 with CUDNN_TENSOR_OP_MATH; float32 ones it would round to TF32.
+// The math types to ask cuDNN for, in order, until it knows an algorithm. The default permits
+// tensor cores from Ampere on. It comes first for 16-bit operands, because CUDNN_TENSOR_OP_MATH has
+// produced NaN for bfloat16; float32 operands it would round to TF32.
 inline std::vector<cudnnMathType_t> cudnn_math_types(DType dtype) {
   if (size_of(dtype) == 2) return {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH};
   return {CUDNN_FMA_MATH};
 }
 
-// The math type that an algorithm is run with. For 16-bit operands the one that it was found with;
-// others must not round more than we allow, and go without one that does.
+// The math type to run an algorithm with. For 16-bit operands it is the one with which the
+// algorithm was found. float32 and float64 must not be rounded more than we allow; an algorithm
+// that would is not used.
 inline std::optional<cudnnMathType_t> cudnn_math_type_of(DType dtype, cudnnMathType_t found) {
   if (size_of(dtype) == 2) return found;
   if (found == CUDNN_FMA_MATH || found == CUDNN_DEFAULT_MATH) return CUDNN_FMA_MATH;
   return std::nullopt;
 }
 
-// The fastest algorithm, in cuDNN's opinion, that always gives the same bits; nothing if there is
-// none. `find` is one of its three functions with all arguments but the last three, `name` is its;
-// `measure` tells what memory an algorithm needs, because what was found may need another amount
-// with the convolution's math type. Leaves some math type in the descriptor.
+// The algorithm that cuDNN considers fastest among those that always give the same bits; nothing if
+// there is none. `find` is one of cuDNN's three functions with all arguments but the last three
+// bound, `name` is its name. `measure` returns the memory that an algorithm needs, because with the
+// convolution's math type it may need another amount than was found. Leaves one of the math types
+// in the descriptor.
 template <class Performance, class Find, class Measure>
 auto choose_cudnn_algorithm(const CudnnLibrary& library, cudnnConvolutionDescriptor_t convolution,
                             DType dtype, const char* name, const Find& find, const Measure& measure)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What conv2d_cudnn.cpp calls of cuDNN, found with dlopen. For sources compiled with cuDNN only.
+// The functions of cuDNN that conv2d_cudnn.cpp calls, found by dlopen. For sources compiled with
+// cuDNN only.
 #pragma once
 
 #include <cudnn.h>
@@ -33,8 +34,8 @@ struct CudnnLibrary {
   decltype(&cudnnConvolutionBackwardData) backward_data = nullptr;
   decltype(&cudnnConvolutionBackwardFilter) backward_filter = nullptr;
 
-  // False if this machine has no cuDNN of the major version that the build saw. Throws Error if it
-  // has one that lacks a function.
+  // False if this machine has no cuDNN of the major version that the build was made with. Throws
+  // Error if the library lacks a function.
   [[nodiscard]] bool open();
 
   // Unless `status` is success, throws CudaError.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the twins of dropout share.
+// What the CPU and CUDA versions of dropout share.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace ddp::detail {
 
-// Elements whose draw is below it are dropped.
+// Elements whose draw is below the threshold are dropped.
 constexpr std::uint64_t dropout_threshold(const DropoutMask& mask) {
   return static_cast<std::uint64_t>(mask.probability * 0x1p32);
 }
@@ -23,7 +23,7 @@ constexpr std::uint64_t dropout_row(const DropoutMask& mask, std::size_t row) {
   return mask.first_row + row * mask.row_stride;
 }
 
-// What is kept is multiplied by this.
+// The factor for kept elements.
 constexpr double dropout_scale(const DropoutMask& mask) {
   return mask.probability == 1 ? 0 : 1 / (1 - mask.probability);
 }

@@ -28,7 +28,7 @@ inline void check_gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c
   require("gemm_batched", "b", b, expected(b, shape.k * shape.n));
 }
 
-// BLAS libraries count in int.
+// BLAS libraries use int for sizes.
 inline int blas_int(std::size_t size) {
   if (size > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     throw std::invalid_argument("[kernels] gemm: a dimension of " + std::to_string(size) +
@@ -37,7 +37,7 @@ inline int blas_int(std::size_t size) {
   return static_cast<int>(size);
 }
 
-// The number of columns as stored; BLAS wants at least 1 of an empty matrix too.
+// The number of columns as stored; BLAS requires at least 1, also for an empty matrix.
 inline int leading_dimension(Transpose transpose, std::size_t rows, std::size_t columns) {
   return blas_int(std::max<std::size_t>(1, transpose == Transpose::kYes ? rows : columns));
 }

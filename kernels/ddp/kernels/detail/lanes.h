@@ -3,9 +3,10 @@
 // Vectors whose lanes are samples: lane l of the vector at pixel p holds pixel p of sample l. Loops
 // over such vectors need no shuffles and no special cases at the borders of an image.
 //
-// This header is compiled once for each instruction set that a binary supports, so everything in it
-// has internal linkage and nothing of the standard library is called: a function that two files
-// share would be taken from either, also from the one compiled for the newer processor.
+// This header is compiled once for each instruction set that a binary supports. So everything in it
+// has internal linkage, and it calls nothing of the standard library: the linker would take a
+// function that two files share from either of them, possibly from the one compiled for the newer
+// processor.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,7 @@ struct Lanes {
 };
 
 // Loads the vector here, once. An x86 instruction can take an operand from memory, and gcc prefers
-// that to a register even if it loads the operand again for each of several uses.
+// that to a register even if it then loads the operand again for each of several uses.
 template <class V>
 V loaded(const V& from) {
   V vector = from;
@@ -73,7 +74,7 @@ void deinterleave(typename L::Vector& a, typename L::Vector& b, Indices<i...>) {
   b = __builtin_shufflevector(a, b, (2 * i + 1)...);
   a = even;
 }
-// The other way round.
+// The inverse of the above.
 template <class L>
 void deinterleave(typename L::Vector& a, typename L::Vector& b) {
   deinterleave<L>(a, b, typename IndicesBelow<L::kCount>::Type{});
@@ -122,7 +123,7 @@ void to_lanes(Samples<const T> samples, std::size_t count, typename L::Vector* l
   }
 }
 
-// The other way round.
+// The inverse of the above.
 template <class L, class T = typename L::Element>
 void from_lanes(const typename L::Vector* lanes, std::size_t count, Samples<T> samples,
                 WriteMode mode) {

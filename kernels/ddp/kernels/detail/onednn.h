@@ -13,23 +13,23 @@ namespace ddp::cpu {
 using DnnlMemory = OwnedDnnl<dnnl_memory_t>;
 using DnnlPrimitive = OwnedDnnl<dnnl_primitive_t>;
 
-// oneDNN's functions, its engine (the CPU), and the stream on which everything runs: at once, in
-// the calling thread and OpenMP's. Every call throws ddp::Error if oneDNN fails.
+// oneDNN's functions, its engine (the CPU), and the stream on which everything runs: synchronously,
+// on the calling thread and OpenMP's threads. Every call throws ddp::Error if oneDNN fails.
 class Onednn {
  public:
   explicit Onednn(OnednnLibrary library);
 
   [[nodiscard]] const OnednnLibrary& library() const { return library_; }
 
-  // Without memory: set_data() gives it some.
+  // Has no memory until set_data().
   [[nodiscard]] DnnlMemory make_memory(DnnlLayoutView layout) const;
   void set_data(const DnnlMemory& memory, void* data) const;
 
-  // `forward` is the forward pass' description, for another pass.
+  // `forward` is the description of the forward pass, for the other passes.
   [[nodiscard]] DnnlPrimitiveDesc describe(Conv2dPass pass, const DnnlConvolution& convolution,
                                            const DnnlPrimitiveDesc& forward) const;
   [[nodiscard]] DnnlPrimitive make_primitive(const DnnlPrimitiveDesc& desc) const;
-  // Copies from one layout to another; with kAccumulate adds to what is there.
+  // Copies from one layout to another; with kAccumulate adds to the target.
   [[nodiscard]] DnnlPrimitive make_reorder(DnnlLayoutView from, DnnlLayoutView to,
                                            WriteMode mode) const;
 

@@ -19,8 +19,8 @@ struct OnednnConvolutionKey {
   friend bool operator==(const OnednnConvolutionKey&, const OnednnConvolutionKey&) = default;
 };
 
-// oneDNN computes fastest in layouts of its own. An operand whose layout is another than ours is
-// copied into scratch memory before, or out of it afterwards.
+// oneDNN is fastest with its own layouts. An operand in another layout is copied into scratch
+// memory before, or out of it afterwards.
 class OnednnConvolution {
  public:
   OnednnConvolution(const Onednn& onednn, const OnednnConvolutionKey& key);
@@ -34,8 +34,8 @@ class OnednnConvolution {
     float* bias;  // null if there is none
     float* y;
   };
-  // Computes so many batches that follow one another, all with one weight. The weight's gradient
-  // is that of a single batch.
+  // Computes `batches` consecutive batches with the same weight. The gradient of the weight can
+  // only be that of a single batch.
   void run(const Onednn& onednn, const Operands& operands, void* scratch,
            std::size_t batches) const;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What conv2d_onednn.cpp calls of oneDNN's C interface, found with dlopen. For sources compiled
-// with oneDNN only.
+// The functions of oneDNN's C interface that conv2d_onednn.cpp calls, found by dlopen. For sources
+// compiled with oneDNN only.
 #pragma once
 
 #include <dnnl.h>
@@ -35,7 +35,7 @@ struct OnednnLibrary {
   decltype(&dnnl_primitive_destroy) primitive_destroy = nullptr;
   std::unique_ptr<const OnednnVersion> version;
 
-  // False if this machine has no oneDNN by the name that the build saw.
+  // False if this machine has no oneDNN with the name that the build saw.
   [[nodiscard]] bool open();
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What differs between the C interfaces of oneDNN 2 and 3. The one that the build found is
-// onednn_2.cpp or onednn_3.cpp. For sources compiled with oneDNN only.
+// The differences between the C interfaces of oneDNN 2 and 3. onednn_2.cpp or onednn_3.cpp is
+// compiled, according to the version that the build found. For sources compiled with oneDNN only.
 #pragma once
 
 #include <dnnl.h>
@@ -19,7 +19,7 @@ namespace ddp::cpu {
 template <class Handle>
 using OwnedDnnl = detail::OwnedHandle<Handle, dnnl_status_t>;
 
-// Of a layout there is a pointer: in version 2 to a struct, in version 3 to an object of oneDNN's.
+// A pointer to a layout: in version 2 to a struct, in version 3 to an opaque object.
 using DnnlLayoutView = decltype(dnnl_primitive_desc_query_md(nullptr, dnnl_query_undef, 0));
 using DnnlLayout = OwnedDnnl<std::remove_const_t<std::remove_pointer_t<DnnlLayoutView>>*>;
 using DnnlPrimitiveDesc = OwnedDnnl<dnnl_primitive_desc_t>;
@@ -39,12 +39,12 @@ class OnednnVersion {
  public:
   virtual ~OnednnVersion() = default;
 
-  // A float32 tensor's.
+  // The layout of a float32 tensor.
   [[nodiscard]] virtual DnnlLayout make_layout(int rank, const DnnlDims& dims,
                                                dnnl_format_tag_t format) const = 0;
-  // Of the result to what is there.
+  // Makes the primitive add its result to the target.
   virtual void append_sum(dnnl_post_ops_t post_ops) const = 0;
-  // `forward` is the forward pass' description, for another pass.
+  // `forward` is the description of the forward pass, for the other passes.
   [[nodiscard]] virtual DnnlPrimitiveDesc describe(Conv2dPass pass,
                                                    const DnnlConvolution& convolution,
                                                    dnnl_engine_t engine,

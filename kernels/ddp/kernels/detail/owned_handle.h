@@ -6,7 +6,7 @@
 
 namespace ddp::detail {
 
-// A C library's handle (a pointer), with its function that destroys it.
+// Owns a handle (a pointer) of a C library, and destroys it with the library's function.
 template <class Handle, class Status>
 using OwnedHandle = std::unique_ptr<std::remove_pointer_t<Handle>, Status (*)(Handle)>;
 

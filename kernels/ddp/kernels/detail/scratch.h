@@ -7,11 +7,11 @@
 
 namespace ddp::detail {
 
-// Host memory that is used again and again, and grows when more is asked for.
+// Host memory that is reused, and grows when more is asked for.
 class Scratch {
  public:
-  // At least so many bytes, aligned to kHostAlignment, of undefined content. What was handed out
-  // before is gone.
+  // Returns at least that many bytes, aligned to kHostAlignment, of undefined content. Invalidates
+  // the memory of earlier calls.
   void* at_least(std::size_t size_bytes) {
     if (memory_.size_bytes() < size_bytes) {
       memory_ = {};
@@ -20,7 +20,7 @@ class Scratch {
     return memory_.data();
   }
 
-  // The bytes that an operand takes if the next one is to be aligned, too.
+  // The bytes that an operand takes so that the next one is aligned, too.
   [[nodiscard]] static constexpr std::size_t padded(std::size_t size_bytes) {
     return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
   }

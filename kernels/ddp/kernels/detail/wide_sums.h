@@ -9,8 +9,8 @@
 
 namespace ddp::detail {
 
-// Two sums at once. Of floating-point numbers the compiler may not change the order of additions,
-// so a loop with one sum makes no vectors: here each is kLanes sums, in float64.
+// Two sums at once. The compiler may not reorder additions of floating-point numbers, so it cannot
+// vectorise a loop with a single sum; here each sum is kLanes partial sums in float64.
 struct WideSums {
   static constexpr std::size_t kLanes = 8;
   using Vector = Lanes<double, kLanes * sizeof(double)>::Vector;

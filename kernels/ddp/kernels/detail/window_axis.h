@@ -22,18 +22,18 @@ struct Range {
   DDP_HOST_DEVICE std::size_t size() const { return end - begin; }
 };
 
-// Of one size.
+// Windows of one size.
 struct FixedAxis {
   std::size_t input, output, kernel, stride, padding;
 
-  // The pixels that window i covers, padding left out.
+  // The pixels that window i covers, without padding.
   DDP_HOST_DEVICE Range window(std::size_t i) const {
     const std::size_t begin = i * stride, end = begin + kernel;
     return {begin < padding ? 0 : begin - padding, end < input + padding ? end - padding : input};
   }
-  // What its sum is divided by.
+  // The divisor of the window's sum.
   DDP_HOST_DEVICE std::size_t divisor(std::size_t) const { return kernel; }
-  // The windows that find a pixel, and no padding, under a place of the kernel (a tap).
+  // The windows that have a pixel, not padding, under a position of the kernel (a tap).
   DDP_HOST_DEVICE Range windows_at(std::size_t tap) const {
     const std::size_t begin = tap < padding ? (padding - tap + stride - 1) / stride : 0;
     const std::size_t limit = input + padding;  // the first padding behind the pixels
@@ -41,7 +41,7 @@ struct FixedAxis {
     const std::size_t last = end < output ? end : output;
     return {begin, begin < last ? last : begin};
   }
-  // Which pixel that is; only for those windows.
+  // That pixel; only valid for those windows.
   DDP_HOST_DEVICE std::size_t pixel_of(std::size_t window, std::size_t tap) const {
     return window * stride + tap - padding;
   }
@@ -53,7 +53,7 @@ struct FixedAxis {
   }
 };
 
-// As many as are wanted.
+// As many windows as requested.
 struct AdaptiveAxis {
   std::size_t input, output;
 

@@ -28,7 +28,7 @@ struct ConvParameters {
   std::unique_ptr<Parameter> bias;  // null if there is none
 };
 
-// channels / groups; throws std::invalid_argument that names `module` if that leaves a rest.
+// channels / groups; throws std::invalid_argument that names `module` if that leaves a remainder.
 [[nodiscard]] std::size_t channels_per_group(const char* module, std::size_t channels,
                                              std::size_t groups);
 

@@ -8,12 +8,12 @@
 
 namespace ddp::nn {
 
-// torch.nn.Dropout, but what is dropped is a function of the tape's random key, of the module's
-// name and of the element's place in the global batch: equal for any number of ranks. Applied twice
-// in one pass it drops the same elements twice. In evaluation it does nothing.
+// torch.nn.Dropout, except that the dropped elements are a function of the tape's random key, the
+// module's name and the element's place in the global batch, so they are the same for any number of
+// ranks. Applied twice in one pass it drops the same elements twice. In evaluation it does nothing.
 class Dropout final : public Module {
  public:
-  // std::invalid_argument unless the probability is from 0 to 1.
+  // std::invalid_argument unless the probability is between 0 and 1.
   explicit Dropout(const Scope& scope, double probability = 0.5);
 
   // input: n x anything.

@@ -26,7 +26,7 @@ ChannelShape shape_of(const Shape& x, const Shape& weight, const Shape& bias) {
   return shape;
 }
 
-// One application, which the gradients of its operands have in common.
+// One call of batch norm; the backward functions of its operands share it.
 class BatchNormCall {
  public:
   BatchNormCall(Context& context, const Tensor& x, const Tensor& weight, const ChannelShape& shape)
@@ -47,7 +47,7 @@ class BatchNormCall {
                  options.eps, mean_.buffer(), invstd_.buffer());
   }
 
-  // A copy of the mean: running statistics may move on before the backward pass.
+  // Copies the mean, since running statistics may change before the backward pass.
   void take_statistics(const Tensor& mean, const Tensor& variance, double eps) {
     mean_ = of_channels();
     copy(mean.buffer(), mean_.buffer(), context_.stream());
@@ -73,7 +73,7 @@ class BatchNormCall {
                  invstd_.buffer(), target);
   }
 
-  // The last one: from here on the sums are those of all parts of the batch.
+  // The last backward function to run: it replaces the sums by those of all parts of the batch.
   void backward_x(const Buffer& grad_y, const GradientTarget& target) {
     const bool depends_on_x = moments_.count() > 0;
     const Tensor terms = context_.empty({depends_on_x ? 2 * shape_.channels : 0}, x_.dtype());
@@ -94,7 +94,7 @@ class BatchNormCall {
     return {mean_.buffer(), invstd_.buffer(), weight_.buffer()};
   }
 
-  // Computed by whichever gradient is asked for first.
+  // Computed by the first backward function that needs it.
   const Tensor& sums(const Buffer& grad_y) {
     if (sums_.count() > 0) return sums_;
     sums_ = context_.empty({2 * shape_.channels}, DType::kFloat64);

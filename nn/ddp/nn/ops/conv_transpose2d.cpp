@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A transposed convolution is the gradient of a convolution's input, and its gradients are that
-// convolution and the gradient of its weight, x and y changing places.
+// A transposed convolution is the gradient of a convolution's input. Its own gradients are that
+// convolution and the gradient of that convolution's weight, with x and y exchanged.
 #include <stdexcept>
 
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -40,7 +40,7 @@ std::size_t output_size(std::size_t input, std::size_t kernel, std::size_t strid
                               " and a padding of " + std::to_string(padding) + " leave no output");
 }
 
-// The convolution that makes x of y.
+// The convolution that computes x from y.
 Conv2dShape reverse_of(const Shape& x, const Shape& weight, const ConvTranspose2dOptions& options) {
   const auto& [stride, padding, output_padding, groups] = options;
   return {
@@ -55,7 +55,7 @@ Conv2dShape reverse_of(const Shape& x, const Shape& weight, const ConvTranspose2
       .groups = groups};
 }
 
-// A convolution cannot add to its result.
+// A convolution cannot accumulate into its result, so accumulation goes through a temporary.
 void convolve(Context& context, const Buffer& x, const Buffer& weight, const GradientTarget& target,
               const Conv2dShape& shape) {
   const Buffer no_bias{nullptr, 0, x.dtype, x.device};

@@ -8,6 +8,16 @@
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
+namespace {
+
+// Not flattened: the pixels of an image of logits would be taken for more classes.
+MatrixShape rows_of_classes(const char* operation, const Shape& logits) {
+  if (logits.rank() == 2) return {logits[0], logits[1]};
+  throw std::invalid_argument("[nn] " + std::string(operation) + ": the logits are " +
+                              to_string(logits) + ", expected [n, classes]");
+}
+
+}  // namespace
 
 Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor& labels,
                                double label_smoothing) {
@@ -19,7 +29,7 @@ Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor&
                                 std::to_string(label_smoothing) + ", expected 0 to 1");
   }
   Context& context = tape.context();
-  const MatrixShape shape = as_matrix(logits.shape());
+  const MatrixShape shape = rows_of_classes("softmax_cross_entropy", logits.shape());
   const DType dtype = logits.value().dtype();
   const Tensor probabilities = context.empty(logits.shape(), dtype);
   const Tensor row_losses = context.empty({shape.rows}, dtype);
@@ -37,9 +47,10 @@ Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor&
 }
 
 Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels) {
+  const MatrixShape shape = rows_of_classes("count_correct", logits.shape());
   Tensor count = context.empty({}, DType::kInt64);
   context.run(cpu::count_correct, cu::count_correct, logits.buffer(), labels.buffer(),
-              count.buffer(), as_matrix(logits.shape()));
+              count.buffer(), shape);
   return count;
 }
 

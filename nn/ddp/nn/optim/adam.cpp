@@ -43,6 +43,10 @@ void Adam::set_learning_rate(double learning_rate) {
   for (Group& group : groups_) group.options.learning_rate = learning_rate;
 }
 
+void Adam::set_group_learning_rate(std::size_t group, double learning_rate) {
+  groups_.at(group).options.learning_rate = learning_rate;
+}
+
 std::vector<NamedTensor> Adam::state() const {
   std::vector<NamedTensor> state;
   for (const Group& group : groups_) {

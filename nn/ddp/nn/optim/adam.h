@@ -26,6 +26,7 @@ class Adam final : public Optimizer {
   void step(const double* grad_scale) override;
   [[nodiscard]] double learning_rate() const override;
   void set_learning_rate(double learning_rate) override;
+  void set_group_learning_rate(std::size_t group, double learning_rate) override;
   // "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.step", ...
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <unordered_set>
 
 namespace ddp::nn {
 
@@ -18,6 +19,15 @@ void Optimizer::step() {
                            "optimizer of its own");
   }
   owner == nullptr ? step(nullptr) : owner->step(*this);
+}
+
+void Optimizer::check_each_is_once() const {
+  std::unordered_set<const Parameter*> known;
+  for (const Parameter* parameter : parameters_) {
+    if (known.insert(parameter).second) continue;
+    throw std::invalid_argument("[nn] an optimizer has '" + parameter->name() +
+                                "' twice: a parameter belongs to one group");
+  }
 }
 
 DecaySplit split_by_decay(std::span<Parameter* const> parameters) {

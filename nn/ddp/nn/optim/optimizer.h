@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct ParameterGroup {
   Options options;
 };
 
+// Each parameter belongs to one group, once; std::invalid_argument that names one which does not.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -38,6 +40,8 @@ class Optimizer {
   // Of all parameter groups; learning_rate() tells the first one's.
   [[nodiscard]] virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double learning_rate) = 0;
+  // Of one group, from 0. std::out_of_range if there is none of that number.
+  virtual void set_group_learning_rate(std::size_t group, double learning_rate) = 0;
 
   // What a checkpoint must hold beside the parameters: views of the live state, named after the
   // parameters, in their order. Written to, the optimizer goes on from there. Counts are int64 on
@@ -50,9 +54,12 @@ class Optimizer {
     for (const ParameterGroup<Options>& group : groups) {
       parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
     }
+    check_each_is_once();
   }
 
  private:
+  void check_each_is_once() const;
+
   std::vector<Parameter*> parameters_;
 };
 

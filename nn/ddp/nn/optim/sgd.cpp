@@ -41,6 +41,10 @@ void Sgd::set_learning_rate(double learning_rate) {
   for (Group& group : groups_) group.options.learning_rate = learning_rate;
 }
 
+void Sgd::set_group_learning_rate(std::size_t group, double learning_rate) {
+  groups_.at(group).options.learning_rate = learning_rate;
+}
+
 std::vector<NamedTensor> Sgd::state() const {
   std::vector<NamedTensor> state;
   for (const Group& group : groups_) {

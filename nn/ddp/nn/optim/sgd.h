@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -24,6 +25,7 @@ class Sgd final : public Optimizer {
   void step(const double* grad_scale) override;
   [[nodiscard]] double learning_rate() const override;
   void set_learning_rate(double learning_rate) override;
+  void set_group_learning_rate(std::size_t group, double learning_rate) override;
   // "fc1.weight.momentum_buffer", ...; nothing of groups whose momentum is 0.
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 

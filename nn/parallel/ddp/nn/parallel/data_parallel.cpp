@@ -20,7 +20,7 @@ void add_scaled(Context& context, double alpha, const Buffer& x, double beta, co
   context.gemm(x, one.buffer(), y, {.m = x.count, .n = 1, .k = 1}, {.alpha = alpha, .beta = beta});
 }
 
-// The devices of the replicas beside the module itself.
+// The devices of the replicas, without the module's own.
 std::vector<Device> other_devices(Device own, std::vector<Device> device_ids) {
   std::string names;
   for (const Device device : device_ids) {
@@ -51,17 +51,17 @@ struct DataParallel::Replica {
 
   Context context;
   std::unique_ptr<Module> module;
-  ReplicaThread thread;  // ends first
+  ReplicaThread thread;  // destroyed first
 };
 
-// What a pass computes: outputs, or their loss.
+// The input and targets of a pass; with targets it computes the loss.
 struct DataParallel::Work {
   const Tensor& input;
   const Tensor* targets = nullptr;  // with a loss
   LossFunction loss = {};
 };
 
-// A piece of the batch on one device. Its replica's thread does not outlive it in its work.
+// A piece of the batch on one device. The destructor waits for the replica's thread.
 struct DataParallel::Part {
   Part(Replica& where, const Piece& which, const Tape& outer)
       : replica(where), piece(which), tape(where.context, outer.recording(), outer.autocast()) {
@@ -77,7 +77,8 @@ struct DataParallel::Part {
     is_running = false;
     replica.thread.wait();
   }
-  // Where something else has failed, too. The replica is gone, perhaps, if nothing runs.
+  // Waits for the thread after an error elsewhere. If nothing runs, the replica may already be
+  // destroyed.
   void finish() {
     if (std::exchange(is_running, false)) replica.thread.finish();
   }
@@ -87,7 +88,7 @@ struct DataParallel::Part {
     if (loss) output = loss(tape, output, targets);
   }
 
-  // From the gradient of the output on.
+  // Runs backward from the output's gradient.
   void backward() {
     if (output.is_constant()) return;
     const auto pass_on = [this](const Buffer&, const GradientTarget& target) {
@@ -169,7 +170,7 @@ std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, cons
 
 void DataParallel::copy_model_to(Replica& replica) {
   const std::vector<Module*> modules = module_->modules(), copies = replica.module->modules();
-  // Parents come first: a child's own mode is what remains.
+  // Parents come before children, so a child's own mode is what remains.
   for (std::size_t i = 0; i < modules.size(); ++i) copies[i]->train(modules[i]->is_training());
   const auto copy = [&](const Tensor& from, const Tensor& to) {
     transfer(context_, from.buffer(), replica.context, {to.buffer()});
@@ -177,19 +178,20 @@ void DataParallel::copy_model_to(Replica& replica) {
   const auto parameters = module_->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     copy(parameters[i]->value(), replica.module->parameters()[i]->value());
-    replica.module->parameters()[i]->clear_grad();  // that a backward has left which threw
+    replica.module->parameters()[i]->clear_grad();  // left by a backward that threw
   }
   for (std::size_t i = 0; i < module_->buffers().size(); ++i) {
     copy(module_->buffers()[i].value, replica.module->buffers()[i].value);
   }
 }
 
-// On the tape three nodes stand one behind the other: a token that depends on all parameters, what
-// the module computes, and the gathered output, which depends on both. Played in reverse the output
-// starts the backward of the replicas, the module's own runs beside it, and the token adds theirs.
+// On the tape three nodes follow each other: a token that depends on all parameters, the module's
+// own part of the batch, and the gathered output, which depends on both. In reverse, the output
+// node starts the replicas' backward, the module's own backward runs beside it, and the token adds
+// the replicas' gradients.
 Variable DataParallel::compute(Tape& tape, const std::shared_ptr<Pass>& pass, const Work& work) {
   const Variable token = begin(tape, pass);
-  struct FinishAtExit {  // if this throws, the caller may take away what `loss` refers to
+  struct FinishAtExit {  // on an exception the caller may destroy what `loss` refers to
     Pass& pass;
     ~FinishAtExit() { pass.finish(); }
   } const finish_at_exit{*pass};
@@ -214,7 +216,7 @@ Variable DataParallel::begin(Tape& tape, const std::shared_ptr<Pass>& pass) {
   return tape.record_all(context_.empty({}, DType::kFloat32), std::move(edges));
 }
 
-// The target has the module's own gradient by now, if it has one.
+// The target holds the module's own gradient by now, if it has one.
 void DataParallel::collect_gradients(Pass& pass, std::size_t parameter, GradientTarget target) {
   for (const auto& part : pass.parts) {
     Replica& replica = part->replica;
@@ -228,7 +230,7 @@ void DataParallel::collect_gradients(Pass& pass, std::size_t parameter, Gradient
   if (target.mode == WriteMode::kOverwrite) fill(target.buffer, 0, context_.stream());
 }
 
-// The gradients of the pieces of `output` are what `split` makes of the whole's.
+// `split` computes the gradient of each piece from the gradient of the whole `output`.
 Variable DataParallel::record(Tape& tape, const Variable& token, const Variable& own, Tensor output,
                               const std::shared_ptr<Pass>& pass, const Split& split) {
   const auto start = [this, pass, split](const Buffer& grad, const GradientTarget&) {

@@ -20,38 +20,38 @@ using LossFunction =
     std::function<Variable(Tape& tape, const Variable& output, const Tensor& targets)>;
 
 struct DataParallelOptions {
-  // Where the replicas compute. The context's device is among them; the CPU may be named several
+  // Where the replicas compute. The context's device must be among them; the CPU may occur several
   // times, a GPU once.
   std::vector<Device> device_ids;
   std::size_t dim = 0;  // along which inputs are scattered and outputs gathered
 };
 
 // One process on several devices: torch.nn.DataParallel. A pass scatters its batch (torch.chunk),
-// copies the parameters to the replicas, runs them side by side on threads of their own, and
-// gathers the outputs where the module is; backward sums their gradients into the module's. One
-// process per device with DistributedModule is faster and is what to use for training; this is for
-// programs that are to stay one process.
+// copies the parameters to the replicas, runs them in parallel on their own threads, and gathers
+// the outputs on the module's device; backward sums the replicas' gradients into the module's. One
+// process per device with DistributedModule is faster and is the right choice for training; this
+// class is for programs that must stay one process.
 //
-// What PyTorch's users trip over:
-// - The gathered output is the whole batch, so that its mean loss is exact however uneven the cut.
-//   loss() computes it on the devices, in pieces weighted by their sizes, and gathers scalars only.
+// Differences that matter to users of PyTorch: - The gathered output is the whole batch, so its
+// mean loss is exact however uneven the pieces are.
+//   loss() computes it on the devices, weights the pieces by their sizes, and gathers scalars only.
 // - The output device is the context's: it holds parameters, outputs and optimizer state. loss()
 //   keeps the outputs off it.
-// - Names have no "module." before them.
-// - A buffer (batch-norm statistics) follows the module's own piece of the batch alone.
+// - Names have no prefix "module.". - A buffer (batch-norm statistics) follows only the module's
+// own piece of the batch.
 class DataParallel final : public Module {
  public:
-  // `make` is called once for each device, with `scope` for the first, which belongs to `context`
-  // and is where the module is. Throws std::invalid_argument for device ids as above.
+  // Calls `make` once for each device; the first call, with `scope`, makes the module itself on
+  // `context`. Throws std::invalid_argument if the device ids violate the rules above.
   DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
                const DataParallelOptions& options);
   ~DataParallel() override;
 
-  // `input` is a constant; the output has its size in dimension `dim`. `tape` is on the module's
-  // context. What a replica throws is thrown here.
+  // `input` is a constant; the output has its size in dimension `dim`. `tape` must be on the
+  // module's context. Rethrows what a replica throws.
   Variable forward(Tape& tape, const Variable& input) override;
 
-  // The mean loss over the whole batch; `targets` is cut along dimension 0, as is the input.
+  // The mean loss over the whole batch; `targets` is cut along dimension 0, like the input.
   [[nodiscard]] Variable loss(Tape& tape, const Tensor& input, const Tensor& targets,
                               const LossFunction& function);
 
@@ -62,7 +62,7 @@ class DataParallel final : public Module {
   struct Part;
   struct Pass;
   struct Work;
-  // The gradient of one piece's output from that of the whole; on the module's context.
+  // Computes the gradient of one piece's output from that of the whole, on the module's context.
   using Split = std::function<Tensor(const Buffer& grad, const Piece& piece)>;
 
   [[nodiscard]] std::shared_ptr<Pass> scatter(const Tape& tape, const Work& work);
@@ -81,7 +81,7 @@ class DataParallel final : public Module {
   Context& context_;
   std::size_t dim_;
   std::unique_ptr<Module> module_;
-  std::vector<std::unique_ptr<Replica>> replicas_;  // beside the module itself
+  std::vector<std::unique_ptr<Replica>> replicas_;  // except the module itself
 };
 
 }  // namespace ddp::nn

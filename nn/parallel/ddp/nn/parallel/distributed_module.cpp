@@ -25,14 +25,14 @@ std::vector<ddp::Parameter> describe_parameters(const Module& module) {
   return parameters;
 }
 
-// Rank 0's values are about to be sent: they must have been written.
+// Rank 0's values are about to be sent, so they must have been written.
 std::shared_ptr<ProcessGroup> after(const Context& context, std::shared_ptr<ProcessGroup> group) {
   context.synchronize();
   return group;
 }
 
-// The caller's optimizer takes the scale, so no pass over the gradients is spent on it; and
-// backward() the factor, so nobody needs a warning of it.
+// fold_scale: the caller's optimizer applies the scale, which saves a pass over the gradients.
+// backward() applies the factor, so the warning about a forgotten factor is not needed.
 DdpOptions with_module(const Module& module, DdpOptions options) {
   options.fold_scale = true;
   if (options.nominal_samples == 0) options.nominal_samples = 1;
@@ -61,6 +61,10 @@ DistributedModule::DistributedModule(Module& module, Context& context,
   std::sort(indices_.begin(), indices_.end());
 }
 
+DistributedModule::~DistributedModule() {
+  for (Parameter* parameter : parameters()) parameter->unbind_grad(*this);
+}
+
 std::size_t DistributedModule::index_of(const Parameter& parameter) const {
   const std::pair<const Parameter*, std::size_t> first{&parameter, 0};
   const auto found = std::lower_bound(indices_.begin(), indices_.end(), first);
@@ -68,7 +72,7 @@ std::size_t DistributedModule::index_of(const Parameter& parameter) const {
   return found->second;
 }
 
-// The other ranks wait for this one's buckets.
+// The other ranks wait for this rank's buckets, so it must also break the group.
 void DistributedModule::refuse_stranger(const Parameter& parameter) const {
   const GradientOwner* owner = parameter.grad_owner();
   const std::string whose =
@@ -115,7 +119,7 @@ bool DistributedModule::has_gradients() const {
   return std::ranges::any_of(parameters(), &Parameter::has_grad);
 }
 
-// Whether there is a gradient depends on all ranks, not on this one's backward.
+// Whether a parameter has a gradient depends on all ranks, not only on this one's backward.
 void DistributedModule::take_use_from_engine() {
   for (Parameter* parameter : parameters()) {
     engine_.is_used(index_of(*parameter)) ? parameter->mark_grad_written()
@@ -154,7 +158,7 @@ void DistributedModule::scale_losses(GradScaler& scaler) {
   unscale_ = Tensor::zeros({}, DType::kFloat64, context_.device());
 }
 
-// What makes of the reduced gradients those of the mean loss, unscaled; null for 1.
+// The factor that turns the reduced gradients into unscaled gradients of the mean loss; null for 1.
 const double* DistributedModule::gradient_scale() {
   const double* mean = engine_.gradient_scale();
   if (scaler_ == nullptr) return mean;

@@ -17,23 +17,24 @@
 
 namespace ddp::nn {
 
-// What a DataLoader delivers: `count` samples of this rank, of that epoch.
+// A batch of a DataLoader: `count` samples of this rank, in that epoch.
 template <class T>
 concept CountedBatch = requires(const T& batch) {
   static_cast<double>(batch.count);
   static_cast<std::int64_t>(batch.epoch);
 };
 
-// A number of the step that is averaged over ranks by weight: the mean loss of n samples, weight n.
+// A value of the step that is averaged over ranks by weight, such as the mean loss of n samples
+// with weight n.
 struct StepMetric {
   Tensor value;  // one element on the device; nobody waits for it
   double weight = 0;
 };
 
 // A module whose replicas train together: torch.nn.parallel.DistributedDataParallel for nn::Module.
-// The parameters' gradients move into the engine's buckets; each is reported the moment that
-// backward has finished it. It is a Module with the other one's parameters, buffers and names
-// (nothing like "module." before them), and tells it whether to train.
+// The parameters' gradients move into the engine's buckets; each is reported as soon as backward
+// has finished it. It is itself a Module with the wrapped module's parameters, buffers and names
+// (without a prefix "module."), and passes train() and eval() on.
 //
 //   DistributedModule model(module, context, group, {.nominal_samples = 64});
 //   Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1});
@@ -41,25 +42,27 @@ struct StepMetric {
 //   model.backward(tape, loss, batch);
 //   optimizer.step();
 //
-// The module and the context outlive it; the module's gradients do not outlive this object.
+// The module and the context must outlive it. The module's gradients end with this object: it can
+// then be trained alone, or be distributed anew.
 class DistributedModule final : public Module, public GradientOwner {
  public:
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
                     DdpOptions options);
+  ~DistributedModule() override;
 
-  // The module's. In training and with BufferSync::kEveryForward all ranks get rank 0's buffers
-  // first; in evaluation ranks need not talk, and may have batches of their own number.
+  // Runs the module's forward. In training with BufferSync::kEveryForward, all ranks first get rank
+  // 0's buffers. In evaluation ranks do not communicate, and may have different numbers of batches.
   [[nodiscard]] Variable forward(Tape& tape, const Variable& input) override;
 
-  // One step's backward, with the reductions running beside it, or a part of it: see accumulate()
-  // and no_sync(). `loss` is the mean over this rank's samples; with none the step is taken with
-  // zeros. Metric i can be read as engine().summary().metrics[i]. std::logic_error if a gradient
-  // was not taken by an optimizer, or if the loss depends on a parameter that is not this module's:
-  // mostly a child's that was never add()ed; the other ranks then throw PeerError. On return the
-  // context's stream is ordered behind the sums. A parameter that no rank used
-  // (DdpOptions::unused) has no gradient then.
+  // The backward pass of one step, or of a part of it (see accumulate() and no_sync()), with the
+  // reductions running beside it. `loss` is the mean over this rank's samples; without samples the
+  // step is taken with zeros. Metric i can be read as engine().summary().metrics[i].
+  // std::logic_error if an optimizer has not consumed a gradient, or if the loss depends on a
+  // parameter that is not this module's, usually one of a child that was never add()ed; the other
+  // ranks then throw PeerError. On return the context's stream is ordered behind the sums. A
+  // parameter that no rank used (DdpOptions::unused) then has no gradient.
   //
-  // With the loader's batch ranks notice that they are in different epochs (StepOptions::epoch).
+  // With the loader's batch, ranks detect that they are in different epochs (StepOptions::epoch).
   void backward(Tape& tape, const Variable& loss, const StepOptions& step,
                 std::span<const StepMetric> metrics = {});
   template <CountedBatch Batch>
@@ -73,40 +76,41 @@ class DistributedModule final : public Module, public GradientOwner {
     backward(tape, loss, StepOptions{.samples = samples}, metrics);
   }
 
-  // The next `passes` backward passes make one step, or those while the guard lives and the first
-  // one after it: the last of them reduces. An optimizer steps when is_synchronized().
+  // The next `passes` backward passes, or those while the guard lives and the first one after it,
+  // make one step: the last of them reduces. An optimizer steps when is_synchronized().
   void accumulate(int passes) { engine_.accumulate(passes); }
   [[nodiscard]] DistributedDataParallel::NoSync no_sync() { return engine_.no_sync(); }
   [[nodiscard]] bool is_synchronized() const { return engine_.is_synchronized(); }
 
-  // Between backward() and step: has step() scale the mean gradients so that their Euclidean norm
-  // is at most `max_norm`. Returns what it is before, a float64 scalar on the device, equal on all
-  // ranks, as nn::clip_grad_norm does, which has the details; no host waits for it. It may be a
-  // metric of the next backward(). std::logic_error if the gradients have not been reduced.
+  // Between backward() and step: makes step() scale the mean gradients so that their Euclidean norm
+  // is at most `max_norm`. Returns the norm before scaling, a float64 scalar on the device, equal
+  // on all ranks, as nn::clip_grad_norm does, which has the details; the host does not wait for it.
+  // It may be a metric of the next backward(). std::logic_error if the gradients have not been
+  // reduced.
   Tensor clip_grad_norm(double max_norm);
 
-  // What optimizer.step() does: steps it with the mean gradients, or drops them if
+  // What optimizer.step() calls: steps it with the mean gradients, or drops them if
   // engine().should_step() is false. std::logic_error if they have not been reduced, as after a
   // tape's own backward().
   void step(Optimizer& optimizer) override;
 
-  // Gives every rank the buffers of rank 0, which each rank gathers from its own samples: before
-  // evaluating or saving. Collective, between steps.
+  // Copies rank 0's buffers to every rank, since each rank computes them from its own samples. Call
+  // it before evaluating or saving. Collective, between steps.
   void broadcast_buffers() { engine_.broadcast_buffers(context_.stream()); }
 
-  // The means of the metrics over all steps since the last call, and all ranks. The host waits for
-  // them.
+  // The means of the metrics over all steps since the last call, and over all ranks. The host waits
+  // for them.
   [[nodiscard]] StepSummary take_totals() { return engine_.take_totals(); }
 
   // From now on losses are multiplied by scaler.scale(), and gradients divided by it on their way
   // into the optimizer. A step that overflows on any rank is skipped on all of them, and all halve
-  // the scale. The scaler outlives this object. Between steps; std::logic_error unless
+  // the scale. The scaler must outlive this object. Call it between steps; std::logic_error unless
   // DdpOptions::non_finite is kSkip.
   void scale_losses(GradScaler& scaler);
 
-  // The wrapped one.
+  // The wrapped module.
   [[nodiscard]] Module& module() { return module_; }
-  // For all else: votes, times, a report.
+  // For everything else: votes, times, a report.
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
 
  private:
@@ -120,12 +124,12 @@ class DistributedModule final : public Module, public GradientOwner {
   Context& context_;
   bool may_be_unused_;
   bool skips_non_finite_;
-  bool is_reduced_ = false;  // what gradients there are
+  bool is_reduced_ = false;  // the current gradients
   GradScaler* scaler_ = nullptr;
   Tensor unscale_;                      // with a scaler: gradient_scale() points to it
   std::optional<ClippedNorm> clipped_;  // until step()
   DistributedDataParallel engine_;
-  // By address: side by side in memory, since it is looked into when the caches hold other things.
+  // By address. Contiguous in memory, because it is searched while the caches hold other data.
   std::vector<std::pair<const Parameter*, std::size_t>> indices_;
 };
 

@@ -42,7 +42,7 @@ void ReplicaThread::wait_until_idle(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [this] { return !work_; });
 }
 
-// Work that was given is done before the thread ends.
+// Work that was started is finished before the thread ends.
 void ReplicaThread::run() {
   std::unique_lock lock(mutex_);
   for (;;) {

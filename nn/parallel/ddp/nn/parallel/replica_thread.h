@@ -9,8 +9,8 @@
 
 namespace ddp::nn {
 
-// A thread that does one piece of work after the other: what it keeps per thread stays warm from
-// step to step. start() and wait() are for one other thread.
+// A thread that does one piece of work after the other, so that its thread-local caches stay warm
+// from step to step. One other thread calls start() and wait().
 class ReplicaThread {
  public:
   ReplicaThread();
@@ -18,11 +18,11 @@ class ReplicaThread {
   ReplicaThread(const ReplicaThread&) = delete;
   ReplicaThread& operator=(const ReplicaThread&) = delete;
 
-  // Waits for the work before, whose exception, if nobody has asked for it, is dropped.
+  // Waits for the previous work first; drops its exception if nobody has asked for it.
   void start(std::function<void()> work);
-  // Until the work is done; throws what it has thrown.
+  // Waits until the work is done, and rethrows its exception.
   void wait();
-  // Until the work is done, however it ends.
+  // Waits until the work is done, and ignores its exception.
   void finish();
 
  private:

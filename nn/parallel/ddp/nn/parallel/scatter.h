@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Tensors cut along a dimension, and put together again, between devices. All of it is ordered
-// behind what stands on the contexts' streams, and done when it returns.
+// Cuts tensors along a dimension and joins them again, between devices. Everything is ordered
+// behind the work on the contexts' streams, and is complete on return.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace ddp::nn {
 
-// A range of a dimension.
+// A range of indices of a dimension.
 struct Piece {
   std::size_t begin = 0;
   std::size_t count = 0;
@@ -28,10 +28,10 @@ struct Piece {
 // `target` = `source`, or += with kAccumulate; equal counts and dtypes.
 void transfer(Context& from, const Buffer& source, Context& to, const GradientTarget& target);
 
-// The piece of `source` along `dim`, in memory of `to`.
+// A copy of the piece of `source` along `dim`, in memory of `to`.
 [[nodiscard]] Tensor take_piece(Context& from, const Tensor& source, std::size_t dim,
                                 const Piece& piece, Context& to);
-// Writes `source` to where the piece lies in `target`.
+// Writes `source` to the place of the piece in `target`.
 void put_piece(Context& from, const Tensor& source, Context& to, const Tensor& target,
                std::size_t dim, const Piece& piece);
 

@@ -15,7 +15,7 @@ class GroupReducer final : public StatisticsReducer {
  public:
   explicit GroupReducer(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  // Gathered rather than added up: of sums of squares, variances come out inexact.
+  // Gathered and merged rather than summed: variances from sums of squares would be inexact.
   Tensor merge_moments(Context& context, const Tensor& moments) override {
     const auto ranks = static_cast<std::size_t>(group_->world_size());
     const Tensor parts = context.empty({ranks, moments.count()}, moments.dtype());

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+#
+# cmake -DDDP_SOURCE_DIR=… -DWORK_DIR=… -DGENERATOR=… -P run.cmake
+# Configures a project that has libddp as a subproject; builds, installs and runs its program.
+
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE result OUTPUT_VARIABLE output
+    ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${ARGV} failed (${result}):\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR})
+run(${CMAKE_COMMAND} -G "${GENERATOR}" -S ${CMAKE_CURRENT_LIST_DIR} -B ${WORK_DIR}/build
+  -DDDP_SOURCE_DIR=${DDP_SOURCE_DIR} -DDDP_CUDA=OFF -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${WORK_DIR}/build --target trainer)
+run(${CMAKE_COMMAND} --install ${WORK_DIR}/build --prefix ${WORK_DIR}/prefix)
+file(GLOB_RECURSE installed RELATIVE ${WORK_DIR}/prefix ${WORK_DIR}/prefix/*)
+if(NOT installed STREQUAL "bin/trainer")
+  message(FATAL_ERROR "installed besides the project's own: ${installed}")
+endif()
+run(${WORK_DIR}/prefix/bin/trainer)
+if(NOT output STREQUAL "3 steps\n")
+  message(FATAL_ERROR "unexpected output:\n${output}")
+endif()
