@@ -20,7 +20,8 @@ using test::run_groups;
 
 namespace {
 
-// One backward pass as a caller makes it: the first of a step overwrites, later ones add.
+// One backward pass as a caller makes it: the first pass of a step overwrites the gradients, later
+// ones add to them.
 void pass(DistributedDataParallel& ddp, double samples, double mean_gradient) {
   const bool is_first = ddp.is_synchronized();
   const double factor = ddp.begin_step({.samples = samples});

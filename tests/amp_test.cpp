@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Mixed precision: what is computed in which type, and training with it on one rank and on two.
+// Mixed precision: the types in which operations compute, and training with it on one rank and on
+// two.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -46,7 +47,7 @@ Tensor random(nn::Context& context, const nn::Shape& shape, std::uint64_t stream
   return context.from_host<float>(values, shape);
 }
 
-// The Euclidean norm of the difference, relative to that of what is expected.
+// The Euclidean norm of the difference, relative to the norm of `expected`.
 double relative_difference(const std::vector<float>& values, const std::vector<float>& expected) {
   REQUIRE(values.size() == expected.size());
   double difference = 0, whole = 0;
@@ -57,7 +58,7 @@ double relative_difference(const std::vector<float>& values, const std::vector<f
   return std::sqrt(difference / whole);
 }
 
-// One rank's training on images of its own, always the same ones.
+// The training of one rank, always on the same images of its own.
 struct Trainee {
   Trainee(ProcessGroup& group, std::optional<DType> amp)
       : module({context, DType::kFloat32, kSeed}),
@@ -82,7 +83,7 @@ struct Trainee {
     backward(images);
     model.step(optimizer);
   }
-  // Of the last step, over all ranks.
+  // The loss of the last step over all ranks.
   double loss() { return model.engine().summary().metrics[0].mean(); }
 
   std::vector<float> values() {
@@ -129,7 +130,7 @@ TEST_CASE("a product under autocast is that of the rounded operands, rounded", "
   const Variable y = layer.forward(mixed, x);
   CHECK(y.value().dtype() == narrow);
 
-  // The same by hand, in float32.
+  // The same computation by hand, in float32.
   const auto rounded = [&](const Tensor& tensor) {
     const Tensor low = context.empty(tensor.shape(), narrow);
     cast(tensor.buffer(), low.buffer());
@@ -163,7 +164,7 @@ TEST_CASE("under autocast parameters and their gradients stay float32", "[amp]")
   CHECK(logits.value().dtype() == narrow);
   const Variable loss = nn::softmax_cross_entropy(mixed, logits, labels);
   CHECK(loss.value().dtype() == DType::kFloat32);
-  constexpr float kLossScale = 1024;  // or small gradients would vanish in float16
+  constexpr float kLossScale = 1024;  // keeps small gradients from vanishing in float16
   const auto reached = mixed.backward(loss, {.seed = kLossScale});
   CHECK(reached.size() == model.parameters().size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -322,7 +323,8 @@ TEST_CASE("a scaled loss takes the same steps, and needs somebody who skips", "[
         each->model.step(each->optimizer);
       }
     }
-    // Powers of two change no bit, but of the norm, whose epsilon is added to the unscaled one.
+    // A scale that is a power of two changes no bit, except in the norm, whose epsilon is added to
+    // the unscaled norm.
     expect(plain.values() == scaled.values(), "the parameters are the same");
     expect(scaler.scale() == 4 * 4096, "the scale grew twice");
     nn::Context context;
@@ -368,8 +370,8 @@ TEST_CASE("the clipped norm is that of the mean gradient, on all ranks", "[amp]"
 
 TEST_CASE("the scale grows and backs off as PyTorch's GradScaler has it", "[amp]") {
   nn::GradScaler scaler({.initial_scale = 1024, .growth_interval = 4});
-  // {overflow, scale afterwards}, as _amp_update_scale_, which GradScaler calls, gives it
-  // (torch 2.15).
+  // {overflow, scale afterwards}, as given by _amp_update_scale_, which GradScaler calls (torch
+  // 2.15).
   const std::vector<std::pair<bool, double>> steps = {
       {false, 1024}, {false, 1024}, {true, 512},   {false, 512},  {false, 512},
       {false, 512},  {false, 1024}, {false, 1024}, {false, 1024}, {false, 1024},

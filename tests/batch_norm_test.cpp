@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Batch normalisation against real PyTorch (tests/reference/make_layer_reference.py says what its
-// lines hold) and against central differences.
+// Compares batch normalisation with real PyTorch (tests/reference/make_layer_reference.py describes
+// the lines) and with central differences.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -33,7 +33,7 @@ struct BatchNormCase {
   bool is_training = true;
 };
 
-// Trains the running statistics with so many batches, and compares all there is after the last.
+// Trains the running statistics with several batches, and compares all results of the last batch.
 template <class Layer>
 void check_case(const BatchNormCase& of, DType dtype) {
   CAPTURE(of.name);
@@ -79,7 +79,7 @@ TEST_CASE("a variance is right beside a mean that is a million times larger", "[
   const ddp::ChannelShape shape{.batch = 4, .channels = 2, .plane = GENERATE(1U, 7U, 1000U)};
   const double mean = GENERATE(0.0, 1e6);
   std::vector<double> x(shape.count());
-  double sum = 0, squares = 0;  // of the first channel, relative to the mean, and so exact
+  double sum = 0, squares = 0;  // of the first channel, relative to its mean, so exact
   for (std::size_t i = 0; i < x.size(); ++i) {
     const auto distance = static_cast<double>(i % 5) - 2;
     x[i] = mean + distance;

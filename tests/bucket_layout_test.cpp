@@ -132,7 +132,7 @@ TEST_CASE("an order that costs overlap is told, with the one to pass", "[engine]
   REQUIRE(layout.buckets.size() == 4);
   CHECK(order_advice(layout, std::vector<std::size_t>{3, 2, 1, 0}).empty());
   CHECK(order_advice(layout, std::vector<std::size_t>{3, 2}).empty());
-  const std::vector<std::size_t> observed = {2, 1, 3, 0};  // 3 fills the first bucket
+  const std::vector<std::size_t> observed = {2, 1, 3, 0};  // gradient 3 completes the first bucket
   CHECK(cost_of_order(layout, observed).buckets == 2);
   CHECK_THAT(order_advice(layout, observed),
              Catch::StartsWith("2 of 4 buckets were full but had to wait") &&

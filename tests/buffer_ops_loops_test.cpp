@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// reduce_terms against plain arithmetic in double, and the loops for one instruction set against
+// Compares reduce_terms with plain arithmetic in double, and the loops for one instruction set with
 // those for another, bit by bit.
 #include "ddp/buffer_ops/loops.h"
 
@@ -43,7 +43,7 @@ struct Shape {
   std::size_t offset = 0;  // elements from an aligned address
 };
 
-// Terms and targets in memory of their own, each a little less aligned than the one before.
+// Terms and targets, each in memory of its own and a little less aligned than the one before.
 struct Operands {
   Operands(DType dtype, const Shape& shape) {
     const std::size_t separate = shape.in_place ? 0 : shape.targets;
@@ -69,7 +69,7 @@ struct Operands {
   std::vector<Buffer> targets;
 };
 
-// Small enough that every dtype holds the sum of nine, and 1 or 2 where they are multiplied.
+// Values so small that every dtype represents the sum of nine; 1 or 2 for products.
 void set_values(Operands& operands, ReduceOp op) {
   std::mt19937 random(static_cast<unsigned>(operands.terms.size()));
   const unsigned values = op == ReduceOp::kProduct ? 2 : 10;
@@ -101,7 +101,7 @@ std::vector<double> expected_of(Operands& operands, ReduceOp op) {
   return expected;
 }
 
-// What rounding the factor, the product and the result of an average may change.
+// The largest error from rounding the factor, the product and the result of an average.
 double tolerance(DType dtype, ReduceOp op) {
   if (op != ReduceOp::kAverage) return 0;
   if (dtype == DType::kBFloat16) return 0x1p-8;
@@ -124,7 +124,7 @@ bool reduces(DType dtype, ReduceOp op, const Shape& shape) {
   return true;
 }
 
-// Calls f(dtype, op) for all that there are.
+// Calls f(dtype, op) for all dtypes and operations.
 template <class F>
 void for_each_operation(F f) {
   for (const DType dtype : kAllDTypes) {
@@ -157,7 +157,7 @@ bool all_are(const std::vector<double>& values, double expected) {
   return std::all_of(values.begin(), values.end(), [&](double v) { return v == expected; });
 }
 
-// Any bits in most elements; in the rest what seldom comes by chance.
+// Random bits in most elements; in the others, values that are rare among random bits.
 void set_bits(Operands& operands, unsigned seed) {
   for (std::size_t t = 0; t < operands.terms.size(); ++t) {
     operands.memory[t].set_random_bits(seed + static_cast<unsigned>(t));
@@ -174,9 +174,9 @@ void set_bits(Operands& operands, unsigned seed) {
   }
 }
 
-// True if two NaNs meet in a sum or product: which of them it becomes is left open.
+// True if two NaNs may meet in a sum or product, whose result is then either of them.
 bool nans_may_meet(std::vector<PaddedBuffer>& memory, std::size_t terms, std::size_t i) {
-  std::size_t nans = 0, infinities = 0;  // infinity - infinity is a NaN as well
+  std::size_t nans = 0, infinities = 0;  // infinity - infinity is also a NaN
   for (std::size_t t = 0; t < terms; ++t) {
     nans += std::isnan(memory[t].at(i)) ? 1U : 0U;
     infinities += std::isinf(memory[t].at(i)) ? 1U : 0U;
@@ -222,7 +222,7 @@ std::uint64_t bits_of(T value) {
   return bits;
 }
 
-// How many elements the loop converts to other bits than From and To do themselves.
+// The number of elements that the loop converts to other bits than From and To do.
 template <class To, class From>
 std::size_t wrong_casts(const Loops& loops, const std::vector<From>& source) {
   std::vector<To> target(source.size());
@@ -243,7 +243,7 @@ std::vector<Half> all_halves() {
   return halves;
 }
 
-// Every upper half with the lower halves about which rounding turns.
+// Every upper half of a float, with those lower halves at which rounding changes direction.
 std::vector<float> telling_floats() {
   std::vector<float> floats;
   for (std::uint32_t upper = 0; upper <= 0xffff; ++upper) {
@@ -252,7 +252,7 @@ std::vector<float> telling_floats() {
       floats.push_back(std::bit_cast<float>((upper << 16) | lower));
     }
   }
-  floats.resize(floats.size() - 3);  // a part of a vector is left over
+  floats.resize(floats.size() - 3);  // leaves a partial vector at the end
   return floats;
 }
 
@@ -278,7 +278,7 @@ TEST_CASE("reduce_terms takes any count at any address", "[buffer_ops]") {
       expect_reduces(dtype, op, {5, 1, count, false, 1});
     }
     for (const std::size_t terms : {2U, 4U, 9U}) {
-      expect_reduces(dtype, op, {terms, terms, 10007, true, 1});  // more than a piece of each
+      expect_reduces(dtype, op, {terms, terms, 10007, true, 1});  // more than one piece per operand
     }
   });
 }

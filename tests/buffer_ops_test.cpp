@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The CPU twins against plain arithmetic in double. The CUDA twins are compared with these in
-// gpu/gpu_buffer_ops_test.cpp.
+// Compares the CPU functions with plain arithmetic in double. gpu/gpu_buffer_ops_test.cpp compares
+// the CUDA functions with the CPU ones.
 #include "ddp/buffer_ops/buffer_ops.h"
 
 #include <catch2/catch.hpp>
@@ -36,7 +36,7 @@ void for_each_shape(F f) {
   }
 }
 
-// True if target[i] == expected(i) for all i and nothing beside the elements was written.
+// True if target[i] == expected(i) for all i, and nothing outside the elements was written.
 template <class F>
 bool holds(PaddedBuffer& target, std::size_t count, F expected) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -58,7 +58,7 @@ double combine(ReduceOp op, double a, double b) {
   }
 }
 
-// One element of `dtype` converted to `to`.
+// The value of an element after a cast from `from` to `to`.
 double cast_one(DType from, double value, DType to) {
   PaddedBuffer source(from, 1);
   PaddedBuffer target(to, 1);

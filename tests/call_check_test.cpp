@@ -22,7 +22,7 @@ Collective call(CollectiveKind kind, std::size_t count) {
   return {kind, buffer, buffer, ReduceOp::kSum, 0};
 }
 
-// A rank's recorder and check, without a group.
+// The recorder and the call check of a rank, without a group.
 class Rank {
  public:
   Rank(const Store& store, int rank, const CallCheckLimits& limits, test::Gate& complaints)
@@ -48,10 +48,10 @@ class Rank {
   std::uint64_t operations_ = 0;
   std::mutex mutex_;
   std::string complaint_;
-  CallCheck check_;  // last: its thread uses the others
+  CallCheck check_;  // last member, since its thread uses the others
 };
 
-// Until call n is in the store; at most 10 s.
+// Waits up to 10 s until call n is in the store.
 bool is_published(HashStore& store, std::uint64_t n) {
   const std::string keys[] = {"call/" + std::to_string(n)};
   try {
@@ -124,7 +124,8 @@ TEST_CASE("the check ends after its last step", "[call_check]") {
     rank.calls(CollectiveKind::kAllReduce, 1);
   }
   REQUIRE(is_published(store, 2));
-  // By now it has seen step 3 or will at its next look; two more looks later nothing is published.
+  // The check has seen step 3, or will see it when it looks next. After two more looks nothing is
+  // published.
   std::this_thread::sleep_for(3 * CallCheck::kPeriod);
   rank.calls(CollectiveKind::kAllReduce, 1);
   std::this_thread::sleep_for(3 * CallCheck::kPeriod);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Jobs that are stopped and resumed: our launcher, real data, real processes.
+// Jobs that are stopped and resumed, with our launcher, real data and real processes.
 #include <signal.h>
 
 #include <algorithm>
@@ -50,8 +50,8 @@ TEST_CASE("checkpoints of whole epochs go on as well, and the best is kept", "[r
 
 namespace {
 
-// As it was when the job that saved it was asked to stop at the end of an epoch, before it
-// evaluated and told its schedule.
+// Turns the checkpoint into one of a job that was asked to stop at the end of an epoch, before it
+// evaluated and updated its schedule.
 void take_back_evaluation(const std::filesystem::path& checkpoint,
                           const std::filesystem::path& one_before) {
   const ddp::Safetensors before = load_checkpoint(one_before);
@@ -70,7 +70,8 @@ void take_back_evaluation(const std::filesystem::path& checkpoint,
 TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]") {
   const ddp::test::TemporaryDirectory set;
   ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
-  // So small a rate that the loss stands still: it is lowered after the second and third epoch.
+  // The rate is so small that the loss does not change, so it is lowered after the second and the
+  // third epoch.
   const Arguments flags = {
       "--lr-schedule", "plateau",  "--plateau-patience",  "0", "--lr", "1e-6", "--epochs", "4",
       "--data-dir",    set.path(), "--global-batch-size", "30"};
@@ -191,7 +192,7 @@ TEST_CASE("another precision or optimizer is refused by the flags", "[resume]") 
 TEST_CASE("a checkpoint that cannot be written ends the job within steps, not at the next one",
           "[resume][disk]") {
   ResumableJob training(1);
-  std::string command = "trap '' XFSZ; ulimit -f 600; exec";  // 300 KiB, as a full disk
+  std::string command = "trap '' XFSZ; ulimit -f 600; exec";  // 300 KiB, like a full disk
   for (const std::string& word : training.command({"--checkpoint-every", "200"})) {
     command += " '" + word + "'";
   }

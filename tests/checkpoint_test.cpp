@@ -39,7 +39,7 @@ using ddp::test::write_bytes;
 
 constexpr CheckpointName after_epoch(std::int64_t epochs) { return {.epochs = epochs, .step = {}}; }
 
-// A model of one tensor, "w", whose two elements are equal.
+// A model of one tensor "w" with two equal elements.
 class Model {
  public:
   explicit Model(float value) : values_{value, value} {}
@@ -74,7 +74,7 @@ std::string damaged(const fs::path& file, std::size_t at = 0) {
   return bytes;
 }
 
-// A process that has ended.
+// The pid of a process that has ended.
 pid_t dead_pid() {
   const pid_t pid = fork();
   if (pid == 0) _exit(0);
@@ -114,7 +114,7 @@ TEST_CASE("a checkpoint with a bit changed anywhere, or cut short, is refused",
     return false;
   };
   for (std::size_t at = 0; at < good.size(); ++at) {
-    for (const int bit : {0, 5}) {  // 5 makes a letter small, and a space a zero byte
+    for (const int bit : {0, 5}) {  // 5: a letter's case, a space to a zero byte
       CAPTURE(at, bit);
       std::string bad = good;
       bad[at] = static_cast<char>(bad[at] ^ (1 << bit));
@@ -199,7 +199,7 @@ TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
   CHECK(value_in(path / "model_best.safetensors") == 2);
   save(directory, 6, true);
   CHECK(value_in(path / "model_best.safetensors") == 6);
-  save(directory, 6, true);  // once more, as after a resume
+  save(directory, 6, true);  // saved again, as after a resume
   CHECK(bytes_of(path / "latest") == "model_epoch_6.safetensors\nmodel_epoch_5.safetensors\n");
   CHECK(entries_of(path) == 4);
 
@@ -264,7 +264,7 @@ TEST_CASE("a newest checkpoint that the system cannot read is an error, not pass
   CHECK_THROWS_AS(reader.load_newest(), ddp::FileError);
   CHECK_THAT(error_of([&] { (void)reader.load_newest(); }),
              Contains(newest.string() + ": cannot be opened: Too many levels of symbolic links"));
-  fs::remove(newest);  // somebody threw it away
+  fs::remove(newest);  // as if a user had deleted it
   CHECK(newest_value(directory.path()) == 1);
 }
 
@@ -273,7 +273,7 @@ TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][d
   CheckpointDirectory writer({.path = directory.path()});
   save(writer, 1);
   fs::remove(directory / "latest");
-  fs::create_symlink("/proc/self/mem", directory / "latest");  // whose first page nobody can read
+  fs::create_symlink("/proc/self/mem", directory / "latest");  // its first page cannot be read
   CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
              Contains("cannot read " + directory.path().string()) &&
                  Contains("latest: cannot be read: Input/output error"));
@@ -387,7 +387,7 @@ TEST_CASE("where no file can be made a writer says so at once", "[checkpoint][wr
   const TemporaryDirectory parent;
   CheckpointDirectory checkpoints({.path = parent / "directory"});
   fs::permissions(parent / "directory", fs::perms::owner_read | fs::perms::owner_exec);
-  const bool is_root = geteuid() == 0;  // who may write everywhere
+  const bool is_root = geteuid() == 0;  // root may write everywhere
   if (is_root) fs::remove(parent / "directory");
   CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
              Contains((parent / "directory").string()) && !Contains("probe"));
@@ -413,7 +413,7 @@ TEST_CASE("an error in the background can be seen without waiting", "[checkpoint
     std::this_thread::yield();
   }
   CHECK_THAT(error, Contains("model_epoch_1.safetensors"));
-  writer.check();  // told once
+  writer.check();  // the error is reported only once
   writer.finish();
 }
 
@@ -433,7 +433,7 @@ TEST_CASE("an error in the background surfaces once, at the next call", "[checkp
   writer.finish();
 }
 
-// soak does it 200 times.
+// scripts/soak.sh does this 200 times.
 TEST_CASE("whenever a process is killed, the newest checkpoint loads", "[checkpoint][kill]") {
   const TemporaryDirectory directory;
   CHECK(ddp::soak::kill_while_saving(directory.path(), 20).rounds == 20);

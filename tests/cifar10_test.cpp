@@ -20,12 +20,12 @@ using ddp::DataSplit;
 using ddp::test::TemporaryDirectory;
 using ddp::test::write_bytes;
 
-// A record whose planes are red, green and blue of one value each.
+// A record whose red, green and blue planes each have one value.
 std::string record(char label, char red, char green, char blue) {
   return label + std::string(1024, red) + std::string(1024, green) + std::string(1024, blue);
 }
 
-// Batch b has two images with the labels b and 9 - b.
+// Writes a training set whose batch b has two images, with the labels b and 9 - b.
 void write_training_set(const fs::path& directory) {
   for (int batch = 1; batch <= 5; ++batch) {
     const auto label = static_cast<char>(batch);
@@ -83,7 +83,7 @@ TEST_CASE("CIFAR-10's test file is found where the archive unpacks, and cropped"
 TEST_CASE("CIFAR-10 files that are not the archive's are read, and told by name and count",
           "[data][cifar10]") {
   const TemporaryDirectory directory;
-  const auto resize = [&](int batch, std::uintmax_t records) {  // to black ones of label 0
+  const auto resize = [&](int batch, std::uintmax_t records) {  // new records are black
     const fs::path file = directory / ("data_batch_" + std::to_string(batch) + ".bin");
     write_bytes(file, "");
     fs::resize_file(file, records * 3073);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Every collective, on every backend that runs without a GPU, for world sizes 1 to 4, sizes 0, 1, a
-// prime and large, in every dtype. Small integers make every sum exact.
+// Tests every collective on every backend that runs without a GPU, for world sizes 1 to 4, sizes 0,
+// 1, a prime and large, in every dtype. The operands are small integers, whose sums are exact.
 #include <sys/wait.h>
 #include <unistd.h>
 #include <catch2/catch.hpp>
@@ -44,7 +44,7 @@ std::string caught(const std::function<void()>& call) {
   return "nothing";
 }
 
-// What three ranks throw that call fn(group), of which none leaves before all have called it.
+// The errors of three ranks that call fn(group); no rank leaves before all have called it.
 std::vector<std::string> caught_by_ranks(Backend backend,
                                          const std::function<void(ProcessGroup&)>& fn) {
   std::vector<std::string> all(3);
@@ -118,7 +118,7 @@ TEST_CASE("a duplicate does not queue behind its original", "[collectives]") {
       const auto other = group.duplicate();
       std::vector<float> a(100, 1.0F);
       std::vector<float> b(100, 2.0F);
-      // Opposite orders would deadlock on one group.
+      // On a single group, opposite orders would deadlock.
       const bool first = group.rank() == 0;
       const Work one = first ? group.all_reduce(buffer_of(a)) : other->all_reduce(buffer_of(b));
       const Work two = first ? other->all_reduce(buffer_of(b)) : group.all_reduce(buffer_of(a));
@@ -378,7 +378,7 @@ TEST_CASE("batches do not nest, and end once", "[collectives]") {
   });
 }
 
-// The queue holds 1024 operations.
+// The queue has room for 1024 operations.
 TEST_CASE("who submits more than the queue holds waits for room, in a batch too", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     std::vector<float> values(1700, 1);
@@ -401,7 +401,7 @@ TEST_CASE("a timeout names who has not joined", "[collectives]") {
       Backend::kShm, 2,
       [](ProcessGroup& group) {
         if (group.rank() == 1) {
-          // Stays until rank 0 gave up, without joining.
+          // Stays until rank 0 has given up, but does not take part.
           (void)group.store().get("done");
           return;
         }
@@ -452,7 +452,7 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
   });
 }
 
-// Gloo would give wrong elements, without a word.
+// Gloo would silently return wrong elements.
 TEST_CASE("operands overlap only where a rank's share lies at its place in the whole",
           "[collectives]") {
   for (const Backend backend : test::backends()) {
@@ -499,7 +499,7 @@ TEST_CASE("a timeout is above 0, and may be as long as there are numbers", "[col
         expect(sum == static_cast<float>(world_size * world_size), "the sum");
       };
       run_groups(backend, world_size, add_up, Timeout::max());
-      if (backend == Backend::kShmGloo && world_size > 1) continue;  // not by init_process_group
+      if (backend == Backend::kShmGloo && world_size > 1) continue;  // users cannot create it
       for (const Timeout timeout : {0ms, -1ms}) {
         CHECK(error_of([&] { run_groups(backend, world_size, add_up, timeout); }) ==
               "[init] a timeout of " + std::to_string(timeout.count()) +

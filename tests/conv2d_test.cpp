@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Convolution against straightforward loops.
+// Compares convolution with straightforward loops.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -58,8 +58,8 @@ void for_each_product(const Conv2dShape& s, const F& f) {
   }
 }
 
-// Batches around the lanes of a vector, channels around the blocks of a loop and of oneDNN, sizes
-// that are no multiple of anything, strides larger than the kernel, few pixels, groups.
+// Batch sizes around the number of lanes of a vector, channel counts around the blocks of our loops
+// and of oneDNN, odd sizes, strides larger than the kernel, few pixels, groups.
 const std::vector<Conv2dShape> kShapes{
     {1, 1, 1, {1, 1}, {1, 1}},
     {0, 2, 3, {5, 4}, {3, 3}},
@@ -81,7 +81,7 @@ const std::vector<Conv2dShape> kShapes{
     {2, 32, 48, {5, 5}, {3, 3}, {1, 1}, {1, 1}, 2},
 };
 
-// Null if this build or this machine lacks it, or it does not compute in this type.
+// Null if this build or machine lacks the backend, or if it does not compute in this type.
 template <class T>
 std::unique_ptr<Conv2dBackend> make_backend(const std::string& name) {
   if (name == "loops") return ddp::cpu::make_loop_conv2d();
@@ -155,7 +155,8 @@ TEMPLATE_TEST_CASE("the gradients of conv2d equal the sums of their definition",
 TEST_CASE("a sample's convolution has the same bits wherever in a batch it stands",
           "[kernels][conv2d]") {
   constexpr std::size_t kBatch = 19;
-  // Computed by loops, oneDNN in blocks, oneDNN as a product, and each with the threads at hand.
+  // Shapes for which our loops, oneDNN's blocked algorithm and oneDNN's product are chosen, each
+  // with all threads.
   Conv2dShape shape = GENERATE(Conv2dShape{kBatch, 3, 7, {9, 6}, {3, 3}, {1, 1}, {1, 1}},
                                Conv2dShape{kBatch, 64, 64, {16, 16}, {3, 3}, {1, 1}, {1, 1}},
                                Conv2dShape{kBatch, 32, 64, {9, 9}, {3, 3}, {2, 2}, {1, 1}},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The generator's files as a dataset.
+// Reads the generator's files as a dataset.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <vector>
@@ -50,7 +50,7 @@ TEST_CASE("a crack set is the same for a seed, dark where its masks are, and cal
   CHECK(set == load(directories[1]));
   CHECK_FALSE(set == load(directories[2]));
 
-  double sums[2] = {};  // of red, outside and inside the cracks
+  double sums[2] = {};  // sums of red, outside and inside the cracks
   double counts[2] = {};
   constexpr std::size_t kPixels = 48 * 48;
   for (std::size_t i = 0; i < set.masks.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Runs over either source of crc32.h.
+// Runs with either implementation of crc32.h.
 #include "ddp/io/crc32.h"
 
 #include <catch2/catch.hpp>

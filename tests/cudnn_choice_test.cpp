@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Which algorithm and math type a convolution gets from a cuDNN that answers as it is told: no GPU
-// is needed.
+// Tests the choice of a convolution's algorithm and math type with a fake cuDNN. No GPU is needed.
 #include "ddp/kernels/detail/cudnn_choice.h"
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace {
 using Performance = cudnnConvolutionFwdAlgoPerf_t;
 using MathTypes = std::vector<cudnnMathType_t>;
 
-cudnnMathType_t current_math_type;  // the descriptor's
+cudnnMathType_t current_math_type;  // of the descriptor
 
 Performance algorithm(cudnnConvolutionFwdAlgo_t algo, cudnnMathType_t math_type,
                       cudnnDeterminism_t determinism = CUDNN_DETERMINISTIC) {
@@ -39,7 +38,7 @@ struct Cudnn {
       return CUDNN_STATUS_SUCCESS;
     };
     library.error_string = [](cudnnStatus_t) { return "what cuDNN says"; };
-    current_math_type = CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;  // left by whoever came before
+    current_math_type = CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION;  // left by an earlier query
   }
 
   auto choose(DType dtype) {
@@ -60,7 +59,7 @@ struct Cudnn {
   }
 
   CudnnLibrary library;
-  std::map<cudnnMathType_t, std::vector<Performance>> answers;  // by what is asked with
+  std::map<cudnnMathType_t, std::vector<Performance>> answers;  // by the math type of the query
   cudnnConvolutionFwdAlgo_t too_large = CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
   MathTypes asked, measured;
 };

@@ -31,7 +31,7 @@ using ddp::test::error_of;
 using ddp::test::Gate;
 using ddp::test::numbered_images;
 
-// Calls `hook` with a sample's index before it reads the sample.
+// A dataset that calls `hook` with a sample's index before it reads the sample.
 class HookedDataset final : public ddp::Dataset {
  public:
   using Hook = std::function<void(std::int64_t index)>;
@@ -60,7 +60,7 @@ class HookedDataset final : public ddp::Dataset {
   Hook hook_;
 };
 
-// Batches of 4 in the data's order, so that batch k begins with sample 4k.
+// A plan of batches of 4 in the order of the data, so that batch k begins with sample 4k.
 EpochPlan in_order(std::int64_t dataset_size) {
   return ExactSampler({.dataset_size = dataset_size,
                        .world_size = 1,
@@ -70,7 +70,7 @@ EpochPlan in_order(std::int64_t dataset_size) {
       .plan({});
 }
 
-// A hook for a plan in_order: once a batch, at its first sample.
+// A hook for plans of in_order(): runs once per batch, at its first sample.
 HookedDataset::Hook once_a_batch(std::function<void()> hook) {
   return [hook = std::move(hook)](std::int64_t index) {
     if (index % 4 == 0) hook();
@@ -86,7 +86,7 @@ EpochPlan shuffled(std::int64_t dataset_size, int world_size, int rank, std::int
       .plan({.epoch = epoch});
 }
 
-// All that a batch says: counts, labels, inputs.
+// The whole content of a batch: counts, labels, inputs.
 std::vector<double> content(const Batch& batch) {
   std::vector<double> values = {static_cast<double>(batch.step), static_cast<double>(batch.count),
                                 static_cast<double>(batch.global_count)};
@@ -97,7 +97,7 @@ std::vector<double> content(const Batch& batch) {
   return values;
 }
 
-// What the loader delivers, at most `limit` batches.
+// The batches that the loader delivers, at most `limit`.
 std::vector<std::vector<double>> deliver(DataLoader& loader, std::size_t limit = 1000) {
   std::vector<std::vector<double>> batches;
   while (batches.size() < limit) {
@@ -233,7 +233,7 @@ TEST_CASE("workers gather ahead while a batch is in use, which they leave alone"
     const auto batch = loader.next();
     REQUIRE(batch);
     const auto before = content(*batch);
-    // Three more are gathered although nobody has asked for them yet, into other memory.
+    // Three more batches are gathered in advance, into other memory.
     REQUIRE(gathers.wait_for(std::min(step + 4, 20)));
     REQUIRE(content(*batch) == before);
     REQUIRE(first_label(*batch) == 4 * step);
@@ -247,7 +247,7 @@ TEST_CASE("batches are gathered concurrently", "[data][loader]") {
   std::atomic<bool> alone{false};
   const HookedDataset dataset(8, once_a_batch([&] {
                                 inside.raise();
-                                // Each gather waits for the other's beginning.
+                                // Each gather waits until the other one has begun.
                                 if (!inside.wait_for(2)) alone = true;
                               }));
   DataLoader loader(dataset, {.num_workers = 2});
@@ -306,7 +306,7 @@ TEST_CASE("a dataset's error arrives with its batch and names the sample", "[dat
     CHECK(error_of([&] { (void)loader.next(); }) == expected);
     CHECK(error_of([&] { (void)loader.next(); }) == expected);
     CHECK(loader.statistics().batches == 3);
-    loader.start(in_order(0));  // no worker gathers any more
+    loader.start(in_order(0));  // workers no longer gather
     damaged = -1;
     loader.start(in_order(40));
     CHECK(deliver(loader).size() == 10);
@@ -393,7 +393,7 @@ TEST_CASE("the time that next() needed is measured for each epoch", "[data][load
 
   DataLoader ahead(dataset, {.num_workers = 1, .prefetch = 4});
   ahead.start(in_order(20));
-  REQUIRE(gathers.wait_for(10));  // all five are ready before the first is asked for
+  REQUIRE(gathers.wait_for(10));  // all five are ready before the first is requested
   REQUIRE(deliver(ahead).size() == 5);
   CHECK(ahead.statistics().wait_seconds < alone_waited);
 }

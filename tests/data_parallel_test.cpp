@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// One process on several devices, which are all the CPU here.
+// One process on several devices, all of which are the CPU here.
 #include <catch2/catch.hpp>
 
 #include <atomic>
@@ -43,7 +43,7 @@ namespace {
 
 std::vector<Device> cpus(std::size_t count) { return std::vector<Device>(count, kCpuDevice); }
 
-// Its output is its input times a weight of one.
+// Multiplies its input by a weight of one.
 class Scale final : public nn::Module {
  public:
   explicit Scale(const nn::Scope& scope) : linear(scope, 1, 1) {
@@ -60,7 +60,7 @@ class Scale final : public nn::Module {
   double limit = 100;
 };
 
-// A batch norm in another module.
+// A module that contains a batch norm.
 class Normalized final : public nn::Module {
  public:
   explicit Normalized(const nn::Scope& scope) : norm(scope, 1) { add(norm); }
@@ -69,7 +69,7 @@ class Normalized final : public nn::Module {
   nn::BatchNorm1d norm;
 };
 
-// Fails where it is told to.
+// A module that fails on request.
 class Failing final : public nn::Module {
  public:
   enum class In { kNothing, kForward, kBackward };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Two ranks against PyTorch's own DistributedDataParallel on two ranks:
-// tests/reference/make_ddp_reference.py says what it ran and what its lines hold. PyTorch 1.13, 2.6
-// and 2.15 print the same to 1e-15.
+// Compares two ranks with PyTorch's own DistributedDataParallel on two ranks.
+// tests/reference/make_ddp_reference.py describes what PyTorch ran and the lines that it printed.
+// PyTorch 1.13, 2.6 and 2.15 print the same numbers to 1e-15.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -28,9 +28,9 @@ namespace {
 constexpr std::uint64_t kSeed = 17;
 constexpr std::size_t kRanks = 2;
 
-// Rows of each rank in each pass of a step.
+// The number of rows of each rank in each pass of a step.
 using Passes = std::vector<std::vector<std::size_t>>;
-// By parameter.
+// Values by the name of the parameter.
 using Values = std::map<std::string, std::vector<double>>;
 
 struct Case {
@@ -47,12 +47,12 @@ std::string title_of(const Case& self) {
   return self.model + " " + self.dtype + " " + self.variant;
 }
 
-// What PyTorch did and got.
+// The passes and the results of a PyTorch run.
 struct TorchRun {
   std::vector<Passes> steps;
   std::vector<double> losses;
   Values ddp;
-  Values alone;  // from one process; empty if it must be the same
+  Values alone;  // result of one process; empty if it must be the same
 };
 
 void add_step(TorchRun& run, const std::vector<double>& line) {
@@ -87,11 +87,11 @@ TorchRun read_run(const Case& self) {
   return run;
 }
 
-// By what a rank's gradient weighs in the mean: what makes the mean of the whole batch, or, as
-// PyTorch has it, the same for every rank and pass.
+// The weight of a rank's gradient in the mean: its number of rows, which gives the mean over the
+// whole batch, or, as in PyTorch, equal for every rank and pass.
 enum class Weights { kRows, kEqual };
 
-// One rank's training.
+// The training of one rank.
 class Trainer {
  public:
   Trainer(const Case& self, Weights weights, ProcessGroup& group)
@@ -149,7 +149,7 @@ struct Trained {
   Values values;
 };
 
-// As rank 0 has it; the ranks must agree to the last bit.
+// Returns rank 0's result; all ranks must agree with it to the last bit.
 Trained train(const Case& self, const TorchRun& torch, Weights weights, Backend backend) {
   std::vector<Trained> ranks(kRanks);
   test::run_groups(backend, kRanks, [&](ProcessGroup& group) {
@@ -162,7 +162,7 @@ Trained train(const Case& self, const TorchRun& torch, Weights weights, Backend 
   return ranks[0];
 }
 
-// The largest of any parameter.
+// The largest difference of any parameter.
 double difference(const Values& ours, const Values& lines) {
   REQUIRE(ours.size() == lines.size());
   double worst = 0;
@@ -216,8 +216,8 @@ TEST_CASE("steps over Gloo equal PyTorch's DistributedDataParallel too", "[ddp][
   check_equals_torch({"lenet5", "float32", "plain"}, 10, 1e-5, Backend::kGloo);
 }
 
-// PyTorch takes the mean of the ranks' and passes' means, so that a sample of a short batch weighs
-// more than another; here every sample weighs the same.
+// PyTorch takes the mean of the means of ranks and passes, so a sample in a short batch weighs more
+// than others. Here every sample weighs the same.
 TEST_CASE("short batches give the model of one process; PyTorch's give another", "[ddp][torch]") {
   for (const std::string& model : kModels) {
     for (const char* variant : {"uneven", "uneven_accumulate"}) {
@@ -227,7 +227,7 @@ TEST_CASE("short batches give the model of one process; PyTorch's give another",
       const Trained ours = train(self, torch, Weights::kRows, Backend::kShm);
       CHECK(difference(ours.values, torch.alone) <= 1e-12);
       CHECK(difference(ours.values, torch.ddp) >= 1e-3);
-      // The weights are all that differs.
+      // Only the weights differ.
       const Trained mean_of_means = train(self, torch, Weights::kEqual, Backend::kShm);
       CHECK(difference(mean_of_means.values, torch.ddp) <= 1e-12);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Modules whose ranks do not all do the same: layers that are not reached, data that run out,
-// gradients that are no numbers.
+// Modules whose ranks behave differently: layers that are not reached, data that runs out,
+// gradients that are not finite.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -28,7 +28,7 @@ namespace {
 constexpr std::size_t kFeatures = 3;
 constexpr std::size_t kClasses = 2;
 
-// Two layers side by side; forward takes one of them.
+// Two layers, of which forward uses one.
 class Branches final : public nn::Module {
  public:
   explicit Branches(const nn::Scope& scope)
@@ -80,7 +80,7 @@ class Normalised final : public nn::Module {
   nn::Linear fc;
 };
 
-// A child that its parent forgot to add, in front of one that it did not.
+// A module with a child that it did not add, in front of one that it did.
 class Forgetful final : public nn::Module {
  public:
   explicit Forgetful(const nn::Scope& scope)
@@ -96,10 +96,10 @@ class Forgetful final : public nn::Module {
   nn::Linear fc;
 };
 
-// Where an optimizer is called.
+// Who calls the optimizer: the model or the test.
 enum class Caller { kModel, kOptimizer };
 
-// One rank's training.
+// The training of one rank.
 struct Trainee {
   Trainee(const std::shared_ptr<ProcessGroup>& group, DdpOptions options)
       : branches({context, DType::kFloat64, 0}),
@@ -108,7 +108,7 @@ struct Trainee {
                   {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.01}),
         tape(context) {}
 
-  // Backward on the samples first .. first + n - 1; the first one's features are scaled.
+  // Runs backward on samples first .. first + n - 1. The features of the first one are scaled.
   void backward(std::size_t first, std::size_t n, bool is_active = true, double scale = 1) {
     std::vector<double> features;
     std::vector<std::int64_t> labels;
@@ -199,7 +199,7 @@ TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of th
     for (std::size_t step = 0;; ++step) {
       const bool has_batch = step < kBatches[rank];
       trainee.backward(3 * step + rank, has_batch ? 1 + rank : 0, has_batch);
-      trainee.model.step(trainee.optimizer);  // nothing in the round that ends it
+      trainee.model.step(trainee.optimizer);  // does nothing in the last round
       if (trainee.model.engine().is_over()) break;
     }
     expect(largest_difference(trainee.values(), alone) < 1e-12, "the same model");
@@ -291,7 +291,7 @@ TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
 TEST_CASE("gradients that only the tape has made are not stepped with", "[module]") {
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-    trainee.optimizer.step();  // there are none
+    trainee.optimizer.step();  // there are no gradients
     trainee.backward(0, 2);
     trainee.optimizer.step();
     const Tensor input =
@@ -353,7 +353,7 @@ TEST_CASE("a distributed module is a module, with the other one's names", "[modu
   });
 }
 
-// The gradients lay in the engine's memory, which has gone with it.
+// The gradients were in the memory of the engine, which has been destroyed.
 TEST_CASE("a module may be distributed anew, and be trained alone in between", "[module]") {
   for (const int world_size : {1, 2}) {
     test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
@@ -378,7 +378,7 @@ TEST_CASE("a module may be distributed anew, and be trained alone in between", "
           model.backward(tape, loss_of(model), 2.0);
           optimizer.step();
           expect(first_value() != before, "a step of all ranks");
-          model.backward(tape, loss_of(model), 2.0);  // nobody takes its gradients
+          model.backward(tape, loss_of(model), 2.0);  // its gradients are not used
         }
         for (const nn::Parameter* parameter : branches.parameters()) {
           expect(!parameter->has_grad(), "no gradient in memory that is gone");
@@ -393,7 +393,7 @@ TEST_CASE("a module may be distributed anew, and be trained alone in between", "
   }
 }
 
-// As when the new one is made before the old one goes.
+// This happens if the new module is created before the old one is destroyed.
 TEST_CASE("the end of a distributed module leaves gradients to the one after it", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
@@ -419,7 +419,7 @@ TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]
         context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
     model.eval();
     for (int batch = 0; batch <= group.rank(); ++batch) (void)model.forward(tape, input);
-    group.barrier().wait();  // which would meet a broadcast of buffers
+    group.barrier().wait();  // would meet a broadcast of buffers
   });
 }
 
@@ -449,7 +449,7 @@ TEST_CASE("batches tell of ranks in different epochs", "[module]") {
 TEST_CASE("a child that was not added is an error that names its parameter and add()", "[module]") {
   for (const int world_size : {1, 2}) {
     test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
-      const std::string error = error_of([&] {  // a slow rank hears of it while it constructs
+      const std::string error = error_of([&] {  // a slow rank gets the error in its constructor
         nn::Context context;
         Forgetful module({context, DType::kFloat64, 0});
         nn::DistributedModule model(module, context, group.shared_from_this(), {});

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// README.md and docs/ say only what is there: their C++ stands word for word in sources that are
-// compiled and run, and the flags that they name are in the programs' --help.
+// README.md and docs/ are true: their C++ code appears word for word in sources that are compiled
+// and run, and the flags that they name are in the programs' --help.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstddef>
@@ -58,7 +58,7 @@ std::string flag_name(std::string flag) {
   return flag;
 }
 
-// A flag as a text has it; "--rdzv-*" stands for all that begin so.
+// A flag in a text. "--rdzv-*" stands for all flags with that prefix.
 const std::regex kFlag(R"((--[a-z][a-z0-9_-]*)(\*?))");
 
 using Flags = std::set<std::string>;
@@ -79,15 +79,15 @@ bool has_prefix(const Flags& flags, const std::string& prefix) {
   return first != flags.end() && first->starts_with(prefix);
 }
 
-// What stands without a program's name and is in no --help.
+// Flags that appear without a program's name and are in no --help.
 const Flags kOthers = {
-    // torchrun's that ddp-launch refuses, or takes for one value
+    // flags of torchrun that ddp-launch refuses, or accepts with one value only
     "--duplicate-stderr-filters", "--duplicate-stdout-filters", "--event-log-handler",
     "--log-line-prefix-template", "--logs-specs", "--print-completion", "--run-path",
     "--signals-to-handle", "--start-method", "--use-env", "--virtual-local-rank",
-    // of the benchmarks, and mpirun's
+    // flags of the benchmarks and of mpirun
     "--backends", "--compare", "--parts", "--samples", "--sizes", "--bind-to",
-    // how flags are written
+    // examples of how flags are written
     "--flag", "--nproc"};
 
 // Commands and `quoted` text.
@@ -148,7 +148,7 @@ TEST_CASE("the C++ of README.md and docs/ stands in sources that are tested", "[
 }
 
 TEST_CASE("headers that README.md and docs/ name are there", "[docs]") {
-  const std::regex header(R"([^/\w](ddp/[\w/]+\.h)\b)");  // as an #include names it
+  const std::regex header(R"([^/\w](ddp/[\w/]+\.h)\b)");  // in the form of an #include
   int headers = 0;
   for (const fs::path& document : documents()) {
     for (const std::string& line : lines_of(document)) {
@@ -175,7 +175,7 @@ TEST_CASE("flags that README.md and docs/ name are in --help", "[docs]") {
   Flags any = kOthers;
   for (const auto& [_, flags] : ours) any.insert(flags.begin(), flags.end());
 
-  // What a command begins with; a program that is none of ours may have any flags.
+  // The beginning of a command. Programs that are not ours may have any flags.
   const std::regex program(R"((build/bin/)?(ddp-launch|train|make_crack_set))");
   const std::regex other_program(
       R"(\./.*|scripts/.*|.*bench_.*|.*\.py|package\.train|PROGRAM|#SBATCH|)"

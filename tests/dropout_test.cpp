@@ -21,7 +21,7 @@ using Doubles = std::vector<double>;
 
 constexpr std::size_t kColumns = 7;
 
-// What becomes of ones: 0 or 1 / (1 - p), for each row.
+// The layer's output for an input of ones: 0 or 1 / (1 - p) in each element.
 Doubles dropped(Context& context, Dropout& layer, const RandomKey& key, std::size_t rows) {
   Tape tape(context, Recording::kOff);
   tape.set_random_key(key);
@@ -39,7 +39,7 @@ struct Layers {
 }  // namespace
 
 TEST_CASE("1, 2 and 3 ranks drop the same elements of a global batch", "[dropout]") {
-  constexpr std::int64_t kSamples = 29, kGlobalBatch = 8;  // the last batch is of 5
+  constexpr std::int64_t kSamples = 29, kGlobalBatch = 8;  // the last batch has 5 samples
   Layers layers;
   const int world_size = GENERATE(1, 2, 3);
   for (int rank = 0; rank < world_size; ++rank) {
@@ -61,7 +61,7 @@ TEST_CASE("1, 2 and 3 ranks drop the same elements of a global batch", "[dropout
                           .row_stride = static_cast<std::uint64_t>(world_size)};
       const Doubles part = dropped(layers.context, layers.first, key, own.size());
       for (std::size_t row = 0; row < own.size(); ++row) {
-        // Where the sample stands in the global batch, by its number in the dataset.
+        // The sample's position in the global batch, found by its index in the dataset.
         const auto at = std::ranges::find(global, own[row]) - global.begin();
         CHECK(std::equal(part.begin() + static_cast<std::ptrdiff_t>(row * kColumns),
                          part.begin() + static_cast<std::ptrdiff_t>((row + 1) * kColumns),

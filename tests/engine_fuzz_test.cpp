@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Random options, passes and sample counts against the weighted mean computed by one process in
-// float64. What happens depends on the number of the case alone, so a failure can be run again.
+// Random options, passes and sample counts, compared with the weighted mean that one process
+// computes in float64. A case depends only on its number, so a failure can be reproduced.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -25,12 +25,12 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr int kSteps = 6;
 
-// Numbers that depend on what they are for, not on who asks first.
+// Random numbers that depend on their purpose, not on the order of calls.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : seed_(seed) {}
 
-  // 0 .. sides - 1
+  // A number in 0 .. sides - 1.
   template <class... What>
   [[nodiscard]] std::size_t roll(std::size_t sides, What... what) const {
     std::uint64_t bits = mix(seed_);
@@ -69,7 +69,7 @@ enum What : std::uint64_t {
   kMarkOrder,
 };
 
-// What a case is made of; everything is a function of step, pass and rank.
+// The plan of a case, as functions of step, pass and rank.
 struct Plan {
   explicit Plan(std::uint64_t number, int world)
       : dice(number), world_size(world), parameters(1 + dice.roll(7, kCount)) {
@@ -131,11 +131,11 @@ struct Plan {
     }
     return false;
   }
-  // A pass without samples may run backward, on an empty batch.
+  // A pass without samples may run backward on an empty batch.
   [[nodiscard]] bool runs_backward(int step, int pass, int rank) const {
     return samples(step, pass, rank) > 0 || dice.roll(2, kIdle, step, pass, rank) == 0;
   }
-  // How often backward marks the parameter.
+  // How often backward marks parameter i.
   [[nodiscard]] int uses(int step, int pass, int rank, std::size_t i) const {
     if (!runs_backward(step, pass, rank)) return 0;
     if (options.unused == UnusedParameters::kError) return 1;
@@ -143,7 +143,7 @@ struct Plan {
       return dice.roll(3, kUse, step, pass, rank, i) > 0;
     return i == 0 ? 1 : static_cast<int>(dice.roll(3, kUse, rank, i));
   }
-  // Of the mean loss; the same for all elements but the last.
+  // The gradient of the mean loss; the same for all elements except the last.
   [[nodiscard]] double gradient(int step, int pass, int rank, std::size_t i, bool is_last) const {
     if (is_bad(step, pass, rank, i)) return kNan;
     return static_cast<double>(dice.roll(17, kValue, step, pass, rank, i, is_last ? 1 : 0)) - 8;
@@ -174,7 +174,7 @@ double precision_of(DType dtype) {
   return dtype == DType::kFloat16 ? 2e-3 : 1.6e-2;
 }
 
-// What one process would find in a step.
+// The result of a step as one process computes it.
 struct Truth {
   Truth(const Plan& plan, int step) {
     int active = 0;
@@ -224,12 +224,12 @@ struct Truth {
   int votes = 0;
   bool stop = false;
   bool is_finite = true;
-  std::vector<std::array<double, 2>> means;  // all elements but the last, the last one
+  std::vector<std::array<double, 2>> means;  // of all elements but the last, and of the last one
   std::vector<double> magnitudes;
   std::vector<bool> is_used;
 };
 
-// One rank of a case.
+// One rank in a case.
 class Trainee {
  public:
   Trainee(const Plan& plan, ProcessGroup& group)
@@ -309,8 +309,8 @@ class Trainee {
     return static_cast<double>(plan_.dice.roll(9, kMetric, step, pass, group_.rank()));
   }
 
-  // Backward of parameter i: the first pass overwrites, later ones add, and one without samples
-  // leaves behind what it likes, unless there is something already.
+  // Runs backward for parameter i. The first pass overwrites the gradient, later ones add to it. A
+  // pass without samples writes NaN, unless an earlier pass of the step had samples.
   void give(int step, int pass, std::size_t i, double factor, int uses) {
     const double n = plan_.samples(step, pass, group_.rank());
     std::vector<double> all = elements(ddp_.gradient(i));
@@ -380,7 +380,7 @@ class Trainee {
     }
   }
 
-  // So that fingerprints have something to compare.
+  // Changes the parameters, so that their fingerprints change.
   void update(const double* scale) {
     for (std::size_t i = 0; i < plan_.parameters; ++i) {
       std::vector<double> value = elements(parameters_[i].value);
@@ -399,7 +399,7 @@ class Trainee {
   std::vector<std::vector<double>> own_;
   std::vector<Parameter> parameters_;
   DistributedDataParallel ddp_;
-  double held_ = 0;  // samples of this rank in the step so far
+  double held_ = 0;  // this rank's samples in the step so far
   std::uint64_t passes_ = 0;
   std::uint64_t skipped_ = 0;
 };
@@ -407,7 +407,7 @@ class Trainee {
 }  // namespace
 
 TEST_CASE("whatever the options, gradients are the mean over all samples", "[engine][fuzz]") {
-  constexpr std::uint64_t kCases = 200;  // of each world size
+  constexpr std::uint64_t kCases = 200;  // for each world size
   for (const int world_size : {1, 2, 3, 4}) {
     test::run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
       for (std::uint64_t number = 0; number < kCases; ++number) {
@@ -418,7 +418,7 @@ TEST_CASE("whatever the options, gradients are the mean over all samples", "[eng
           const std::string text = "case " + std::to_string(number) + " of " +
                                    std::to_string(world_size) + " ranks, on rank " +
                                    std::to_string(group.rank()) + ": " + error.what();
-          group.abort(text);  // all ranks tell it
+          group.abort(text);  // all ranks throw it
           throw std::runtime_error(text);
         }
       }

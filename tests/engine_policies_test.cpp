@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the engine does about parameters without a gradient, ranks without data, gradients that are
-// no numbers, replicas that diverge, and what ranks decide together.
+// How the engine handles parameters without a gradient, ranks without data, gradients that are not
+// finite, replicas that diverge, and decisions of all ranks.
 #include <signal.h>
 #include <catch2/catch.hpp>
 
@@ -32,12 +32,12 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Runs fn(group) on every rank, over each backend.
+// Runs fn(group) on every rank, with each backend.
 void run_on(int world_size, const std::function<void(ProcessGroup&)>& fn) {
   for (const Backend backend : test::backends()) test::run_groups(backend, world_size, fn);
 }
 
-// The same; returns the error of each rank over each backend, "" if none.
+// The same, but returns the error of each rank with each backend, or "" if there is none.
 std::vector<std::string> errors_of_ranks(int world_size,
                                          const std::function<void(ProcessGroup&)>& fn) {
   std::vector<std::string> errors;
@@ -122,7 +122,7 @@ TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
       const bool is_first = group.rank() == 0;
       (void)ddp.begin_step();
       write_gradient(ddp, 0, 6);
-      ddp.mark_ready(0);  // everybody uses 0, rank 0 uses 1, nobody uses 2
+      ddp.mark_ready(0);  // all ranks use 0, rank 0 uses 1, none uses 2
       if (is_first) {
         write_gradient(ddp, 1, 12);
         ddp.mark_ready(1);
@@ -144,7 +144,7 @@ TEST_CASE("a parameter may be used in some passes of a step only", "[engine][unu
   for (const int world_size : {1, 2}) {
     run_on(world_size, [](ProcessGroup& group) {
       std::vector<double> value(5, 1.0);
-      std::vector<double> own(5, 77.0);  // left over from before
+      std::vector<double> own(5, 77.0);  // left from an earlier step
       std::vector<double> other(3, 1.0);
       const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
       DistributedDataParallel ddp(
@@ -522,7 +522,7 @@ TEST_CASE("replicas that stay equal are not complained about", "[engine][fingerp
       Trainee trainee(
           group, {.buffers = {{"running_mean", buffer_of(statistics)}}, .fingerprint_every = 1});
       for (int step = 0; step < 5; ++step) {
-        std::ranges::fill(statistics, static_cast<float>(group.rank() + step));  // each its own
+        std::ranges::fill(statistics, static_cast<float>(group.rank() + step));  // differ by rank
         trainee.step(1);
         trainee.model.values[0][0] += trainee.ddp.gradient(0).as<double>()[0];
         if (step == 2) trainee.ddp.broadcast_buffers();
@@ -560,7 +560,7 @@ TEST_CASE("buffers on different devices are no difference between models", "[eng
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     std::vector<float> statistics(3);
     Buffer buffer = buffer_of(statistics);
-    buffer.device = cuda_device(group.rank());  // refused by the group when it is sent
+    buffer.device = cuda_device(group.rank());  // the group refuses it
     Trainee trainee(group, {.buffers = {{"running_mean", buffer}}});
   });
   for (const std::string& error : errors) CHECK_FALSE(contains(error, "models differ"));

@@ -28,7 +28,7 @@ namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-// Remembers what was submitted, and sums as if all ranks had submitted the same.
+// A group that records what is submitted, and sums as if all ranks had submitted the same.
 class RecordingGroup final : public ProcessGroup {
  public:
   explicit RecordingGroup(int world_size)
@@ -62,8 +62,8 @@ class RecordingGroup final : public ProcessGroup {
   std::shared_ptr<ProcessGroup> make_child(GroupConfig) override { return nullptr; }
 };
 
-// What a store and its clones do late: the next read once `is_on` is set comes half a second
-// later, unless `server_is_gone` before.
+// A delay that a store and its clones share: the first read after `is_on` is set takes half a
+// second longer, unless `server_is_gone` is set before.
 struct ReadDelay {
   std::shared_future<void> server_is_gone;
   std::atomic<bool> is_on = false;
@@ -113,8 +113,7 @@ std::shared_ptr<ProcessGroup> group_over(std::shared_ptr<Store> store, int rank,
                              .hang_watch = {.period = Timeout(0)}});
 }
 
-// What the comparison of models that differ on the last rank throws, but nothing if it is no
-// MismatchError.
+// The error of comparing models that differ on the last rank; empty if it is not a MismatchError.
 std::string mismatch_on(const std::shared_ptr<ProcessGroup>& group) {
   Model model(0);
   if (group->rank() == group->world_size() - 1) model.parameters[1].name = "fc1.bis";
@@ -186,7 +185,7 @@ TEST_CASE("the summary is the last finished step's, also while the next one is o
       expect(ddp.summary().samples == 0, "nothing before the first step");
       (void)ddp.begin_step({.samples = 3});
       ddp.record_metric(0, 5, 3);
-      ddp.record_metric(1, kNan, 0);  // the mean of nothing
+      ddp.record_metric(1, kNan, 0);  // the mean over no samples
       mark_all(ddp);
       ddp.wait();
       (void)ddp.begin_step({.samples = 1});
@@ -206,7 +205,7 @@ TEST_CASE("totals add up the steps since they were taken last", "[engine]") {
       Model model(0);
       const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
       DistributedDataParallel ddp(shared, model.parameters);
-      for (const int steps : {3, 40}) {  // more than are held at once
+      for (const int steps : {3, 40}) {  // more than are kept
         for (int step = 1; step <= steps; ++step) {
           (void)ddp.begin_step({.samples = 2});
           ddp.record_metric(0, step, 2);
@@ -249,7 +248,7 @@ TEST_CASE("a step can be left by an exception while a bucket is being reduced", 
       DistributedDataParallel ddp(shared, {large});
       (void)ddp.begin_step();
       ddp.mark_ready(0);
-    }  // the bucket's memory is given back
+    }  // frees the bucket's memory
     group.barrier().wait();
   });
 }
@@ -443,7 +442,7 @@ TEST_CASE("a step asks for no memory, on no thread", "[engine]") {
     for (int i = 0; i < 20; ++i) step(1 + i % 3);
     group.barrier().wait();
     const std::int64_t asked = test::allocations() - before;
-    group.barrier().wait();  // until the other rank has counted, too
+    group.barrier().wait();  // waits until the other rank has counted, too
     expect(asked == 0, std::to_string(asked) + " allocations in 20 steps of both ranks");
   });
 }

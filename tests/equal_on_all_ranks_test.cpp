@@ -15,7 +15,7 @@ namespace {
 
 using Values = std::vector<NamedValue>;
 
-// What all ranks of a job throw if these are their values; empty if none throws anything.
+// The error that all ranks throw if these are their values; empty if none throws.
 std::string mismatch_of(Backend backend, const std::vector<Values>& values) {
   std::vector<std::string> errors(values.size());
   test::run_groups(backend, static_cast<int>(values.size()), [&](ProcessGroup& group) {

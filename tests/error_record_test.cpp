@@ -15,7 +15,7 @@ using test::TemporaryDirectory;
 
 namespace {
 
-// TORCHELASTIC_ERROR_FILE, for as long as this lives.
+// Sets TORCHELASTIC_ERROR_FILE while it exists.
 class ErrorFileVariable {
  public:
   explicit ErrorFileVariable(const std::string& path) { ::setenv(kName, path.c_str(), 1); }
@@ -31,7 +31,7 @@ std::string text_in(const std::string& json) {
   return nlohmann::json::parse(json)["message"]["message"].get<std::string>();
 }
 
-// Around a PeerError, as a caller would put it.
+// An error that a caller has nested around a PeerError.
 std::exception_ptr nested_peer_error() {
   try {
     try {

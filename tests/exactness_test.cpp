@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A dataset that nothing divides evenly gives the same model for any number of ranks.
+// A dataset that no number of ranks divides evenly gives the same model on any number of ranks.
 #include <catch2/catch.hpp>
 
 #include "support/exact_training.h"
@@ -57,7 +57,7 @@ TEST_CASE("a step of several passes equals a step of one", "[exactness]") {
 }
 
 TEST_CASE("in float32 they are the same but for rounding", "[exactness]") {
-  // As many steps as ReLU and max-pool do not yet flip in (docs/architecture.md).
+  // Few enough steps that rounding does not yet flip a ReLU or a max-pool (docs/architecture.md).
   for (const ExactEpoch& epoch :
        {ExactEpoch{.model = "mlp", .samples = 799}, ExactEpoch{.model = "lenet5", .samples = 79}}) {
     const Tensors alone = train<float>(1, epoch);

@@ -15,7 +15,7 @@ using test::ChildProcess;
 
 namespace {
 
-// On the CPU, whatever the machine has.
+// Runs on the CPU, even if the machine has a GPU.
 std::string run(int ranks, const std::string& program) {
   ChildProcess job({DDP_LAUNCH_PATH, "--nproc_per_node=" + std::to_string(ranks), program},
                    {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
@@ -25,7 +25,7 @@ std::string run(int ranks, const std::string& program) {
   return job.out();
 }
 
-// The number behind the last `label` of an output.
+// The number after the last `label` in an output.
 double last_number(const std::string& output, const std::string& label) {
   INFO(output);
   const std::size_t found = output.rfind(label);

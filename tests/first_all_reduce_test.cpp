@@ -17,7 +17,7 @@ namespace {
 
 enum class Fault { kNone, kWrongElement, kNothingComes };
 
-// Rank 1 of three, which adds up as if all were here, but for its fault.
+// Rank 1 of three, whose group sums as if all ranks were there, except for the given fault.
 class FaultyGroup final : public ProcessGroup {
  public:
   explicit FaultyGroup(Fault fault, Timeout timeout = kDefaultTimeout)
@@ -27,7 +27,7 @@ class FaultyGroup final : public ProcessGroup {
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
 
   std::string aborted_with;
-  Timeout patience{};  // with the all_reduce
+  Timeout patience{};  // timeout of the all_reduce
 
  protected:
   void do_abort(std::string_view reason) override { aborted_with = reason; }

@@ -17,7 +17,7 @@ using test::expect;
 
 namespace {
 
-// Until another rank's error has arrived; at most 10 s.
+// Waits up to 10 s until another rank's error has arrived.
 bool becomes_set(const FirstError& error) {
   const Deadline deadline = Deadline::after(std::chrono::seconds(10));
   while (!error.is_set() && !deadline.passed()) std::this_thread::yield();

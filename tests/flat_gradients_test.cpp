@@ -18,7 +18,7 @@ using test::run_groups;
 
 namespace {
 
-// Many parameters, as the trainers of raw arrays have them: all values in one array.
+// Many parameters, whose values are all in one array, as in trainers without a tensor library.
 class FlatModel {
  public:
   FlatModel() {
@@ -60,7 +60,7 @@ void run_step(DistributedDataParallel& ddp, int step) {
   ddp.wait();
 }
 
-// The gradients of that many steps, one step behind the other.
+// The gradients of `steps` steps, concatenated.
 std::vector<double> gradients_of(DistributedDataParallel& ddp, int steps) {
   std::vector<double> all;
   for (int step = 0; step < steps; ++step) {
@@ -114,7 +114,7 @@ TEST_CASE("dense gradients that make no pieces are refused", "[engine][layout]")
 
 TEST_CASE("the caller's flat gradients are the buckets, to the same bits", "[engine]") {
   std::vector<std::pair<Backend, int>> worlds = {{Backend::kShm, 1}, {Backend::kShm, 3}};
-  // The others add three terms in an order that depends on where they lie.
+  // Other backends, with three ranks, sum in an order that depends on an element's position.
   for (const Backend backend : test::backends()) worlds.emplace_back(backend, 2);
   for (const auto& [backend, world_size] : worlds) {
     run_groups(backend, world_size, [](ProcessGroup& group) {

@@ -129,7 +129,7 @@ TEST_CASE("the oldest pending operation is the first that is not done", "[record
   const auto last = recorder.oldest_pending();
   REQUIRE(last);
   CHECK(last->event.signature.count == 3);
-  CHECK(last->since == done);  // before, it waited for its turn
+  CHECK(last->since == done);  // before that, it was queued behind another operation
   recorder.broken();
   CHECK_FALSE(recorder.oldest_pending());
 }

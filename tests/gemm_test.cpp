@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Built twice: against the library's gemm (OpenBLAS), and with no_openblas.cpp in its place.
+// Built twice: with the library's gemm (OpenBLAS), and with no_openblas.cpp instead.
 #include "ddp/kernels/gemm.h"
 
 #include <catch2/catch.hpp>

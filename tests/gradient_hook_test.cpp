@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What travels in place of gradients, and models whose gradients have several types.
+// Gradient hooks, and models whose gradients have several dtypes.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kElements = 131;
 
-// A parameter of each floating-point type, in turn and twice.
+// Two parameters of each floating-point type, alternating.
 struct MixedModel {
   explicit MixedModel(std::initializer_list<DType> dtypes) {
     for (const DType dtype : dtypes) {
@@ -36,7 +36,8 @@ struct MixedModel {
 
 double element(const Buffer& buffer, std::size_t i) { return item(buffer.slice(i, 1)); }
 
-// One step in which rank r's gradients are r + 1 everywhere; returns the largest error of the mean.
+// Runs a step in which rank r's gradients are r + 1 everywhere. Returns the largest error of the
+// mean.
 double error_of_step(DistributedDataParallel& ddp, const ProcessGroup& group, double value = 1) {
   const double factor = ddp.begin_step();
   for (std::size_t i = ddp.parameter_count(); i-- > 0;) {
@@ -58,7 +59,7 @@ std::shared_ptr<ProcessGroup> borrowed(ProcessGroup& group) {
   return {&group, [](ProcessGroup*) {}};
 }
 
-// Doubles what it reduces, and counts.
+// A hook that doubles what it reduces, and counts its calls.
 class DoublingHook final : public GradientHook {
  public:
   DoublingHook(ProcessGroup& group, int& finished) : group_(group), finished_(finished) {}
@@ -113,7 +114,7 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
         for (int step = 0; step < 3; ++step) {
           expect(error_of_step(ddp, group, 1.2345) < 0.01, "the mean, rounded");
         }
-        // What is summed here is exact in either type.
+        // The sums here are exact in either type.
         expect(error_of_step(ddp, group, 2) < precision, "small integers");
       });
     }
@@ -140,7 +141,7 @@ TEST_CASE("compression halves what travels, and leaves 16 bits alone", "[engine]
         const double before = element(gradients, 0);
         const Work work = inner_->launch(bucket, producer);
         work.wait_host();
-        const bool untouched = element(gradients, 0) == before;  // reduced elsewhere
+        const bool untouched = element(gradients, 0) == before;  // reduced in other memory
         expect(untouched == (gradients.dtype == DType::kFloat32), "float32 travels in a copy");
         return work;
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Conversions of the 16-bit types: all bit patterns, and rounding against arithmetic in double.
+// Conversions of the 16-bit types: all bit patterns, and rounding compared with arithmetic in
+// double.
 #include "ddp/base/half.h"
 
 #include <catch2/catch.hpp>
@@ -16,7 +17,7 @@ using ddp::Float16;
 
 namespace {
 
-// What distinguishes the two formats.
+// The parameters of a 16-bit format.
 template <class Half>
 struct Format;
 template <>
@@ -37,7 +38,7 @@ Half half_of(std::uint32_t bits) {
   return std::bit_cast<Half>(static_cast<std::uint16_t>(bits));
 }
 
-// The value that the bits stand for, by the definition of the format.
+// The value of the bits by the definition of the format.
 template <class Half>
 double value_of(std::uint32_t bits) {
   using F = Format<Half>;
@@ -56,7 +57,7 @@ double value_of(std::uint32_t bits) {
   return (bits & 0x8000U) != 0 ? -value : value;
 }
 
-// The nearest value of the format; std::nearbyint sends ties to even.
+// The nearest value of the format. std::nearbyint rounds ties to even.
 template <class Half>
 double rounded(float value) {
   using F = Format<Half>;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Real processes: what a job that hangs says of itself.
+// What a hanging job reports, tested with real processes.
 #include <signal.h>
 #include <catch2/catch.hpp>
 
@@ -19,7 +19,7 @@ using test::warnings_of;
 
 namespace {
 
-// What follows the rank's own prefix.
+// The part of the line after the rank's own prefix.
 std::string sentence_of(const std::string& line) { return line.substr(line.find("timed out")); }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who keeps a job waiting: the sentence, who may say it, and the timeout of one call. Real
-// processes are in hang_process_test.cpp.
+// Finding the rank that keeps a job waiting: the message, which rank may log it, and the timeout of
+// one call. hang_process_test.cpp tests this with real processes.
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <functional>
@@ -36,7 +36,7 @@ Collective all_reduce() {
   return {CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
 }
 
-// Within ten seconds.
+// Waits up to ten seconds until the condition is true.
 bool becomes_true(const std::function<bool()>& condition) {
   const Deadline deadline = Deadline::after(10s);
   while (!condition()) {
@@ -46,7 +46,7 @@ bool becomes_true(const std::function<bool()>& condition) {
   return true;
 }
 
-// What the ranks below wait for: the seventh collective of their group.
+// The hang in the tests below: the ranks wait in the seventh collective of their group.
 Hang hang() {
   return {.group = "default",
           .operation = "all_reduce #7 (bucket 1: fc.*)",
@@ -54,7 +54,7 @@ Hang hang() {
           .age = 10s};
 }
 
-// Ranks that have submitted so many collectives.
+// Ranks that have submitted these numbers of collectives.
 std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
   std::vector<Witness> members;
   for (const std::uint64_t collectives : submitted) {
@@ -69,10 +69,10 @@ std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
   return members;
 }
 
-// A call in which ranks wait for each other, and the rank that does not make it.
+// A call in which ranks wait for each other, and the rank that does not call it.
 struct Meeting {
   std::string name;
-  std::string wait;  // as what it is reported
+  std::string wait;  // its name in reports
   int absent;
   std::function<void(ProcessGroup&)> join;
 };
@@ -93,7 +93,7 @@ std::shared_ptr<ProcessGroup> make_group(Backend backend, GroupConfig config) {
   return make_shm_process_group(std::move(config));
 }
 
-// Runs fn(group) on three ranks, each a thread with its own group and its own watch.
+// Runs fn(group) on three ranks. Each rank is a thread with its own group and its own hang watch.
 void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& report,
                  const std::function<void(ProcessGroup&)>& fn) {
   constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
@@ -137,7 +137,7 @@ TEST_CASE("a process that is stopped, gone or silent is told from one that is la
   members[2].progress.reset();
   CHECK_THAT(text(), Catch::StartsWith("rank 2 has given no sign of life") &&
                          Catch::Contains("; never heard of;"));
-  members[1].state = ProcessState::kStopped;  // it has joined, but its part is not done
+  members[1].state = ProcessState::kStopped;  // has submitted, but is not done
   CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
                                        "all_reduce #7"));
 }
@@ -288,7 +288,7 @@ TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]
 TEST_CASE("a rank that does not come to a split, a duplicate or on_rank0 is named", "[hang]") {
   for (const Meeting& meeting : meetings()) {
     test::Gate reports;
-    std::string line;  // at most one comes
+    std::string line;  // there is at most one
     const auto report = [&](std::string_view text) {
       line = text;
       reports.raise();
@@ -308,7 +308,7 @@ TEST_CASE("the timeout of a split, a duplicate or on_rank0 names who did not com
   const auto say_nothing = [](std::string_view) {};
   for (const Backend backend : test::backends()) {
     for (const Meeting& meeting : meetings()) {
-      // The others are the same on all backends.
+      // The other meetings do not depend on the backend.
       if (backend != Backend::kShm && meeting.name != "duplicate") continue;
       test::Gate errors;
       run_watched(backend, 1s, say_nothing, [&](ProcessGroup& group) {
@@ -319,7 +319,7 @@ TEST_CASE("the timeout of a split, a duplicate or on_rank0 names who did not com
         const std::string text = error_of([&] { meeting.join(group); });
         errors.raise();
         const std::string who = "rank " + std::to_string(meeting.absent) + " (";
-        const bool is_operation = meeting.name != "on_rank0";  // in which ranks agree on the text
+        const bool is_operation = meeting.name != "on_rank0";  // ranks agree on its text
         const std::string sentence = is_operation ? text.substr(text.find(':') + 1) : text;
         const std::string lead =
             is_operation ? " timed out after 1000 ms: " : "[" + meeting.name + "] timed out: ";
@@ -350,7 +350,7 @@ TEST_CASE("a rank that waits in an operation of a part is named with the part", 
 }
 
 TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
-  // A store whose connection is lost.
+  // A store that has lost its connection.
   class LostStore final : public Store {
    public:
     void set(std::string_view, std::string_view) override { lose(); }

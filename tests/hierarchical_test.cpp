@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Ranks on several hosts, which are imitated: each rank, a thread, is told who is on which host.
-// Every collective in every dtype is in collectives_test.cpp.
+// Ranks on several simulated hosts: each rank is a thread and is told which ranks are on which
+// host. collectives_test.cpp tests every collective in every dtype.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -25,7 +25,7 @@ namespace {
 const std::vector<int> kPairs = {0, 0, 1, 1};
 const std::vector<int> kInterleaved = {0, 1, 0, 1};
 
-// What call(group) throws on each rank.
+// The errors of call(group), by rank.
 template <class Call>
 std::vector<std::string> errors_on(const std::vector<int>& hosts, const Call& call,
                                    Timeout timeout = 60s) {
@@ -35,7 +35,7 @@ std::vector<std::string> errors_on(const std::vector<int>& hosts, const Call& ca
       [&](ProcessGroup& group) {
         std::string& error = errors[static_cast<std::size_t>(group.rank())];
         error = error_of([&] { call(group); });
-        // Nobody leaves before all have seen it.
+        // No rank leaves before all ranks have seen the error.
         group.store().set("seen/" + std::to_string(group.rank()), "");
         for (int rank = 0; rank < group.world_size(); ++rank) {
           (void)group.store().get("seen/" + std::to_string(rank), 60s);
@@ -49,7 +49,7 @@ void check_all_equal(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) CHECK(error == errors[0]);
 }
 
-// Any bits, the same from run to run.
+// The sum of random bits, which are the same in each run.
 std::vector<std::byte> sum_of_random(ProcessGroup& group, DType dtype, ReduceOp op) {
   std::vector<float> values(1009);
   for (std::size_t i = 0; i < values.size(); ++i) {

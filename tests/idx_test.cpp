@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Runs over either source of input_file.h.
+// Runs with either implementation of input_file.h.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>

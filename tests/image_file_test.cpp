@@ -40,7 +40,7 @@ constexpr int kPalette = 3;
 constexpr int kGreyAlpha = 4;
 constexpr int kRgba = 6;
 
-// One file that is written again and again.
+// A file that the tests write repeatedly.
 class File {
  public:
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -50,8 +50,8 @@ class File {
     return read_image(path_, channels);
   }
 
-  // What reading these bytes throws, which has to be a FileError with the file's name; "" if
-  // nothing.
+  // The error of reading these bytes, which must be a FileError that names the file; "" if there is
+  // none.
   [[nodiscard]] std::string error(const std::string& bytes) const {
     write_bytes(path_, bytes);
     try {
@@ -68,8 +68,8 @@ class File {
   std::filesystem::path path_ = directory_ / "image";
 };
 
-// What decoding throws, for tests that would write thousands of files. Anything but a
-// std::runtime_error goes through.
+// The error of decoding, for tests that would otherwise write thousands of files. Exceptions other
+// than std::runtime_error are not caught.
 std::string decoder_error(const std::string& bytes, bool is_png) {
   const Pixels file(bytes.begin(), bytes.end());
   try {
@@ -99,7 +99,8 @@ int largest_difference(const Pixels& a, const Pixels& b) {
   return largest;
 }
 
-// A JPEG's size follows the marker SOF0 (two bytes), a length (two) and the precision (one).
+// Changes the size in a JPEG. It follows the marker SOF0 (two bytes), a length (two) and the
+// precision (one).
 std::string with_jpeg_size(std::string bytes, char high, char low) {
   const std::size_t frame = bytes.find("\xff\xc0");
   REQUIRE(frame != std::string::npos);
@@ -176,7 +177,7 @@ TEST_CASE("a JPEG is decoded, grey and in colour, baseline and progressive", "[d
 TEST_CASE("a JPEG's size is found behind long metadata", "[data][image_file]") {
   const File file;
   const std::string bytes = jpeg_of(gradient({9, 5}, 3));
-  // Comments (marker 0xfffe) of the greatest length behind the file's first two bytes.
+  // Comments (marker 0xfffe) of the maximum length after the file's first two bytes.
   const std::string comment = "\xff\xfe\xff\xff" + std::string(0xffff - 2, 'x');
   write_bytes(file.path(), bytes.substr(0, 2) + comment + comment + bytes.substr(2));
   CHECK(ddp::read_image_size(file.path()) == ImageSize{9, 5});

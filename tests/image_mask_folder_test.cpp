@@ -27,7 +27,7 @@ using ddp::test::error_of;
 using ddp::test::write_bytes;
 using Values = std::vector<double>;
 
-// DIR with empty folders images and masks.
+// A directory with the empty folders images and masks.
 class Folder {
  public:
   Folder() {
@@ -44,7 +44,7 @@ class Folder {
     write_png(masks() / (name + ".png"), mask);
   }
 
-  // The sentence with which loading it fails; it has to be a FileError.
+  // The error message of loading the folder, which must be a FileError.
   [[nodiscard]] std::string error(const ImageMaskOptions& options = {}) const {
     try {
       const ImageMaskFolder folder(path(), options);
@@ -64,7 +64,8 @@ Image constant(ImageSize size, std::int64_t channels, std::uint8_t value) {
   return image;
 }
 
-// An image whose red is the mask's value: whatever happens to both, that stays so.
+// Adds images whose red equals the mask's value, which remains true whatever transform is applied
+// to both.
 void add_twins(const Folder& folder, int count) {
   for (int i = 0; i < count; ++i) {
     const Image image = ddp::test::gradient({6 + i % 3, 5}, 3);
@@ -95,7 +96,7 @@ Sample read(const ddp::Dataset& dataset, std::int64_t index, std::int64_t epoch 
   return sample;
 }
 
-// All inputs and labels that the ranks' loaders deliver, put in the order of the global batches.
+// All inputs and labels that the ranks' loaders deliver, in the order of the global batches.
 Values delivered(const ddp::Dataset& dataset, int num_workers, int world_size) {
   std::vector<std::pair<std::int64_t, Values>> parts;
   const std::size_t sizes[] = {ddp::elements_of(dataset.input_shape()),
@@ -131,7 +132,7 @@ TEST_CASE("images are paired with masks by name, in the order of names", "[data]
   folder.add("b", constant({2, 3}, 3, 255), constant({2, 3}, 1, 0));
   folder.add("a", constant({2, 3}, 3, 0), constant({2, 3}, 1, 255));
   write_bytes(folder.images() / "c.JPG", ddp::test::jpeg_of(constant({2, 3}, 3, 128)));
-  write_png(folder.masks() / "c.png", constant({2, 3}, 3, 1));  // a mask in colour, of 0 and 1
+  write_png(folder.masks() / "c.png", constant({2, 3}, 3, 1));  // a colour mask of 0 and 1
   write_bytes(folder.images() / ".hidden", "");
 
   const ImageMaskFolder dataset(folder.path());

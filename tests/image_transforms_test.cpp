@@ -26,7 +26,7 @@ using ddp::window_of;
 using ddp::test::error_of;
 using Bits = std::vector<double>;
 
-// So that a pixel's value tells its place: 1 + 16 row + column, and 100 more in the next channel.
+// Pixels whose value gives their position: 1 + 16 row + column, plus 100 for each channel.
 std::vector<std::uint8_t> numbered_pixels(ImageSize size, std::int64_t channels) {
   std::vector<std::uint8_t> pixels;
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -54,7 +54,7 @@ std::vector<PixelTable> unchanged(std::size_t channels) {
   return std::vector<PixelTable>(channels, table);
 }
 
-// Pixel by pixel, as the header says it.
+// The result by the definition in the header, computed pixel by pixel.
 Bits expected(const ImageView& image, const Window& window, std::int64_t channels) {
   Bits values;
   for (std::int64_t c = 0; c < channels; ++c) {
@@ -106,7 +106,7 @@ struct Job {
   ddp::DataPosition position = {};
 };
 
-// What all ranks together see of each sample.
+// The samples as all ranks together see them, by index.
 std::map<std::int64_t, Bits> seen_by(const ddp::Dataset& dataset, const Job& job) {
   std::map<std::int64_t, Bits> seen;
   for (int rank = 0; rank < job.world_size; ++rank) {
@@ -221,7 +221,7 @@ TEST_CASE("transforms are the same for any number of workers and ranks", "[data]
       CHECK(seen_by(dataset, {num_workers, world_size, {.epoch = 2}}) == expected_bits);
     }
   }
-  // What is left of an epoch after a resume, too.
+  // Also the rest of an epoch after a resume.
   for (const auto& [sample, bits] : seen_by(dataset, {3, 2, {.epoch = 2, .consumed = 17}})) {
     CHECK(bits == expected_bits.at(sample));
   }

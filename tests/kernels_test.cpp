@@ -45,12 +45,12 @@ void check_close(const Doubles& values, const Doubles& expected) {
   }
 }
 
-// What is in a gradient's memory before a kernel writes it: nothing usable, or a gradient.
+// The contents of a gradient's memory before a kernel writes it: poison, or an earlier gradient.
 Doubles initial_gradient(std::size_t count, WriteMode mode) {
   return mode == WriteMode::kOverwrite ? Doubles(count, kNan) : uniform(count, 99);
 }
 
-// What must be there afterwards.
+// The contents that the kernel must leave.
 Doubles expected_gradient(const Doubles& gradient, WriteMode mode) {
   Doubles expected = initial_gradient(gradient.size(), mode);
   for (std::size_t i = 0; i < expected.size(); ++i) {

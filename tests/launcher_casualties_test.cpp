@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who of a generation failed first, and what asked it to end: without processes.
+// Finding the rank of a generation that failed first, and the reason why a job was asked to end,
+// without processes.
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -27,7 +28,7 @@ Ending killed(int rank, int signal_number) {
   return {.rank = rank, .pid = 100 + rank, .status = W_EXITCODE(0, signal_number)};
 }
 
-// Whose record says that a peer did it.
+// A rank whose error record says that a peer caused its failure.
 Ending blames_peer(int rank) {
   Ending ending = exited(rank, 1);
   ending.record = ddp::ErrorRecord{.message = "rank 2 has left", .caused_by_peer = true};
@@ -83,7 +84,7 @@ TEST_CASE("who is signalled because of a failure is not its cause", "[casualties
   casualties.record(killed(1, SIGTERM));
   CHECK_FALSE(casualties.knows_cause());
   CHECK(casualties.describe(3, Clock::now()).first.rank == 0);
-  casualties.record(exited(2, 7));  // was dying when the failure was seen
+  casualties.record(exited(2, 7));  // was already ending when the failure was seen
   CHECK(casualties.knows_cause());
   const Ending first = casualties.describe(3, Clock::now()).first;
   CHECK(first.rank == 2);
@@ -110,7 +111,7 @@ TEST_CASE("ranks that wait in vain for one that has ended are told once", "[star
   CHECK_FALSE(watch.is_due());
   CHECK(watch.look({}).empty());
   CHECK(watch.look({0}).empty());
-  CHECK(watch.look({}).empty());  // it has met the others
+  CHECK(watch.look({}).empty());  // by now the rank has met the others
   CHECK(watch.look({0, 2}).empty());
   CHECK(watch.look({0}) ==
         "ranks 1,3 ended with code 0 without init_process_group, where rank 0 waits");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the command line does, by the built binary.
+// Tests the command line of the built ddp-launch.
 #include <catch2/catch.hpp>
 
 #include <filesystem>

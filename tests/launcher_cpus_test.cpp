@@ -14,7 +14,7 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-// A folder that looks like /sys.
+// A folder with the layout of /sys.
 class FakeSysfs {
  public:
   [[nodiscard]] std::string path() const { return folder_.path().string(); }

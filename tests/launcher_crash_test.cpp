@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the built ddp-launch says of a worker that crashes, and that its end stays what it was.
+// What the built ddp-launch reports about a worker that crashes, and that the crash handler does
+// not change how the worker ends.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <cstdlib>
@@ -20,7 +21,7 @@ Result crash(const std::string& how) {
   return run(command({DDP_CRASHING_WORKER, how}), kStopBound);
 }
 
-// The innermost function; empty if there is none.
+// The innermost function of the reported stack; empty if there is none.
 std::string innermost_frame(const Result& result) {
   const Strings lines = lines_of(result.err);
   for (std::size_t i = 0; i + 1 < lines.size(); ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// GPUs and CPUs of workers by the built ddp-launch, on a machine whose GPUs are made up.
+// The GPUs and CPUs that the built ddp-launch assigns to workers, on a machine with fake GPUs.
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ Result launch(const Strings& args, const Variables& more = {}) {
   return run_beside_gpus(command(args), more);
 }
 
-// What each rank prints, in the order of ranks.
+// The output of each rank, ordered by rank.
 Strings lines_by_rank(Strings flags, const std::string& script, const Variables& more = {}) {
   flags.insert(flags.end(), {"--show=all", "sh", "-c", "echo $RANK " + script});
   const Result result = launch(flags, more);
@@ -39,7 +39,7 @@ Strings lines_by_rank(Strings flags, const std::string& script, const Variables&
   return lines;
 }
 
-// The CPUs of the process that asks.
+// Shell text for the CPUs of the current process.
 const std::string kOwnCpus = "$(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)";
 
 }  // namespace

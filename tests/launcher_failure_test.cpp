@@ -36,7 +36,7 @@ Ending recorded(Ending ending, bool caused_by_peer) {
 
 int cause_of(const std::vector<Ending>& endings) { return first_cause(endings).rank; }
 
-// What say() puts on the console.
+// The text that say() writes to the console.
 std::string said(const Failure& failure) {
   const ddp::test::TemporaryDirectory folder;
   const ddp::FileDescriptor file(::open((folder / "out").c_str(), O_WRONLY | O_CREAT, 0600));
@@ -151,7 +151,7 @@ TEST_CASE("who says that a peer is the cause is not named before the peer", "[ve
   CHECK(cause_of({victim, failed(1, When::kBefore)}) == 1);
   CHECK(cause_of({victim, recorded(failed(2, When::kBefore), true), killed(1, When::kBefore)}) ==
         1);
-  // Slow to end, but it has said why before we stopped it.
+  // It ended late, but recorded its error before we stopped it.
   CHECK(cause_of({victim, killed(1, When::kAfter), recorded(killed(2, When::kAfter), false)}) == 2);
 }
 

@@ -25,7 +25,7 @@ NodeOptions nodes_of(Strings flags, const Variables& variables) {
   return parse_options(flags, lookup_in(variables)).nodes;
 }
 
-// The second of two launchers, one on each of two hosts.
+// The environment of the second of two launchers, which are on two hosts.
 const Variables kSlurm = {{"SLURM_PROCID", "1"},
                           {"SLURM_LOCALID", "0"},
                           {"SLURM_NODEID", "1"},

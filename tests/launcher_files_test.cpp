@@ -37,7 +37,7 @@ LogOptions into(const std::filesystem::path& directory) {
   return options;
 }
 
-// Where a stream goes: "console", "file", "both" or "nowhere".
+// The destination of a stream: "console", "file", "both" or "nowhere".
 std::string way(const LogOptions& options, int rank, Channel channel) {
   const Route found = route(options, rank, rank, channel);
   if (found.to_console) return found.to_file ? "both" : "console";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Nothing is left behind by the built ddp-launch, however it ends, and what its signals mean.
+// Checks that the built ddp-launch leaves nothing behind, however it ends, and how it handles
+// signals.
 #include <catch2/catch.hpp>
 #include <csignal>
 
@@ -21,7 +22,8 @@ using namespace ddp::test::launch;
 
 namespace {
 
-// Tells when it is up and ends when told to, through descriptors that no hangup closes.
+// A worker that reports when it has started and ends on request, through descriptors that a hangup
+// does not close.
 const std::string kPatient = "echo up >&3; read line <&4; echo alive >&3";
 
 }  // namespace

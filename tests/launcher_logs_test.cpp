@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Where the built ddp-launch puts the output of its workers.
+// Tests where the built ddp-launch writes the output of its workers.
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
@@ -19,7 +19,7 @@ using ddp::test::TemporaryDirectory;
 
 namespace {
 
-// Both streams of two ranks, each a line of its own.
+// Each rank writes one line to each of its two streams.
 const std::string kTalk = "echo out $RANK; echo err $RANK >&2";
 
 // The only entry of a folder.
@@ -131,7 +131,7 @@ TEST_CASE("a full disk under the log folder is said once, and the job goes on",
           "[launcher][logs]") {
   const TemporaryDirectory folder;
   const std::string disk = folder.path().string();
-  // A disk of 64 KiB, in a mount namespace of its own.
+  // A file system of 64 KiB in a mount namespace of its own.
   const Strings on_small_disk = {"/usr/bin/unshare",
                                  "-m",
                                  "sh",

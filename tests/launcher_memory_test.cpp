@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Counters of memory as the kernel writes them, in folders of our own.
+// Reading the kernel's memory counters, from fake files.
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
@@ -16,7 +16,7 @@ using ddp::test::write_bytes;
 
 namespace {
 
-// A machine's control groups and /proc.
+// The control groups and /proc of a fake machine.
 class FakeKernel {
  public:
   void write(const std::string& path, const std::string& text) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Launchers of several nodes, as threads around one store.
+// The launchers of several nodes, run as threads with one store.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
@@ -52,7 +52,7 @@ NodePlan plan_of(int rank, int count, const TcpServer& server) {
       .rank = rank, .count = count, .store = server.endpoint(), .run_id = rank == 0 ? "job" : ""};
 }
 
-// A launcher's, who is not heard.
+// The patience of a launcher whose console goes nowhere.
 struct Waiting {
   explicit Waiting(Timeout timeout) : patience(timeout, signals, console) {}
 
@@ -70,7 +70,7 @@ Meeting meet(const NodePlan& plan, int workers, Timeout timeout = 20s) {
 
 constexpr Timeout kAtOnce{0};
 
-// Waits until the news are such.
+// Waits until the news satisfy the condition.
 OtherNodes::News await(NodeWatch& watch,
                        const std::function<bool(const OtherNodes::News&)>& are_so) {
   for (;;) {
@@ -119,7 +119,7 @@ TEST_CASE("a node without a rank that stops waiting may be started again", "[nod
     NodePlan plan = plan_of(i, 3, server);
     if (i > 0) plan.rank.reset();
     if (i == 1) {
-      (void)store.get("ddp-launch/run_id");  // node 0 is there
+      (void)store.get("ddp-launch/run_id");  // node 0 has arrived
       expect(!error_of([&] { meet(plan, 1, kAtOnce); }).empty(), "it does not wait");
       store.set("has stopped", "1");
     } else if (i == 2) {
@@ -131,8 +131,8 @@ TEST_CASE("a node without a rank that stops waiting may be started again", "[nod
 
 namespace {
 
-// A host that can be stopped for a while: a process, which runs `body` and ends with what that
-// returns. It may write to a pipe, from which we read.
+// A host that can be stopped for a while: a process that runs `body` and exits with its result.
+// `body` may write to a pipe, which the test reads.
 class StoppableProcess {
  public:
   explicit StoppableProcess(const std::function<int(int pipe)>& body) {
@@ -153,7 +153,7 @@ class StoppableProcess {
     ::waitpid(pid_, nullptr, 0);
   }
 
-  // A number that the process has written.
+  // Reads a number that the process has written.
   [[nodiscard]] std::uint16_t read() const {
     std::uint16_t number = 0;
     expect(::read(pipe_.get(), &number, sizeof(number)) == sizeof(number), "the process writes");
@@ -266,7 +266,7 @@ std::atomic<int> look_ups_in_vain{0};
 
 }  // namespace
 
-// In place of the C library's: "late.test" is a host whose name appears late.
+// Replaces the C library's function: "late.test" is a host whose name can be resolved only later.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
                            addrinfo** found) {
   static const auto real =
@@ -381,7 +381,7 @@ TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
 
 namespace {
 
-// A store that tells which key it was asked for: the first one of a check(), or of an add().
+// A store that reports the requested key: the first key of a check(), or the key of an add().
 class ObservedStore : public ddp::Store {
  public:
   using Observer = std::function<void(const std::string& key)>;
@@ -429,7 +429,7 @@ TEST_CASE("a node that fails and ends between two looks has not ended well", "[n
   const auto fail_and_end = [&other] {
     other.set("ddp-launch/gen/0/claim", "1");
     other.set("ddp-launch/gen/0/ended/1", "1");
-    (void)other.has("ddp-launch/gen/0/claim");  // answered: the server has got both
+    (void)other.has("ddp-launch/gen/0/claim");  // the reply shows that the server has both
   };
   for (const char* last_key : {"gen/0/claim", "gen/0/ended/0"}) {
     Meeting meeting = meet(plan_of(0, 1, server), 1);
@@ -452,7 +452,7 @@ namespace {
 
 constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 1s};
 
-// Two nodes, until 3 s later.
+// Runs two nodes for 3 s.
 int run_for_a_while(int pipe) try {
   const Deadline end = Deadline::after(3s);
   const TcpServer server({"127.0.0.1", 0});
@@ -505,7 +505,7 @@ TEST_CASE("what a node asks of the store does not grow with the number of nodes"
                    .self = 1,
                    .nodes = std::vector<Node>(8, Node{.host = "host"})});
   watch.claim_failure();
-  (void)await(watch, is_bad);  // it has looked around
+  (void)await(watch, is_bad);  // the watch has looked at all nodes
   store->set("stop", "1");
   (void)await(watch, [](const OtherNodes::News& news) { return news.stop_requested; });
   const std::lock_guard lock(mutex);

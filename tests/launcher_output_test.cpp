@@ -26,7 +26,8 @@ struct Pipe {
   ddp::FileDescriptor write_end;
 };
 
-// Reading does not block, writing does: a Sink must not rely on the mode of what it is given.
+// A pipe whose reads do not block but whose writes do: a Sink must not rely on the mode of its
+// descriptor.
 Pipe make_pipe() {
   int fds[2];
   if (::pipe(fds) != 0) throw ddp::SystemError("pipe", errno);
@@ -55,7 +56,7 @@ std::vector<std::pair<std::string, LineEnd>> split(LineSplitter& splitter, const
   return lines;
 }
 
-// A Sink, and what it has written.
+// A Sink, and its output so far.
 struct SinkProbe {
   Pipe pipe = make_pipe();
   Sink sink{pipe.write_end.get()};
@@ -66,7 +67,7 @@ struct SinkProbe {
   }
 };
 
-// The pipes of two workers, multiplexed onto a console of two pipes.
+// The pipes of two workers, multiplexed onto a console that consists of two pipes.
 struct MuxProbe {
   struct Options {
     bool shows_rank1 = true;

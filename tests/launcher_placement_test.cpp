@@ -47,7 +47,7 @@ Machine machine_without_gpus() {
   return result;
 }
 
-// What --gpus makes of a machine, and what follows.
+// The placements that result from --gpus on a machine.
 Placements place(const PlacementOptions& options, int workers, Machine on) {
   static_cast<void>(choose_gpus(options, on));
   return place_workers(options, workers, on, DeviceNames::kNeeded);
@@ -76,7 +76,7 @@ std::vector<int> threads(const Placements& placements) {
   return all;
 }
 
-// Of the last one with this name, as a worker sees it.
+// The value of the last variable with this name, which is the one that a worker sees.
 std::string variable(const Placement& placement, const std::string& name) {
   JobContext job;
   job.placements = {placement};

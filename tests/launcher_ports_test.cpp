@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Who has a port: the reading of /proc/net/tcp, and what is said about an address that cannot be
-// had.
+// Finding the process that uses a port: reading /proc/net/tcp, and the messages about an address
+// that cannot be bound.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -16,8 +16,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// 127.0.0.1:29500 as a connection's end and (inode 22) as a listener; an ended connection;
-// 0.0.0.0:80.
+// Contains: 127.0.0.1:29500 as the end of a connection and (inode 22) as a listener; an ended
+// connection; 0.0.0.0:80.
 constexpr const char* kTable =
     "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout "
     "inode\n"
@@ -56,7 +56,7 @@ TEST_CASE("a port is held by its listener, on the same address or on all", "[por
   CHECK(inode(kLoopback, 29500) == 22);
   CHECK(inode("00000000", 29500) == 22);
   CHECK(inode("0200007F", 29500) == 0);
-  CHECK(inode(kLoopback, 29501) == 0);  // nobody's any more
+  CHECK(inode(kLoopback, 29501) == 0);  // belongs to no process
   CHECK(inode(kLoopback, 80) == 23);
   CHECK(inode(kLoopback, 81) == 0);
 }

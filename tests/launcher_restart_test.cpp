@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Jobs that ddp-launch starts again.
+// Jobs that ddp-launch restarts.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <csignal>

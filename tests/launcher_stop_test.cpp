@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How the built ddp-launch tells a stop that went wrong from one that went well.
+// Tests how the built ddp-launch distinguishes a clean stop from a failed one.
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <string>
@@ -17,10 +17,10 @@ using namespace ddp::test::launch;
 
 namespace {
 
-// Tells its pid, and runs until a signal ends it.
+// Prints its pid, and runs until a signal ends it.
 const std::string kWait = "; echo pid=$$. >&2; while :; do sleep 0.01; done";
 
-// What is said when all workers of this script run and the launcher gets the signal.
+// The result of sending the launcher a signal when all workers run this script.
 Result stop(const Strings& flags, const std::string& script, std::size_t workers,
             int signal_number = SIGTERM) {
   ChildProcess child(shell(flags, script + kWait));

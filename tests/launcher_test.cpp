@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The built ddp-launch, with shells as workers. Bounds are five times what is promised.
+// Tests the built ddp-launch with shells as workers. Time bounds are five times the promise.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-// A file of this text and mode.
+// Writes a file with this text and mode; returns its path.
 std::string write_file(const std::filesystem::path& path, const std::string& text, mode_t mode) {
   write_bytes(path, text);
   ::chmod(path.c_str(), mode);
@@ -309,7 +309,7 @@ TEST_CASE("SIGUSR1 goes to all workers, SIGUSR2 to the first", "[launcher]") {
   child.wait_for_output("stop 0.");
   child.wait_for_output("stop 1.");
   write_bytes(done, "");
-  CHECK(child.wait() == 128 + SIGTERM);  // it has ended well, but before its time
+  CHECK(child.wait() == 128 + SIGTERM);  // the job ended cleanly, but early
   CHECK_THAT(child.err(),
              !Contains("report 1.") && Contains("SIGUSR2: passed on to rank 0\n") &&
                  Contains("SIGUSR1: passed on to 2 ranks; what is left after 30 s is killed\n"));
@@ -342,7 +342,7 @@ TEST_CASE("a second Ctrl-C does not wait for the grace", "[launcher]") {
   child.wait_for_output("SIGINT: stopping 2 ranks");
   child.send_signal(SIGINT);
   CHECK(child.wait(kStopBound) == 128 + SIGINT);
-  // Who asks twice knows who is killed.
+  // After the second signal, the user knows why workers are killed, so there is no message.
   CHECK_THAT(child.err(), !Contains("had not ended") && !Contains("was killed by"));
   check_all_gone(pids);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the built ddp-launch says of a job that failed.
+// What the built ddp-launch reports about a failed job.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -33,7 +33,7 @@ Result run_worker(int ranks, const std::string& mode, const std::string& backend
              kStopBound);
 }
 
-// An IPv4 address of this machine that is no loopback's; empty if there is none.
+// An IPv4 address of this machine that is not a loopback address; empty if there is none.
 std::string routable_address() {
   ifaddrs* all = nullptr;
   if (::getifaddrs(&all) != 0) return "";
@@ -50,19 +50,20 @@ std::string routable_address() {
   return "";
 }
 
-// Which was free a moment ago.
+// A port that was free a moment ago.
 std::uint16_t free_port(const std::string& address) {
   return ddp::Socket::listen({address, 0}).local_endpoint().port;
 }
 
-// A control group of version 1 or 2 with so little memory; none where this process may not make
-// one.
+// A control group, of version 1 or 2, with a small memory limit; none if this process may not
+// create one.
 class SmallCgroup {
  public:
   explicit SmallCgroup(const char* mebibytes) {
     const std::string name = "/ddp-test-" + std::to_string(::getpid());
     if (make("/sys/fs/cgroup/memory" + name, "memory.limit_in_bytes", mebibytes)) {
-      // Or the pages go to the swap file instead; absent where swap is not accounted.
+      // Limits swap, too; otherwise pages go to swap. The file is absent where swap is not
+      // accounted.
       std::ofstream(*folder_ + "/memory.memsw.limit_in_bytes") << mebibytes << "M";
     } else if (make("/sys/fs/cgroup" + name, "memory.max", mebibytes)) {
       std::ofstream(*folder_ + "/memory.swap.max") << "0";
@@ -210,7 +211,7 @@ TEST_CASE("nor are they if their node hears of it first", "[launcher][verdict]")
     std::fprintf(stderr, "SKIPPED: no address but loopback, or no Gloo\n");
     return;
   }
-  // The cause is on node 1, and it takes its time to end.
+  // The rank that caused the failure is on node 1 and ends late.
   const Strings job = {"--nnodes=2",
                        "-n",
                        "1",
@@ -266,7 +267,7 @@ TEST_CASE("a kill for want of memory is recognised", "[launcher][verdict]") {
     std::fprintf(stderr, "SKIPPED: no memory control group can be made here (not root?)\n");
     return;
   }
-  // Rank 1 grows: every doubling of a shell variable is memory that it has touched.
+  // Rank 1 doubles a shell variable repeatedly, which allocates and touches memory.
   const std::string script =
       "[ $RANK = 1 ] || exec sleep 1000; x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done";
   const Result result =

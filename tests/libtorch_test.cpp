@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// ddp_torch.h against plain LibTorch, and the example that uses it. LibTorch has macros named CHECK
-// and so on, too.
+// Compares ddp_torch.h with plain LibTorch, and tests the example. LibTorch also defines macros
+// such as CHECK.
 #define CATCH_CONFIG_PREFIX_ALL
 #include <catch2/catch.hpp>
 
@@ -102,7 +102,7 @@ CATCH_TEST_CASE("unequal ranks train the model that plain LibTorch trains", "[li
     plain_optimizer.step();
   }
   run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
-    Net net(group.rank() == 0 ? 0.1 : 5.0);  // rank 0's values are everybody's
+    Net net(group.rank() == 0 ? 0.1 : 5.0);  // all ranks get rank 0's values
     ddp_torch::DistributedDataParallel model(group.shared_from_this(), *net,
                                              {.nominal_samples = 3});
     torch::optim::SGD optimizer(net->parameters(), 0.1);

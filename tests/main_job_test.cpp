@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The main job end to end: our launcher, our store, real data, several numbers of ranks.
+// The main job end to end, with our launcher, our store, real data, and several numbers of ranks.
 #include <signal.h>
 #include <catch2/catch.hpp>
 
@@ -36,14 +36,14 @@ void check_refused(const Arguments& command, const std::string& expected) {
   CHECK_THAT(job.err(), Catch::Contains(expected));
 }
 
-// A complete event of a trace; microseconds.
+// A complete event of a trace, in microseconds.
 struct Span {
   int rank = 0;
   int step = 0;
   std::string name;
   double begin = 0;
   double end = 0;
-  double ready = 0;  // when a bucket's last gradient was final
+  double ready = 0;  // when the bucket's last gradient was ready
 };
 
 std::vector<Span> spans_of(const nlohmann::json& events) {
@@ -60,7 +60,7 @@ std::vector<Span> spans_of(const nlohmann::json& events) {
 
 bool is_bucket(const Span& span) { return span.name.starts_with("bucket"); }
 
-// What the trainer does on a rank, one after the other.
+// Checks that the activities of the trainer on a rank do not overlap.
 void check_in_order(const std::vector<Span>& spans, int rank) {
   double last = 0;
   for (const Span& span : spans) {
@@ -71,7 +71,7 @@ void check_in_order(const std::vector<Span>& spans, int rank) {
   }
 }
 
-// No rank has a bucket's sum before all ranks have the gradients.
+// Checks that no rank has a bucket's sum before all ranks have its gradients.
 void check_one_clock(const std::vector<Span>& spans) {
   std::map<std::pair<int, std::string>, double> last_ready;
   for (const Span& span : spans) {
@@ -108,7 +108,7 @@ TEST_CASE("so they do for lenet5", "[main]") {
 }
 
 TEST_CASE("ranks without samples in a step change nothing", "[main]") {
-  // Global batches of 2 leave ranks 2 and 3 empty-handed.
+  // With global batches of 2, ranks 2 and 3 have no samples.
   const Arguments flags = {"--global-batch-size", "2", "--max-steps", "50"};
   CHECK(largest_relative_difference(train(1, flags), train(4, flags)) < 1e-12);
 }
@@ -135,7 +135,7 @@ TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
   for (const std::string& line : test::lines_of(job.out())) {
     if (line.find("test accuracy") != std::string::npos) ++epochs;
   }
-  CHECK(epochs == 3);  // once each, not once a rank
+  CHECK(epochs == 3);  // once per epoch, not per rank
   const std::string report = job.out().substr(job.out().rfind("test loss"));
   CHECK_THAT(report, Catch::Contains(" ms on 2 ranks; ") && Catch::Contains("straggler wait") &&
                          Catch::Contains("bus bandwidth") && Catch::Contains("\nadvice: "));
@@ -175,7 +175,7 @@ TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
   CHECK_THAT(test::bytes_of(svg), Catch::StartsWith("<svg ") && Catch::Contains("rank 2"));
 }
 
-// Perfetto's interface sorts processes by name, and asks nobody for their sort_index.
+// Perfetto sorts processes by name and ignores their sort_index.
 TEST_CASE("the ranks of a trace are in order by name, too", "[main]") {
   constexpr int kRanks = 11;
   const TemporaryDirectory directory;
@@ -238,7 +238,7 @@ TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
   for (std::size_t i = 0; i < 6; ++i) CHECK(rates[i] == Approx(kExpected[i]));
 }
 
-// The first step of such a rate makes weights whose outputs overflow in the second.
+// The first step with this learning rate gives weights with which the second step overflows.
 TEST_CASE("a loss that is not finite ends the job, and says where", "[main]") {
   const TemporaryDirectory directory;
   const Arguments flags = {"--lr",
@@ -325,7 +325,7 @@ TEST_CASE("ranks that find other data, or have other flags, are told apart at th
 }
 
 TEST_CASE("bad input is refused in one line", "[main]") {
-  // Before the data are read.
+  // Refused before the data is read.
   check_refused(train_command(1, {"--model", "transformer9", "--data-dir", "/nonexistent"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
   check_refused(train_command(1, {"--sync-bn=maybe"}),
@@ -350,7 +350,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                                           "without: ") &&
                               Catch::Contains("no GPU is visible"));
   }
-  // Before training, not after.
+  // Refused before the training, not after it.
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/nonexistent/model.safetensors"}),
                 "/nonexistent/model.safetensors");
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/dev/full"}),
@@ -383,7 +383,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(2, {"--batch-size", "9000000000000000000"}), "--batch-size must be");
 }
 
-// For scripts, which name the files in the environment.
+// Run by scripts, which pass the files in environment variables.
 TEST_CASE("two saved models are equal", "[.][equal-models]") {
   const char* first = std::getenv("DDP_FIRST_MODEL");
   const char* second = std::getenv("DDP_SECOND_MODEL");

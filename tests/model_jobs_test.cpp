@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Each model as a job of two ranks: it trains, evaluates, saves, and goes on exactly. Our launcher,
-// real processes, small sets.
+// Each model as a job of two ranks, with our launcher, real processes and small sets: it trains,
+// evaluates, saves, and resumes exactly.
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -35,7 +35,7 @@ void run(const Arguments& command) {
   REQUIRE(code == 0);
 }
 
-// One small set of each kind, made when it is asked for.
+// One small set of each kind, created on first use.
 class Sets {
  public:
   [[nodiscard]] Arguments fashion_mnist() const {
@@ -63,7 +63,7 @@ class Sets {
   TemporaryDirectory directory_;
 };
 
-// A directory of a job's checkpoints, and what its last run has left.
+// A directory for the checkpoints of a job and the output of its last run.
 class Job {
  public:
   explicit Job(Arguments flags) : flags_(std::move(flags)) {}
@@ -83,14 +83,14 @@ class Job {
     run(2, flags + Arguments{"--checkpoint-dir", file("c")});
   }
 
-  // The last line of the metrics: evaluation and fingerprint of the parameters.
+  // The last line of the metrics, which has the evaluation and the parameters' fingerprint.
   [[nodiscard]] std::string final_line() const {
     const std::vector<std::string> lines = ddp::test::lines_of(bytes_of(file("metrics")));
     REQUIRE_FALSE(lines.empty());
     REQUIRE_THAT(lines.back(), StartsWith("{\"event\":\"final\",") && Contains("params_sha256"));
     return lines.back();
   }
-  // From where a run with checkpoints would go on.
+  // The checkpoint from which a run would resume.
   [[nodiscard]] std::filesystem::path newest() const {
     return file("c") / ddp::test::lines_of(bytes_of(file("c/latest"))).front();
   }
@@ -100,7 +100,7 @@ class Job {
   Arguments flags_;
 };
 
-// Parameters and statistics of batch norms.
+// True if the final parameters and batch-norm statistics are equal.
 bool have_equal_models(const Job& a, const Job& b) {
   return bytes_of(a.file("model")) == bytes_of(b.file("model"));
 }
@@ -110,7 +110,7 @@ struct Break {
   const char* step = "5";  // inside the last epoch
 };
 
-// A job that breaks off and goes on ends as one that does not.
+// Checks that a job that is interrupted and resumed ends like an uninterrupted one.
 void check_goes_on_exactly(const Arguments& flags, const Break& where = {}) {
   INFO(Catch::StringMaker<Arguments>::convert(flags));
   const Arguments epochs = {"--epochs", where.epochs};
@@ -155,7 +155,7 @@ TEST_CASE("every model trains on two ranks and goes on exactly after a break", "
     check_goes_on_exactly(sets.fashion_mnist() + batch + Arguments{"--model", model});
   }
   check_goes_on_exactly(sets.cifar10() + batch + Arguments{"--model", "convnet"});
-  // Of these there are large files to write.
+  // The files of this set are large.
   check_goes_on_exactly(sets.cifar10() + batch + Arguments{"--model", "resnet18"},
                         {.epochs = "1", .step = "2"});
   check_goes_on_exactly(
@@ -177,7 +177,7 @@ TEST_CASE("so it does with each way to train", "[models]") {
       {"--dtype", "float64", "--sampler", "torch"},
       {"--augment", "--sync-bn", "--optimizer", "adamw", "--amp", "bf16", "--num-workers", "3"}};
   for (const Arguments& way : ways) check_goes_on_exactly(convnet + way);
-  // Two steps an epoch, the second of one pass.
+  // Two steps per epoch; the second one has a single pass.
   check_goes_on_exactly(sets.cifar10() + Arguments{"--model", "convnet", "--global-batch-size",
                                                    "16", "--accumulate", "2", "--augment"},
                         {.step = "3"});
@@ -185,7 +185,7 @@ TEST_CASE("so it does with each way to train", "[models]") {
 
 TEST_CASE("a job in float16 goes on with the loss scale that it had found", "[models][amp]") {
   const Sets sets;
-  // Batches of one sample a rank overflow at once with the first scale, which is 65536.
+  // With batches of one sample per rank, the initial scale of 65536 overflows at once.
   const Arguments flags =
       sets.fashion_mnist() +
       Arguments{"--model", "convnet", "--global-batch-size", "2", "--amp", "fp16", "--lr", "0.5"};
@@ -199,7 +199,7 @@ TEST_CASE("a job in float16 goes on with the loss scale that it had found", "[mo
 TEST_CASE("1, 2, 3 and 4 ranks evaluate one model to the same last digit", "[models][evaluation]") {
   const Sets sets;
   const Arguments step = {"--global-batch-size", "4", "--max-steps", "1"};
-  // Seeds and rates that keep the scores away from 0.
+  // Seeds and learning rates for which the scores are well above 0.
   const Arguments cases[] = {
       sets.fashion_mnist() + Arguments{"--model", "lenet5", "--lr", "0.001"},
       sets.cifar10() + Arguments{"--model", "convnet", "--amp", "bf16", "--lr", "0.001"},

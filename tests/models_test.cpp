@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The larger models against real PyTorch: tests/reference/make_models_reference.py says what it
-// ran.
+// Compares the larger models with real PyTorch; tests/reference/make_models_reference.py describes
+// what PyTorch ran.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <memory>
@@ -42,7 +42,7 @@ struct Subject {
     return make_model(name, scope, {.channels = 3, .image = {side, side}});
   }
 
-  // Draws from U(-1, 1), rounded to float32.
+  // Uniform draws from (-1, 1), rounded to float32.
   [[nodiscard]] Tensor draw(Context& context, const char* stream, std::size_t step,
                             const Shape& shape) const {
     std::vector<float> values(shape.count());
@@ -82,7 +82,7 @@ TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
       GENERATE(std::pair(DType::kFloat32, 1e-4), std::pair(DType::kFloat64, 1e-9));
   // On 32 x 32 the last maps of resnet18 are single pixels, whose batch norms magnify rounding.
   const std::size_t resnet_side = dtype == DType::kFloat32 ? 64 : 32;
-  // The order of sums of our own loops flips some of its ReLUs.
+  // Our own loops sum in another order, which flips some of its ReLUs.
   const bool has_flips = dtype == DType::kFloat32 && DDP_HAVE_OPENBLAS == 0;
   const double resnet_tolerance = has_flips ? 5e-4 : tolerance;
   const Subject subject =
@@ -98,7 +98,7 @@ TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
     CHECK(ddp::test::to_doubles(context, loss.value()).front() ==
           Approx(reference.at(key).front()).epsilon(0).margin(subject.tolerance));
   };
-  // In float64 it takes a second a step, and a mistake shows in the first ones.
+  // In float64 a step takes a second, and an error would show in the first steps.
   const bool is_slow = subject.name == "resnet18" && dtype == DType::kFloat64;
   for (std::size_t step = 0; step < (is_slow ? 4 : kSteps); ++step) {
     Tape tape(context);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Workers and launchers under the mpirun of this machine, if it is Open MPI's.
+// Runs workers and launchers under this machine's mpirun, if it is Open MPI's.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr auto kTime = 100s;
 
-// mpirun refuses root unless it is told, twice, that we know. The number of threads, which mpirun
-// does not set, decides on how sums are rounded.
+// mpirun refuses to run as root unless two variables allow it. The number of threads, which mpirun
+// does not set, influences how sums are rounded.
 const ChildProcess::Options kOptions = {.environment = {{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
                                                         {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
                                                         {"OMP_NUM_THREADS", "1"}}};
@@ -37,7 +37,7 @@ Strings mpirun(int processes, const Strings& rest = {}) {
   return command;
 }
 
-// Returns the parameters' fingerprint.
+// Trains, and returns the parameters' fingerprint.
 std::string run(const Strings& starter) {
   const TrainJob job;
   ChildProcess process(job.command(starter), kOptions);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What ranks say when NCCL fails, with an NCCL that fails as it is told: no GPU is needed.
+// What ranks report when NCCL fails, tested with a fake NCCL. No GPU is needed.
 #include "ddp/collectives/nccl_failure.h"
 
 #include <catch2/catch.hpp>
@@ -27,7 +27,7 @@ NcclApi failing_nccl() {
   NcclApi nccl{};
   nccl.get_unique_id = [](ncclUniqueId*) { return ncclSuccess; };
   nccl.comm_init_rank_config = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
-    *comm = reinterpret_cast<ncclComm_t>(&async_error);  // anything but null
+    *comm = reinterpret_cast<ncclComm_t>(&async_error);  // any non-null pointer
     return ncclSuccess;
   };
   nccl.comm_abort = [](ncclComm_t) { return ncclSuccess; };
@@ -42,7 +42,7 @@ NcclApi failing_nccl() {
 
 // Rank 0 of two.
 struct Survivor {
-  // Empty if the group is whole.
+  // The error after this state of the communicator; empty if there is none.
   std::string error_after(ncclResult_t state) {
     async_error = state;
     NcclCommunicator communicator(config, failing_nccl());
@@ -100,7 +100,7 @@ TEST_CASE("an NCCL that works or begins breaks nothing", "[nccl]") {
 }
 
 TEST_CASE("NCCL's commonest warnings come with what helps", "[nccl]") {
-  // As NCCL 2.28 words them.
+  // Messages of NCCL 2.28.
   const auto [warning, advice] = GENERATE(table<std::string, std::string>({
       {"Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000", "one worker per GPU"},
       {"Error while creating shared memory segment /dev/shm/nccl-1 (size 9), error: No space left",

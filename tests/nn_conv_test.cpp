@@ -60,7 +60,7 @@ TEST_CASE("gradients of LeNet-5 equal central differences", "[nn]") {
   const Loss loss = [&](Tape& tape) {
     return softmax_cross_entropy(tape, model.forward(tape, x), labels);
   };
-  // Every 61st element: each costs two passes through the model.
+  // Only every 61st element, since each takes two passes through the model.
   check_gradients(context, loss, {model.parameters().begin(), model.parameters().end()}, 61);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Convolutions, pooling and upsampling: gradients against central differences, and both passes
-// against real PyTorch (tests/reference/make_image_ops_reference.py says what it ran).
+// Compares the gradients of convolutions, pooling and upsampling with central differences, and both
+// passes with real PyTorch (tests/reference/make_image_ops_reference.py describes what it ran).
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
@@ -26,12 +26,12 @@ using ddp::test::labels_for;
 using ddp::test::Loss;
 using ddp::test::uniform_tensor;
 
-// x, then weight and bias where there are such.
+// x, then weight and bias if the operation has them.
 using Operands = std::vector<Variable>;
 using Operation = std::function<Variable(Tape&, const Operands&)>;
 
 struct Case {
-  std::string name;  // of the lines in the reference
+  std::string name;  // prefix of its lines in the reference
   std::vector<Shape> shapes;
   Operation run;
 };
@@ -94,7 +94,7 @@ const std::vector<Case> kCases{
      }},
 };
 
-// The operands of a case; parameters neither copy nor move.
+// The operands of a case, held by pointers because a Parameter can be neither copied nor moved.
 std::vector<std::unique_ptr<Parameter>> operands_of(const Case& which, const Scope& scope) {
   constexpr const char* kNames[] = {"x", "weight", "bias"};
   std::vector<std::unique_ptr<Parameter>> operands;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Ten float32 steps of the models against real PyTorch: tests/reference/make_training_reference.py
-// says what it ran and what its lines hold.
+// Compares ten float32 steps of the models with real PyTorch;
+// tests/reference/make_training_reference.py describes what it ran and the lines that it printed.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ using ddp::test::Reference;
 
 constexpr std::uint64_t kSeed = 11;
 constexpr std::size_t kRows = 8;
-constexpr double kTolerance = 1e-5;  // the largest difference seen is 3.2e-6, of a gradient
+constexpr double kTolerance = 1e-5;  // the largest seen is 3.2e-6, of a gradient
 
 void check_close(const std::string& key, Context& context, const Tensor& tensor,
                  const Reference& reference) {

@@ -216,7 +216,7 @@ TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {
   tape.backward(loss);
   const std::string stale = "is not on this tape: it belongs to another, or backward has run since";
   CHECK_THAT(error_of([&] { tape.backward(loss); }), Catch::Contains(stale));
-  const Variable next = f.loss(tape, f.first, f.second);  // takes the slots' places
+  const Variable next = f.loss(tape, f.first, f.second);  // reuses the slots
   CHECK_THAT(error_of([&] { static_cast<void>(f.second.forward(tape, hidden)); }),
              Catch::Contains(stale));
   CHECK(tape.backward(next).size() == 4);

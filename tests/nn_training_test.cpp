@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Training against real PyTorch: tests/reference/make_mlp_reference.py says what it ran.
+// Compares training with real PyTorch; tests/reference/make_mlp_reference.py describes what it ran.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -28,7 +28,7 @@ constexpr std::uint64_t kSeed = 7;
 constexpr std::size_t kRows = 5;
 constexpr MlpSizes kSizes{12, 8, 6, 4};
 
-// Numbers of the reference by what comes before them in their line: {"loss 3", 1.40...}.
+// The numbers of the reference by the text before them in their line: {"loss 3", 1.40...}.
 std::map<std::string, double> read_reference() {
   std::ifstream file(DDP_REFERENCE_DIR "/mlp_reference.txt");
   std::map<std::string, double> numbers;
@@ -128,7 +128,7 @@ TEST_CASE("Sgd skips parameters without a gradient and takes the others' gradien
   with.mark_grad_written();
   const double scale = 0.25;
   sgd.step(&scale);
-  sgd.step(&scale);  // nothing is left to step on
+  sgd.step(&scale);  // there are no gradients any more
   const auto new_with = context.to_host<double>(with.value());
   for (std::size_t i = 0; i < 3; ++i) {
     CHECK(new_with[i] == Approx(old_with[i] - 0.5 * (2 + 0.1 * old_with[i])).epsilon(1e-14));

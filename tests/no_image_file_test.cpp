@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What stands in for the readers of image files in a build without their libraries.
+// Tests the replacement for the readers of image files in a build without their libraries.
 #include <catch2/catch.hpp>
 
 #include "ddp/base/error.h"

@@ -31,7 +31,7 @@ namespace {
 
 constexpr OnRank0Options kQuick = {.period = 20ms, .silence = 1s};
 
-// A process that has ended; its parent has not asked how, so that nobody else gets its id.
+// A process that has ended, but that its parent has not waited for, so that its pid is not reused.
 class EndedProcess {
  public:
   EndedProcess() : pid_(::fork()) {
@@ -48,7 +48,7 @@ class EndedProcess {
   pid_t pid_;
 };
 
-// The store as a rank sees it that has read who rank 0 is, and then loses it.
+// The store of a rank that reads rank 0's identity and then loses the connection.
 class StoreOfRank0 final : public Store {
  public:
   StoreOfRank0(std::shared_ptr<Store> store, std::string who)
@@ -82,7 +82,7 @@ class StoreOfRank0 final : public Store {
   std::string who_;
 };
 
-// What rank 1 throws when the store is gone while `leader` is in on_rank0.
+// The error of rank 1 if the store disappears while `leader` is in on_rank0.
 std::string loss_of_store(const RankIdentity& leader) {
   const auto hash_store = std::make_shared<HashStore>();
   std::promise<std::string> error;
@@ -129,7 +129,7 @@ TEST_CASE("rank 0 may take longer than any timeout", "[on_rank0]") {
       Backend::kShm, 3,
       [&](ProcessGroup& group) {
         const auto work = [&] {
-          std::this_thread::sleep_for(5 * kTimeout);  // it has to take time
+          std::this_thread::sleep_for(5 * kTimeout);  // fn must take longer than the timeout
           done = true;
         };
         on_rank0(group, work, kQuick);
@@ -182,7 +182,7 @@ TEST_CASE("a rank 0 that does not come is said to be missing", "[on_rank0]") {
       300ms);
 }
 
-// The other ranks wait for fn to end, and fn would wait for them.
+// The other ranks wait for fn to end, so fn would wait for them in vain.
 TEST_CASE("whatever of the group fn uses is an error at once, and the group works afterwards",
           "[on_rank0]") {
   double value = 1;
@@ -228,7 +228,7 @@ TEST_CASE("whatever of the group fn uses is an error at once, and the group work
   }
 }
 
-// The store goes with it, and may be what the others notice first.
+// The store ends with rank 0, and the others may notice that first.
 TEST_CASE("a rank 0 that hosts the store and ends in on_rank0 is told by the others",
           "[on_rank0]") {
   RankIdentity leader = identify_self(0, kCpuDevice);

@@ -42,7 +42,7 @@ TEST_CASE("the first exception of a queue is everybody's", "[collectives]") {
   CHECK_THROWS_AS(submit_barrier(queue), PeerError);
 }
 
-// Gloo may hang in an operation whose peer died, and be told so by another thread.
+// Gloo may hang in an operation whose peer died, until another thread aborts it.
 TEST_CASE("a broken queue that goes does not wait for an operation that hangs", "[collectives]") {
   std::promise<void> begun;
   std::promise<void> may_end;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Optimizers against real PyTorch: tests/reference/make_optimizer_reference.py says what it ran.
+// Compares optimizers with real PyTorch; tests/reference/make_optimizer_reference.py describes what
+// it ran.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -39,7 +40,7 @@ const Reference& reference() {
   return lines;
 }
 
-// The two parameters, and gradients for them, as the reference has them.
+// The two parameters of the reference, and their gradients.
 struct Pair {
   explicit Pair(DType dtype = DType::kFloat64)
       : w(Scope(context, dtype, kSeed).uniform("w", {3, 5}, 1)),
@@ -112,7 +113,8 @@ const std::vector<Case> kCases = {
     {"adamw_groups", adamw_with_groups},
 };
 
-// Steps [first, end) with gradients that are four times too large and a scale that says so.
+// Runs steps [first, end) with gradients that are four times too large, and a scale that corrects
+// this.
 void run(const Case& each, Pair& pair, Optimizer& optimizer, std::size_t first, std::size_t end) {
   const double scale = 0.25;
   for (std::size_t step = first; step < end; ++step) {
@@ -198,7 +200,7 @@ TEST_CASE("optimizers skip parameters without a gradient and take the others'", 
   pair.write_gradients(3);  // of w alone
   adam.step();
   const auto new_w = pair.context.to_host<double>(pair.w.value());
-  adam.step();  // nothing is left to step on
+  adam.step();  // there are no gradients any more
   CHECK(pair.context.to_host<double>(pair.w.value()) == new_w);
   CHECK(pair.context.to_host<double>(pair.b.value()) == old_b);
   std::string names;
@@ -342,7 +344,7 @@ const std::vector<Plateau> kPlateaus = {{"usual", {.base = 0.4, .patience = 2}},
 
 constexpr std::uint64_t kPlateauValues = 40;
 
-// As run_plateau() of the script has it.
+// The same value as in run_plateau() of the script.
 double plateau_value(const Plateau& plateau, std::uint64_t i) {
   const double noise = 2 * random_unit(kSeed, stream_of("plateau"), i) - 1;
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// That reductions run while backward does: by the begin and end of each of them, and by the time a
-// step takes. The same checks must fail with overlap switched off.
+// Checks that reductions run during backward, by the begin and end of each reduction, and by the
+// time of a step. The same checks must fail if overlap is switched off.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -19,11 +19,11 @@ using Seconds = std::chrono::duration<double>;
 namespace {
 
 constexpr std::size_t kLayers = 8;
-constexpr std::size_t kElements = 1 << 21;  // of each layer, a bucket of its own
+constexpr std::size_t kElements = 1 << 21;  // per layer; each layer is a bucket
 constexpr int kSteps = 15;
 
 struct Step {
-  double backward = 0;       // seconds, as all that follow
+  double backward = 0;       // seconds, like the following fields
   double communication = 0;  // all reductions together
   double last_bucket = 0;
   double total = 0;
@@ -40,8 +40,9 @@ Seconds communication(const StepTimes& times) {
   return all;
 }
 
-// The step of all ranks, which are threads and so have one clock: from when the last of them began,
-// as its processors may be the others' and a step waits for the slowest backward.
+// Combines the times of all ranks into one step. The ranks are threads and so share a clock. The
+// step begins when the last rank has begun, since ranks may share processors and a step waits for
+// the slowest backward.
 Step measured(const std::vector<StepTimes>& ranks) {
   Interval backward = {ranks.front().begin, ranks.front().backward_end};
   Clock::time_point end = ranks.front().end;
@@ -61,7 +62,7 @@ Step measured(const std::vector<StepTimes>& ranks) {
   return step;
 }
 
-// Layers whose backward takes `layer_time` of somebody else's processor, as on a GPU.
+// A model whose backward takes `layer_time` per layer without using the CPU, as on a GPU.
 class Trainer {
  public:
   Trainer(ProcessGroup& group, bool overlap)
@@ -93,7 +94,7 @@ class Trainer {
   DistributedDataParallel ddp_;
 };
 
-// What is wrong with the claim that the step hid its communication; empty if nothing is.
+// Why the step did not hide its communication; empty if it did.
 std::string refutation(const Step& step) {
   const double longer = std::max(step.backward, step.communication);
   const double shorter = std::min(step.backward, step.communication);
@@ -110,7 +111,8 @@ std::string refutation(const Step& step) {
   return "";
 }
 
-// Steps that hid their communication; the reasons of the others go to `reasons`.
+// The number of steps that hid their communication. The reasons of the others are added to
+// `reasons`.
 int count_hiding(const std::vector<Step>& steps, std::string& reasons) {
   int hiding = 0;
   for (const Step& step : steps) {
@@ -131,7 +133,7 @@ TEST_CASE("reductions are hidden behind backward, and are not with overlap off",
     const auto rank = static_cast<std::size_t>(group.rank());
     Trainer overlapping(group, true);
     Trainer waiting(group, false);
-    // Backward a little longer than communication: where overlap matters most.
+    // Backward takes a little longer than communication, where overlap matters most.
     Seconds layer_time(2ms);
     for (int i = 0; i < 3; ++i) {
       layer_time = 1.25 * communication(waiting.step(layer_time)) / kLayers;
@@ -158,5 +160,5 @@ TEST_CASE("reductions are hidden behind backward, and are not with overlap off",
     CHECK(step.hidden == 0);
     step.hidden = kLayers;
   }
-  CHECK(2 * count_hiding(off, ignored) < kSteps);  // the time alone tells, too
+  CHECK(2 * count_hiding(off, ignored) < kSteps);  // the step's time shows it, too
 }

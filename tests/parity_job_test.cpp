@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The main job comes to the same model on several ranks as on one with the whole batch, to the
-// rounding of float32: on CPUs and on a GPU that the ranks share.
+// The main job gives the same model on several ranks as on one rank with the whole batch, up to
+// rounding in float32: on CPUs, and on a GPU that the ranks share.
 #include <catch2/catch.hpp>
 
 #include "support/relative_difference.h"
@@ -13,11 +13,11 @@ using test::largest_relative_difference;
 using test::train;
 using test::operator+;
 
-// Beyond some steps ReLU and max-pool flip on rounding in float32 (docs/training.md). When that
-// begins depends on the order in which a library for matrix products sums, which it chooses for the
-// processor: with OpenBLAS after more than 100 steps of mlp on one, between 80 and 100 on another,
-// and with our own loops between 50 and 100. A GPU's library may choose another order for each size
-// of a batch, and one flip is 1e-3 or so.
+// After a number of steps, rounding in float32 flips a ReLU or a max-pool (docs/training.md). The
+// number depends on the order in which a library for matrix products sums, which it chooses for the
+// processor: with OpenBLAS it was more than 100 steps of mlp on one processor and between 80 and
+// 100 on another, and with our own loops between 50 and 100. A GPU's library may choose another
+// order for each batch size, and one flip changes the result by about 1e-3.
 TEST_CASE("in float32 ranks agree to rounding", "[parity]") {
   const test::TrainingSet set;
   const double tolerance = test::kRanksShareGpu ? 1e-2 : 1e-5;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Element-wise operations and losses against real PyTorch (tests/reference/make_layer_reference.py
-// says what its lines hold) and against central differences.
+// Compares element-wise operations and losses with real PyTorch
+// (tests/reference/make_layer_reference.py describes the lines) and with central differences.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -93,7 +93,7 @@ TEST_CASE("gradients of add, concat and sigmoid equal central differences", "[nn
   const Scope scope(context, DType::kFloat64, 1);
   Parameter a = scope.uniform("a", {2, 3, 2, 2}, 1);
   Parameter b = scope.uniform("b", {2, 3, 2, 2}, 1);
-  // Each operand has two uses, so that gradients accumulate.
+  // Each operand is used twice, so that gradients accumulate.
   check_gradients(context,
                   [&](Tape& tape) {
                     const Variable left = tape.watch(a), right = tape.watch(b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Pooling and upsampling against straightforward loops.
+// Compares pooling and upsampling with straightforward loops.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -45,7 +45,7 @@ void for_each_pixel(const Pool2dShape& s, const F& f) {
   }
 }
 
-// Sizes that windows do not fill, that overlap, with padding, that leave pixels out.
+// Windows that do not fill the image, that overlap, with padding, and that leave pixels out.
 const std::vector<Pool2dShape> kShapes{
     {6, {28, 28}, {2, 2}, {2, 2}},       {5, {10, 10}, {2, 2}, {2, 2}},
     {2, {7, 9}, {2, 2}, {2, 2}},         {3, {2, 5}, {2, 2}, {2, 2}},
@@ -61,7 +61,8 @@ TEMPLATE_TEST_CASE("max_pool2d_forward finds each window's first largest element
                    "[kernels][max_pool2d]", float, double) {
   using T = TestType;
   const Pool2dShape shape = GENERATE(from_range(kShapes));
-  // Few different values, so that many are equal, and none above 0, which padding must not win.
+  // Few different values, so that many are equal, and none above 0, so that padding shows if it
+  // wins.
   Values<T> x = uniform<T>(shape.x_count(), 1);
   for (T& value : x) value = std::round(2 * value) - 3;
   Values<T> y(shape.y_count(), std::numeric_limits<T>::quiet_NaN());

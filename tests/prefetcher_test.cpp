@@ -21,7 +21,7 @@ using ddp::Prefetcher;
 using ddp::test::error_of;
 using ddp::test::Gate;
 
-// Uses up all that is left of the epoch.
+// Consumes the rest of the epoch.
 void consume(Prefetcher& prefetcher, std::int64_t steps, std::int64_t from = 0) {
   for (std::int64_t step = from; step < steps; ++step) {
     prefetcher.wait(step);
@@ -73,7 +73,7 @@ TEST_CASE("tasks go ahead of the consumer up to the window and no further", "[da
       });
       prefetcher.start(40);
       for (std::int64_t step = 0; step < 40; ++step) {
-        // Nobody asked for them, and yet they come.
+        // The batches come although they were not requested.
         REQUIRE(ran.wait_for(static_cast<int>(std::min<std::int64_t>(step + window, 40))));
         prefetcher.wait(step);
         ++released;
@@ -89,7 +89,7 @@ TEST_CASE("as many tasks run at the same time as there are threads", "[data][pre
   std::atomic<bool> alone{false};
   Prefetcher prefetcher({.num_threads = 3, .window = 4}, [&](std::int64_t) {
     inside.raise();
-    if (!inside.wait_for(3)) alone = true;  // each waits inside for the two others
+    if (!inside.wait_for(3)) alone = true;  // each of three tasks waits for the other two
   });
   prefetcher.start(3);
   consume(prefetcher, 3);

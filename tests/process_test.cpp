@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Real processes: how a job ends when ranks are killed, leave, or were started wrongly.
+// How a job of real processes ends if ranks are killed, leave, or were started wrongly.
 #include <signal.h>
 #include <catch2/catch.hpp>
 
@@ -71,7 +71,7 @@ TEST_CASE("the death of one that was sent half a message is noticed", "[process]
   for (const std::string& backend : test::cpu_backends()) {
     Job job(2, "send-stop", backend, "patient");
     REQUIRE(stops_itself(job[1].pid()));
-    std::this_thread::sleep_for(200ms);  // until no more of the message goes anywhere
+    std::this_thread::sleep_for(200ms);  // until the message has stopped moving
     job[1].send_signal(SIGKILL);
     INFO(backend);
     CHECK(job[0].wait(2 * kFiveSeconds) == 3);

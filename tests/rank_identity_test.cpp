@@ -17,7 +17,8 @@ using namespace ddp;
 
 namespace {
 
-// For this process, as a container's seccomp profile may have it; false if that cannot be done.
+// Makes memfd_create fail for this process, as a container's seccomp profile may; false if that is
+// impossible.
 bool refuse_memfd_create() {
   std::array<sock_filter, 4> filter = {
       {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

@@ -86,7 +86,7 @@ TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvo
   CHECK_THAT(error, Catch::Contains("the CPU (InitOptions::device)"));
 }
 
-// Here at the latest, which is before anything of NCCL's is called.
+// The ranks must learn this here at the latest, before NCCL is called.
 TEST_CASE("all ranks learn at once that two of them are on one GPU", "[rendezvous]") {
   const TcpServer server({"127.0.0.1", 0});
   const Deadline promised = Deadline::after(5 * 1s);
@@ -193,7 +193,7 @@ TEST_CASE("options without a way to the others are refused at once", "[rendezvou
   const auto begin = Clock::now();
   const std::string error = error_of(
       [] { (void)init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 2}); });
-  // The test's own environment may lack the variables, or the options do.
+  // The variables may be missing in the test's environment or in the options.
   CHECK_THAT(error, Catch::Contains("MASTER_ADDR"));
   CHECK(Clock::now() - begin < std::chrono::seconds(5));
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Jobs that break off, or of which a rank is killed, go on to the same bits: on CPUs and on a GPU
-// that the ranks share.
+// Jobs that are interrupted, or of which a rank is killed, resume to the same bits: on CPUs, and on
+// a GPU that the ranks share.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ using ddp::test::operator+;
 
 namespace {
 
-// The last alone where jobs take long.
+// Only the last element where jobs are slow.
 Arguments some_of(const Arguments& all) { return kRanksShareGpu ? Arguments{all.back()} : all; }
 
 }  // namespace

@@ -30,7 +30,7 @@ using ddp::test::FileSizeLimit;
 using ddp::test::TemporaryDirectory;
 using ddp::test::write_bytes;
 
-// A safetensors file, right or wrong.
+// The bytes of a safetensors file, valid or not.
 std::string file_with(const std::string& header, const std::string& data) {
   std::string length(8, '\0');
   const std::uint64_t size = header.size();
@@ -201,7 +201,7 @@ TEST_CASE("a file that cannot be read is named", "[safetensors]") {
 
 TEST_CASE("a header of many tensors is read in a time that grows with their number",
           "[safetensors]") {
-  constexpr std::size_t kTensors = 100'000;  // minutes, where it grows with their square
+  constexpr std::size_t kTensors = 100'000;  // takes minutes if the time is quadratic
   std::string header = "{";
   for (std::size_t i = 0; i < kTensors; ++i) {
     header += (i == 0 ? "\"" : ",\"") + std::to_string(i) +

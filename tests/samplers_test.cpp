@@ -100,8 +100,8 @@ std::string our_sampler_line(const std::string& kind, std::istream& in) {
   return out.str();
 }
 
-// What our samplers print for the case of a line in sampler_vectors.txt, whose format is told in
-// make_sampler_reference.py.
+// The output of our samplers for the case in a line of sampler_vectors.txt.
+// make_sampler_reference.py describes the format.
 std::string ours_for(const std::string& line) {
   std::istringstream in(line);
   std::string kind;
@@ -118,7 +118,7 @@ std::vector<EpochPlan> exact_world(ExactSamplerOptions options, const DataPositi
   return plans;
 }
 
-// The step's global batch, put together again from the ranks' parts.
+// The global batch of a step, assembled from the ranks' parts.
 Indices global_batch(const std::vector<EpochPlan>& plans, std::int64_t step) {
   Indices all(static_cast<std::size_t>(plans.front().global_count(step)));
   for (std::size_t rank = 0; rank < plans.size(); ++rank) {
@@ -162,7 +162,7 @@ TEST_CASE("randperm gives PyTorch's permutations", "[samplers][randperm]") {
   CHECK(error_of([] { (void)randperm(-1, 0); }) == "[randperm] n is -1, below 0");
 }
 
-// 1.7 GB and some seconds: run by name.
+// Takes 1.7 GB and some seconds, so it runs only by name.
 TEST_CASE("randperm draws 64 bits from PyTorch's threshold on", "[.][slow][randperm]") {
   CHECK(first_of(214748363, 3, 6) ==
         Indices{3426993, 89012687, 34994685, 171579910, 175684569, 91605569});
@@ -306,11 +306,11 @@ TEST_CASE("epochs advance by themselves and set_epoch moves them", "[samplers][e
   CHECK(one.indices() == randperm(50, 2));
 
   for (const std::int64_t epoch : {0, 1, 2}) {
-    sampler.set_epoch(epoch);  // PyTorch's habit
+    sampler.set_epoch(epoch);  // as PyTorch programs do
     CHECK(sampler.next_epoch().epoch() == epoch);
   }
   sampler.set_epoch(0);
-  sampler.set_epoch(7);  // the last one counts
+  sampler.set_epoch(7);  // the last call counts
   CHECK(sampler.next_epoch().epoch() == 7);
   CHECK(sampler.next_epoch().epoch() == 8);
 }

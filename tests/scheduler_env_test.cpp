@@ -37,7 +37,7 @@ Variables with(Variables variables, const Variables& changes) {
   return variables;
 }
 
-// Rank 3 of 4 on two hosts, as Open MPI 4.1 tells it.
+// The environment of rank 3 of 4 on two hosts under Open MPI 4.1.
 const Variables kOpenMpi = {
     {"OMPI_COMM_WORLD_RANK", "3"},
     {"OMPI_COMM_WORLD_SIZE", "4"},
@@ -46,7 +46,7 @@ const Variables kOpenMpi = {
     {"OMPI_MCA_ess_base_jobid", "1272053761"},
     {"OMPI_MCA_orte_hnp_uri", "1272053760.0;tcp://10.1.2.3,192.168.0.3:46187;tcp6://[fd00::3]:34"}};
 
-// Rank 5 of 7 on three nodes of a larger job.
+// The environment of rank 5 of 7 on three nodes of a larger Slurm job.
 const Variables kSlurm = {{"SLURM_PROCID", "5"},
                           {"SLURM_LOCALID", "1"},
                           {"SLURM_NODEID", "1"},

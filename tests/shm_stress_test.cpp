@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// Random collectives of random sizes and dtypes over shared memory, with up to 40 of them under
-// way, waited for now, later or by a group's end: 100,000 in all, for 1 to 8 ranks; under a
-// sanitizer only with the tag [long]. Small integers make all results exact.
+// Random collectives of random sizes and dtypes over shared memory. Up to 40 of them are pending at
+// a time, and are waited for at once, later, or by the end of the group. 100,000 in all, for 1 to 8
+// ranks; under a sanitizer only with the tag [long]. The operands are small integers, so all
+// results are exact.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int kOperations = 12500;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kFewOperations = 500;  // many times as slow
+constexpr int kFewOperations = 500;  // for builds that are many times slower
 #else
 constexpr int kFewOperations = kOperations;
 #endif
@@ -41,7 +42,7 @@ enum class Kind {
 };
 constexpr int kKinds = 10;
 
-// What all ranks call.
+// A call that all ranks make.
 struct Call {
   int number;
   Kind kind;
@@ -56,7 +57,7 @@ bool is_exact(ReduceOp op, DType dtype, int world) {
   return op != ReduceOp::kProduct || dtype != DType::kUInt8;
 }
 
-// The same for everybody who draws from the same source.
+// Draws a call, which is the same on all ranks because their random sources are equal.
 Call draw_call(std::mt19937& random, int number, int world) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   Call call{.number = number,
@@ -75,7 +76,7 @@ Call draw_call(std::mt19937& random, int number, int world) {
   return call;
 }
 
-// What a rank holds at place i.
+// Element i of a rank's operand.
 double element(const Call& call, int rank, std::size_t i) {
   const auto mixed = static_cast<std::size_t>(call.number * 7 + rank * 5) + i * 3;
   return static_cast<double>(1 + mixed % (call.op == ReduceOp::kProduct ? 2 : 4));
@@ -102,7 +103,7 @@ double reduced(const Call& call, int world, std::size_t i) {
   return call.op == ReduceOp::kAverage ? result / world : result;
 }
 
-// One call under way on one rank.
+// A pending call on one rank.
 struct Slot {
   Allocation shared_input;
   Allocation shared_output;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is special about ranks that share memory: who has to do what, and when.
+// Details of the shm backend: which rank does which work, and when.
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -35,13 +35,13 @@ using test::run_groups;
 
 namespace {
 
-// float32 elements: what is posted, what is copied to be reached by others, and what is not if it
-// lies in a rank's own memory.
+// Sizes in float32 elements: an operand that is posted, one that is copied to shared memory, and
+// one that is too large to be copied if it lies in a rank's own memory.
 constexpr std::size_t kSmall = 100;
 constexpr std::size_t kMedium = 300007;
 constexpr std::size_t kLarge = 700001;
 
-// float32 elements in memory that others reach, or in this rank's own.
+// An array of float32 in shared memory or in this rank's own memory.
 class Floats {
  public:
   Floats(ProcessGroup& group, std::size_t count, bool is_shared)
@@ -62,12 +62,12 @@ class Floats {
   Buffer buffer_;
 };
 
-// That this process has open.
+// The number of descriptors that this process has open.
 std::ptrdiff_t descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
 }
 
-// For each rank, if these are its CPUs.
+// The CPU share of each rank if these are the ranks' CPUs.
 std::vector<double> cpu_shares(const std::vector<std::vector<int>>& cpus) {
   std::vector<cpu_set_t> allowed;
   for (const std::vector<int>& of_rank : cpus) {
@@ -86,8 +86,8 @@ std::uint64_t submit_barrier(OperationQueue& queue) {
   return queue.submit({&barrier, 1});
 }
 
-// Of ten operations that the other ranks can do without, how many the queue's thread runs, if the
-// caller does `work` after it has submitted each one.
+// Submits ten operations that the other ranks can complete without this one, with `work` after
+// each. Returns how many of them the queue's thread ran.
 int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work) {
   const auto caller = std::this_thread::get_id();
   std::atomic<int> by_thread = 0;
@@ -97,7 +97,7 @@ int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work)
       {.post = [](const Collective&) { return OperationQueue::Posting::kUseful; },
        .cpus_per_rank = cpus_per_rank});
   for (int i = 0; i < 20; ++i) {
-    if (i == 10) by_thread = 0;  // now it has learned
+    if (i == 10) by_thread = 0;  // the queue has learned by now
     const std::uint64_t operation = submit_barrier(queue);
     work();
     queue.wait(operation, Timeout::max());
@@ -105,7 +105,7 @@ int count_run_by_thread(double cpus_per_rank, const std::function<void()>& work)
   return by_thread;
 }
 
-// On a CPU, however busy that is with other programs.
+// Computes for this much CPU time, however busy the CPU is with other programs.
 void compute(std::chrono::nanoseconds duration) {
   const auto busy = [] {
     timespec time{};
@@ -142,10 +142,10 @@ TEST_CASE("waits that look in vain again and again look no more, but for a few",
     CHECK(spins.looks() == 100);
     spins.did_not_come();
   }
-  CHECK(spins.looks() == 100);  // once more
+  CHECK(spins.looks() == 100);  // one more try
   spins.did_not_come();
   CHECK(spins.looks() == 0);
-  spins.came(0);  // while this one slept, perhaps
+  spins.came(0);  // without a look: perhaps while this rank slept
   CHECK(spins.looks() == 0);
   for (unsigned wait = 1; wait < SpinBudget::kPatience; ++wait) spins.did_not_come();
   CHECK(spins.looks() == 100);
@@ -155,7 +155,7 @@ TEST_CASE("waits that look in vain again and again look no more, but for a few",
 }
 
 TEST_CASE("of waits that take turns each kind comes to look again", "[shm]") {
-  for (const unsigned first : {0U, 1U}) {  // what only comes to those who look is every second one
+  for (const unsigned first : {0U, 1U}) {  // the offset of the waits that look
     SpinBudget spins(100);
     for (unsigned i = 0; i < SpinBudget::kPatience + first; ++i) spins.did_not_come();
     bool looked = false;
@@ -219,7 +219,7 @@ TEST_CASE("the others finish although one rank never waits", "[shm]") {
         const std::string key = "finished/" + std::to_string(group.rank());
         if (group.rank() == 0) {
           const std::vector<std::string> keys = {"finished/1", "finished/2"};
-          group.store().wait(keys, 30s);  // and not for the work
+          group.store().wait(keys, 30s);  // waits for the store, not for the work
         } else {
           work.wait();
           expect(floats.are_all(6), "the sum");
@@ -292,7 +292,7 @@ TEST_CASE("more operations may be under way than can be posted", "[shm]") {
   });
 }
 
-// 40 of them, of all sizes that are copied.
+// 40 operands of all sizes that are copied.
 TEST_CASE("more operands may be under way than there is room for copies", "[shm]") {
   run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
     std::vector<std::vector<float>> all;
@@ -400,7 +400,7 @@ TEST_CASE("shared memory is found by its name while its owner has it", "[shm]") 
     const auto owner = SharedMemory::create(5000);
     name = owner->name();
     owner->data()[4999] = std::byte{7};
-    CHECK(SharedMemory::open(name)->data() == owner->data());  // one mapping a process
+    CHECK(SharedMemory::open(name)->data() == owner->data());  // one mapping per process
     CHECK_THROWS_AS(SharedMemory::open({name.pid + 1000000, name.fd, name.inode, 5000}),
                     SystemError);
     owner->discard();
@@ -413,7 +413,7 @@ TEST_CASE("shared memory is found by its name while its owner has it", "[shm]") 
 TEST_CASE("blocks that come and go leave no descriptors behind", "[shm]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     const auto exchange = [&] {
-      const Floats floats(group, kLarge, group.rank() == 0);  // rank 1 brings a copy
+      const Floats floats(group, kLarge, group.rank() == 0);  // rank 1's operand is copied
       floats.fill(1);
       group.all_reduce(floats.buffer()).wait();
       group.barrier().wait();

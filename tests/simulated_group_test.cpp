@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The group that benchmarks of the engine rest on.
+// Tests the simulated group of the engine's benchmarks.
 #include <catch2/catch.hpp>
 
 #include <vector>
@@ -22,7 +22,7 @@ TEST_CASE("a simulated all_reduce takes the link's time", "[bench]") {
   const Work first = group->all_reduce(buffer_of(large));
   const Work second = group->all_reduce(buffer_of(large));
   second.wait();
-  CHECK(Clock::now() - begin >= 10ms);  // one after the other
+  CHECK(Clock::now() - begin >= 10ms);  // the operations ran one after the other
   CHECK(first.interval()->end - first.interval()->begin >= 5ms);
   CHECK(large.front() == 1.0F);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Workers and launchers with the variables that srun gives its tasks.
+// Runs workers and launchers with the variables that srun sets for its tasks.
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr auto kTime = 100s;
 
-// Of a task of two. The numbers of job and step decide on the port.
+// The environment of one of two tasks. The port depends on the numbers of job and step.
 Variables task(int step, int rank, const Variables& more) {
   Variables variables = {{"SLURM_PROCID", std::to_string(rank)},
                          {"SLURM_NTASKS", "2"},
@@ -41,7 +41,7 @@ Variables task_on_one_node(int step, int rank) {
                {"SLURM_STEP_NODELIST", "somewhere"}});
 }
 
-// The list of hosts is one that both tasks can really reach.
+// The same for two nodes; both tasks can reach the hosts in the list.
 Variables task_on_two_nodes(int step, int rank) {
   return task(step, rank,
               {{"SLURM_LOCALID", "0"},
@@ -51,7 +51,7 @@ Variables task_on_two_nodes(int step, int rank) {
                {"SLURM_STEP_NODELIST", "127.0.0.[1-2]"}});
 }
 
-// Both tasks run the starter's words and train; returns the parameters' fingerprint.
+// Both tasks run train behind the words of `starter`. Returns the parameters' fingerprint.
 std::string run_tasks(int step, const Strings& starter, Variables (*variables_of)(int, int)) {
   const TrainJob job;
   std::vector<std::unique_ptr<ChildProcess>> tasks;

@@ -30,7 +30,8 @@ std::atomic<bool> poll_is_rash{false};
 
 }  // namespace
 
-// In place of the C library's: calls the first descriptor ready at once while `poll_is_rash`.
+// Replaces the C library's poll(): while `poll_is_rash`, reports the first descriptor as ready at
+// once.
 extern "C" int poll(pollfd* entries, nfds_t count, int timeout) {
   if (poll_is_rash) {
     entries[0].revents = POLLIN | POLLOUT;
@@ -71,7 +72,7 @@ TEST_CASE("a socket's waits end at their deadline", "[base]") {
 
 namespace {
 
-// Signals that interrupt system calls, for as long as it lives.
+// Sends signals that interrupt system calls while it exists.
 class SignalStorm {
  public:
   explicit SignalStorm(std::chrono::microseconds period) {
@@ -140,7 +141,7 @@ TEST_CASE("a host may be given by name", "[base]") {
 
 namespace {
 
-// A port of loopback that neither accepts nor refuses: its queue of connections is full.
+// A loopback port that neither accepts nor refuses connections, because its queue is full.
 class FullPort {
  public:
   FullPort() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// These fork for real, which works since nothing in this program leaves threads behind.
+// These tests fork real processes, which works because this program leaves no threads behind.
 #include "ddp/collectives/spawn.h"
 
 #include <dlfcn.h>
@@ -40,8 +40,9 @@ using test::TemporaryDirectory;
 
 std::shared_ptr<ProcessGroup> meet() { return init_process_group({.device = DeviceChoice::kCpu}); }
 
-// The sentence with which it ends. Catch2's handler of SIGTERM would have a rank tell that as a
-// failed test, also if the signal comes before the rank has begun.
+// The error message of spawn(). SIGTERM's default action is restored in the ranks; otherwise
+// Catch2's handler would report a stopped rank as a failed test, even if the signal comes before
+// the rank has begun.
 std::string spawn_error(int nprocs, const std::function<void(int)>& fn) {
   const auto handler_of_catch = ::signal(SIGTERM, SIG_DFL);
   std::string text;
@@ -54,7 +55,7 @@ std::string spawn_error(int nprocs, const std::function<void(int)>& fn) {
   return text;
 }
 
-// A rank that waits to be stopped, but not for ever should nobody do so.
+// Waits for a signal to end this rank, but not forever.
 void wait_for_signal() {
   ::alarm(60);
   for (;;) ::pause();
@@ -155,7 +156,7 @@ TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]
       },
       2);
   for (int rank = 0; rank < 2; ++rank) {
-    // Those are the job's own.
+    // These variables belong to the job.
     CHECK_THAT(test::bytes_of(directory / std::to_string(rank)),
                Equals("MASTER_PORT TORCHELASTIC_RUN_ID "));
   }
@@ -243,7 +244,7 @@ TEST_CASE("a process with threads is not forked", "[spawn]") {
   CHECK_NOTHROW(call());
 }
 
-// OpenBLAS, where there is one, has had its threads since this program was loaded.
+// If there is OpenBLAS, its threads were started when this program was loaded.
 TEST_CASE("a program with OpenBLAS is forked, and each rank computes", "[spawn]") {
   const auto multiply = [] {
     std::vector<double> a(64 * 64, 1.0);
@@ -256,7 +257,7 @@ TEST_CASE("a program with OpenBLAS is forked, and each rank computes", "[spawn]"
   multiply();
 }
 
-// Where there is oneDNN, that is: its threads are OpenMP's, which stay.
+// Applies only with oneDNN, whose OpenMP threads remain.
 TEST_CASE("after a convolution spawn says what to call first", "[spawn]") {
   const TemporaryDirectory directory;
   const pid_t pid = ::fork();
@@ -283,7 +284,7 @@ TEST_CASE("a process that has used CUDA is not forked", "[spawn]") {
   void* const driver = ::dlopen(DDP_FAKE_CUDA, RTLD_NOW);
   REQUIRE(driver != nullptr);
   const auto call = [] { spawn([](int) {}, 1); };
-  CHECK_NOTHROW(call());  // it is loaded, no more
+  CHECK_NOTHROW(call());  // the library is loaded, but not initialized
   ::setenv("FAKE_CUDA_INITIALIZED", "1", 1);
   CHECK_THROWS_AS(call(), std::logic_error);
   CHECK_THAT(error_of(call), Contains("[spawn] this process has used CUDA"));

@@ -23,7 +23,7 @@ TEST_CASE("a spin that finds nothing for long stops looking for a while", "[stor
   Spin spin(std::chrono::milliseconds(2));
   int rounds = 0;
   bool looked = true;
-  while (looked && rounds < 100) {  // it has credit for a few
+  while (looked && rounds < 100) {  // it has credit for a few rounds
     looked = false;
     CHECK_FALSE(spin.until([&] {
       looked = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Real processes: ranks that come late, or twice, and what the environment says about patience.
+// Real processes: ranks that come late or twice, and the variables that limit the wait.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr Timeout kAtOnce = 5s;  // five times the promise
 
-// A worker whose store is at `store`: an agent's, or its own if it is rank 0.
+// A worker with the store at `store`, which an agent hosts or, if not, rank 0.
 ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_hosts_store) {
   const std::string r = std::to_string(rank);
   const std::string n = std::to_string(world_size);
@@ -50,7 +50,7 @@ std::size_t count_of(const std::string& text, const std::string& all) {
   return count;
 }
 
-// Of the process that has told "rank R ready, pid P".
+// The pid in the output "rank R ready, pid P".
 pid_t pid_of(int rank, const std::string& output) {
   std::smatch match;
   const std::regex pattern("rank " + std::to_string(rank) + " ready, pid ([0-9]+)");

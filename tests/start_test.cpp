@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// How ranks that are threads come together, and what they say if they do not.
+// How ranks, run as threads, meet at the start, and what they report if they do not.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,9 +25,9 @@ using test::expect;
 
 namespace {
 
-constexpr Timeout kAtOnce = 5s;  // where the patience is much longer
+constexpr Timeout kAtOnce = 5s;  // much shorter than the patience
 
-// A variable of the environment while this lives.
+// Sets an environment variable while it exists.
 class Variable {
  public:
   Variable(const char* name, const std::string& value) : name_(name) {
@@ -48,10 +48,10 @@ Hello self_as(int rank, int world_size, int pid = ::getpid()) {
   return self;
 }
 
-// A process of this host that lives, and is another one.
+// The pid of another live process on this host.
 int another_pid() { return ::getppid(); }
 
-// Of a process that has ended.
+// The pid of a process that has ended.
 int ended_pid() {
   const pid_t pid = ::fork();
   if (pid == 0) ::_exit(0);
@@ -59,7 +59,7 @@ int ended_pid() {
   return pid;
 }
 
-// What a rank said while it waited, and how that ended.
+// What a rank logged while it waited, and how the wait ended.
 struct Wait {
   std::vector<std::string> lines = {};
   std::string error = {};
@@ -79,7 +79,7 @@ Wait wait_for_others(Store& store, const Hello& self) {
   return wait;
 }
 
-// All ranks but one; they come in order, so that the first of them is the one that speaks.
+// Runs all ranks except one. They start in order, so that the first of them is the one that logs.
 std::vector<Wait> wait_without(int absent, int world_size) {
   HashStore store;
   std::vector<Wait> waits(static_cast<std::size_t>(world_size));
@@ -191,7 +191,7 @@ TEST_CASE("a second process with a rank is refused, and so are those that wait w
   const std::string pids[] = {std::to_string(::getpid()), std::to_string(another_pid())};
   test::run_ranks(3, [&](int thread) {
     const std::string error = error_of([&] {
-      if (thread == 2) {  // comes when the first has begun
+      if (thread == 2) {  // starts when the first has begun
         (void)job->get("init_1/hello/1", 20s);
         (void)claim_rank(job, self_as(1, 3, another_pid()));
       }
@@ -218,7 +218,7 @@ TEST_CASE("a second process with a rank does no harm to ranks that have met", "[
   CHECK_THAT(error_of([&] { (void)claim_rank(job, self_as(1, 2, another_pid())); }),
              Contains("rank 1 is already pid " + std::to_string(::getpid())));
   CHECK(job->get("init_1/plan").starts_with("use "));
-  meet();  // the same processes again
+  meet();  // the same processes meet again
 }
 
 TEST_CASE("a process that has ended may be replaced", "[start]") {
@@ -228,7 +228,7 @@ TEST_CASE("a process that has ended may be replaced", "[start]") {
   std::string line;
   test::run_ranks(2, [&](int rank) {
     const Hello self = self_as(rank, 2);
-    if (rank == 1) (void)job->get("told", 20s);  // when rank 0 has seen who is missing
+    if (rank == 1) (void)job->get("told", 20s);  // set when rank 0 knows who is missing
     StartPatience patience(20s, "", 50ms, [&](std::string_view text) {
       if (line.empty()) line = text;
       job->set("told", "");
@@ -236,7 +236,7 @@ TEST_CASE("a process that has ended may be replaced", "[start]") {
     (void)agree_on_plan(*claim_rank(job, self), self, patience);
   });
   CHECK_THAT(line, Contains("1 of 2 ranks are here after") && Contains("missing: rank 1"));
-  CHECK(job->get("init/1") == "1");  // they met where the dead one had been
+  CHECK(job->get("init/1") == "1");  // they used the keys of the dead process
 }
 
 TEST_CASE("timeouts come from the options, else from the environment", "[start]") {

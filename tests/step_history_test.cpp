@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What is kept of steps, on one clock, and drawn.
+// The history of steps: what it keeps, the conversion to one clock, and the drawing.
 #include "ddp/engine/step_history.h"
 
 #include <catch2/catch.hpp>
@@ -22,13 +22,14 @@ using test::expect;
 
 namespace {
 
-// Of `buckets` buckets of 8 bytes.
+// A layout of `buckets` buckets of 8 bytes.
 BucketLayout layout_of(std::size_t buckets) {
   const std::vector<GradientSpec> gradients(buckets, {2, DType::kFloat32});
   return lay_out_buckets(gradients, {.min_buckets = buckets});
 }
 
-// Step `step` of a rank lasts step + 1 ms, from `begin` on; only ranks with peers reduce.
+// Step `step` of a rank, which begins at `begin` and lasts step + 1 ms. Only ranks with peers
+// reduce.
 RankStep step_at(Clock::time_point begin, std::int64_t step, std::size_t buckets, bool reduces) {
   RankStep result{.step = step, .engine = {begin, begin + 1ms, begin + (step + 1) * 1ms, {}}};
   result.data = {begin - 2ms, begin - 1ms};
@@ -123,7 +124,7 @@ TEST_CASE("clocks are compared by messages, to within the error that is told", "
       const std::vector<ClockReading> readings = read_clocks(group, SharedClocks::kMeasure);
       expect(readings.size() == (group.rank() == 0 ? 3 : 0), "rank 0 has them");
       for (const ClockReading& reading : readings) {
-        // Here all of them are the same.
+        // Here all ranks have the same clock.
         expect(std::chrono::abs(reading.offset) <= reading.error, "the offset is bounded");
         expect(reading.error < 10s, "by something");
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Synthetic steps, whose costs are known.
+// Tests with synthetic steps, whose costs are known.
 #include "ddp/engine/step_statistics.h"
 
 #include <catch2/catch.hpp>
@@ -25,12 +25,12 @@ namespace {
 
 constexpr double kMs = 1e-3;
 
-// What every rank does in a step of 20 ms of compute, of which data() comes on top, and what rank
-// 0's reductions take.
+// What each rank does in a step: 20 ms of compute, plus data(); and the time of rank 0's
+// reductions.
 struct Job {
   int world_size = 2;
   double exposed = 2 * kMs;
-  double reductions = 0;  // without waiting; 0: not timed
+  double reductions = 0;  // excluding waits; 0: not timed
   std::function<double(int rank, int step)> compute = [](int, int) { return 20 * kMs; };
   std::function<double(int rank, int step)> data = [](int, int) { return 0.0; };
 };
@@ -44,7 +44,7 @@ std::vector<RankTimes> ranks_in(const Job& job, int step) {
   return ranks;
 }
 
-// Ranks' times come `delay` steps late.
+// Feeds the statistics with steps whose ranks' times come `delay` steps late.
 void run(StepStatistics& statistics, const Job& job, int steps, int delay = 1) {
   for (int step = 0; step < steps; ++step) {
     const std::vector<RankTimes> ranks = ranks_in(job, step);
@@ -78,7 +78,7 @@ TEST_CASE("the parts of a step add up to it, for any number of ranks", "[statist
     job.compute = [](int rank, int) { return (20 + rank) * kMs; };
     job.data = [](int, int) { return 1 * kMs; };
     const StepCosts costs = statistics_of(job, 101).costs();
-    CHECK(costs.steps == 99);  // not the first, and the last is not known yet
+    CHECK(costs.steps == 99);  // without the first, and the last is not known yet
     const double mean_rank = (world_size - 1) / 2.0;
     CHECK(costs.compute_seconds == approx((20 + mean_rank) * kMs));
     CHECK(costs.data_seconds == approx(1 * kMs));
@@ -91,9 +91,9 @@ TEST_CASE("the parts of a step add up to it, for any number of ranks", "[statist
 TEST_CASE("the speed-up is the ranks' work over the time of a step", "[statistics]") {
   CHECK(statistics_of({.world_size = 1, .exposed = 0}, 50).costs().speed_up == approx(1));
   CHECK(statistics_of({.world_size = 4, .exposed = 0}, 50).costs().speed_up == approx(4));
-  // 22 ms instead of 3 x 20.
+  // 22 ms instead of 3 x 20 ms.
   CHECK(statistics_of({.world_size = 3}, 50).costs().speed_up == approx(60.0 / 22));
-  // A rank that is 200 ms late makes two ranks slower than one, which would need 2 x 20 ms.
+  // With a rank that is 200 ms late, two ranks are slower than one, which would need 2 x 20 ms.
   Job slow{.exposed = 0};
   slow.compute = [](int rank, int) { return (20 + 200 * rank) * kMs; };
   CHECK(statistics_of(slow, 52).costs().speed_up == approx(40.0 / 220));
@@ -153,7 +153,7 @@ TEST_CASE("single slow steps and small differences name nobody", "[statistics]")
   std::mt19937 random(3);
   std::normal_distribution<double> noise(0, 0.5 * kMs);
   Job job{.world_size = 4};
-  // Now and then, one after the other, ranks take far longer.
+  // Occasionally one rank, a different one each time, takes far longer.
   job.compute = [&](int rank, int step) {
     return 20 * kMs + noise(random) + (step % 7 == rank ? 300 * kMs : 0);
   };
@@ -220,7 +220,7 @@ TEST_CASE("pauses are left out and counted, waits for data are not", "[statistic
   Job hungry;
   hungry.data = [](int, int step) { return step % 100 == 99 ? 3.0 : 0.0; };
   CHECK(statistics_of(hungry, 302).costs().pauses == 0);
-  // What becomes slow and stays so is no pause for long.
+  // A job that becomes slow and stays slow soon no longer counts as pausing.
   Job slower;
   slower.compute = [](int, int step) { return (step < 50 ? 1 : 30) * kMs; };
   CHECK(statistics_of(slower, 302).costs().pauses < 10);
@@ -238,7 +238,7 @@ TEST_CASE("a rank that stands still once is named, and spoils no mean", "[statis
   CHECK_THAT(statistics.report(),
              Contains("left out: 1 step in which one rank stood still, 15.0 s in all; the longest "
                       "was rank 1's, 15.0 s\n"));
-  // A rank that becomes slow and stays so is a straggler, and its steps count.
+  // A rank that becomes slow and stays slow is a straggler, and its steps count.
   Job slower;
   slower.compute = [](int rank, int step) { return (rank == 1 && step >= 50 ? 300 : 20) * kMs; };
   const StepStatistics late = statistics_of(slower, 302);
@@ -257,8 +257,8 @@ TEST_CASE("ranks' times may come late or be missing", "[statistics]") {
   run(too_late, job, 102, static_cast<int>(StepStatistics::kMaxDelay));
   CHECK(too_late.costs().steps == 0);
   const std::vector<RankTimes> ranks = ranks_in(job, 5);
-  late.add_ranks(3, ranks);    // long counted
-  late.add_ranks(500, ranks);  // not yet there
+  late.add_ranks(3, ranks);    // counted long ago
+  late.add_ranks(500, ranks);  // not recorded yet
   CHECK(late.costs().steps == 85);
   const std::vector<RankTimes> three(3);
   CHECK_THAT(error_of([&] { late.add_ranks(101, three); }), Contains("3 ranks, not of 2"));
@@ -280,7 +280,7 @@ TEST_CASE("the stopwatch tells a step from the end of the one before", "[statist
   using Seconds = std::chrono::duration<double>;
   StepStopwatch watch(kCpuDevice);
   CHECK_FALSE(watch.next_lap().has_value());
-  Interval last_end;  // somewhere in it
+  Interval last_end;  // contains the end of the last step
   for (std::uint64_t step = 0; step < 20; ++step) {
     watch.backward_ended({});
     Interval end{Clock::now(), {}};

@@ -32,7 +32,7 @@ namespace {
 
 const Endpoint kLoopback{"127.0.0.1", 0};
 
-// Speaks to a server in raw bytes.
+// A client that exchanges raw bytes with a server.
 class RawClient {
  public:
   explicit RawClient(const Endpoint& endpoint)
@@ -106,7 +106,7 @@ void check_common_behaviour(Store& store) {
   const std::string error = error_of([&] { (void)store.get("never", 20ms); });
   CHECK(error.find("never\"") != std::string::npos);
   CHECK(error.find("timed out after 20 ms") != std::string::npos);
-  CHECK(store.get("k") == "v");  // still usable after a timeout
+  CHECK(store.get("k") == "v");  // the connection survives a timeout
   CHECK(store.get("k", Timeout(0)) == "v");
   CHECK(store.find("k") == "v");
   CHECK(store.find("binary") == binary);
@@ -121,12 +121,12 @@ void check_common_behaviour(Store& store) {
   CHECK_THROWS_AS(store.add("text", 1), NetworkError);
 }
 
-// For accept4(), below.
+// Used by accept4() below.
 std::atomic<bool> has_descriptors = true;
 
 }  // namespace
 
-// In place of the C library's. Taking the descriptors away for real would take them from the
+// Replaces the C library's function. Using up the real descriptors would take them from the
 // sanitizers, too, which need some.
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* length, int flags) {
   if (!has_descriptors) {
@@ -246,8 +246,8 @@ TEST_CASE("bad input costs a client its connection and nobody else's", "[store]"
   const std::string valid = hex("00cef7853c");
   CHECK(drops("GET / HTTP/1.1\r\n\r\n"));
   CHECK(drops(hex("0000000000")));
-  CHECK(drops(ping(1)));                                              // not validated first
-  CHECK(drops(hex("01")));                                            // nor will be
+  CHECK(drops(ping(1)));                                              // no validation before
+  CHECK(drops(hex("01")));                                            // no validation follows
   CHECK(drops(valid + valid));                                        // validated twice
   CHECK(drops(valid + hex("7f")));                                    // unknown opcode
   CHECK(drops(valid + hex("03ffffffffffffffff")));                    // absurd key length
@@ -298,7 +298,7 @@ TEST_CASE("a client that asks but does not read its replies is dropped", "[store
   TcpServer server(kLoopback);
   TcpStore bystander(server.endpoint());
   bystander.set("large", std::string(60 << 20, 'x'));
-  REQUIRE(bystander.has("large"));  // set() alone is not acknowledged
+  REQUIRE(bystander.has("large"));  // needed since set() is not acknowledged
   std::string get;
   wire::Writer(get).opcode(wire::Opcode::kGet).user_key("large");
   RawClient greedy(server.endpoint());
@@ -306,7 +306,7 @@ TEST_CASE("a client that asks but does not read its replies is dropped", "[store
   const std::string gone = error_of([&] {
     for (int i = 0; i < 6; ++i) {
       greedy.send(get);
-      // The pong comes after the server has taken in what was sent before it.
+      // The server answers the ping after it has read what was sent before it.
       RawClient(server.endpoint()).validate().send(ping(1)).receive(4);
     }
     throw NetworkError(greedy.is_dropped() ? "dropped" : "still served");
@@ -330,7 +330,7 @@ TEST_CASE("a client takes no value that a server would refuse", "[store]") {
   CHECK_THROWS_AS(store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x')),
                   std::invalid_argument);
   store.set("k", "v");
-  CHECK(store.get("k") == "v");  // the connection is still in step
+  CHECK(store.get("k") == "v");  // the connection still works
 }
 
 TEST_CASE("nor a key, so many keys, or so long a request", "[store]") {
@@ -351,7 +351,7 @@ TEST_CASE("nor a key, so many keys, or so long a request", "[store]") {
       2, {"k", std::string(wire::kMaxValueBytes, 'x')});
   CHECK_THROWS_AS(store.multi_set(large), std::invalid_argument);
   store.set("k", "v");
-  CHECK(store.get("k") == "v");  // the connection is still in step
+  CHECK(store.get("k") == "v");  // the connection still works
 }
 
 TEST_CASE("a wait that ends just as it is taken back leaves the connection in step", "[store]") {
@@ -374,7 +374,7 @@ TEST_CASE("a wait that ends just as it is taken back leaves the connection in st
     take(1);                  // CANCEL_WAIT, since we did not answer in time …
     send(hex("0001"));        // … but now: STOP_WAITING, and WAIT_CANCELED
     take(1 + 8 + 2);          // GET "/k"
-    patient = !client.wait_readable(Deadline::after(50ms));  // though its 20 ms are over
+    patient = !client.wait_readable(Deadline::after(50ms));  // although its 20 ms are over
     if (!patient) return;
     send(hex("010000000000000076"));
     take(1);  // GETNUMKEYS
@@ -391,7 +391,7 @@ TEST_CASE("a wait that ends just as it is taken back leaves the connection in st
   CHECK(later_error.empty());
 }
 
-// As a launcher that is stopped by Ctrl-Z, and goes on.
+// The server is like a launcher that is stopped by Ctrl-Z and continued.
 TEST_CASE("a server that answers too late is asked again over a new connection", "[store]") {
   Socket listener = Socket::listen(kLoopback);
   std::thread server([&] {
@@ -425,7 +425,7 @@ TEST_CASE("an unfinished request is not parsed again before it can be complete",
   wire::Request request;
   const auto parse = [&] { return wire::parse_request(std::as_bytes(std::span(bytes)), request); };
   CHECK(parse().status == wire::ParseStatus::kIncomplete);
-  CHECK(parse().size_bytes == 1 + 8 + 1000 * 8);  // a thousand lengths at least
+  CHECK(parse().size_bytes == 1 + 8 + 1000 * 8);  // at least a thousand lengths
   for (int i = 0; i < 1000; ++i) writer.bytes("abc");
   CHECK(parse().status == wire::ParseStatus::kComplete);
   CHECK(request.keys.size() == 1000);
@@ -503,7 +503,7 @@ TEST_CASE("queueing behind another thread's wait has a deadline, and harms neith
   std::thread waiter([&] { store.wait(keys, 20s); });
   std::string error;
   for (const Deadline deadline = Deadline::after(10s); error.empty() && !deadline.passed();) {
-    error = error_of([&] { store.add("counter", 1); });  // works until the waiter is there
+    error = error_of([&] { store.add("counter", 1); });  // succeeds until the waiter has arrived
   }
   store.clone(5s)->set("late", "");
   waiter.join();
@@ -549,7 +549,7 @@ TEST_CASE("clients of a server that goes away get an error, not a hang", "[store
   auto server = std::make_unique<TcpServer>(kLoopback);
   TcpStore store(server->endpoint());
   store.set("k", "v");
-  CHECK(store.has("k"));  // nothing is under way any more: the server closes, it does not reset
+  CHECK(store.has("k"));  // nothing is in transit: the server closes, it does not reset
   server.reset();
   CHECK(error_of([&] { (void)store.get("k"); }).find("the peer closed") != std::string::npos);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// That the engine itself finds a rank that is late, whichever rank asks.
+// Checks that the engine finds a late rank, and that all ranks find the same.
 #include <catch2/catch.hpp>
 
 #include <chrono>
@@ -22,7 +22,7 @@ namespace {
 constexpr int kSteps = 20;
 constexpr Clock::duration kLate = 50ms;
 
-// A rank that is late in every step, by how much and where.
+// The rank that is late in every step, how late it is, and in which part of the step.
 struct Delay {
   int rank;
   Lateness cause;
@@ -33,7 +33,7 @@ double seconds_of(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// What a rank says of stragglers after kSteps.
+// The stragglers that a rank reports after kSteps.
 std::vector<Straggler> found_by(ProcessGroup& group, const Delay& delay) {
   Model model(0);
   const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
@@ -96,8 +96,8 @@ TEST_CASE("ranks that accumulate or are alone have their steps counted, too", "[
         }
       }
       const StepCosts costs = ddp.step_statistics().costs();
-      // All but the first, and the last two, whose times are not exchanged yet. On a busy machine
-      // some are left out as pauses or stalls: the step itself takes microseconds.
+      // All steps except the first and the last two, whose times are not exchanged yet. On a busy
+      // machine some are left out as pauses or stalls, since a step takes only microseconds.
       const std::uint64_t expected = group.world_size() == 1 ? 29 : 27;
       const std::uint64_t told = costs.steps + costs.pauses + costs.stalls.steps;
       expect(told == expected, std::to_string(told) + " steps");

@@ -29,7 +29,7 @@ std::string joined(const Indices& values, std::size_t count) {
   return values.empty() ? "-" : out.str();
 }
 
-// As make_split_reference.py shows a subset.
+// A subset in the format of make_split_reference.py.
 std::string shown(const Indices& indices, std::int64_t dataset_size) {
   if (dataset_size <= 100) return joined(indices, indices.size());
   return std::to_string(indices.size()) + ":" +
@@ -43,7 +43,7 @@ std::vector<double> parse_fractions(const std::string& text) {
   return fractions;
 }
 
-// What our split prints for the case of a line in split_vectors.txt.
+// The output of our split for the case in a line of split_vectors.txt.
 std::string ours_for(const std::string& line) {
   std::istringstream in(line);
   std::int64_t size = 0;
@@ -65,7 +65,7 @@ Indices range(std::int64_t end) {
   return values;
 }
 
-// The labels that a dataset gives for all its samples.
+// The labels of all samples of a dataset.
 Indices labels_of(const ddp::Dataset& dataset) {
   const auto size = static_cast<std::size_t>(dataset.size());
   std::vector<float> inputs(size * 4);
@@ -116,9 +116,9 @@ TEST_CASE("fractions below 1 leave samples out", "[data][split]") {
   CHECK(split_sizes(10, {0.7, 0.2}) == Sizes{7, 2});  // their sum is 0.8999999999999999
   CHECK(split_sizes(10, {0.29, 0.61}) == Sizes{3, 6});
   CHECK(split_sizes(7, {0.0, 0.0}) == Sizes{0, 0});
-  // Ten times 0.1 is 0.9999999999999999, which is all.
+  // Ten times 0.1 is 0.9999999999999999, which must count as all samples.
   CHECK(split_sizes(10, std::vector<double>(10, 0.1)) == Sizes(10, 1));
-  // A sum a hair above 1 deals out no sample twice.
+  // A sum slightly above 1 must not use a sample twice.
   const std::int64_t huge = std::int64_t{1} << 40;
   const Sizes sizes = split_sizes(huge, {0.5, 0.5 + 5e-10});
   CHECK(sizes[0] + sizes[1] == huge);
@@ -165,7 +165,7 @@ TEST_CASE("a sample that cannot be read is named as in the subset and as in the 
           "[data][subset]") {
   const ddp::ImageDataset dataset = numbered_images(10);
   const Subset subset(dataset, {1, 7});
-  Indices inputs(4);  // of a type that images do not become
+  Indices inputs(4);  // of a type that images are not converted to
   Indices labels(1);
   CHECK_THAT(error_of([&] {
                subset.gather(Indices{1}, ddp::buffer_of(inputs), ddp::buffer_of(labels), 3);

@@ -39,7 +39,7 @@ std::string from_hex(std::string_view digits) {
   return bytes;
 }
 
-// Reads the formats from their definitions; throws where the bytes do not follow them.
+// Reads the formats by their definitions; throws if the bytes violate them.
 class Bytes {
  public:
   explicit Bytes(std::string bytes) : bytes_(std::move(bytes)) {}
@@ -69,7 +69,7 @@ class Bytes {
     throw std::runtime_error("a varint goes on too long");
   }
 
-  // A TFRecord's payload.
+  // Reads a TFRecord; returns its payload.
   std::string record() {
     const std::string length = take(8);
     check_crc(length);

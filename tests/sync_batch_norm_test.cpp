@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A batch that ranks share in unequal parts is normalised as one process would.
+// A batch that is split unequally among ranks is normalised as in one process.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
@@ -50,14 +50,14 @@ void expect_equal(const Doubles& values, const Doubles& expected, const std::str
 constexpr std::size_t kChannels = 3;
 constexpr std::size_t kPlane = 5 * 2;
 
-// What a batch norm makes of some samples of a batch.
+// The results of a batch norm for some samples of a batch.
 struct Outcome {
   Doubles y, grad_x;
   Doubles grad_parameters;  // weight, then bias
   Doubles running;          // mean, variance, batches
 };
 
-// Two steps on samples [first, first + n) of a batch, so that running statistics move on.
+// Runs two steps on samples [first, first + n) of a batch, so that the running statistics change.
 Outcome run_batch_norm(nn::Context& context, nn::BatchNorm2d& layer, std::size_t first,
                        std::size_t n) {
   Outcome outcome;
@@ -85,7 +85,7 @@ Outcome run_batch_norm(nn::Context& context, nn::BatchNorm2d& layer, std::size_t
   return outcome;
 }
 
-// The part of a rank in what one process has for two steps of 8 samples.
+// A rank's part of one process's results for two steps of 8 samples.
 Doubles part_of(const Doubles& whole, std::size_t first, std::size_t n) {
   const std::size_t sample = whole.size() / 16;
   Doubles part;
@@ -141,7 +141,7 @@ class Net final : public nn::Module {
   nn::Linear fc2_;
 };
 
-// One rank's training with synchronised batch norms.
+// The training of one rank with synchronised batch norms.
 class Trainee {
  public:
   explicit Trainee(ProcessGroup& group)
@@ -212,7 +212,7 @@ TEST_CASE("in evaluation ranks do not exchange", "[sync_batch_norm]") {
     nn::BatchNorm1d layer({context, DType::kFloat64, 0}, 2);
     nn::convert_sync_batchnorm(layer, group);
     layer.train(false);
-    if (group.rank() == 1) return;  // it would wait for this one
+    if (group.rank() == 1) return;  // the other rank would wait for this one
     nn::Tape tape(context, nn::Recording::kOff);
     const Tensor x = context.from_host<double>(Doubles{1, 2}, {1, 2});
     const double invstd = 1 / std::sqrt(1 + 1e-5);
