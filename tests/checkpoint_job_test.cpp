@@ -68,9 +68,12 @@ void take_back_evaluation(const std::filesystem::path& checkpoint,
 }  // namespace
 
 TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]") {
+  const ddp::test::TemporaryDirectory set;
+  ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
   // So small a rate that the loss stands still: it is lowered after the second and third epoch.
-  const Arguments flags = {"--lr-schedule", "plateau", "--plateau-patience",  "0",   "--lr", "1e-6",
-                           "--epochs",      "4",       "--global-batch-size", "3000"};
+  const Arguments flags = {
+      "--lr-schedule", "plateau",  "--plateau-patience",  "0", "--lr", "1e-6", "--epochs", "4",
+      "--data-dir",    set.path(), "--global-batch-size", "30"};
   const auto lowered = [](const char* rate) {
     return Contains("no longer falls: learning rate " + std::string(rate) + " from here on");
   };
@@ -81,7 +84,7 @@ TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]"
   CHECK_THAT(training.run(flags), lowered("1e-08") && !lowered("1e-07"));
   CHECK(training.parameters() == unbroken.parameters());
   training.check_refused(
-      {"--global-batch-size", "3000"},
+      {"--data-dir", set.path()},
       "it was trained with --lr-schedule plateau, and --lr-schedule constant is");
 
   ResumableJob stopped(2);
