@@ -9,8 +9,8 @@
 
 namespace ddp {
 
-// What has to be equal on all ranks, and how it is called: {"lr", "0.1"}. Neither contains a
-// newline.
+// What has to be equal on all ranks, and how it is called: {"lr", "0.1"}. In messages
+// a newline is \n, and a backslash is twice there.
 struct NamedValue {
   std::string name;
   std::string value;
