@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Builds in release and prints the tables of all benchmarks with their default sizes, in about
-# eight minutes after building. docs/benchmarks.md says how to read them. Leave the machine alone
-# meanwhile.
+# Builds in release mode and prints the tables of all benchmarks with their default sizes. Takes
+# about eight minutes after the build; use the machine for nothing else meanwhile.
+# docs/benchmarks.md explains the tables.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# What two ranks on two CPUs gain over one: samples a second of resnet18 (batch 16 a rank, images of
-# 64 x 64, one thread a rank) over those of one rank, for
+# Speed-up of two ranks on two CPUs over one rank: the ratio of samples per second of resnet18
+# (batch 16 per rank, images of 64 x 64, one thread per rank), for
 #   alone   two processes at the same time that know nothing of each other: what the machine gives
 #   bound   two ranks, ddp-launch --bind core
 #   free    two ranks, wherever the system puts them

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Training steps beside PyTorch's (the distribution's python3-torch), one thread a rank, in turns:
+# Compares training steps with PyTorch's (the distribution's python3-torch), one thread per rank, in
+# turns:
 #   lenet5, batch 64 a rank, on 2 ranks: ours over shm, DistributedDataParallel over Gloo;
 #   resnet18 and unet, batch 16, images of 64 x 64, on 1 rank and one CPU.
 #   scripts/bench_torch.sh [ROUNDS]
@@ -14,9 +15,9 @@ install_packages "${build_packages[@]}" python3-torch python3-numpy
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_BENCH=ON >/dev/null
 cmake --build build --target ddp-launch bench_step >/dev/null
 
-cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')  # the first that may be used, as in bench_step
+cpu=$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')  # the first usable CPU, as in bench_step
 
-# MODEL BATCH RANKS STEPS: the median milliseconds of a step.
+# ours MODEL BATCH RANKS STEPS: prints the median milliseconds of a step.
 ours() {
   local launch=()
   [ "$3" -eq 1 ] || launch=(build/bin/ddp-launch --nproc_per_node="$3")
@@ -30,7 +31,8 @@ torch() {
     --batch-size "$2" --ranks "$3" --steps "$4" --warmup 3
 }
 
-# MODEL BATCH RANKS STEPS: ours and PyTorch's in turns, their milliseconds and the ratio.
+# beside_torch MODEL BATCH RANKS STEPS: runs ours and PyTorch's in turns; prints both times and the
+# ratio.
 beside_torch() {
   local a b ratio ratios=
   printf '\n# %s, batch %s, %s rank(s): a = ours, b = PyTorch %s; load %s\n%8s %10s %10s %8s\n' \

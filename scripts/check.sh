@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Format, first lines, layers, public headers, environment variables. (Warnings are errors in every
-# build.)
+# Checks format, first lines, layers, public headers and environment variables. (Warnings are errors
+# in every build.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 failed=0
@@ -11,7 +11,7 @@ complain() { echo "check: $*" >&2; failed=1; }
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard \
   '*.h' '*.cpp' '*.cu' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
 
-# Format: as version 14 has it, since others differ in details.
+# Format: by clang-format 14, since other versions differ in details.
 formatter=$(command -v clang-format-14 || command -v clang-format || true)
 if [ -n "$formatter" ] && "$formatter" --version | grep -q ' version 14\.'; then
   "$formatter" --dry-run -Werror "${sources[@]}" || complain "run clang-format -i on the above"
@@ -27,8 +27,8 @@ for file in "${sources[@]}"; do
   esac
 done
 
-# Layers: what a folder may include of "ddp/…", beside itself. Targets enforce the arrows between
-# include roots; inside libddp, which is one root, this does.
+# Layers: which folders of "ddp/…" a folder may include beside itself. CMake targets enforce this
+# between include roots; libddp is a single root, so this function does.
 allowed() {
   case $1 in
     libddp/ddp/base) echo base ;;
@@ -57,8 +57,8 @@ for file in "${sources[@]}"; do
   done
 done
 
-# Public headers are those that the libraries' CMakeLists.txt list. They include no other headers of
-# ours, which are not installed, and none of another library.
+# Public headers are those that the libraries' CMakeLists.txt list. They may include neither our
+# other headers, which are not installed, nor headers of other libraries.
 public=()
 declare -A is_public
 for list in $(git ls-files '*CMakeLists.txt'); do
@@ -77,8 +77,8 @@ for file in "${public[@]}" examples/libtorch/ddp_torch.h; do
   fi
 done
 
-# Environment variables are in docs/environment.md: what libraries and programs name, recognised by
-# how such names begin, and what anything else reads of our own.
+# docs/environment.md must list these environment variables: all that libraries and programs name,
+# recognised by the beginnings of their names, and those of our own that anything else reads.
 names() { git grep --untracked -hoE "$@" | grep -oE '[A-Z][A-Za-z0-9_]+$' | sort -u; }
 families='WORLD|LOCAL|GROUP|ROLE|MASTER|DDP|NCCL|TORCH|TORCHELASTIC|OMP|OMPI|PMI|PMIX|MPI|SLURM|CUDA|PET|PYTHON'
 variables=$(

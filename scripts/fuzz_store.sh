@@ -4,8 +4,8 @@
 # Fuzzes the store's parser and state with libFuzzer, under the address and undefined-behaviour
 # sanitizers.
 #   scripts/fuzz_store.sh [SECONDS]      default: 60
-# Inputs that found something new are kept in build-fuzz/corpus for the next run; one that breaks
-# something is left in build-fuzz/, and the exit code is not 0.
+# Inputs that reach new code are kept in build-fuzz/corpus for the next run. An input that makes the
+# fuzzer fail is left in build-fuzz/, and the exit code is not 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh

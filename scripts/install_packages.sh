@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Installs what is missing of the distribution's packages; nothing if all are there.
+# Installs those of the distribution's packages that are missing:
 #   scripts/install_packages.sh PACKAGE…          or, in a script:
 #   source scripts/install_packages.sh; install_packages PACKAGE…
 
@@ -9,7 +9,7 @@ build_packages=(g++ cmake ninja-build libspdlog-dev libfmt-dev libcxxopts-dev nl
   zlib1g-dev libopenblas-dev libdnnl-dev libgloo-dev libjpeg-dev libpng-dev)
 data_packages=(dataset-fashion-mnist)
 test_packages=(catch2 ccache binutils python3)
-optional_packages=(libtorch-dev python3-torch openmpi-bin)  # where the distribution has them
+optional_packages=(libtorch-dev python3-torch openmpi-bin)  # if the distribution has them
 
 missing_packages() {
   local package

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# From nothing to a trained model: installs what is missing, builds into build/, and trains LeNet-5
-# on Fashion-MNIST: on two GPUs or more over NCCL, else with two ranks on the CPU.
+# Installs what is missing, builds into build/, and trains LeNet-5 on Fashion-MNIST: over NCCL if
+# there are two GPUs or more, otherwise with two ranks on the CPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
 
 install_packages "${build_packages[@]}" "${data_packages[@]}"
 
-# Without a GPU the kernels are compiled as far as PTX, which any GPU's driver would finish.
+# Without a GPU, kernels are compiled to PTX only, which saves time; a GPU's driver could compile
+# that further.
 architectures=()
 nvidia-smi -L &>/dev/null || architectures=(-DDDP_CUDA_ARCHITECTURES=80-virtual)
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=OFF \
@@ -24,8 +25,9 @@ main_job() {
 train=(build/bin/train --model lenet5 --epochs 3 --batch-size 64 --lr 0.05 --momentum 0.9
   --lr-schedule cosine)
 
-# The GPUs that this build's programs can use. One of them is asked for its device: it knows whether
-# CUDA was built in and works. ddp-launch counts, and minds CUDA_VISIBLE_DEVICES as that does.
+# Prints the number of GPUs that this build's programs can use. A program prints its device, which
+# shows whether CUDA is built in and works. ddp-launch counts the GPUs, as it respects
+# CUDA_VISIBLE_DEVICES.
 usable_gpus() {
   case $(build/bin/all_reduce) in
     *" on cuda:"*) build/bin/ddp-launch -n gpu --dry-run true | grep -cE '^ *[0-9]+ +[0-9]+ ' ;;

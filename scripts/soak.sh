@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Measures the promises of time, where the tests only assert five times their bound:
+# Measures the promised times; the tests only assert five times the promise:
 #   scripts/soak.sh [ROUNDS]    (default 100: five minutes; needs a build with tests in build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Installs what is missing, builds, and runs the tests: all of them in a release build, and those of
-# store, collectives, engine, data and launcher again under the address, undefined-behaviour and
-# thread sanitizers.
+# Installs what is missing, builds, and runs the tests: all tests in a release build, then the tests
+# of store, collectives, engine, data and launcher with the address and undefined-behaviour
+# sanitizers, and with the thread sanitizer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
@@ -12,7 +12,7 @@ install_packages "${build_packages[@]}" "${data_packages[@]}" "${test_packages[@
 mapfile -t optional < <(available_packages "${optional_packages[@]}")
 install_packages "${optional[@]}"
 launcher=()
-# Clones in different folders share what the compiler has made.
+# Clones in different folders share the compiler cache.
 export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
   -DCMAKE_CUDA_COMPILER_LAUNCHER=ccache)
@@ -33,7 +33,7 @@ run_tests build
 sanitized=(base_test store_test buffer_ops_test collectives_test start_test shm_test hang_test
   engine_test engine_policies_test data_loader_test process_test hang_process_test
   launcher_unit_test launcher_test)
-export TSAN_OPTIONS=atexit_sleep_ms=0  # it would sleep a second in every process that ends
+export TSAN_OPTIONS=atexit_sleep_ms=0  # by default every process sleeps a second at exit
 for preset in asan tsan; do
   step "$preset build"
   cmake --preset "$preset" -DDDP_BUILD_EXAMPLES=OFF "${launcher[@]}" >/dev/null

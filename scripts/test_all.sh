@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# scripts/test.sh and what takes longer: the fuzzer for a minute, real TensorBoard and
-# PyTorch, the soak test.
+# Runs scripts/test.sh and the longer tests: the fuzzer for a minute, real TensorBoard and PyTorch,
+# and the soak test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scripts/test.sh

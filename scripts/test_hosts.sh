@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Two hosts: the nodes of two_nodes.sh, each with a pid namespace of its own, so that ranks of one
-# cannot open memory of the other. They train over "shm+gloo" to the parameters of one host, and
-# all hear of a rank that is killed. Then what shm needs of a host, and what it does not.
+# Tests two hosts: the nodes of two_nodes.sh, each with a pid namespace of its own, so that ranks of
+# one host cannot open memory of the other. They train over "shm+gloo" to the same parameters as one
+# host, and all ranks report a killed rank. Then tests what shm requires of a host.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/two_nodes.sh
@@ -12,7 +12,7 @@ own_pids=(unshare --pid --fork --kill-child --mount-proc)
 "${own_pids[@]}" true 2>/dev/null || skip "pid namespaces cannot be made here"
 train=("$bin/train" --dtype float64 --batch-size 16 --max-steps 20 --log-every 0)
 
-# equal A B: two saved models, to 1e-12.
+# equal A B: succeeds if two saved models are equal to 1e-12.
 equal() {
   DDP_FIRST_MODEL=$1 DDP_SECOND_MODEL=$2 "$bin/main_job_test" "[equal-models]" >"$work/equal.log" ||
     fail "the models differ: $(cat "$work/equal.log")"
@@ -45,12 +45,13 @@ says 0 'over gloo: 2 ranks'
 passed "hosts of one rank each need no shm"
 
 for node in 0 1; do start "$node" -n 2 "$bin/collective_worker" kind; done
-# Those wait for a byte; without a stdin they get none and go on.
+# The workers wait for a byte on stdin; without a stdin they continue at once.
 finish 60 3 3
 says 0 'ranks called different collectives: rank [0-9] called #.* rank 3 called #.* broadcast'
 passed "different collectives on two hosts are an error that quotes both"
 
-# Ranks 0 and 1 on host 0, 2 and 3 on host 1, all_reducing for ever; rank 0 hosts the store.
+# Starts ranks 0 and 1 on host 0 and ranks 2 and 3 on host 1, which call all_reduce forever; rank 0
+# hosts the store.
 start_loop() {
   local host
   for host in 0 1; do
@@ -84,7 +85,7 @@ for victim in 1 2 3 0; do
   [ "$took" -lt 5000 ] || fail "it took $took ms until all knew that rank $victim was dead"
   for rank in 0 1 2 3; do
     [ "$rank" = "$victim" ] && continue
-    # Who is dead is told by way of the store, which rank 0 takes with it.
+    # The ranks learn through the store who is dead; it dies with rank 0.
     [ "$victim" = 0 ] || says "$rank" "\\[shm\\+gloo\\] rank $victim \\(.*\\) died, while rank"
   done
   passed "rank $victim is killed: all have ended after $took ms"
@@ -100,7 +101,7 @@ finish 120 0 0
 says 0 'over shm: 4 ranks'
 passed "network and mount namespaces alone are one host"
 
-# What is put before a program to change what it finds mounted.
+# Prefixes to a command that change its mounts.
 without_proc=(unshare --mount sh -c 'umount -l /proc; exec "$@"' sh)
 tiny_shm=(unshare --mount sh -c 'mount -t tmpfs -o size=64k tmpfs /dev/shm; exec "$@"' sh)
 

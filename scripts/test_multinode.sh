@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Two nodes (two_nodes.sh) train to the parameters of one node, end together when a rank fails or
-# the cable is pulled, and start again together.
+# Tests two nodes (two_nodes.sh): they train to the same parameters as one node, end together when a
+# rank fails or the cable is pulled, and restart together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/two_nodes.sh
@@ -22,7 +22,7 @@ code=0
 says 0 'localhost is a loopback address'
 passed "a loopback address is refused"
 
-# A name with an address where nobody listens and one that nobody has.
+# A host name with two addresses: one where no server listens, and one that no host has.
 printf '%s\n' "$address headless" '10.77.0.9 headless' >"$work/hosts"
 code=0
 ip netns exec "${nodes[1]}" sh -c 'mount --bind "$1" /etc/hosts; shift; exec "$@"' sh "$work/hosts" \
@@ -53,7 +53,8 @@ finish 120 0 0
   fail "2 x 2 ranks end with other parameters than 4"
 passed "2 nodes x 2 ranks train lenet5 to the parameters of 4 local ranks"
 
-# Without flags under Open MPI, whose way to the other host is a script that enters its namespace.
+# Under Open MPI, without flags. Open MPI reaches the other host through a script that enters its
+# namespace.
 if command -v mpirun >/dev/null; then
   cat >"$work/rsh" <<EOF
 #!/bin/sh
@@ -154,8 +155,8 @@ finish 20 143 143
 says 0 'node 1 .*was stopped by SIGTERM'
 passed "a signal to one launcher ends both nodes"
 
-# stop_while_saving NODE SECONDS0 SECONDS1: when only NODE's launcher gets a SIGTERM, rank 0 and rank
-# 1, one on each node, have as long to save as they need.
+# stop_while_saving NODE SECONDS0 SECONDS1: only NODE's launcher gets a SIGTERM. Ranks 0 and 1, one
+# on each node, then take this long to save, and both must get the time.
 stop_while_saving() {
   local node
   for node in 0 1; do
@@ -200,7 +201,7 @@ same_verdict
 says 1 'rank 0 .*exited with code 9 .*when asked to stop$'
 passed "a worker that fails when a signal stops the job is named by both nodes"
 
-# As `scontrol suspend` does.
+# Signals all processes of a node, as `scontrol suspend` does.
 signal_job() { for node in 0 1; do ip netns pids "${nodes[$node]}"; done | xargs kill "-$1"; }
 for node in 0 1; do start "$node" -n 1 sh -c 'echo here >&2; sleep 20'; done
 for node in 0 1; do says "$node" 'here'; done

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # Reads our event files with the tensorboard package itself, installed from PyPI into
-# ${XDG_CACHE_HOME:-$HOME/.cache}/ddp/tensorboard (200 MB). Ends with 77 if it cannot be had.
+# ${XDG_CACHE_HOME:-$HOME/.cache}/ddp/tensorboard (200 MB). Ends with 77 if it cannot be installed.
 #   scripts/test_tensorboard.sh [BUILD_DIRECTORY]
 set -euo pipefail
 cd "$(dirname "$0")/.."

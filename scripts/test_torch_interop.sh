@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Runs our store, launcher and samplers against real PyTorch: its client on our server, our client
-# on its server, ranks of both kinds on one store, each launcher with the other's workers, the
-# samplers' indices, what its DistributedDataParallel computes, and a model that train saved. See
-# docs/interop.md.
+# Tests our store, launcher and samplers against real PyTorch: its client with our server, our
+# client with its server, ranks of both kinds on one store, each launcher with the other's workers,
+# the samplers' indices, the results of its DistributedDataParallel, and a model that train saved.
+# See docs/interop.md.
 #
 #   scripts/test_torch_interop.sh [--cache DIR] [--pypi] [--build DIR]
 #
@@ -14,9 +14,9 @@
 #   --build DIR   the build directory (default: build)
 #
 # PyTorch 2.6 comes from the distribution: a small Debian trixie system in DIR/torch-2.6, made by
-# mmdebstrap (1.2 GB on disk) and entered with chroot, which needs root. Where that is impossible the
-# script says so and ends with 77. Prints a line a check and a summary;
-# ends with 1 if a check failed.
+# mmdebstrap (1.2 GB on disk) and entered with chroot, which needs root. Where that is impossible,
+# the script says so and ends with 77. Prints a line for each check and a summary; ends with 1 if a
+# check failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/install_packages.sh
@@ -41,15 +41,15 @@ reference=tests/reference
 root=$cache/torch-2.6
 venv=$cache/torch-pypi
 seconds_per_program=180
-python=()   # the command that runs PyTorch's Python
-scripts=    # $interop as that Python sees it
-references= # and $reference
-prefix=     # what the lines of the present PyTorch begin with
+python=()   # the command that runs the Python with PyTorch
+scripts=    # path of $interop inside that Python's root
+references= # path of $reference, likewise
+prefix=     # prefix of the lines about the current PyTorch
 passed=0 failed=0 skipped=0
 mounted=() copies=
 work=$(mktemp -d)
 
-# ---- End: give back what was mounted and copied, and end what still runs.
+# ---- End: unmounts, removes copies, and ends processes that still run.
 
 clean_up() {
   local i
@@ -119,8 +119,8 @@ count() {  # a line that a program printed
   echo "${1%% *} [$prefix] $where: ${1#* }"
 }
 
-# checks WHERE COMMAND…: runs a program that reports its checks itself. It fails also if it reports
-# none, or ends badly without one that failed.
+# checks WHERE COMMAND…: runs a program that reports its own checks. This fails, too, if the program
+# reports no check, or if it ends with an error although no check failed.
 checks() {
   local where=$1 status=0 before=$failed line
   shift
@@ -131,7 +131,7 @@ checks() {
   fi
 }
 
-# expect_line WHERE NAME LINE COMMAND…: the program must succeed and print that line.
+# expect_line WHERE NAME LINE COMMAND…: checks that the program succeeds and prints that line.
 expect_line() {
   local where=$1 name=$2 line=$3
   shift 3
@@ -143,7 +143,8 @@ expect_line() {
   fi
 }
 
-# start_server COMMAND…: a program that prints its port and ends with its stdin; sets $port.
+# start_server COMMAND…: starts a server that prints its port and ends when its stdin closes; sets
+# $port.
 start_server() {
   coproc SERVER { exec "$@" 2>"$work/server"; }
   server_pid=$SERVER_PID
@@ -177,7 +178,7 @@ our_client_on_torch_server() {  # [libuv]
   stop_server
 }
 
-# Two ranks of each kind.
+# Runs two ranks of each kind on one store.
 meet() {  # WHERE
   local where=$1 pids=() pid rank
   for rank in 0 2; do
@@ -206,7 +207,8 @@ mixed_ranks_on_torch_server() {  # [libuv]
   stop_server
 }
 
-# The environment of a worker whose store somebody else hosts at $port, to be split into words.
+# Prints the environment of a worker whose store another process hosts at $port, to be split into
+# words.
 world_of_2() {  # RANK
   echo "RANK=$1 LOCAL_RANK=$1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 \
 MASTER_PORT=$port TORCHELASTIC_RUN_ID=interop TORCHELASTIC_RESTART_COUNT=0 \
@@ -242,7 +244,7 @@ torch_workers_of_our_launcher() {
     "$build/bin/ddp-launch" --nproc_per_node=2 --show all "${python[@]}" "$scripts/torch_gloo.py"
 }
 
-# A script that knows nothing of launchers.
+# Runs a PyTorch script that is not written for any particular launcher.
 torch_script_of_our_launcher() {
   local store
   for store in agent worker; do
@@ -253,8 +255,9 @@ torch_script_of_our_launcher() {
   done
 }
 
-# Our train where torchrun runs: sets $train to the command, and $data and $data_seen to a directory
-# with the data, here and there. A chroot gets the libraries of this system, too.
+# Makes our train available where torchrun runs. Sets $train to its command, and $data and
+# $data_seen to the data directory as seen from here and from there. A chroot also gets this
+# system's libraries.
 bring_train() {
   data=$work/data data_seen=$work/data train=("$build/bin/train")
   if [ "$scripts" != "$interop" ]; then
@@ -268,7 +271,8 @@ bring_train() {
   cp /usr/share/datasets/fashion-mnist/*.gz "$data"
 }
 
-# The digest of the parameters that a launcher and its workers train; DIR is $data as they see it.
+# Prints the digest of the parameters that a launcher and its workers train; DIR is $data as the
+# workers see it.
 digest() {  # DIR COMMAND…
   local directory=$1
   shift
@@ -282,7 +286,7 @@ free_port() {
   /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
 }
 
-same_digest() {  # NAME FLAG…, of torchrun and what comes before our train
+same_digest() {  # NAME FLAG…: flags of torchrun, and the words before our train
   local name=$1 ours theirs
   shift
   ours=$(digest "$data" "$build/bin/ddp-launch" --nproc_per_node=2 "$build/bin/train")
@@ -317,7 +321,7 @@ same_indices() {
   fi
 }
 
-# What ddp_reference_test compares us with, from this PyTorch.
+# Recomputes, with this PyTorch, the numbers of ddp_reference_test.
 same_training() {
   env GLOO_SOCKET_IFNAME=lo timeout "$seconds_per_program" "${python[@]}" \
     "$references/make_ddp_reference.py" >"$work/trained" 2>"$work/err" || true
@@ -325,7 +329,7 @@ same_training() {
     "$reference/compare_ddp_references.py" "$reference/ddp_reference.txt" "$work/trained"
 }
 
-# PyTorch's LeNet-5 with what our main job saved.
+# Loads a model that our train saved into PyTorch's LeNet-5.
 same_model() {
   local directory=$work/lenet seen=$work/lenet
   if [ "$scripts" != "$interop" ]; then  # in a chroot

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
-# To be sourced, in the root of the repository: two nodes, imitated by two network namespaces that a
-# cable (a veth pair) joins, which go when the script ends. Needs root and the programs in DDP_BIN;
-# the script is skipped (exit code 77) where namespaces cannot be made.
+# To be sourced in the root of the repository. Provides two nodes: network namespaces joined by a
+# cable (a veth pair), which are removed when the script ends. Needs root and the programs in
+# DDP_BIN; where namespaces cannot be created, the script is skipped (exit code 77).
 bin=${DDP_BIN:-$PWD/build/bin}
 work=$(mktemp -d)
 nodes=(ddp-node0-$$ ddp-node1-$$)
@@ -38,8 +38,8 @@ for i in 0 1; do
   ip -n "${nodes[$i]}" link set eth0 up
 done
 
-# start NODE ARGS…: ddp-launch on a node, its output in node<N>.log, its pid in pids[N]. What `enter`
-# holds is put before it.
+# start NODE ARGS…: starts ddp-launch on a node, with its output in node<N>.log and its pid in
+# pids[N]. The words in `enter` are put before the command.
 enter=()
 pids=()
 start() {
@@ -50,7 +50,8 @@ start() {
   pids[node]=$!
 }
 
-# finish SECONDS CODE0 CODE1: both nodes end within this time, with these exit codes (x: not 0).
+# finish SECONDS CODE0 CODE1: checks that both nodes end within this time, with these exit codes (x:
+# not 0).
 finish() {
   local deadline=$((SECONDS + $1)) node code wanted
   shift
@@ -66,7 +67,7 @@ finish() {
     [ "$code" = "$wanted" ] || { [ "$wanted" = x ] && [ "$code" -ne 0 ]; } ||
       fail "node $node ended with $code, not $wanted"
   done
-  # Those of a launcher that was killed end after it, within two seconds.
+  # Workers of a killed launcher end after it, within two seconds.
   for node in 0 1; do
     deadline=$((SECONDS + 10))
     while [ -n "$(ip netns pids "${nodes[$node]}")" ]; do
@@ -76,7 +77,7 @@ finish() {
   done
 }
 
-# says NODE PATTERN: in its log, or soon will be.
+# says NODE PATTERN: waits a while until the node's log has the pattern.
 says() {
   local tries
   for tries in $(seq 200); do

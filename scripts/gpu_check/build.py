@@ -12,7 +12,8 @@ import machine
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 BUILD = os.path.join(ROOT, "build-gpu")
 VENDORED = os.path.join(ROOT, "third_party", "vendored")
-# Libraries of the distribution, of which a machine without packages may have a half.
+# Libraries of the distribution. A machine without packages may have only parts of them, so a build
+# with vendored headers does without them.
 LEFT_OUT = ("GLOO", "ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
 
 

@@ -22,8 +22,8 @@ CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
 TESTS, SHARING, TESTS_OF_RANKS = "tests", "sharing", "tests of ranks"
 PARTS = ("tests", "benchmarks")
-# Our kernels alone: in the others most of the time is that of NVIDIA's, and a matter of them. Only
-# gpu_kernels_test has kernels with shared memory, of which racecheck tells.
+# Only our own kernels: the other tests spend most of their time in NVIDIA's kernels, which are not
+# ours to check. racecheck examines shared memory, which only gpu_kernels_test's kernels use.
 KERNELS = ("gpu_kernels_test", "~[gemm]~[conv2d]~[nn]~[amp]")
 SANITIZED = (("memcheck", "gpu_buffer_ops_test"), ("memcheck", *KERNELS), ("racecheck", *KERNELS))
 
@@ -54,7 +54,7 @@ def sanitize(run, content, tool, program, *filters):
     outcome = run(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
                          "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
                          *filters], 80)
-    was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: it never began
+    was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: not started
     if outcome.status == SKIPPED and content["has_gpu"]:
         content["complaints"].append(f"{name} saw no GPU, though there is one")
     elif results.sanitizer_refuses_device(outcome.log):
@@ -73,7 +73,7 @@ def go_through(runner, content):
     commands = benchmarks() if "benchmarks" in content["parts"] else []
     if "tests" in content["parts"]:
         test(run, content)
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # beside each other: none is timed
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # concurrently, since none is timed
         tasks = [pool.submit(build_benchmarks, run, commands)]
         if "tests" in content["parts"]:
             tasks += [pool.submit(sanitize, run, content, *words) for words in SANITIZED]
@@ -156,7 +156,7 @@ def main():
               file=sys.stderr)
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
-    for folder in (WORK, out):  # now rather than after nine minutes
+    for folder in (WORK, out):  # fails now, not after nine minutes
         os.makedirs(folder, exist_ok=True)
     content = {"has_gpu": has_gpu, "parts": [arguments.only] if arguments.only else PARTS,
                "machine": {}, "gpu_states": machine.gpu_state("start"),
@@ -168,7 +168,7 @@ def main():
     reader = read_libraries() if has_gpu else None
     try:
         go_through(runner, content)
-    except Exception as error:  # what is known is told all the same
+    except Exception as error:  # the report must be written in any case
         content["complaints"].append(repr(error))
     if reader:
         reader.kill()

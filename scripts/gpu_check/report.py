@@ -83,7 +83,7 @@ def _figure_row(figure):
     known = ("figure", "median", "spread", "unit", "n")
     labels = ", ".join(f"{key} {value}" for key, value in figure.items() if key not in known)
     median, spread = f"{figure['median']:.5g}", f"{figure['spread']:.3g}"
-    if figure.get("n") == 0:  # could not be measured, and has a label `error`
+    if figure.get("n") == 0:  # not measured; the label `error` says why
         median = spread = "–"
     return (figure["figure"], median, spread, figure["unit"], figure.get("n", ""), labels)
 

@@ -5,7 +5,7 @@ import json
 import os
 import re
 
-# As ctest prints it: "3/9 Test #81: gpu_data_test ....   Passed    1.23 sec".
+# A line of ctest's output: "3/9 Test #81: gpu_data_test .... Passed 1.23 sec".
 TEST_LINE = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) \.*\s*(?:\*\*\*)?(.*?) +([\d.]+) sec",
                        re.MULTILINE)
 
@@ -23,7 +23,7 @@ def cases(folder):
         program = os.path.basename(path)[:-len(".cases")]
         for line in _text(path).splitlines():
             if line.count("\t") < 2:
-                continue  # of a program that was killed as it wrote it
+                continue  # incomplete, because the program was killed
             result, seconds, name = line.split("\t", 2)
             found[program, name] = {"program": program, "case": name, "result": result,
                                     "seconds": float(seconds)}

@@ -8,7 +8,7 @@ import time
 
 PASSED, TIMED_OUT, SKIPPED = 0, 124, 77
 
-# `log` is the file with what the command printed.
+# `log` is the file with the command's output.
 Outcome = collections.namedtuple("Outcome", "name status seconds limit log")
 
 

@@ -27,9 +27,9 @@ enum class State { kRuns, kInWarp, kAtBarrier, kEnded };
 
 struct Thread {
   State state = State::kEnded;
-  Fiber* fiber = nullptr;  // while it waits
-  // What it gives to its warp. Two, because a lane may come to the next exchange before another one
-  // has read, but not to the one after it.
+  Fiber* fiber = nullptr;  // set while the thread waits
+  // The values that the thread gives to its warp. There are two, because a lane may reach the next
+  // exchange before another lane has read this one's value, but cannot reach the one after that.
   std::array<std::uint64_t, 2> given{};
   unsigned exchanges = 0;
 };
@@ -37,7 +37,7 @@ struct Thread {
 class Block {
  public:
   void run(unsigned size, const std::function<void()>& body);
-  // For emulated threads.
+  // Called by emulated threads.
   void wait(State where);
   Thread& thread(unsigned index) { return threads_[index]; }
   [[nodiscard]] unsigned size() const { return size_; }
@@ -57,8 +57,8 @@ class Block {
 
   const std::function<void()>* body_ = nullptr;
   unsigned size_ = 0;
-  unsigned next_ = 0, end_ = 0;   // threads of a warp that have not begun
-  unsigned on_ = 0, on_end_ = 0;  // threads of a warp that waited and may go on
+  unsigned next_ = 0, end_ = 0;   // the threads of a warp that have not started
+  unsigned on_ = 0, on_end_ = 0;  // the threads of a warp that may continue
   bool is_descending_ = false;
   std::array<Thread, kMaxThreads> threads_;
   std::deque<Fiber> fibers_;

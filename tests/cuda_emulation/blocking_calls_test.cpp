@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What libddp does while calls of CUDA block, as they may behind a kernel that waits for a peer in
-// vain. Some functions of the runtime are this program's own, in front of the emulation's.
+// Tests what libddp does while CUDA calls block, as they do behind a kernel that waits in vain for
+// a peer. This program overrides some functions of the emulated runtime.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -33,13 +33,13 @@ Function* next(Function*, const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
-// For as long as it lives.
+// Makes the device hang as long as this object exists.
 struct Hang {
   Hang() { device_hangs = true; }
   ~Hang() { device_hangs = false; }
 };
 
-// True if it became so before the deadline.
+// Waits for the condition; false if it is still not true at the deadline.
 template <class Condition>
 bool eventually(const Condition& condition, Timeout timeout = 5s) {
   const Deadline deadline = Deadline::after(timeout);
@@ -51,7 +51,7 @@ NcclApi abortable_nccl() {
   NcclApi nccl{};
   nccl.get_unique_id = [](ncclUniqueId*) { return ncclSuccess; };
   nccl.comm_init_rank_config = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
-    *comm = reinterpret_cast<ncclComm_t>(&aborts);  // anything but null
+    *comm = reinterpret_cast<ncclComm_t>(&aborts);  // any non-null pointer
     return ncclSuccess;
   };
   nccl.comm_abort = [](ncclComm_t) {
@@ -98,7 +98,7 @@ TEST_CASE("the watchdog aborts a group that is broken before it asks CUDA anythi
   const Hang hang;
   const NcclWatchdog watchdog({communicator, operations, first_error, recorder, roll, config});
   CHECK(eventually([] { return aborts == 1; }));
-  device_hangs = false;  // or a watchdog that does ask would not end
+  device_hangs = false;  // otherwise a watchdog that synchronizes would never end
 }
 
 TEST_CASE("memory of a device that hangs is freed when it has come to an end", "[cuda]") {
@@ -106,7 +106,7 @@ TEST_CASE("memory of a device that hangs is freed when it has come to an end", "
   const int freed_before = frees;
   {
     const Hang hang;
-    const Deadline bound = Deadline::after(50s);  // five times what is promised
+    const Deadline bound = Deadline::after(50s);  // five times the promise
     first = {};
     second = {};
     CHECK_FALSE(bound.passed());
@@ -115,5 +115,5 @@ TEST_CASE("memory of a device that hangs is freed when it has come to an end", "
   CHECK(eventually([&] { return frees == freed_before + 2; }));
   Allocation third = cu::allocate_device(64, kGpu);
   third = {};
-  CHECK(frees == freed_before + 3);  // who frees memory waits for it again
+  CHECK(frees == freed_before + 3);  // freeing waits for the device again
 }

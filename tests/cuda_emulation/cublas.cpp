@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A libcublas that multiplies on a stream of the emulation: by the definition, with sums in
-// float64.
+// A libcublas that computes matrix products on a stream of the emulation, by their definition, with
+// sums in float64.
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -67,7 +67,8 @@ void* at(const void* data, cudaDataType type, long long offset) {
          offset * static_cast<long long>(size_of(type));
 }
 
-// op(operand), of rows x columns, row by row or, if `by_columns`, column by column.
+// Returns op(operand), which has rows x columns elements, in row-major order or, if `by_columns`,
+// in column-major order.
 std::vector<double> matrix(const Operand& operand, int rows, int columns, bool by_columns) {
   const auto r = static_cast<std::size_t>(rows), c = static_cast<std::size_t>(columns);
   const auto stride = static_cast<std::size_t>(operand.leading_dimension);
@@ -85,7 +86,7 @@ std::vector<double> matrix(const Operand& operand, int rows, int columns, bool b
 struct Product {
   int m, n, k;
   double alpha, beta;
-  Operand a, b, c;  // c's data is written
+  Operand a, b, c;  // the product is written to c
   long long stride_a = 0, stride_b = 0, stride_c = 0;
   int count = 1;
 

@@ -20,7 +20,7 @@ struct Device {
   CUstream_st* default_stream = nullptr;
 };
 
-// Never destroyed: threads may use it longer than main() runs.
+// Never destroyed, since threads may use it after main() has ended.
 Device& this_device() {
   static auto* const devices = new std::array<Device, kMaxDevices>;
   return devices->at(static_cast<std::size_t>(current_device));
@@ -43,7 +43,7 @@ CUstream_st& default_stream() {
   return *stream;
 }
 
-// One for all devices: nobody needs more so far.
+// One stream per thread for all devices, which suffices for the tests so far.
 CUstream_st& stream_of_thread() {
   static thread_local CUstream_st stream;
   return stream;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What libddp asks of CUDA's driver itself, if that is loaded: every device is in use.
+// The driver function that libddp calls if the driver is loaded. It reports that every device has a
+// context.
 #include <cuda.h>
 
 #include "cuda_emulation/device.h"

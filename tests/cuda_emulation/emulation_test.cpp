@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What the emulation finds. Cases marked [.] end their process, which another case looks at.
+// Tests that the emulation finds what it should. Cases marked [.] end their process; another case
+// runs them and checks the result.
 #include <signal.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 constexpr unsigned kThreads = 96;
 constexpr Device kGpu = cuda_device(0);
 
-// Ints of device memory, and a stream.
+// An array of ints in device memory, and a stream.
 struct Ints {
   explicit Ints(unsigned count) : memory(cu::allocate_device(count * sizeof(int), kGpu)) {}
   int* data() const { return static_cast<int*>(memory.data()); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A file of its own, so that callers assume that every register is lost that a call may lose.
+// In a file of its own, so that callers assume that a call clobbers every register that it may.
 #include "cuda_emulation/fiber.h"
 
 #include <ucontext.h>
@@ -13,8 +13,8 @@ namespace {
 constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 constexpr std::size_t kPageBytes = 4096, kLineBytes = 64;
 
-// Where a stack begins in its page: stacks that all began at the same place would share a few lines
-// of the cache.
+// The offset of a stack within its page. Stacks that all began at the same offset would compete for
+// a few cache lines.
 std::size_t shift_of(const std::byte* stack) {
   return reinterpret_cast<std::uintptr_t>(stack) / kStackBytes * kLineBytes % kPageBytes;
 }

@@ -6,19 +6,20 @@
 
 namespace ddp::emulation {
 
-// A function with a stack of its own that stops and goes on, always on one thread. Unlike
-// swapcontext(), stop() and resume() make no system call, and the address sanitizer does not clear
-// a stack's shadow at each of them.
+// A function with a stack of its own, which can stop and be resumed, always on the same thread.
+// Unlike swapcontext(), stop() and resume() make no system call, and the address sanitizer does not
+// clear a stack's shadow memory each time.
 class Fiber {
  public:
-  // `entry` never returns.
+  // `entry` must never return.
   explicit Fiber(void (*entry)()) : entry_(entry) {}
 
-  // Begins or goes on; returns when the fiber stops.
+  // Starts or resumes the fiber; returns when it stops.
   void resume();
-  // For the fiber itself.
+  // Called by the fiber itself.
   void stop();
-  // As if it stopped and whoever resumed it resumed `next`, which has stopped. Half the work.
+  // Stops this fiber and resumes `next`, which has stopped, as if the caller of resume() did both.
+  // Takes half the time.
   void make_way_for(Fiber& next);
 
  private:
@@ -30,7 +31,7 @@ class Fiber {
   void begin();
 
   void (*entry_)();
-  std::unique_ptr<std::byte[]> stack_;  // null until it begins
+  std::unique_ptr<std::byte[]> stack_;  // null until the fiber starts
   Place inside_{}, outside_{};
 };
 

@@ -6,15 +6,15 @@
 #include <map>
 #include <mutex>
 
-// The address sanitizer's: memory that is freed is to be used again soon, or tests that allocate
-// much do little else than fetch pages.
+// Options of the address sanitizer: a small quarantine, so that freed memory is soon used again.
+// Otherwise, tests that allocate much spend most of their time on page faults.
 extern "C" const char* __asan_default_options() { return "quarantine_size_mb=16"; }
 
 namespace ddp::emulation {
 namespace {
 
 constexpr std::size_t kDeviceBytes = std::size_t{16} << 30;
-constexpr std::size_t kAlignment = 256;  // what CUDA promises
+constexpr std::size_t kAlignment = 256;  // CUDA's promise
 constexpr int kPoison = 0xA5;
 
 struct Allocations {
@@ -22,7 +22,7 @@ struct Allocations {
   std::map<const std::byte*, std::size_t> sizes;
 };
 
-// Never destroyed: threads of streams may outlive main().
+// Never destroyed, since threads of streams may outlive main().
 Allocations& allocations() {
   static auto* const all = new Allocations;
   return *all;

@@ -5,16 +5,19 @@
 
 namespace ddp::emulation {
 
-// Memory that CUDA has given out: device memory and pinned host memory. The rest is pageable.
+// The memory that the emulated CUDA has allocated: device memory and pinned host memory. All other
+// memory is pageable.
 
-// Holds poison: no one may count on zeros. Null if `size_bytes` is more than a device has.
+// Allocates memory filled with poison, since CUDA does not promise zeros. Null if `size_bytes` is
+// more than a device has.
 [[nodiscard]] void* allocate(std::size_t size_bytes);
-// False if it was not given out.
+// False if `data` is not an allocation.
 [[nodiscard]] bool release(void* data);
 
 enum class Range { kInside, kPageable, kBeyond };
 
-// Whether [data, data + size_bytes) lies inside an allocation, in none, or goes beyond its end.
+// Tells whether [data, data + size_bytes) lies inside an allocation, outside all of them, or across
+// the end of one.
 [[nodiscard]] Range classify(const void* data, std::size_t size_bytes);
 
 }  // namespace ddp::emulation

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A libnccl whose collectives run on a stream of the emulation, through shared memory. Ranks reduce
-// in ascending order. It refuses what NCCL refuses of ranks that share a GPU without a NCCL_HOSTID
-// each; else it checks nothing.
+// A libnccl whose collectives run on a stream of the emulation, through shared memory. Ranks are
+// reduced in ascending order. Like NCCL, it refuses ranks that share a GPU without different
+// NCCL_HOSTIDs; it checks nothing else.
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
@@ -26,7 +26,7 @@ using ddp::SharedMemory;
 using ddp::emulation::World;
 
 struct ncclComm {
-  std::shared_ptr<World> world;  // shared with what is on streams
+  std::shared_ptr<World> world;  // shared with the work on streams
 };
 
 namespace {
@@ -69,7 +69,7 @@ Buffer operand(const void* data, std::size_t count, ncclDataType_t type) {
   return {const_cast<void*>(data), count, dtype_of(type)};
 }
 
-// A collective, or one side of a message, which is known by having a peer.
+// A collective, or one side of a message, which has a peer.
 struct Operation {
   std::shared_ptr<World> world;
   cudaStream_t stream;
@@ -77,7 +77,7 @@ struct Operation {
   Buffer message{};
   int peer = -1;
   bool is_send = false;
-  std::size_t done = 0;  // bytes of the message
+  std::size_t done = 0;  // transferred bytes of the message
 
   [[nodiscard]] bool is_done() const { return done == message.size_bytes(); }
   [[nodiscard]] bool is_same_way_as(const Operation& other) const {
@@ -91,7 +91,7 @@ struct Operation {
   }
 };
 
-// Messages of a group at the same time, those of one way in order.
+// Transfers all messages of a group concurrently; messages between the same two ranks in order.
 void exchange(std::vector<Operation>& messages) {
   for (;;) {
     bool is_done = true, has_moved = false;
@@ -138,7 +138,7 @@ ncclResult_t submit(Operation operation) {
   return group_depth > 0 ? ncclSuccess : enqueue(std::exchange(group, {}));
 }
 
-// What NCCL takes for the identity of a GPU.
+// The identity by which NCCL tells GPUs apart.
 std::string this_gpu() {
   const char* host = std::getenv("NCCL_HOSTID");
   std::array<char, 64> id{};
@@ -148,14 +148,14 @@ std::string this_gpu() {
   return std::string(id.data()) + (host == nullptr ? "" : std::string(" of host ") + host);
 }
 
-// As on a system that forbids NCCL what its newer way of sharing memory needs.
+// True if the emulation must behave like a system that forbids NCCL's newer way of sharing memory.
 bool cumem_fails() {
   const char* const asked_to_fail = std::getenv("DDP_EMULATED_CUMEM");
   const char* const is_enabled = std::getenv("NCCL_CUMEM_ENABLE");
   return asked_to_fail != nullptr && (is_enabled == nullptr || std::strcmp(is_enabled, "0") != 0);
 }
 
-// Communicators open it by its name as long as it is here: to the end of the process.
+// Keeps the memory until the process ends, so that communicators can open it by name.
 void keep(std::shared_ptr<SharedMemory> memory) {
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::shared_ptr<SharedMemory>>;

@@ -18,11 +18,11 @@ std::byte* bytes_of(const Buffer& buffer) { return static_cast<std::byte*>(buffe
 
 }  // namespace
 
-// Zeroed when it is created, as it has to be.
+// Shared memory is zeroed when it is created, which this needs.
 struct World::Segment {
-  // Of one rank to one rank.
+  // From one rank to another.
   struct Pipe {
-    std::atomic<std::size_t> size_bytes;  // 0: the sender's turn
+    std::atomic<std::size_t> size_bytes;  // 0: empty; the sender may write
     std::byte bytes[kSlotBytes];
   };
 
@@ -52,7 +52,7 @@ World::World(std::shared_ptr<SharedMemory> memory, int rank, int size, const std
   }
 }
 
-// Waits go on as those of NCCL do: until the communicator is aborted.
+// Like NCCL's waits, a wait lasts until the communicator is aborted.
 void World::pause() const {
   if (is_aborted_) throw Aborted{};
   std::this_thread::sleep_for(std::chrono::microseconds(20));

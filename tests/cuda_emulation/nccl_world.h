@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Ranks of an emulated NCCL communicator, threads or processes, which meet in shared memory.
+// The ranks of an emulated NCCL communicator, threads or processes, which communicate through
+// shared memory. Operations block the thread of their stream, and throw Aborted after abort().
 #pragma once
 
 #include <atomic>
@@ -22,13 +23,14 @@ class World {
 
   struct Aborted {};
 
-  // Two ranks name one GPU, which NCCL refuses.
+  // Two ranks use the same GPU, which NCCL refuses.
   struct DuplicateGpu : std::runtime_error {
     using runtime_error::runtime_error;
   };
 
   [[nodiscard]] static std::shared_ptr<SharedMemory> create_memory();
-  // Waits until all `size` ranks are there. Throws DuplicateGpu if two of them name the same one.
+  // Waits until all `size` ranks have connected. Throws DuplicateGpu if two of them name the same
+  // GPU.
   World(std::shared_ptr<SharedMemory> memory, int rank, int size, const std::string& gpu);
 
   void abort() { is_aborted_ = true; }
@@ -37,15 +39,16 @@ class World {
   void broadcast(const Buffer& input, const Buffer& output, int root);
   void all_gather(const Buffer& input, const Buffer& output);
   void reduce_scatter(const Buffer& input, const Buffer& output, ReduceOp op);
-  // Moves a part of the bytes, from `done` on, if the other side is ready. Returns how many.
+  // Transfer a part of the bytes, from `done` on, if the other side is ready. Return the number of
+  // bytes.
   std::size_t try_send(const Buffer& input, std::size_t done, int peer);
   std::size_t try_recv(const Buffer& output, std::size_t done, int peer);
-  // Gives way to others, in a loop that waits for one of them.
+  // Yields the CPU, in a loop that waits for another rank.
   void pause() const;
 
  private:
   struct Segment;
-  // Handles elements [first, first + count) while they lie in every rank's slot.
+  // Processes elements [first, first + count), which lie in every rank's slot during the call.
   using Use = std::function<void(std::size_t first, std::size_t count)>;
 
   void barrier();

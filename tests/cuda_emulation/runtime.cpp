@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// CUDA's runtime, as far as libddp calls it, over streams that are threads and memory that is the
-// host's.
+// The functions of CUDA's runtime that libddp calls. Streams are threads, and device memory is host
+// memory.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -23,7 +23,7 @@ using emulation::Range;
 
 namespace {
 
-// What cudaEventRecord() has put on a stream.
+// The point in a stream that cudaEventRecord() recorded.
 struct Record {
   std::shared_ptr<Queue> queue;
   std::uint64_t position = 0;
@@ -151,7 +151,8 @@ cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* data) { return release(data); }
 
-// The source is read when the copy runs, but pageable memory at once: its owner may reuse it.
+// The source is read when the copy runs. Pageable memory, however, is read at once, since its owner
+// may reuse it.
 cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t size_bytes,
                             cudaMemcpyKind, cudaStream_t stream) {
   const Range from = emulation::classify(source, size_bytes);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// A stream: a thread of the host that runs what was put on it, in order and as late as it may. Work
-// begins when something waits for it, or when its patience is over: without that, two processes
-// that wait for each other by NCCL, and of which the hosts only ask, would get no further. So what
-// should have waited for an event, and did not, runs first and finds the wrong values.
+// A stream is a host thread that runs the enqueued work in order and as late as possible: when
+// something waits for it, or when its patience is over. Without patience, two processes that wait
+// for each other through NCCL, and whose hosts only poll, would not get any further. Work that
+// should have waited for an event, but did not, therefore runs too early and reads wrong values.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -27,14 +27,14 @@ class Queue {
   static constexpr Patience kAtOnce{0};
 
   explicit Queue(Patience patience) : patience_(patience) {}
-  // Its thread ends after close(), with the last work.
+  // Creates a queue. Its thread ends after close(), when the last work has run.
   static std::shared_ptr<Queue> open(Patience patience);
 
   // Returns the work's position, from 1 on.
   std::uint64_t push(std::function<void()> work);
   void close();
   [[nodiscard]] bool has_run(std::uint64_t position);
-  // Makes the work up to `position` run now and waits for its end.
+  // Makes the work up to `position` run now, and waits until it has ended.
   void wait(std::uint64_t position);
   void wait_for_all();
 
@@ -55,7 +55,7 @@ class Queue {
   bool is_closed_ = false;
 };
 
-// That of a handle; of null and of cudaStreamPerThread, too.
+// The queue of a handle, which may also be null or cudaStreamPerThread.
 [[nodiscard]] Queue& queue_of(cudaStream_t stream);
 
 [[nodiscard]] cudaError_t launch(unsigned blocks, unsigned threads, cudaStream_t stream,

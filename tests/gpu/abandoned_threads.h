@@ -3,9 +3,9 @@
 
 namespace ddp::test {
 
-// True once a test has left a thread behind in a call that does not return, such as one of NCCL
-// that waits for a rank. The process then ends without exit handlers: they would take away what
-// such a thread uses.
+// True if a test has left a thread in a call that does not return, such as an NCCL call that waits
+// for a rank. The process then ends without exit handlers, which would destroy objects that the
+// thread uses.
 inline bool has_abandoned_threads = false;
 
 }  // namespace ddp::test

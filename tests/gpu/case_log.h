@@ -2,7 +2,7 @@
 //
 // For the source with Catch2's main(). If DDP_TEST_LOG names a folder, the program writes a line
 // into PROGRAM.cases there (PROGRAM-RANK-of-WORLD_SIZE.cases under ddp-launch) when a test case
-// begins and when it ends, so that what a crash leaves behind tells where it was:
+// begins and when it ends, so that after a crash the file shows where it happened:
 //
 //   line   := result '\t' seconds '\t' name '\n'
 //   result := "begun" | "passed" | "failed" | "skipped"     skipped: it said WARN("SKIPPED: why")
@@ -35,7 +35,8 @@ class CaseLog : public Catch::EventListenerBase {
     write("begun");
   }
 
-  // Catch2 2 asks whether the messages are used up, Catch2 3 asks nothing.
+  // assertionEnded() returns bool in Catch2 2 (whether the messages are used up) and void in Catch2
+  // 3.
   using Answer = decltype(std::declval<Catch::EventListenerBase&>().assertionEnded(
       std::declval<const Catch::AssertionStats&>()));
 

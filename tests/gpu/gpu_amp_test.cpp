@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Mixed precision and clipping on the GPU against the same on the CPU.
+// Mixed precision and gradient clipping on the GPU, compared with the CPU.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>
@@ -37,7 +37,7 @@ std::vector<float> to_floats(Context& context, const Tensor& tensor) {
   return context.to_host<float>(wide);
 }
 
-// y, and the weight's gradient, of a layer with 37 inputs.
+// Returns y and the weight's gradient of a layer with 37 inputs.
 std::vector<float> run_layer(Device device, DType narrow) {
   Context context(device);
   Linear layer({context, DType::kFloat32, 1}, 37, 19);

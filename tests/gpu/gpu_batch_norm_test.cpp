@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The CUDA twins of batch normalisation against the CPU ones.
+// Batch normalisation: the CUDA kernels compared with the CPU ones.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <optional>

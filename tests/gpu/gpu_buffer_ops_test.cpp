@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Each CUDA twin against its CPU twin: the same bytes go into both, the same bytes (NaNs apart)
-// must come out, the poisoned margins included.
+// Compares each CUDA function with its CPU twin: from equal bytes, both must produce equal bytes
+// (except NaNs), including the poisoned margins.
 #include <catch2/catch.hpp>
 
 #include <cmath>
@@ -29,7 +29,7 @@ struct Shape {
   std::size_t target_offset;
 };
 
-// Odd and even sizes around a 16-byte access and around a grid, aligned and not.
+// Odd and even sizes around a 16-byte access and around a grid, aligned and unaligned.
 std::vector<Shape> shapes() {
   std::vector<Shape> all{{0, 0, 0},     {1, 0, 0},      {7, 0, 0},       {16, 0, 0},
                          {1000, 1, 0},  {1000, 0, 1},   {1001, 3, 3},    {4096, 0, 0},
@@ -75,7 +75,7 @@ bool same(PaddedBuffer& a, PaddedBuffer& b) {
   return true;
 }
 
-// Runs both twins on `target`, which they change, and compares.
+// Runs both twins on copies of `target`, and compares the results.
 bool twins_agree(const Gpu& gpu, PaddedBuffer target, const std::function<void(Buffer)>& on_cpu,
                  const std::function<void(Buffer)>& on_gpu) {
   PaddedBuffer result = target;

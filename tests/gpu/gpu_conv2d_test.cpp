@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Convolution, with and without cuDNN, against its CPU twin.
+// Convolution with and without cuDNN, compared with the CPU.
 #include <catch2/catch.hpp>
 #include <memory>
 #include <vector>
@@ -32,7 +32,7 @@ const std::vector<Conv2dShape> kShapes{
     {5, 8, 16, {9, 9}, {3, 3}, {2, 2}, {1, 1}, 8},
 };
 
-// A backend and what it needs; null where this machine has no cuDNN.
+// A convolution backend with its context; null if this machine has no cuDNN.
 struct Backend {
   explicit Backend(bool is_cudnn)
       : blas(kGpu),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// One process on several devices, of which a GPU may be one only once: so a GPU beside the CPU, and
-// two GPUs where there are two.
+// One process on several devices. A GPU may appear only once among them, so these are a GPU and the
+// CPU, and two GPUs on machines that have two.
 #include <catch2/catch.hpp>
 
 #include "ddp/cuda/cuda.h"

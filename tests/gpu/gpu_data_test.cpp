@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The loader's batches on the device against those on the CPU, with a consumer that lags behind the
-// host: it copies each batch back on its own stream, and nobody waits before the epoch's end.
+// The loader's batches on the device, compared with those on the CPU. The consumer lags behind the
+// host: it copies each batch back on its own stream, and the host waits only at the end of the
+// epoch.
 #include <catch2/catch.hpp>
 #include <vector>
 
@@ -27,7 +28,7 @@ EpochPlan plan(std::int64_t epoch) {
       .plan({.epoch = epoch});
 }
 
-// The inputs of all batches, one after the other.
+// The inputs of all batches, concatenated.
 std::vector<float> on_cpu(const Dataset& dataset, std::int64_t epoch) {
   std::vector<float> all;
   DataLoader loader(dataset, {});
@@ -67,7 +68,7 @@ TEST_CASE("batches on the GPU are those on the CPU", "[gpu][data]") {
       DataLoader loader(dataset,
                         {.device = device, .num_workers = num_workers, .prefetch = prefetch});
       for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
-        loader.start(plan(epoch));  // broken off after one batch
+        loader.start(plan(epoch));  // stopped after one batch
         REQUIRE(loader.next(stream.view()));
         REQUIRE(on_gpu(loader, epoch, stream) == on_cpu(dataset, epoch));
       }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// The engine on CUDA. By itself with one rank per visible GPU (at most four, as threads), which on
-// a machine with one GPU is a world of one, in which nothing is communicated; under ddp-launch with
-// ranks that share it.
+// The engine on CUDA. Run alone, the test has one rank per visible GPU (at most four, as threads);
+// on a machine with one GPU this is a world of one, which communicates nothing. Under ddp-launch,
+// the ranks are processes that share a GPU.
 #include <catch2/catch.hpp>
 
 #include <array>
@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t kElements = 10007;
 
-// Two parameters, a buffer, and their engine on one rank.
+// Two parameters and a buffer with their engine, on one rank.
 struct Trainee {
   Trainee(ProcessGroup& group, Stream own_stream, DdpOptions options)
       : first(kElements, group.device()),
@@ -37,7 +37,7 @@ struct Trainee {
             {{"first", {kElements}, first.buffer()}, {"second", {kElements}, second.buffer()}},
             with_buffer(std::move(options))) {}
 
-  // A pass in which every gradient is `value`, added to what earlier passes left.
+  // A pass in which every gradient is `value`, added to the gradients of earlier passes.
   void pass(double value, double samples = 1, bool is_active = true) {
     const bool is_first = ddp.is_synchronized();
     const double factor = ddp.begin_step({.samples = samples, .is_active = is_active});
@@ -52,7 +52,7 @@ struct Trainee {
     ddp.wait(stream);
   }
 
-  // The largest distance of any gradient's elements to `value`.
+  // The largest difference between any element of a gradient and `value`.
   float distance_to(double value) {
     float largest = 0;
     for (std::size_t i = 0; i < 2; ++i) {
@@ -79,15 +79,15 @@ struct Trainee {
   DistributedDataParallel ddp;
 };
 
-// A step as a trainer with several streams runs it, in which the host waits for nothing until the
-// optimizer is done: each gradient comes from a stream of its own, and one more steps. Each stream
-// is busy for a while before it does what others should wait for.
+// A step of a trainer with several streams, in which the host does not wait until the optimizer is
+// done. Each gradient comes from a stream of its own, and the optimizer uses another one. Each
+// stream is busy for a while before the work for which others should wait.
 class SeveralStreams {
  public:
   SeveralStreams(DistributedDataParallel& ddp, int rank)
       : device_(ddp.group().device()),
-        // Where rank 0 has one optimizer's stream and the others take turns, a replica that was
-        // fingerprinted too late differs.
+        // Rank 0 has one optimizer stream, while the others alternate between two. So replicas
+        // differ if a fingerprint is taken too late.
         optimizer_count_(rank == 0 ? 1 : 2),
         rank_(rank),
         stepped_(device_),
@@ -104,7 +104,7 @@ class SeveralStreams {
   }
   [[nodiscard]] Stream last_optimizer() const { return last_; }
 
-  // Adds the mean of value() to each parameter; value() of the second is the metric, too.
+  // Adds the mean of value() to each parameter. value() of the second parameter is the metric, too.
   void train(Trainee& trainee, int step) {
     DistributedDataParallel& ddp = trainee.ddp;
     stepped_.record(last_);
@@ -146,7 +146,7 @@ class SeveralStreams {
   int rank_;
   std::array<cu::OwnedStream, 2> producers_;
   std::array<cu::OwnedStream, 2> optimizers_;
-  cu::Event stepped_;  // by the optimizer
+  cu::Event stepped_;  // recorded by the optimizer
   Stream last_;
   Floats loss_;
   Floats delay_;
@@ -243,7 +243,7 @@ TEST_CASE("no stream of a trainer that has several runs ahead", "[gpu][engine]")
   all[3].scale_at_ready = true;
   all[4].record_times = true;
   for (DdpOptions& options : all) options.fingerprint_every = 1;
-  all[5].fingerprint_every = 0;  // then the host does not wait for the control vector in each step
+  all[5].fingerprint_every = 0;  // the host need not wait in each step
   for (const DdpOptions& options : all) {
     run(options, [](Trainee& trainee, int rank, int world) {
       SeveralStreams streams(trainee.ddp, rank);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Ranks on GPUs train what one of them trains on the whole batch: of 103 samples in batches of 8 no
-// two ranks have equally many. Under ddp-launch they share a GPU.
+// Ranks on GPUs train to the same model as one rank on the whole batch. With 103 samples in batches
+// of 8, the ranks have different numbers of samples. Under ddp-launch they share a GPU.
 #include <catch2/catch.hpp>
 
 #include "nccl_ranks.h"
@@ -18,7 +18,7 @@ using test::train_exactly;
 
 namespace {
 
-// On every rank, for itself, and then by all of them together.
+// Trains on every rank alone, and then on all ranks together.
 template <class T>
 void check_equals_one_rank(const ExactEpoch& whole, const ExactEpoch& parts, double tolerance) {
   run_nccl_ranks(60s, [&](ProcessGroup& group, Stream) {
@@ -53,8 +53,8 @@ TEST_CASE("so they do in several passes, some of them empty", "[gpu][exactness]"
   }
 }
 
-// Where libraries add up in another order for each size of a batch, a ReLU may flip on rounding,
-// and one that does is 1e-3 or so.
+// Libraries may sum in another order for each batch size, and a ReLU may then flip because of
+// rounding; one flip changes the result by about 1e-3.
 TEST_CASE("in float32 it is the same but for rounding", "[gpu][exactness]") {
   for (const ExactEpoch& epoch :
        {ExactEpoch{.model = "mlp", .samples = 79}, ExactEpoch{.model = "lenet5", .samples = 39}}) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Processes that share a GPU: how their job ends when one of them is killed or stopped in the
-// middle of an all_reduce, and that nobody shares one by accident.
+// Jobs whose processes share a GPU: how they end when a process is killed or stopped in an
+// all_reduce, and that ranks do not share a GPU by accident.
 #include <signal.h>
 
 #include <catch2/catch.hpp>
@@ -25,9 +25,9 @@ using test::last_line;
 namespace {
 
 constexpr int kRanks = 2;
-constexpr const char* kMode = "loop-allocated";  // one all_reduce after the other, of 64 MiB
+constexpr const char* kMode = "loop-allocated";  // calls all_reduce on 64 MiB in a loop
 
-// What ddp-launch --oversubscribe gives a rank.
+// The environment that ddp-launch --oversubscribe gives a rank.
 test::Environment sharing(int rank) {
   launcher::JobContext job;
   job.local_world_size = job.world_size = kRanks;
@@ -47,7 +47,7 @@ std::vector<std::string> launch(const std::vector<std::string>& flags) {
   return test::launch::command(words);
 }
 
-// Of the process that has told "rank R ready, pid P".
+// The pid in the output "rank R ready, pid P".
 pid_t pid_of(int rank, const std::string& output) {
   const std::string before = "rank " + std::to_string(rank) + " ready, pid ";
   const std::size_t at = output.find(before);
@@ -63,7 +63,7 @@ TEST_CASE("a rank that is killed in an all_reduce ends the other one, which name
     job.wait_until_ready();
     job[victim].send_signal(SIGKILL);
     ChildProcess& survivor = job[1 - victim];
-    CHECK(survivor.wait(3s + 5 * test::kBound) == 3);  // NCCL gets time to give up, too
+    CHECK(survivor.wait(3s + 5 * test::kBound) == 3);  // includes NCCL's time to give up
     CHECK_THAT(last_line(survivor.err()),
                Contains("[nccl] ") && Contains("rank " + std::to_string(victim) + " ("));
     WARN("rank " << 1 - victim << " says: " << last_line(survivor.err()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The CUDA twins against the CPU ones, which are the reference. Both get the same operands, poison
-// included; everything that either wrote is compared.
+// Compares the CUDA kernels with their CPU twins, which are the reference. Both get the same
+// operands, including poison; everything that either wrote is compared.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>

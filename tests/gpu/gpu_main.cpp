@@ -13,7 +13,7 @@ namespace {
 using ddp::test::CaseLog;
 CATCH_REGISTER_LISTENER(CaseLog)
 
-// The address sanitizer's, where a test has it.
+// A function of the address sanitizer; null in programs without it.
 extern "C" [[gnu::weak]] void __lsan_do_leak_check();
 
 constexpr int kSkipped = 77;  // CTest's SKIP_RETURN_CODE
@@ -27,14 +27,14 @@ int run(int argc, char** argv) {
     std::cout << "SKIPPED: no GPU\n";
     return kSkipped;
   }
-  // What ranks do together after one of them has failed says nothing.
+  // After the first failure on one rank, the results of collectives on all ranks are meaningless.
   if (std::getenv("WORLD_SIZE") != nullptr) session.configData().abortAfter = 1;
   return session.run();
 }
 
 }  // namespace
 
-// Of what exit() would do, only the output and the search for leaks matter here.
+// Replaces exit(), of whose work only flushing the output and the leak check matter here.
 int main(int argc, char** argv) {
   const int result = run(argc, argv);
   if (!ddp::test::has_abandoned_threads) return result;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Streams, events and memory, and the NCCL group. By itself with one rank per visible GPU (at most
-// four, as threads of this process), which on a machine with one GPU still runs every call; under
-// ddp-launch with ranks that share it.
+// Streams, events, memory, and the NCCL group. Run alone, the test has one rank per visible GPU (at
+// most four, as threads of this process); even with one GPU, every call runs. Under ddp-launch, the
+// ranks share a GPU.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
@@ -65,7 +65,7 @@ TEST_CASE("timing events measure a stream", "[gpu][cuda]") {
   end.record(stream.view());
   end.synchronize();
   CHECK(end.milliseconds_since(start) > 0);
-  CHECK(start.milliseconds_since(end) < 0);  // DeviceClock is asked for events before its origin
+  CHECK(start.milliseconds_since(end) < 0);  // DeviceClock relies on this
 }
 
 TEST_CASE("handles may be moved and empty", "[gpu][cuda]") {
@@ -87,7 +87,7 @@ TEST_CASE("device memory starts as zeros, empty memory is none", "[gpu][cuda]") 
   CHECK(cu::allocate_device(0, kGpu).data() == nullptr);
   CHECK_THROWS_AS(cu::allocate_device(8, kCpuDevice), std::invalid_argument);
   CHECK_THROWS_AS(cu::allocate_device(std::size_t{1} << 60, kGpu), CudaError);
-  CHECK(Floats(16, kGpu).all_equal(0, stream.view()));  // the failed call left no error behind
+  CHECK(Floats(16, kGpu).all_equal(0, stream.view()));  // the failed call's error was cleared
 }
 
 TEST_CASE("a device that does not exist is a CudaError that says so", "[gpu][cuda]") {
@@ -103,8 +103,9 @@ TEST_CASE("every GPU has a PCI bus id of its own", "[gpu][cuda]") {
 }
 
 TEST_CASE("the device of the group is the current one of who made it", "[gpu][cuda]") {
-  // Where every device is in use, guards go back to the one before: then it is not current by
-  // chance. They ask the driver, which is loaded here already, but not in the emulation.
+  // If every device is in use, guards restore the previous device, so that the right device is not
+  // current by chance. The guards ask the driver, which the real runtime has loaded already, but
+  // the emulated one has not.
   REQUIRE(dlopen("libcuda.so.1", RTLD_LAZY) != nullptr);
   std::vector<cu::OwnedStream> in_use;
   for (int i = 0; i < cu::device_count(); ++i) in_use.emplace_back(cuda_device(i));
@@ -124,7 +125,7 @@ TEST_CASE("all_reduce sums and averages behind the producer's work", "[gpu][nccl
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     const auto ranks = static_cast<float>(group.world_size());
     Floats values(1000003, group.device());
-    for (int round = 1; round <= 300; ++round) {  // more than the group has events
+    for (int round = 1; round <= 300; ++round) {  // more rounds than the group has events
       values.fill(group.rank() + round, stream);
       const ReduceOp op = round % 2 == 0 ? ReduceOp::kSum : ReduceOp::kAverage;
       group.all_reduce(values.buffer(), op, stream).wait(stream);
@@ -214,7 +215,7 @@ TEST_CASE("a batch that an exception ends starts nothing, and the group works on
     group.batch().end().wait(stream);
     expect(discarded.all_equal(1, stream), "the batch did not start");
     expect(values.all_equal(static_cast<float>(group.world_size()), stream), "the next operation");
-    const Deadline deadline = Deadline::after(20s);  // the watchdog notes now and then what is done
+    const Deadline deadline = Deadline::after(20s);  // the watchdog looks only periodically
     while (group.recorder().oldest_pending() && !deadline.passed()) std::this_thread::yield();
     expect(!deadline.passed(), "nothing stays pending");
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The CUDA twins of the kernels that take many tensors at once, against the CPU ones: more tensors
-// than fit into a launch, of no element, one, a chunk and one more, and many.
+// Compares the CUDA kernels over many tensors with their CPU twins: more tensors than fit into one
+// launch, with no element, one, one chunk, one chunk and one more, and many.
 #include <catch2/catch.hpp>
 #include <cstddef>
 #include <vector>
@@ -20,9 +20,9 @@ using ddp::test::Twin;
 constexpr std::size_t kSizes[] = {0, 1, 4096, 4097, 1009, 100'003};
 constexpr std::size_t kTensors = 300;
 
-// The operands of one kind, of all tensors: slices of one Twin, so that there is one allocation
-// and one upload. Each begins as an allocation of its own would, and behind it is what nobody
-// writes.
+// The operands of one kind for all tensors. They are slices of one Twin, so that there is one
+// allocation and one upload. Each slice is aligned like an allocation of its own, and is followed
+// by elements that no kernel may write.
 template <class T>
 class Twins {
  public:
@@ -37,7 +37,7 @@ class Twins {
   static constexpr std::size_t kAlignment = 256 / sizeof(T);  // in elements
   static constexpr double kUntouched = 0.5;
 
-  // Large ones among the first.
+  // The large tensors are among the first.
   static std::size_t size(std::size_t k) { return kSizes[k < 12 ? k % 6 : k % 3]; }
   static std::size_t room(std::size_t k) { return (size(k) / kAlignment + 1) * kAlignment; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The CUDA twins of element-wise operations, dropout and losses against the CPU ones.
+// Compares the CUDA kernels of element-wise operations, dropout and losses with their CPU twins.
 #include <catch2/catch.hpp>
 
 #include "ddp/kernels/add.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Pooling, upsampling and the bias of channels against their CPU twins.
+// Compares the CUDA kernels of pooling, upsampling and the bias of channels with their CPU twins.
 #include <catch2/catch.hpp>
 #include <cstdint>
 #include <vector>
@@ -21,7 +21,7 @@ using ddp::WriteMode;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
 
-// Of either kind of shape.
+// For windowed and adaptive average pooling.
 template <class T, class Shape>
 void compare_averages(const Shape& shape, WriteMode mode) {
   auto x = Twin<T>::uniform(shape.x_count(), 1), y = Twin<T>::poison(shape.y_count());

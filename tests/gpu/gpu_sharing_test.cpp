@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// Whether two ranks that share a GPU come together over NCCL at all: where they do not, each test
-// of such ranks would wait for all of its time. So it comes before those (CTest's fixture
-// nccl_sharing), takes half a minute at most, or a minute if it has to try again, and prints what
-// NCCL told.
+// Tests whether two ranks can share a GPU over NCCL. If they cannot, each test of such ranks would
+// wait until its time limit, so this test runs before them (CTest's fixture nccl_sharing). It takes
+// at most half a minute, or a minute if it has to try again, and prints NCCL's messages.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <iostream>
@@ -20,9 +19,9 @@ using test::ChildProcess;
 namespace {
 
 constexpr Timeout kAttempt{30'000};
-constexpr std::size_t kLines = 40;  // of what a success has printed; all that a failure has
+constexpr std::size_t kLines = 40;  // of NCCL's output after a success; a failure prints all
 
-// For systems that forbid NCCL what its newer way of sharing memory needs.
+// For systems that forbid NCCL's newer way of sharing memory.
 const test::Environment kWithoutCumem = {{"NCCL_CUMEM_ENABLE", "0"},
                                          {"NCCL_CUMEM_HOST_ENABLE", "0"}};
 
@@ -35,7 +34,7 @@ std::string tail_of(const std::string& text, std::size_t count) {
   return tail;
 }
 
-// How the launcher ended; empty if the sum is right.
+// What went wrong: how the launcher ended; empty if the sum is right.
 std::string problem_of(ChildProcess& launcher) {
   try {
     const int exit_code = launcher.wait(kAttempt);
@@ -69,6 +68,6 @@ bool ranks_add_up(const test::Environment& variables) {
 
 TEST_CASE("two ranks that share a GPU add up over NCCL", "[gpu][sharing]") {
   const bool works = ranks_add_up({});
-  if (!works) ranks_add_up(kWithoutCumem);  // for who reads what it prints
+  if (!works) ranks_add_up(kWithoutCumem);  // the output helps to find the cause
   CHECK(works);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Ranks with a NCCL group of their own: threads with a GPU each or, where ddp-launch has started
-// the test, processes, which with --oversubscribe share a GPU.
+// Ranks with an NCCL group: threads with a GPU each or, if ddp-launch started the test, processes,
+// which share a GPU with --oversubscribe.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace ddp::test {
 
-// Float elements on a device; `stream` orders what is done with them.
+// An array of floats on a device. Its functions enqueue their work on `stream`.
 class Floats {
  public:
   Floats(std::size_t count, Device device)
@@ -32,7 +32,7 @@ class Floats {
 
   void fill(double value, Stream stream) { cu::fill(buffer(), value, stream); }
 
-  // Blocks until `stream` has run.
+  // Blocks until the work on `stream` has run.
   std::vector<float> read(Stream stream) const {
     std::vector<float> host(count_);
     const cu::DeviceGuard guard(device_);
@@ -54,14 +54,14 @@ class Floats {
 
 using RankBody = std::function<void(ProcessGroup& group, Stream stream)>;
 
-// How many ranks there are; without a launcher one for each visible GPU, at most four.
+// The number of ranks; without a launcher, one for each visible GPU, at most four.
 inline int nccl_world_size() {
   const char* launched = std::getenv("WORLD_SIZE");
   return launched != nullptr ? std::atoi(launched) : std::min(cu::device_count(), 4);
 }
 
-// Runs `body` on every rank. A launched process is one of them, so that it must come here as often
-// as the others do, and assert the same.
+// Runs `body` on every rank. A launched process is one rank, so all processes must call this
+// equally often and make the same assertions.
 inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
   const auto run = [&](ProcessGroup& group) {
     const cu::DeviceGuard guard(group.device());
@@ -69,7 +69,7 @@ inline void run_nccl_ranks(Timeout timeout, const RankBody& body) {
     try {
       body(group, stream.view());
     } catch (const std::exception& error) {
-      group.abort(describe(error));  // or the others would wait for this rank
+      group.abort(describe(error));  // otherwise the other ranks would wait for this one
       throw;
     }
   };

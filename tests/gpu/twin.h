@@ -20,7 +20,7 @@ namespace ddp::test {
 
 inline constexpr Device kGpu = cuda_device(0);
 
-// One operand twice: in host memory and in device memory.
+// The same operand in host memory and in device memory.
 template <class T>
 class Twin {
  public:
@@ -39,7 +39,7 @@ class Twin {
   static Twin poison(std::size_t count) {
     return Twin(std::vector<T>(count, std::numeric_limits<T>::quiet_NaN()));
   }
-  // What a gradient's memory holds before it is written in this mode.
+  // The initial contents of a gradient's memory for this mode.
   static Twin gradient(std::size_t count, WriteMode mode) {
     return mode == WriteMode::kOverwrite ? poison(count) : uniform(count, 99);
   }
@@ -47,8 +47,9 @@ class Twin {
   Buffer cpu() { return buffer_of(host_); }
   Buffer cuda() const { return {device_.data(), host_.size(), dtype_of<T>, kGpu}; }
 
-  // Both are equal up to `tolerance` times the larger of: the value, 1, and the values' root mean
-  // square. So an element that is small because large terms cancelled may be as far off as others.
+  // Checks that both are equal up to `tolerance` times the largest of the value, 1, and the root
+  // mean square of all values. So a small element whose large terms cancelled may have the same
+  // absolute error as the others.
   void check_equal(double tolerance) const {
     const std::vector<T> copy = download();
     const double margin = tolerance * std::max(1.0, root_mean_square());

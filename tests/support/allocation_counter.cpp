@@ -17,7 +17,7 @@ std::int64_t allocations() { return count; }
 
 }  // namespace ddp::test
 
-// The array forms end in these; the aligned ones are left alone, and not counted.
+// The array forms call these. The aligned forms are neither replaced nor counted.
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
   ++count;
   return std::malloc(size == 0 ? 1 : size);

@@ -44,7 +44,7 @@ std::string name_of(const std::string& assignment) {
   return assignment.substr(0, assignment.find('='));
 }
 
-// "NAME=value" of this process, with `changes` on top.
+// The environment of this process as "NAME=value", with `changes` applied.
 std::vector<std::string> environment_with(
     const std::vector<std::pair<std::string, std::string>>& changes) {
   std::vector<std::string> all;
@@ -56,8 +56,8 @@ std::vector<std::string> environment_with(
   return all;
 }
 
-// Between fork and exec: another thread may have held the allocator's lock at the fork, so nothing
-// here allocates.
+// Runs between fork and exec. Another thread may have held the allocator's lock at the fork, so
+// this must not allocate.
 void become(char* const* argv, char* const* envp, const ChildProcess::Options& options,
             const int (&fds)[3]) {
   for (int fd = 0; fd < 3; ++fd) ::dup2(fds[fd], fd);
@@ -67,7 +67,7 @@ void become(char* const* argv, char* const* envp, const ChildProcess::Options& o
   ::_exit(99);
 }
 
-// Appends what has come; closes the pipe at its end.
+// Appends the available bytes to `text`; closes the pipe at the end of the stream.
 void receive(FileDescriptor& pipe, std::string& text) {
   std::array<char, 65536> buffer;
   const ssize_t size = ::read(pipe.get(), buffer.data(), buffer.size());

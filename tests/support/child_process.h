@@ -14,14 +14,15 @@
 
 namespace ddp::test {
 
-// A program run by a test, its stdin, stdout and stderr on pipes. Every wait has a deadline and
-// throws TimeoutError with the output so far; the destructor kills what still runs.
+// A program that a test runs, with pipes as its stdin, stdout and stderr. Every wait has a deadline
+// and throws TimeoutError with the output so far. The destructor kills the program if it still
+// runs.
 class ChildProcess {
  public:
   struct Options {
-    std::vector<std::pair<std::string, std::string>> environment{};  // on top of ours
+    std::vector<std::pair<std::string, std::string>> environment{};  // changes to ours
     std::vector<int> ignored_signals{};
-    std::string stdout_path{};  // a file in place of the pipe
+    std::string stdout_path{};  // a file instead of the pipe
     bool close_stdout = false;
   };
 
@@ -55,7 +56,7 @@ class ChildProcess {
   static constexpr Timeout kDefaultTimeout{25000};
 
  private:
-  // False when nothing more can come.
+  // False if both pipes are closed.
   bool read_some(Deadline deadline);
 
   pid_t pid_ = 0;
@@ -68,11 +69,12 @@ class ChildProcess {
   std::string err_;
 };
 
-// Waits until no process with this pid lives (a zombie does not); false if the time is up.
+// Waits until no process with this pid lives (a zombie does not count as living); false after the
+// timeout.
 [[nodiscard]] bool wait_until_gone(pid_t pid, Timeout timeout);
 
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
-// Empty if there is none.
+// The last line of `text`; empty if there is none.
 [[nodiscard]] std::string last_line(const std::string& text);
 
 }  // namespace ddp::test

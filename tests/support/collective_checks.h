@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Whether a group's collectives are exact. Small integers make every sum exact.
+// Checks that a group's collectives are exact. The operands are small integers, whose sums are
+// exact.
 #pragma once
 
 #include <algorithm>
@@ -16,8 +17,8 @@
 
 namespace ddp::test {
 
-// A vector in any dtype and on any device, read and written as double. What a device does with it
-// is ordered by its default stream.
+// A vector of any dtype on any device, which is read and written as double. Device work on it is
+// ordered by the device's default stream.
 class Values {
  public:
   Values(DType dtype, std::size_t count, Device device = kCpuDevice)
@@ -62,12 +63,12 @@ class Values {
   Buffer device_buffer_;
 };
 
-// What rank r holds at place i: 1, 2 or 3.
+// The element i of rank r's operand: 1, 2 or 3.
 inline double element(int rank, std::size_t i) {
   return static_cast<double>(1 + (static_cast<std::size_t>(rank) * 5 + i) % 3);
 }
 
-// What this rank begins with.
+// This rank's operand.
 inline Values filled(const ProcessGroup& group, DType dtype, std::size_t count) {
   Values values(dtype, count, group.device());
   values.fill([&](std::size_t i) { return element(group.rank(), i); });
@@ -91,14 +92,14 @@ inline double reduced(ReduceOp op, int world_size, std::size_t i) {
   return op == ReduceOp::kAverage ? result / world_size : result;
 }
 
-// The average of a 16-bit type is rounded; sums of small integers are not.
+// Averages of 16-bit types are rounded; sums of small integers are not.
 inline double rounded(DType dtype, double value) {
   Values one(dtype, 1);
   one.fill([&](std::size_t) { return value; });
   return one.read()[0];
 }
 
-// values[i] == wanted(i) for all i.
+// Throws unless values[i] == wanted(i) for all i.
 template <class Wanted>
 inline void expect_all(Values& values, const char* what, const Wanted& wanted) {
   const std::vector<double> all = values.read();
@@ -172,7 +173,7 @@ inline void check_exchanges(ProcessGroup& group, DType dtype, std::size_t count)
   check_exchanges(group, dtype, count, group.world_size() / 2);
 }
 
-// Everybody sends to the next rank and receives from the one before, all at once.
+// Each rank sends to the next rank and receives from the previous one, all at the same time.
 inline void check_ring(ProcessGroup& group, DType dtype, std::size_t count) {
   const int world = group.world_size();
   if (world == 1) return;
@@ -186,7 +187,7 @@ inline void check_ring(ProcessGroup& group, DType dtype, std::size_t count) {
   expect_all(incoming, "recv", [&](std::size_t i) { return element(before, i); });
 }
 
-// Every collective, with every operation.
+// Checks every collective with every reduction.
 inline void check_all(ProcessGroup& group, DType dtype, std::size_t count) {
   for (const ReduceOp op :
        {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kAverage}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// LeNet-5 trained by one process on several devices.
+// Trains LeNet-5 in one process on several devices.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -48,7 +48,7 @@ inline nn::Variable cross_entropy(nn::Tape& tape, const nn::Variable& logits,
 
 enum class LossOn { kOutputDevice, kEachDevice };
 
-// The parameters after some steps; the module is on the first device.
+// Returns the parameters after some steps; the module is on the first device.
 inline std::vector<double> train_on(const std::vector<Device>& devices, std::size_t samples,
                                     LossOn where) {
   nn::Context context(devices.front());

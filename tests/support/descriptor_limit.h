@@ -5,7 +5,8 @@
 
 namespace ddp::test {
 
-// Allows this process to open so many files, or fewer if its hard limit is lower, until it goes.
+// While this object exists, the process may have `count` files open, or fewer if its hard limit is
+// lower.
 class DescriptorLimit {
  public:
   explicit DescriptorLimit(rlim_t count) {

@@ -11,7 +11,7 @@
 
 namespace ddp::test {
 
-// Three parameters of one layer each, values owned by the test.
+// A model of three parameters, whose values belong to the test.
 struct Model {
   explicit Model(int rank, DType dtype = DType::kFloat64) {
     for (const std::size_t count : {std::size_t{300}, std::size_t{7}, std::size_t{2}}) {

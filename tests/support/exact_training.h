@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Training that comes to the same model on any number of ranks: nothing is padded, nothing dropped,
-// and every mean is weighted by samples.
+// Training that gives the same model on any number of ranks: no sample is padded or dropped, and
+// every mean is weighted by samples.
 #pragma once
 
 #include <algorithm>
@@ -23,19 +23,19 @@
 
 namespace ddp::test {
 
-// An epoch of MNIST-like noise in global batches that need not divide it, nor the ranks them. Batch
-// norms take the statistics of all ranks.
+// An epoch of MNIST-like noise. The global batches need not divide the epoch, nor the ranks the
+// batches. Batch norms use the statistics of all ranks.
 struct ExactEpoch {
   std::string model;
   std::int64_t samples = 103;
   std::int64_t global_batch = 8;
-  std::size_t passes = 1;  // of a step, of unequal sizes
+  std::size_t passes = 1;  // in a step, of unequal sizes
 };
 
 // The parameters of a model.
 using Tensors = std::vector<std::vector<double>>;
 
-// Of a tensor's largest difference to its largest element.
+// The largest difference of a tensor relative to its largest element; the maximum over all tensors.
 inline double largest_relative_difference(const Tensors& a, const Tensors& b) {
   expect(a.size() == b.size(), "models of equally many tensors");
   double largest = 0;
@@ -137,7 +137,7 @@ class ExactTrainee {
   nn::Tape tape_;
 };
 
-// The parameters that the ranks end with, all with the same bits.
+// Returns the final parameters, after checking that they are bit-identical on all ranks.
 template <class T>
 [[nodiscard]] Tensors train_exactly(ProcessGroup& group, const ExactEpoch& epoch) {
   ExactTrainee<T> trainee(group, epoch);

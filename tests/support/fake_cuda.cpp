@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A libcuda.so.1 that says whether it has been initialised: what spawn() asks of it.
+// A fake libcuda.so.1 that tells whether it was initialized; spawn() asks it.
 #include <cstdlib>
 
 extern "C" __attribute__((visibility("default"))) int cuDeviceGetCount(int* count) {

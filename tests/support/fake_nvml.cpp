@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A libnvidia-ml.so.1 whose GPUs are counted by the variable FAKE_GPUS: what ddp-launch asks of it.
+// A fake libnvidia-ml.so.1 for ddp-launch. The variable FAKE_GPUS gives the number of GPUs.
 #include <cstdio>
 #include <cstdlib>
 

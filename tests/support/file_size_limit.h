@@ -7,7 +7,7 @@
 
 namespace ddp::test {
 
-// Lets every write beyond this size fail, as a full disk does.
+// Makes every write beyond this file size fail, as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t size_bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {

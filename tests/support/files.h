@@ -11,7 +11,7 @@
 
 namespace ddp::test {
 
-// A fresh directory that disappears with this object.
+// A new directory, which the destructor removes.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {

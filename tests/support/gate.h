@@ -7,8 +7,8 @@
 
 namespace ddp::test {
 
-// A count that threads raise and wait for. A wait ends after ten seconds, so that a test whose
-// expectation is wrong fails and does not hang.
+// A counter that threads increase and wait for. A wait ends after ten seconds, so that a test with
+// a wrong expectation fails instead of hanging.
 class Gate {
  public:
   void raise() {
@@ -17,7 +17,7 @@ class Gate {
     raised_.notify_all();
   }
 
-  // False if the count did not get there in time.
+  // False if the counter did not reach `count` in time.
   [[nodiscard]] bool wait_for(int count) {
     std::unique_lock lock(mutex_);
     return raised_.wait_for(lock, std::chrono::seconds(10), [&] { return count_ >= count; });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Gradients against central differences in float64: the error is about h^2 = 1e-10 plus rounding.
+// Compares gradients with central differences in float64, whose error is about h^2 = 1e-10 plus
+// rounding.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -45,7 +46,8 @@ inline double central_difference(nn::Context& context, const Loss& loss, double&
   return (above - below) / (2 * kStep);
 }
 
-// Backward of `loss` against central differences, for every `every`th element of each parameter.
+// Compares the backward of `loss` with central differences, for every `every`th element of each
+// parameter.
 inline void check_gradients(nn::Context& context, const Loss& loss,
                             const std::vector<nn::Parameter*>& parameters, std::size_t every = 1) {
   nn::Tape tape(context);

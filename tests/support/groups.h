@@ -13,21 +13,22 @@
 
 namespace ddp::test {
 
-// Those for CPU ranks that this build has.
+// The backends for CPU ranks in this build.
 inline std::vector<Backend> backends() {
   std::vector<Backend> all = {Backend::kShm};
   if (gloo_is_compiled_in()) all.insert(all.end(), {Backend::kGloo, Backend::kShmGloo});
   return all;
 }
 
-// Every second rank is taken to be on another host.
+// Hosts by rank: every second rank is assumed to be on another host.
 inline std::vector<int> two_hosts(int world_size) {
   std::vector<int> hosts;
   for (int rank = 0; rank < world_size; ++rank) hosts.push_back(rank % 2);
   return hosts;
 }
 
-// Runs fn(group) on ranks that are taken to be on these hosts, each a thread with its own group.
+// Runs fn(group) on ranks that are assumed to be on these hosts. Each rank is a thread with its own
+// group.
 inline void run_on_hosts(const std::vector<int>& hosts,
                          const std::function<void(ProcessGroup&)>& fn,
                          Timeout timeout = std::chrono::seconds(60)) {
@@ -44,8 +45,8 @@ inline void run_on_hosts(const std::vector<int>& hosts,
   });
 }
 
-// Runs fn(group) on world_size ranks, each a thread with its own group over one in-process store.
-// Nobody watches for hangs: allocations are counted here and there.
+// Runs fn(group) on world_size ranks. Each rank is a thread with its own group, over one in-process
+// store. There is no hang watch, since some tests count allocations.
 inline void run_groups(Backend backend, int world_size,
                        const std::function<void(ProcessGroup&)>& fn,
                        Timeout timeout = std::chrono::seconds(60)) {

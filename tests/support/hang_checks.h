@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the workers of a job say when one of them does not come.
+// Checks what the workers of a job report when one of them hangs.
 #pragma once
 
 #include <signal.h>
@@ -27,8 +27,8 @@ inline std::vector<std::string> warnings_of(Job& job) {
   return warnings;
 }
 
-// Stops a rank of a job that communicates for ever. The others warn of it, and end when the timeout
-// of three seconds is over.
+// Stops a rank of a job that communicates in an endless loop. The other ranks must warn of it, and
+// end when the timeout of three seconds is over.
 inline void check_stop_is_told(Job& job, int victim) {
   job.wait_until_ready();
   job[victim].send_signal(SIGSTOP);
@@ -39,7 +39,7 @@ inline void check_stop_is_told(Job& job, int victim) {
     CHECK_THAT(last_line(job[rank].err()), Catch::Contains("timed out after 3000 ms: " + name) &&
                                                Catch::Contains("is stopped (SIGSTOP)"));
   }
-  const std::vector<std::string> warnings = warnings_of(job);  // there may be others before it
+  const std::vector<std::string> warnings = warnings_of(job);  // other warnings may come first
   CAPTURE(warnings);
   CHECK(std::any_of(warnings.begin(), warnings.end(), [&](const std::string& warning) {
     return warning.find(name) != std::string::npos &&

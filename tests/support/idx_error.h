@@ -9,7 +9,7 @@
 
 namespace ddp::test {
 
-// What read_idx complains of.
+// The error message of read_idx.
 inline std::string idx_error(const std::filesystem::path& path, std::size_t dimensions = 1) {
   try {
     (void)read_idx(path, dimensions);

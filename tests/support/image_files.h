@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Image files of kinds that the library reads but does not write.
+// Writes image files of kinds that the library reads but does not write.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace ddp::test {
 
-// An image in which neighbours differ a little and places far apart a lot.
+// An image in which neighbouring pixels differ a little and distant ones a lot.
 Image gradient(ImageSize size, std::int64_t channels);
 
 enum class JpegKind : std::uint8_t { kBaseline, kProgressive };
 
-// The bytes of a JPEG of nearly the best quality.
+// The bytes of a JPEG file of nearly the best quality.
 std::string jpeg_of(const Image& image, JpegKind kind = JpegKind::kBaseline);
 
-// As PNG's IHDR names them.
+// The fields of PNG's IHDR.
 struct PngKind {
   int color_type = 0;
   int bit_depth = 8;
   bool is_interlaced = false;
 };
 
-// The bytes of a PNG with these rows; a palette file's colour i is (i, 2 i, 3 i).
+// The bytes of a PNG file with these rows. In a file with a palette, colour i is (i, 2 i, 3 i).
 std::string png_of(const PngKind& kind, ImageSize size,
                    std::vector<std::vector<std::uint8_t>> rows);
 

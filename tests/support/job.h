@@ -14,7 +14,7 @@
 
 namespace ddp::test {
 
-// Those that work between processes on one host.
+// The names of the backends that work between processes on one host.
 inline std::vector<std::string> cpu_backends() {
   std::vector<std::string> names = {"shm"};
   if (gloo_is_compiled_in()) names.emplace_back("gloo");
@@ -23,8 +23,8 @@ inline std::vector<std::string> cpu_backends() {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
-// Workers under a store that the test hosts, as an agent would. Those that are "patient" have the
-// library's own periods and timeouts.
+// Worker processes with a store that the test hosts, as an agent would. Those in the mode "patient"
+// use the library's default periods and timeouts.
 class Job {
  public:
   Job(int world_size, const std::string& mode, const std::string& backend = "auto",
@@ -55,7 +55,7 @@ class Job {
   void wait_until_ready() {
     for (const auto& worker : workers_) worker->wait_for_output("ready");
   }
-  // How each rank ended: its exit code, or why there is none, and its output.
+  // How each rank ended: its exit code, or the reason why there is none, and its output.
   std::vector<std::string> wait_all(Timeout timeout) {
     std::vector<std::string> ends;
     for (const auto& worker : workers_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// For tests of kernels in float32 and float64 against sums in float64.
+// For tests that compare kernels in float32 and float64 with sums in float64.
 #pragma once
 
 #include <algorithm>
@@ -27,14 +27,15 @@ Values<T> uniform(std::size_t count, unsigned seed) {
   return values;
 }
 
-// What is in a gradient's memory before a kernel writes it: nothing usable, or a gradient.
+// The contents of a gradient's memory before a kernel writes it: poison, or an earlier gradient.
 template <class T>
 Values<T> initial_gradient(std::size_t count, WriteMode mode) {
   return mode == WriteMode::kOverwrite ? Values<T>(count, std::numeric_limits<T>::quiet_NaN())
                                        : uniform<T>(count, 99);
 }
 
-// `sums` added to it in the given mode.
+// The gradient that a kernel must leave there: `sums`, added to the earlier gradient if the mode
+// says so.
 template <class T>
 Values<double> expected_gradient(Values<double> sums, WriteMode mode) {
   if (mode == WriteMode::kOverwrite) return sums;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// For tests of the built ddp-launch, with shells as workers. Bounds are five times what is
-// promised.
+// For tests of the built ddp-launch with shells as workers. Time bounds are five times the promise.
 #pragma once
 
 #include <sys/types.h>
@@ -27,7 +26,7 @@ inline Strings command(const Strings& args) {
   return argv;
 }
 
-// ddp-launch [flags] -- sh -c SCRIPT
+// The command ddp-launch [flags] -- sh -c SCRIPT.
 inline Strings shell(Strings flags, const std::string& script) {
   flags.insert(flags.end(), {"--", "sh", "-c", script});
   return command(flags);
@@ -46,7 +45,8 @@ inline Result run(const Strings& argv, Timeout timeout = ChildProcess::kDefaultT
   return {exit_code, child.out(), child.err()};
 }
 
-// A refusal is one line on stderr, in little time, and nothing has been started.
+// Checks that ddp-launch refuses these arguments: with one line on stderr, quickly, and without
+// starting anything.
 inline void check_refusal(const Strings& argv, int exit_code, const std::string& text) {
   CAPTURE(argv);
   const Result result = run(argv, kRefusalBound);
@@ -67,7 +67,7 @@ inline std::vector<pid_t> pids_in(const std::string& text, const std::string& na
   return pids;
 }
 
-// Waits until the workers have told so many pids on stderr, and returns them.
+// Waits until the workers have written `count` pids to stderr, and returns them.
 inline std::vector<pid_t> wait_for_pids(ChildProcess& child, std::size_t count) {
   child.wait_until([count](const ChildProcess& c) { return pids_in(c.err()).size() >= count; });
   return pids_in(child.err());
@@ -80,15 +80,15 @@ inline void check_all_gone(const std::vector<pid_t>& pids) {
   }
 }
 
-// A worker with a child.
+// A worker that has a child.
 inline const std::string kSleepers = "sleep 1000 & echo pid=$$. pid=$!. >&2; wait";
 
-// Neither the worker nor its child, which has left its process group, heeds SIGTERM.
+// A worker and its child, which has left the worker's process group; both ignore SIGTERM.
 inline const std::string kStubborn =
     "trap '' TERM; setsid sleep 1000 & echo pid=$$. pid=$!. >&2; sleep 1000; sleep 1000";
 
-// A worker, a child, a grandchild that nobody waits for, and one that has a session of its own;
-// they tell the agent's pid as well.
+// A worker, a child, an orphaned grandchild, and a process with a session of its own. They also
+// print the agent's pid.
 inline const std::string kFamily =
     "say='echo pid=$$. >&2; exec sleep 1000'; echo agent=$PPID. >&2; (sh -c \"$say\" &); "
     "setsid sh -c \"(sh -c '$say' &); $say\" & sh -c \"$say\" & echo pid=$$. >&2; wait";

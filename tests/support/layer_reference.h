@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What tests/reference/make_layer_reference.py does, in C++: a layer's output for an input that
-// both draw, and the gradients that come of given gradients of that output.
+// The C++ counterpart of tests/reference/make_layer_reference.py: a layer's output for an input
+// that both draw, and the gradients that follow from given gradients of that output.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -17,7 +17,7 @@
 
 namespace ddp::test {
 
-// The draws `first`, `first` + 1, ... of the stream of that name, from U(-1, 1).
+// Draws `first`, `first` + 1, ... of the stream `name`, uniform in (-1, 1).
 inline std::vector<double> reference_draws(const std::string& name, std::size_t first,
                                            std::size_t count) {
   constexpr std::uint64_t kSeed = 5;
@@ -34,7 +34,7 @@ inline nn::Tensor to_tensor(nn::Context& context, const std::vector<double>& val
   return context.from_host<float>(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-// A scalar whose gradient with regard to y is `weights`, by default draws.
+// A scalar whose gradient with respect to y is `weights`, by default draws.
 inline nn::Variable weighted_sum(nn::Tape& tape, const nn::Variable& y,
                                  const std::string& name = "weights") {
   const std::size_t count = y.value().count();
@@ -84,7 +84,7 @@ class LayerRun {
     CHECK_THAT(values, Catch::Matchers::Approx(expected).margin(tolerance * largest).epsilon(0));
   }
 
-  // Output, gradients and buffers of the layer for that batch.
+  // Checks the output, gradients and buffers of the layer for that batch.
   void check_last(nn::Module& layer, std::size_t batch) {
     nn::Parameter x("x", input(batch));
     const nn::Variable y = layer.forward(tape_, tape_.watch(x));

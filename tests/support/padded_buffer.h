@@ -14,8 +14,8 @@
 
 namespace ddp::test {
 
-// Elements between two poisoned margins, so that a write beside them is seen. `offset` elements
-// shift them away from an aligned address.
+// Elements between two poisoned margins, which reveal writes outside the elements. `offset` shifts
+// the elements away from an aligned address.
 class PaddedBuffer {
  public:
   static constexpr std::size_t kMargin = 64;
@@ -43,7 +43,7 @@ class PaddedBuffer {
            std::all_of(end, bytes_.end(), is_poison);
   }
 
-  // Exact for the values of every dtype but large int64.
+  // Exact for all dtypes, except for large int64 values.
   [[nodiscard]] double at(std::size_t i) {
     return dispatch(dtype_, [&](auto zero) {
       using T = decltype(zero);
@@ -54,7 +54,7 @@ class PaddedBuffer {
     });
   }
 
-  // The value must be one that the dtype has.
+  // The dtype must be able to represent the value.
   void set(std::size_t i, double value) {
     dispatch(dtype_, [&](auto zero) {
       using T = decltype(zero);
@@ -65,13 +65,14 @@ class PaddedBuffer {
     });
   }
 
-  // Small integers, which every dtype holds and adds exactly; from 1 on, so that none is lost.
+  // Fills with small integers, which every dtype represents and adds exactly. They start at 1, so
+  // that a missing term shows.
   void set_small_integers(unsigned seed) {
     std::mt19937 random(seed);
     for (std::size_t i = 0; i < count_; ++i) set(i, 1 + static_cast<double>(random() % 10));
   }
 
-  // Any bits at all: infinities, NaNs, subnormals, integers that overflow.
+  // Fills with random bits, which include infinities, NaNs, subnormals, and integers that overflow.
   void set_random_bits(unsigned seed) {
     std::mt19937 random(seed);
     for (std::size_t i = 0; i < count_ * size_of(dtype_); ++i) {

@@ -20,7 +20,7 @@ inline pid_t first_child_of(pid_t parent) {
   return first;
 }
 
-// The child of what the user has started is the agent, whose children are the ranks.
+// The launcher's child is the agent, whose children are the ranks.
 inline pid_t first_rank_of(const ChildProcess& launcher) {
   return first_child_of(first_child_of(launcher.pid()));
 }

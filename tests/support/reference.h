@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What tests/reference/reference.py does, in C++: the samples that PyTorch was trained on, and
-// lines of numbers that it printed.
+// The C++ counterpart of tests/reference/reference.py: the samples on which PyTorch was trained,
+// and the lines of numbers that it printed.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,11 @@
 
 namespace ddp::test {
 
-// The numbers of each line, by the words before them: "lenet5 grad 3 fc1.bias".
+// The numbers of each line, by the words before them, such as "lenet5 grad 3 fc1.bias".
 using Reference = std::map<std::string, std::vector<double>>;
 
-// The first `key_words` words of a line are its key, and so is a name behind them.
+// Reads a reference. The first `key_words` words of a line, and a name that follows them, are its
+// key.
 inline Reference read_reference(const std::string& path, std::size_t key_words) {
   std::ifstream file(path);
   Reference reference;
@@ -42,8 +43,8 @@ inline Reference read_reference(const std::string& path, std::size_t key_words) 
   return reference;
 }
 
-// The largest difference between a tensor and its line: of elements relative to the largest of
-// them, of sum and norm relative to the norm.
+// The largest difference between a tensor and its line: of elements, relative to the largest
+// element; of sum and norm, relative to the norm.
 inline double difference(const std::vector<double>& tensor, const std::vector<double>& line) {
   const auto step = static_cast<std::size_t>(line.front());
   const std::size_t sampled = line.size() - 3;

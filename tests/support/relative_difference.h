@@ -10,7 +10,7 @@
 
 namespace ddp::test {
 
-// Of a tensor's largest difference to its largest element.
+// The largest difference of a tensor relative to its largest element; the maximum over all tensors.
 template <class T = double>
 [[nodiscard]] double largest_relative_difference(const Safetensors& a, const Safetensors& b) {
   REQUIRE(a.tensors.size() == b.tensors.size());

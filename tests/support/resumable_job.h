@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Runs of the train example that leave checkpoints and go on from them.
+// Runs of the train example that write checkpoints and resume from them.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -11,11 +11,11 @@
 
 namespace ddp::test {
 
-// 600 steps an epoch.
+// 600 steps per epoch.
 inline const Arguments kResumable = {"--global-batch-size", "100", "--num-workers", "2",
                                      "--log-every",         "20"};
 
-// A directory with checkpoints and with what the jobs leave.
+// A directory for the checkpoints and other files of the jobs.
 class ResumableJob {
  public:
   explicit ResumableJob(int ranks) : ranks_(ranks) {}
@@ -31,7 +31,7 @@ class ResumableJob {
         launcher);
   }
 
-  // Returns what rank 0 has said.
+  // Returns the output of rank 0.
   std::string run(const Arguments& flags) {
     ChildProcess job(command(flags));
     const int code = job.wait(Timeout(60000));

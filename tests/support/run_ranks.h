@@ -7,8 +7,8 @@
 
 namespace ddp::test {
 
-// Runs fn(rank) for ranks 0 .. world_size-1, each on a thread of its own, joins them all, then
-// rethrows the error of the lowest rank that failed. Catch2 2.x asserts on the main thread only:
+// Runs fn(rank) for ranks 0 .. world_size-1, each on a thread of its own, joins all threads, and
+// rethrows the error of the lowest rank that failed. Catch2 2.x can assert only on the main thread:
 // inside fn use expect(), which throws.
 void run_ranks(int world_size, const std::function<void(int rank)>& fn);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Noise in the formats of real datasets, so that a training of a few steps takes no time.
+// Noise in the formats of real datasets, for short trainings.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct SetSizes {
   std::uint32_t test = 10;
 };
 
-// Bytes below `end`, of a stream that `name` tells.
+// Random bytes below `end` from the stream `name`.
 inline std::string noise(const std::string& name, std::size_t count, std::uint64_t end = 256) {
   std::string bytes(count, '\0');
   for (std::size_t i = 0; i < count; ++i) {
@@ -27,7 +27,7 @@ inline std::string noise(const std::string& name, std::size_t count, std::uint64
   return bytes;
 }
 
-// What load_fashion_mnist reads.
+// Writes files for load_fashion_mnist.
 inline void write_fashion_mnist(const std::filesystem::path& directory,
                                 const SetSizes& sizes = {}) {
   const auto write = [&](const std::string& split, std::uint32_t count) {
@@ -40,8 +40,8 @@ inline void write_fashion_mnist(const std::filesystem::path& directory,
   write("t10k", sizes.test);
 }
 
-// What load_cifar10 reads; all training images are in the first of the five files but one in each
-// of the others.
+// Writes files for load_cifar10. Of the five training files, the first has all images except one in
+// each of the others.
 inline void write_cifar10(const std::filesystem::path& directory, const SetSizes& sizes = {}) {
   const auto write = [&](const std::string& name, std::uint32_t count) {
     const std::string labels = noise(name + " labels", count, 10);

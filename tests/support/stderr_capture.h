@@ -11,7 +11,7 @@
 
 namespace ddp::test {
 
-// What this process writes to stderr, such as log lines, goes to a file while this lives.
+// While this object exists, the process's stderr, including log lines, goes to a file.
 class StderrCapture {
  public:
   StderrCapture() : stderr_(::dup(STDERR_FILENO)) {

@@ -28,7 +28,7 @@ struct Pipe {
   FileDescriptor write_end;
 };
 
-// Above the numbers that the program is given.
+// Moves a descriptor above the numbers that the program uses.
 FileDescriptor move_up(int fd) {
   const FileDescriptor low(fd);
   return FileDescriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 10));
@@ -65,8 +65,8 @@ Terminal::Terminal(const std::vector<std::string>& argv) {
   if (pid_ == 0) {
     ::dup2(report.write_end.get(), kReportFd);
     ::dup2(answer.read_end.get(), kAnswerFd);
-    // At exit LeakSanitizer traces its process from another one, and hangs now and then if that is
-    // a detached launcher: it spins in sched_yield, its tracer waits.
+    // At exit, LeakSanitizer traces its process from another process. If that is a detached
+    // launcher, it sometimes hangs: the launcher spins in sched_yield, and its tracer waits.
     ::setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     ::execvp(arguments[0], arguments.data());
     ::_exit(99);
@@ -86,7 +86,7 @@ void Terminal::type(const std::string& keys) { write_all(master_, keys); }
 
 void Terminal::answer(const std::string& text) { write_all(answer_, text); }
 
-// Reads what the program shows meanwhile, lest it waits for room.
+// Keeps reading the program's output, so that the program does not block on a full terminal.
 int Terminal::wait(Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
   const FileDescriptor pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid_, 0)));

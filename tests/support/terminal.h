@@ -9,9 +9,9 @@
 
 namespace ddp::test {
 
-// A program that leads the session of a terminal (a pty), as a login shell does. What it starts
-// reports to the test on descriptor 3 and listens to it on 4, whatever becomes of the terminal.
-// Every wait has a deadline; the destructor kills the program.
+// A program that is the session leader of a terminal (a pty), like a login shell. Its children
+// report to the test on descriptor 3 and receive answers on descriptor 4, which stay open whatever
+// happens to the terminal. Every wait has a deadline; the destructor kills the program.
 class Terminal {
  public:
   // argv[0] is looked up on PATH.
@@ -26,10 +26,10 @@ class Terminal {
   // The exit code, or 128 + the signal.
   int wait(Timeout timeout);
 
-  // Waits for this report; throws if another comes, or none.
+  // Waits for this report; throws if another one comes, or none.
   void read_report(const std::string& expected);
   void answer(const std::string& text);
-  // Waits until nobody is left who could report; throws if it takes too long.
+  // Waits until no process is left that could report; throws if that takes too long.
   void check_report_ends();
 
  private:

@@ -9,11 +9,11 @@
 
 namespace ddp::test {
 
-// A few steps of `train` on the CPU, whose processes some command starts, and the fingerprint of
-// the parameters that rank 0 ends with.
+// A few steps of `train` on the CPU, whose processes a given command starts, and the fingerprint of
+// rank 0's final parameters.
 class TrainJob {
  public:
-  // What to run, behind the words that start it.
+  // The whole command: `starter`, then train with its flags.
   [[nodiscard]] std::vector<std::string> command(std::vector<std::string> starter) const {
     const char* const words[] = {
         DDP_TRAIN_PATH, "--device",    "cpu", "--model",     "mlp", "--batch-size",
@@ -23,7 +23,7 @@ class TrainJob {
     return starter;
   }
 
-  // Empty if the job has not ended well.
+  // Empty if the job failed.
   [[nodiscard]] std::string params_sha256() const {
     const std::string key = "\"params_sha256\":\"";
     const std::string text = bytes_of(file_);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Runs of the train example under ddp-launch. A test of them is built for the CPU and, with
-// DDP_JOB_DEVICE "cuda", for ranks that share a GPU.
+// Runs of the train example under ddp-launch. Each test of them is built twice: for the CPU and,
+// with DDP_JOB_DEVICE "cuda", for ranks that share a GPU.
 #pragma once
 
 #include <catch2/catch.hpp>
@@ -26,7 +26,8 @@ inline Arguments operator+(Arguments a, const Arguments& b) {
 
 inline const bool kRanksShareGpu = std::string_view(DDP_JOB_DEVICE) == "cuda";
 
-// Numbers of ranks to compare with one rank: where they share a GPU they are slow.
+// The numbers of ranks that are compared with one rank; fewer where the ranks share a GPU and are
+// slow.
 inline std::vector<int> several_ranks() {
   return kRanksShareGpu ? std::vector<int>{2} : std::vector<int>{2, 3, 4};
 }
@@ -39,7 +40,8 @@ inline Arguments train_command(int ranks, const Arguments& flags,
          launcher_flags + Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + flags;
 }
 
-// What a job trains on: Fashion-MNIST or, since machines with GPUs need not have it, as much noise.
+// The data of a job: Fashion-MNIST or, since machines with GPUs may lack it, the same amount of
+// noise.
 class TrainingSet {
  public:
   TrainingSet() {

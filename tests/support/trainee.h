@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What the tests of docs/training.md train, and where.
+// The models, data and ranks of the tests of docs/training.md.
 #pragma once
 
 #include <signal.h>
@@ -45,13 +45,14 @@ inline Tensor labels_of(const Batch& batch) {
   return Tensor::view(batch.labels, {batch.labels.count});
 }
 
-// fn on ranks that are processes, on the CPU. What it throws is thrown here. In this process
-// nothing is computed, since what starts threads (a convolution does) cannot be forked any more.
+// Runs fn on ranks that are processes, on the CPU, and rethrows its exception here. This process
+// must not compute anything: a computation may start threads (a convolution does), after which the
+// process cannot be forked.
 inline void on_ranks(int ranks, const std::function<void()>& fn) {
   ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
   spawn(
       [&](int) {
-        ::signal(SIGTERM, SIG_DFL);  // Catch2 would tell it as a failed test
+        ::signal(SIGTERM, SIG_DFL);  // Catch2 would report it as a failed test
         fn();
       },
       ranks);
@@ -59,20 +60,20 @@ inline void on_ranks(int ranks, const std::function<void()>& fn) {
 
 inline void on_two_ranks(const std::function<void()>& fn) { on_ranks(2, fn); }
 
-// What the parts of the recipe below begin with.
+// The objects that the parts of the recipe below use.
 struct Trainee {
   Trainee() : model(module, context, group, {.nominal_samples = 4}), tape(context) {
     loader.start(sampler.next_epoch());
   }
 
-  // Of the next batch.
+  // Runs backward on the next batch.
   void backward() {
     batch = loader.next(context.stream());
     const Variable output = model.forward(tape, images_of(*batch));
     const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
     model.backward(tape, loss, *batch);
   }
-  // Whether all ranks have the same parameters.
+  // True if all ranks have the same parameters.
   [[nodiscard]] bool is_in_step() const {
     std::vector<double> sum(1);
     for (const nn::Parameter* parameter : module.parameters()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// In place of libddp/ddp/cuda/launch.cuh: what the .cu files need of CUDA's language, in C++. A
-// name that is missing here is one that no kernel has needed yet.
+// Replaces libddp/ddp/cuda/launch.cuh: defines in C++ those parts of CUDA's language that the .cu
+// files use. Names that no kernel has used so far are missing.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,8 +20,8 @@
 #include "ddp/base/stream.h"
 #include "ddp/cuda/check.h"
 
-// Of the block that runs on this thread of the host. It is not reset from block to block, as on a
-// GPU.
+// Shared memory of the block that runs on this host thread. As on a GPU, it is not reset between
+// blocks.
 #undef __shared__
 #define __shared__ static thread_local
 
@@ -57,7 +57,7 @@ T __shfl_xor_sync(unsigned lanes, T value, unsigned mask) {
   return value_of_lane(lanes, value, ddp::emulation::lane() ^ mask);
 }
 
-// The last lanes keep their own.
+// The last `distance` lanes keep their own value.
 template <class T>
 T __shfl_down_sync(unsigned lanes, T value, unsigned distance) {
   const unsigned lane = ddp::emulation::lane(), from = lane + distance;
