@@ -85,7 +85,7 @@ TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]"
   CHECK_THAT(training.run(flags), lowered("1e-08") && !lowered("1e-07"));
   CHECK(training.parameters() == unbroken.parameters());
   training.check_refused(
-      {"--global-batch-size", "3000"},
+      {"--data-dir", set.path()},
       "it was trained with --lr-schedule plateau, and --lr-schedule constant is");
 
   ResumableJob stopped(2);

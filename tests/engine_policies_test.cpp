@@ -308,6 +308,19 @@ TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]"
   }
 }
 
+TEST_CASE("a step in which no rank has samples is none of the optimizer's", "[engine][uneven]") {
+  for (const int world_size : {1, 2, 3}) {
+    run_on(world_size, [](ProcessGroup& group) {
+      Trainee trainee(group, {});
+      trainee.step(kNan, {.samples = 0});
+      expect(!trainee.ddp.is_over(), "the ranks are active");
+      expect(!trainee.ddp.should_step(), "there is no gradient");
+      trainee.step(1, {.samples = group.rank() == 0 ? 1.0 : 0.0});
+      expect(trainee.ddp.should_step(), "there is one");
+    });
+  }
+}
+
 TEST_CASE("one line tells which ranks ran out of data", "[engine][uneven]") {
   const test::StderrCapture captured;
   run_on(3, [](ProcessGroup& group) {

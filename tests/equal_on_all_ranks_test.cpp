@@ -76,3 +76,16 @@ TEST_CASE("a group that has found a difference may compare again", "[equal]") {
     check_equal_on_all_ranks(group, "[x] jobs", Values{{"name", "x"}});
   });
 }
+
+// As in a configuration that is compared as a whole.
+TEST_CASE("values may have several lines", "[equal]") {
+  const Values one = {{"config", "{\n  lr: 1\n}"}, {"path", "C:\\new"}};
+  const Values other = {{"config", "{\n  lr: 2\n}"}, {"path", "C:\\new"}};
+  CHECK(mismatch_of(Backend::kShm, {one, one}).empty());
+  CHECK(mismatch_of(Backend::kShm, {one, other}) ==
+        R"([x] jobs differ in config: rank 0 has {\n  lr: 1\n}, rank 1 has {\n  lr: 2\n})");
+  const Values two = {{"a", "b"}, {"c", "d"}};
+  const Values joined = {{"a", "b\nc\nd"}};
+  CHECK(mismatch_of(Backend::kShm, {two, joined}) ==
+        R"([x] jobs differ in a: rank 0 has b, rank 1 has b\nc\nd)");
+}

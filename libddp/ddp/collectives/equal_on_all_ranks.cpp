@@ -13,9 +13,23 @@
 namespace ddp {
 namespace {
 
+// A field is one line, and the message a sentence. A backslash stands for itself only if it is
+// twice, so that no two texts become one.
+std::string in_one_line(const std::string& text) {
+  std::string line;
+  for (const char character : text) {
+    if (character == '\n') {
+      line += "\\n";
+    } else {
+      line.append(character == '\\' ? 2 : 1, character);
+    }
+  }
+  return line;
+}
+
 std::string serialize(std::span<const NamedValue> values) {
   FieldWriter fields;
-  for (const auto& [name, value] : values) fields << name << value;
+  for (const auto& [name, value] : values) fields << in_one_line(name) << in_one_line(value);
   return fields.text();
 }
 

@@ -9,7 +9,8 @@
 
 namespace ddp {
 
-// A value that must be equal on all ranks, and its name: {"lr", "0.1"}. Neither contains a newline.
+// A value that must be equal on all ranks, and its name: {"lr", "0.1"}. Messages show a newline as
+// \n and a backslash twice.
 struct NamedValue {
   std::string name;
   std::string value;

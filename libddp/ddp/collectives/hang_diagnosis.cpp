@@ -68,7 +68,7 @@ Culprits find_culprits(const Hang& hang, std::span<const Witness> members) {
 double seconds(Timeout time) { return static_cast<double>(time.count()) / 1000; }
 
 // "is stopped (SIGSTOP) and has not joined all_reduce #457 (...)".
-std::string plight(const Hang& hang, const Witness& culprit) {
+std::string condition(const Hang& hang, const Witness& culprit) {
   const bool joined = has_joined(hang, culprit);
   const std::string& operation = hang.operation;
   const std::string in_or_not = (joined ? " in " : " and has not joined ") + operation;
@@ -105,7 +105,7 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   const std::string who =
       first.progress ? to_string(first.progress->who) : fmt::format("rank {}", first.rank);
   const std::string seen = first.progress ? last_seen(*first.progress) : "never heard of";
-  return fmt::format("{} {}{}; {}; {}", who, plight(hang, first), the_same_holds(culprits), seen,
+  return fmt::format("{} {}{}; {}; {}", who, condition(hang, first), the_same_holds(culprits), seen,
                      waits);
 }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kFailed = "failed: ";
 constexpr const char* kHasEnded = " has ended";
-constexpr Timeout kEnding{1000};
+constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
 
 // Returns the result, which the others will read.
@@ -55,7 +55,7 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   if (error) std::rethrow_exception(error);
 }
 
-std::string plight(const RankIdentity& leader, Timeout silence) {
+std::string describe_trouble(const RankIdentity& leader, Timeout silence) {
   switch (state_of(leader)) {
     case ProcessState::kEnded:
       return kHasEnded;
@@ -95,14 +95,14 @@ std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& 
     const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
     const bool has_ended = state_of(leader) == ProcessState::kEnded;
     if (silence < options.silence && !has_ended) continue;
-    give_up(group, to_string(leader) + plight(leader, silence));
+    give_up(group, to_string(leader) + describe_trouble(leader, silence));
   }
   return store.get("result");
 }
 
 // A process that ends closes its connections a moment before it counts as ended.
 bool is_ending(const RankIdentity& leader) {
-  const Deadline deadline = Deadline::after(kEnding);
+  const Deadline deadline = Deadline::after(kEndingGrace);
   ProcessState state = state_of(leader);
   while (state == ProcessState::kAlive && !deadline.passed()) {
     std::this_thread::sleep_for(kPause);

@@ -187,6 +187,11 @@ bool DistributedDataParallel::Impl::is_over() {
   return !was_active_ && control_.complete_ledger().last().active_ranks == 0;
 }
 
+// A rank that had samples itself need not ask the others.
+bool DistributedDataParallel::Impl::has_reduced_samples() {
+  return had_samples_ || control_.complete_ledger().last().samples > 0;
+}
+
 bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
   const int wanted = quorum == Quorum::kAny ? 1 : group_->world_size();
   return control_.complete_ledger().last().votes[checked_vote(slot)] >= wanted;
@@ -360,6 +365,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (!is_finite_) ++statistics_.skipped_steps;
   callers_.copy_back(stream);
   was_active_ = own_.is_active;
+  had_samples_ = step_samples_ > 0;
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.

@@ -50,7 +50,7 @@ class DistributedDataParallel::Impl {
   bool is_synchronized() const { return passes_.reduces(); }
 
   const double* gradient_scale() const;
-  bool should_step() { return is_synchronized() && is_finite_ && !is_over(); }
+  bool should_step() { return is_synchronized() && is_finite_ && has_reduced_samples(); }
   bool is_used(std::size_t i) {
     check_index("is_used", i);
     return !use_ || use_->is_used(i);
@@ -71,6 +71,7 @@ class DistributedDataParallel::Impl {
  private:
   enum class State { kIdle, kOpen, kReducing };
 
+  bool has_reduced_samples();
   void make_checks();
   void check_open(const char* call) const;
   void check_index(const char* call, std::size_t i) const {
@@ -113,6 +114,7 @@ class DistributedDataParallel::Impl {
   bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
   bool is_finite_ = true;    // the reduced gradients of the last step; true if not checked
   bool was_active_ = true;   // whether this rank was active in the last step
+  bool had_samples_ = true;  // likewise
   bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
   RankState own_;  // this rank's state in this step
