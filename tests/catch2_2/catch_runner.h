@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Catch2's session and listeners, for sources with a main(), under the names of Catch2 3. To be
-// included before <catch2/catch.hpp>.
+// Catch2's session and listeners for sources with a main(), under the names of Catch2 3. Include
+// this before <catch2/catch.hpp>.
 #pragma once
 
 #define CATCH_CONFIG_RUNNER

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Catch2's session and listeners, for sources with a main(). They are slow to compile.
+// Catch2's session and listeners for sources with a main(). Other sources do without these headers,
+// which are slow to compile.
 #pragma once
 
 #include <catch2/catch_session.hpp>

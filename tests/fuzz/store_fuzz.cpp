@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// A libFuzzer target for what strangers can send to the store's server: the parser and the state
-// behind it, without sockets. The input steers four clients that send well-formed requests or raw
-// bytes in pieces of any size, hang up, and come back. scripts/fuzz_store.sh builds and runs it.
+// A libFuzzer target for the bytes that an untrusted client can send to the store's server: tests
+// the parser and the state behind it, without sockets. The input controls four clients, which send
+// well-formed requests or raw bytes in pieces of any size, disconnect, and reconnect.
+// scripts/fuzz_store.sh builds and runs it.
 //
-// What must hold, beside no crash, no leak and no undefined behaviour:
+// Besides no crash, no leak and no undefined behaviour, these must hold:
 //   parser  a complete request has 1 .. given bytes, an incomplete one needs more than given, and
 //           views point into the input; cutting a complete request makes it incomplete, never
 //           malformed, and the cut one does not ask for more than the whole
@@ -145,14 +146,14 @@ std::string short_text(FuzzedDataProvider& data) {
   return data.ConsumeBool() ? data.PickValueInArray(kTexts) : data.ConsumeRandomLengthString(20);
 }
 
-// A request that parses, or nearly.
+// A request that is valid or almost valid.
 std::string some_request(FuzzedDataProvider& data) {
   std::string bytes;
   Writer writer(bytes);
   const auto opcode = data.ConsumeIntegralInRange<std::uint8_t>(0, 0x13);
   writer.integer(opcode);
   const auto texts = data.ConsumeIntegralInRange<std::uint64_t>(0, 4);
-  if (data.ConsumeBool()) writer.integer(texts);  // as CHECK, WAIT, MULTI_GET and MULTI_SET have it
+  if (data.ConsumeBool()) writer.integer(texts);  // as in CHECK, WAIT, MULTI_GET and MULTI_SET
   for (std::uint64_t i = 0; i < texts; ++i) writer.bytes(short_text(data));
   if (data.ConsumeBool()) writer.integer(data.ConsumeIntegral<std::int64_t>());
   return bytes;

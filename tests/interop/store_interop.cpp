@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// Our half of scripts/test_torch_interop.sh; PyTorch's half is the Python beside it.
-//   store_interop server               serves on a free port, prints it, ends with its stdin
-//   store_interop client PORT [libuv]  tries every operation on the server there; "libuv": what
-//   that
-//                                      server of PyTorch has beyond the other one
-//   store_interop meet PORT RANK N     is one of N ranks, of either kind, that meet on that server
+// Our half of scripts/test_torch_interop.sh; PyTorch's half is the Python in this folder.
+//   store_interop server               serves on a free port, which it prints; ends when its stdin
+//                                      closes
+//   store_interop client PORT [libuv]  tries every operation on the server at PORT; with "libuv"
+//   also
+//                                      those that only PyTorch's libuv server has
+//   store_interop meet PORT RANK N     is one of N ranks, ours or PyTorch's, that meet on that
+//   server
 // client and meet print "ok WHAT" or "FAILED WHAT: WHY" for each check.
 #include <algorithm>
 #include <functional>
@@ -110,7 +112,7 @@ void wait(TcpStore& store) {
   });
   store.wait(keys, kTimeout);
   thread.join();
-  store.wait(keys, kTimeout);  // at once
+  store.wait(keys, kTimeout);  // returns at once
 }
 
 void wait_timeout(TcpStore& store) {
@@ -218,7 +220,7 @@ const std::vector<Check> kLibuvServerChecks = {
     {"barrier", barrier},
 };
 
-// Each on a connection of its own, so that one failure is one failure.
+// Runs each check on a connection of its own, so that one failure does not cause others.
 int run_checks(std::uint16_t port, const std::vector<Check>& checks) {
   int failures = 0;
   for (const Check& each : checks) {
@@ -234,8 +236,8 @@ int run_client(std::uint16_t port, bool libuv) {
   return failures == 0 ? 0 : 1;
 }
 
-// Ten rounds: publish, count up, the last one opens the door, read what the others published.
-// torch_meet.py does the same.
+// Ten rounds, in which each rank publishes a value and increments a counter, the last one releases
+// the others, and all read what the others published. torch_meet.py does the same.
 void meet(TcpStore& store, int rank, int world_size) {
   for (int round = 0; round < 10; ++round) {
     const std::string prefix = "meet/" + std::to_string(round) + "/";

@@ -13,7 +13,7 @@ from torch.distributed import PrefixStore, TCPStore
 from checks import TIMEOUT, connect, exit_with, expect, report
 
 PORT = int(sys.argv[1])
-TEXT = "".join(map(chr, range(0x250)))  # PyTorch's Python takes text only, and sends it as UTF-8
+TEXT = "".join(map(chr, range(0x250)))  # PyTorch's API takes only text, sends UTF-8
 
 
 def error_of(body):

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 def main():
     dist.init_process_group("gloo")
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    torch.manual_seed(rank)  # DistributedDataParallel is to make the models equal
+    torch.manual_seed(rank)  # DistributedDataParallel must make the models equal
     model = DistributedDataParallel(torch.nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(5):
@@ -28,6 +28,7 @@ def main():
 
 
 main()
-# Without the destructors: PyTorch 2.6's process group sometimes hangs in its own (see torch_gloo.py).
+# Exits without destructors: PyTorch 2.6's process group sometimes hangs in its destructor (see
+# torch_gloo.py).
 sys.stdout.flush()
 os._exit(0)

@@ -24,12 +24,12 @@ def broadcast():
     expect(value.tolist() == [1.0] * 3, "rank 1's values")
 
 
-if not HAS_LIBUV:  # which a client of an agent's store asks for, whatever USE_LIBUV says
+if not HAS_LIBUV:  # a client of an agent's store requests libuv, whatever USE_LIBUV says
     rendezvous = importlib.import_module("torch.distributed.rendezvous")
     rendezvous.TCPStore = functools.partial(dist.TCPStore, use_libuv=False)
 dist.init_process_group("gloo", timeout=timedelta(seconds=60))
 who = f"rank {dist.get_rank()} of {dist.get_world_size()} (PyTorch, Gloo)"
 passed = [report(f"{who} {body.__name__}", body) for body in (all_reduce, broadcast, dist.barrier)]
-# Leaves without the destructors: in 2.6 the group's, which holds the GIL, and its worker thread, which
-# wants it, sometimes wait for each other, whoever hosts the store.
+# Exits without destructors: in 2.6 the group's destructor, which holds the GIL, and its worker
+# thread, which needs the GIL, sometimes wait for each other, whichever process hosts the store.
 os._exit(0 if all(passed) else 1)

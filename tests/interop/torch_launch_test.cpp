@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The distribution's PyTorch: its ranks under ddp-launch, and ours under its torchrun.
+// Tests the distribution's PyTorch: its ranks under ddp-launch, and ours under its torchrun.
 #include <catch2/catch.hpp>
 #include <regex>
 
@@ -32,7 +32,7 @@ Result launch(const Strings& argv) {
   return {exit_code, job.out(), job.err()};
 }
 
-// It must succeed; returns its stdout.
+// Runs a command, which must succeed, and returns its stdout.
 std::string run(const Strings& argv) {
   const Result result = launch(argv);
   INFO(result.out);
@@ -45,7 +45,8 @@ bool is_torch_1() {
   return run({DDP_PYTHON, "-c", "import torch; print(torch.__version__)"}).starts_with("1.");
 }
 
-// PyTorch 1.13 on Python 3.11 cannot start workers unless their streams go through files.
+// The command line of torchrun. PyTorch 1.13 on Python 3.11 can start workers only if their streams
+// go to files.
 Strings torchrun(const TemporaryDirectory& logs, const Strings& args) {
   Strings argv = {DDP_TORCHRUN, "--nproc_per_node=2", "--monitor_interval=0.1", "--redirects=1",
                   "--tee=1",    "--log_dir",          logs.path().string(),     "--no_python"};
@@ -53,7 +54,8 @@ Strings torchrun(const TemporaryDirectory& logs, const Strings& args) {
   return argv;
 }
 
-// A few steps of the main job; `metrics` gets the digest of the parameters.
+// The command line of a few steps of the main job. The digest of the parameters goes to the file
+// `metrics`.
 Strings train(const std::string& metrics) {
   return {DDP_TRAIN_PATH, "--device=cpu", "--max-steps=20", "--log-every=0", "--metrics", metrics};
 }
@@ -65,7 +67,7 @@ std::string digest_in(const std::string& metrics) {
   return match[1];
 }
 
-// The digest after the main job ran under some launcher.
+// Runs the main job under a launcher, and returns the digest of its parameters.
 std::string digest_after(const Strings& launcher, const TemporaryDirectory& folder) {
   const std::string metrics = (folder / "metrics.jsonl").string();
   Strings argv = launcher;
@@ -101,7 +103,7 @@ TEST_CASE("torchrun restarts the main job after a failure", "[torch]") {
                    folder) == digest_of_ours());
 }
 
-// Its agent hosts the store, and 1.x's speaks a protocol that ours does not know.
+// torchrun's agent hosts the store, and the store of 1.x speaks a protocol that ours does not know.
 TEST_CASE("the main job runs under torchrun's static rendezvous, or says what does", "[torch]") {
   const TemporaryDirectory folder;
   const auto port = ddp::Socket::listen({"", 0}).local_endpoint().port;
@@ -117,7 +119,7 @@ TEST_CASE("the main job runs under torchrun's static rendezvous, or says what do
   CHECK_THAT(result.err, Contains("PyTorch 1.x") && Contains("--standalone"));
 }
 
-// 1.x's clients speak it, too.
+// The clients of 1.x speak that protocol, too.
 TEST_CASE("PyTorch 1.x on the agent's store is told what to use", "[torch]") {
   if (!is_torch_1()) return;
   const Result result = launch({DDP_LAUNCH_PATH, "--nproc_per_node=2", DDP_TORCH_SCRIPT});

@@ -1,38 +1,37 @@
 // SPDX-License-Identifier: MIT
 //
-// A worker for tests of ends, good and bad, and of hangs: collective_worker MODE [BACKEND
-// [patient]]
-//   loop         all_reduces for ever
-//   loop-large   likewise, 64 MiB of any memory
-//   loop-allocated  likewise, 64 MiB of the group's own; with the backend nccl, too
+// A worker for tests of how jobs end or hang: collective_worker MODE [BACKEND [patient]]
+//   loop         calls all_reduce in an endless loop
+//   loop-large   the same with 64 MiB of ordinary memory
+//   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
-//   exit         calls exit(0) while collectives are in flight
-//   return       returns from main while collectives are in flight
-//   throw        lets an exception out of a frame that owns the group
-//   uncaught     throws what nobody catches while collectives are in flight
-//   step-exit    as exit, in the middle of a step of DistributedDataParallel
-//   step-return  as return, likewise
-//   step-throw   as throw, likewise
-//   children     destroys a group and its children, collectives in flight in each, in some order
-//   early        rank 0 leaves, the others all_reduce for ever
+//   exit         calls exit(0) while collectives are pending
+//   return       returns from main while collectives are pending
+//   throw        throws an exception out of a frame that owns the group
+//   uncaught     throws an exception that nothing catches while collectives are pending
+//   step-exit    like exit, in the middle of a step of DistributedDataParallel
+//   step-return  like return, in the middle of a step
+//   step-throw   like throw, in the middle of a step
+//   children     destroys a group and its children, each with pending collectives, in some order
+//   early        rank 0 leaves; the others call all_reduce in an endless loop
 //   log          returns from main while another thread is logging
-//   sum          one all_reduce; prints the sum on rank 0
-//   sum-allocated  one all_reduce of the group's own memory, in which each rank has its rank + 1,
-//                likewise; with the backend nccl, too
-//   kind         after a byte on its stdin the last rank broadcasts where the others all_reduce
-//   count        likewise, the last rank's operand is shorter
-//   dtype        likewise, of another type
-//   absent       all_reduces in steps; in the fifth the last rank waits for its stdin instead
+//   sum          calls all_reduce once; rank 0 prints the sum
+//   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
+//                backend nccl
+//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce
+//   count        the same, but the last rank's operand is shorter
+//   dtype        the same, but the last rank's operand has another type
+//   absent       calls all_reduce in steps; in the fifth, the last rank waits for its stdin instead
 //   split        splits the group; the last rank waits for its stdin instead
 //   on_rank0     rank 0 waits for its stdin in on_rank0
-//   fail         all_reduces in steps; in the fifth the last rank throws
-//   crash        likewise, by SIGSEGV
-//   fail-cuda    likewise, by an error of CUDA, or by the want of it
-//   fail-slowly  as fail, but that rank takes its time to end
-//   fail-among-aborters  as fail, and the others abort
-// It prints "rank R ready, pid P" once it communicates; on an error it prints the text and returns
-// 3. What watches for hangs is ten times as quick as usual, and the timeout is three seconds; with
-// the backend nccl only in the endless loops. A "patient" worker has all the library's defaults.
+//   fail         calls all_reduce in steps; in the fifth, the last rank throws
+//   crash        the same, but the last rank raises SIGSEGV
+//   fail-cuda    the same, but the last rank has a CUDA error, or an error because CUDA is missing
+//   fail-slowly  like fail, but the last rank ends slowly
+//   fail-among-aborters  like fail, and the other ranks call abort
+// It prints "rank R ready, pid P" when it communicates. On an error it prints the text and returns
+// 3. The hang watch is ten times as fast as by default, and the timeout is three seconds; with the
+// backend nccl only in the endless loops. A "patient" worker has all of the library's defaults.
 #include <unistd.h>
 
 #include <array>
@@ -65,7 +64,7 @@ constexpr Patience kQuick = {.timeout = 3s,
                              .hang_watch = {.period = 100ms, .patience = 800ms, .window = 1s},
                              .on_rank0 = {.period = 100ms, .silence = 1s}};
 constexpr Patience kPatient = {};
-// Of a first operation, in which NCCL connects and loads its kernels.
+// The timeout of the first operation, in which NCCL connects and loads its kernels.
 constexpr ddp::Timeout kConnectTimeout = 30s;
 
 void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
@@ -85,7 +84,7 @@ constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
   for (;;) group.all_reduce(values).wait_host();
 }
 
-// Ready once such memory has been through all that a first time takes.
+// Prints "ready" after the first operation on this memory, since setup makes that one slow.
 [[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory,
                             std::optional<ddp::Timeout> timeout) {
   const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
@@ -116,7 +115,7 @@ void send_to_one_that_stops(ddp::ProcessGroup& group) {
   work.wait();
 }
 
-// For ever, on a thread that nobody joins.
+// Logs in an endless loop on a detached thread.
 void log_in_background() {
   std::thread([] {
     for (;;) ddp::log::error("still here");
@@ -141,13 +140,13 @@ void miss_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values) {
   }
 }
 
-// A sanitizer would make an exit code of it.
+// Restores the default handlers, since a sanitizer would turn the crash into an exit code.
 void crash() {
   std::signal(SIGSEGV, SIG_DFL);
   std::raise(SIGSEGV);
 }
 
-// What is left to do when a group is gone: big models take long to be freed.
+// Work that remains after the group is destroyed, such as freeing a big model.
 struct SlowEnd {
   bool is_slow = false;
   ~SlowEnd() {
@@ -179,7 +178,7 @@ void wait_on_rank0(ddp::ProcessGroup& group, const ddp::OnRank0Options& options)
   ddp::on_rank0(group, wait, options);
 }
 
-// The last rank calls something else.
+// Makes the last rank call something else than the other ranks.
 void differ(ddp::ProcessGroup& group, const std::string& how, std::vector<float>& values) {
   (void)std::getchar();
   ddp::Buffer operand = ddp::buffer_of(values);
@@ -190,7 +189,8 @@ void differ(ddp::ProcessGroup& group, const std::string& how, std::vector<float>
   group.all_reduce(operand).wait();
 }
 
-// Two steps, then the first half of one, whose first bucket is on its way; the caller leaves.
+// Runs two steps and the first half of a third, whose first bucket is being reduced; then the
+// caller leaves.
 class UnfinishedStep {
  public:
   explicit UnfinishedStep(const std::shared_ptr<ddp::ProcessGroup>& group)
@@ -215,7 +215,7 @@ class UnfinishedStep {
   ddp::DistributedDataParallel ddp_;
 };
 
-// The order depends on the process.
+// Destroys the groups in an order that depends on the process.
 void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
   std::array<std::vector<float>, 3> values;
   std::array<std::shared_ptr<ddp::ProcessGroup>, 3> groups = {group, group->duplicate(),
@@ -236,7 +236,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     return 0;
   }
   SlowEnd end;
-  std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() leaves it alone
+  std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() does not free it
   const bool is_nccl = backend == "nccl";
   auto group = ddp::init_process_group(
       {.backend = ddp::parse_backend(backend),

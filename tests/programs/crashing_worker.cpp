@@ -2,16 +2,16 @@
 //
 //   crashing_worker HOW
 //
-// A worker that is ended by a signal, or not:
-//   touch         it writes where it may not
-//   touch-thread  likewise, a thread of its own
-//   throw         nobody catches an exception
-//   overflow      its stack has no end
-//   raise         it sends itself a SIGSEGV
-//   stuck         it touches, and whoever looks at its stack stands still
-//   damaged       it aborts, and its stack cannot be read
-//   own-handler   it touches, but has a handler, which exits with 9
-//   late-handler  likewise; the handler comes after the process group
+// A worker that crashes in one of these ways, or has a handler of its own:
+//   touch         writes to a page that it may not write to
+//   touch-thread  the same on another thread
+//   throw         throws an exception that nothing catches
+//   overflow      recurses without end
+//   raise         sends itself a SIGSEGV
+//   stuck         like touch, but reading its stack never ends
+//   damaged       calls abort with a stack that cannot be read
+//   own-handler   like touch, but has a handler, which exits with 9
+//   late-handler  the same, but installs the handler after it creates the process group
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ bool unwinder_stands_still = false;
   return *depth > 0 ? call_without_end(depth) + padding[0] : 0;
 }
 
-// Far enough from main's frame to be on another page.
+// Its frame is so far from main's frame that they are on different pages.
 [[gnu::noinline]] char abort_with_damaged_stack(std::uintptr_t frame_of_main) {
   volatile char padding[3 * 4096];
   padding[0] = 0;
@@ -69,7 +69,7 @@ void crash(const std::string& how) {
 
 }  // namespace
 
-// In place of the unwinder's, for libddp, which is linked into this program.
+// Replaces the unwinder's function for libddp, which is linked into this program.
 extern "C" _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn visit, void* state) {
   static const auto real =
       reinterpret_cast<decltype(&_Unwind_Backtrace)>(::dlsym(RTLD_NEXT, "_Unwind_Backtrace"));
@@ -79,7 +79,7 @@ extern "C" _Unwind_Reason_Code _Unwind_Backtrace(_Unwind_Trace_Fn visit, void* s
 
 int main(int, char** argv) {
   const std::string how = argv[1];
-  // A sanitizer has handlers of its own, which make an exit code of a crash.
+  // A sanitizer has handlers of its own, which turn a crash into an exit code.
   for (const int signal_number : {SIGSEGV, SIGBUS, SIGABRT}) std::signal(signal_number, SIG_DFL);
   if (how == "own-handler") std::signal(SIGSEGV, exit_with_9);
   const auto group = ddp::init_process_group();

@@ -40,7 +40,7 @@ class Case(NamedTuple):
     model: str
     dtype: str
     variant: str
-    steps: list  # of a step: its passes; of a pass: each rank's rows
+    steps: list  # for each step its passes, for each pass the rows of each rank
 
     @property
     def title(self):
@@ -52,7 +52,7 @@ def cases():
         for dtype, steps in (("float64", 50), ("float32", 10)):
             yield Case(model, dtype, "plain", [[(4, 4)]] * steps)
             yield Case(model, dtype, "accumulate", [[(2, 2)] * 3] * steps)
-        # The end of an epoch: too few samples are left for every rank, or for every pass.
+        # The end of an epoch: too few samples remain for every rank, or for every pass.
         yield Case(model, "float64", "uneven", ([[(4, 4)]] * 4 + [[(4, 1)]]) * 2)
         short = [(4, 4), (4, 4), (2, 1)]
         yield Case(model, "float64", "uneven_accumulate", ([[(4, 4)] * 3] * 4 + [short]) * 2)

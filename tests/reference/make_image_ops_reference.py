@@ -18,7 +18,7 @@ from reference import draws, print_tensor
 
 SEED = 5
 
-# What is called, the shapes of x, weight and bias (as many as it takes), and its other arguments.
+# The function, the shapes of x, weight and bias (those that it takes), and its other arguments.
 OPERATIONS = {
     "conv2d_groups": (functional.conv2d, [(3, 4, 7, 6), (6, 2, 3, 3), (6,)],
                       dict(stride=(2, 1), padding=(1, 2), groups=2)),

@@ -28,7 +28,7 @@ def shown(indices, n):
 
 
 def main():
-    warnings.simplefilter("ignore")  # of empty subsets
+    warnings.simplefilter("ignore")  # PyTorch warns of empty subsets
     print(f"# PyTorch {torch.__version__}; made by make_split_reference.py")
     for n in SIZES:
         for seed in SEEDS:
@@ -37,7 +37,7 @@ def main():
                 try:
                     subsets = random_split(range(n), fractions, generator)
                 except ValueError:
-                    continue  # their sum is above 1 by rounding, which PyTorch refuses
+                    continue  # rounding makes their sum exceed 1, which PyTorch refuses
                 print(n, seed, joined(fractions), ":", *(shown(s.indices, n) for s in subsets))
 
 

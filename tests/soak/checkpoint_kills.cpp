@@ -23,7 +23,7 @@
 namespace ddp::soak {
 namespace {
 
-constexpr std::size_t kElements = 1 << 18;  // 1 MiB: some writes, a millisecond or two
+constexpr std::size_t kElements = 1 << 18;  // 1 MiB: several writes, one or two milliseconds
 constexpr int kKeep = 2;
 constexpr std::int64_t kBestEvery = 3;
 
@@ -31,7 +31,7 @@ void require(bool condition, const std::string& complaint) {
   if (!condition) throw Error("kill_while_saving: " + complaint);
 }
 
-// Every element tells the step.
+// The step of a checkpoint, which is in every element.
 std::int64_t step_of(const Safetensors& content) {
   const std::int64_t step = std::stoll(content.metadata.at("step"));
   const auto elements = content.tensors.at(0).buffer.as<float>();
@@ -42,7 +42,8 @@ std::int64_t step_of(const Safetensors& content) {
   return step;
 }
 
-// The killed process: saves steps from `step` on, and writes each to the pipe when it is on disk.
+// The process that is killed: saves steps from `step` on, and writes each to the pipe when it is on
+// disk.
 [[noreturn]] void save_until_killed(const std::filesystem::path& path, std::int64_t step,
                                     int pipe) {
   CheckpointDirectory directory({.path = path, .keep = kKeep});
@@ -87,7 +88,7 @@ std::int64_t run_and_kill(const std::filesystem::path& path, std::int64_t first_
   reports.write_end.reset();
   std::int64_t reported = 0;
   const bool has_begun = read(reports.read_end.get(), &reported, sizeof(reported)) > 0;
-  std::this_thread::sleep_for(life);  // a random moment, not a wait for anything
+  std::this_thread::sleep_for(life);  // ends at a random moment; waits for nothing
   kill(pid, SIGKILL);
   int status = 0;
   waitpid(pid, &status, 0);
@@ -104,7 +105,8 @@ bool has_temporary(const std::filesystem::path& path) {
   return false;
 }
 
-// `next` may be there already, not yet listed; older ones are listed until they have been removed.
+// `next` may exist already without being listed. Older checkpoints remain listed until they are
+// removed.
 void require_nothing_left_over(const CheckpointDirectory& directory, const CheckpointName& next) {
   for (const auto& entry : std::filesystem::directory_iterator(directory.path())) {
     const auto name = parse_checkpoint_name(entry.path().filename().string());

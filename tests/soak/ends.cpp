@@ -19,7 +19,7 @@ using test::ChildProcess;
 using test::Job;
 
 constexpr const char* kPatient = "patient";
-constexpr Timeout kLong = 60s;  // for what takes a while when all goes well
+constexpr Timeout kLong = 60s;  // for operations that are slow even if nothing fails
 
 double since(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -29,7 +29,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Until this rank has ended with an error that says so.
+// Waits until this rank has ended with an error that contains `part`.
 void expect_error(ChildProcess& worker, const std::string& part) {
   if (worker.wait(kLong) == 3 && contains(worker.err(), part)) return;
   throw std::runtime_error("expected '" + part + "', not '" + worker.err() + "'");
@@ -41,7 +41,7 @@ std::vector<std::string> warnings_of(const ChildProcess& process) {
   return lines;
 }
 
-// Until there are so many, each of which says so.
+// Waits until there are `n` warnings that contain `part`.
 void wait_for_warnings(ChildProcess& process, std::size_t n, const std::string& part) {
   process.wait_until([n](const ChildProcess& child) { return warnings_of(child).size() >= n; },
                      kLong);
@@ -60,7 +60,8 @@ pid_t pid_of(const ChildProcess& launcher, int rank) {
 double survivors_exit(const std::string& mode, const std::string& backend, int round) {
   Job job(3, mode, backend);
   job.wait_until_ready();
-  std::this_thread::sleep_for(std::chrono::milliseconds(round % 50));  // another moment each round
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(round % 50));  // another moment in each round
   const int victim = round % job.size();
   const auto begin = Clock::now();
   job[victim].send_signal(SIGKILL);

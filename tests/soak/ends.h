@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: MIT
 //
-// What soak measures: how long real jobs take to end, or to say what is wrong. Each throws if the
-// job does not end as it should, and returns milliseconds; jobs differ by `round`.
+// The measurements of soak: how long real jobs take to end, or to report what is wrong. Each
+// function throws if the job does not end as it should, and returns milliseconds. Jobs differ by
+// `round`.
 #pragma once
 
 #include <string>
 
 namespace ddp::soak {
 
-// From the kill of one rank until the last of the others has raised and exited. `mode` is what
-// collective_worker all_reduces for ever.
+// From the kill of one rank until the last of the others has thrown and exited. `mode` is the mode
+// of collective_worker, one of its endless loops.
 [[nodiscard]] double survivors_exit(const std::string& mode, const std::string& backend, int round);
 
 // From the moment when one rank leaves until the last of the others has named it and exited.
 [[nodiscard]] double early_leaver_is_named(const std::string& backend);
 
 // From the moment when one rank calls another collective, or one with another count or type, until
-// all have told both sides and exited.
+// all have reported both calls and exited.
 [[nodiscard]] double difference_is_told(const std::string& backend, int round);
 
-// From the signal to rank 0 in on_rank0 until the last of the others has said so and exited.
+// From the signal to rank 0 in on_rank0 until the last of the others has reported `plight` and
+// exited.
 [[nodiscard]] double lost_rank0_is_told(int signal_number, const std::string& plight);
 
 struct HangLines {
@@ -27,7 +29,7 @@ struct HangLines {
   double interval = 0;  // from there to the second
 };
 
-// When the lines come that name a stopped rank, of all ranks together.
+// The times of the lines that name a stopped rank, from all ranks together.
 [[nodiscard]] HangLines stopped_rank_is_named(int round);
 
 }  // namespace ddp::soak

@@ -23,7 +23,8 @@ using test::ChildProcess;
 constexpr int kRanks = 3;
 constexpr Timeout kLong = 30s;
 
-// A worker, an orphan, a child with a session of its own, its orphan, and a child.
+// Shell text for a worker with an orphan, a child with a session of its own and an orphan there,
+// and a child.
 const std::string kFamily =
     "say='echo pid=$$. >&2; exec sleep 1000'; (sh -c \"$say\" &); "
     "setsid sh -c \"(sh -c '$say' &); $say\" & sh -c \"$say\" & "
@@ -31,7 +32,7 @@ const std::string kFamily =
     " loop";
 constexpr std::size_t kFamilySize = 5;
 
-// The numbers behind every "name=".
+// The numbers after every "name=".
 std::vector<int> numbers(const std::string& text, const std::string& name) {
   std::vector<int> found;
   const std::regex pattern(name + "=([0-9]+)\\.");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What soak measures of ddp-launch: how its jobs end, with workers that have children, orphaned
-// grandchildren and some that have left their session.
+// The measurements of ddp-launch by soak: how its jobs end if workers have children, orphaned
+// grandchildren, and children in other sessions.
 #pragma once
 
 namespace ddp::soak {
@@ -14,14 +14,14 @@ enum class Blow {
 };
 
 struct LauncherEnd {
-  double milliseconds = 0;     // from the blow until the launcher and all pids are gone
+  double milliseconds = 0;     // from the signal until the launcher and all pids are gone
   int pids = 0;                // processes below the launcher
-  int pids_left = 0;           // of these, half a minute later
+  int pids_left = 0;           // of these, still alive half a minute later
   bool is_port_stuck = false;  // the store's port could not be bound again at once
 };
 
-// In every twentieth round nobody heeds SIGTERM. Throws if the launcher's exit code is not that of
-// such an end.
+// In every twentieth round, all processes ignore SIGTERM. Throws if the launcher's exit code does
+// not match the way in which the job ended.
 [[nodiscard]] LauncherEnd launcher_end(Blow blow, int round);
 
 }  // namespace ddp::soak

@@ -6,7 +6,7 @@
 
 namespace ddp::soak {
 
-// What this host has of it, of all processes together.
+// The shared memory of all processes on this host.
 struct SharedMemory {
   double mebibytes = 0;  // Shmem of /proc/meminfo: memory files (memfd), /dev/shm and the like
   std::set<std::string> names;  // in /dev/shm
@@ -14,7 +14,7 @@ struct SharedMemory {
 
 [[nodiscard]] SharedMemory shared_memory_of_host();
 
-// Names that were not there before.
+// The number of names in `after` that are not in `before`.
 [[nodiscard]] std::size_t count_new_names(const SharedMemory& before, const SharedMemory& after);
 
 }  // namespace ddp::soak

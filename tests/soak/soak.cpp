@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Measures how long the ends of a job take, over many rounds: soak ROUNDS. What takes seconds is
-// measured in a twentieth of them.
+// Measures how long jobs take to end, over many rounds: soak ROUNDS. Cases that take seconds run in
+// a twentieth of the rounds.
 #include <fmt/core.h>
 #include <signal.h>
 
@@ -76,7 +76,7 @@ void report_launcher_ends(int rounds) {
 
 void report_ends(int rounds) {
   for (const std::string& backend : test::cpu_backends()) {
-    const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may have to be left behind
+    const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may hang
     report(backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
            [&](int round) { return soak::survivors_exit("loop", backend, round); });
     report(backend + ": a rank leaves early: others name it", 2000, rounds,
@@ -86,8 +86,8 @@ void report_ends(int rounds) {
   }
 }
 
-// Nothing must be left of the memory that ranks share. Other processes may come and go meanwhile:
-// half of one operand is noise.
+// Checks that the ranks' shared memory is freed. Other processes may start and end meanwhile, so a
+// difference of half an operand is noise.
 void report_large_kills(const std::string& what, const std::string& mode, int rounds) {
   constexpr double kNoiseMebibytes = 32;
   const soak::SharedMemory before = soak::shared_memory_of_host();
@@ -101,7 +101,7 @@ void report_large_kills(const std::string& what, const std::string& mode, int ro
   std::fflush(stdout);
 }
 
-// With a rank that is stopped in a collective.
+// Reports the lines of a job in which a rank is stopped in a collective.
 void report_hang_lines(int rounds) {
   std::vector<double> first, interval;
   for (int round = 0; round < rounds; ++round) {
