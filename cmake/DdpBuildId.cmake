@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 #
 # ddp_add_build_id(TARGET) compiles a build_id() into TARGET: a hash over the names and contents of
-# all its folder's sources and headers. Run with -P this file is the script that writes the source.
+# all sources and headers in its folder. Run with -P, this file is the script that writes the
+# source.
 
 if(NOT CMAKE_SCRIPT_MODE_FILE)
   set(DDP_BUILD_ID_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 
   function(ddp_add_build_id target)
-    # What is compiled is listed by name elsewhere; this only notices change.
+    # The compiled sources are listed by name elsewhere; this glob only detects changes.
     file(GLOB_RECURSE inputs CONFIGURE_DEPENDS
       ${CMAKE_CURRENT_SOURCE_DIR}/ddp/*.h ${CMAKE_CURRENT_SOURCE_DIR}/ddp/*.cpp
       ${CMAKE_CURRENT_SOURCE_DIR}/ddp/*.cu ${CMAKE_CURRENT_SOURCE_DIR}/ddp/*.cuh)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# Finds what the machine has. Nothing is downloaded. docs/dependencies.md gives a reason for each.
+# Finds the dependencies on this machine. Nothing is downloaded. docs/dependencies.md gives a reason
+# for each.
 
 find_package(Threads REQUIRED)
 if(DDP_VENDORED_HEADERS)
@@ -18,7 +19,7 @@ else()
   endif()
 endif()
 
-# ddp_resolve(VARIABLE found): turns AUTO/ON/OFF and what was found into a result.
+# ddp_resolve(VARIABLE found): combines AUTO/ON/OFF with whether the dependency was found.
 function(ddp_resolve option found out)
   string(TOUPPER "${${option}}" wanted)
   if(wanted STREQUAL "AUTO")
@@ -54,7 +55,7 @@ ddp_resolve(DDP_CUDA ${found} DDP_HAVE_CUDA)
 if(DDP_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${DDP_CUDA_ARCHITECTURES})
   enable_language(CUDA)
-  # Optional even so: without it, convolutions on CUDA are columns and cuBLAS.
+  # cuDNN is optional: without it, CUDA convolutions use columns and cuBLAS.
   ddp_find_nvidia(CUDNN cudnn.h libcudnn.so.9)
   find_path(DDP_NVTX_INCLUDE_DIR nvtx3/nvToolsExt.h
     HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${DDP_NVIDIA_PREFIXES} PATH_SUFFIXES include)
@@ -89,7 +90,8 @@ if(NOT DDP_GLOO STREQUAL "OFF")
 endif()
 ddp_resolve(DDP_GLOO ${found} DDP_HAVE_GLOO)
 
-# Only its header is used, and its name to open it by: libdnnl.so.3, but Debian 13's libdnnl.so.3.6.
+# Only the header is used, and the file name by which the library is loaded: libdnnl.so.3, but in
+# Debian 13 libdnnl.so.3.6.
 set(found FALSE)
 if(NOT DDP_ONEDNN STREQUAL "OFF")
   find_path(DDP_ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h
@@ -127,8 +129,8 @@ ddp_resolve(DDP_IMAGES ${found} DDP_HAVE_IMAGES)
 
 if(DDP_BUILD_BENCH)
   find_package(benchmark QUIET)
-  # A rival of bench_all_reduce; nothing of ours needs it. Debian has mpicxx without mpi.h
-  # (openmpi-bin without libopenmpi-dev), over which find_package(MPI) stumbles.
+  # bench_all_reduce compares with MPI; nothing else needs it. Debian may have mpicxx without mpi.h
+  # (openmpi-bin without libopenmpi-dev), for which find_package(MPI) fails.
   set(found FALSE)
   if(NOT DDP_MPI STREQUAL "OFF")
     find_program(DDP_MPICXX mpicxx)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 #
-# `cmake --install` and find_package(ddp CONFIG).
+# Rules for `cmake --install` and find_package(ddp CONFIG).
 
 get_property(libraries GLOBAL PROPERTY DDP_LIBRARIES)
-set(components "")  # of find_package: ddp, samplers, ...
+set(components "")  # components of find_package: ddp, samplers, ...
 foreach(library IN LISTS libraries)
   get_target_property(name ${library} EXPORT_NAME)
   list(APPEND components ${name})
@@ -13,7 +13,7 @@ install(TARGETS ${libraries} EXPORT ddpTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS ddp-launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-# Needs LibTorch to be used, not to be installed.
+# This header needs LibTorch when it is used, but not when it is installed.
 install(FILES examples/libtorch/ddp_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(config_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ddp)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 #
-# Finds NVIDIA's libraries: in X_ROOT, in the toolkit, in the system, and at last in a Python
+# Finds NVIDIA's libraries: in X_ROOT, in the toolkit, in the system, and last in a Python
 # environment, whose packages (nvidia-nccl-cu13, nvidia-cudnn-cu13, …) have folders include and lib
-# under site-packages/nvidia. Each is opened when it is first needed, so only its header is used to
-# build; our executables remember where it lies.
+# under site-packages/nvidia. Each library is loaded at first use, so the build needs only its
+# header; our executables remember the folder of the library.
 
-# The folders of the packages of the python3 in PATH.
+# The folders of the NVIDIA packages of the python3 in PATH.
 function(ddp_python_nvidia_prefixes out)
   find_program(DDP_PYTHON3 python3)
   set(prefixes "")
@@ -20,9 +20,9 @@ function(ddp_python_nvidia_prefixes out)
   set(${out} ${prefixes} PARENT_SCOPE)
 endfunction()
 
-# ddp_find_nvidia(NCCL nccl.h libnccl.so.2): DDP_NCCL_LIBRARY, and DDP_NCCL_INCLUDE_DIR from beside
-# it if the header is there, because a library must not be older than the header. Macros, so that
-# CMAKE_BUILD_RPATH is the caller's.
+# ddp_find_nvidia(NCCL nccl.h libnccl.so.2) sets DDP_NCCL_LIBRARY and DDP_NCCL_INCLUDE_DIR. It
+# prefers the header in the library's own installation, because a library must not be older than its
+# header. Macros, so that they set the caller's CMAKE_BUILD_RPATH.
 macro(ddp_find_nvidia name header library)
   find_library(DDP_${name}_LIBRARY NAMES ${library}
     HINTS ${${name}_ROOT} ENV ${name}_ROOT ${CUDAToolkit_LIBRARY_DIR}
@@ -45,8 +45,8 @@ macro(ddp_search_at_run_time folder)
   endif()
 endmacro()
 
-# For a header that the toolkit lacks. Behind the toolkit's, and for that source alone: a Python
-# package's folder has all of CUDA's headers.
+# Adds the folder of a header that the toolkit lacks, for one source only and after the toolkit's
+# folder, since the folder of a Python package has all CUDA headers.
 function(ddp_include_behind_toolkit source folder)
   if(NOT folder IN_LIST CUDAToolkit_INCLUDE_DIRS AND
      NOT folder IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)

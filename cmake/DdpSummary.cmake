@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# What was found and what that switches off, at the end of configure.
+# Prints, at the end of configure, what was found and what is switched off without it.
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()

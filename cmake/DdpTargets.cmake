@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
-# How our targets are made. Nothing here touches targets of others.
+# Functions that define our targets. They do not touch targets of other projects.
 
-# Language, warnings and visibility of one of our targets.
+# Sets the language, warnings and visibility of one of our targets.
 function(ddp_target_defaults target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES
@@ -11,9 +11,9 @@ function(ddp_target_defaults target)
     CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
     POSITION_INDEPENDENT_CODE ON)
-  # CMake 3.25 knows no C++20 for nvcc and passes over CUDA_STANDARD 20 in silence.
+  # CMake 3.25 does not know C++20 for nvcc, and silently ignores CUDA_STANDARD 20.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-std=c++20>)
-  # GCC 12 sees overlaps in "literal" + std::string that are not there (GCC bug 105651).
+  # GCC 12 wrongly reports overlaps in "literal" + std::string (GCC bug 105651).
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
   endif()
@@ -28,8 +28,9 @@ endfunction()
 
 # ddp_add_library(ddp_samplers NAME samplers HEADERS ddp/a.h … SOURCES ddp/a.cpp …
 #   [LINK …] [LINK_PRIVATE …])
-# A static library whose include root is the current folder; ddp::NAME outside this project. HEADERS
-# are the public ones, which are installed, and which include no others of ours (scripts/check.sh).
+# Adds a static library whose include root is the current folder; other projects see it as
+# ddp::NAME. HEADERS are the public headers, which are installed and include none of our other
+# headers (scripts/check.sh).
 function(ddp_add_library target)
   cmake_parse_arguments(ARG "" "NAME" "HEADERS;SOURCES;LINK;LINK_PRIVATE" ${ARGN})
   add_library(${target} STATIC ${ARG_SOURCES})

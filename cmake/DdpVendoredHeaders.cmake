@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# The header-only dependencies from DDP_VENDORED_HEADERS, which scripts/vendor_headers.sh filled,
-# under the names that find_package would give them.
+# Defines the header-only dependencies from DDP_VENDORED_HEADERS, which scripts/vendor_headers.sh
+# has filled, under the same names as find_package.
 
 set(include ${DDP_VENDORED_HEADERS}/include)
 
@@ -22,5 +22,5 @@ ddp_add_vendored(cxxopts::cxxopts cxxopts.hpp)
 ddp_add_vendored(nlohmann_json::nlohmann_json nlohmann/json.hpp)
 if(DDP_BUILD_TESTS)
   ddp_add_vendored(Catch2::Catch2 catch2/catch.hpp)
-  set(Catch2_VERSION_MAJOR 2)  # later ones are compiled
+  set(Catch2_VERSION_MAJOR 2)  # later versions are not header-only
 endif()
