@@ -8,8 +8,8 @@
 
 namespace ddp::launcher {
 
-// Asks addr2line, or llvm-addr2line, where in the sources something is. All questions together take
-// little time, since somebody waits for the answers.
+// Asks addr2line, or llvm-addr2line, for source positions. All queries together have little time,
+// since the user waits for the launcher to end.
 class SourceLines {
  public:
   // "train.cpp:57", without folders; empty if that is not known, or not soon enough.

@@ -21,7 +21,7 @@ namespace {
 
 class InputFile {
  public:
-  // Not to wait for the writer of a named pipe, which is none of our files.
+  // O_NONBLOCK, so that opening a named pipe does not wait for its writer. A pipe is then rejected.
   explicit InputFile(const std::filesystem::path& path)
       : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!fd_.is_open()) throw SystemError("cannot be opened", errno);

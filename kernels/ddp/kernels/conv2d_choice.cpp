@@ -29,7 +29,8 @@ bool reads_colours(const Conv2dShape& shape) {
   return shape.in_channels <= kColours && shape.out_channels >= kBlock;
 }
 
-// A matrix product: what would be blocks of mostly empty channels is none.
+// True if the convolution is a matrix product, which needs no blocks of channels that may be mostly
+// empty.
 bool is_product(const Conv2dShape& shape) { return shape.is_pointwise() && shape.groups == 1; }
 
 // oneDNN is the fastest in all passes.

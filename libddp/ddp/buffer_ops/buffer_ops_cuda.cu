@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Arithmetic is written as in buffer_ops_cpu.cpp, so that both give the same bits (but for the
+// Arithmetic is written as in buffer_ops_cpu.cpp, so that both give the same bits (except for the
 // payload of a NaN).
 #include <cstdint>
 #include <string_view>

@@ -67,7 +67,7 @@ class HostsOperations {
     return queue_.wait_idle(timeout) && groups_.wait_idle(timeout);
   }
 
-  // This rank leaves the group; false if something goes on that uses this.
+  // Makes this rank leave the group. False if an operation that uses this object still runs.
   [[nodiscard]] bool stop(Timeout grace) {
     const auto leave = [this] {
       roll_.leave();

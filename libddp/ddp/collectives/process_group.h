@@ -121,8 +121,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // In place on the root; the others' buffers are only read.
   Work reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer = {});
   // output[r * n .. ] = rank r's input of n elements; output.count == n * world_size. Here and in
-  // what follows input and output do not overlap, but for a rank's own share of n elements, which
-  // may lie at its place in the n * world_size.
+  // the following collectives, input and output must not overlap, except that a rank's own share of
+  // n elements may lie at its place in the n * world_size elements.
   Work all_gather(const Buffer& input, const Buffer& output, Stream producer = {});
   // output of n elements = the reduction of all ranks' input[rank * n .. ]; input.count = n *
   // world_size.
@@ -275,9 +275,9 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
       : ScopedValue(group.operation_issuer_, issuer) {}
 };
 
-// While it lives the other ranks wait for this one to end what is named `where`, so that nobody
-// would join what this one submits to the group: std::logic_error, at once, as is a second one. For
-// the thread that submits.
+// While this object exists, the other ranks wait for this one to finish the call `where`, so no
+// rank would join an operation that this rank submits to the group. Submitting one therefore throws
+// std::logic_error at once, as does a second ScopedSolo. Used on the submitting thread.
 class [[nodiscard]] ScopedSolo : ScopedValue<const char*> {
  public:
   ScopedSolo(ProcessGroup& group, const char* where) : ScopedValue(group.solo(where), where) {}

@@ -150,7 +150,7 @@ void InPlaceRunner::look_at_operands(std::uint64_t number) {
       if (post.operand.block != 0) (void)heap_.at(rank, post.operand);
     }
   } catch (const Error&) {
-    // The memory is gone with its rank, which has done its part: nobody needs it any more.
+    // The rank has ended and its memory is gone. It has done its part, so the memory is not needed.
   }
 }
 

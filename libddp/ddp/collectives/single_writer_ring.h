@@ -13,9 +13,9 @@
 
 namespace ddp {
 
-// The last `capacity` values that were pushed, by one thread at a time; any number of threads read
-// at any time. Nobody waits for anybody: a few stores push a value, and who reads misses one that
-// is overwritten meanwhile, but sees none in parts.
+// Keeps the last `capacity` values that were pushed. One thread at a time may push; any number of
+// threads may read at any time. Neither waits for the other: pushing a value takes a few stores. A
+// reader misses a value that is overwritten while it reads, but never sees a mixture of two.
 template <class Value>
 class SingleWriterRing {
  public:
@@ -44,8 +44,8 @@ class SingleWriterRing {
   std::uint64_t pushed_ = 0;  // the writer's
 };
 
-// A sequence lock in each slot, of atomics throughout: whoever sees a new word sees that the stamp
-// was taken away before it.
+// Each slot is a sequence lock made of atomics: a reader that sees a new word also sees that the
+// stamp was cleared before it.
 template <class Value>
 void SingleWriterRing<Value>::push(const Value& value) {
   if (slots_.empty()) return;

@@ -17,7 +17,7 @@ namespace ddp {
 
 // The place of a process among the others.
 struct SpawnedRank {
-  WorkerEnv env;  // but for the port of the store, which is still to come
+  WorkerEnv env;  // complete except for the store's port
   int omp_threads = 1;
 };
 

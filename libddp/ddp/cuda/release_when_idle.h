@@ -16,10 +16,6 @@ namespace ddp::cu {
 // Returns when `release` is done, but after ten seconds at the latest, because a kernel may wait in
 // vain for a peer. In that case it logs one warning. From then on, calls for this device return at
 // once, and everything is released when the device becomes idle, if it ever does.
-//
-// Returns when that is done, but after ten seconds at the latest, because a kernel may wait for a
-// peer in vain. One log line tells so; from then on nobody waits, and everything is released when
-// the device comes to an end of its work, if ever.
 void release_when_idle(Device device, std::function<void()> release) noexcept;
 
 }  // namespace ddp::cu

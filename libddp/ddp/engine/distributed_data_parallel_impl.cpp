@@ -187,7 +187,7 @@ bool DistributedDataParallel::Impl::is_over() {
   return !was_active_ && control_.complete_ledger().last().active_ranks == 0;
 }
 
-// A rank that had samples itself need not ask the others.
+// A rank that had samples knows the answer without the other ranks' sums.
 bool DistributedDataParallel::Impl::has_reduced_samples() {
   return had_samples_ || control_.complete_ledger().last().samples > 0;
 }

@@ -114,7 +114,7 @@ class DistributedDataParallel::Impl {
   bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
   bool is_finite_ = true;    // the reduced gradients of the last step; true if not checked
   bool was_active_ = true;   // whether this rank was active in the last step
-  bool had_samples_ = true;  // likewise
+  bool had_samples_ = true;  // whether it had samples then
   bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
   RankState own_;  // this rank's state in this step

@@ -166,7 +166,7 @@ class Tape {
   Recording recording_;
   std::optional<DType> autocast_;
   std::optional<RandomKey> random_key_;
-  std::uint64_t first_slot_ = 0;  // goes on after a backward, to recognise old ones
+  std::uint64_t first_slot_ = 0;  // grows with each backward, so that old slots show
   std::vector<Slot> slots_;
   std::vector<RecordedEdge> edges_;
   std::vector<Node> nodes_;

@@ -40,12 +40,12 @@ class Optimizer {
   // Of all parameter groups; learning_rate() tells the first one's.
   [[nodiscard]] virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double learning_rate) = 0;
-  // Of one group, from 0. std::out_of_range if there is none of that number.
+  // Sets the rate of one group, counted from 0. Throws std::out_of_range if there is no such group.
   virtual void set_group_learning_rate(std::size_t group, double learning_rate) = 0;
 
   // What a checkpoint must hold beside the parameters: views of the live state, named after the
-  // parameters, in their order. Written to, the optimizer goes on from there. Counts are int64 on
-  // the CPU, whatever the parameters' device.
+  // parameters, in their order. After they are overwritten, the optimizer continues from the new
+  // values. Counts are int64 on the CPU, whatever the parameters' device.
   [[nodiscard]] virtual std::vector<NamedTensor> state() const = 0;
 
  protected:

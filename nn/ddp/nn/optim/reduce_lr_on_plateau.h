@@ -12,36 +12,36 @@ enum class PlateauMode : std::uint8_t { kMin, kMax };  // what is better: less o
 enum class PlateauThreshold : std::uint8_t { kRelative, kAbsolute };
 
 struct ReduceLrOnPlateauOptions {
-  double base = 0.1;  // the rate at first
+  double base = 0.1;  // the initial rate
   PlateauMode mode = PlateauMode::kMin;
   double factor = 0.1;
-  int patience = 10;        // values in a row that may be no better; the next one lowers the rate
-  double threshold = 1e-4;  // to be better a value must differ from the best by more
-  PlateauThreshold threshold_mode = PlateauThreshold::kRelative;  // than that share of the best
-  int cooldown = 0;  // values after a reduction that are not held against the next
+  int patience = 10;        // consecutive bad values; one more lowers the rate
+  double threshold = 1e-4;  // a better value beats the best by more than this
+  PlateauThreshold threshold_mode = PlateauThreshold::kRelative;  // a share of the best
+  int cooldown = 0;  // values after a reduction that do not count as bad
   double minimum = 0;
-  double epsilon = 1e-8;  // a reduction by no more than that is left out
+  double epsilon = 1e-8;  // reductions by at most this are left out
 };
 
-// torch.optim.lr_scheduler.ReduceLROnPlateau: a learning rate that is multiplied by `factor` when
-// a value, such as the loss of each epoch's validation, no longer gets better. Unlike the schedules
-// of lr_schedule.h it remembers, so a checkpoint must hold its state. All ranks give it the same
-// values, which those of a validation over all ranks are, and so have the same rate. NaN is never
-// better.
+// torch.optim.lr_scheduler.ReduceLROnPlateau: a learning rate that is multiplied by `factor` when a
+// value, such as the loss of each epoch's validation, no longer gets better. Unlike the schedules
+// of lr_schedule.h it has a state, which checkpoints must contain. All ranks must pass the same
+// values, such as those of a validation over all ranks, to get the same rate. NaN is never better.
 class ReduceLrOnPlateau {
  public:
-  // Throws std::invalid_argument unless the factor is in [0, 1), patience and cooldown are not
-  // negative, nor are the other numbers, and all of them finite.
+  // Throws std::invalid_argument unless the factor is in [0, 1), all numbers are finite, and none
+  // is negative.
   explicit ReduceLrOnPlateau(const ReduceLrOnPlateauOptions& options);
 
-  // The next value. True if the rate is lower now.
+  // Takes the next value. Returns true if this lowered the rate.
   bool step(double value);
 
   // For Optimizer::set_learning_rate.
   [[nodiscard]] double learning_rate() const { return rate_.buffer().as<double>()[0]; }
 
   // "learning_rate" and "best" (float64), "num_bad_epochs" and "cooldown_counter" (int64), on the
-  // CPU. Views of the live state: written to, it goes on from there.
+  // CPU. Views of the live state: after they are overwritten, the schedule continues from the new
+  // values.
   [[nodiscard]] std::vector<NamedTensor> state() const;
 
  private:

@@ -27,7 +27,7 @@ concept CountedBatch = requires(const T& batch) {
 // A value of the step that is averaged over ranks by weight, such as the mean loss of n samples
 // with weight n.
 struct StepMetric {
-  Tensor value;  // one element on the device; nobody waits for it
+  Tensor value;  // one element on the device; the host does not wait for it
   double weight = 0;
 };
 
