@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The text format of values that ranks write into the store: one field per line, so no field may
+// The text format of values that ranks send each other: one field per line, so no field may
 // contain a newline.
 #pragma once
 
