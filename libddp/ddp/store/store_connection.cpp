@@ -22,8 +22,8 @@ void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
     greet(deadline);
   } catch (const NetworkError& error) {
     throw NetworkError(std::string(error.what()) +
-                       " at the greeting; a store of PyTorch 1.x speaks another protocol (its "
-                       "torchrun works with --standalone)");
+                       " at the greeting: another program may listen there, or a store of PyTorch "
+                       "1.x, which speaks another protocol (its torchrun works with --standalone)");
   }
 }
 
