@@ -160,7 +160,7 @@ void Trainer::run() {
     if (is_main()) journal_->untrained(*result_);
   }
   const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
-  // It was asked to stop, and left without this.
+  // The job that saved this checkpoint was asked to stop, and ended before it evaluated the epoch.
   if (plateau_ && is_between_epochs && !resumed_->evaluation && !result_) {
     step_plateau(evaluate().loss);
   }

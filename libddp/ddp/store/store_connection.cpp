@@ -71,7 +71,7 @@ void StoreConnection::wait_for_stop(Deadline deadline) {
     send(grace);
     const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
     if (cancelled) throw WaitCancelled();
-    (void)receive<std::uint8_t>(grace);  // the answer came first; skip the cancellation's
+    (void)receive<std::uint8_t>(grace);  // the wait's answer came first; skip the cancellation's
     return;
   }
   if (receive<std::uint8_t>(deadline) != wire::kStopWaiting) {
@@ -100,7 +100,7 @@ Deadline StoreConnection::for_reply(Deadline deadline) {
   return Deadline::after(std::max(deadline.remaining(), kReplyGrace));
 }
 
-// Waits until in_ holds something; false if nothing came in time.
+// Waits until in_ holds bytes; returns false if none came in time.
 bool StoreConnection::fill(Deadline deadline) {
   if (in_begin_ < in_end_) return true;
   return spin_.until([this] { return took(socket_.receive_some(in_)); }) ||

@@ -160,7 +160,7 @@ void StoreState::barrier(ClientId client, std::string_view key, std::int64_t wor
   barriers_.erase(waiting);
 }
 
-// A queue exists while it holds something.
+// A key exists if it has a value or a queue; a queue exists only while it has elements.
 bool StoreState::exists(std::string_view key) const {
   return values_.find(key) != values_.end() || queues_.find(key) != queues_.end();
 }

@@ -43,8 +43,9 @@ class Cursor {
     return count <= kMaxKeys || fail("too many keys");
   }
 
-  // At least this much follows what is read next: lets an unfinished request name what it needs
-  // without being parsed again for each of its parts.
+  // Says that at least this many bytes follow the element that is read next. With this the result
+  // for an unfinished request asks for several parts at once, so that the request need not be
+  // parsed again when each of them has come.
   void expect_after_next(std::uint64_t size_bytes) { expected_after_ = size_bytes; }
 
   bool fail(const char* reason) {
