@@ -14,8 +14,8 @@ namespace ddp::launcher {
 struct CpuTopology {
   struct Cpu {
     int number = 0;
-    int core = 0;  // the first hyperthread of the core, allowed or not
-    int node = 0;  // of memory (NUMA)
+    int core = 0;  // number of the core's first hyperthread, even if not allowed
+    int node = 0;  // the NUMA node
   };
   std::vector<Cpu> cpus;  // the allowed CPUs
 

@@ -36,7 +36,7 @@ struct Options {
   std::optional<int>
       plateau_patience;  // of --lr-schedule plateau, in whose place lr_schedule is constant
   int warmup_epochs = 0;
-  std::int64_t warmup_steps = 0;  // or so many steps
+  std::int64_t warmup_steps = 0;  // alternatively, the warm-up in steps
   ddp::DType dtype = ddp::DType::kFloat32;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   std::optional<ddp::NonFinite> non_finite;

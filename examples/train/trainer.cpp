@@ -36,7 +36,7 @@ using Seconds = std::chrono::duration<double>;
 
 // Slots of the metrics that travel with the gradients.
 constexpr std::size_t kLoss = 0;
-constexpr std::size_t kCounts = 1;  // and after it: the task's
+constexpr std::size_t kCounts = 1;  // the first of the task's counts
 // Prefixes of the tensors in checkpoints that are not the model's.
 constexpr const char* kOptimizer = "optimizer.";
 constexpr const char* kScaler = "scaler.";
@@ -329,7 +329,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   const auto n = static_cast<double>(batch.count);
   const ddp::nn::Variable output = model_.forward(tape_, task_->inputs(batch));
   const ddp::nn::Variable loss = task_->loss(tape_, output, batch);
-  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // from kLoss on
+  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // slots kLoss and following
   for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), batch)) {
     metrics.push_back({count, 1});
   }
@@ -404,7 +404,7 @@ Evaluation Trainer::evaluate() {
   ddp::DataLoader loader(task_->test_set(), loader_options());
   loader.start(sampler.plan({}));
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
-  std::array<double, ddp::kMaxMetrics> sums{};  // as of the metrics
+  std::array<double, ddp::kMaxMetrics> sums{};  // indexed by the slots of the metrics
   while (const auto batch = loader.next(context_.stream())) {
     if (batch->count == 0) continue;
     const ddp::nn::Variable output = model_.forward(tape, task_->inputs(*batch));

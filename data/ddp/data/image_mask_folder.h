@@ -67,11 +67,11 @@ class ImageMaskFolder final : public Dataset {
 
   ImageMaskOptions options_;
   std::vector<Pair> pairs_;
-  ImageSize first_size_;  // of the first image
+  ImageSize first_size_;  // size of the first image
   std::array<std::int64_t, 3> input_shape_{};
   std::array<std::int64_t, 3> label_shape_{};
   std::vector<PixelTable> image_tables_;
-  std::vector<PixelTable> mask_table_;  // one
+  std::vector<PixelTable> mask_table_;  // one table: a mask has one channel
 };
 
 }  // namespace ddp

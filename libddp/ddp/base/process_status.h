@@ -26,7 +26,7 @@ struct ProcessStat {
   char state = '?';
   pid_t parent = 0;
   pid_t group = 0;
-  unsigned flags = 0;  // PF_* of the kernel
+  unsigned flags = 0;  // the kernel's PF_* flags
 
   [[nodiscard]] bool is_zombie() const { return state == 'Z' || state == 'X'; }
   // True if a signal or a debugger stopped the process.

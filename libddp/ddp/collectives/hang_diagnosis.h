@@ -24,8 +24,8 @@ struct Hang {
 
 // What one rank knows about another.
 struct Witness {
-  int rank = 0;                               // in the job
-  std::optional<RankProgress> progress = {};  // empty: never heard of
+  int rank = 0;                               // rank in the job
+  std::optional<RankProgress> progress = {};  // empty: has published nothing yet
   ProcessState state = ProcessState::kUnknown;
   Timeout silence{};  // since its heartbeat stopped, if it should have moved; else 0
 };

@@ -136,7 +136,7 @@ class OperationQueue {
   Poster poster_;  // without functions: cannot post
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // the operations that run now
-  Interval ran_;                   // and when they ran
+  Interval ran_;                   // when these operations ran
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;

@@ -20,10 +20,10 @@ struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kConstant;
   double base = 0.1;
   int epochs = 1;         // of the whole training, including the warm-up
-  int warmup_epochs = 0;  // 0 to epochs
+  int warmup_epochs = 0;  // from 0 to `epochs`
   int step_epochs = 30;   // kStep: epochs between two drops
   double step_factor = 0.1;
-  double minimum = 0;  // kCosine
+  double minimum = 0;  // kCosine: the rate at the end
 };
 
 // Returns the rate of `epoch` (from 0). The warm-up rises evenly and reaches `base` in its last
