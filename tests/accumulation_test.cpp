@@ -105,8 +105,8 @@ TEST_CASE("ranks that accumulate over different passes are told so", "[engine][a
     const std::string error = error_of([&] {
       for (int i = 0; i <= group.rank(); ++i) pass(ddp, 1, 1);
     });
-    expect(error.find("made " + std::to_string(group.rank() + 1) + ", all 2 ranks together 3") !=
-               std::string::npos,
+    expect(error.find("made " + std::to_string(group.rank() + 1) +
+                      ", all 2 ranks together made 3") != std::string::npos,
            error);
   });
 }
@@ -124,8 +124,9 @@ TEST_CASE("ranks of which one makes the average number of passes are told so, to
     });
   });
   for (int rank = 0; rank < 3; ++rank) {
-    CHECK_THAT(errors[static_cast<std::size_t>(rank)],
-               Catch::Contains("made " + std::to_string(rank + 1) + ", all 3 ranks together 6"));
+    CHECK_THAT(
+        errors[static_cast<std::size_t>(rank)],
+        Catch::Contains("made " + std::to_string(rank + 1) + ", all 3 ranks together made 6"));
   }
 }
 

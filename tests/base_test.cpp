@@ -199,7 +199,8 @@ TEST_CASE("a wrong variable is named with its value", "[base]") {
   CHECK(error_with(with(kComplete, "RANK", "2x")) == "RANK='2x' is not an integer of at least 0");
   CHECK(error_with(with(kComplete, "WORLD_SIZE", "0")) ==
         "WORLD_SIZE='0' is not an integer of at least 1");
-  CHECK(error_with(with(kComplete, "MASTER_PORT", "65536")) == "MASTER_PORT=65536 is no port");
+  CHECK(error_with(with(kComplete, "MASTER_PORT", "65536")) ==
+        "MASTER_PORT=65536 is not a port (1 to 65535)");
   CHECK(error_with(with(kComplete, "LOCAL_RANK", "2")) ==
         "LOCAL_RANK=2 must be below LOCAL_WORLD_SIZE=2");
   CHECK(error_with(with(kComplete, "LOCAL_WORLD_SIZE", "5")) ==

@@ -502,8 +502,8 @@ TEST_CASE("a timeout is above 0, and may be as long as there are numbers", "[col
       if (backend == Backend::kShmGloo && world_size > 1) continue;  // users cannot create it
       for (const Timeout timeout : {0ms, -1ms}) {
         CHECK(error_of([&] { run_groups(backend, world_size, add_up, timeout); }) ==
-              "[init] a timeout of " + std::to_string(timeout.count()) +
-                  " ms, which must be above 0");
+              "[init] a timeout is " + std::to_string(timeout.count()) +
+                  " ms, but it must be above 0");
       }
     }
   }

@@ -473,10 +473,11 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
   DistributedDataParallel ddp(group, model.parameters);
-  CHECK(error_of([&] { ddp.mark_ready(0); }) == "[ddp] mark_ready before begin_step");
-  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait before begin_step");
+  CHECK(error_of([&] { ddp.mark_ready(0); }) == "[ddp] mark_ready was called before begin_step");
+  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait was called before begin_step");
   (void)ddp.begin_step();
-  CHECK(error_of([&] { (void)ddp.begin_step(); }) == "[ddp] begin_step before wait");
+  CHECK(error_of([&] { (void)ddp.begin_step(); }) ==
+        "[ddp] begin_step was called before wait had ended the last pass");
   CHECK(error_of([&] { ddp.mark_ready(7); }) ==
         "[ddp] mark_ready(7), but the model has 3 parameters, 0 to 2");
   CHECK(error_of([&] { (void)ddp.gradient(3); }) ==
@@ -554,6 +555,6 @@ TEST_CASE("parameters are checked before anything is sent", "[engine]") {
           DistributedDataParallel ddp(group, Model(0).parameters, {.buffers = {buffer, buffer}});
         }) == "[ddp] two buffers have the name 'mean'");
   CHECK(error_of([&] { DistributedDataParallel ddp(nullptr, Model(0).parameters); }) ==
-        "[ddp] DistributedDataParallel without a process group: it is null");
+        "[ddp] DistributedDataParallel needs a process group, but got a null pointer");
   CHECK(group->submitted.empty());
 }

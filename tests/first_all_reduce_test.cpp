@@ -67,7 +67,7 @@ TEST_CASE("wrong values in the first all_reduce stop all ranks", "[collectives]"
   FaultyGroup group(Fault::kWrongElement);
   const std::string error = error_of([&] { try_first_all_reduce(group); });
   CHECK_THAT(error,
-             Catch::StartsWith("[init] rank 1: in a first all_reduce of 1 MiB 1 of 131072 "
+             Catch::StartsWith("[init] rank 1: in a test all_reduce of 1 MiB, 1 of 131072 "
                                "elements are wrong, such as element 1022: 7.5 instead of 6") &&
                  Catch::Contains("NCCL_P2P_DISABLE=1"));
   CHECK(group.aborted_with == error);

@@ -144,8 +144,8 @@ TEST_CASE("flat gradients that do not fit are refused", "[engine]") {
     };
     const std::string short_by_one = construct({.flat_gradients = buffer_of(flat).slice(0, 308)});
     expect(short_by_one ==
-               "[ddp] flat_gradients is float64[308] on cpu, the parameters have 309 elements of "
-               "float64 on cpu",
+               "[ddp] flat_gradients is float64[308] on cpu, but the parameters have 309 elements "
+               "of float64 on cpu",
            short_by_one);
     const Buffer whole = buffer_of(flat).slice(0, 309);
     const std::string unused =
@@ -158,7 +158,9 @@ TEST_CASE("flat gradients that do not fit are refused", "[engine]") {
            mixed);
     model.parameters[0].grad = whole.slice(0, 300);
     const std::string both = construct({.flat_gradients = whole});
-    expect(both == "[ddp] parameter 'fc1.weight' has a gradient of its own beside flat_gradients",
+    expect(both ==
+               "[ddp] parameter 'fc1.weight' has a gradient of its own, although flat_gradients is "
+               "given",
            both);
   });
 }

@@ -136,7 +136,7 @@ TEST_CASE("a process that is stopped, gone or silent is told from one that is la
   CHECK_THAT(text(), Catch::Contains("has given no sign of life for 12.0 s and has not joined"));
   members[2].progress.reset();
   CHECK_THAT(text(), Catch::StartsWith("rank 2 has given no sign of life") &&
-                         Catch::Contains("; never heard of;"));
+                         Catch::Contains("; it has not reported anything yet;"));
   members[1].state = ProcessState::kStopped;  // has submitted, but is not done
   CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
                                        "all_reduce #7"));

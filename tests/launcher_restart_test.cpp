@@ -82,6 +82,7 @@ TEST_CASE("a worker of an earlier attempt is refused by name", "[restart]") {
                                       {"TORCHELASTIC_RUN_ID", "job"},
                                       {"TORCHELASTIC_RESTART_COUNT", "0"}}});
   CHECK(stale.wait() == 3);
-  CHECK_THAT(stale.err(), Contains("rank 1 (") &&
-                              Contains("is of attempt 0, but attempt 1 of this job is running"));
+  CHECK_THAT(stale.err(),
+             Contains("rank 1 (") &&
+                 Contains("belongs to attempt 0, but attempt 1 of this job is running"));
 }

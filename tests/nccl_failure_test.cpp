@@ -64,9 +64,9 @@ TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
   dead.pid = std::numeric_limits<int>::max();  // Linux has no such process
   PrefixStore("roll", survivor.store.clone()).set("who/1", serialize(dead));
   const ncclResult_t state = GENERATE(ncclRemoteError, ncclSystemError);
-  CHECK(survivor.error_after(state) ==
-        "[nccl] " + to_string(dead) +
-            " died during operations on rank 0: what NCCL says (NCCL_DEBUG=WARN tells more)");
+  CHECK(survivor.error_after(state) == "[nccl] " + to_string(dead) +
+                                           " died during operations on rank 0: what NCCL says "
+                                           "(NCCL_DEBUG=WARN makes NCCL say more)");
   CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
 }
 

@@ -177,7 +177,7 @@ TEST_CASE("a rank 0 that does not come is said to be missing", "[on_rank0]") {
               group, [] {}, kQuick);
         });
         ++complaints;
-        expect(text == "[on_rank0] rank 0 has not come in 300 ms", text);
+        expect(text == "[on_rank0] rank 0 has not called on_rank0 within 300 ms", text);
       },
       300ms);
 }
@@ -209,8 +209,8 @@ TEST_CASE("whatever of the group fn uses is an error at once, and the group work
         for (const auto& [name, use] : uses) {
           const std::string expected =
               "[on_rank0] " + name +
-              " inside the function that the other ranks wait for, which "
-              "they would never join: call it before or after, on all ranks";
+              " was called inside the function for whose end the other ranks wait, so "
+              "they would never join it: call it before or after, on all ranks";
           const std::string text = error_of([&] {
             on_rank0(
                 group, [&] { use(group); }, kQuick);

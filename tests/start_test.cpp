@@ -314,9 +314,10 @@ TEST_CASE("the fall to the CPU is explained once, as a warning if CUDA should wo
   CHECK(choose_device({.backend = Backend::kShm}, WorkerEnv(), old_driver) == kCpuDevice);
   CHECK_THAT(capture.text(), !Contains("warning"));
   CHECK(choose_device({}, WorkerEnv(), old_driver) == kCpuDevice);
-  CHECK_THAT(capture.text(), Contains("warning: ") && Contains("[init] runs on the CPU, since CUDA "
-                                                               "does not work here: the driver is "
-                                                               "too old\n"));
+  CHECK_THAT(capture.text(),
+             Contains("warning: ") && Contains("[init] this process runs on the CPU, since CUDA "
+                                               "does not work here: the driver is "
+                                               "too old\n"));
 }
 
 TEST_CASE("whoever insists on a GPU is told why there is none", "[start]") {

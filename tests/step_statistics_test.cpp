@@ -329,9 +329,9 @@ TEST_CASE("the report is short and says what a step costs", "[statistics]") {
         "  data wait                 0.50 ms   2.3 %  for the next batch\n"
         "  straggler wait            0.00 ms   0.0 %  for the slowest rank\n"
         "1.00 MB reduced in each step at 0.25 GB/s (bus bandwidth), 70 % of that time hidden\n"
-        "left out: 1 far longer step, 902 ms in all (evaluation, or saving)\n"
+        "left out: 1 far longer step, 902 ms in all (such as evaluation or saving)\n"
         "advice: communication is exposed: larger batches or accumulate() make it rarer, bf16 "
-        "compression smaller\n");
+        "compression makes it smaller\n");
   const std::string alone = statistics_of({.world_size = 1, .exposed = 0}, 50).report();
   CHECK_THAT(alone, StartsWith("48 steps of 20.0 ms on 1 rank\n"));
   CHECK(lines_in(alone) == 4);

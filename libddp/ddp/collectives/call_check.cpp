@@ -34,7 +34,9 @@ std::string encode(const Call& call) {
 
 Call decode(const std::string& text) {
   Bytes bytes{};
-  if (text.size() != bytes.size()) throw NetworkError("[call_check] not a call: " + text);
+  if (text.size() != bytes.size()) {
+    throw NetworkError("[call_check] this is not a description of a call: " + text);
+  }
   text.copy(bytes.data(), bytes.size());
   return std::bit_cast<Call>(bytes);
 }

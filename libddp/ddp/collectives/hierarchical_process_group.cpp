@@ -72,7 +72,7 @@ class HostsOperations {
     const auto leave = [this] {
       roll_.leave();
       is_leaving_.store(true);
-      if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left");
+      if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left the group");
     };
     return queue_.stop(leave, grace) && wait_idle(grace);
   }

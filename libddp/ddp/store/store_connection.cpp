@@ -22,8 +22,8 @@ void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
     greet(deadline);
   } catch (const NetworkError& error) {
     throw NetworkError(std::string(error.what()) +
-                       " at the greeting; a store of PyTorch 1.x speaks another protocol (its "
-                       "torchrun works with --standalone)");
+                       " right after connecting; a store of PyTorch 1.x speaks another protocol "
+                       "(its torchrun works with --standalone)");
   }
 }
 
@@ -34,7 +34,9 @@ void StoreConnection::greet(Deadline deadline) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   request(wire::Opcode::kPing).integer(nonce);
   send(deadline);
-  if (receive<std::uint32_t>(deadline) != nonce) throw NetworkError("wrong answer to PING");
+  if (receive<std::uint32_t>(deadline) != nonce) {
+    throw NetworkError("the server answered PING wrongly");
+  }
 }
 
 wire::Writer StoreConnection::request(wire::Opcode opcode) {
@@ -57,7 +59,9 @@ void StoreConnection::send(Deadline deadline) {
 
 std::string StoreConnection::receive_bytes(Deadline deadline) {
   const auto length = receive<std::uint64_t>(deadline);
-  if (length > wire::kMaxRequestBytes) throw NetworkError("the server sent an absurd length");
+  if (length > wire::kMaxRequestBytes) {
+    throw NetworkError("the server announced a reply of " + std::to_string(length) + " bytes");
+  }
   std::string value(length, '\0');
   receive_into(std::as_writable_bytes(std::span(value)), deadline);
   return value;
@@ -75,7 +79,7 @@ void StoreConnection::wait_for_stop(Deadline deadline) {
     return;
   }
   if (receive<std::uint8_t>(deadline) != wire::kStopWaiting) {
-    throw NetworkError("unexpected answer to a wait");
+    throw NetworkError("the server answered a wait wrongly");
   }
 }
 

@@ -73,7 +73,7 @@ class TcpStore::Impl {
     const Call call{operation, keys, timeout};
     const Deadline deadline = Deadline::after(timeout);
     const std::unique_lock lock(mutex_, deadline.time_point());
-    if (!lock.owns_lock()) throw timed_out(call, " behind another operation of this store");
+    if (!lock.owns_lock()) throw timed_out(call, " while another operation held the connection");
     return explained(call, [&] {
       if (!connection_.is_open() && !was_late_) throw NetworkError("the connection is closed");
       if (!connection_.is_open()) connection_.open(endpoint_, deadline);
