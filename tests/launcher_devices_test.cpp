@@ -62,7 +62,7 @@ TEST_CASE("--gpus gives each of its GPUs a worker", "[launcher][devices]") {
   const Result plan =
       launch({"--gpus=GPU-fake3,1", "--dry-run", "true"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
   CHECK_THAT(plan.out, Contains("GPU 3 ") && Contains("CUDA_VISIBLE_DEVICES=GPU-fake3,GPU-fake1") &&
-                           Contains("remark: --gpus=GPU-fake3,GPU-fake1 takes the place of "
+                           Contains("remark: --gpus=GPU-fake3,GPU-fake1 overrides "
                                     "CUDA_VISIBLE_DEVICES=0"));
 }
 

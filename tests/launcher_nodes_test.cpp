@@ -109,7 +109,7 @@ TEST_CASE("nodes without a rank are numbered as they come", "[nodes]") {
   CHECK(ranks[1] + ranks[2] == 3);
   NodePlan late = plan_of(1, 3, server);
   late.rank.reset();
-  CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("has its 3 nodes already"));
+  CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("already has its 3 nodes"));
 }
 
 TEST_CASE("a node without a rank that stops waiting may be started again", "[nodes]") {

@@ -132,8 +132,7 @@ TEST_CASE("--gpus takes UUIDs, cut short or mixed with indices", "[placement]") 
 
 TEST_CASE("--gpus takes the place of CUDA_VISIBLE_DEVICES and says so", "[placement]") {
   Machine on = machine("0,1");
-  CHECK(choose_gpus(chosen({"2", "7"}), on) ==
-        "--gpus=2,7 takes the place of CUDA_VISIBLE_DEVICES=0,1");
+  CHECK(choose_gpus(chosen({"2", "7"}), on) == "--gpus=2,7 overrides CUDA_VISIBLE_DEVICES=0,1");
   CHECK(on.cuda_visible_devices == "2,7");
   Machine free = machine();
   CHECK(choose_gpus(chosen({"2"}), free).empty());

@@ -310,9 +310,10 @@ TEST_CASE("SIGUSR1 goes to all workers, SIGUSR2 to the first", "[launcher]") {
   child.wait_for_output("stop 1.");
   write_bytes(done, "");
   CHECK(child.wait() == 128 + SIGTERM);  // the job ended cleanly, but early
-  CHECK_THAT(child.err(),
-             !Contains("report 1.") && Contains("SIGUSR2: passed on to rank 0\n") &&
-                 Contains("SIGUSR1: passed on to 2 ranks; what is left after 30 s is killed\n"));
+  CHECK_THAT(
+      child.err(),
+      !Contains("report 1.") && Contains("SIGUSR2: passed on to rank 0\n") &&
+          Contains("SIGUSR1: passed on to 2 ranks; ranks that still run after 30 s are killed\n"));
 }
 
 TEST_CASE("a hangup that was ignored on entry stays ignored", "[launcher]") {
