@@ -398,8 +398,8 @@ TEST_CASE("the scale grows and backs off as PyTorch's GradScaler has it", "[amp]
   }
   CHECK(by_default.scale() == 131072);
   CHECK(error_of([] { nn::GradScaler({.backoff_factor = 1}); }) ==
-        "[nn] GradScaler: an initial scale of 65536.000000, growth by 2.000000 every 2000 steps, "
-        "backoff by 1.000000");
+        "[nn] GradScaler: one of these options is not valid: initial scale 65536.000000, growth by "
+        "2.000000 every 2000 steps, backoff by 1.000000");
 }
 
 TEST_CASE("batch norms run in float32 under autocast", "[amp]") {

@@ -150,8 +150,8 @@ TEST_CASE("a batch norm says what it cannot take", "[nn]") {
         "[nn] batch_norm: x is [2, 4], weight [3], bias [3], expected [n, channels, ...], "
         "[channels] or [0] twice");
   CHECK(error_for({1, 3}) ==
-        "[nn] batch_norm: x is [1, 3], but training needs more than one element a channel: a "
-        "larger batch, or convert_sync_batchnorm, which counts all ranks'");
+        "[nn] batch_norm: x is [1, 3], but training needs more than one element per channel: use "
+        "a larger batch, or convert_sync_batchnorm, which counts the elements of all ranks");
   layer.train(false);
   CHECK(error_for({1, 3}).empty());
 }

@@ -132,7 +132,7 @@ TEST_CASE("a damaged newest checkpoint is passed over with a warning", "[resume]
   CHECK_THAT(training.run({"--max-steps", "20"}),
              Contains("resumed from " + training.file("c/model_epoch_0_step_10").string()));
   CHECK_THAT(training.errors(), Contains("warning: [rank 0]") && Contains(newest.string()) &&
-                                    Contains("it is damaged; passed over"));
+                                    Contains("it is damaged; this checkpoint is skipped"));
   CHECK(training.parameters() == parameters_of_unbroken_run(2, {"--max-steps", "20"}));
 }
 
@@ -157,7 +157,7 @@ TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]
   ResumableJob training(1);
   (void)training.run({"--max-steps", "5"});
   const std::string file = training.file("c/model_epoch_0_step_5.safetensors");
-  training.check_refused({"--seed", "1"}, file + ": seed is 0 there and 1 here");
+  training.check_refused({"--seed", "1"}, file + ": seed is 0 in the file and 1 here");
   training.check_refused({"--model", "lenet5"}, file + ": model is mlp there");
   training.check_refused({"--dtype", "float64"},
                          file + ": tensor \"fc1.weight\" is float32[256, 784] there");

@@ -143,13 +143,14 @@ TEST_CASE("tensors that do not fit are named, and nothing is overwritten", "[che
   };
   const std::string origin = "[checkpoint] " + file.string() + ": tensor ";
   CHECK(restore_error({a}, {to_a, to_b}) == origin + "\"b\" is missing");
-  CHECK(restore_error({a, b}, {to_a}) == origin + "\"b\" is there, but nothing here has that name");
+  CHECK(restore_error({a, b}, {to_a}) ==
+        origin + "\"b\" is in the file, but nothing in this program has that name");
   to_b.shape = {4};
   CHECK(restore_error({a, b}, {to_a, to_b}) ==
-        origin + "\"b\" is float32[2, 2] there and float32[4] here");
+        origin + "\"b\" is float32[2, 2] in the file and float32[4] in this program");
   std::vector<double> wide(4);
   CHECK(restore_error({a, b}, {to_a, {"b", {2, 2}, buffer_of(wide)}}) ==
-        origin + "\"b\" is float32[2, 2] there and float64[2, 2] here");
+        origin + "\"b\" is float32[2, 2] in the file and float64[2, 2] in this program");
   CHECK(live == std::vector<float>(6));
   to_b.shape = {2, 2};
   CHECK(restore_error({a, b}, {to_b, to_a}).empty());

@@ -230,7 +230,7 @@ TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
   CHECK_THAT(file.error(png), Contains("IDAT: CRC error"));
   CHECK_THAT(file.error(png.substr(0, 20)), Contains("the file ends early"));
   CHECK(error_of([&] { (void)read_image(file.path(), 4); }) ==
-        "[image_file] 4 channels, neither 1 nor 3");
+        "[image_file] images of 4 channels are not supported, only of 1 or 3");
 }
 
 TEST_CASE("what cannot be written as PNG is refused", "[data][image_file]") {

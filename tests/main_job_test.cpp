@@ -298,8 +298,8 @@ TEST_CASE("a full disk does not end a training, and is told at once and at the e
       2, {"--max-steps", "5", "--metrics", files[0], "--trace", files[1], "--step-svg", files[2]}));
   CHECK(job.wait(100s) == 0);
   for (const std::string& file : files) {
-    CHECK_THAT(job.err(), Catch::Contains(file + ": cannot write, nothing more follows: No space "
-                                                 "left on device"));
+    CHECK_THAT(job.err(), Catch::Contains(file + ": cannot write, so nothing more is added to it: "
+                                                 "No space left on device"));
   }
   CHECK_THAT(job.out(), Catch::EndsWith("incomplete, since they could not be written: " + files[0] +
                                         ", " + files[1] + ", " + files[2] + "\n"));
@@ -329,7 +329,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9", "--data-dir", "/nonexistent"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
   check_refused(train_command(1, {"--sync-bn=maybe"}),
-                "--sync-bn=maybe: a switch has no value, or true or false");
+                "--sync-bn=maybe: the value of a switch can only be true or false");
   check_refused(train_command(2, {"--global-batch-size", "10", "--accumulate", "3"}),
                 "--global-batch-size 10 cannot be cut into --accumulate 3 equal passes");
   check_refused(train_command(1, {"--amp", "fp16", "--non-finite", "stop"}),

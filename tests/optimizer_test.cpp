@@ -273,7 +273,7 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
     });
   };
   CHECK(step_with(Sgd(pair.context, pair.both, {.learning_rate = 1, .nesterov = true})) ==
-        "[kernels] sgd_step: nesterov without momentum");
+        "[kernels] sgd_step: nesterov needs a momentum other than 0");
   CHECK(step_with(Adam(pair.context, pair.both, {.beta2 = 1})) ==
         "[kernels] adam_step: a beta is 1.000000, expected 0 <= beta < 1");
 }
@@ -309,7 +309,7 @@ TEST_CASE("a linear warm-up equals PyTorch's LinearLR", "[optim][torch]") {
   }
   CHECK(warmup_factor({}, 0) == 1);
   CHECK(error_of([&] { static_cast<void>(warmup_factor(warmup, -1)); }) ==
-        "[nn] warmup_factor: step -1 of 6, starting at 0.250000");
+        "[nn] warmup_factor: step -1 of 6, starting at a factor of 0.250000");
 }
 
 namespace {
@@ -402,8 +402,9 @@ TEST_CASE("a plateau's schedule whose state was written goes on as if nothing ha
 
 TEST_CASE("a plateau's schedule refuses options that make no sense", "[optim]") {
   CHECK(error_of([] { ReduceLrOnPlateau({.factor = 1}); }) ==
-        "[nn] ReduceLrOnPlateau: a rate of 0.100000, factor 1.000000, patience 10, threshold "
-        "0.000100, cooldown 0, minimum 0.000000, epsilon 0.000000");
+        "[nn] ReduceLrOnPlateau: one of these options is not valid: rate 0.100000, factor "
+        "1.000000, patience 10, threshold 0.000100, cooldown 0, minimum 0.000000, epsilon "
+        "0.000000");
   CHECK(error_of([] { ReduceLrOnPlateau({.patience = -1}); }) != "");
   CHECK(error_of([] { ReduceLrOnPlateau({.base = std::nan("")}); }) != "");
 }
@@ -412,5 +413,6 @@ TEST_CASE("the linear scaling rule multiplies the rate as the batch grows", "[op
   CHECK(scaled_learning_rate(0.1, 8192) == Approx(3.2));  // Goyal et al.: 256 GPUs of 32
   CHECK(scaled_learning_rate(0.1, 96, 64) == Approx(0.15));
   CHECK(error_of([] { static_cast<void>(scaled_learning_rate(0.1, 0)); }) ==
-        "[nn] scaled_learning_rate: a global batch of 0, a reference batch of 256");
+        "[nn] scaled_learning_rate: the global batch is 0 and the reference batch 256, but both "
+        "must be positive");
 }

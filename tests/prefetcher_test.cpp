@@ -184,8 +184,12 @@ TEST_CASE("a prefetcher refuses what makes no sense", "[data][prefetcher]") {
                                   [](std::int64_t) {});
     });
   };
-  CHECK(error(-1, 1) == "[prefetcher] -1 threads and a window of 1 make no sense");
-  CHECK(error(1, 0) == "[prefetcher] 1 threads and a window of 0 make no sense");
+  CHECK(error(-1, 1) ==
+        "[prefetcher] -1 threads and a window of 1; num_threads must be at least 0 "
+        "and the window at least 1");
+  CHECK(error(1, 0) ==
+        "[prefetcher] 1 threads and a window of 0; num_threads must be at least 0 "
+        "and the window at least 1");
 
   Prefetcher prefetcher({.num_threads = 1, .window = 2}, [](std::int64_t) {});
   prefetcher.start(2);

@@ -133,14 +133,14 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
   CHECK_THAT(error_of_header(std::string("{}\0 x", 5)), Contains("zero byte"));
   CHECK_THAT(error_of_header("{\"w\":1e999}"), Contains("no JSON"));
   CHECK_THAT(error_of_header("{\"w\":[[[[1]]]]}"), Contains("nested too deeply"));
-  CHECK_THAT(error_of_header("{\"w\":1}"), Contains("tensor \"w\": is no object"));
-  CHECK_THAT(error_of_header("{\"__metadata__\":{\"k\":1}}"), Contains("\"k\" is no string"));
+  CHECK_THAT(error_of_header("{\"w\":1}"), Contains("tensor \"w\": is not an object"));
+  CHECK_THAT(error_of_header("{\"__metadata__\":{\"k\":1}}"), Contains("\"k\" is not a string"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"F32","shape":[1])")),
              Contains("has no data_offsets"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"F8","shape":[1],"data_offsets":[0,1])"), "a"),
              Contains("dtype \"F8\" is not supported"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), "a"),
-             Contains("shape holds a number that is no count"));
+             Contains("shape holds a number that is not a count"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])"), "a"),
              Contains("data_offsets are not two numbers"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,0])"), "a"),
@@ -153,9 +153,9 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), "ab"),
              Contains("begins at 1 where 0 was expected"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[3],"data_offsets":[0,3])"), "ab"),
-             Contains("the header describes 3 bytes of data, 2 are there"));
+             Contains("the header describes 3 bytes of data, but the file has 2"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), "ab"),
-             Contains("describes 1 bytes of data, 2 are there"));
+             Contains("describes 1 bytes of data, but the file has 2"));
   const std::string good = R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   CHECK_THAT(error_of_header("{" + good + "," + good + "}", "a"), Contains("\"w\" occurs twice"));
   CHECK_THAT(
@@ -181,11 +181,11 @@ TEST_CASE("what PyTorch saves is told from safetensors, with what makes one of i
   const std::string zip = std::string("PK\x03\x04", 4) + std::string(100, 'x');
   const std::string pickle = std::string("\x80\x02\x8a\x0a", 4) + std::string(100, 'x');
   for (const std::string& bytes : {zip, pickle}) {
-    CHECK_THAT(error_of_file(bytes), Contains("is no safetensors file, but one of torch.save") &&
+    CHECK_THAT(error_of_file(bytes), Contains("is not a safetensors file, but one of torch.save") &&
                                          Contains("safetensors.torch.save_file(torch.load("));
   }
   CHECK_THAT(error_of_file(std::string(100, 'x')),
-             Contains("is no safetensors file: it promises a header of"));
+             Contains("is not a safetensors file: it announces a header of"));
 }
 
 TEST_CASE("a file that cannot be read is named", "[safetensors]") {
@@ -222,7 +222,7 @@ TEST_CASE("what safetensors cannot hold is refused before anything is written", 
   CHECK_THAT(error({{"w", {2, 3}, buffer}}), Contains("shape [2, 3] does not fit float32[4]"));
   CHECK_THAT(error({{"w", {-2, -2}, buffer}}), Contains("shape [-2, -2] does not fit"));
   CHECK_THAT(error({{"w", {4}, buffer}, {"w", {4}, buffer}}), Contains("two tensors are named"));
-  CHECK_THAT(error({{"__metadata__", {4}, buffer}}), Contains("keeps this name"));
+  CHECK_THAT(error({{"__metadata__", {4}, buffer}}), Contains("reserves this name"));
   CHECK_THAT(error({{"\xff", {4}, buffer}}), Contains("UTF-8"));
   Buffer on_device = buffer;
   on_device.device = ddp::cuda_device(0);

@@ -396,7 +396,7 @@ TEST_CASE("bad options and calls are refused with their values", "[samplers][err
 
   ExactSampler sampler({.dataset_size = 10, .world_size = 1, .rank = 0, .global_batch_size = 4});
   CHECK(error_of([&] { (void)sampler.plan({.epoch = 1, .consumed = 11}); }) ==
-        "[exact_sampler] epoch 1, sample 11 is no position in a dataset of 10 samples");
+        "[exact_sampler] epoch 1, sample 11 is not a position in a dataset of 10 samples");
   CHECK(error_of([&] { (void)sampler.plan({}).batch(3); }) ==
         "[epoch_plan] step 3 of epoch 0 is not in [0, 3)");
   CHECK_THROWS_AS(sampler.plan({}).count(0, 1), std::invalid_argument);

@@ -86,7 +86,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
     } catch (const FileError& error) {
       if (is_error_of_system(error)) throw;
       if (!newest_error) newest_error = std::current_exception();
-      log::warning(describe(error) + "; passed over");
+      log::warning(describe(error) + "; this checkpoint is skipped");
     }
   }
   if (!newest_error) return std::nullopt;
