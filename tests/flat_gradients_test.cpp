@@ -96,7 +96,7 @@ TEST_CASE("dense gradients lie in the order of registration, without gaps", "[en
   CHECK(elements == 2030);
 }
 
-TEST_CASE("dense gradients that make no pieces are refused", "[engine][layout]") {
+TEST_CASE("dense gradients that cannot form contiguous buckets are refused", "[engine][layout]") {
   const std::vector<GradientSpec> gradients(4, {10, DType::kFloat32});
   const auto lay_out = [&](std::vector<std::size_t> order, std::size_t tail = 0) {
     const BucketOptions options{.min_buckets = 2, .order = std::move(order)};

@@ -117,7 +117,7 @@ TEST_CASE("the warm-up rises evenly to the base rate, then the schedule starts",
         "[nn] there is no learning-rate schedule \"linear\", only: constant, step, cosine");
 }
 
-TEST_CASE("Sgd skips parameters without a gradient and takes the others' gradients", "[nn]") {
+TEST_CASE("Sgd skips parameters without a gradient and clears the others' gradients", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
   Parameter with = scope.uniform("with", {3}, 1), without = scope.uniform("without", {3}, 1);
@@ -158,7 +158,7 @@ TEST_CASE("the default MLP has PyTorch's names and shapes in order", "[nn]") {
         }) == "[nn] there is no model \"resnet\", only: mlp, lenet5, convnet, resnet18, unet");
 }
 
-TEST_CASE("two parameters, buffers or children of one name are refused", "[nn]") {
+TEST_CASE("two parameters, buffers or children with the same name are refused", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat32, 1);
   struct Twice final : Module {

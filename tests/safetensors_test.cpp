@@ -71,7 +71,7 @@ TEST_CASE("a safetensors file has exactly the bytes of the format", "[safetensor
   CHECK(entries_of(directory.path()) == 1);
 }
 
-TEST_CASE("safetensors of every type come back", "[safetensors]") {
+TEST_CASE("safetensors of every type are read back unchanged", "[safetensors]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "model.safetensors";
   std::vector<ddp::Allocation> memory;
@@ -106,7 +106,7 @@ TEST_CASE("safetensors of every type come back", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors without tensors, and with tensors out of line", "[safetensors]") {
+TEST_CASE("safetensors may have no tensors, or tensors in another order", "[safetensors]") {
   const TemporaryDirectory directory;
   save_safetensors(directory / "none", {});
   CHECK(load_safetensors(directory / "none").tensors.empty());
@@ -176,8 +176,7 @@ TEST_CASE("a header longer than the file or than 100 MB is refused", "[safetenso
              Contains("100000001 follow, 100000000 are allowed"));
 }
 
-TEST_CASE("what PyTorch saves is told from safetensors, with what makes one of it",
-          "[safetensors]") {
+TEST_CASE("a file of torch.save is refused with a way to convert it", "[safetensors]") {
   const std::string zip = std::string("PK\x03\x04", 4) + std::string(100, 'x');
   const std::string pickle = std::string("\x80\x02\x8a\x0a", 4) + std::string(100, 'x');
   for (const std::string& bytes : {zip, pickle}) {
@@ -212,7 +211,7 @@ TEST_CASE("a header of many tensors is read in a time that grows with their numb
   CHECK(load_safetensors(directory / "file").tensors.size() == kTensors);
 }
 
-TEST_CASE("what safetensors cannot hold is refused before anything is written", "[safetensors]") {
+TEST_CASE("tensors that safetensors cannot contain are refused before writing", "[safetensors]") {
   const TemporaryDirectory directory;
   std::vector<float> values(4);
   const Buffer buffer = ddp::buffer_of(values);
@@ -230,7 +229,7 @@ TEST_CASE("what safetensors cannot hold is refused before anything is written", 
   CHECK(entries_of(directory.path()) == 0);
 }
 
-TEST_CASE("a failed save leaves the old file and nothing else", "[safetensors][disk]") {
+TEST_CASE("a failed save leaves only the old file", "[safetensors][disk]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "model.safetensors";
   write_bytes(path, "old");
@@ -251,7 +250,7 @@ TEST_CASE("a failed save leaves the old file and nothing else", "[safetensors][d
   CHECK(entries_of(directory.path()) == 1);
 }
 
-TEST_CASE("a place that takes no file is named with the reason", "[safetensors][disk]") {
+TEST_CASE("a path that cannot be written is named with the reason", "[safetensors][disk]") {
   const TemporaryDirectory directory;
   write_bytes(directory / "file", "");
   CHECK(error_of([&] { save_safetensors(directory / "no/such", {}); }) ==
