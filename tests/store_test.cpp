@@ -91,10 +91,10 @@ void check_common_behaviour(Store& store) {
   CHECK(store.add("counter", -7) == -2);
   CHECK(store.get("counter") == "-2");
   store.set("highest", "9223372036854775807");
-  CHECK(store.add("highest", 1) == std::numeric_limits<std::int64_t>::min());  // as PyTorch
+  CHECK(store.add("highest", 1) == std::numeric_limits<std::int64_t>::min());  // it wraps around
   store.set("sloppy", " 12abc");
   CHECK(store.add("sloppy", 1) == 13);
-  CHECK(store.compare_set("c", "x", "y") == "x");  // missing, expected something: PyTorch's answer
+  CHECK(store.compare_set("c", "x", "y") == "x");  // for a missing key, as PyTorch's server
   CHECK(store.compare_set("c", "", "y") == "y");
   CHECK(store.compare_set("c", "wrong", "z") == "y");
   CHECK(store.compare_set("c", "y", "z") == "z");
@@ -373,9 +373,9 @@ TEST_CASE("a wait that ends while it is cancelled leaves the connection usable",
     send(take(5).substr(1));  // PING
     take(1 + 8 + 8 + 2);      // WAIT for "/k"
     take(1);                  // CANCEL_WAIT, since we did not answer in time …
-    send(hex("0001"));        // … but now: STOP_WAITING, and WAIT_CANCELED
+    send(hex("0001"));        // … but only now: STOP_WAITING, then WAIT_CANCELED
     take(1 + 8 + 2);          // GET "/k"
-    patient = !client.wait_readable(Deadline::after(50ms));  // although its 20 ms are over
+    patient = !client.wait_readable(Deadline::after(50ms));  // although its timeout is 20 ms
     if (!patient) return;
     send(hex("010000000000000076"));
     take(1);  // GETNUMKEYS
