@@ -27,7 +27,7 @@ struct CpuTopology {
 // Assumes simple defaults for missing files: one core for each CPU, one node.
 [[nodiscard]] CpuTopology read_topology(const std::string& sysfs, const CpuList& allowed);
 
-// The node next to a PCI device ("0000:1a:00.0"). Nothing if the kernel does not know.
+// The node next to a PCI device ("0000:1a:00.0"). Returns nothing if the kernel does not know.
 [[nodiscard]] std::optional<int> node_of_device(const std::string& sysfs,
                                                 const std::string& bus_id);
 

@@ -36,7 +36,7 @@ bool take(std::string_view& text, std::int64_t& number) {
   return true;
 }
 
-// Nothing if a line is not a checkpoint's name.
+// Returns nothing if a line is not a checkpoint's name.
 std::optional<std::vector<CheckpointName>> parse_list(std::istream& lines) {
   std::vector<CheckpointName> names;
   for (std::string line; std::getline(lines, line);) {

@@ -15,7 +15,7 @@
 namespace ddp {
 namespace {
 
-// No rank is this many collectives behind another, so nobody reads older keys any more.
+// No rank is this many collectives behind another, so older keys are not read any more.
 constexpr std::uint64_t kKept = 4096;
 
 std::string key_of(std::uint64_t collective) { return "call/" + std::to_string(collective); }

@@ -31,9 +31,9 @@ namespace {
 // Extra time in which Gloo may report itself what is missing.
 constexpr Timeout kConnectGrace{500};
 
-// How long an operation may be pending beside a broken connection, so that Gloo may report the lost
-// peer itself: after the peer's death, and if its fate is unknown. In the latter case it may have
-// done its part, and nobody waits for it.
+// How long an operation may stay pending after a connection broke, so that Gloo can report the lost
+// peer itself: kDeathGrace if the peer has died, kLossGrace if its fate is unknown. In the latter
+// case it may have done its part, so that no rank waits for it.
 constexpr Timeout kDeathGrace{500};
 constexpr Timeout kLossGrace{2000};
 constexpr Timeout kLinkPeriod{250};

@@ -17,7 +17,7 @@ constexpr Timeout kPause{5};
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
 
-// Nothing if the rank has not written its identity yet.
+// Returns nothing if the rank has not written its identity yet.
 std::optional<RankIdentity> read(Store& store, int rank) {
   const auto text = store.find(who(rank));
   return text ? std::optional(parse_rank_identity(*text)) : std::nullopt;
