@@ -85,11 +85,11 @@ TEST_CASE("the holder of a port is found with its command", "[ports]") {
 
 TEST_CASE("an error about an address comes with a hint", "[ports]") {
   CHECK(bind_hint(EADDRINUSE, "pid 1 (init)", {}) ==
-        " by pid 1 (init); without --master_port a free one is taken");
-  CHECK(bind_hint(EADDRINUSE, "", {}) == "; without --master_port a free one is taken");
+        " by pid 1 (init); without --master_port, ddp-launch takes a free port");
+  CHECK(bind_hint(EADDRINUSE, "", {}) == "; without --master_port, ddp-launch takes a free port");
   CHECK(bind_hint(EADDRINUSE, "pid 1 (ddp-agent)", {}, 2) ==
-        " by pid 1 (ddp-agent); if that is a launcher of this job, give each node a --node_rank of "
-        "its own, else the job another --master_port");
+        " by pid 1 (ddp-agent); if that is a launcher of this job, give each node its own "
+        "--node_rank; otherwise give the job another --master_port");
   CHECK(bind_hint(EADDRNOTAVAIL, "", {"127.0.0.1", "10.0.0.1"}) ==
         "; this host has 127.0.0.1, 10.0.0.1");
   CHECK_THAT(bind_hint(EACCES, "", {}), Contains("below 1024"));

@@ -187,8 +187,8 @@ CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
   CATCH_CHECK_THAT(error_of([&] { loss_of(net, 0, 7).backward(); }),
-                   Catch::Contains("[ddp_torch] loss.backward() outside of a step: call "
-                                   "model.backward(loss, n) in its place"));
+                   Catch::Contains("[ddp_torch] loss.backward() was called outside of a step: call "
+                                   "model.backward(loss, n) instead"));
   CATCH_CHECK_THAT(error_of([&] {
                      model.backward(net->fc1(torch::ones({1, 6}, torch::kFloat64)).sum(), 1);
                    }),
