@@ -161,7 +161,8 @@ TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]
   training.check_refused({"--model", "lenet5"}, file + ": model is mlp there");
   training.check_refused({"--dtype", "float64"},
                          file + ": tensor \"fc1.weight\" is float32[256, 784] there");
-  training.check_refused({"--momentum", "0"}, ".momentum_buffer\" is there, but nothing here");
+  training.check_refused({"--momentum", "0"},
+                         ".momentum_buffer\" is in the file, but nothing in this program");
   training.check_refused({"--resume", "none"},
                          "already has checkpoints, the newest of them model_");
   training.check_refused({"--resume", training.file("model")}, "it has no checksum");

@@ -508,9 +508,9 @@ TEST_CASE("the report says how many steps it does not count", "[engine]") {
       }
       const StepCosts costs = ddp.step_statistics().costs();
       const std::uint64_t rest = 12 - costs.steps - costs.pauses - costs.stalls.steps;
-      const std::string line = "not counted: " + std::to_string(rest) +
-                               " of 12 steps: the first ones, which warm up" +
-                               (world_size == 1 ? "\n" : ", and the last, of which ranks have ");
+      const std::string line =
+          "not counted: " + std::to_string(rest) + " of 12 steps: the first ones, which warm up" +
+          (world_size == 1 ? "\n" : ", and the last ones, whose times ranks have ");
       expect(ddp.report().find(line) != std::string::npos, line + " is not in " + ddp.report());
     });
   }

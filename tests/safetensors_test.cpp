@@ -125,9 +125,9 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
   const auto tensor = [](const std::string& rest) { return "{\"w\":{" + rest + "}}"; };
   CHECK_THAT(error_of_file(""), Contains("has 0 bytes, too few for a header"));
   CHECK_THAT(error_of_file(std::string(8, '\xff')),
-             Contains("promises a header of 18446744073709551615 bytes; 0 follow"));
-  CHECK_THAT(error_of_header(""), Contains("no JSON object"));
-  CHECK_THAT(error_of_header("[1]"), Contains("no JSON object"));
+             Contains("announces a header of 18446744073709551615 bytes, but 0 follow"));
+  CHECK_THAT(error_of_header(""), Contains("not a JSON object"));
+  CHECK_THAT(error_of_header("[1]"), Contains("not a JSON object"));
   CHECK_THAT(error_of_header("{\"w\":"), Contains("no JSON"));
   CHECK_THAT(error_of_header("{} x"), Contains("no JSON"));
   CHECK_THAT(error_of_header(std::string("{}\0 x", 5)), Contains("zero byte"));
@@ -166,7 +166,7 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
 
 TEST_CASE("a header longer than the file or than 100 MB is refused", "[safetensors]") {
   CHECK_THAT(error_of_file(file_with("0123456789", "").substr(0, 10)),
-             Contains("promises a header of 10 bytes; 2 follow"));
+             Contains("announces a header of 10 bytes, but 2 follow"));
   const TemporaryDirectory directory;
   const fs::path path = directory / "file";
   const std::uint64_t length = 100'000'001;
