@@ -158,9 +158,9 @@ TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]
   (void)training.run({"--max-steps", "5"});
   const std::string file = training.file("c/model_epoch_0_step_5.safetensors");
   training.check_refused({"--seed", "1"}, file + ": seed is 0 in the file and 1 here");
-  training.check_refused({"--model", "lenet5"}, file + ": model is mlp there");
+  training.check_refused({"--model", "lenet5"}, file + ": model is mlp in the file");
   training.check_refused({"--dtype", "float64"},
-                         file + ": tensor \"fc1.weight\" is float32[256, 784] there");
+                         file + ": tensor \"fc1.weight\" is float32[256, 784] in the file");
   training.check_refused({"--momentum", "0"},
                          ".momentum_buffer\" is in the file, but nothing in this program");
   training.check_refused({"--resume", "none"},
