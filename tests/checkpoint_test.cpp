@@ -211,7 +211,8 @@ TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
   CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
 }
 
-TEST_CASE("a checkpoint that nobody would find again is not saved", "[checkpoint][directory]") {
+TEST_CASE("a checkpoint whose name would not be recognised is not saved",
+          "[checkpoint][directory]") {
   const TemporaryDirectory place;
   CheckpointDirectory directory({.path = place.path()});
   CHECK(error_of([&] { save(directory, -1); }) ==

@@ -112,7 +112,7 @@ TEST_CASE("dense gradients that cannot form contiguous buckets are refused", "[e
   CHECK_THROWS_AS(lay_out_buckets(mixed, {}, 0, Packing::kDense), std::invalid_argument);
 }
 
-TEST_CASE("the caller's flat gradients are the buckets, to the same bits", "[engine]") {
+TEST_CASE("the caller's flat gradients serve as buckets and give the same bits", "[engine]") {
   std::vector<std::pair<Backend, int>> worlds = {{Backend::kShm, 1}, {Backend::kShm, 3}};
   // Other backends, with three ranks, sum in an order that depends on an element's position.
   for (const Backend backend : test::backends()) worlds.emplace_back(backend, 2);

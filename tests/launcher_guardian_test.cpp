@@ -41,7 +41,7 @@ TEST_CASE("no process outlives a launcher or agent that is killed", "[guardian]"
   CHECK_THAT(last_line(child.err()), Contains("killed"));
 }
 
-TEST_CASE("killing by name ends the launcher or the workers, but never the agent, too",
+TEST_CASE("the agent has a name of its own, so that killing the others by name spares it",
           "[guardian]") {
   ChildProcess child(shell({}, "echo agent=$PPID. pid=$$. >&2; read line"));
   wait_for_pids(child, 1);

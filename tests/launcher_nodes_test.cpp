@@ -291,7 +291,8 @@ TEST_CASE("nodes wait for a host name of node 0 that appears late", "[nodes]") {
 }
 
 // A launcher tries again every second.
-TEST_CASE("with a short timeout, no warning says that the name is asked for again", "[nodes]") {
+TEST_CASE("with a short timeout, no warning says that the host name is looked up again",
+          "[nodes]") {
   look_ups_in_vain = 1000;
   const ddp::test::StderrCapture log;
   const NodePlan plan{.rank = 1, .count = 2, .store = {"late.test", 1}};

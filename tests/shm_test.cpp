@@ -136,7 +136,7 @@ TEST_CASE("CPUs are counted for each of the ranks that share them", "[shm]") {
   CHECK(cpu_shares({{}, {0}}) == Shares{0, 1});
 }
 
-TEST_CASE("after many vain polls, only a few waits still poll", "[shm]") {
+TEST_CASE("after many futile waits, only a few waits still poll", "[shm]") {
   SpinBudget spins(100);
   for (unsigned wait = 0; wait < SpinBudget::kPatience; ++wait) {
     CHECK(spins.looks() == 100);
