@@ -540,6 +540,32 @@ TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engi
   CHECK(warnings(1, 64).empty());
 }
 
+TEST_CASE("a parameter that several layers share is given once", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  const auto refusal = [&](const Model& model) {
+    return error_of([&] { DistributedDataParallel ddp(group, model.parameters); });
+  };
+  const std::string advice =
+      "; give a parameter that several layers share once, and mark it ready after its last use";
+  Model tied(0);
+  tied.parameters[1].value = tied.parameters[0].value.slice(293, 7);
+  CHECK(refusal(tied) ==
+        "[ddp] the value of 'fc1.weight' and the value of 'fc1.bias' are in the same memory" +
+            advice);
+  Model one_gradient(0);
+  std::vector<double> gradients(9);
+  one_gradient.parameters[1].grad = buffer_of(std::span(gradients).first(7));
+  one_gradient.parameters[2].grad = buffer_of(std::span(gradients).subspan(6, 2));
+  CHECK(refusal(one_gradient) ==
+        "[ddp] the gradient of 'fc1.bias' and the gradient of 'fc2.weight' are in the same memory" +
+            advice);
+  Model in_place(0);
+  in_place.parameters[2].grad = in_place.parameters[2].value;
+  CHECK_THAT(refusal(in_place), Catch::StartsWith("[ddp] the value of 'fc2.weight' and the "
+                                                  "gradient of 'fc2.weight'"));
+  CHECK(group->submitted.empty());
+}
+
 TEST_CASE("parameters are checked before anything is sent", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);

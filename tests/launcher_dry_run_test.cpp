@@ -37,12 +37,12 @@ environment of each:
 TEST_CASE("a plan leaves out what is chosen only at the start", "[dry-run]") {
   WorkerPlan plan;
   plan.command = {"/bin/x", {"x", "-a"}, 1};
-  JobContext job;
-  job.local_world_size = 2;
-  job.world_size = 4;
-  job.first_rank = 2;
-  job.store = {"127.0.0.1", 0};
-  const std::vector<PlannedWorker> workers = preview(plan, job);
+  JobLayout layout;
+  layout.local_world_size = 2;
+  layout.world_size = 4;
+  layout.first_rank = 2;
+  layout.store = {"127.0.0.1", 0};
+  const std::vector<PlannedWorker> workers = preview(plan, layout);
   REQUIRE(workers.size() == 2);
   CHECK(workers[1].rank == 3);
   CHECK(workers[1].local_rank == 1);

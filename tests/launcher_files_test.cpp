@@ -24,11 +24,10 @@ std::optional<ddp::ErrorRecord> parse(const std::string& text) {
   return read_error_record((folder / "error.json").string());
 }
 
-JobContext job_of(const std::string& run_id, int workers = 2) {
-  JobContext job;
-  job.run_id = run_id;
-  job.local_world_size = workers;
-  return job;
+JobLayout job_of(const std::string& run_id) {
+  JobLayout layout;
+  layout.run_id = run_id;
+  return layout;
 }
 
 LogOptions into(const std::filesystem::path& directory) {
@@ -103,14 +102,12 @@ TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]"
 TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
   const TemporaryDirectory folder;
   RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"), "");
-  JobContext job = job_of("cafe");
-  files.begin_attempt(job);
+  files.begin_attempt(2, 0);
   const std::string root = (folder / "deep/logs/cafe").string();
   CHECK(files.error_file(1) == root + "/attempt_0/1/error.json");
   CHECK(files.log_file(0, Channel::kOut) == root + "/attempt_0/0/stdout.log");
   CHECK(files.log_file(1, Channel::kErr) == root + "/attempt_0/1/stderr.log");
-  job.restart_count = 1;
-  files.begin_attempt(job);
+  files.begin_attempt(2, 1);
   CHECK(files.error_file(1) == root + "/attempt_1/1/error.json");
   CHECK(std::filesystem::is_directory(root + "/attempt_1/1"));
   CHECK(files.remark().empty());
@@ -120,14 +117,14 @@ TEST_CASE("a run does not overwrite the files of another", "[run-folder]") {
   const TemporaryDirectory folder;
   for (const std::string name : {"job", "job_2", "job_3"}) {
     RunFolder files(into(folder.path()), job_of("job"), "");
-    files.begin_attempt(job_of("job"));
+    files.begin_attempt(2, 0);
     CHECK(files.error_file(0) == (folder / name / "attempt_0/0/error.json").string());
   }
 }
 
 TEST_CASE("nodes that share a file system have folders of their own", "[run-folder]") {
   const TemporaryDirectory folder;
-  JobContext job = job_of("job");
+  JobLayout job = job_of("job");
   job.node_count = 2;
   job.node_rank = 1;
   const RunFolder files(into(folder.path()), job, "");
@@ -148,7 +145,7 @@ TEST_CASE("without a log folder there are only error files", "[run-folder]") {
     const PrivateFolder folder;
     RunFolder files({}, job_of("cafe"), folder.path());
     CHECK(files.error_file(1).empty());
-    files.begin_attempt(job_of("cafe"));
+    files.begin_attempt(2, 0);
     CHECK(files.error_directory() == folder.path() + "/attempt_0");
     CHECK(files.error_file(1) == folder.path() + "/attempt_0/1/error.json");
     CHECK(files.log_file(1, Channel::kErr).empty());
@@ -161,7 +158,7 @@ TEST_CASE("without a log folder there are only error files", "[run-folder]") {
 
 TEST_CASE("without any folder there are no files", "[run-folder]") {
   RunFolder files({}, job_of("cafe"), "");
-  files.begin_attempt(job_of("cafe"));
+  files.begin_attempt(2, 0);
   CHECK(files.error_directory().empty());
   CHECK(files.error_file(0).empty());
 }

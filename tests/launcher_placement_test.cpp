@@ -78,9 +78,10 @@ std::vector<int> threads(const Placements& placements) {
 
 // The value of the last variable with this name, which is the one that a worker sees.
 std::string variable(const Placement& placement, const std::string& name) {
-  JobContext job;
-  job.placements = {placement};
-  for (const std::string& entry : worker_environment({"CUDA_VISIBLE_DEVICES=5"}, job, 0)) {
+  WorkerPlan plan;
+  plan.environment = {"CUDA_VISIBLE_DEVICES=5"};
+  plan.placements = {placement};
+  for (const std::string& entry : worker_environment(plan, {}, {}, 0)) {
     if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
   }
   return "";
@@ -239,13 +240,14 @@ TEST_CASE("NVML is used only if its answer matters", "[placement]") {
 }
 
 TEST_CASE("workers that share GPUs on several hosts do not meet on loopback", "[placement]") {
-  JobContext job;
-  job.oversubscribe = true;
-  const auto names_loopback = [&job] {
-    const EnvironmentBlock block = worker_environment({}, job, 0);
+  WorkerPlan plan;
+  plan.oversubscribe = true;
+  JobLayout layout;
+  const auto names_loopback = [&] {
+    const EnvironmentBlock block = worker_environment(plan, layout, {}, 0);
     return std::ranges::find(block, "NCCL_SOCKET_IFNAME=lo") != block.end();
   };
   CHECK(names_loopback());
-  job.on_one_host = false;
+  layout.on_one_host = false;
   CHECK_FALSE(names_loopback());
 }

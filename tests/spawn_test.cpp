@@ -138,16 +138,16 @@ TEST_CASE("what a rank writes to std::cout appears exactly once", "[spawn]") {
 }
 
 TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]") {
-  launcher::JobContext job;
-  job.world_size = job.local_world_size = 2;
-  job.store = {"127.0.0.1", 1};
-  job.agent_hosts_store = true;
-  job.usable_cpus = usable_cpus();
+  launcher::WorkerPlan plan;
+  plan.usable_cpus = usable_cpus();
+  launcher::JobLayout layout;
+  layout.world_size = layout.local_world_size = 2;
+  layout.store = {"127.0.0.1", 1};
   const TemporaryDirectory directory;
   spawn(
       [&](int rank) {
         std::string different;
-        for (const std::string& entry : launcher::worker_environment({}, job, rank)) {
+        for (const std::string& entry : launcher::worker_environment(plan, layout, {}, rank)) {
           const std::string name = entry.substr(0, entry.find('='));
           const char* value = std::getenv(name.c_str());
           if (value == nullptr || name + "=" + value != entry) different += name + " ";

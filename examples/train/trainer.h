@@ -15,6 +15,8 @@
 #include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
+#include "evaluator.h"
+#include "interval_meter.h"
 #include "journal.h"
 #include "options.h"
 #include "step_trace.h"
@@ -59,8 +61,6 @@ class Trainer {
   [[nodiscard]] TrainingState state() const;
   void step_optimizer();
   void log_step(int epoch, const ddp::Batch& batch);
-  // Evaluates on the whole test set: every sample counts once, whatever the number of ranks.
-  [[nodiscard]] Evaluation evaluate();
   // Prints what the steps so far have cost.
   void report(std::FILE* stream);
   void finish();
@@ -69,8 +69,6 @@ class Trainer {
   void tell_incomplete_files();
   // The model, device and ranks: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
-  [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
-  [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   [[nodiscard]] bool has_steps_left() const {
     return options_.max_steps == 0 || steps_done_ < options_.max_steps;
   }
@@ -90,6 +88,7 @@ class Trainer {
   std::optional<ddp::nn::GradScaler> scaler_;  // with float16
   std::optional<ddp::nn::ReduceLrOnPlateau> plateau_;
   ddp::nn::Tape tape_;
+  Evaluator evaluator_;
   ddp::SignalGuard signals_;
   std::optional<StepTrace> trace_;
   std::optional<Checkpointing> checkpoints_;
@@ -99,13 +98,7 @@ class Trainer {
   std::int64_t steps_done_ = 0;
   std::int64_t steps_skipped_ = 0;  // steps of this epoch that an earlier job made
   int epoch_ = 0;
-  // What has happened since the last logged step.
-  ddp::Clock::time_point interval_begin_;
-  std::int64_t interval_samples_ = 0;
-  std::int64_t interval_steps_ = 0;
-  std::int64_t interval_batches_ = 0;  // with --accumulate, several per step
-  double interval_wait_ = 0;           // seconds of the epoch spent waiting for data when it began
-  ddp::Clock::time_point epoch_begin_;
+  IntervalMeter interval_;
 };
 
 }  // namespace train

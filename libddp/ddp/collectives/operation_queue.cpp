@@ -7,16 +7,10 @@
 
 #include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
+#include "ddp/base/overlap.h"
 
 namespace ddp {
 namespace {
-
-bool overlap(const Buffer& a, const Buffer& b) {
-  const auto begin = [](const Buffer& buffer) {
-    return reinterpret_cast<std::uintptr_t>(buffer.data);
-  };
-  return begin(a) < begin(b) + b.size_bytes() && begin(b) < begin(a) + a.size_bytes();
-}
 
 bool overlap(const Collective& a, const Collective& b) {
   return overlap(a.input, b.input) || overlap(a.input, b.output) || overlap(a.output, b.input) ||

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/overlap.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/host_collectives.h"
@@ -23,12 +24,6 @@ namespace {
 
 // Only one meeting is pending at a time; the others are history.
 constexpr std::size_t kMeetings = 64;
-
-bool overlap(const Buffer& one, const Buffer& other) {
-  const auto begin = [](const Buffer& each) { return reinterpret_cast<std::uintptr_t>(each.data); };
-  const auto end = [&](const Buffer& each) { return begin(each) + each.size_bytes(); };
-  return begin(one) < end(other) && begin(other) < end(one);
-}
 
 // A rank's own share may lie at its place in the whole, as NCCL has it.
 void check_share(std::string_view name, const Buffer& whole, const Buffer& share,

@@ -12,9 +12,9 @@
 
 namespace ddp {
 
-// A parameter of the caller's model. `value` is the caller's memory. If `grad` has no memory, the
-// gradient lives in a bucket: backward writes it at gradient(i), and nothing is copied. If `grad`
-// is the caller's memory, each step copies it into the bucket and back.
+// A parameter of the model; one that several layers share is given once. `value` is the caller's
+// memory. If `grad` has none, the gradient lives in a bucket: backward writes it at gradient(i),
+// and nothing is copied. If `grad` has memory, each step copies it into the bucket and back.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;

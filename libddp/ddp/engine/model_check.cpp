@@ -2,6 +2,7 @@
 #include "ddp/engine/model_check.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <sstream>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/overlap.h"
 #include "ddp/collectives/equal_on_all_ranks.h"
 
 namespace ddp {
@@ -36,6 +38,36 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   if (grad.data != nullptr && !alike) {
     refuse("its gradient is " + to_string(grad) + ", but its value is " + to_string(value));
   }
+}
+
+struct Memory {
+  Buffer buffer;
+  const char* use;
+  const std::string* parameter;
+};
+
+std::string describe(const Memory& memory) {
+  return std::string(memory.use) + " of '" + *memory.parameter + "'";
+}
+
+// Memory used twice would be reduced twice, and stepped twice by the optimizer.
+void check_disjoint(const std::vector<Parameter>& parameters) {
+  std::vector<Memory> all;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.value.count == 0) continue;
+    all.push_back({parameter.value, "the value", &parameter.name});
+    if (parameter.grad.data != nullptr) {
+      all.push_back({parameter.grad, "the gradient", &parameter.name});
+    }
+  }
+  std::ranges::stable_sort(all, std::less<void*>(), [](const Memory& m) { return m.buffer.data; });
+  const auto twice = std::ranges::adjacent_find(
+      all, [](const Memory& a, const Memory& b) { return overlap(a.buffer, b.buffer); });
+  if (twice == all.end()) return;
+  throw std::invalid_argument(
+      "[ddp] " + describe(*twice) + " and " + describe(*std::next(twice)) +
+      " are in the same memory; give a parameter that several layers share once, and mark it "
+      "ready after its last use");
 }
 
 constexpr const char* kSetUp = "the set-up";
@@ -100,6 +132,7 @@ std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
 std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters) {
   if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
+  check_disjoint(parameters);
   return parameters;
 }
 
