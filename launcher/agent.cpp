@@ -161,7 +161,7 @@ Outcome Agent::wait_for_restart(Timeout delay) {
     if (is_over && !std::exchange(is_opened, true)) open_generation();
     const OtherNodes::News news = nodes_.news();
     if (news.is_bad()) {
-      nodes_.end_generation();  // its workers never started here
+      nodes_.end_generation();  // it is opened, but this node did not start its workers
       return {.stopped_by_nodes = true};
     }
     if (is_over && news.is_open) return {};

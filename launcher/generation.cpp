@@ -174,7 +174,7 @@ void Generation::request_stop() {
     ::kill(worker.pid(), SIGUSR1);
     ++told;
   }
-  console_.say(fmt::format("SIGUSR1: passed on to {}; what is left after {:g} s is killed",
+  console_.say(fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
                            count_ranks(told), seconds(grace())));
 }
 

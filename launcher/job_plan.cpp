@@ -24,7 +24,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr const char* kSharingRemark =
-    "workers may share GPUs (--oversubscribe): fit to check results, not to measure speed";
+    "workers may share GPUs (--oversubscribe): this can check results, but not measure speed";
 
 std::optional<std::string> environment_variable(const char* name) {
   const char* value = std::getenv(name);

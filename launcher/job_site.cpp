@@ -51,10 +51,10 @@ JobSite open_on_one_node(const NodeOptions& options, StoreHost host, const JobLa
 
 void check_rank_is_said(const NodeOptions& options) {
   if (options.rank || options.backend == NodeOptions::Backend::kC10d) return;
-  throw LaunchError(
-      fmt::format("--nnodes={}: say which of them this is (--node_rank=0 to {}), or let them be "
-                  "numbered as they come (--rdzv_backend=c10d)",
-                  options.count, options.count - 1));
+  throw LaunchError(fmt::format(
+      "--nnodes={}: give the number of this node (--node_rank=0 to {}), or let nodes be "
+      "numbered as they come (--rdzv_backend=c10d)",
+      options.count, options.count - 1));
 }
 
 NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, bool hosts_store) {

@@ -57,8 +57,8 @@ class RunFolder {
   [[nodiscard]] std::string rank_folder(int local_rank) const;
 
   bool stays_;
-  std::string root_;     // empty: there is none
-  std::string attempt_;  // likewise
+  std::string root_;     // empty: this job has no folder
+  std::string attempt_;  // empty: this job has no folder
   std::string remark_;
 };
 

@@ -148,7 +148,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("a layer that no rank reaches is left alone, also by weight decay", "[module]") {
+TEST_CASE("a layer that no rank uses does not change, not even by weight decay", "[module]") {
   for (const UnusedParameters unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
     test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
       Trainee trainee(group.shared_from_this(), {.unused = unused});
@@ -166,7 +166,7 @@ TEST_CASE("a layer that no rank reaches is left alone, also by weight decay", "[
   }
 }
 
-TEST_CASE("a layer that one rank reaches is trained on all", "[module]") {
+TEST_CASE("a layer that one rank uses is trained on all ranks", "[module]") {
   test::run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kZero, .fingerprint_every = 1});
@@ -181,7 +181,8 @@ TEST_CASE("a layer that one rank reaches is trained on all", "[module]") {
   });
 }
 
-TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of them", "[module]") {
+TEST_CASE("loaders of 5 and 9 batches train the same model as one process with all of them",
+          "[module]") {
   constexpr std::size_t kBatches[] = {5, 9};
   std::vector<double> alone;
   test::run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
@@ -206,7 +207,7 @@ TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of th
   });
 }
 
-TEST_CASE("a rank without samples steps, whatever its empty batch reached", "[module]") {
+TEST_CASE("a rank without samples steps, whatever layers its empty batch reached", "[module]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     nn::Context context;
     Chain chain({context, DType::kFloat64, 0});
@@ -236,7 +237,7 @@ TEST_CASE("a rank without samples steps, whatever its empty batch reached", "[mo
   });
 }
 
-TEST_CASE("a step with gradients that are no numbers changes no rank's model", "[module]") {
+TEST_CASE("a step with NaN gradients changes no rank's model", "[module]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kStatic, .non_finite = NonFinite::kSkip});
@@ -288,7 +289,7 @@ TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
   });
 }
 
-TEST_CASE("gradients that only the tape has made are not stepped with", "[module]") {
+TEST_CASE("a step with gradients that were not reduced is an error", "[module]") {
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     trainee.optimizer.step();  // there are no gradients
@@ -332,7 +333,7 @@ TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
   });
 }
 
-TEST_CASE("a distributed module is a module, with the other one's names", "[module]") {
+TEST_CASE("a distributed module has the names of the module that it wraps", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
     Normalised normalised({context, DType::kFloat64, 0});
@@ -354,7 +355,7 @@ TEST_CASE("a distributed module is a module, with the other one's names", "[modu
 }
 
 // The gradients were in the memory of the engine, which has been destroyed.
-TEST_CASE("a module may be distributed anew, and be trained alone in between", "[module]") {
+TEST_CASE("a module may be distributed again, and be trained alone in between", "[module]") {
   for (const int world_size : {1, 2}) {
     test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
       nn::Context context;
@@ -394,7 +395,7 @@ TEST_CASE("a module may be distributed anew, and be trained alone in between", "
 }
 
 // This happens if the new module is created before the old one is destroyed.
-TEST_CASE("the end of a distributed module leaves gradients to the one after it", "[module]") {
+TEST_CASE("a distributed module that is destroyed leaves gradients to its successor", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
     Branches branches({context, DType::kFloat64, 0});
@@ -423,7 +424,7 @@ TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]
   });
 }
 
-TEST_CASE("batches tell of ranks in different epochs", "[module]") {
+TEST_CASE("ranks in different epochs are found from their batches", "[module]") {
   std::vector<std::string> errors(2);
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
@@ -467,7 +468,7 @@ TEST_CASE("a child that was not added is an error that names its parameter and a
   }
 }
 
-TEST_CASE("so is a parameter of another model, which has its own engine", "[module]") {
+TEST_CASE("a parameter of another distributed module is an error that names it", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
     nn::Linear one({context, DType::kFloat64, 0}, kFeatures, kFeatures);

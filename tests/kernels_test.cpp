@@ -83,7 +83,7 @@ TEST_CASE("bias_add adds the bias to every row", "[kernels]") {
   for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == before[i] + bias[i % shape.columns]);
 }
 
-TEST_CASE("bias_grad sums columns; of no row the sum is 0", "[kernels]") {
+TEST_CASE("bias_grad sums columns, and the sum of no rows is 0", "[kernels]") {
   const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{31, 1});
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
   Doubles grad_y = uniform(shape.count(), 1);
@@ -94,7 +94,7 @@ TEST_CASE("bias_grad sums columns; of no row the sum is 0", "[kernels]") {
   check_close(grad_bias, expected_gradient(sums, mode));
 }
 
-TEST_CASE("relu_forward cuts at 0, also in place, and keeps NaN", "[kernels]") {
+TEST_CASE("relu_forward cuts at 0, even in place, and keeps NaN", "[kernels]") {
   Doubles x{-1.5, -0.0, 0.0, 2.5, kNan};
   Doubles y(x.size(), kNan);
   ddp::cpu::relu_forward(buffer_of(x), buffer_of(y));
@@ -206,7 +206,7 @@ TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
   check_close(value, expected);
 }
 
-TEST_CASE("kernels refuse operands that disagree", "[kernels]") {
+TEST_CASE("kernels refuse operands of wrong sizes or dtypes", "[kernels]") {
   Doubles three(3), four(4);
   CHECK(error_of([&] { ddp::cpu::relu_forward(buffer_of(three), buffer_of(four)); }) ==
         "[kernels] relu_forward: y is float64[4] on cpu, expected float64[3] on cpu");

@@ -6,7 +6,7 @@
 using namespace ddp::launcher;
 using Strings = std::vector<std::string>;
 
-TEST_CASE("a dry run is a table of workers and what they are told", "[dry-run]") {
+TEST_CASE("a dry run prints a table of workers and their environment", "[dry-run]") {
   const std::vector<PlannedWorker> workers = {
       {.rank = 2,
        .local_rank = 0,
@@ -34,7 +34,7 @@ environment of each:
 )");
 }
 
-TEST_CASE("a plan is shown without what is only chosen at the start", "[dry-run]") {
+TEST_CASE("a plan leaves out what is chosen only at the start", "[dry-run]") {
   WorkerPlan plan;
   plan.command = {"/bin/x", {"x", "-a"}, 1};
   JobLayout layout;

@@ -45,7 +45,7 @@ std::string way(const LogOptions& options, int rank, Channel channel) {
 
 }  // namespace
 
-TEST_CASE("what libddp records is read again", "[error-file]") {
+TEST_CASE("the launcher reads the records of libddp", "[error-file]") {
   const auto record = parse(ddp::to_json({"größe \"1\"\nline two", 457, true}, 1700000000));
   REQUIRE(record);
   CHECK(record->message == "größe \"1\"\nline two");
@@ -66,7 +66,7 @@ TEST_CASE("both of torchrun's formats are read", "[error-file]") {
   CHECK(brief->message == "just text");
 }
 
-TEST_CASE("an error file that is none does no harm", "[error-file]") {
+TEST_CASE("an invalid error file is ignored", "[error-file]") {
   for (const std::string text :
        {"", "{", "null", "[1]", "{}", R"({"message": 3})", R"({"message": {}})",
         R"({"message": {"message": null}})", "\xff\xfe", R"({"message": {"message": "a)"}) {
@@ -81,7 +81,7 @@ TEST_CASE("an error file that is none does no harm", "[error-file]") {
   CHECK_FALSE(read_error_record("/dev"));
 }
 
-TEST_CASE("the launcher above is given the record with the exit code", "[error-file]") {
+TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]") {
   const TemporaryDirectory folder;
   const std::string from = (folder / "from").string();
   const std::string to = (folder / "to").string();
@@ -113,7 +113,7 @@ TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
   CHECK(files.remark().empty());
 }
 
-TEST_CASE("a run does not overwrite what another has left", "[run-folder]") {
+TEST_CASE("a run does not overwrite the files of another", "[run-folder]") {
   const TemporaryDirectory folder;
   for (const std::string name : {"job", "job_2", "job_3"}) {
     RunFolder files(into(folder.path()), job_of("job"), "");
@@ -139,7 +139,7 @@ TEST_CASE("a run's name cannot lead out of the folder", "[run-folder]") {
   CHECK(ddp::test::entries_of(folder / "logs") == 2);
 }
 
-TEST_CASE("without a log folder there are error files alone", "[run-folder]") {
+TEST_CASE("without a log folder there are only error files", "[run-folder]") {
   std::string path;
   {
     const PrivateFolder folder;
@@ -179,7 +179,7 @@ TEST_CASE("by default rank 0's stdout and everybody's stderr reach the console",
   CHECK_FALSE(has_files(options));
 }
 
-TEST_CASE("with a log folder everything is in files as well", "[log-route]") {
+TEST_CASE("with a log folder, all output is also in files", "[log-route]") {
   const LogOptions options = into("logs");
   CHECK(way(options, 0, Channel::kOut) == "both");
   CHECK(way(options, 1, Channel::kOut) == "file");
@@ -187,7 +187,7 @@ TEST_CASE("with a log folder everything is in files as well", "[log-route]") {
   CHECK(has_files(options));
 }
 
-TEST_CASE("what is redirected is not shown, what is teed is", "[log-route]") {
+TEST_CASE("redirected output is not shown, and teed output is shown", "[log-route]") {
   LogOptions options;
   options.redirects.by_local_rank = {{0, StreamSelection::kBoth}, {1, StreamSelection::kStderr}};
   options.tee.by_local_rank = {{0, StreamSelection::kStderr}, {2, StreamSelection::kStdout}};

@@ -67,7 +67,7 @@ WorkerRequest number(int workers) { return {WorkerRequest::Kind::kNumber, worker
 
 }  // namespace
 
-TEST_CASE("a worker's environment holds torchrun's variables once each", "[environment]") {
+TEST_CASE("a worker's environment has each of torchrun's variables once", "[environment]") {
   const EnvironmentBlock inherited = {"RANK=9",   "HOME=/h",
                                       "RANKED=1", "MASTER_PORT=1",
                                       "RANK=8",   "TORCHELASTIC_ERROR_FILE=/outer/error.json"};
@@ -132,7 +132,7 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   }
 }
 
-TEST_CASE("what is told to a worker are the launcher's variables, also inherited ones",
+TEST_CASE("the launcher's variables are listed, also with a value that the user has set",
           "[environment]") {
   Job job = job_of(1, 8);
   job.plan.environment = {"HOME=/h", "RANK=0", "OMP_NUM_THREADS=7"};
@@ -142,7 +142,7 @@ TEST_CASE("what is told to a worker are the launcher's variables, also inherited
   CHECK(values_of(told, "OMP_NUM_THREADS") == Strings{"7"});
 }
 
-TEST_CASE("what the user has set of threads and NCCL stays", "[environment]") {
+TEST_CASE("the user's settings of threads and NCCL are kept", "[environment]") {
   const EnvironmentBlock inherited = {"OMP_NUM_THREADS=7", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
                                       "CUDA_VISIBLE_DEVICES=2,3"};
   const EnvironmentBlock block = job_of(2, 8).environment(1, inherited);
@@ -151,7 +151,8 @@ TEST_CASE("what the user has set of threads and NCCL stays", "[environment]") {
   CHECK(values_of(block, "CUDA_VISIBLE_DEVICES") == Strings{"2,3"});
 }
 
-TEST_CASE("workers that share GPUs claim different hosts, unless told otherwise", "[environment]") {
+TEST_CASE("workers that share GPUs get different NCCL_HOSTIDs, and keep what the user has set",
+          "[environment]") {
   Job job = job_of(2, 8);
   CHECK(values_of(job.environment(0, {"DDP_OVERSUBSCRIBE=1"}), "DDP_OVERSUBSCRIBE").empty());
   job.plan.oversubscribe = true;
@@ -162,7 +163,7 @@ TEST_CASE("workers that share GPUs claim different hosts, unless told otherwise"
   CHECK(values_of(block, "NCCL_MAX_CTAS") == Strings{"2"});
 }
 
-TEST_CASE("only rank 0 of a job on a terminal hears of the terminal", "[environment]") {
+TEST_CASE("only rank 0 of a job on a terminal gets DDP_LAUNCH_TTY", "[environment]") {
   Job job = job_of(2, 8);
   CHECK(values_of(job.environment(0, {"DDP_LAUNCH_TTY=1"}), "DDP_LAUNCH_TTY").empty());
   job.plan.rank0_on_terminal = true;
@@ -191,7 +192,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
   CHECK(visible_gpus(gpus(0), "MIG-1").empty());
 }
 
-TEST_CASE("the number of workers follows the machine when asked to", "[worker-count]") {
+TEST_CASE("the number of workers follows the machine if requested", "[worker-count]") {
   const WorkerRequest any{WorkerRequest::Kind::kAuto, 0};
   const WorkerRequest gpu{WorkerRequest::Kind::kGpu, 0};
   const WorkerRequest cpu{WorkerRequest::Kind::kCpu, 0};
@@ -217,7 +218,8 @@ TEST_CASE("asking for GPUs where none is visible is refused", "[worker-count]") 
   CHECK_THAT(error(machine(2, "")), Contains("CUDA_VISIBLE_DEVICES='' shows none of 2"));
 }
 
-TEST_CASE("a plain number runs anywhere, with a remark where GPUs are expected", "[worker-count]") {
+TEST_CASE("a plain number of workers runs anywhere, with a remark if GPUs are expected",
+          "[worker-count]") {
   CHECK(decide_worker_count(number(8), machine(0, std::nullopt)).remark.empty());
   CHECK(decide_worker_count(number(8), machine(8, std::nullopt)).remark.empty());
   CHECK(decide_worker_count(number(8), machine(1, "")).remark.empty());
@@ -230,13 +232,13 @@ TEST_CASE("a plain number runs anywhere, with a remark where GPUs are expected",
                                  Contains("-n 2") && Contains("CUDA_VISIBLE_DEVICES="));
 }
 
-TEST_CASE("one worker that expects no GPU does not wait for the driver", "[worker-count]") {
+TEST_CASE("a single worker without GPUs does not wait for the driver", "[worker-count]") {
   Machine slow = machine(1, std::nullopt);
   slow.find_gpus = []() -> GpuInventory { throw std::logic_error("NVML was asked"); };
   CHECK(decide_worker_count(number(1), slow).workers == 1);
 }
 
-TEST_CASE("a death by signal outranks the exit codes that follow from it", "[verdict]") {
+TEST_CASE("a death by signal is the cause of exit codes that follow from it", "[verdict]") {
   const Ending ok{0, 10, W_EXITCODE(0, 0)};
   const Ending noticed{1, 11, W_EXITCODE(1, 0)};
   const Ending later{2, 12, W_EXITCODE(7, 0)};

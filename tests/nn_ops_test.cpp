@@ -22,7 +22,7 @@ using ddp::test::uniform_tensor;
 
 }  // namespace
 
-TEST_CASE("gradients of linear equal central differences, its input's too", "[nn]") {
+TEST_CASE("gradients of linear equal central differences, including the input's", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
   Parameter x = scope.uniform("x", {5, 4}, 1);
@@ -126,7 +126,7 @@ TEST_CASE("count_correct counts rows whose largest logit is the label's", "[nn]"
   CHECK(context.to_host<std::int64_t>(count_correct(context, logits, labels)).front() == 2);
 }
 
-TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
+TEST_CASE("operations refuse wrong shapes or dtypes and name them", "[nn]") {
   Context context;
   Tape tape(context);
   const auto zeros = [](const Shape& shape, DType dtype = DType::kFloat32) {

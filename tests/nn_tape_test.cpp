@@ -48,7 +48,8 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("parameters are reported in reverse order of use, each when final", "[nn]") {
+TEST_CASE("parameters are reported in reverse order of use, each when its gradient is final",
+          "[nn]") {
   Fixture f;
   Tape tape(f.context);
   Names order;
@@ -77,7 +78,7 @@ TEST_CASE("a parameter used twice is reported once, after its last contribution"
   CHECK(grad_of(*reached[1]) == at_call[1]);
 }
 
-TEST_CASE("a parameter whose other use does not lead to the loss is still reported", "[nn]") {
+TEST_CASE("a parameter is reported even if one of its uses does not lead to the loss", "[nn]") {
   Fixture f;
   Tape tape(f.context);
   const Variable loss = f.loss(tape, f.first, f.second);
@@ -167,7 +168,7 @@ TEST_CASE("steps of equal shape allocate nothing after the first", "[nn]") {
   CHECK(f.context.pool().allocations() == allocations);
 }
 
-TEST_CASE("steps whose shapes change take no more memory for ever", "[nn]") {
+TEST_CASE("steps with changing shapes do not need more and more memory", "[nn]") {
   Fixture f;
   std::size_t first_bytes = 0;
   for (std::size_t rows = 1000; rows > 500; --rows) {  // the largest batch comes first
@@ -190,7 +191,7 @@ TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   CHECK(survivor.buffer().as<double>()[3] == 1);
 }
 
-TEST_CASE("a validation on a tape that records is told that nothing is freed", "[nn]") {
+TEST_CASE("a validation on a recording tape causes a warning that nothing is freed", "[nn]") {
   const auto output_of = [](Recording recording, int batches, bool trains) {
     Fixture f;
     Tape tape(f.context, recording);
@@ -208,7 +209,7 @@ TEST_CASE("a validation on a tape that records is told that nothing is freed", "
   CHECK(output_of(Recording::kOn, 1000, true).empty());
 }
 
-TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {
+TEST_CASE("misuse of a tape is a logic error that describes the mistake", "[nn]") {
   Fixture f;
   Tape tape(f.context);
   const Variable hidden = f.first.forward(tape, f.x);

@@ -12,7 +12,9 @@ namespace ddp::bench {
 
 Device device_named(const std::string& name) {
   if (name == "cpu") return kCpuDevice;
-  if (name != "cuda") throw std::invalid_argument("--device " + name + ": there are cpu and cuda");
+  if (name != "cuda") {
+    throw std::invalid_argument("--device " + name + ": the devices are cpu and cuda");
+  }
   if (cu::device_count() == 0) throw Skipped("no GPU");
   return cuda_device(0);
 }

@@ -86,7 +86,7 @@ void Trainer::run() {
     if (is_main()) journal_->untrained(*result_);
   }
   const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
-  // It was asked to stop, and left without this.
+  // The job that saved this checkpoint was asked to stop, and ended before it evaluated the epoch.
   if (plateau_ && is_between_epochs && !resumed_->evaluation && !result_) {
     step_plateau(evaluator_.evaluate(model_).loss);
   }
@@ -250,7 +250,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   const auto n = static_cast<double>(batch.count);
   const ddp::nn::Variable output = model_.forward(tape_, task_->inputs(batch));
   const ddp::nn::Variable loss = task_->loss(tape_, output, batch);
-  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // from kLossSlot on
+  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // slots kLossSlot and following
   for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), batch)) {
     metrics.push_back({count, 1});
   }

@@ -40,19 +40,19 @@ class Trainer {
   void begin_epoch(int epoch);
   // Why the steps of an epoch have ended.
   enum class End {
-    kEpoch,   // it is over
-    kLimit,   // --max-steps
-    kSignal,  // one has asked some rank to stop
+    kEpoch,   // the epoch is over
+    kLimit,   // --max-steps is reached
+    kSignal,  // a signal has asked some rank to stop
   };
   // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
   void evaluate_epoch(int epoch);
-  // Tells it the test loss of an epoch that is over.
+  // Gives plateau_, if there is one, the test loss of an epoch that is over.
   void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
-  // Throws NonFiniteError on all ranks unless such losses are allowed.
+  // Throws NonFiniteError on all ranks if the loss is not finite and such losses are not allowed.
   void check_loss(double loss, const std::string& name) const;
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   // Saves before evaluating, since the sender of the signal may not wait for an evaluation.
@@ -64,8 +64,8 @@ class Trainer {
   // Prints what the steps so far have cost.
   void report(std::FILE* stream);
   void finish();
-  // Names the files that could not be written: the training goes on without them, and this is
-  // easily overlooked.
+  // Names the files that could not be written. The training goes on without them, and the warning
+  // at that time is easily overlooked.
   void tell_incomplete_files();
   // The model, device and ranks: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
@@ -77,7 +77,7 @@ class Trainer {
   Options options_;
   std::shared_ptr<ddp::ProcessGroup> group_;
   ddp::nn::Context context_;
-  std::int64_t pass_batch_;  // samples on all ranks together
+  std::int64_t pass_batch_;  // samples in one pass, over all ranks
   std::unique_ptr<Task> task_;
   JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;
@@ -92,11 +92,11 @@ class Trainer {
   ddp::SignalGuard signals_;
   std::optional<StepTrace> trace_;
   std::optional<Checkpointing> checkpoints_;
-  std::optional<TrainingState> resumed_;  // where this job began, if not at the beginning
-  std::optional<Journal> journal_;        // rank 0's
-  std::optional<Evaluation> result_;      // of the parameters as they are
+  std::optional<TrainingState> resumed_;  // where this job began, if it resumed a checkpoint
+  std::optional<Journal> journal_;        // only rank 0 has one
+  std::optional<Evaluation> result_;      // of the current parameters, if they were evaluated
   std::int64_t steps_done_ = 0;
-  std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
+  std::int64_t steps_skipped_ = 0;  // steps of this epoch that an earlier job made
   int epoch_ = 0;
   IntervalMeter interval_;
 };

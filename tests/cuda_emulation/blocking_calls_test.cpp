@@ -101,7 +101,7 @@ TEST_CASE("the watchdog aborts a group that is broken before it asks CUDA anythi
   device_hangs = false;  // otherwise a watchdog that synchronizes would never end
 }
 
-TEST_CASE("memory of a device that hangs is freed when it has come to an end", "[cuda]") {
+TEST_CASE("memory of a device that hangs is freed once the device has finished", "[cuda]") {
   Allocation first = cu::allocate_device(64, kGpu), second = cu::allocate_device(64, kGpu);
   const int freed_before = frees;
   {

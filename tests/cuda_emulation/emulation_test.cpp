@@ -72,7 +72,7 @@ std::string fate_of(const std::string& name, int expected) {
 
 }  // namespace
 
-TEST_CASE("threads of a block see what others wrote before a barrier", "[emulation]") {
+TEST_CASE("after a barrier, threads of a block see each other's writes", "[emulation]") {
   const Ints values(2 * kThreads);
   cu::launch_kernel(reverse, 2, kThreads, {}, values.data(), true);
   std::vector<int> expected(kThreads);
@@ -81,7 +81,7 @@ TEST_CASE("threads of a block see what others wrote before a barrier", "[emulati
   CHECK(values.read({}) == expected);
 }
 
-TEST_CASE("threads of a block see what is missing without a barrier", "[emulation]") {
+TEST_CASE("without a barrier, threads of a block miss each other's writes", "[emulation]") {
   const Ints values(kThreads);
   cu::launch_kernel(reverse, 1, kThreads, {}, values.data(), false);
   const std::vector<int> found = values.read({});
@@ -99,14 +99,14 @@ TEST_CASE("lanes of a warp exchange values", "[emulation]") {
   CHECK(values.read({}) == expected);
 }
 
-TEST_CASE("a stream that should have waited comes first", "[emulation]") {
+TEST_CASE("a stream without a wait runs before the one it should wait for", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream producer(kGpu), consumer(kGpu);
   cu::launch_kernel(set, 1, 1, producer.view(), value.data(), 0U, 7);
   CHECK(value.read(consumer.view()) == std::vector{0});
 }
 
-TEST_CASE("a stream that waits for an event comes after it", "[emulation]") {
+TEST_CASE("a stream that waits for an event runs after it", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream producer(kGpu), consumer(kGpu);
   cu::Event event(kGpu);
@@ -116,7 +116,7 @@ TEST_CASE("a stream that waits for an event comes after it", "[emulation]") {
   CHECK(value.read(consumer.view()) == std::vector{7});
 }
 
-TEST_CASE("a stream that nobody waits for runs in the end", "[emulation]") {
+TEST_CASE("a stream that nobody waits for runs at the end", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream stream(kGpu);
   cu::Event event(kGpu);
@@ -140,7 +140,7 @@ TEST_CASE("pinned memory is read when the copy runs, pageable memory at once", "
   CHECK(from_pageable.read({}) == std::vector{1});
 }
 
-TEST_CASE("what CUDA refuses is refused", "[emulation]") {
+TEST_CASE("the emulation refuses what CUDA refuses", "[emulation]") {
   const Ints values(1);
   CHECK_THROWS_AS(cu::launch_kernel(set, 0, 1, {}, values.data(), 0U, 1), CudaError);
   CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1025, {}, values.data(), 0U, 1), CudaError);

@@ -87,7 +87,7 @@ TEST_CASE("ddp-launch names the rank that was killed in an all_reduce", "[gpu][j
              Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) was killed by SIGKILL after .*"));
 }
 
-TEST_CASE("nobody shares a GPU by accident", "[gpu][job]") {
+TEST_CASE("ranks share a GPU only if this is allowed", "[gpu][job]") {
   if (cu::device_count() > 1) {
     WARN("SKIPPED: there are several GPUs");
     return;

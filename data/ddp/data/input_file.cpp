@@ -39,7 +39,7 @@ class ZlibFile : public InputFile {
   [[nodiscard]] std::uint64_t max_size() const override {
     std::error_code error;
     const std::uint64_t size = std::filesystem::file_size(path_, error);
-    if (error) fail("has no size: " + error.message());
+    if (error) fail("its size cannot be read: " + error.message());
     return gzdirect(file_.get()) != 0 ? size : size * kMaxDeflateRatio;
   }
 

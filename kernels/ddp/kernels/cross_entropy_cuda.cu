@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A warp handles a row; no atomics on floating-point numbers, so equal inputs give equal bits.
+// One warp handles one row. There are no atomics on floating-point numbers, so equal inputs give
+// equal bits.
 #include <cmath>
 #include <cstdint>
 

@@ -42,7 +42,7 @@ class NcclWatchdog {
 
   Watched watched_;
   std::string who_;
-  std::uint64_t done_ = 0;    // the last recorded as done
+  std::uint64_t done_ = 0;    // the last operation that was recorded as done
   std::uint64_t oldest_ = 0;  // the oldest unfinished operation, and since when it is
   Clock::time_point oldest_since_;
   PeriodicThread thread_;  // last: it uses the others

@@ -37,8 +37,8 @@ void check_share(std::string_view name, const Buffer& whole, const Buffer& share
   if (share.data == whole.slice(rank * share.count, share.count).data) return;
   if (overlap(whole, share)) {
     refuse(std::string(name) +
-           ": input and output overlap; only this rank's share may lie in the "
-           "whole, at its own place");
+           ": input and output overlap; only this rank's own share may lie in the "
+           "other operand, at its place");
   }
 }
 
@@ -76,7 +76,7 @@ std::vector<int> find_part(ProcessGroup& group, int color, int key) {
 }  // namespace
 
 void Work::wait(Stream consumer) const {
-  if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  if (group == nullptr) throw std::logic_error("wait for a Work that stands for no operation");
   group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
@@ -84,7 +84,7 @@ void Work::wait(Stream consumer) const {
 }
 
 void Work::wait_host(Timeout timeout) const {
-  if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  if (group == nullptr) throw std::logic_error("wait for a Work that stands for no operation");
   group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
@@ -94,7 +94,7 @@ void Work::wait_host(Timeout timeout) const {
 void Work::wait_host() const { wait_host(Timeout::max()); }
 
 std::optional<Interval> Work::interval() const {
-  if (group == nullptr) throw std::logic_error("interval of a Work that belongs to no group");
+  if (group == nullptr) throw std::logic_error("interval of a Work that stands for no operation");
   return group->interval(sequence);
 }
 
@@ -134,7 +134,9 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
 ProcessGroup::Batch ProcessGroup::batch() { return Batch(*this); }
 
 ProcessGroup::Batch::Batch(ProcessGroup& group) : group_(&group) {
-  if (group.is_in_batch_) throw std::logic_error("a batch inside a batch");
+  if (group.is_in_batch_) {
+    throw std::logic_error("a group's batch() was called before its last batch ended");
+  }
   group.is_in_batch_ = true;
 }
 
@@ -145,7 +147,7 @@ ProcessGroup::Batch::~Batch() {
 }
 
 Work ProcessGroup::Batch::end() {
-  if (group_ == nullptr) throw std::logic_error("a batch ends once");
+  if (group_ == nullptr) throw std::logic_error("end() was called twice on a batch");
   group_->check_process();
   ProcessGroup& group = *std::exchange(group_, nullptr);
   const FlightRecorder::Inside inside(*group.recorder_);
@@ -176,14 +178,14 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
 void ProcessGroup::check_process() const {
   if (::getpid() == process_) return;
   throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
-                         ", of which this one is a fork");
+                         "; this process is a fork of it and cannot use it");
 }
 
 void ProcessGroup::check_not_solo(std::string_view call) const {
   if (solo_in_ == nullptr) return;
   throw std::logic_error("[" + std::string(solo_in_) + "] " + std::string(call) +
-                         " inside the function that the other ranks wait for, which they would "
-                         "never join: call it before or after, on all ranks");
+                         " was called inside the function for whose end the other ranks wait, so "
+                         "they would never join it: call it before or after, on all ranks");
 }
 
 void ProcessGroup::check_started(std::uint64_t sequence) const {

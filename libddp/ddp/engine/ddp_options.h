@@ -49,14 +49,14 @@ enum class UnusedParameters : std::uint8_t {
 // When all ranks get rank 0's buffers, in addition to the broadcast at construction.
 enum class BufferSync : std::uint8_t {
   kOnDemand,      // in broadcast_buffers(); call it before evaluating or saving
-  kEveryForward,  // in begin_forward() and broadcast_buffers()
+  kEveryForward,  // in every begin_forward(), and in broadcast_buffers()
   kNever,
 };
 
 // What to do about infinite or NaN gradients. The reduced gradients are checked; on CUDA the host
 // waits for the result in each step.
 enum class NonFinite : std::uint8_t {
-  kIgnore,  // not checked
+  kIgnore,  // gradients are not checked
   kSkip,    // should_step() is false on all ranks
   kStop,    // wait() throws NonFiniteError on all ranks
 };

@@ -26,7 +26,7 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : parameter.shape) elements *= extent;
   if (static_cast<std::size_t>(elements) != value.count) {
-    refuse("its shape has " + std::to_string(elements) + " elements, its value is " +
+    refuse("its shape has " + std::to_string(elements) + " elements, but its value is " +
            to_string(value));
   }
   if (value.device != group.device() || !is_floating_point(value.dtype)) {
@@ -36,7 +36,7 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   const bool alike =
       grad.count == value.count && grad.dtype == value.dtype && grad.device == value.device;
   if (grad.data != nullptr && !alike) {
-    refuse("its gradient is " + to_string(grad) + ", its value " + to_string(value));
+    refuse("its gradient is " + to_string(grad) + ", but its value is " + to_string(value));
   }
 }
 
@@ -130,7 +130,7 @@ std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
 }  // namespace
 
 std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters) {
-  if (parameters.empty()) throw std::invalid_argument("[ddp] a model without parameters");
+  if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
   check_disjoint(parameters);
   return parameters;
@@ -143,12 +143,12 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
     elements += parameter.value.count;
     if (parameter.grad.data == nullptr) continue;
     throw std::invalid_argument("[ddp] parameter '" + parameter.name +
-                                "' has a gradient of its own beside flat_gradients");
+                                "' has a gradient of its own, although flat_gradients is given");
   }
   const Buffer& value = parameters[0].value;
   if (flat.count == elements && flat.dtype == value.dtype && flat.device == value.device) return;
   throw std::invalid_argument("[ddp] flat_gradients is " + to_string(flat) +
-                              ", the parameters have " + std::to_string(elements) +
+                              ", but the parameters have " + std::to_string(elements) +
                               " elements of " + std::string(to_string(value.dtype)) + " on " +
                               to_string(value.device));
 }

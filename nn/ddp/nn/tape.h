@@ -106,8 +106,8 @@ class Tape {
   // The parameter's value as an operand. It has one gradient, however often it is watched.
   [[nodiscard]] Variable watch(Parameter& parameter);
 
-  // For operations: a float32 operand cast to the autocast type; any other unchanged. A parameter
-  // is cast once, until backward() has run.
+  // For operations: casts a float32 operand to the autocast type and returns any other unchanged. A
+  // parameter is cast only once until backward() has run.
   [[nodiscard]] Variable narrowed(const Variable& operand);
 
   // For operations: `output` was computed from the inputs of `edges`. Backward runs the edges in

@@ -146,7 +146,7 @@ void DistributedModule::step(Optimizer& optimizer) {
     for (Parameter* parameter : parameters()) parameter->clear_grad();
   }
   clipped_.reset();
-  is_reduced_ = has_gradients();  // left for another optimizer
+  is_reduced_ = has_gradients();  // those left are for another optimizer
   if (scaler_ != nullptr && !engine_.is_over()) scaler_->update(!is_taken);
 }
 

@@ -124,10 +124,10 @@ class DistributedModule final : public Module, public GradientOwner {
   Context& context_;
   bool may_be_unused_;
   bool skips_non_finite_;
-  bool is_reduced_ = false;  // the current gradients
+  bool is_reduced_ = false;  // whether the current gradients are reduced
   GradScaler* scaler_ = nullptr;
-  Tensor unscale_;                      // with a scaler: gradient_scale() points to it
-  std::optional<ClippedNorm> clipped_;  // until step()
+  Tensor unscale_;                      // used with a scaler: gradient_scale() points to it
+  std::optional<ClippedNorm> clipped_;  // kept until step()
   DistributedDataParallel engine_;
   // By address. Contiguous in memory, because it is searched while the caches hold other data.
   std::vector<std::pair<const Parameter*, std::size_t>> indices_;

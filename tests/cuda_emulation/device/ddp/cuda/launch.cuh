@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Replaces libddp/ddp/cuda/launch.cuh: defines in C++ those parts of CUDA's language that the .cu
-// files use. Names that no kernel has used so far are missing.
+// files use. It lacks the parts that no kernel has used so far.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -57,7 +57,7 @@ T __shfl_xor_sync(unsigned lanes, T value, unsigned mask) {
   return value_of_lane(lanes, value, ddp::emulation::lane() ^ mask);
 }
 
-// The last `distance` lanes keep their own value.
+// As on a GPU, the last `distance` lanes get their own value back.
 template <class T>
 T __shfl_down_sync(unsigned lanes, T value, unsigned distance) {
   const unsigned lane = ddp::emulation::lane(), from = lane + distance;
