@@ -153,9 +153,10 @@ int main(int argc, char** argv) {
       std::fputs(parser.help().c_str(), parsed.count("help") > 0 ? stdout : stderr);
       return parsed.count("help") > 0 ? 0 : 2;
     }
+    const auto count = parsed["count"].as<std::uint64_t>();
+    if (count < 1) throw std::invalid_argument("--count must be at least 1");
     if (side < 8 || side > 4096) throw std::invalid_argument("--size must be between 8 and 4096");
-    make_set(parsed["out"].as<std::string>(), parsed["count"].as<std::uint64_t>(), side,
-             parsed["seed"].as<std::uint64_t>());
+    make_set(parsed["out"].as<std::string>(), count, side, parsed["seed"].as<std::uint64_t>());
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "make_crack_set: %s\n", ddp::describe(error).c_str());

@@ -25,7 +25,7 @@ void join_fellows(const SchedulerEnv& fellows, NodeOptions& nodes) {
 std::string remark_on_bound_launcher(int workers, const CpuList& allowed,
                                      const EnvReader::Lookup& environment) {
   const EnvReader env(environment);
-  const bool is_bound = env.flag("OMPI_MCA_orte_bound_at_launch") && !env.has("RANK");
+  const bool is_bound = env.text("OMPI_MCA_orte_bound_at_launch") == "1" && !env.has("RANK");
   if (!is_bound || allowed.size() >= static_cast<std::size_t>(workers)) return "";
   return fmt::format(
       "mpirun has bound ddp-launch to CPU{} {}, which {} workers will share; mpirun --bind-to none "

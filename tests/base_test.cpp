@@ -210,6 +210,33 @@ TEST_CASE("a wrong variable is named with its value", "[base]") {
         "LOCAL_RANK is set but LOCAL_WORLD_SIZE is not");
 }
 
+TEST_CASE("a world that no store can hold is refused, not counted for minutes", "[base]") {
+  CHECK(parse(with(kComplete, "WORLD_SIZE", "131072")).world_size == 131072);
+  CHECK(error_with(with(kComplete, "WORLD_SIZE", "2147483647")) ==
+        "WORLD_SIZE=2147483647 is more than the 131072 ranks that a job can have");
+}
+
+TEST_CASE("a node's number contradicts no number of nodes", "[base]") {
+  CHECK(parse(kComplete).node_rank == 1);
+  CHECK(error_with(with(kComplete, "GROUP_WORLD_SIZE", "1")) ==
+        "GROUP_RANK=1 must be below GROUP_WORLD_SIZE=1");
+}
+
+TEST_CASE("a switch is True or False, and nothing that looks like it", "[base]") {
+  const auto flag = [](const char* text) {
+    return EnvReader([text](const char*) { return text; }).flag("DDP_CHECK");
+  };
+  for (const char* text : {"True", "true", "1"}) CHECK(flag(text));
+  for (const char* text : {"False", "false", "0", ""}) CHECK_FALSE(flag(text));
+  for (const char* text : {"yes", "on", "2", "TRUE "}) {
+    CHECK(error_of([&] { (void)flag(text); }) ==
+          "DDP_CHECK='" + std::string(text) + "' is neither True (or 1) nor False (or 0)");
+  }
+  for (const char* name : {"TORCHELASTIC_USE_AGENT_STORE", "DDP_OVERSUBSCRIBE"}) {
+    CHECK_THAT(error_with(with(kComplete, name, "yes")), Catch::StartsWith(name));
+  }
+}
+
 TEST_CASE("an incomplete environment is an error that names what is missing", "[base]") {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     CHECK_THAT(error_with(with(kComplete, name, "")),

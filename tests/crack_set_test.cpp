@@ -3,6 +3,7 @@
 // Reads the generator's files as a dataset.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <filesystem>
 #include <vector>
 
 #include "ddp/data/image_mask_folder.h"
@@ -61,4 +62,13 @@ TEST_CASE("a crack set is the same for a seed, dark where its masks are, and cal
   CHECK(counts[1] > 0.005 * static_cast<double>(set.masks.size()));
   CHECK(counts[1] < 0.25 * static_cast<double>(set.masks.size()));
   CHECK(sums[1] / counts[1] < 0.6 * sums[0] / counts[0]);
+}
+
+TEST_CASE("a crack set without images is refused before anything is written", "[data][cracks]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path out = directory / "set";
+  ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", out, "--count", "0"});
+  CHECK(program.wait() == 1);
+  CHECK_THAT(program.err(), Catch::Contains("--count must be at least 1"));
+  CHECK_FALSE(std::filesystem::exists(out));
 }

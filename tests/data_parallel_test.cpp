@@ -189,6 +189,18 @@ TEST_CASE("a layer in evaluation mode is in it on every device", "[data-parallel
   CHECK(output == context.to_host<double>(model.module().forward(tape, input).value()));
 }
 
+TEST_CASE("what is frozen is frozen on all devices", "[data-parallel]") {
+  nn::Context context;
+  const auto make = [](const nn::Scope& scope) { return std::make_unique<Normalized>(scope); };
+  DataParallel model(context, {context, DType::kFloat64, 7}, make, {.device_ids = cpus(2)});
+  model.parameters()[0]->set_requires_grad(false);
+  const Tensor input = context.from_host<double>(std::vector<double>{1, 2, 4, 8}, {4, 1});
+  Tape tape(context);
+  tape.backward(mean(tape, model.forward(tape, input), Tensor()));
+  CHECK_FALSE(model.parameters()[0]->has_grad());
+  CHECK(model.parameters()[1]->grad().buffer().as<double>()[0] == Approx(1));
+}
+
 TEST_CASE("any number of devices drops the same elements", "[data-parallel]") {
   const auto dropped = [](std::size_t devices) {
     nn::Context context;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // Runs with either implementation of input_file.h.
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <string>
@@ -37,6 +39,9 @@ TEST_CASE("a damaged IDX file is an error that says what is wrong", "[data][idx]
   const fs::path path = directory / "file";
   CHECK_THAT(idx_error(path), Contains(path.string() + ": cannot be opened: No such file"));
   CHECK_THAT(idx_error(directory.path()), Contains("Is a directory"));
+  REQUIRE(mkfifo((directory / "pipe").c_str(), 0600) == 0);  // whose writer never comes
+  CHECK_THAT(idx_error(directory / "pipe"),
+             Contains((directory / "pipe").string() + ": is not a regular file"));
 
   write_bytes(path, "");
   CHECK_THAT(idx_error(path), Contains("ends inside the header"));

@@ -225,6 +225,7 @@ TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
   CHECK_THAT(file.error(with_jpeg_size(jpeg, '\xff', '\x00')),
              Contains("says that it has 65280 x 65280 pixels, more than 2^28 altogether"));
   CHECK_THAT(file.error(with_jpeg_size(jpeg, '\x01', '\x00')), Contains("remature end"));
+  CHECK_THAT(file.error(jpeg_of(gradient({16, 16}, 4))), Contains("is in CMYK"));
   std::string png = png_of({kGrey, 8}, {1, 2}, {{5, 6}});
   png[png.size() - 16] = static_cast<char>(png[png.size() - 16] ^ 1);  // IDAT's checksum
   CHECK_THAT(file.error(png), Contains("IDAT: CRC error"));

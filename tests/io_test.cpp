@@ -151,6 +151,18 @@ TEST_CASE("progress is formatted as a bar and as a line", "[io][progress]") {
              Contains("[====================] 40/40") && Contains("ETA 0:00"));
 }
 
+TEST_CASE("a loss that diverges does not fill the screen", "[io][progress]") {
+  CHECK(ddp::format_loss(0.43214) == "0.4321");
+  CHECK(ddp::format_loss(-2) == "-2.0000");
+  CHECK(ddp::format_loss(999999.5) == "999999.5000");
+  CHECK(ddp::format_loss(1e6) == "1.0000e+06");
+  CHECK(ddp::format_loss(-1.5505844e200) == "-1.5506e+200");
+  CHECK(ddp::format_loss(std::numeric_limits<double>::infinity()) == "inf");
+  CHECK(ddp::format_loss(-std::numeric_limits<double>::quiet_NaN()) == "nan");
+  const ddp::ProgressState state{.loss = 1e300};
+  CHECK_THAT(ddp::format_progress_line(state), Catch::Contains(" loss 1.0000e+300 "));
+}
+
 TEST_CASE("a progress bar that stops early keeps its line", "[io][progress]") {
   std::string shown;
   ddp::Progress progress({.style = ddp::ProgressStyle::kBar},

@@ -132,7 +132,8 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   }
 }
 
-TEST_CASE("the variables for a worker override inherited ones", "[environment]") {
+TEST_CASE("the launcher's variables are listed, also with a value that the user has set",
+          "[environment]") {
   Job job = job_of(1, 8);
   job.plan.environment = {"HOME=/h", "RANK=0", "OMP_NUM_THREADS=7"};
   const EnvironmentBlock told = contract_entries(job.plan, job.layout, job.attempt, 0);
@@ -150,7 +151,7 @@ TEST_CASE("the user's settings of threads and NCCL are kept", "[environment]") {
   CHECK(values_of(block, "CUDA_VISIBLE_DEVICES") == Strings{"2,3"});
 }
 
-TEST_CASE("workers that share GPUs get different NCCL_HOSTIDs, unless the user has set one",
+TEST_CASE("workers that share GPUs get different NCCL_HOSTIDs, and keep what the user has set",
           "[environment]") {
   Job job = job_of(2, 8);
   CHECK(values_of(job.environment(0, {"DDP_OVERSUBSCRIBE=1"}), "DDP_OVERSUBSCRIBE").empty());

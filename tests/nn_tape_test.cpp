@@ -99,6 +99,28 @@ TEST_CASE("a parameter that backward does not reach keeps its memory and its fla
   CHECK(grad_of(unused)[0] == 42);
 }
 
+TEST_CASE("a frozen parameter is a constant, through which gradients flow to others", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  const auto backward = [&](bool trains_first, bool trains_second) {
+    for (Linear* layer : {&f.first, &f.second}) {
+      for (Parameter* parameter : layer->parameters()) parameter->clear_grad();
+    }
+    f.first.set_requires_grad(trains_first);
+    f.second.set_requires_grad(trains_second);
+    return names_of(tape.backward(f.loss(tape, f.first, f.second)));
+  };
+  CHECK(backward(true, true).size() == 4);
+  const Doubles gradient = grad_of(*f.first.parameters()[0]);
+  CHECK(backward(true, false) == Names{"first.bias", "first.weight"});
+  CHECK(grad_of(*f.first.parameters()[0]) == gradient);
+  CHECK(backward(false, true) == Names{"second.bias", "second.weight"});
+  CHECK_FALSE(f.first.parameters()[0]->has_grad());
+  CHECK_THAT(error_of([&] { static_cast<void>(backward(false, false)); }),
+             Catch::Contains("all are frozen"));
+  CHECK(backward(true, true).size() == 4);
+}
+
 TEST_CASE("the first backward overwrites gradients, the next one adds until clear_grad", "[nn]") {
   Fixture f;
   Tape tape(f.context);
@@ -225,5 +247,6 @@ TEST_CASE("misuse of a tape is a logic error that describes the mistake", "[nn]"
         "[nn] backward: the loss has the shape [3, 4], expected one element");
   Tape inference(f.context, Recording::kOff);
   CHECK(error_of([&] { inference.backward(f.loss(inference, f.first, f.second)); }) ==
-        "[nn] backward: the loss does not depend on any parameter");
+        "[nn] backward: the loss does not depend on any parameter: all are frozen "
+        "(set_requires_grad(false)), or the tape does not record (Recording::kOff)");
 }

@@ -40,7 +40,7 @@ Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
   ddp::DataLoader loader(task_.test_set(), loader_options(options_, group_));
   loader.start(sampler.plan({}));
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
-  std::array<double, ddp::kMaxMetrics> sums{};
+  std::array<double, ddp::kMaxMetrics> sums{};  // indexed by slot
   while (const auto batch = loader.next(context_.stream())) {
     if (batch->count == 0) continue;
     const ddp::nn::Variable output = model.forward(tape, task_.inputs(*batch));

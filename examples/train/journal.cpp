@@ -73,8 +73,8 @@ void Journal::step(const StepLine& line) {
 }
 
 void Journal::tell(std::string_view where, const Evaluation& result) {
-  say(fmt::format("{}: test {} {:.2f} %, test loss {:.4f}", where, score_name_, 100 * result.score,
-                  result.loss));
+  say(fmt::format("{}: test {} {:.2f} %, test loss {}", where, score_name_, 100 * result.score,
+                  ddp::format_loss(result.loss)));
 }
 
 void Journal::untrained(const Evaluation& result) { tell("nothing is left to train", result); }

@@ -56,6 +56,13 @@ __global__ void sum_of_warp(int* values) {
 
 __global__ void set(int* values, unsigned index, int value) { values[index] = value; }
 
+struct Place {
+  int* values;
+  std::size_t index;
+};
+
+__global__ void set_at(Place place, int value) { place.values[place.index] = value; }
+
 __global__ void diverge() {
   if (threadIdx.x % 2 == 0) __syncthreads();
 }
@@ -146,6 +153,42 @@ TEST_CASE("the emulation refuses what CUDA refuses", "[emulation]") {
   CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1025, {}, values.data(), 0U, 1), CudaError);
   CHECK_THROWS_AS(cu::copy_async(values.data(), values.data(), 2 * sizeof(int), {}), CudaError);
   CHECK_THROWS_AS(cu::allocate_device(std::size_t{1} << 40, kGpu), CudaError);
+}
+
+TEST_CASE("a kernel may not use memory of the host that is not pinned", "[emulation]") {
+  int on_host = 0;
+  CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1, {}, &on_host, 0U, 1), CudaError);
+  CHECK_THROWS_AS(cu::launch_kernel(set_at, 1, 1, {}, Place{&on_host, 0}, 1), CudaError);
+  const Allocation pinned = cu::allocate_pinned(sizeof(int));
+  auto* const value = static_cast<int*>(pinned.data());
+  cu::launch_kernel(set_at, 1, 1, {}, Place{value, 0}, 7);
+  cu::synchronize({});
+  CHECK(*value == 7);
+}
+
+TEST_CASE("kernels and events belong to their stream's device", "[emulation]") {
+  constexpr Device kOther = cuda_device(1);
+  const Ints values(1);
+  const cu::OwnedStream stream(kGpu), of_other(kOther);
+  cu::Event event(kGpu);
+  CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1, of_other.view(), values.data(), 0U, 1), CudaError);
+  CHECK_THROWS_AS(event.record(of_other.view()), CudaError);
+  event.record(stream.view());
+  event.make_wait(of_other.view());  // any stream may wait for it
+  of_other.synchronize();
+}
+
+TEST_CASE("memory is freed while the device still uses it", "[.]") {
+  void* data = nullptr;
+  REQUIRE(cudaMalloc(&data, sizeof(int)) == cudaSuccess);
+  cu::launch_kernel(set, 1, 1, {}, static_cast<int*>(data), 0U, 1);
+  REQUIRE(cudaFree(data) == cudaSuccess);
+  cu::synchronize({});
+}
+
+TEST_CASE("memory that is freed too early ends the process", "[emulation]") {
+  CHECK_THAT(fate_of("memory is freed while the device still uses it", 1),
+             Contains("heap-use-after-free"));
 }
 
 TEST_CASE("part of a block at a barrier", "[.]") {

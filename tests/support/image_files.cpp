@@ -33,7 +33,9 @@ std::string jpeg_of(const Image& image, JpegKind kind) {
   jpeg.image_width = static_cast<JDIMENSION>(image.size.width);
   jpeg.image_height = static_cast<JDIMENSION>(image.size.height);
   jpeg.input_components = static_cast<int>(image.channels);
-  jpeg.in_color_space = image.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+  jpeg.in_color_space = image.channels == 1   ? JCS_GRAYSCALE
+                        : image.channels == 3 ? JCS_RGB
+                                              : JCS_CMYK;
   jpeg_set_defaults(&jpeg);
   jpeg_set_quality(&jpeg, 98, TRUE);
   if (kind == JpegKind::kProgressive) jpeg_simple_progression(&jpeg);

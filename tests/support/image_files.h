@@ -16,7 +16,7 @@ Image gradient(ImageSize size, std::int64_t channels);
 
 enum class JpegKind : std::uint8_t { kBaseline, kProgressive };
 
-// The bytes of a JPEG file of nearly the best quality.
+// The bytes of a JPEG file of nearly the best quality; of a CMYK file if there are four channels.
 std::string jpeg_of(const Image& image, JpegKind kind = JpegKind::kBaseline);
 
 // The fields of PNG's IHDR.

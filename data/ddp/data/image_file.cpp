@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/image_file.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <fstream>
 #include <limits>
 #include <stdexcept>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
 #include "ddp/data/image_codecs.h"
+#include "ddp/data/regular_file.h"
 
 namespace ddp {
 namespace {
@@ -40,28 +36,11 @@ std::string beginning_of(Bytes file) {
   return text.empty() ? "is empty" : "begins with " + text + "and is neither JPEG nor PNG";
 }
 
-std::size_t size_of_file(const FileDescriptor& file) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw std::runtime_error(error_text(errno));
-  if (!S_ISREG(status.st_mode)) throw std::runtime_error("is not a regular file");
-  return static_cast<std::size_t>(status.st_size);
-}
-
-// The file's first bytes, at most `at_most`. O_NONBLOCK: the open must not wait for the writer of a
-// named pipe.
+// The file's first bytes, at most `at_most`; fewer than its size if it is truncated meanwhile.
 std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file.is_open()) throw std::runtime_error("cannot be opened: " + error_text(errno));
-  std::vector<std::uint8_t> bytes(std::min(size_of_file(file), at_most));
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t got = ::read(file.get(), bytes.data() + done, bytes.size() - done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw std::runtime_error("cannot be read: " + error_text(errno));
-    if (got == 0) break;  // the file was truncated meanwhile
-    done += static_cast<std::size_t>(got);
-  }
-  bytes.resize(done);
+  RegularFile file(path);
+  std::vector<std::uint8_t> bytes(std::min<std::size_t>(file.size(), at_most));
+  bytes.resize(file.read(bytes));
   return bytes;
 }
 

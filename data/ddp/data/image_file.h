@@ -33,11 +33,12 @@ struct Image {
 [[nodiscard]] bool image_files_are_compiled_in();
 
 // Decodes a file to `channels` channels: 1 or 3, else std::invalid_argument. Colour becomes grey by
-// ITU-R 601-2 luma, transparency is dropped, 16 bits become 8.
+// ITU-R 601-2 luma, transparency is dropped, 16 bits become 8. As in Pillow, an orientation that
+// EXIF data ask for is not applied.
 //
-// Throws FileError that names the file and the reason: it cannot be read, is not a JPEG or PNG,
-// ends early or is damaged (also where a viewer would only show grey), or has more than 2^28
-// pixels.
+// Throws FileError that names the file and the reason: it cannot be read, is not a JPEG or PNG, is
+// a JPEG in CMYK, ends early or is damaged (also where a viewer would only show grey), or has more
+// than 2^28 pixels.
 [[nodiscard]] Image read_image(const std::filesystem::path& path, std::int64_t channels);
 
 // Reads only the beginning of the file. Throws as read_image.

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
+#include <stdexcept>
 #include <string>
-#include <system_error>
 
 #include "ddp/base/error.h"
+#include "ddp/data/regular_file.h"
 
 namespace ddp {
 namespace {
@@ -18,9 +20,7 @@ constexpr std::uint64_t kMaxDeflateRatio = 1032;  // no deflate stream expands f
 // zlib also reads files that are not gzipped, unchanged.
 class ZlibFile : public InputFile {
  public:
-  explicit ZlibFile(const std::filesystem::path& path)
-      : path_(path), file_(gzopen(path.c_str(), "rb")) {
-    if (!file_) fail("cannot be opened: " + error_text(errno));
+  explicit ZlibFile(const std::filesystem::path& path) : path_(path), file_(open(path)) {
     gzbuffer(file_.get(), 1U << 17);
   }
 
@@ -37,13 +37,26 @@ class ZlibFile : public InputFile {
   }
 
   [[nodiscard]] std::uint64_t max_size() const override {
-    std::error_code error;
-    const std::uint64_t size = std::filesystem::file_size(path_, error);
-    if (error) fail("its size cannot be read: " + error.message());
-    return gzdirect(file_.get()) != 0 ? size : size * kMaxDeflateRatio;
+    return gzdirect(file_.get()) != 0 ? size_ : size_ * kMaxDeflateRatio;
   }
 
  private:
+  struct Close {
+    void operator()(gzFile file) const { gzclose_r(file); }
+  };
+  using Handle = std::unique_ptr<gzFile_s, Close>;
+
+  [[nodiscard]] Handle open(const std::filesystem::path& path) try {
+    RegularFile file(path);
+    size_ = file.size();
+    Handle handle(gzdopen(file.descriptor(), "rb"));
+    if (!handle) throw std::bad_alloc();
+    file.release();
+    return handle;
+  } catch (const std::runtime_error& error) {
+    fail(error.what());
+  }
+
   [[noreturn]] void fail(const std::string& complaint) const {
     throw FileError("[input_file] " + path_.string() + ": " + complaint);
   }
@@ -57,12 +70,9 @@ class ZlibFile : public InputFile {
                          : std::string("is damaged: ") + text);
   }
 
-  struct Close {
-    void operator()(gzFile file) const { gzclose_r(file); }
-  };
-
   std::filesystem::path path_;
-  std::unique_ptr<gzFile_s, Close> file_;
+  std::uint64_t size_ = 0;
+  Handle file_;  // last: opening it sets the size
 };
 
 }  // namespace

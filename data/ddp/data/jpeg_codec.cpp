@@ -8,6 +8,8 @@
 
 #include <jerror.h>
 
+#include <stdexcept>
+
 #include "ddp/data/image_codecs.h"
 #include "ddp/data/longjmp_guard.h"
 
@@ -36,6 +38,9 @@ class Decompressor {
       jpeg_mem_src(&jpeg_, file.data(), file.size());
       jpeg_read_header(&jpeg_, TRUE);
     });
+    if (jpeg_.jpeg_color_space == JCS_CMYK || jpeg_.jpeg_color_space == JCS_YCCK) {
+      throw std::runtime_error("is in CMYK, as for print, which is not read: convert it to RGB");
+    }
     const ImageSize size{jpeg_.image_height, jpeg_.image_width};
     check_size(size);
     return size;

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -35,8 +36,9 @@ std::string clock_time(std::optional<std::chrono::seconds> time) {
 std::string tail(const ProgressState& state) {
   const std::string score =
       state.score ? fmt::format(" {} {:.1f} %", state.score_name, 100 * *state.score) : "";
-  return fmt::format("{}/{} loss {:.4f}{} {:.0f} samples/s ETA {}", state.step, state.steps,
-                     state.loss, score, state.samples_per_second, clock_time(state.time_left()));
+  return fmt::format("{}/{} loss {}{} {:.0f} samples/s ETA {}", state.step, state.steps,
+                     format_loss(state.loss), score, state.samples_per_second,
+                     clock_time(state.time_left()));
 }
 
 }  // namespace
@@ -46,6 +48,11 @@ std::optional<std::chrono::seconds> ProgressState::time_left() const {
   if (done <= 0) return std::nullopt;
   const auto left = static_cast<double>(std::max<std::int64_t>(steps - step, 0));
   return std::chrono::round<std::chrono::seconds>(elapsed * (left / static_cast<double>(done)));
+}
+
+std::string format_loss(double loss) {
+  if (std::isnan(loss)) return "nan";  // without the sign that fmt would show
+  return std::abs(loss) < 1e6 ? fmt::format("{:.4f}", loss) : fmt::format("{:.4e}", loss);
 }
 
 std::string format_progress_bar(const ProgressState& state) {

@@ -29,6 +29,9 @@ struct ProgressState {
   [[nodiscard]] std::optional<std::chrono::seconds> time_left() const;
 };
 
+// "0.4321"; "1.5506e+12" if the absolute value is 10^6 or more; "inf", "-inf" or "nan".
+[[nodiscard]] std::string format_loss(double loss);
+
 // "epoch 1/5 [=====>    ] 120/938 loss 0.4321 accuracy 85.1 % 12345 samples/s ETA 0:12".
 [[nodiscard]] std::string format_progress_bar(const ProgressState& state);
 // "epoch 1/5 step 120/938 loss 0.4321 accuracy 85.1 % 12345 samples/s ETA 0:12".

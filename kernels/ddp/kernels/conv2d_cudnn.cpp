@@ -127,6 +127,18 @@ class CudnnConv2d final : public Conv2dBackend {
  public:
   CudnnConv2d(const CudnnLibrary& library, Device device)
       : library_(library), device_(device), handle_(make_handle(library, device)) {}
+  // cuDNN, like cuBLAS, wants the handle's device to be the current one from its creation to its
+  // end.
+  ~CudnnConv2d() override {
+    try {
+      const DeviceGuard guard(device_);
+      handle_.reset();
+    } catch (const CudaError&) {
+      // The device is lost. The handle is destroyed all the same, like every member.
+    }
+  }
+  CudnnConv2d(const CudnnConv2d&) = delete;
+  CudnnConv2d& operator=(const CudnnConv2d&) = delete;
 
   [[nodiscard]] bool takes(DType dtype, const Conv2dShape& shape) override {
     if (size_of(dtype) != 2 || shape.x_count() == 0 || shape.y_count() == 0) return true;

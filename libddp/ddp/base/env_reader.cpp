@@ -69,7 +69,10 @@ std::optional<Timeout> EnvReader::seconds(const char* name) const {
 
 bool EnvReader::flag(const char* name) const {
   const std::string value = text(name).value_or("False");
-  return value == "True" || value == "true" || value == "1";
+  if (value == "True" || value == "true" || value == "1") return true;
+  if (value == "False" || value == "false" || value == "0") return false;
+  throw EnvironmentError(std::string(name) + "='" + value +
+                         "' is neither True (or 1) nor False (or 0)");
 }
 
 }  // namespace ddp

@@ -30,7 +30,8 @@ class EnvReader {
   // A decimal number such as "2.5", above 0 and at most a year.
   [[nodiscard]] std::optional<Timeout> seconds(const char* name) const;
 
-  // True for "True", "true" and "1", false for anything else.
+  // True for "True", "true" and "1"; false for "False", "false", "0" and an unset variable. Throws
+  // EnvironmentError for other values, since "yes" would otherwise count as no.
   [[nodiscard]] bool flag(const char* name) const;
 
  private:

@@ -77,6 +77,20 @@ void check_below(const char* name, int value, const char* bound_name, int bound)
                          bound_name + "=" + std::to_string(bound));
 }
 
+int read_world_size(const EnvReader& env) {
+  const int world_size = *env.integer("WORLD_SIZE", 1);
+  if (world_size <= kMaxWorldSize) return world_size;
+  throw EnvironmentError("WORLD_SIZE=" + std::to_string(world_size) + " is more than the " +
+                         std::to_string(kMaxWorldSize) + " ranks that a job can have");
+}
+
+void read_node(const EnvReader& env, WorkerEnv& result) {
+  const auto node_count = env.integer("GROUP_WORLD_SIZE", 1);
+  result.node_rank = env.integer("GROUP_RANK", 0).value_or(0);
+  result.node_count = node_count.value_or(1);
+  if (node_count) check_below("GROUP_RANK", result.node_rank, "GROUP_WORLD_SIZE", *node_count);
+}
+
 void read_local(const EnvReader& env, WorkerEnv& result) {
   const auto local_rank = env.integer("LOCAL_RANK", 0);
   const auto local_world_size = env.integer("LOCAL_WORLD_SIZE", 1);
@@ -106,12 +120,11 @@ WorkerEnv WorkerEnv::parse(const Lookup& lookup) {
   }
   check_complete(env);
   WorkerEnv result;
-  result.world_size = *env.integer("WORLD_SIZE", 1);
+  result.world_size = read_world_size(env);
   result.rank = *env.integer("RANK", 0);
   check_below("RANK", result.rank, "WORLD_SIZE", result.world_size);
   read_local(env, result);
-  result.node_rank = env.integer("GROUP_RANK", 0).value_or(0);
-  result.node_count = env.integer("GROUP_WORLD_SIZE", 1).value_or(1);
+  read_node(env, result);
   result.role = env.text("ROLE_NAME").value_or("default");
   result.master = {*env.text("MASTER_ADDR"), *env.port("MASTER_PORT")};
   result.restart_count = env.integer("TORCHELASTIC_RESTART_COUNT", 0).value_or(0);

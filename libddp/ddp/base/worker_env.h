@@ -15,6 +15,9 @@
 
 namespace ddp {
 
+// All ranks register under a key each, and no store waits for more keys at once (wire.h).
+inline constexpr int kMaxWorldSize = 131072;
+
 struct WorkerEnv {
   int rank = 0;
   int world_size = 1;

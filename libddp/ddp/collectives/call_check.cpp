@@ -7,9 +7,9 @@
 #include <bit>
 #include <cstdlib>
 #include <limits>
-#include <string_view>
 #include <utility>
 
+#include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
 
 namespace ddp {
@@ -44,8 +44,7 @@ Call decode(const std::string& text) {
 }  // namespace
 
 CallCheckLimits CallCheckLimits::from_environment() {
-  const char* value = std::getenv("DDP_CHECK");
-  if (value == nullptr || std::string_view(value) != "1") return {};
+  if (!EnvReader(::getenv).flag("DDP_CHECK")) return {};
   constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
   return {.steps = kNoLimit, .collectives = kNoLimit};
 }

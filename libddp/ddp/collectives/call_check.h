@@ -18,7 +18,7 @@ struct CallCheckLimits {
   std::uint64_t steps = 10;
   std::uint64_t collectives = 2000;
 
-  // Unlimited if DDP_CHECK=1.
+  // Unlimited if DDP_CHECK=1. Throws EnvironmentError if the variable is neither true nor false.
   [[nodiscard]] static CallCheckLimits from_environment();
 };
 

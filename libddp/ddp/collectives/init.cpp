@@ -16,6 +16,7 @@
 #include "ddp/base/log.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/base/start_mark.h"
+#include "ddp/collectives/call_check.h"
 #include "ddp/collectives/device_choice.h"
 #include "ddp/collectives/first_all_reduce.h"
 #include "ddp/collectives/gloo_process_group.h"
@@ -31,9 +32,12 @@
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
+#include "ddp/store/wire.h"
 
 namespace ddp {
 namespace {
+
+static_assert(kMaxWorldSize == wire::kMaxKeys, "rank 0 waits for one key of each rank");
 
 // What rank 0 keeps if no agent hosts the store.
 struct HostedStore {
@@ -67,6 +71,10 @@ WorkerEnv merge(const InitOptions& options) {
     throw std::invalid_argument("rank " + std::to_string(env.rank) + " is not in a world of " +
                                 std::to_string(env.world_size));
   }
+  if (env.world_size > kMaxWorldSize) {
+    throw std::invalid_argument("a world of " + std::to_string(env.world_size) +
+                                " ranks; a job can have " + std::to_string(kMaxWorldSize));
+  }
   if (env.world_size > 1 && !options.store && env.master.host.empty()) {
     throw EnvironmentError(
         "rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
@@ -93,6 +101,8 @@ GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   config.timeout = timeout_of(options.timeout, "DDP_TIMEOUT", kDefaultTimeout);
   config.start_timeout =
       timeout_of(options.start_timeout, "DDP_START_TIMEOUT", kDefaultStartTimeout);
+  // The nccl backend reads this one, too late for an error that should come before the rendezvous.
+  static_cast<void>(CallCheckLimits::from_environment());
   config.device = choose_device(options, env);
   cu::make_current(config.device);
   if (!options.ranks_are_threads) config.step_file = StepFile::from_environment(env.local_rank);

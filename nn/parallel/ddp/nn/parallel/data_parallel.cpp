@@ -179,6 +179,7 @@ void DataParallel::copy_model_to(Replica& replica) {
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     copy(parameters[i]->value(), replica.module->parameters()[i]->value());
     replica.module->parameters()[i]->clear_grad();  // a backward that threw may leave one
+    replica.module->parameters()[i]->set_requires_grad(parameters[i]->requires_grad());
   }
   for (std::size_t i = 0; i < module_->buffers().size(); ++i) {
     copy(module_->buffers()[i].value, replica.module->buffers()[i].value);

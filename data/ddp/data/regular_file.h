@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+
+// A regular file that is open for reading. Nothing else is opened: a named pipe, for example, would
+// block its reader until a writer comes. Errors are std::runtime_error with the reason, to which
+// the caller adds the file's name.
+class RegularFile {
+ public:
+  explicit RegularFile(const std::filesystem::path& path);
+
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+
+  // Reads on from where the last call ended. Returns the number of bytes read, which is less than
+  // asked for only at the end of the file.
+  std::size_t read(std::span<std::uint8_t> bytes);
+
+  [[nodiscard]] int descriptor() const { return file_.get(); }
+  // Whoever has the descriptor closes it from now on; this object can then only be destroyed.
+  void release() { static_cast<void>(file_.release()); }
+
+ private:
+  FileDescriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace ddp
