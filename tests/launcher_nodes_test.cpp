@@ -355,7 +355,7 @@ TEST_CASE("launchers with different flags do not start a job", "[nodes]") {
   NodePlan second = plan_of(1, 2, server);
   second.terms = "--max_restarts 2";
   CHECK_THAT(error_of([&] { meet(second, 1); }),
-             Contains("node 0 has --max_restarts 0, this node --max_restarts 2"));
+             Contains("node 0 has --max_restarts 0, this node has --max_restarts 2"));
 }
 
 TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
