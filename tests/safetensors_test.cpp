@@ -173,7 +173,7 @@ TEST_CASE("a header longer than the file or than 100 MB is refused", "[safetenso
   write_bytes(path, std::string(reinterpret_cast<const char*>(&length), sizeof(length)));
   fs::resize_file(path, sizeof(length) + length);  // sparse
   CHECK_THAT(error_of([&] { (void)load_safetensors(path); }),
-             Contains("100000001 follow, 100000000 are allowed"));
+             Contains("100000001 follow and 100000000 are allowed"));
 }
 
 TEST_CASE("a file of torch.save is refused with a way to convert it", "[safetensors]") {
