@@ -23,11 +23,6 @@ namespace ddp {
 //
 // On CUDA the wait for data is still measured on the host. It therefore includes time in which the
 // device was busy with earlier work.
-//
-// Laps need not be asked for in each step: kKept of them are kept.
-//
-// On CUDA the wait for data is still the host's: what of it the device spent on earlier work is
-// counted, too.
 class StepStopwatch {
  public:
   struct Lap {
