@@ -69,7 +69,7 @@ struct Cudnn {
 TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last call used", "[conv2d]") {
   const auto [dtype, math_type] = GENERATE(table<DType, cudnnMathType_t>({
       {DType::kFloat32, CUDNN_FMA_MATH},
-      {DType::kFloat64, CUDNN_FMA_MATH},
+      {DType::kFloat64, CUDNN_DEFAULT_MATH},
       {DType::kFloat16, CUDNN_DEFAULT_MATH},
       {DType::kBFloat16, CUDNN_DEFAULT_MATH},
   }));
@@ -117,6 +117,19 @@ TEST_CASE("float32 operands are never rounded to fewer bits", "[conv2d]") {
   REQUIRE(choice.has_value());
   CHECK(choice->algorithm == kSecond);
   CHECK(choice->math_type == CUDNN_FMA_MATH);
+}
+
+TEST_CASE("float64 keeps the math type that it was found with, and is never converted",
+          "[conv2d]") {
+  Cudnn cudnn;
+  const auto asked = GENERATE(CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH);
+  const auto found = GENERATE(CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH);
+  cudnn.answers[asked] = {algorithm(kFirst, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
+                          algorithm(kSecond, found)};
+  const auto choice = cudnn.choose(DType::kFloat64);
+  REQUIRE(choice.has_value());
+  CHECK(choice->algorithm == kSecond);
+  CHECK(choice->math_type == found);
 }
 
 TEST_CASE("nothing is chosen if no algorithm is deterministic", "[conv2d]") {

@@ -15,7 +15,8 @@ Device device_named(const std::string& name) {
   if (name != "cuda") {
     throw std::invalid_argument("--device " + name + ": the devices are cpu and cuda");
   }
-  if (cu::device_count() == 0) throw Skipped("no GPU");
+  const cu::DeviceSurvey survey = cu::survey_devices();
+  if (survey.count == 0) throw Skipped("no GPU: " + survey.why_none);
   return cuda_device(0);
 }
 

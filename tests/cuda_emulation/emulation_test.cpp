@@ -191,6 +191,12 @@ TEST_CASE("memory that is freed too early ends the process", "[emulation]") {
              Contains("heap-use-after-free"));
 }
 
+TEST_CASE("a GPU for which the build has no code is an error that says what to do", "[emulation]") {
+  CHECK_THROWS_WITH(cu::check(cudaErrorNoKernelImageForDevice, "a launch"),
+                    Contains("a launch") && Contains("-DDDP_CUDA_ARCHITECTURES=native"));
+  CHECK_THROWS_WITH(cu::check(cudaErrorInvalidValue, "a launch"), !Contains("ARCHITECTURES"));
+}
+
 TEST_CASE("part of a block at a barrier", "[.]") {
   cu::launch_kernel(diverge, 1, kThreads, {});
   cu::synchronize({});
