@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
@@ -82,6 +83,42 @@ TEST_CASE("rank 0's values reach every rank at construction", "[engine]") {
     mark_all(ddp);
     ddp.wait();
   });
+}
+
+// Alone each would cost a message: a minute for 100,000 parameters over gloo.
+TEST_CASE("the values of a thousand small parameters travel together", "[engine]") {
+  for (const int world_size : {2, 3}) {
+    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+      const auto rank = static_cast<float>(group.rank());
+      std::vector<std::vector<float>> values;
+      std::vector<Parameter> parameters;
+      std::size_t size_bytes = 0;
+      for (std::size_t i = 0; i < 1000; ++i) {
+        values.emplace_back(i % 100 == 50 ? 20'000 : i, rank + static_cast<float>(i));
+        size_bytes += values.back().size() * sizeof(float);
+      }
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        parameters.push_back({"p" + std::to_string(i),
+                              {static_cast<std::int64_t>(values[i].size())},
+                              buffer_of(values[i])});
+      }
+      std::vector<std::int64_t> counts(7, group.rank());
+      std::vector<std::uint8_t> flags(3, static_cast<std::uint8_t>(group.rank()));
+      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const std::uint64_t before = group.recorder().position().collectives;
+      DistributedDataParallel ddp(
+          shared, parameters,
+          {.buffers = {{"counts", buffer_of(counts)}, {"flags", buffer_of(flags)}}});
+      const std::uint64_t operations = group.recorder().position().collectives - before;
+      expect(operations < 20 + size_bytes / 1'000'000, std::to_string(operations) + " operations");
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        for (const float value : values[i]) expect(value == static_cast<float>(i), "rank 0's");
+      }
+      std::ranges::fill(flags, static_cast<std::uint8_t>(group.rank() + 4));
+      ddp.broadcast_buffers();
+      expect(counts[6] == 0 && flags[2] == 4, "rank 0's buffers");
+    });
+  }
 }
 
 TEST_CASE("gradients become the mean weighted by samples", "[engine]") {

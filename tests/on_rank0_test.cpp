@@ -229,6 +229,69 @@ TEST_CASE("using the group inside fn is an error at once, and the group works af
   }
 }
 
+// The other ranks wait in on_rank0, and so do not come to operations of other groups, either.
+TEST_CASE("a group that was made from the same one is refused inside fn, too", "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {2, 3}) {
+      test::run_groups(backend, world_size, [&](ProcessGroup& group) {
+        const auto duplicate = group.duplicate();
+        const auto part = duplicate->split(0, 0);
+        float sum = 1;
+        const auto add = [&](ProcessGroup& which) {
+          sum = 1;
+          which.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        };
+        for (const auto& [caller, used] :
+             {std::pair{&group, duplicate.get()}, std::pair{&group, part.get()},
+              std::pair{part.get(), &group}, std::pair{duplicate.get(), part.get()}}) {
+          const std::string text = error_of([&, caller = caller, used = used] {
+            on_rank0(
+                *caller, [&] { add(*used); }, kQuick);
+          });
+          expect(text.find("[on_rank0] all_reduce inside the function that") != std::string::npos,
+                 text);
+          add(*used);
+          expect(sum == static_cast<float>(group.world_size()), "a group that works");
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("inside fn rank 0 may meet ranks that do not wait, and threads of those that do",
+          "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
+      const auto pair = group.split(group.rank() == 1 ? 1 : 0, 0);  // of ranks 0 and 2
+      const auto duplicate = group.duplicate();
+      const auto first = group.split(group.rank() == 2 ? 1 : 0, 0);  // of ranks 0 and 1
+      const auto sum_of = [](ProcessGroup& which) {
+        float sum = 1;
+        which.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        return sum;
+      };
+      float in_thread = 0;
+      std::thread thread;
+      const auto start = [&] { thread = std::thread([&] { in_thread = sum_of(*duplicate); }); };
+      if (group.rank() != 0) start();
+      float in_pair = 2;
+      if (group.rank() == 2) in_pair = sum_of(*pair);
+      if (group.rank() != 2) {
+        on_rank0(
+            *first,
+            [&] {
+              start();
+              in_pair = sum_of(*pair);
+              thread.join();
+            },
+            kQuick);
+      }
+      if (thread.joinable()) thread.join();
+      expect(in_pair == 2 && in_thread == 3, std::to_string(in_pair));
+    });
+  }
+}
+
 // The store ends with rank 0, and the others may notice that first.
 TEST_CASE("a rank 0 that hosts the store and ends in on_rank0 is named by the others",
           "[on_rank0]") {

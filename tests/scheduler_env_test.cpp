@@ -236,4 +236,6 @@ TEST_CASE("invalid variables of schedulers are named", "[scheduler]") {
   CHECK_THAT(error_with(with(kSlurm, {{"SLURM_JOB_ID", "-1"}})), Contains("SLURM_JOB_ID='-1'"));
   CHECK_THAT(error_with(with(kSlurm, {{"WORLD_SIZE", "8"}})),
              Contains("WORLD_SIZE=8, but srun started 7 processes"));
+  CHECK_THAT(error_with(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "131073"}})),
+             Contains("srun started 131073 processes, but a job can have 131072 ranks"));
 }

@@ -419,6 +419,20 @@ TEST_CASE("a server that answers too late is asked again over a new connection",
   CHECK(later_error.empty());
 }
 
+TEST_CASE("an endpoint behind which another program listens is recognised", "[store]") {
+  Socket listener = Socket::listen(kLoopback);
+  std::thread server([&] {
+    while (!listener.wait_readable(Deadline::after(5s))) continue;
+    Socket client = std::move(*listener.accept());
+    const std::string answer = "HTTP/1.1 400 Bad Request\r\n\r\n";
+    client.send_all(std::as_bytes(std::span(answer)), Deadline::after(5s));
+  });
+  const std::string error = error_of([&] { const TcpStore store(listener.local_endpoint(), 5s); });
+  server.join();
+  CHECK_THAT(error, Catch::Contains("wrong answer to PING at the greeting: another program may "
+                                    "listen there, or a store of PyTorch 1.x"));
+}
+
 TEST_CASE("an unfinished request is not parsed again before it can be complete", "[store]") {
   std::string bytes;
   wire::Writer writer(bytes);

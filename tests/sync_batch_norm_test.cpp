@@ -2,6 +2,7 @@
 //
 // A batch that is split unequally among ranks is normalised as in one process.
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/init.h"
 #include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
@@ -16,6 +18,7 @@
 #include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
+#include "ddp/store/hash_store.h"
 #include "support/gradients.h"
 #include "support/groups.h"
 #include "support/run_ranks.h"
@@ -258,6 +261,37 @@ TEST_CASE("loaders of 4 and 7 batches train the same model as one process, inclu
       expect_equal(trainee.state(), alone, "the same model");
     });
   }
+}
+
+TEST_CASE("a rank in evaluation is missing in a batch norm of training, which is told",
+          "[sync_batch_norm]") {
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    const auto group =
+        init_process_group({.backend = Backend::kShm,
+                            .device = DeviceChoice::kCpu,
+                            .rank = rank,
+                            .world_size = 2,
+                            .store = store,
+                            .ranks_are_threads = true,
+                            .timeout = std::chrono::seconds(2),
+                            .hang_watch = {.period = std::chrono::milliseconds(20),
+                                           .patience = std::chrono::milliseconds(200)}});
+    nn::Context context;
+    nn::BatchNorm1d layer({context, DType::kFloat64, 0}, 2);
+    nn::convert_sync_batchnorm(layer, *group);
+    layer.train(rank == 0);
+    const std::string text = test::error_of([&] {
+      nn::Tape tape(context);
+      (void)layer.forward(tape, context.from_host<double>(Doubles{1, 2}, {1, 2}));
+      group->barrier().wait();  // where rank 1 is when rank 0 gives up
+    });
+    if (rank == 1) return;
+    expect(text.find("rank 1 ") != std::string::npos &&
+               text.find("has not joined all_gather #1 (batch norm in training mode)") !=
+                   std::string::npos,
+           text);
+  });
 }
 
 TEST_CASE("converting a module with DataParallel to SyncBatchNorm is an error",

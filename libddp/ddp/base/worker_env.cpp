@@ -52,6 +52,11 @@ WorkerEnv from_scheduler(const EnvReader& env, const SchedulerEnv& scheduler) {
                            " processes, but does not say where they can meet: set MASTER_ADDR and "
                            "MASTER_PORT");
   }
+  if (scheduler.size > kMaxWorldSize) {
+    throw EnvironmentError(scheduler.starter + " started " + std::to_string(scheduler.size) +
+                           " processes, but a job can have " + std::to_string(kMaxWorldSize) +
+                           " ranks");
+  }
   const auto world_size = env.integer("WORLD_SIZE", 1);
   if (world_size.value_or(scheduler.size) != scheduler.size) {
     throw EnvironmentError("WORLD_SIZE=" + std::to_string(*world_size) + ", but " +

@@ -15,6 +15,7 @@
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting.h"
 #include "ddp/collectives/single_process_group.h"
+#include "ddp/collectives/solo_calls.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -111,6 +112,7 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
     std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
   }
+  if (!config_.solo_calls) config_.solo_calls = std::make_shared<SoloCalls>();
   if (!config_.hang_watch) return;
   config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
   config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
@@ -182,8 +184,10 @@ void ProcessGroup::check_process() const {
 }
 
 void ProcessGroup::check_not_solo(std::string_view call) const {
-  if (solo_in_ == nullptr) return;
-  throw std::logic_error("[" + std::string(solo_in_) + "] " + std::string(call) +
+  const char* where = solo_in_;
+  if (where == nullptr) where = config_.solo_calls->keeps_away(config_.job_ranks);
+  if (where == nullptr) return;
+  throw std::logic_error("[" + std::string(where) + "] " + std::string(call) +
                          " was called inside the function for whose end the other ranks wait, so "
                          "they would never join it: call it before or after, on all ranks");
 }
@@ -355,6 +359,19 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
   for (const int member : members) child.job_ranks.push_back(config_.job_rank(member));
   if (child.world_size == 1) return make_single_process_group(std::move(child));
   return make_child(std::move(child));
+}
+
+ScopedSolo::ScopedSolo(ProcessGroup& group, const char* where) : group_(group) {
+  group.check_not_solo(where);
+  std::vector<int> waiting = group.config_.job_ranks;
+  std::erase(waiting, group.config_.job_rank(group.rank()));
+  group.config_.solo_calls->begin(where, std::move(waiting));
+  group.solo_in_ = where;
+}
+
+ScopedSolo::~ScopedSolo() {
+  group_.solo_in_ = nullptr;
+  group_.config_.solo_calls->end();
 }
 
 }  // namespace ddp

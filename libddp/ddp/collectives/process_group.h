@@ -28,6 +28,7 @@ namespace ddp {
 class FlightRecorder;
 class HangWatch;
 class ProcessGroup;
+class SoloCalls;
 
 // Longer ones are taken for this, which stands for no timeout.
 inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
@@ -50,6 +51,8 @@ struct GroupConfig {
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
   ErrorFile error_file = {};                        // where to record what breaks the group
   StepFile step_file = {};
+  // Shared with the groups that are made from this one. Null: the group makes its own.
+  std::shared_ptr<SoloCalls> solo_calls = nullptr;
 
   [[nodiscard]] int job_rank(int group_rank) const {
     return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
@@ -205,10 +208,6 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   Work run(Collective collective, Stream producer);
   void check_process() const;
   void check_not_solo(std::string_view call) const;
-  [[nodiscard]] const char*& solo(const char* where) {
-    check_not_solo(where);
-    return solo_in_;
-  }
   void check_started(std::uint64_t sequence) const;
   void check_buffer(std::string_view name, const Buffer& buffer) const;
   void check_peer(std::string_view name, int peer) const;
@@ -278,10 +277,18 @@ class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
 
 // While this object exists, the other ranks wait for this one to finish the call `where`, so no
 // rank would join an operation that this rank submits to the group. Submitting one therefore throws
-// std::logic_error at once, as does a second ScopedSolo. Used on the submitting thread.
-class [[nodiscard]] ScopedSolo : ScopedValue<const char*> {
+// std::logic_error at once, as does a second ScopedSolo. The same holds on this thread for groups
+// that this group was made from, or that were made from the same one, if one of the waiting ranks
+// belongs to them. Used on the submitting thread.
+class [[nodiscard]] ScopedSolo {
  public:
-  ScopedSolo(ProcessGroup& group, const char* where) : ScopedValue(group.solo(where), where) {}
+  ScopedSolo(ProcessGroup& group, const char* where);
+  ~ScopedSolo();
+  ScopedSolo(const ScopedSolo&) = delete;
+  ScopedSolo& operator=(const ScopedSolo&) = delete;
+
+ private:
+  ProcessGroup& group_;
 };
 
 }  // namespace ddp

@@ -97,6 +97,9 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   if (options_.scale_at_ready) factors_.emplace(group_->device());
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   broadcast_model(*group_, parameters_, options_.buffers);
+  std::vector<Buffer> buffers;
+  for (const ModelBuffer& buffer : options_.buffers) buffers.push_back(buffer.value);
+  buffers_.emplace(*group_, std::move(buffers));
   if (options_.fingerprint_every > 0) {
     replicas_.emplace(*group_, parameters_, options_.buffers, options_.fingerprint_every);
     replicas_->take_buffers({});
@@ -212,9 +215,7 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
     throw std::logic_error("[ddp] broadcast_buffers was called in the middle of a step");
   }
   if (alone_ || options_.buffer_sync == BufferSync::kNever) return;
-  for (const ModelBuffer& buffer : options_.buffers) {
-    group_->broadcast(buffer.value, 0, stream).wait(stream);
-  }
+  static_cast<void>(buffers_->run(stream));
   if (replicas_) replicas_->take_buffers(stream);
 }
 

@@ -13,6 +13,7 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/factor_ring.h"
 #include "ddp/engine/finite_check.h"
+#include "ddp/engine/packed_broadcast.h"
 #include "ddp/engine/parameter_use.h"
 #include "ddp/engine/pass_plan.h"
 #include "ddp/engine/reducer.h"
@@ -107,6 +108,7 @@ class DistributedDataParallel::Impl {
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
+  std::optional<PackedBroadcast> buffers_;  // only with several ranks
   State state_ = State::kIdle;
   std::uint64_t step_ = 0;   // number of the last step that has begun: 1, 2, ...
   double samples_ = 0;       // samples of this rank in this pass

@@ -13,6 +13,8 @@
 
 #include "ddp/base/overlap.h"
 #include "ddp/collectives/equal_on_all_ranks.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/engine/packed_broadcast.h"
 
 namespace ddp {
 namespace {
@@ -160,10 +162,13 @@ void check_equal_models(ProcessGroup& group, std::span<const Parameter> paramete
 
 void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
                      std::span<const ModelBuffer> buffers) {
-  Work last;
-  for (const Parameter& parameter : parameters) last = group.broadcast(parameter.value, 0);
-  for (const ModelBuffer& buffer : buffers) last = group.broadcast(buffer.value, 0);
+  std::vector<Buffer> values;
+  for (const Parameter& parameter : parameters) values.push_back(parameter.value);
+  for (const ModelBuffer& buffer : buffers) values.push_back(buffer.value);
+  PackedBroadcast broadcast(group, std::move(values));
+  const Work last = broadcast.run({});
   if (last.group != nullptr) last.wait_host();
+  if (group.device().is_cuda()) cu::synchronize({});
 }
 
 }  // namespace ddp

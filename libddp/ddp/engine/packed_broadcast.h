@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "ddp/base/allocation.h"
+#include "ddp/base/buffer.h"
+#include "ddp/base/stream.h"
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// Gives every rank rank 0's values of many buffers. Small ones travel together, since each
+// operation costs some microseconds, or a millisecond over gloo, and a model may have hundreds of
+// batch-norm statistics. All ranks construct it with buffers of equal sizes.
+class PackedBroadcast {
+ public:
+  // The buffers stay the caller's. `group` must outlive this object.
+  PackedBroadcast(ProcessGroup& group, std::vector<Buffer> values);
+
+  // Orders `stream` behind the new values. Collective. Returns the last operation, which on CUDA
+  // may be followed by copies on `stream`; its group is null if there was nothing to broadcast.
+  Work run(Stream stream);
+
+ private:
+  [[nodiscard]] bool travels_alone(const Buffer& value) const;
+  [[nodiscard]] Buffer slot(const Buffer& value, std::size_t offset) const;
+  Work broadcast(std::span<const Buffer> packed, std::size_t size_bytes, Stream stream);
+
+  ProcessGroup& group_;
+  std::vector<Buffer> alone_;
+  std::vector<Buffer> small_;
+  Allocation memory_;
+};
+
+}  // namespace ddp
