@@ -19,6 +19,11 @@
 namespace ddp {
 namespace {
 
+[[noreturn]] void refuse_call(const char* what) {
+  throw std::logic_error("[ddp] " + std::string(what) +
+                         ": a step is begin_step, mark_ready for each gradient, wait");
+}
+
 std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
   std::vector<GradientSpec> specs;
   for (const Parameter& parameter : parameters) {
@@ -109,7 +114,7 @@ Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
 }
 
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
-  if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
+  if (state_ != State::kIdle) refuse_call("begin_step before wait");
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
     throw std::invalid_argument("[ddp] begin_step with " + std::to_string(step.samples) +
                                 " samples");
@@ -137,7 +142,7 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
 }
 
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
-  if (state_ == State::kIdle) throw std::logic_error("[ddp] mark_ready before begin_step");
+  if (state_ == State::kIdle) refuse_call("mark_ready before begin_step");
   check_index("mark_ready", i);
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
@@ -147,7 +152,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
 }
 
 void DistributedDataParallel::Impl::wait(Stream stream) {
-  if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
+  if (state_ == State::kIdle) refuse_call("wait before begin_step");
   backward_span_.end();
   check_all_ready();
   stream_ = stream;
@@ -234,7 +239,8 @@ void DistributedDataParallel::Impl::make_checks() {
 void DistributedDataParallel::Impl::check_open(const char* call) const {
   if (state_ == State::kOpen) return;
   throw std::logic_error("[ddp] " + std::string(call) +
-                         " outside begin_step and the first mark_ready");
+                         (state_ == State::kIdle ? " before begin_step" : " after mark_ready") +
+                         ": call it between begin_step and the first mark_ready of a step");
 }
 
 void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i) const {
@@ -275,8 +281,9 @@ std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
 // Starts the control vector of a pass, and returns the factor for the caller's loss.
 double DistributedDataParallel::Impl::open_control(double samples) {
   const bool sums = options_.gradient_kind == GradientKind::kSum;
-  control_.reset(samples, sums ? 1 : options_.nominal_samples);
-  const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
+  const double nominal = options_.nominal_samples;
+  control_.reset(samples, sums ? 1 : nominal);
+  const double factor = sums || !divides_ ? 1 : samples / nominal;
   if (!options_.scale_at_ready) {
     if (may_forget_factor_ && factor > 1) warn_of_factor(factor);
     return factor;
