@@ -121,9 +121,20 @@ TEST_CASE("an empty batch gives loss 0 and gradients of 0", "[nn]") {
 
 TEST_CASE("count_correct counts rows whose largest logit is the label's", "[nn]") {
   Context context;
-  const Tensor logits = context.from_host<float>(std::vector<float>{0, 1, 3, 2, 5, 9}, {3, 2});
+  const Tensor logits = context.from_host(std::vector<float>{0, 1, 3, 2, 5, 9}, {3, 2});
   const Tensor labels = context.from_host<std::int64_t>(std::vector<std::int64_t>{1, 0, 0}, {3});
   CHECK(context.to_host<std::int64_t>(count_correct(context, logits, labels)).front() == 2);
+  CHECK(context.to_host<std::int64_t>(count_correct(context, logits, labels, 2)).front() == 3);
+}
+
+TEST_CASE("a shape takes integers of any type, and no negative ones", "[nn]") {
+  const std::int64_t rows = 3;
+  const int columns = 4;
+  CHECK(to_string(Shape{rows, columns, std::size_t{5}, 6U}) == "[3, 4, 5, 6]");
+  const std::int64_t less = -1;
+  CHECK(error_of([&] {
+          static_cast<void>(Shape{less, columns});
+        }) == "[nn] a shape with a dimension of size -1");
 }
 
 TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
