@@ -150,7 +150,9 @@ TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
   CHECK(
       error_of([&] {
         static_cast<void>(linear(tape, zeros({2, 4}), zeros({3, 4}, DType::kFloat64), zeros({3})));
-      }) == "[kernels] gemm: b is float64[12] on cpu, expected float32[12] on cpu");
+      }) ==
+      "[nn] linear: x is float32, weight float64: the batches (DataLoaderOptions::dtype) and the "
+      "module's parameters (its Scope) need one type");
   const Tensor labels = Tensor::zeros({2}, DType::kInt64);
   CHECK(error_of([&] {
           static_cast<void>(softmax_cross_entropy(tape, zeros({2, 5, 2, 2}), labels));
