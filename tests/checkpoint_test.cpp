@@ -381,7 +381,8 @@ TEST_CASE("only one training at a time can save to a directory", "[checkpoint][w
   {
     const ddp::CheckpointWriter writer(first);
     CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
-               Contains(directory.path().string() + ": another process is writing there"));
+               Contains(directory.path().string() + ": another process is writing there: "
+                                                    "another job, or another rank of this one"));
   }
   const ddp::CheckpointWriter writer(second);
   CHECK(entries_of(directory.path()) == 0);

@@ -516,6 +516,9 @@ TEST_CASE("host memory is broadcast in place", "[broadcast]") {
       std::vector<std::uint8_t> bytes(57, static_cast<std::uint8_t>(group.rank()));
       broadcast_on_host(group, buffer_of(bytes), 1);
       expect(bytes == std::vector<std::uint8_t>(57, 1), "the root's bytes everywhere");
+      std::int64_t number = group.rank();
+      broadcast_on_host(group, number, 1);
+      expect(number == 1, "and the root's number");
     });
   }
 }

@@ -61,13 +61,26 @@ enum class NonFinite : std::uint8_t {
   kStop,    // wait() throws NonFiniteError on all ranks
 };
 
+// A number of samples, or the sum of their weights. Converts from any number, so that `.samples =
+// batch.size()` is not a narrowing conversion.
+class SampleCount {
+ public:
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr SampleCount(Number count) : count_(static_cast<double>(count)) {}  // NOLINT: converts
+  constexpr operator double() const { return count_; }                         // NOLINT: converts
+
+ private:
+  double count_;
+};
+
 struct DdpOptions {
   BucketOptions buckets = {};
   // n_ref: the usual batch size of a rank, equal on all ranks. begin_step() returns n / n_ref,
   // which is 1 in every step of that size. 0 means n_ref = 1, so the factor is the number of
   // samples: a caller who does not multiply the mean loss by it gets gradients that are too small
   // by that factor. The first such step logs a warning.
-  double nominal_samples = 0;
+  SampleCount nominal_samples = 0;
   GradientKind gradient_kind = GradientKind::kMean;
   // For callers who cannot scale their loss. begin_step() returns 1, and buckets are multiplied by
   // the factor instead; this costs a pass over them in steps whose factor is not 1. Cannot be
@@ -97,19 +110,6 @@ struct DdpOptions {
   bool scan_gradients = false;
   // On: the times of each step are recorded, for times().
   bool record_times = false;
-};
-
-// A number of samples, or the sum of their weights. Converts from any number, so that `.samples =
-// batch.size()` is not a narrowing conversion.
-class SampleCount {
- public:
-  template <class Number>
-  requires std::is_arithmetic_v<Number>
-  constexpr SampleCount(Number count) : count_(static_cast<double>(count)) {}  // NOLINT: converts
-  constexpr operator double() const { return count_; }                         // NOLINT: converts
-
- private:
-  double count_;
 };
 
 struct StepOptions {

@@ -19,6 +19,11 @@
 namespace ddp {
 namespace {
 
+[[noreturn]] void refuse_call(const char* what) {
+  throw std::logic_error("[ddp] " + std::string(what) +
+                         ": a step is begin_step, mark_ready for each gradient, wait");
+}
+
 std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
   std::vector<GradientSpec> specs;
   for (const Parameter& parameter : parameters) {
@@ -113,9 +118,7 @@ Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
 }
 
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
-  if (state_ != State::kIdle) {
-    throw std::logic_error("[ddp] begin_step was called before wait had ended the last pass");
-  }
+  if (state_ != State::kIdle) refuse_call("begin_step was called before wait");
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
     throw std::invalid_argument("[ddp] begin_step: the number of samples is " +
                                 std::to_string(step.samples) +
@@ -144,9 +147,7 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
 }
 
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
-  if (state_ == State::kIdle) {
-    throw std::logic_error("[ddp] mark_ready was called before begin_step");
-  }
+  if (state_ == State::kIdle) refuse_call("mark_ready was called before begin_step");
   check_index("mark_ready", i);
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
@@ -156,7 +157,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
 }
 
 void DistributedDataParallel::Impl::wait(Stream stream) {
-  if (state_ == State::kIdle) throw std::logic_error("[ddp] wait was called before begin_step");
+  if (state_ == State::kIdle) refuse_call("wait was called before begin_step");
   backward_span_.end();
   check_all_ready();
   stream_ = stream;
@@ -243,7 +244,9 @@ void DistributedDataParallel::Impl::make_checks() {
 void DistributedDataParallel::Impl::check_open(const char* call) const {
   if (state_ == State::kOpen) return;
   throw std::logic_error("[ddp] " + std::string(call) +
-                         " must be called after begin_step and before the first mark_ready");
+                         (state_ == State::kIdle ? " was called before begin_step"
+                                                 : " was called after mark_ready") +
+                         ": call it between begin_step and the first mark_ready of a step");
 }
 
 void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i) const {
@@ -284,8 +287,9 @@ std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
 // Starts the control vector of a pass, and returns the factor for the caller's loss.
 double DistributedDataParallel::Impl::open_control(double samples) {
   const bool sums = options_.gradient_kind == GradientKind::kSum;
-  control_.reset(samples, sums ? 1 : options_.nominal_samples);
-  const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
+  const double nominal = options_.nominal_samples;
+  control_.reset(samples, sums ? 1 : nominal);
+  const double factor = sums || !divides_ ? 1 : samples / nominal;
   if (!options_.scale_at_ready) {
     if (may_forget_factor_ && factor > 1) warn_of_factor(factor);
     return factor;

@@ -78,6 +78,13 @@ class Context {
     copy_from_host(elements.data(), elements.size_bytes(), tensor.buffer());
     return tensor;
   }
+  // For containers: std::vector<float> v; context.from_host(v, {n, 8}).
+  template <class Container>
+  requires requires(const Container& c) { std::span(c); }
+  [[nodiscard]] Tensor from_host(const Container& elements, const Shape& shape) {
+    const std::span view(elements);
+    return from_host<typename decltype(view)::value_type>(view, shape);
+  }
   template <class T>
   [[nodiscard]] std::vector<T> to_host(const Tensor& tensor) const {
     std::vector<T> elements(tensor.count());

@@ -66,12 +66,12 @@ DistributedModule::DistributedModule(Module& module, Context& context,
       engine_(after(context, std::move(group)), describe(trained_),
               with_module(module, std::move(options))) {
   add(module);
+  broadcast_frozen();  // may throw, so it comes before parameters refer to this object
   for (std::size_t i = 0; i < trained_.size(); ++i) {
     trained_[i]->bind_grad(engine_.gradient(i), context.stream(), this);
     indices_.emplace_back(trained_[i], i);
   }
   std::sort(indices_.begin(), indices_.end());
-  broadcast_frozen();
 }
 
 // Once, unlike buffers: nobody changes them.

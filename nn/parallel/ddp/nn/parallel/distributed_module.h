@@ -29,7 +29,7 @@ concept CountedBatch = requires(const T& batch) {
 // with weight n.
 struct StepMetric {
   Tensor value;  // one element on the device; the host does not wait for it
-  double weight = 0;
+  SampleCount weight = 0;
 };
 
 // A module whose replicas train together: torch.nn.parallel.DistributedDataParallel for nn::Module.
@@ -52,7 +52,7 @@ struct StepMetric {
 class DistributedModule final : public Module, public GradientOwner {
  public:
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
-                    DdpOptions options);
+                    DdpOptions options = {});
   ~DistributedModule() override;
 
   // Runs the module's forward. In training with BufferSync::kEveryForward, all ranks first get rank
@@ -74,8 +74,7 @@ class DistributedModule final : public Module, public GradientOwner {
   template <CountedBatch Batch>
   void backward(Tape& tape, const Variable& loss, const Batch& batch,
                 std::span<const StepMetric> metrics = {}) {
-    const auto samples = static_cast<double>(batch.count);
-    backward(tape, loss, StepOptions{.samples = samples, .epoch = batch.epoch}, metrics);
+    backward(tape, loss, StepOptions{.samples = batch.count, .epoch = batch.epoch}, metrics);
   }
   void backward(Tape& tape, const Variable& loss, double samples,
                 std::span<const StepMetric> metrics = {}) {
