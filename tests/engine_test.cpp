@@ -521,13 +521,16 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   Model model(0);
   DistributedDataParallel ddp(group, model.parameters);
   const std::string order = ": a step is begin_step, mark_ready for each gradient, wait";
-  CHECK(error_of([&] { ddp.mark_ready(0); }) == "[ddp] mark_ready was called before begin_step" + order);
+  CHECK(error_of([&] { ddp.mark_ready(0); }) ==
+        "[ddp] mark_ready was called before begin_step" + order);
   CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait was called before begin_step" + order);
-  CHECK(error_of([&] { ddp.record_metric(0, 1, 1); }) ==
-        "[ddp] record_metric was called before begin_step: call it between begin_step and the first "
-        "mark_ready of a step");
+  CHECK(
+      error_of([&] { ddp.record_metric(0, 1, 1); }) ==
+      "[ddp] record_metric was called before begin_step: call it between begin_step and the first "
+      "mark_ready of a step");
   (void)ddp.begin_step();
-  CHECK(error_of([&] { (void)ddp.begin_step(); }) == "[ddp] begin_step was called before wait" + order);
+  CHECK(error_of([&] { (void)ddp.begin_step(); }) ==
+        "[ddp] begin_step was called before wait" + order);
   CHECK(error_of([&] { ddp.mark_ready(7); }) ==
         "[ddp] mark_ready(7), but the model has 3 parameters, 0 to 2");
   CHECK(error_of([&] { (void)ddp.gradient(3); }) ==

@@ -20,7 +20,8 @@ struct OnRank0Options {
 // Collective. If fn submits an operation to the group, directly or through an engine, that throws
 // std::logic_error, because no other rank would join it; so does one to a duplicate or part of the
 // group, or to the group that this one is a part of, if a waiting rank belongs to it. Rank 0 does
-// not wait for the others. If rank 0 does not call on_rank0 within the group's timeout, the others throw TimeoutError.
+// not wait for the others. If rank 0 does not call on_rank0 within the group's timeout, the others
+// throw TimeoutError.
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn,
               const OnRank0Options& options = {});
 

@@ -243,10 +243,10 @@ void DistributedDataParallel::Impl::make_checks() {
 
 void DistributedDataParallel::Impl::check_open(const char* call) const {
   if (state_ == State::kOpen) return;
-  throw std::logic_error("[ddp] " + std::string(call) +
-                         (state_ == State::kIdle ? " was called before begin_step"
-                                                 : " was called after mark_ready") +
-                         ": call it between begin_step and the first mark_ready of a step");
+  throw std::logic_error(
+      "[ddp] " + std::string(call) +
+      (state_ == State::kIdle ? " was called before begin_step" : " was called after mark_ready") +
+      ": call it between begin_step and the first mark_ready of a step");
 }
 
 void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i) const {
