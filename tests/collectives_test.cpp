@@ -519,6 +519,10 @@ TEST_CASE("host memory is broadcast in place", "[broadcast]") {
       std::int64_t number = group.rank();
       broadcast_on_host(group, number, 1);
       expect(number == 1, "and the root's number");
+      const NamedBuffer tensors[] = {{"bytes", {57}, buffer_of(bytes)}, {"none", {0}, {}}};
+      bytes[3] = static_cast<std::uint8_t>(group.rank());
+      broadcast_tensors(group, tensors, 2);
+      expect(bytes[3] == 2 && bytes[4] == 1, "and the root's tensors");
     });
   }
 }

@@ -268,7 +268,7 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
         best = std::stod(newest->content.metadata.at("best"));
       });
       broadcast_on_host(*group, first_epoch, /*root=*/0);
-      for (const NamedBuffer& tensor : tensors) broadcast_on_host(*group, tensor.buffer, 0);
+      broadcast_tensors(*group, tensors, /*root=*/0, context.stream());
       sampler.set_epoch(first_epoch);
 
       std::optional<CheckpointWriter> writer;  // one process writes

@@ -61,7 +61,6 @@ class Checkpointing {
   [[nodiscard]] TrainingState read_state_of(const ddp::LoadedCheckpoint& loaded) const;
   void restore(const ddp::LoadedCheckpoint& loaded) const;
   void move_into_directory(const ddp::LoadedCheckpoint& loaded, const TrainingState& state);
-  void broadcast(const ddp::Buffer& buffer);
   [[nodiscard]] bool saves() const { return directory_.has_value(); }
 
   CheckpointOptions options_;

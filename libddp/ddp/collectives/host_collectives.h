@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "ddp/base/named_buffer.h"
+#include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp {
@@ -26,6 +28,12 @@ requires std::is_arithmetic_v<T>
 void broadcast_on_host(ProcessGroup& group, T& value, int root) {
   broadcast_on_host(group, Buffer{&value, 1, dtype_of<T>}, root);
 }
+
+// In place: every rank ends with the root's tensors, which may be on the group's device or in CPU
+// memory; for what one rank has loaded from a file. `stream` writes them before, and sees them
+// after.
+void broadcast_tensors(ProcessGroup& group, std::span<const NamedBuffer> tensors, int root,
+                       Stream stream = {});
 
 // output[r * n ..] = rank r's input of n elements.
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output);
