@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// bring_your_own_gradients.cpp in CUDA: our own kernels, memory and stream, with libddp beside
-// them. The host never waits inside a step: by events, libddp orders its reductions behind our
-// stream, and our optimizer behind the reductions.
+// The same program as bring_your_own_gradients.cpp, in CUDA: kernels, memory and stream are our
+// own, and libddp only reduces the gradients. The host never waits inside a step: libddp uses
+// events to order its reductions behind our stream, and our optimizer behind the reductions.
 //
 //   ddp-launch --nproc_per_node=2 build/bin/bring_your_own_gradients_cuda
 #include <cuda_runtime.h>
@@ -25,9 +25,10 @@ namespace {
 constexpr int kPixels = 28 * 28, kHidden = 32, kClasses = 10;
 constexpr int kGlobalBatch = 128;
 constexpr float kLearningRate = 0.1F;
-constexpr int kThreads = 256;  // of a block
+constexpr int kThreads = 256;  // per block
 
-// Kernels: one thread for each element of the result. A weight is [inputs][outputs].
+// Each kernel uses one thread for each element of its result. A weight's layout is
+// [inputs][outputs].
 
 // y = x * weight + bias, row by row.
 __global__ void linear(const float* x, const float* weight, const float* bias, float* y, int rows,
@@ -145,7 +146,7 @@ class Trainer {
               .fold_scale = true}) {}
 
   void train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices);
-  // Correct predictions among these samples.
+  // Returns how many of these samples are predicted correctly.
   double count_correct(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices);
   // The mean loss of the last step over all ranks; waits for it.
   double mean_loss() { return ddp_.summary().metrics[0].mean(); }
@@ -169,7 +170,7 @@ class Trainer {
   ddp::DistributedDataParallel ddp_;
 };
 
-// The values are ours; gradients get places in libddp's buckets.
+// The memory of the values is ours; libddp gives each gradient a place in its buckets.
 std::vector<ddp::Parameter> Trainer::parameters() {
   const std::array<std::vector<std::int64_t>, 4> shapes = {
       {{kPixels, kHidden}, {kHidden}, {kHidden, kClasses}, {kClasses}}};
@@ -195,7 +196,7 @@ int Trainer::load(const ddp::Dataset& dataset, const std::vector<std::int64_t>& 
   std::vector<float> pixels(indices.size() * kPixels);
   std::vector<std::int64_t> labels(indices.size());
   dataset.gather(indices, ddp::buffer_of(pixels), ddp::buffer_of(labels));
-  // From pageable memory: the call returns when it has read it.
+  // The source is pageable memory, so the call returns only when it has read it.
   check(cudaMemcpyAsync(pixels_.get(), pixels.data(), pixels.size() * sizeof(float),
                         cudaMemcpyDefault, stream_.get()));
   check(cudaMemcpyAsync(labels_.get(), labels.data(), labels.size() * sizeof(std::int64_t),
@@ -230,7 +231,7 @@ void Trainer::backward(int rows) {
 void Trainer::train_step(const ddp::Dataset& dataset, const std::vector<std::int64_t>& indices) {
   const auto n = static_cast<double>(indices.size());
   const double factor = ddp_.begin_step({.samples = n});
-  if (n > 0) {  // else this rank only takes part in the sum
+  if (n > 0) {  // a rank without samples only takes part in the sum
     const int rows = load(dataset, indices);
     forward(rows, static_cast<float>(factor));
     const ddp::Buffer loss = {&score_[0].mean_loss, 1, ddp::DType::kFloat32, group_->device()};
@@ -255,7 +256,7 @@ double Trainer::count_correct(const ddp::Dataset& dataset,
   return score.correct;
 }
 
-// A plan for one pass over the data: every sample once, whatever the number of ranks.
+// Plans one pass over the data, in which every sample comes once, however many ranks there are.
 ddp::EpochPlan plan_of(const ddp::Dataset& dataset, const ddp::ProcessGroup& group, bool shuffle) {
   const ddp::ExactSampler sampler({.dataset_size = dataset.size(),
                                    .world_size = group.world_size(),

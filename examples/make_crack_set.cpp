@@ -144,7 +144,8 @@ int main(int argc, char** argv) {
     add("out", "directory to write to", cxxopts::value<std::string>(), "DIR");
     add("count", "images", cxxopts::value<std::uint64_t>()->default_value("64"), "N");
     add("size", "height and width", cxxopts::value<std::int64_t>()->default_value("128"), "N");
-    add("seed", "of all that is random", cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+    add("seed", "seed of everything that is random",
+        cxxopts::value<std::uint64_t>()->default_value("0"), "N");
     add("help", "show this text");
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
     const auto side = parsed["size"].as<std::int64_t>();

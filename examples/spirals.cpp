@@ -86,12 +86,12 @@ void train(const std::shared_ptr<ProcessGroup>& group) {
   for (int epoch = 1; epoch <= 10; ++epoch) {
     loader.start(sampler.next_epoch());
     while (const auto batch = loader.next(context.stream())) {
-      const auto n = static_cast<std::size_t>(batch->count);
+      const std::int64_t n = batch->count;
       const Tensor labels = Tensor::view(batch->labels, {n});
       const Variable output = model.forward(tape, Tensor::view(batch->inputs, {n, 2}));
       const Variable loss = nn::softmax_cross_entropy(tape, output, labels);
       const Tensor correct = nn::count_correct(context, output.value(), labels);
-      const nn::StepMetric metrics[] = {{loss.value(), static_cast<double>(n)}, {correct, 1}};
+      const nn::StepMetric metrics[] = {{loss.value(), n}, {correct, 1}};
       model.backward(tape, loss, *batch, metrics);
       optimizer.step();
     }

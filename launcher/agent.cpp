@@ -32,15 +32,15 @@ constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
-Agent::Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console,
+Agent::Agent(WorkerPlan plan, JobLayout layout, SignalReader& signals, Console& console,
              OtherNodes& nodes, RunFolder& files)
     : plan_(std::move(plan)),
-      job_(std::move(job)),
+      layout_(std::move(layout)),
       signals_(signals),
       console_(console),
       nodes_(nodes),
       files_(files),
-      restarts_(job_.max_restarts) {}
+      restarts_(plan_.max_restarts) {}
 
 int Agent::run() {
   const int exit_code = run_generations();
@@ -69,11 +69,11 @@ int Agent::run_generations() {
 }
 
 Outcome Agent::run_generation() {
-  return Generation(plan_, job_, files_, signals_, console_, nodes_).run();
+  return Generation(plan_, layout_, restart_count_, files_, signals_, console_, nodes_).run();
 }
 
 Outcome Agent::run_again(Timeout delay) {
-  console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(), job_.max_restarts,
+  console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(), plan_.max_restarts,
                            std::chrono::duration<double>(delay).count()));
   console_.flush();
   begin_next_generation();
@@ -82,15 +82,15 @@ Outcome Agent::run_again(Timeout delay) {
 }
 
 void Agent::begin_next_generation() {
-  ++job_.restart_count;
-  nodes_.begin(job_.restart_count);
+  ++restart_count_;
+  nodes_.begin(restart_count_);
 }
 
 // Called by node 0 when the workers of all nodes have ended.
 void Agent::open_generation() {
-  if (job_.agent_hosts_store) {
-    TcpStore store(job_.store, kStoreTimeout);
-    begin_attempt(store, job_.run_id, job_.restart_count);
+  if (plan_.store_host == StoreHost::kAgent) {
+    TcpStore store(layout_.store, kStoreTimeout);
+    begin_attempt(store, layout_.run_id, restart_count_);
   }
   nodes_.open();
 }
@@ -111,9 +111,9 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
 }
 
 NodeFailure Agent::describe_signal(int signal_number) const {
-  return {
-      describe_node(job_.node_rank, host_name()) + " was stopped by " + signal_name(signal_number),
-      exit_code_after(signal_number)};
+  return {describe_node(layout_.node_rank, host_name()) + " was stopped by " +
+              signal_name(signal_number),
+          exit_code_after(signal_number)};
 }
 
 // Reports to an outer launcher.
@@ -122,7 +122,7 @@ void Agent::pass_on(const Failure& failure) const {
   if (path == nullptr) return;
   const auto* worker = std::get_if<WorkerFailure>(&failure);
   const std::string record =
-      worker == nullptr ? "" : files_.error_file(worker->first.rank - job_.first_rank);
+      worker == nullptr ? "" : files_.error_file(worker->first.rank - layout_.first_rank);
   pass_on_error_record(record, path, verdict(failure), exit_code_after(failure));
 }
 
@@ -130,7 +130,7 @@ void Agent::pass_on(const Failure& failure) const {
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
   const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
-  const bool is_wanted = job_.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
+  const bool is_wanted = plan_.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
   if (!is_wanted) return std::nullopt;
   if (!nodes_.wait_for_all()) {
     const std::string lost = nodes_.news().lost;
@@ -155,13 +155,13 @@ void Agent::decline_restart() {
 // Returns early with the end of the job, if that comes first.
 Outcome Agent::wait_for_restart(Timeout delay) {
   const Deadline pause = Deadline::after(delay);
-  bool is_opened = job_.node_rank != 0;
+  bool is_opened = layout_.node_rank != 0;
   for (;;) {
     const bool is_over = pause.passed();
     if (is_over && !std::exchange(is_opened, true)) open_generation();
     const OtherNodes::News news = nodes_.news();
     if (news.is_bad()) {
-      nodes_.end_generation();  // its workers never started here
+      nodes_.end_generation();  // it is opened, but this node did not start its workers
       return {.stopped_by_nodes = true};
     }
     if (is_over && news.is_open) return {};

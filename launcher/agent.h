@@ -4,12 +4,12 @@
 #include <optional>
 
 #include "launcher/console.h"
-#include "launcher/environment.h"
 #include "launcher/generation.h"
 #include "launcher/other_nodes.h"
 #include "launcher/restart_policy.h"
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
+#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
 
@@ -17,8 +17,8 @@ namespace ddp::launcher {
 // the verdict.
 class Agent {
  public:
-  Agent(WorkerPlan plan, JobContext job, SignalReader& signals, Console& console, OtherNodes& nodes,
-        RunFolder& files);
+  Agent(WorkerPlan plan, JobLayout layout, SignalReader& signals, Console& console,
+        OtherNodes& nodes, RunFolder& files);
 
   // Returns the launcher's exit code once no process of the job is left: 0, the code of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
@@ -42,12 +42,13 @@ class Agent {
   void drain_console();
 
   WorkerPlan plan_;
-  JobContext job_;
+  JobLayout layout_;
   SignalReader& signals_;
   Console& console_;
   OtherNodes& nodes_;
   RunFolder& files_;
   RestartPolicy restarts_;
+  int restart_count_ = 0;
   bool is_interrupted_ = false;
 };
 

@@ -41,8 +41,8 @@ std::vector<CpuList> bind_to_cores(const CpuTopology& topology, int workers) {
   const auto count = static_cast<std::size_t>(workers);
   if (topology.cpus.size() < count) {
     throw LaunchError(fmt::format(
-        "--bind=core: {} workers need CPUs of their own, but may use {} ({}); take -n {}, or leave "
-        "--bind out",
+        "--bind=core: {} workers need CPUs of their own, but may use {} ({}); use -n {}, or leave "
+        "out --bind",
         workers, topology.cpus.size(), to_string(topology.all()), topology.cpus.size()));
   }
   std::vector<CpuList> units = cores_of(topology);

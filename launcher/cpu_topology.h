@@ -14,8 +14,8 @@ namespace ddp::launcher {
 struct CpuTopology {
   struct Cpu {
     int number = 0;
-    int core = 0;  // the first hyperthread of the core, allowed or not
-    int node = 0;  // of memory (NUMA)
+    int core = 0;  // number of the core's first hyperthread, even if not allowed
+    int node = 0;  // the NUMA node
   };
   std::vector<Cpu> cpus;  // the allowed CPUs
 
@@ -27,7 +27,7 @@ struct CpuTopology {
 // Assumes simple defaults for missing files: one core for each CPU, one node.
 [[nodiscard]] CpuTopology read_topology(const std::string& sysfs, const CpuList& allowed);
 
-// The node next to a PCI device ("0000:1a:00.0"). Nothing if the kernel does not know.
+// The node next to a PCI device ("0000:1a:00.0"). Returns nothing if the kernel does not know.
 [[nodiscard]] std::optional<int> node_of_device(const std::string& sysfs,
                                                 const std::string& bus_id);
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "launcher/environment.h"
+
 namespace ddp::launcher {
 namespace {
 
@@ -81,19 +83,20 @@ void describe_value(EnvironmentBlock& block, const std::string& name, const char
 
 }  // namespace
 
-std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job) {
-  if (job.run_id.empty()) job.run_id = "(a random one)";
-  job.error_directory = job.step_file = "?";  // with "" these variables would be missing
+std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout) {
+  if (layout.run_id.empty()) layout.run_id = "(a random one)";
+  // With empty paths these variables would be missing.
+  const Attempt attempt{.error_directory = "?", .step_file = "?"};
   Workers workers;
-  for (int local_rank = 0; local_rank < job.local_world_size; ++local_rank) {
+  for (int local_rank = 0; local_rank < layout.local_world_size; ++local_rank) {
     PlannedWorker& worker = workers.emplace_back();
-    worker.rank = job.first_rank + local_rank;
+    worker.rank = layout.first_rank + local_rank;
     worker.local_rank = local_rank;
-    const Placement placement = placement_of(job, local_rank);
+    const Placement placement = placement_of(plan, local_rank);
     worker.device = placement.device;
     if (!placement.cpus.empty()) worker.cpus = to_string(placement.cpus);
     worker.argv = command_of(plan.command, local_rank).argv;
-    worker.environment = contract_entries(plan.environment, job, local_rank);
+    worker.environment = contract_entries(plan, layout, attempt, local_rank);
     std::ranges::replace(worker.environment, "MASTER_PORT=0", "MASTER_PORT=(a free one)");
     describe_value(worker.environment, "TORCHELASTIC_ERROR_FILE=", "(a file of its own)");
     describe_value(worker.environment, "DDP_CRASH_FILE=", "(a file of its own)");

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/environment.h"
-#include "launcher/generation.h"
+#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
 
@@ -21,7 +20,7 @@ struct PlannedWorker {
 
 // The workers of this node. A port, a run id or a path that is chosen only when the job starts is
 // described in words.
-[[nodiscard]] std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobContext job);
+[[nodiscard]] std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout);
 
 // The workers as a table, then their environment: first the variables that all share, then those of
 // each worker, in a form that a shell can read.

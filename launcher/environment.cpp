@@ -30,25 +30,26 @@ void set_if_missing(EnvironmentBlock& block, std::string_view name, const std::s
   if (std::ranges::none_of(block, is_it)) set(block, name, value);
 }
 
-std::string last_words(const JobContext& job, int local_rank, const char* file) {
-  if (job.error_directory.empty()) return "";
-  return job.error_directory + "/" + std::to_string(local_rank) + "/" + file;
+std::string last_words(const Attempt& attempt, int local_rank, const char* file) {
+  if (attempt.error_directory.empty()) return "";
+  return attempt.error_directory + "/" + std::to_string(local_rank) + "/" + file;
 }
 
-WorkerEnv worker_env(const JobContext& job, int local_rank) {
-  return {.rank = job.first_rank + local_rank,
-          .world_size = job.world_size,
+WorkerEnv worker_env(const WorkerPlan& plan, const JobLayout& layout, const Attempt& attempt,
+                     int local_rank) {
+  return {.rank = layout.first_rank + local_rank,
+          .world_size = layout.world_size,
           .local_rank = local_rank,
-          .local_world_size = job.local_world_size,
-          .node_rank = job.node_rank,
-          .master = job.store,
-          .restart_count = job.restart_count,
-          .run_id = job.run_id,
-          .agent_hosts_store = job.agent_hosts_store,
-          .shares_gpus = job.oversubscribe,
-          .node_count = job.node_count,
-          .max_restarts = job.max_restarts,
-          .role = job.role};
+          .local_world_size = layout.local_world_size,
+          .node_rank = layout.node_rank,
+          .master = layout.store,
+          .restart_count = attempt.restart_count,
+          .run_id = layout.run_id,
+          .agent_hosts_store = plan.store_host == StoreHost::kAgent,
+          .shares_gpus = plan.oversubscribe,
+          .node_count = layout.node_count,
+          .max_restarts = plan.max_restarts,
+          .role = plan.role};
 }
 
 // NCCL before 2.30 refuses two ranks of one host on one GPU. So each rank pretends to be on its own
@@ -71,48 +72,42 @@ Variables sharing_gpus(int rank, bool on_one_host) {
   return variables;
 }
 
-int omp_threads(const JobContext& job, const Placement& placement) {
-  return placement.omp_threads.value_or(omp_threads_per_worker(job));
-}
-
 }  // namespace
 
-int omp_threads_per_worker(const JobContext& job) {
-  return cpus_per_worker(job.usable_cpus, job.local_world_size);
+int omp_threads_per_worker(const WorkerPlan& plan, const JobLayout& layout) {
+  return cpus_per_worker(plan.usable_cpus, layout.local_world_size);
 }
 
-Placement placement_of(const JobContext& job, int local_rank) {
-  if (job.placements.empty()) return {};
-  return job.placements.at(static_cast<std::size_t>(local_rank));
-}
-
-EnvironmentBlock worker_environment(const EnvironmentBlock& inherited, const JobContext& job,
-                                    int local_rank) {
-  const WorkerEnv env = worker_env(job, local_rank);
-  const Placement placement = placement_of(job, local_rank);
-  const EnvironmentChanges changes = to_environment(env, omp_threads(job, placement));
-  EnvironmentBlock block = inherited;
+EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& layout,
+                                    const Attempt& attempt, int local_rank) {
+  const WorkerEnv env = worker_env(plan, layout, attempt, local_rank);
+  const Placement placement = placement_of(plan, local_rank);
+  const int omp_threads = placement.omp_threads.value_or(omp_threads_per_worker(plan, layout));
+  const EnvironmentChanges changes = to_environment(env, omp_threads);
+  EnvironmentBlock block = plan.environment;
   for (const std::string& name : changes.unset) remove(block, name);
   for (const auto& [name, value] : changes.set) set(block, name, value);
   for (const auto& [name, value] : changes.set_if_missing) set_if_missing(block, name, value);
-  set(block, "TORCHELASTIC_ERROR_FILE", last_words(job, local_rank, "error.json"));
+  set(block, "TORCHELASTIC_ERROR_FILE", last_words(attempt, local_rank, "error.json"));
   for (const auto& [name, value] : placement.environment) set(block, name, value);
-  if (job.oversubscribe) {
-    for (const auto& [name, value] : sharing_gpus(env.rank, job.on_one_host)) {
+  if (plan.oversubscribe) {
+    for (const auto& [name, value] : sharing_gpus(env.rank, layout.on_one_host)) {
       set_if_missing(block, name, value);
     }
   }
-  if (job.rank0_on_terminal && env.rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
-  const std::string crash_file = last_words(job, local_rank, "crash.txt");
+  if (plan.rank0_on_terminal && env.rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
+  const std::string crash_file = last_words(attempt, local_rank, "crash.txt");
   if (!crash_file.empty()) set(block, "DDP_CRASH_FILE", crash_file);
-  if (!job.step_file.empty()) set(block, "DDP_STEP_FILE", job.step_file);
+  if (!attempt.step_file.empty()) set(block, "DDP_STEP_FILE", attempt.step_file);
   return block;
 }
 
-EnvironmentBlock contract_entries(const EnvironmentBlock& inherited, const JobContext& job,
-                                  int local_rank) {
-  const EnvironmentBlock own = worker_environment({}, job, local_rank);
-  EnvironmentBlock block = worker_environment(inherited, job, local_rank);
+EnvironmentBlock contract_entries(const WorkerPlan& plan, const JobLayout& layout,
+                                  const Attempt& attempt, int local_rank) {
+  WorkerPlan bare = plan;
+  bare.environment.clear();
+  const EnvironmentBlock own = worker_environment(bare, layout, attempt, local_rank);
+  EnvironmentBlock block = worker_environment(plan, layout, attempt, local_rank);
   std::erase_if(block, [&own](const std::string& entry) {
     const std::string name = entry.substr(0, entry.find('='));
     return std::ranges::none_of(own, [&](const std::string& e) { return defines(e, name); });

@@ -12,8 +12,8 @@
 
 namespace ddp::launcher {
 
-// Nothing if there is no file or it has neither of torchrun's two formats: {"message": {"message":
-// TEXT, "extraInfo": {…}}} and {"message": TEXT, …}.
+// Returns nothing if there is no file or it has neither of torchrun's two formats: {"message":
+// {"message": TEXT, "extraInfo": {…}}} and {"message": TEXT, …}.
 [[nodiscard]] std::optional<ErrorRecord> read_error_record(const std::string& path);
 
 // Leaves a record for an outer launcher, as torchrun does: the record at `from` with the exit code

@@ -82,8 +82,8 @@ using Failure = std::variant<WorkerFailure, NodeFailure>;
 
 // One line, which failure_from_json parses.
 [[nodiscard]] std::string to_json(const Failure& failure);
-// Nothing if the text does not come from to_json: anybody who can reach the store may have written
-// it.
+// Returns nothing if the text does not come from to_json: anybody who can reach the store may have
+// written it.
 [[nodiscard]] std::optional<Failure> failure_from_json(std::string_view text);
 
 }  // namespace ddp::launcher

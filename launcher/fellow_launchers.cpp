@@ -38,7 +38,7 @@ std::string remark_on_unused_nodes(const NodeOptions& nodes, const EnvReader::Lo
   const int slurm_nodes = env.integer("SLURM_JOB_NUM_NODES", 1).value_or(1);
   if (nodes.count > 1 || slurm_nodes == 1 || env.has("SLURM_STEP_ID")) return "";
   return fmt::format(
-      "this Slurm job has {} nodes, of which only this one is used; for all of them: srun "
+      "this Slurm job has {} nodes, of which only this one is used; to use all of them: srun "
       "--ntasks-per-node=1 ddp-launch ...",
       slurm_nodes);
 }

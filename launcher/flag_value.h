@@ -30,7 +30,7 @@ struct FlagValue {
 [[nodiscard]] Timeout to_seconds(const FlagValue& value);
 // "1,3".
 [[nodiscard]] std::vector<int> to_ranks(const FlagValue& value);
-// Not empty.
+// Refuses an empty value.
 [[nodiscard]] std::string to_name(const FlagValue& value);
 
 // The index of the text among `words`; if it is none of them, the error lists them.

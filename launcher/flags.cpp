@@ -57,7 +57,7 @@ const Flag* find_long(const std::string& argument, std::string_view name) {
   std::string names;
   for (const Flag* flag : flags)
     names += fmt::format("{}--{}", names.empty() ? "" : ", ", flag->name);
-  throw LaunchError(fmt::format("'{}' may mean {}", argument, names));
+  throw LaunchError(fmt::format("'{}' is ambiguous: it may mean {}", argument, names));
 }
 
 Argument parse_long(const std::string& argument) {

@@ -14,13 +14,12 @@
 #include <csignal>
 #include <utility>
 
-#include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "launcher/abort_message.h"
 #include "launcher/cpu_list.h"
 #include "launcher/crash_report.h"
-#include "launcher/launch_error.h"
+#include "launcher/environment.h"
 #include "launcher/log_route.h"
 #include "launcher/poll_timeout.h"
 
@@ -53,27 +52,18 @@ void explain_abort(WorkerFailure& failure) {
 
 }  // namespace
 
-void require_descriptors(int workers) {
-  raise_descriptor_limit();
-  rlimit limit{};
-  const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
-    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -Hn)",
-                                  workers, needed, limit.rlim_cur));
-  }
-}
-
-Generation::Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files,
-                       SignalReader& signals, Console& console, OtherNodes& nodes)
+Generation::Generation(const WorkerPlan& plan, const JobLayout& layout, int restart_count,
+                       RunFolder& files, SignalReader& signals, Console& console, OtherNodes& nodes)
     : plan_(plan),
-      job_(job),
+      layout_(layout),
+      attempt_{.restart_count = restart_count},
       files_(files),
       signals_(signals),
       console_(console),
       nodes_(nodes),
-      logs_(console, job.node_count > 1 ? host_name() : ""),
+      logs_(console, layout.node_count > 1 ? host_name() : ""),
       stopper_(workers_),
-      steps_(job.local_world_size),
+      steps_(layout.local_world_size),
       start_(Clock::now()) {}
 
 Outcome Generation::run() {
@@ -98,21 +88,21 @@ Outcome Generation::run() {
 
 void Generation::start_workers() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  files_.begin_attempt(job_);
-  job_.error_directory = files_.error_directory();
-  job_.step_file = steps_.path();
+  files_.begin_attempt(layout_.local_world_size, attempt_.restart_count);
+  attempt_.error_directory = files_.error_directory();
+  attempt_.step_file = steps_.path();
   const FileDescriptor null = open_null();
-  workers_.reserve(static_cast<std::size_t>(job_.local_world_size));
-  for (int local_rank = 0; local_rank < job_.local_world_size; ++local_rank) {
-    const int rank = job_.first_rank + local_rank;
+  workers_.reserve(static_cast<std::size_t>(layout_.local_world_size));
+  for (int local_rank = 0; local_rank < layout_.local_world_size; ++local_rank) {
+    const int rank = layout_.first_rank + local_rank;
     const Command command = command_of(plan_.command, local_rank);
-    const EnvironmentBlock environment = worker_environment(plan_.environment, job_, local_rank);
+    const EnvironmentBlock environment = worker_environment(plan_, layout_, attempt_, local_rank);
     workers_.push_back(
         Worker::start({.rank = rank,
                        .command = command,
                        .environment = environment,
                        .signal_mask = signals_.original_mask(),
-                       .cpus = placement_of(job_, local_rank).cpus,
+                       .cpus = placement_of(plan_, local_rank).cpus,
                        .descriptors = plan_.descriptors,
                        .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));
   }
@@ -122,14 +112,14 @@ void Generation::start_workers() {
     if (plan_.verbose) {
       console_.say(
           fmt::format("rank {}: pid {}{}", worker.rank(), worker.pid(),
-                      describe_placement(placement_of(job_, worker.rank() - job_.first_rank))));
+                      describe_placement(placement_of(plan_, worker.rank() - layout_.first_rank))));
     }
   }
   if (plan_.on_start) plan_.on_start();
 }
 
 void Generation::add_logs(Worker& worker) {
-  const int local_rank = worker.rank() - job_.first_rank;
+  const int local_rank = worker.rank() - layout_.first_rank;
   for (const Channel channel : {Channel::kOut, Channel::kErr}) {
     const Route where = route(plan_.logs, worker.rank(), local_rank, channel);
     logs_.add({.rank = worker.rank(),
@@ -184,7 +174,7 @@ void Generation::request_stop() {
     ::kill(worker.pid(), SIGUSR1);
     ++told;
   }
-  console_.say(fmt::format("SIGUSR1: passed on to {}; what is left after {:g} s is killed",
+  console_.say(fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
                            count_ranks(told), seconds(grace())));
 }
 
@@ -251,7 +241,7 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   if (worker == workers_.end()) return;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  const int local_rank = worker->rank() - job_.first_rank;
+  const int local_rank = worker->rank() - layout_.first_rank;
   if (status == 0 && steps_.start_phase(local_rank) == StartPhase::kNotThere) {
     start_watch_.note_absent(worker->rank());
   }
@@ -318,7 +308,7 @@ void Generation::check_start() {
   if (!start_watch_.is_due()) return;
   std::vector<int> waiting;
   for (const Worker& worker : workers_) {
-    const StartPhase phase = steps_.start_phase(worker.rank() - job_.first_rank);
+    const StartPhase phase = steps_.start_phase(worker.rank() - layout_.first_rank);
     if (!worker.has_ended() && phase == StartPhase::kWaiting) waiting.push_back(worker.rank());
   }
   const std::string remark = start_watch_.look(waiting);
@@ -359,24 +349,24 @@ std::optional<WorkerFailure> Generation::find_failure() {
 }
 
 WorkerFailure Generation::describe_failure() {
-  WorkerFailure failure = casualties_.describe(job_.world_size, start_);
+  WorkerFailure failure = casualties_.describe(layout_.world_size, start_);
   const int rank = failure.first.rank;
-  if (!failure.step) failure.step = steps_.step(rank - job_.first_rank);
+  if (!failure.step) failure.step = steps_.step(rank - layout_.first_rank);
   failure.when_asked_to_stop = order_.signal().has_value();
   if (failure.when_asked_to_stop) failure.others = 0;
   if (failure.first.is_consequence() && !failure.when_asked_to_stop) {
     for (const int each : casualties_.finished()) {
-      failure.finished.push_back({each, steps_.step(each - job_.first_rank)});
+      failure.finished.push_back({each, steps_.step(each - layout_.first_rank)});
     }
   }
   failure.host = host_name();
-  failure.frames = read_crash_record(files_.crash_file(rank - job_.first_rank),
+  failure.frames = read_crash_record(files_.crash_file(rank - layout_.first_rank),
                                      exit_code_of(failure.first.status) - 128);
   StderrTail tail = logs_.stderr_tail(rank);
   failure.last_lines = std::move(tail.lines);
   explain_abort(failure);
   failure.lines_are_in_view = tail.is_in_view;
-  failure.log_file = files_.log_file(rank - job_.first_rank, Channel::kErr);
+  failure.log_file = files_.log_file(rank - layout_.first_rank, Channel::kErr);
   return failure;
 }
 

@@ -4,17 +4,13 @@
 #include <sys/resource.h>
 
 #include <chrono>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "launcher/casualties.h"
-#include "launcher/command.h"
 #include "launcher/console.h"
-#include "launcher/environment.h"
 #include "launcher/log_mux.h"
-#include "launcher/options.h"
 #include "launcher/other_nodes.h"
 #include "launcher/post_mortem.h"
 #include "launcher/run_folder.h"
@@ -25,22 +21,9 @@
 #include "launcher/stopper.h"
 #include "launcher/verdict.h"
 #include "launcher/worker.h"
+#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
-
-// What all generations of workers have in common.
-struct WorkerPlan {
-  Command command;
-  EnvironmentBlock environment;            // what the workers inherit
-  std::optional<rlimit> descriptors = {};  // limit of open files in a worker; nothing: ours
-  LogOptions logs;
-  // The time between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
-  Timeout failure_grace{2000};
-  Timeout keyboard_grace{3000};
-  Timeout outside_grace{30000};    // for a signal from a scheduler or a terminal that closes
-  std::function<void()> on_start;  // called when the workers of a generation have started
-  bool verbose = false;
-};
 
 // How a generation ended on this node. If nothing is set, all workers exited with 0.
 struct Outcome {
@@ -50,18 +33,14 @@ struct Outcome {
   bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
 };
 
-// Raises the soft limit of open files. Throws LaunchError if it is still too low for the workers'
-// output.
-void require_descriptors(int workers);
-
 // One generation of this node's workers: starts them, forwards their output, and stops all as soon
 // as one fails, on this node or another, or a signal asks for it. SIGUSR1 and SIGUSR2 go to the
 // workers. It has one thread and one poll loop; only the wait for the workers themselves is
 // unbounded. Makes this process a child subreaper.
 class Generation {
  public:
-  Generation(const WorkerPlan& plan, const JobContext& job, RunFolder& files, SignalReader& signals,
-             Console& console, OtherNodes& nodes);
+  Generation(const WorkerPlan& plan, const JobLayout& layout, int restart_count, RunFolder& files,
+             SignalReader& signals, Console& console, OtherNodes& nodes);
 
   // Returns once no process of the generation is left. Call it once, on the main thread. Throws
   // LaunchError or SystemError if a worker cannot be started; no worker is left then.
@@ -95,7 +74,8 @@ class Generation {
   void say_who_does_not_end();
 
   const WorkerPlan& plan_;
-  JobContext job_;
+  const JobLayout& layout_;
+  Attempt attempt_;
   RunFolder& files_;
   SignalReader& signals_;
   Console& console_;

@@ -12,9 +12,9 @@ namespace {
 constexpr const char* kAbout =
     "Starts one worker process per GPU (or per CPU), watches them, and says what went wrong:\n\n"
     "  ddp-launch -n 2 ./train --epochs 3\n\n"
-    "Everything from PROGRAM on is the worker's. Flags take '-' for '_' and may be cut short; a\n"
-    "variable PET_<FLAG> is a flag's default (PET_NNODES=2). torchrun's command lines work:\n"
-    "docs/launcher.md compares flag by flag.\n";
+    "Everything from PROGRAM on is passed to the workers. Flags may have '-' for '_' and may be\n"
+    "abbreviated; the variable PET_<FLAG> sets a flag's default (PET_NNODES=2). The command lines\n"
+    "of torchrun work, too: docs/launcher.md compares the flags one by one.\n";
 
 // cxxopts, which formats the help, adds " options:".
 const char* title_of(Flag::Group group) {

@@ -35,7 +35,7 @@ std::vector<ListedGpu> all_uuids(const GpuInventory& inventory) {
   return all;
 }
 
-// Nothing if no UUID, or more than one, begins like this.
+// Returns nothing if no UUID, or more than one, begins like this.
 std::optional<ListedGpu> find_uuid(const GpuInventory& inventory, std::string_view beginning) {
   std::vector<ListedGpu> found;
   for (const ListedGpu& each : all_uuids(inventory)) {

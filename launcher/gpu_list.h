@@ -16,7 +16,7 @@ namespace ddp::launcher {
 // A GPU in a list, or a MIG instance.
 struct ListedGpu {
   std::string name;                  // "2", or a complete UUID
-  std::optional<std::size_t> index;  // in the inventory; nothing: a MIG instance not found there
+  std::optional<std::size_t> index;  // place in the inventory; empty for a MIG instance not in it
 
   [[nodiscard]] bool is_mig() const { return name.starts_with("MIG-"); }
 };

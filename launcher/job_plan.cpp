@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "ddp/base/cpu_count.h"
+#include "ddp/base/descriptor_limit.h"
 #include "launcher/command.h"
+#include "launcher/environment.h"
 #include "launcher/fellow_launchers.h"
 #include "launcher/launch_error.h"
 #include "launcher/log_route.h"
@@ -22,7 +24,7 @@ namespace ddp::launcher {
 namespace {
 
 constexpr const char* kSharingRemark =
-    "workers may share GPUs (--oversubscribe): fit to check results, not to measure speed";
+    "workers may share GPUs (--oversubscribe): this can check results, but not measure speed";
 
 std::optional<std::string> environment_variable(const char* name) {
   const char* value = std::getenv(name);
@@ -53,13 +55,32 @@ std::optional<rlimit> descriptor_limit() {
   return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::optional(limit) : std::nullopt;
 }
 
-WorkerPlan plan_workers(const Options& options) {
+// Raises the soft limit of open files. Throws LaunchError if it is still too low for the workers'
+// output.
+void require_descriptors(int workers) {
+  raise_descriptor_limit();
+  rlimit limit{};
+  const rlim_t needed = 5 * static_cast<rlim_t>(workers) + 32;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && needed > limit.rlim_cur) {
+    throw LaunchError(fmt::format("{} workers need {} open files, but the limit is {} (ulimit -Hn)",
+                                  workers, needed, limit.rlim_cur));
+  }
+}
+
+WorkerPlan plan_workers(const Options& options, int cpus) {
   WorkerPlan plan;
   plan.command =
       resolve_command(options.program, environment_variable("PATH").value_or("/bin:/usr/bin"));
   plan.environment = own_environment();
   plan.descriptors = descriptor_limit();
   plan.logs = options.logs;
+  plan.store_host = options.store_host;
+  plan.role = options.role;
+  plan.max_restarts = options.max_restarts;
+  plan.usable_cpus = cpus;
+  plan.oversubscribe = options.placement.oversubscribe;
+  plan.rank0_on_terminal =
+      route(options.logs, 0, 0, Channel::kOut).to_console && ::isatty(STDOUT_FILENO) == 1;
   if (options.grace) {
     plan.failure_grace = std::min(plan.failure_grace, *options.grace);
     plan.keyboard_grace = plan.outside_grace = *options.grace;
@@ -68,40 +89,33 @@ WorkerPlan plan_workers(const Options& options) {
   return plan;
 }
 
-JobContext describe_workers(const Options& options, int workers, int cpus) {
-  JobContext job;
-  job.usable_cpus = cpus;
-  job.node_rank = options.nodes.rank.value_or(0);
-  job.node_count = options.nodes.count;
-  job.local_world_size = workers;
-  job.first_rank = job.node_rank * workers;
-  job.world_size = job.node_count * workers;
-  job.max_restarts = options.max_restarts;
-  job.role = options.role;
-  job.store = options.nodes.endpoint;
-  job.agent_hosts_store = options.store_host == StoreHost::kAgent;
-  job.run_id = options.nodes.run_id.value_or("");
-  job.rank0_on_terminal =
-      route(options.logs, 0, 0, Channel::kOut).to_console && ::isatty(STDOUT_FILENO) == 1;
-  job.oversubscribe = options.placement.oversubscribe;
-  return job;
+JobLayout assumed_layout(const NodeOptions& options, int workers) {
+  const int node_rank = options.rank.value_or(0);
+  return {.node_rank = node_rank,
+          .node_count = options.count,
+          .local_world_size = workers,
+          .first_rank = node_rank * workers,
+          .world_size = options.count * workers,
+          .store = options.endpoint,
+          .run_id = options.run_id.value_or(""),
+          .on_one_host = options.count == 1 || options.on_one_host};
 }
 
 }  // namespace
 
 JobPlan plan_job(const Options& options) {
-  JobPlan plan{plan_workers(options), {}, {}};
   Machine machine = this_machine();
+  JobPlan plan{plan_workers(options, machine.usable_cpus), {}, {}};
   const std::string chosen = choose_gpus(options.placement, machine);
   const WorkerCount count =
       decide_worker_count(options.workers, machine, options.placement.oversubscribe);
   require_descriptors(count.workers);
-  plan.job = describe_workers(options, count.workers, machine.usable_cpus);
+  plan.layout = assumed_layout(options.nodes, count.workers);
   const bool tells_devices = options.verbose || options.action == Options::Action::kDryRun;
   Placements placements =
       place_workers(options.placement, count.workers, machine,
                     tells_devices ? DeviceNames::kNeeded : DeviceNames::kNotNeeded);
-  plan.job.placements = std::move(placements.by_local_rank);
+  plan.workers.placements = std::move(placements.by_local_rank);
   plan.remarks = std::move(placements.remarks);
   for (const std::string& remark :
        {chosen, count.remark, std::string(options.placement.oversubscribe ? kSharingRemark : ""),
@@ -120,10 +134,10 @@ void check_shown_ranks(const Show& show, int world_size) {
   }
 }
 
-std::string describe_job(const WorkerPlan& workers, const JobContext& job) {
+std::string describe_job(const WorkerPlan& plan, const JobLayout& layout) {
   return fmt::format("{} worker{} of {}, store at {}, run id {}, OMP_NUM_THREADS={} unless set",
-                     job.world_size, job.world_size == 1 ? "" : "s", workers.command.path,
-                     to_string(job.store), job.run_id, omp_threads_per_worker(job));
+                     layout.world_size, layout.world_size == 1 ? "" : "s", plan.command.path,
+                     to_string(layout.store), layout.run_id, omp_threads_per_worker(plan, layout));
 }
 
 }  // namespace ddp::launcher

@@ -4,16 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "launcher/environment.h"
-#include "launcher/generation.h"
 #include "launcher/options.h"
+#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
 
 // What is decided before anything starts.
 struct JobPlan {
   WorkerPlan workers;
-  JobContext job;                    // what this launcher knows before the nodes meet
+  JobLayout layout;                  // as far as it is known before the nodes meet
   std::vector<std::string> remarks;  // sentences for the user
 };
 
@@ -25,6 +24,6 @@ struct JobPlan {
 void check_shown_ranks(const Show& show, int world_size);
 
 // One sentence for --verbose.
-[[nodiscard]] std::string describe_job(const WorkerPlan& workers, const JobContext& job);
+[[nodiscard]] std::string describe_job(const WorkerPlan& plan, const JobLayout& layout);
 
 }  // namespace ddp::launcher

@@ -41,61 +41,66 @@ std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
   }
 }
 
-JobSite open_on_one_node(const NodeOptions& options, JobContext& job) {
-  JobSite site{.store = nullptr, .nodes = std::make_unique<NoOtherNodes>()};
-  if (job.agent_hosts_store) site.store = serve_store(options.endpoint);
-  job.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
-  job.run_id = options.run_id.value_or(random_run_id());
-  job.world_size = job.local_world_size;
+JobSite open_on_one_node(const NodeOptions& options, StoreHost host, const JobLayout& assumed) {
+  JobSite site{.store = nullptr, .nodes = std::make_unique<NoOtherNodes>(), .layout = assumed};
+  if (host == StoreHost::kAgent) site.store = serve_store(options.endpoint);
+  site.layout.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
+  site.layout.run_id = options.run_id.value_or(random_run_id());
   return site;
 }
 
 void check_rank_is_said(const NodeOptions& options) {
   if (options.rank || options.backend == NodeOptions::Backend::kC10d) return;
-  throw LaunchError(
-      fmt::format("--nnodes={}: say which of them this is (--node_rank=0 to {}), or let them be "
-                  "numbered as they come (--rdzv_backend=c10d)",
-                  options.count, options.count - 1));
+  throw LaunchError(fmt::format(
+      "--nnodes={}: give the number of this node (--node_rank=0 to {}), or let nodes be "
+      "numbered as they come (--rdzv_backend=c10d)",
+      options.count, options.count - 1));
 }
 
-NodePlan plan_node(const NodeOptions& options, const JobContext& job, bool hosts_store) {
+NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, bool hosts_store) {
+  const char* host = workers.store_host == StoreHost::kAgent ? "agent" : "worker";
   NodePlan plan{.rank = options.rank,
                 .count = options.count,
                 .store = options.endpoint,
                 .worker_port = options.endpoint.port,
                 .run_id = options.run_id.value_or(""),
                 .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
-                                     job.max_restarts, job.agent_hosts_store ? "agent" : "worker")};
+                                     workers.max_restarts, host)};
   if (!plan.rank && hosts_store) plan.rank = 0;
   if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
   return plan;
 }
 
+JobLayout layout_after(const Meeting& meeting, const JobLayout& assumed) {
+  JobLayout layout = assumed;
+  layout.node_rank = meeting.self;
+  layout.first_rank = meeting.first_rank(meeting.self);
+  layout.world_size = meeting.world_size();
+  layout.store.port = meeting.worker_port;
+  layout.run_id = meeting.run_id;
+  return layout;
+}
+
 }  // namespace
 
-JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
-                  Console& console) {
-  if (options.count == 1) return open_on_one_node(options, job);
+JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const JobLayout& assumed,
+                  SignalReader& signals, Console& console) {
+  if (options.count == 1) return open_on_one_node(options, workers.store_host, assumed);
   check_rank_is_said(options);
   Patience patience(options.start_timeout, signals, console);
   if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
   JobSite site;
   if (!options.rank) site.store = try_to_host(options.endpoint);
   if (options.rank == 0) site.store = serve_store(options.endpoint, options.count);
-  NodePlan plan = plan_node(options, job, site.store != nullptr);
+  NodePlan plan = plan_node(options, workers, site.store != nullptr);
   // If the workers host their own store, they do not meet where the launchers do.
-  if (site.store && !job.agent_hosts_store) {
+  if (site.store && workers.store_host == StoreHost::kWorker) {
     plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
   }
-  const Node self{.host = host_name(), .launcher = ::getpid(), .workers = job.local_world_size};
-  Meeting meeting = meet_nodes(plan, self, patience);
-  job.node_rank = meeting.self;
-  job.node_count = options.count;
-  job.on_one_host = options.on_one_host;
-  job.first_rank = meeting.first_rank(meeting.self);
-  job.world_size = meeting.world_size();
-  job.store = {options.endpoint.host, meeting.worker_port};
-  job.run_id = meeting.run_id;
+  Meeting meeting = meet_nodes(
+      plan, {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
+      patience);
+  site.layout = layout_after(meeting, assumed);
   site.nodes = std::make_unique<NodeWatch>(std::move(meeting));
   return site;
 }

@@ -5,10 +5,10 @@
 
 #include "ddp/store/tcp_server.h"
 #include "launcher/console.h"
-#include "launcher/environment.h"
 #include "launcher/options.h"
 #include "launcher/other_nodes.h"
 #include "launcher/signals.h"
+#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
 
@@ -16,15 +16,16 @@ namespace ddp::launcher {
 struct JobSite {
   std::unique_ptr<TcpServer> store;  // null if this launcher does not host it
   std::unique_ptr<OtherNodes> nodes;
+  JobLayout layout;
 };
 
-// Opens the store, or connects to node 0's, meets the other nodes there, and completes `job`: its
-// store, run id, ranks and nodes. `job` must have its local world size.
+// Opens the store, or connects to node 0's, and meets the other nodes there; then store, run id and
+// ranks are known. `assumed` has the number of this node's workers.
 //
 // Without a node rank (rdzv_backend c10d) the launcher that can bind the endpoint becomes node 0,
 // and the others get their ranks in the order of arrival. Throws LaunchError, also if a signal ends
 // the wait, or SystemError.
-[[nodiscard]] JobSite open_site(const NodeOptions& options, JobContext& job, SignalReader& signals,
-                                Console& console);
+[[nodiscard]] JobSite open_site(const NodeOptions& options, const WorkerPlan& workers,
+                                const JobLayout& assumed, SignalReader& signals, Console& console);
 
 }  // namespace ddp::launcher

@@ -48,7 +48,7 @@ class LogMux {
 
   // One entry for each stream, in order; closed ones and those whose sink is congested are muted.
   void add_poll_entries(std::vector<pollfd>& entries) const;
-  // The same entries, filled by poll.
+  // Reads the streams that are ready; `entries` are those of add_poll_entries(), filled by poll.
   void read_ready(std::span<const pollfd> entries);
 
   // Reads everything that is already in the pipes of one rank, or of all.
@@ -77,10 +77,10 @@ class LogMux {
     bool is_shown;
     LogFile log;
     std::string prefix;
-    int owner;  // of lines in a Sink
+    int owner;  // tags this stream's lines in a Sink
     LineSplitter splitter{};
     std::optional<Deadline> flush_at{};
-    std::deque<TailLine> tail{};  // of stderr
+    std::deque<TailLine> tail{};  // the last lines; used for stderr only
   };
 
   enum class ReadResult { kGotBytes, kNothingNow, kClosed };
@@ -95,7 +95,7 @@ class LogMux {
   Console& console_;
   std::string host_;
   std::vector<Stream> streams_;
-  bool loss_is_said_ = false;  // of log files
+  bool loss_is_said_ = false;  // whether a lost log file has been reported
   std::string buffer_ = std::string(64 * 1024, '\0');
 };
 

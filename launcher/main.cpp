@@ -46,14 +46,14 @@ void occupy_standard_descriptors() {
   if (fd >= 0) ::close(fd);
 }
 
-int run_at_site(const Options& options, JobPlan plan, const std::string& private_folder,
-                SignalReader& signals, Console& console, OtherNodes& nodes) {
-  check_shown_ranks(options.logs.show, plan.job.world_size);
-  if (options.verbose) console.say(describe_job(plan.workers, plan.job));
-  RunFolder files(options.logs, plan.job, private_folder);
+int run_at_site(WorkerPlan plan, const JobSite& site, const std::string& private_folder,
+                SignalReader& signals, Console& console) {
+  check_shown_ranks(plan.logs.show, site.layout.world_size);
+  if (plan.verbose) console.say(describe_job(plan, site.layout));
+  RunFolder files(plan.logs, site.layout, private_folder);
   if (!files.remark().empty()) console.say(files.remark());
   console.set_log_folder(files.log_root());
-  return Agent(std::move(plan.workers), std::move(plan.job), signals, console, nodes, files).run();
+  return Agent(std::move(plan), site.layout, signals, console, *site.nodes, files).run();
 }
 
 // Tells the other nodes at once.
@@ -67,10 +67,10 @@ int run_agent(const Options& options, JobPlan plan, const std::string& private_f
               SignalReader& signals) {
   Console console(STDOUT_FILENO, STDERR_FILENO);
   for (const std::string& remark : plan.remarks) console.say(remark);
-  const JobSite site = open_site(options.nodes, plan.job, signals, console);
-  const std::string self = describe_node(plan.job.node_rank, host_name());
+  const JobSite site = open_site(options.nodes, plan.workers, plan.layout, signals, console);
+  const std::string self = describe_node(site.layout.node_rank, host_name());
   try {
-    return run_at_site(options, std::move(plan), private_folder, signals, console, *site.nodes);
+    return run_at_site(std::move(plan.workers), site, private_folder, signals, console);
   } catch (const std::exception& error) {
     console.flush();
     give_up(*site.nodes, self, error);
@@ -94,10 +94,10 @@ int print(const std::string& text) {
 
 int show_plan(const Options& options) {
   const JobPlan plan = plan_job(options);
-  check_shown_ranks(options.logs.show, plan.job.world_size);
+  check_shown_ranks(options.logs.show, plan.layout.world_size);
   std::string text;
   for (const std::string& remark : plan.remarks) text += "remark: " + remark + "\n";
-  return print(text + format_dry_run(preview(plan.workers, plan.job)));
+  return print(text + format_dry_run(preview(plan.workers, plan.layout)));
 }
 
 int run(int argc, char** argv) {

@@ -23,7 +23,7 @@ struct MemorySource {
 
 struct MemoryState {
   std::int64_t oom_kills = 0;
-  std::optional<std::int64_t> limit_bytes{};  // the tightest one; else the machine's memory
+  std::optional<std::int64_t> limit_bytes{};  // the tightest; else the machine's memory
 
   friend bool operator==(const MemoryState&, const MemoryState&) = default;
 };

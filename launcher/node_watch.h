@@ -35,10 +35,11 @@ struct SignsOfLife {
 //   alive/<node>           counts the node's heartbeats
 //   lost                   a sentence: the first node without heartbeats
 //   gen/<g>/open           the store is ready for the workers
-//   gen/<g>/claim          the node that saw the first failure; for a signal with its number: "1
-//   15" gen/<g>/failure        that node's description of the failure gen/<g>/ended/<node>   the
-//   node's workers have ended gen/<g>/all_ended      the workers of all nodes have ended; node 0
-//   writes it stop                   the job should end by itself
+//   gen/<g>/claim          the node that saw the first failure or, as "1 15", node and signal
+//   gen/<g>/failure        that node's description of the failure
+//   gen/<g>/ended/<node>   the node's workers have ended
+//   gen/<g>/all_ended      node 0 writes it: the workers of all nodes have ended
+//   stop                   the workers were asked to end by themselves
 // All writes are idempotent, and are repeated if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:

@@ -91,7 +91,7 @@ class Registration {
       if (claim() == own_) return rank_;
     }
     throw LaunchError(
-        fmt::format("the job at {} has its {} nodes already", to_string(plan.store), plan.count));
+        fmt::format("the job at {} already has its {} nodes", to_string(plan.store), plan.count));
   }
 
   void keep() { store_.reset(); }
@@ -135,8 +135,9 @@ std::string agreed_run_id(Store& store, const NodePlan& plan) {
 void check_terms(Store& store, const NodePlan& plan) {
   const std::string agreed = store.get("terms");
   if (agreed == plan.terms) return;
-  throw LaunchError(fmt::format(
-      "node 0 has {}, this node {}: these are to be the same on all nodes", agreed, plan.terms));
+  throw LaunchError(
+      fmt::format("node 0 has {}, this node has {}: these flags must be equal on all nodes", agreed,
+                  plan.terms));
 }
 
 std::vector<std::string> node_keys(int count) {
@@ -221,7 +222,9 @@ Node parse_node(const std::string& text) {
   Node node;
   std::getline(lines, node.host);
   lines >> node.launcher >> node.workers;
-  if (!lines) throw LaunchError("a launcher of another kind is in this job");
+  if (!lines) {
+    throw LaunchError("a node of this job runs another launcher, or another version of ddp-launch");
+  }
   return node;
 }
 

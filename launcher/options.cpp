@@ -53,7 +53,7 @@ void settle_nodes(Draft& draft, const WorkerEnv::Lookup& environment) {
 
 void check_nodes(const NodeOptions& nodes) {
   if (nodes.rank.value_or(0) >= nodes.count) {
-    throw LaunchError(fmt::format("--node_rank={}: of {} node{} (--nnodes) the last is {}",
+    throw LaunchError(fmt::format("--node_rank={}: with {} node{} (--nnodes), the largest is {}",
                                   *nodes.rank, nodes.count, nodes.count == 1 ? "" : "s",
                                   nodes.count - 1));
   }
@@ -75,7 +75,7 @@ void check_nodes(const NodeOptions& nodes) {
 void settle_program(Draft& draft, std::vector<std::string> command) {
   ProgramOptions& program = draft.options.program;
   if (draft.module && draft.no_python) {
-    throw LaunchError("--module and --no_python: a module is run by Python; give one of them");
+    throw LaunchError("--module and --no_python: a module is run by Python; give only one of them");
   }
   if (draft.module) program.kind = ProgramOptions::Kind::kModule;
   if (draft.no_python) program.kind = ProgramOptions::Kind::kNative;

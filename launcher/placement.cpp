@@ -31,14 +31,14 @@ void check_chosen(const PlacementOptions& options, const std::vector<ListedGpu>&
   if (!options.gpus || options.oversubscribe || workers == 1) return;
   if (list.size() < static_cast<std::size_t>(workers)) {
     throw LaunchError(fmt::format(
-        "--gpus: {} for {} workers; this host has {}; name more, take -n {}, or let workers share "
+        "--gpus: {} for {} workers; this host has {}; name more, use -n {}, or let workers share "
         "them (--oversubscribe)",
         list.size(), workers, describe_gpus(inventory), list.size()));
   }
   if (has_mig(list)) {
     throw LaunchError(
-        fmt::format("--gpus: CUDA shows a process one MIG instance, and NCCL takes those of a GPU "
-                    "for one: {} workers need --oversubscribe",
+        fmt::format("--gpus: CUDA shows a process only one MIG instance, and NCCL takes all "
+                    "instances of a GPU for one device: {} workers need --oversubscribe",
                     workers));
   }
 }
@@ -114,7 +114,7 @@ std::string choose_gpus(const PlacementOptions& options, Machine& machine) {
   const std::string list = cuda_list(inventory, chosen_gpus(inventory, *options.gpus));
   const std::optional<std::string> before = std::exchange(machine.cuda_visible_devices, list);
   if (!before || *before == list) return "";
-  return fmt::format("--gpus={} takes the place of CUDA_VISIBLE_DEVICES={}", list, *before);
+  return fmt::format("--gpus={} overrides CUDA_VISIBLE_DEVICES={}", list, *before);
 }
 
 Placements place_workers(const PlacementOptions& options, int workers, const Machine& machine,

@@ -34,7 +34,7 @@ struct TcpEntry {
                                           std::string_view address, std::uint16_t port);
 
 // "pid 4711 (python3 train.py)", or "a process of user 1000" without the right to inspect it.
-// Nothing if no process is found within a quarter of a second.
+// Returns nothing if no process is found within a quarter of a second.
 [[nodiscard]] std::optional<std::string> describe_port_holder(const Endpoint& endpoint);
 
 }  // namespace ddp::launcher

@@ -36,11 +36,11 @@ const char* temporary_parent(const char* otherwise) {
 }
 
 // The user may have chosen the run's name, so it must not contain '/' or begin with '.'.
-std::string folder_name(const JobContext& job) {
-  std::string name = job.run_id;
+std::string folder_name(const JobLayout& layout) {
+  std::string name = layout.run_id;
   std::ranges::replace(name, '/', '_');
   if (name.empty() || name.front() == '.') name.insert(0, "run_");
-  if (job.node_count > 1) name += fmt::format("_node{}", job.node_rank);
+  if (layout.node_count > 1) name += fmt::format("_node{}", layout.node_rank);
   return name;
 }
 
@@ -73,10 +73,10 @@ PrivateFolder::~PrivateFolder() {
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
-RunFolder::RunFolder(const LogOptions& options, const JobContext& job, std::string private_folder)
+RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::string private_folder)
     : stays_(has_files(options)), root_(std::move(private_folder)) {
   if (options.directory) {
-    root_ = make_new_folder(*options.directory, folder_name(job));
+    root_ = make_new_folder(*options.directory, folder_name(layout));
   } else if (stays_) {
     const char* parent = temporary_parent("/tmp");
     root_ = make_temporary_folder(parent);
@@ -85,11 +85,11 @@ RunFolder::RunFolder(const LogOptions& options, const JobContext& job, std::stri
   }
 }
 
-void RunFolder::begin_attempt(const JobContext& job) {
+void RunFolder::begin_attempt(int workers, int restart_count) {
   if (root_.empty()) return;
-  attempt_ = fmt::format("{}/attempt_{}", root_, job.restart_count);
+  attempt_ = fmt::format("{}/attempt_{}", root_, restart_count);
   bool is_made = make_folder(attempt_);
-  for (int local_rank = 0; is_made && local_rank < job.local_world_size; ++local_rank) {
+  for (int local_rank = 0; is_made && local_rank < workers; ++local_rank) {
     is_made = make_folder(rank_folder(local_rank));
   }
   if (is_made) return;

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "launcher/console.h"
-#include "launcher/environment.h"
 #include "launcher/options.h"
+#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
 
@@ -36,10 +36,10 @@ class RunFolder {
  public:
   // `private_folder` is a path; empty: without log files there are no error files. Throws
   // LaunchError if a folder that is to be kept cannot be made.
-  RunFolder(const LogOptions& options, const JobContext& job, std::string private_folder);
+  RunFolder(const LogOptions& options, const JobLayout& layout, std::string private_folder);
 
   // Makes the folders of an attempt. Throws LaunchError if it cannot.
-  void begin_attempt(const JobContext& job);
+  void begin_attempt(int workers, int restart_count);
 
   // A sentence that names a folder which the user did not choose; empty if there is none.
   [[nodiscard]] const std::string& remark() const { return remark_; }
@@ -47,7 +47,7 @@ class RunFolder {
   // The folder that has the log files; empty if there are none.
   [[nodiscard]] std::string log_root() const { return stays_ ? root_ : ""; }
 
-  // Paths in the current attempt, as in JobContext; empty: no such file.
+  // Paths in the current attempt, as in Attempt; empty: no such file.
   [[nodiscard]] const std::string& error_directory() const { return attempt_; }
   [[nodiscard]] std::string error_file(int local_rank) const;
   [[nodiscard]] std::string crash_file(int local_rank) const;
@@ -57,8 +57,8 @@ class RunFolder {
   [[nodiscard]] std::string rank_folder(int local_rank) const;
 
   bool stays_;
-  std::string root_;     // empty: there is none
-  std::string attempt_;  // likewise
+  std::string root_;     // empty: this job has no folder
+  std::string attempt_;  // empty: this job has no folder
   std::string remark_;
 };
 

@@ -10,9 +10,9 @@ namespace ddp::launcher {
 // themselves.
 class StopOrder {
  public:
-  // SIGUSR1 came to this launcher or another node's. True the first time.
+  // Records that SIGUSR1 came to this launcher or another node's. Returns true the first time.
   bool request();
-  // A signal to this launcher ends the job.
+  // Records that a signal to this launcher ends the job.
   void interrupt(int signal_number);
   // A scheduler sent the same signal to all launchers, and another launcher's was already followed.
   // False if it is a different signal, or was confirmed before.
@@ -27,7 +27,7 @@ class StopOrder {
   // The signal that stops the job, whichever launcher got it.
   [[nodiscard]] std::optional<int> signal() const { return signal_; }
   [[nodiscard]] bool is_from_keyboard() const;
-  // The same, if this launcher got it.
+  // That signal, if it was this launcher that got it.
   [[nodiscard]] std::optional<int> interrupted_by() const { return interrupted_by_; }
   [[nodiscard]] bool is_by_nodes() const { return is_by_nodes_; }
   [[nodiscard]] bool is_requested() const { return is_requested_; }

@@ -37,9 +37,10 @@ std::vector<std::string> own_addresses() {
 
 // With several nodes all must use the same port, so another one cannot be chosen.
 const char* remedy_for_taken_port(int node_count) {
-  if (node_count == 1) return "without --master_port a free one is taken";
-  return "if that is a launcher of this job, give each node a --node_rank of its own, else the job "
-         "another --master_port";
+  if (node_count == 1) return "without --master_port, ddp-launch takes a free port";
+  return "if that is a launcher of this job, give each node its own --node_rank; otherwise give "
+         "the "
+         "job another --master_port";
 }
 
 }  // namespace
@@ -53,7 +54,7 @@ std::string bind_hint(int error_number, const std::string& holder,
     case EADDRNOTAVAIL:
       return fmt::format("; this host has {}", fmt::join(own_addresses, ", "));
     case EACCES:
-      return "; a port below 1024 is not for every user";
+      return "; a port below 1024 needs special rights";
     default:
       return "";
   }

@@ -57,8 +57,8 @@ struct ChildPlan {
   char* const* argv;
   char* const* envp;
   const sigset_t* signal_mask;
-  std::span<const unsigned long> cpus;  // an affinity mask; empty: unchanged
-  const rlimit* descriptors;            // null: unchanged
+  std::span<const unsigned long> cpus;  // the affinity mask to set; empty: leave it as it is
+  const rlimit* descriptors;            // null: leave the limit as it is
   pid_t agent;
   int stdin_fd;
   int stdout_fd;

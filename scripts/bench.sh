@@ -34,7 +34,7 @@ if [ "$gpus" -ge 2 ]; then
   run build/bin/ddp-launch --nproc_per_node=gpu build/bin/bench_all_reduce --backend nccl -e 256M
 else
   echo
-  echo "all_reduce over NCCL: left out, it needs two GPUs and here are $gpus."
+  echo "all_reduce over NCCL: left out, since it needs two GPUs and there are $gpus here."
 fi
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_parallel
 run build/bin/ddp-launch --nproc_per_node=2 build/bin/bench_reducer

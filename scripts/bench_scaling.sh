@@ -19,7 +19,7 @@ cmake --build build --target ddp-launch bench_step >/dev/null
 
 read -r first second <<<"$(taskset -cp $$ | sed 's/.*: //' |
   awk '{ split($0, n, /[,-]/); print n[1], /^[0-9]+-/ ? n[1] + 1 : n[2] }')"  # of 0-3 or 1,5
-[ -n "$second" ] || { echo "bench_scaling: needs two CPUs" >&2; exit 1; }
+[ -n "$second" ] || { echo "bench_scaling: two CPUs are needed" >&2; exit 1; }
 bench=(build/bin/bench_step --models resnet18 --batch-size 16 --rounds 12)
 samples() { awk '$1 == "resnet18" { print $5 }'; }
 

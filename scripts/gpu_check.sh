@@ -5,5 +5,5 @@
 # docs/gpu/README.md.
 #   scripts/gpu_check.sh [--dry-run] OUT
 set -euo pipefail
-command -v python3 >/dev/null || { echo "gpu_check: it needs python3" >&2; exit 2; }
+command -v python3 >/dev/null || { echo "gpu_check: python3 is missing; please install it" >&2; exit 2; }
 exec python3 "$(dirname "$0")/gpu_check/main.py" "$@"

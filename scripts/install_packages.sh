@@ -25,14 +25,14 @@ available_packages() {
     if apt-cache show "$package" >/dev/null 2>&1; then
       echo "$package"
     else
-      echo "No package $package here: what needs it is left out" >&2
+      echo "Package $package is not available here: what needs it is left out" >&2
     fi
   done
 }
 
 install_packages() {
   if ! command -v dpkg-query >/dev/null; then
-    echo "This is no Debian or Ubuntu: please install the equivalents of: $*" >&2
+    echo "This is neither Debian nor Ubuntu: please install the equivalents of: $*" >&2
     return 0
   fi
   local missing as_root=()

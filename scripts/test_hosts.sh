@@ -113,7 +113,7 @@ passed "a /dev/shm of 64 KiB is enough"
 "$bin/ddp-launch" -n 2 "${without_proc[@]}" "$bin/collective_worker" sum >"$work/node0.log" 2>&1 ||
   fail "no /proc"
 says 0 'sum 2'
-says 0 'rank 1 shares no memory with others .*: /proc is not mounted: mount -t proc proc /proc'
+says 0 'rank 1 cannot share memory with other ranks .*: /proc is not mounted: mount -t proc proc /proc'
 code=0
 "$bin/ddp-launch" -n 2 "${without_proc[@]}" "$bin/collective_worker" sum shm >"$work/node0.log" 2>&1 ||
   code=$?

@@ -40,7 +40,7 @@ enter=()
 says 1 "waiting: cannot resolve host 'late-name'"
 printf '%s\n' "$address late-name" >>"$work/hosts"
 finish 10 0 0
-passed "a name of node 0 that appears late is waited for"
+passed "nodes wait for a host name of node 0 that appears late"
 
 "$bin/ddp-launch" -n 4 "${train[@]}" --metrics "$work/local.jsonl" >"$work/local.log" 2>&1 ||
   fail "four local ranks: $(cat "$work/local.log")"
@@ -129,7 +129,7 @@ wait "${pids[1]}" || code=$?
 says 1 'node 0 has .*--max_restarts 0.*, this node .*--max_restarts 2'
 start 1 -n 1 sh -c 'exit 0'
 finish 5 0 0
-passed "launchers that were told different things do not start a job"
+passed "launchers with different flags do not start a job"
 
 for signal in TERM USR1; do
   start 0 -n 1 sleep 60

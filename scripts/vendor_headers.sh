@@ -34,6 +34,6 @@ if $with_data; then
   copy_licence dataset-fashion-mnist
 fi
 [ -e "$target/include/catch2/catch.hpp" ] ||
-  echo "Catch2 is more than headers here (since its version 3): with these, no tests can be built" >&2
+  echo "The Catch2 here is version 3 or newer and has a library: no tests can be built from these headers" >&2
 dpkg-query -W "${packages[@]}" >"$target/versions"
 echo "$(find "$target/include" -type f | wc -l) headers, $(du -sm "$target" | cut -f1) MB in $target"

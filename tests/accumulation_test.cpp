@@ -77,7 +77,7 @@ TEST_CASE("several passes over unequal micro-batches make one step", "[engine][a
   }
 }
 
-TEST_CASE("an optimizer that comes before the last pass is stopped", "[engine][accumulation]") {
+TEST_CASE("an optimizer step before the last pass is an error", "[engine][accumulation]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
@@ -96,7 +96,8 @@ TEST_CASE("an optimizer that comes before the last pass is stopped", "[engine][a
   });
 }
 
-TEST_CASE("ranks that accumulate over different passes are told so", "[engine][accumulation]") {
+TEST_CASE("ranks that accumulate different numbers of passes get an error",
+          "[engine][accumulation]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
@@ -105,13 +106,13 @@ TEST_CASE("ranks that accumulate over different passes are told so", "[engine][a
     const std::string error = error_of([&] {
       for (int i = 0; i <= group.rank(); ++i) pass(ddp, 1, 1);
     });
-    expect(error.find("made " + std::to_string(group.rank() + 1) + ", all 2 ranks together 3") !=
-               std::string::npos,
+    expect(error.find("made " + std::to_string(group.rank() + 1) +
+                      ", all 2 ranks together made 3") != std::string::npos,
            error);
   });
 }
 
-TEST_CASE("ranks of which one makes the average number of passes are told so, too",
+TEST_CASE("different numbers of passes are found even if one rank makes the average number",
           "[engine][accumulation]") {
   std::vector<std::string> errors(3);
   run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
@@ -124,12 +125,13 @@ TEST_CASE("ranks of which one makes the average number of passes are told so, to
     });
   });
   for (int rank = 0; rank < 3; ++rank) {
-    CHECK_THAT(errors[static_cast<std::size_t>(rank)],
-               Catch::Contains("made " + std::to_string(rank + 1) + ", all 3 ranks together 6"));
+    CHECK_THAT(
+        errors[static_cast<std::size_t>(rank)],
+        Catch::Contains("made " + std::to_string(rank + 1) + ", all 3 ranks together made 6"));
   }
 }
 
-TEST_CASE("what ranks tell each other is of one step, also if that has several passes",
+TEST_CASE("what ranks exchange belongs to one step, even if the step has several passes",
           "[engine][accumulation]") {
   for (const int world_size : {1, 2}) {
     run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {

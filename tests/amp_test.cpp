@@ -193,7 +193,7 @@ TEST_CASE("a second pass under autocast adds to the gradients of the first", "[a
   for (std::size_t i = 0; i < once.size(); ++i) CHECK(twice[i] == 2 * once[i]);
 }
 
-TEST_CASE("a parameter is cast once a pass, and float64 never", "[amp]") {
+TEST_CASE("a parameter is cast once per pass, and float64 is never cast", "[amp]") {
   nn::Context context;
   nn::Linear layer({context, DType::kFloat32, 1}, 4, 3);
   nn::Parameter& weight = *layer.parameters()[0];
@@ -216,7 +216,7 @@ TEST_CASE("a parameter is cast once a pass, and float64 never", "[amp]") {
         "[nn] autocast to float64, expected float16 or bfloat16");
 }
 
-TEST_CASE("operands of several types meet in the widest", "[amp]") {
+TEST_CASE("operands of several types are computed in the widest type", "[amp]") {
   nn::Context context;
   nn::Tape tape(context);
   const Variable full = random(context, {3}, 1);
@@ -272,7 +272,7 @@ TEST_CASE("lenet5 under autocast has PyTorch's losses", "[amp][torch]") {
   }
 }
 
-TEST_CASE("two ranks train in 16 bits to nearly float32's loss", "[amp]") {
+TEST_CASE("two ranks that train in 16 bits reach nearly the loss of float32", "[amp]") {
   constexpr std::size_t kSteps = 30;
   const auto full = losses(std::nullopt, kSteps);
   for (const DType narrow : {DType::kBFloat16, DType::kFloat16}) {
@@ -310,7 +310,7 @@ TEST_CASE("an overflow on one rank skips the step on all and halves the scale", 
   });
 }
 
-TEST_CASE("a scaled loss takes the same steps, and needs somebody who skips", "[amp]") {
+TEST_CASE("a scaled loss gives the same steps, and needs a policy that skips bad ones", "[amp]") {
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Trainee plain(group, std::nullopt), scaled(group, std::nullopt);
     nn::GradScaler scaler({.initial_scale = 4096, .growth_interval = 2});
@@ -368,7 +368,7 @@ TEST_CASE("the clipped norm is that of the mean gradient, on all ranks", "[amp]"
   CHECK(norms[2] == Approx(norms[0]).epsilon(1e-12));
 }
 
-TEST_CASE("the scale grows and backs off as PyTorch's GradScaler has it", "[amp]") {
+TEST_CASE("the scale grows and shrinks like that of PyTorch's GradScaler", "[amp]") {
   nn::GradScaler scaler({.initial_scale = 1024, .growth_interval = 4});
   // {overflow, scale afterwards}, as given by _amp_update_scale_, which GradScaler calls (torch
   // 2.15).
@@ -398,8 +398,8 @@ TEST_CASE("the scale grows and backs off as PyTorch's GradScaler has it", "[amp]
   }
   CHECK(by_default.scale() == 131072);
   CHECK(error_of([] { nn::GradScaler({.backoff_factor = 1}); }) ==
-        "[nn] GradScaler: an initial scale of 65536.000000, growth by 2.000000 every 2000 steps, "
-        "backoff by 1.000000");
+        "[nn] GradScaler: one of these options is not valid: initial scale 65536.000000, growth by "
+        "2.000000 every 2000 steps, backoff by 1.000000");
 }
 
 TEST_CASE("batch norms run in float32 under autocast", "[amp]") {
@@ -415,7 +415,7 @@ TEST_CASE("batch norms run in float32 under autocast", "[amp]") {
         context.to_host<float>(norm.forward(full, wide).value()));
 }
 
-TEST_CASE("sums and joints meet in the widest type, losses in float32", "[amp]") {
+TEST_CASE("sums and concatenations use the widest type, losses use float32", "[amp]") {
   nn::Context context;
   nn::Tape tape(context, nn::Recording::kOn, DType::kBFloat16);
   nn::Parameter weight("weight", random(context, {2, 3}, 1));

@@ -137,7 +137,7 @@ TEST_CASE("the whole environment is read", "[base]") {
   CHECK(env.agent_hosts_store);
 }
 
-TEST_CASE("what a launcher writes of a worker's place, the worker reads", "[base]") {
+TEST_CASE("a worker reads from the environment what the launcher wrote", "[base]") {
   const WorkerEnv written{.rank = 5,
                           .world_size = 8,
                           .local_rank = 1,
@@ -169,7 +169,8 @@ TEST_CASE("what a launcher writes of a worker's place, the worker reads", "[base
   CHECK(read.role == "trainer");
 }
 
-TEST_CASE("a launcher sets all of the contract and drops what is another one's", "[base]") {
+TEST_CASE("a launcher sets all variables of the contract and drops those of other launchers",
+          "[base]") {
   const EnvironmentChanges changes = to_environment({}, 6);
   CHECK(changes.unset == std::vector<std::string>{"DDP_LAUNCH_TTY", "DDP_STEP_FILE",
                                                   "DDP_CRASH_FILE", "DDP_OVERSUBSCRIBE"});
@@ -199,7 +200,8 @@ TEST_CASE("a wrong variable is named with its value", "[base]") {
   CHECK(error_with(with(kComplete, "RANK", "2x")) == "RANK='2x' is not an integer of at least 0");
   CHECK(error_with(with(kComplete, "WORLD_SIZE", "0")) ==
         "WORLD_SIZE='0' is not an integer of at least 1");
-  CHECK(error_with(with(kComplete, "MASTER_PORT", "65536")) == "MASTER_PORT=65536 is no port");
+  CHECK(error_with(with(kComplete, "MASTER_PORT", "65536")) ==
+        "MASTER_PORT=65536 is not a port (1 to 65535)");
   CHECK(error_with(with(kComplete, "LOCAL_RANK", "2")) ==
         "LOCAL_RANK=2 must be below LOCAL_WORLD_SIZE=2");
   CHECK(error_with(with(kComplete, "LOCAL_WORLD_SIZE", "5")) ==
@@ -235,14 +237,15 @@ TEST_CASE("a switch is True or False, and nothing that looks like it", "[base]")
   }
 }
 
-TEST_CASE("half an environment names what is missing", "[base]") {
+TEST_CASE("an incomplete environment is an error that names what is missing", "[base]") {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     CHECK_THAT(error_with(with(kComplete, name, "")),
                Catch::Contains("incomplete: " + std::string(name) + " not set"));
   }
 }
 
-TEST_CASE("several processes that nothing numbers are refused, not N worlds of one", "[base]") {
+TEST_CASE("several processes without ranks are refused, and do not become worlds of one",
+          "[base]") {
   for (const char* name : {"SLURM_NTASKS", "PMI_SIZE"}) {
     CHECK_THAT(error_with({{name, "2"}}), Catch::StartsWith(std::string(name) + "=2 but RANK"));
   }
@@ -285,7 +288,7 @@ TEST_CASE("host allocations are aligned and zeroed, and empty ones are fine", "[
   CHECK(allocate_host(0).data() == nullptr);
 }
 
-TEST_CASE("buffers say what they are", "[base]") {
+TEST_CASE("the text of a buffer gives its dtype, count and device", "[base]") {
   std::vector<float> values(5);
   const Buffer buffer = buffer_of(values);
   CHECK(to_string(buffer) == "float32[5] on cpu");

@@ -62,7 +62,7 @@ TEST_CASE("BatchNorm1d and 2d equal PyTorch's, running statistics too", "[nn][to
       {"bn2d_untracked", {2, 3, 4, 4}, {.track_running_stats = false}, 2, false}, dtype);
 }
 
-TEST_CASE("gradients of a batch norm equal central differences, its input's too", "[nn]") {
+TEST_CASE("gradients of a batch norm equal central differences, including the input's", "[nn]") {
   const bool is_training = GENERATE(true, false);
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
@@ -75,7 +75,7 @@ TEST_CASE("gradients of a batch norm equal central differences, its input's too"
   check_gradients(context, loss, {&x, layer.parameters()[0], layer.parameters()[1]});
 }
 
-TEST_CASE("a variance is right beside a mean that is a million times larger", "[kernels]") {
+TEST_CASE("a variance is right even if the mean is a million times larger", "[kernels]") {
   const ddp::ChannelShape shape{.batch = 4, .channels = 2, .plane = GENERATE(1U, 7U, 1000U)};
   const double mean = GENERATE(0.0, 1e6);
   std::vector<double> x(shape.count());
@@ -95,7 +95,7 @@ TEST_CASE("a variance is right beside a mean that is a million times larger", "[
   CHECK(moments[2] == Approx(squares - sum * sum / n).epsilon(1e-13));
 }
 
-TEST_CASE("the moments of parts join to those of the whole, empty parts included", "[kernels]") {
+TEST_CASE("merged moments of parts equal those of the whole, even with empty parts", "[kernels]") {
   const std::vector<double> x = {1, 2, 4, 8, 16, 33, 64, 127, 255, 1000, 3, 7, 5, 6, 9, 2};
   constexpr ddp::ChannelShape kShape{8, 2, 1};
   const auto moments_of = [&](std::size_t first, std::size_t batch) {
@@ -135,7 +135,7 @@ TEST_CASE("an empty batch leaves a batch norm as it was, and its gradients are 0
   CHECK(context.to_host<std::int64_t>(layer.buffers()[2].value).front() == 0);
 }
 
-TEST_CASE("a batch norm says what it cannot take", "[nn]") {
+TEST_CASE("a batch norm refuses wrong inputs and says why", "[nn]") {
   Context context;
   Tape tape(context);
   const Scope scope(context, DType::kFloat32, 1);
@@ -150,8 +150,8 @@ TEST_CASE("a batch norm says what it cannot take", "[nn]") {
         "[nn] batch_norm: x is [2, 4], weight [3], bias [3], expected [n, channels, ...], "
         "[channels] or [0] twice");
   CHECK(error_for({1, 3}) ==
-        "[nn] batch_norm: x is [1, 3], but training needs more than one element a channel: a "
-        "larger batch, or convert_sync_batchnorm, which counts all ranks'");
+        "[nn] batch_norm: x is [1, 3], but training needs more than one element per channel: use "
+        "a larger batch, or convert_sync_batchnorm, which counts the elements of all ranks");
   layer.train(false);
   CHECK(error_for({1, 3}).empty());
 }

@@ -12,7 +12,7 @@ std::string label_of(const std::vector<std::string>& names) { return bucket_labe
 
 }  // namespace
 
-TEST_CASE("a bucket is called by what its parameters have in common", "[bucket_label]") {
+TEST_CASE("a bucket's label is what the names of its parameters have in common", "[bucket_label]") {
   CHECK(label_of({"layer3.0.conv.weight", "layer3.1.bias"}) == "bucket 4: layer3.*");
   CHECK(label_of({"layer3.0.conv.weight"}) == "bucket 4: layer3.0.conv.weight");
   CHECK(label_of({"fc.bias", "fc.weight"}) == "bucket 4: fc.*");

@@ -86,7 +86,7 @@ TEST_CASE("dtypes do not share a bucket", "[engine][layout]") {
   CHECK(lay_out_buckets(gradients, options).buckets.size() == 2);
 }
 
-TEST_CASE("buckets follow the order that is given", "[engine][layout]") {
+TEST_CASE("buckets follow the given order", "[engine][layout]") {
   const auto gradients = specs({1000, 10, 1000, 10});
   BucketOptions options;
   options.bucket_bytes_cap = 4000;
@@ -105,7 +105,7 @@ TEST_CASE("buckets follow the order that is given", "[engine][layout]") {
   }
 }
 
-TEST_CASE("types that alternate share buckets among themselves, launched as they fill up",
+TEST_CASE("parameters of alternating dtypes fill one bucket per dtype, launched when full",
           "[engine][layout]") {
   std::vector<GradientSpec> gradients;
   for (int layer = 0; layer < 10; ++layer) {
@@ -125,7 +125,8 @@ TEST_CASE("types that alternate share buckets among themselves, launched as they
   CHECK(layout.buckets.size() == 6);
 }
 
-TEST_CASE("an order that costs overlap is told, with the one to pass", "[engine][layout]") {
+TEST_CASE("if the bucket order costs overlap, the advice gives a better order",
+          "[engine][layout]") {
   const auto gradients = specs({100, 100, 100, 100});
   BucketOptions options{.bucket_bytes_cap = 400};
   const BucketLayout layout = lay_out_buckets(gradients, options);
@@ -141,7 +142,8 @@ TEST_CASE("an order that costs overlap is told, with the one to pass", "[engine]
   CHECK(order_advice(lay_out_buckets(gradients, options), observed).empty());
 }
 
-TEST_CASE("buckets are small parts of the model, and of what is left", "[engine][layout]") {
+TEST_CASE("the caps of buckets shrink with the model and with what is left of it",
+          "[engine][layout]") {
   const std::vector<GradientSpec> gradients(64, {(1 << 20) / sizeof(float), DType::kFloat32});
   const BucketLayout layout = lay_out_buckets(gradients, {.parts = 16});
   std::size_t left = gradients.size();

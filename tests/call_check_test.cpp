@@ -64,7 +64,7 @@ bool is_published(HashStore& store, std::uint64_t n) {
 
 }  // namespace
 
-TEST_CASE("ranks that call the same are left alone", "[call_check]") {
+TEST_CASE("ranks that call the same collectives get no error", "[call_check]") {
   HashStore store;
   test::Gate complaints;
   Rank first(store, 0, {}, complaints);

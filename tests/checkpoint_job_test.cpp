@@ -27,7 +27,7 @@ using ddp::test::ResumableJob;
 using ddp::test::write_bytes;
 using ddp::test::operator+;
 
-TEST_CASE("checkpoints of whole epochs go on as well, and the best is kept", "[resume]") {
+TEST_CASE("a job resumes after whole epochs, too, and the best checkpoint is kept", "[resume]") {
   const Arguments schedule = {"--lr-schedule",       "cosine", "--warmup", "1", "--epochs", "3",
                               "--global-batch-size", "3000"};
   ResumableJob training(2);
@@ -67,7 +67,7 @@ void take_back_evaluation(const std::filesystem::path& checkpoint,
 
 }  // namespace
 
-TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]") {
+TEST_CASE("a plateau schedule resumes with its state", "[resume]") {
   const ddp::test::TemporaryDirectory set;
   ddp::test::write_fashion_mnist(set.path(), {.train = 600, .test = 100});
   // The rate is so small that the loss does not change, so it is lowered after the second and the
@@ -96,7 +96,7 @@ TEST_CASE("a schedule that looks at the loss goes on with its state", "[resume]"
   CHECK(stopped.parameters() == unbroken.parameters());
 }
 
-TEST_CASE("another number of ranks goes on with the rest of the epoch", "[resume]") {
+TEST_CASE("a job with another number of ranks resumes with the rest of the epoch", "[resume]") {
   const Arguments flags = {"--max-steps", "40", "--dtype", "float64"};
   ResumableJob alone(1);
   (void)alone.run(flags);
@@ -107,7 +107,7 @@ TEST_CASE("another number of ranks goes on with the rest of the epoch", "[resume
                                                load_safetensors(training.file("model"))) < 1e-12);
 }
 
-TEST_CASE("who asks a job to stop gets a checkpoint", "[resume][stop]") {
+TEST_CASE("a job that is asked to stop saves a checkpoint", "[resume][stop]") {
   for (const int signal_number : {SIGTERM, SIGUSR1}) {
     ResumableJob training(2);
     ChildProcess job(training.command({"--epochs", "1000"}));
@@ -122,7 +122,7 @@ TEST_CASE("who asks a job to stop gets a checkpoint", "[resume][stop]") {
   }
 }
 
-TEST_CASE("a damaged newest checkpoint is passed over with a warning", "[resume][damage]") {
+TEST_CASE("a damaged newest checkpoint is skipped with a warning", "[resume][damage]") {
   ResumableJob training(2);
   (void)training.run({"--max-steps", "20", "--checkpoint-every", "10"});
   const auto newest = training.file("c/model_epoch_0_step_20.safetensors");
@@ -132,7 +132,7 @@ TEST_CASE("a damaged newest checkpoint is passed over with a warning", "[resume]
   CHECK_THAT(training.run({"--max-steps", "20"}),
              Contains("resumed from " + training.file("c/model_epoch_0_step_10").string()));
   CHECK_THAT(training.errors(), Contains("warning: [rank 0]") && Contains(newest.string()) &&
-                                    Contains("it is damaged; passed over"));
+                                    Contains("it is damaged; this checkpoint is skipped"));
   CHECK(training.parameters() == parameters_of_unbroken_run(2, {"--max-steps", "20"}));
 }
 
@@ -157,11 +157,12 @@ TEST_CASE("a checkpoint of another job is refused by file and reason", "[resume]
   ResumableJob training(1);
   (void)training.run({"--max-steps", "5"});
   const std::string file = training.file("c/model_epoch_0_step_5.safetensors");
-  training.check_refused({"--seed", "1"}, file + ": seed is 0 there and 1 here");
-  training.check_refused({"--model", "lenet5"}, file + ": model is mlp there");
+  training.check_refused({"--seed", "1"}, file + ": seed is 0 in the file and 1 here");
+  training.check_refused({"--model", "lenet5"}, file + ": model is mlp in the file");
   training.check_refused({"--dtype", "float64"},
-                         file + ": tensor \"fc1.weight\" is float32[256, 784] there");
-  training.check_refused({"--momentum", "0"}, ".momentum_buffer\" is there, but nothing here");
+                         file + ": tensor \"fc1.weight\" is float32[256, 784] in the file");
+  training.check_refused({"--momentum", "0"},
+                         ".momentum_buffer\" is in the file, but nothing in this program");
   training.check_refused({"--resume", "none"},
                          "already has checkpoints, the newest of them model_");
   training.check_refused({"--resume", training.file("model")}, "it has no checksum");
@@ -203,7 +204,7 @@ TEST_CASE("a checkpoint that cannot be written ends the job within steps, not at
   CHECK_THAT(job.out(), Contains("step 200/600") && !Contains("step 600/600"));
 }
 
-TEST_CASE("flags that need a directory say so", "[resume]") {
+TEST_CASE("flags that need --checkpoint-dir are refused without it", "[resume]") {
   for (const char* flag : {"--checkpoint-every=3", "--keep=1", "--resume=auto"}) {
     ChildProcess job({DDP_TRAIN_PATH, "--device", "cpu", flag});
     CHECK(job.wait() == 2);

@@ -84,7 +84,8 @@ pid_t dead_pid() {
 
 }  // namespace
 
-TEST_CASE("the checksum is what Python computes from the format's description", "[checkpoint]") {
+TEST_CASE("the checksum equals the one that Python computes by the format's description",
+          "[checkpoint]") {
   std::vector<float> weight = {1, -2};
   std::vector<std::uint8_t> mask = {7, 8, 9};
   const NamedBuffer tensors[] = {{"w", {2, 1}, buffer_of(weight)},
@@ -143,13 +144,14 @@ TEST_CASE("tensors that do not fit are named, and nothing is overwritten", "[che
   };
   const std::string origin = "[checkpoint] " + file.string() + ": tensor ";
   CHECK(restore_error({a}, {to_a, to_b}) == origin + "\"b\" is missing");
-  CHECK(restore_error({a, b}, {to_a}) == origin + "\"b\" is there, but nothing here has that name");
+  CHECK(restore_error({a, b}, {to_a}) ==
+        origin + "\"b\" is in the file, but nothing in this program has that name");
   to_b.shape = {4};
   CHECK(restore_error({a, b}, {to_a, to_b}) ==
-        origin + "\"b\" is float32[2, 2] there and float32[4] here");
+        origin + "\"b\" is float32[2, 2] in the file and float32[4] in this program");
   std::vector<double> wide(4);
   CHECK(restore_error({a, b}, {to_a, {"b", {2, 2}, buffer_of(wide)}}) ==
-        origin + "\"b\" is float32[2, 2] there and float64[2, 2] here");
+        origin + "\"b\" is float32[2, 2] in the file and float64[2, 2] in this program");
   CHECK(live == std::vector<float>(6));
   to_b.shape = {2, 2};
   CHECK(restore_error({a, b}, {to_b, to_a}).empty());
@@ -209,7 +211,8 @@ TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
   CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
 }
 
-TEST_CASE("a checkpoint that nobody would find again is not saved", "[checkpoint][directory]") {
+TEST_CASE("a checkpoint whose name would not be recognised is not saved",
+          "[checkpoint][directory]") {
   const TemporaryDirectory place;
   CheckpointDirectory directory({.path = place.path()});
   CHECK(error_of([&] { save(directory, -1); }) ==
@@ -231,7 +234,7 @@ TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") 
   CHECK_FALSE(fs::exists(directory / "model_epoch_2.safetensors"));
 }
 
-TEST_CASE("a damaged newest checkpoint is passed over", "[checkpoint][directory][damage]") {
+TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][damage]") {
   const TemporaryDirectory directory;
   CheckpointDirectory writer({.path = directory.path()});
   for (const int epoch : {1, 2, 3}) save(writer, epoch);
@@ -252,7 +255,7 @@ TEST_CASE("a damaged newest checkpoint is passed over", "[checkpoint][directory]
                  Contains("model_epoch_3.safetensors: cannot be opened: No such file"));
 }
 
-TEST_CASE("a newest checkpoint that the system cannot read is an error, not passed over",
+TEST_CASE("a newest checkpoint that the system cannot read is an error and is not skipped",
           "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;
   CheckpointDirectory writer({.path = directory.path()});
@@ -279,7 +282,7 @@ TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][d
                  Contains("latest: cannot be read: Input/output error"));
 }
 
-TEST_CASE("without a list the names tell the order", "[checkpoint][directory]") {
+TEST_CASE("without a list the order follows from the names", "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory writer({.path = directory.path(), .keep = 0});
   for (const int epoch : {1, 9, 10}) save(writer, epoch);
@@ -293,7 +296,8 @@ TEST_CASE("without a list the names tell the order", "[checkpoint][directory]") 
   CHECK(newest_value(directory.path()) == 9);
 }
 
-TEST_CASE("who goes back leaves the later ones behind", "[checkpoint][directory]") {
+TEST_CASE("after a resume from an earlier checkpoint, later ones are not listed",
+          "[checkpoint][directory]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path(), .keep = 2});
   for (const int epoch : {4, 5}) save(checkpoints, epoch);
@@ -304,7 +308,7 @@ TEST_CASE("who goes back leaves the later ones behind", "[checkpoint][directory]
   CHECK(newest_value(directory.path()) == 4);
 }
 
-TEST_CASE("a full disk is an error that names file and tensor, and what was there stays",
+TEST_CASE("a full disk is an error that names file and tensor, and the old file remains",
           "[checkpoint][directory][disk]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
@@ -354,7 +358,7 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   CHECK(entries_of(directory.path()) == 2 + others.size());
 }
 
-TEST_CASE("a save in the background holds what was there when it began", "[checkpoint][writer]") {
+TEST_CASE("a background save contains the values at its start", "[checkpoint][writer]") {
   const TemporaryDirectory directory;
   CheckpointDirectory checkpoints({.path = directory.path()});
   {
@@ -370,20 +374,21 @@ TEST_CASE("a save in the background holds what was there when it began", "[check
   CHECK(newest_value(directory.path()) == 2);
 }
 
-TEST_CASE("one training at a time saves in a directory", "[checkpoint][writer]") {
+TEST_CASE("only one training at a time can save to a directory", "[checkpoint][writer]") {
   const TemporaryDirectory directory;
   CheckpointDirectory first({.path = directory.path()});
   CheckpointDirectory second({.path = directory.path()});
   {
     const ddp::CheckpointWriter writer(first);
     CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
-               Contains(directory.path().string() + ": another process is writing there"));
+               Contains(directory.path().string() + ": another process is writing there: "
+                                                    "another job, or another rank of this one"));
   }
   const ddp::CheckpointWriter writer(second);
   CHECK(entries_of(directory.path()) == 0);
 }
 
-TEST_CASE("where no file can be made a writer says so at once", "[checkpoint][writer][disk]") {
+TEST_CASE("a writer reports at once that it cannot create files", "[checkpoint][writer][disk]") {
   const TemporaryDirectory parent;
   CheckpointDirectory checkpoints({.path = parent / "directory"});
   fs::permissions(parent / "directory", fs::perms::owner_read | fs::perms::owner_exec);
@@ -398,7 +403,7 @@ TEST_CASE("where no file can be made a writer says so at once", "[checkpoint][wr
   }
 }
 
-TEST_CASE("an error in the background can be seen without waiting", "[checkpoint][writer]") {
+TEST_CASE("a background error is visible without waiting", "[checkpoint][writer]") {
   const TemporaryDirectory parent;
   CheckpointDirectory checkpoints({.path = parent / "directory"});
   ddp::CheckpointWriter writer(checkpoints);

@@ -80,8 +80,7 @@ TEST_CASE("CIFAR-10's test file is found where the archive unpacks, and cropped"
   CHECK(dataset.input_shape()[2] == 6);
 }
 
-TEST_CASE("CIFAR-10 files that are not the archive's are read, and told by name and count",
-          "[data][cifar10]") {
+TEST_CASE("files that are not the CIFAR-10 archive's are read with a warning", "[data][cifar10]") {
   const TemporaryDirectory directory;
   const auto resize = [&](int batch, std::uintmax_t records) {  // new records are black
     const fs::path file = directory / ("data_batch_" + std::to_string(batch) + ".bin");
@@ -105,7 +104,7 @@ TEST_CASE("CIFAR-10 files that are not the archive's are read, and told by name 
   CHECK(std::count(text.begin(), text.end(), '\n') == 1);
 }
 
-TEST_CASE("CIFAR-10 names the file, what is wrong and the way out", "[data][cifar10]") {
+TEST_CASE("errors about CIFAR-10 name the file, the problem and the remedy", "[data][cifar10]") {
   const TemporaryDirectory directory;
   const auto error = [&] {
     CHECK_THROWS_AS(ddp::load_cifar10(DataSplit::kTrain, directory.path()), ddp::FileError);

@@ -129,7 +129,7 @@ TEST_CASE("a duplicate does not queue behind its original", "[collectives]") {
   }
 }
 
-TEST_CASE("split makes one group a color, ranked by key", "[collectives]") {
+TEST_CASE("split makes one group per color, with ranks ordered by key", "[collectives]") {
   for (const Backend backend : test::backends()) {
     run_groups(backend, 4, [](ProcessGroup& group) {
       const int color = group.rank() == 3 ? -1 : group.rank() % 2;
@@ -147,7 +147,7 @@ TEST_CASE("split makes one group a color, ranked by key", "[collectives]") {
   }
 }
 
-TEST_CASE("a rank that calls something else while the others split is told so, as are they",
+TEST_CASE("a rank that calls another collective while others split is an error on all of them",
           "[collectives]") {
   for (const Backend backend : test::backends()) {
     const Deadline promised = Deadline::after(5s);
@@ -298,7 +298,7 @@ TEST_CASE("a group that is destroyed ends what was submitted", "[collectives]") 
   }
 }
 
-TEST_CASE("a fork of a rank cannot take its parent's place", "[collectives]") {
+TEST_CASE("a forked child cannot use its parent's group", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     float value = 1;
     const Buffer buffer{&value, 1, DType::kFloat32, kCpuDevice};
@@ -348,7 +348,8 @@ TEST_CASE("waiting inside a batch is an error, not a hang", "[collectives]") {
   CHECK_FALSE(error_of([] { Work().wait(); }).empty());
 }
 
-TEST_CASE("a batch that an exception ends is discarded, and the group works on", "[collectives]") {
+TEST_CASE("a batch that an exception ends is discarded, and the group still works",
+          "[collectives]") {
   for (const Backend backend : test::backends()) {
     run_groups(backend, 2, [](ProcessGroup& group) {
       std::vector<float> discarded(8, 1);
@@ -369,7 +370,7 @@ TEST_CASE("a batch that an exception ends is discarded, and the group works on",
   }
 }
 
-TEST_CASE("batches do not nest, and end once", "[collectives]") {
+TEST_CASE("batches cannot be nested and can end only once", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     auto batch = group.batch();
     expect(!error_of([&] { auto inner = group.batch(); }).empty(), "no batch in a batch");
@@ -379,7 +380,7 @@ TEST_CASE("batches do not nest, and end once", "[collectives]") {
 }
 
 // The queue has room for 1024 operations.
-TEST_CASE("who submits more than the queue holds waits for room, in a batch too", "[collectives]") {
+TEST_CASE("submitting more than the queue holds waits for room, even in a batch", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     std::vector<float> values(1700, 1);
     const auto submit = [&](std::size_t i) {
@@ -396,7 +397,7 @@ TEST_CASE("who submits more than the queue holds waits for room, in a batch too"
   });
 }
 
-TEST_CASE("a timeout names who has not joined", "[collectives]") {
+TEST_CASE("a timeout names the ranks that have not joined", "[collectives]") {
   run_groups(
       Backend::kShm, 2,
       [](ProcessGroup& group) {
@@ -415,7 +416,7 @@ TEST_CASE("a timeout names who has not joined", "[collectives]") {
       200ms);
 }
 
-TEST_CASE("a Gloo group whose peers do not come gives up in time and says so", "[collectives]") {
+TEST_CASE("a Gloo group without its peers gives up in time with an error", "[collectives]") {
   if (!gloo_is_compiled_in()) return;
   const Deadline promised = Deadline::after(5 * 1s);
   const std::string error = error_of([] {
@@ -453,7 +454,7 @@ TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
 }
 
 // Gloo would silently return wrong elements.
-TEST_CASE("operands overlap only where a rank's share lies at its place in the whole",
+TEST_CASE("operands may overlap only if a rank's share lies at its place in the whole",
           "[collectives]") {
   for (const Backend backend : test::backends()) {
     for (const int world_size : {1, 2, 3}) {
@@ -486,7 +487,7 @@ TEST_CASE("operands overlap only where a rank's share lies at its place in the w
   }
 }
 
-TEST_CASE("a timeout is above 0, and may be as long as there are numbers", "[collectives]") {
+TEST_CASE("a timeout must be above 0 and may be the largest number", "[collectives]") {
   for (const Backend backend : test::backends()) {
     for (const int world_size : {1, 2}) {
       const auto add_up = [&](ProcessGroup& group) {
@@ -502,8 +503,8 @@ TEST_CASE("a timeout is above 0, and may be as long as there are numbers", "[col
       if (backend == Backend::kShmGloo && world_size > 1) continue;  // users cannot create it
       for (const Timeout timeout : {0ms, -1ms}) {
         CHECK(error_of([&] { run_groups(backend, world_size, add_up, timeout); }) ==
-              "[init] a timeout of " + std::to_string(timeout.count()) +
-                  " ms, which must be above 0");
+              "[init] a timeout is " + std::to_string(timeout.count()) +
+                  " ms, but it must be above 0");
       }
     }
   }
@@ -515,6 +516,13 @@ TEST_CASE("host memory is broadcast in place", "[broadcast]") {
       std::vector<std::uint8_t> bytes(57, static_cast<std::uint8_t>(group.rank()));
       broadcast_on_host(group, buffer_of(bytes), 1);
       expect(bytes == std::vector<std::uint8_t>(57, 1), "the root's bytes everywhere");
+      std::int64_t number = group.rank();
+      broadcast_on_host(group, number, 1);
+      expect(number == 1, "and the root's number");
+      const NamedBuffer tensors[] = {{"bytes", {57}, buffer_of(bytes)}, {"none", {0}, {}}};
+      bytes[3] = static_cast<std::uint8_t>(group.rank());
+      broadcast_tensors(group, tensors, 2);
+      expect(bytes[3] == 2 && bytes[4] == 1, "and the root's tensors");
     });
   }
 }

@@ -66,10 +66,10 @@ struct Cudnn {
 
 }  // namespace
 
-TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last use left", "[conv2d]") {
+TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last call used", "[conv2d]") {
   const auto [dtype, math_type] = GENERATE(table<DType, cudnnMathType_t>({
       {DType::kFloat32, CUDNN_FMA_MATH},
-      {DType::kFloat64, CUDNN_FMA_MATH},
+      {DType::kFloat64, CUDNN_DEFAULT_MATH},
       {DType::kFloat16, CUDNN_DEFAULT_MATH},
       {DType::kBFloat16, CUDNN_DEFAULT_MATH},
   }));
@@ -83,7 +83,7 @@ TEST_CASE("cuDNN is asked with the dtype's math type, whatever the last use left
   CHECK(cudnn.asked == MathTypes{math_type});
 }
 
-TEST_CASE("a 16-bit algorithm goes with the math type that it was found with", "[conv2d]") {
+TEST_CASE("a 16-bit algorithm runs with the math type with which it was found", "[conv2d]") {
   Cudnn cudnn;
   cudnn.answers[CUDNN_DEFAULT_MATH] = {
       algorithm(kFirst, CUDNN_DEFAULT_MATH, CUDNN_NON_DETERMINISTIC),
@@ -95,7 +95,8 @@ TEST_CASE("a 16-bit algorithm goes with the math type that it was found with", "
   CHECK(cudnn.measured == MathTypes{CUDNN_TENSOR_OP_MATH});
 }
 
-TEST_CASE("a 16-bit convolution that the default knows no algorithm for asks again", "[conv2d]") {
+TEST_CASE("a 16-bit convolution without a default algorithm asks again with another math type",
+          "[conv2d]") {
   Cudnn cudnn;
   if (GENERATE(true, false)) {
     cudnn.answers[CUDNN_DEFAULT_MATH] = {algorithm(kFirst, CUDNN_DEFAULT_MATH)};
@@ -108,7 +109,7 @@ TEST_CASE("a 16-bit convolution that the default knows no algorithm for asks aga
   CHECK(cudnn.asked == MathTypes{CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH});
 }
 
-TEST_CASE("float32 is never rounded to less", "[conv2d]") {
+TEST_CASE("float32 operands are never rounded to fewer bits", "[conv2d]") {
   Cudnn cudnn;
   cudnn.answers[CUDNN_FMA_MATH] = {algorithm(kFirst, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
                                    algorithm(kSecond, CUDNN_DEFAULT_MATH)};  // permits TF32
@@ -118,7 +119,20 @@ TEST_CASE("float32 is never rounded to less", "[conv2d]") {
   CHECK(choice->math_type == CUDNN_FMA_MATH);
 }
 
-TEST_CASE("there may be no algorithm", "[conv2d]") {
+TEST_CASE("float64 keeps the math type that it was found with, and is never converted",
+          "[conv2d]") {
+  Cudnn cudnn;
+  const auto asked = GENERATE(CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH);
+  const auto found = GENERATE(CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH);
+  cudnn.answers[asked] = {algorithm(kFirst, CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION),
+                          algorithm(kSecond, found)};
+  const auto choice = cudnn.choose(DType::kFloat64);
+  REQUIRE(choice.has_value());
+  CHECK(choice->algorithm == kSecond);
+  CHECK(choice->math_type == found);
+}
+
+TEST_CASE("nothing is chosen if no algorithm is deterministic", "[conv2d]") {
   Cudnn cudnn;
   cudnn.answers[CUDNN_DEFAULT_MATH] = {
       algorithm(kFirst, CUDNN_DEFAULT_MATH, CUDNN_NON_DETERMINISTIC)};

@@ -146,7 +146,7 @@ TEST_CASE("the loader delivers every rank's batches, empty ones too", "[data][lo
   }
 }
 
-TEST_CASE("batches do not depend on workers, prefetch or epochs broken off", "[data][loader]") {
+TEST_CASE("batches do not depend on workers, prefetch or interrupted epochs", "[data][loader]") {
   const ddp::ImageDataset dataset = numbered_images(203);
   for (int rank = 0; rank < 3; ++rank) {
     DataLoader plain(dataset, {});
@@ -166,7 +166,7 @@ TEST_CASE("batches do not depend on workers, prefetch or epochs broken off", "[d
   }
 }
 
-TEST_CASE("a job goes on behind the batches that were delivered, not those gathered ahead",
+TEST_CASE("a job resumes after the batches that were delivered, not those gathered ahead",
           "[data][loader][resume]") {
   const ddp::ImageDataset dataset = numbered_images(50);
   ExactSampler sampler({.dataset_size = dataset.size(),
@@ -218,8 +218,7 @@ TEST_CASE("an evaluation with workers sees each sample once", "[data][loader]") 
   }
 }
 
-TEST_CASE("workers gather ahead while a batch is in use, which they leave alone",
-          "[data][loader]") {
+TEST_CASE("workers gather ahead without changing the batch in use", "[data][loader]") {
   Gate gathers;
   std::atomic<int> delivered{0};
   std::atomic<bool> too_far{false};
@@ -313,7 +312,7 @@ TEST_CASE("a dataset's error arrives with its batch and names the sample", "[dat
   }
 }
 
-TEST_CASE("a sample that one rank cannot read ends the job on all with that sentence",
+TEST_CASE("a sample that one rank cannot read ends the job on all ranks with the same error",
           "[data][loader]") {
   const HookedDataset dataset(12, [](std::int64_t index) {
     if (index == 5) throw std::runtime_error("the file is damaged");
@@ -398,7 +397,7 @@ TEST_CASE("the time that next() needed is measured for each epoch", "[data][load
   CHECK(ahead.statistics().wait_seconds < alone_waited);
 }
 
-TEST_CASE("a loader that was not started, or cannot be, says so", "[data][loader]") {
+TEST_CASE("a loader with bad options or without start() is an error", "[data][loader]") {
   const ddp::ImageDataset dataset = numbered_images(4);
   DataLoader loader(dataset, {.num_workers = 1});
   CHECK_THROWS_AS(loader.next(), std::logic_error);

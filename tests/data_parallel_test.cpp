@@ -121,7 +121,7 @@ TEST_CASE("a batch is cut as torch.chunk cuts it", "[data-parallel]") {
   CHECK(nn::chunk(0, 4) == std::vector<Piece>{{0, 0}});
 }
 
-TEST_CASE("several devices train as one, however uneven the pieces", "[data-parallel]") {
+TEST_CASE("several devices train like one, however uneven the pieces are", "[data-parallel]") {
   const auto where = GENERATE(LossOn::kOutputDevice, LossOn::kEachDevice);
   for (const std::size_t samples : {12, 7}) {
     const auto alone = test::train_on(cpus(1), samples, LossOn::kOutputDevice);
@@ -177,7 +177,7 @@ TEST_CASE("a tape that does not record evaluates on all devices", "[data-paralle
                            context.to_host<double>(alone.value())) < 1e-14);
 }
 
-TEST_CASE("a layer that is not trained is not on any device", "[data-parallel]") {
+TEST_CASE("a layer in evaluation mode is in it on every device", "[data-parallel]") {
   nn::Context context;
   const auto make = [](const nn::Scope& scope) { return std::make_unique<Normalized>(scope); };
   DataParallel model(context, {context, DType::kFloat64, 7}, make, {.device_ids = cpus(2)});
@@ -187,6 +187,18 @@ TEST_CASE("a layer that is not trained is not on any device", "[data-parallel]")
   Tape tape(context);
   const auto output = context.to_host<double>(model.forward(tape, input).value());
   CHECK(output == context.to_host<double>(model.module().forward(tape, input).value()));
+}
+
+TEST_CASE("what is frozen is frozen on all devices", "[data-parallel]") {
+  nn::Context context;
+  const auto make = [](const nn::Scope& scope) { return std::make_unique<Normalized>(scope); };
+  DataParallel model(context, {context, DType::kFloat64, 7}, make, {.device_ids = cpus(2)});
+  model.parameters()[0]->set_requires_grad(false);
+  const Tensor input = context.from_host<double>(std::vector<double>{1, 2, 4, 8}, {4, 1});
+  Tape tape(context);
+  tape.backward(mean(tape, model.forward(tape, input), Tensor()));
+  CHECK_FALSE(model.parameters()[0]->has_grad());
+  CHECK(model.parameters()[1]->grad().buffer().as<double>()[0] == Approx(1));
 }
 
 TEST_CASE("any number of devices drops the same elements", "[data-parallel]") {
@@ -222,7 +234,7 @@ TEST_CASE("tensors are cut and joined along any dimension", "[data-parallel]") {
   CHECK(there.to_host<double>(middle) == std::vector<double>{2, 3, 4, 5, 8, 9, 10, 11});
 }
 
-TEST_CASE("what a replica throws reaches the caller, and the next pass works", "[data-parallel]") {
+TEST_CASE("a replica's exception reaches the caller, and the next pass works", "[data-parallel]") {
   nn::Context context;
   DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(100, 1),
                      {.device_ids = cpus(2)});
@@ -234,8 +246,7 @@ TEST_CASE("what a replica throws reaches the caller, and the next pass works", "
   CHECK(context.to_host<double>(output.value()) == std::vector<double>{1, 2});
 }
 
-TEST_CASE("what the module itself throws, it throws when the replicas are done",
-          "[data-parallel]") {
+TEST_CASE("the module's own exception is thrown after the replicas are done", "[data-parallel]") {
   nn::Context context;
   test::Gate module_throws;
   std::atomic<bool> replica_is_done = false;
@@ -276,7 +287,7 @@ TEST_CASE("a backward that throws leaves nothing to the next one", "[data-parall
   CHECK(context.to_host<double>(model.parameters()[1]->grad())[0] == Approx(1));
 }
 
-TEST_CASE("devices that cannot be are refused", "[data-parallel]") {
+TEST_CASE("impossible lists of devices are refused", "[data-parallel]") {
   nn::Context context;
   const auto error = [&](std::vector<Device> devices) {
     return error_of([&] {

@@ -112,7 +112,8 @@ TEST_CASE("Fashion-MNIST comes from where the environment says", "[data][fashion
   setenv("DDP_FASHION_MNIST", restored.c_str(), 1);
 }
 
-TEST_CASE("Fashion-MNIST names the file, what is wrong and the way out", "[data][fashion_mnist]") {
+TEST_CASE("errors about Fashion-MNIST name the file, the problem and the remedy",
+          "[data][fashion_mnist]") {
   const TemporaryDirectory directory;
   const auto error = [&] {
     return error_of([&] { (void)ddp::load_fashion_mnist(DataSplit::kTrain, directory.path()); });
@@ -132,7 +133,7 @@ TEST_CASE("Fashion-MNIST names the file, what is wrong and the way out", "[data]
   CHECK_THAT(error(), Contains("[fashion_mnist] cannot load the training set"));
 }
 
-TEST_CASE("the distribution's Fashion-MNIST is what it should be", "[data][fashion_mnist]") {
+TEST_CASE("the distribution's Fashion-MNIST has the expected contents", "[data][fashion_mnist]") {
   if (!fs::exists("/usr/share/datasets/fashion-mnist") || !ddp::gzip_is_compiled_in()) {
     WARN("SKIPPED: the package dataset-fashion-mnist is not installed, or zlib is missing");
     return;

@@ -218,7 +218,7 @@ TEST_CASE("steps over Gloo equal PyTorch's DistributedDataParallel too", "[ddp][
 
 // PyTorch takes the mean of the means of ranks and passes, so a sample in a short batch weighs more
 // than others. Here every sample weighs the same.
-TEST_CASE("short batches give the model of one process; PyTorch's give another", "[ddp][torch]") {
+TEST_CASE("short batches give the model of one process, unlike in PyTorch", "[ddp][torch]") {
   for (const std::string& model : kModels) {
     for (const char* variant : {"uneven", "uneven_accumulate"}) {
       const Case self{model, "float64", variant};

@@ -148,7 +148,7 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 
 }  // namespace
 
-TEST_CASE("a layer that no rank reaches is left alone, also by weight decay", "[module]") {
+TEST_CASE("a layer that no rank uses does not change, not even by weight decay", "[module]") {
   for (const UnusedParameters unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
     test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
       Trainee trainee(group.shared_from_this(), {.unused = unused});
@@ -166,7 +166,7 @@ TEST_CASE("a layer that no rank reaches is left alone, also by weight decay", "[
   }
 }
 
-TEST_CASE("a layer that one rank reaches is trained on all", "[module]") {
+TEST_CASE("a layer that one rank uses is trained on all ranks", "[module]") {
   test::run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kZero, .fingerprint_every = 1});
@@ -181,7 +181,8 @@ TEST_CASE("a layer that one rank reaches is trained on all", "[module]") {
   });
 }
 
-TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of them", "[module]") {
+TEST_CASE("loaders of 5 and 9 batches train the same model as one process with all of them",
+          "[module]") {
   constexpr std::size_t kBatches[] = {5, 9};
   std::vector<double> alone;
   test::run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
@@ -206,7 +207,7 @@ TEST_CASE("loaders of 5 and 9 batches train what one process trains on all of th
   });
 }
 
-TEST_CASE("a rank without samples steps, whatever its empty batch reached", "[module]") {
+TEST_CASE("a rank without samples steps, whatever layers its empty batch reached", "[module]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     nn::Context context;
     Chain chain({context, DType::kFloat64, 0});
@@ -236,7 +237,7 @@ TEST_CASE("a rank without samples steps, whatever its empty batch reached", "[mo
   });
 }
 
-TEST_CASE("a step with gradients that are no numbers changes no rank's model", "[module]") {
+TEST_CASE("a step with NaN gradients changes no rank's model", "[module]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kStatic, .non_finite = NonFinite::kSkip});
@@ -288,7 +289,7 @@ TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
   });
 }
 
-TEST_CASE("gradients that only the tape has made are not stepped with", "[module]") {
+TEST_CASE("a step with gradients that were not reduced is an error", "[module]") {
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     trainee.optimizer.step();  // there are no gradients
@@ -332,7 +333,7 @@ TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
   });
 }
 
-TEST_CASE("a distributed module is a module, with the other one's names", "[module]") {
+TEST_CASE("a distributed module has the names of the module that it wraps", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
     Normalised normalised({context, DType::kFloat64, 0});
@@ -354,7 +355,7 @@ TEST_CASE("a distributed module is a module, with the other one's names", "[modu
 }
 
 // The gradients were in the memory of the engine, which has been destroyed.
-TEST_CASE("a module may be distributed anew, and be trained alone in between", "[module]") {
+TEST_CASE("a module may be distributed again, and be trained alone in between", "[module]") {
   for (const int world_size : {1, 2}) {
     test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
       nn::Context context;
@@ -394,7 +395,7 @@ TEST_CASE("a module may be distributed anew, and be trained alone in between", "
 }
 
 // This happens if the new module is created before the old one is destroyed.
-TEST_CASE("the end of a distributed module leaves gradients to the one after it", "[module]") {
+TEST_CASE("a distributed module that is destroyed leaves gradients to its successor", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
     Branches branches({context, DType::kFloat64, 0});
@@ -423,7 +424,7 @@ TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]
   });
 }
 
-TEST_CASE("batches tell of ranks in different epochs", "[module]") {
+TEST_CASE("ranks in different epochs are found from their batches", "[module]") {
   std::vector<std::string> errors(2);
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
@@ -467,7 +468,7 @@ TEST_CASE("a child that was not added is an error that names its parameter and a
   }
 }
 
-TEST_CASE("so is a parameter of another model, which has its own engine", "[module]") {
+TEST_CASE("a parameter of another distributed module is an error that names it", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     nn::Context context;
     nn::Linear one({context, DType::kFloat64, 0}, kFeatures, kFeatures);
@@ -481,5 +482,123 @@ TEST_CASE("so is a parameter of another model, which has its own engine", "[modu
     const nn::Variable loss = nn::softmax_cross_entropy(tape, output, label);
     const std::string error = error_of([&] { second.backward(tape, loss, 1); });
     expect(error.find("is of another DistributedModule") != std::string::npos, error);
+    expect(error.find("set_requires_grad(false) on the other module") != std::string::npos, error);
+  });
+}
+
+namespace {
+
+// A batch of one sample on each rank.
+nn::Variable loss_of(nn::Tape& tape, nn::Context& context, nn::Module& model, int rank) {
+  const std::vector<double> features(kFeatures, 1.0 + rank);
+  const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{rank % 2}, {1});
+  const nn::Variable input = context.from_host<double>(features, {1, kFeatures});
+  return nn::softmax_cross_entropy(tape, model.forward(tape, input), label);
+}
+
+}  // namespace
+
+TEST_CASE("what is frozen is rank 0's on all ranks, and is not trained", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    nn::Context context;
+    Chain chain({context, DType::kFloat64, /*seed=*/static_cast<std::uint64_t>(group.rank())});
+    chain.first.set_requires_grad(false);
+    nn::DistributedModule model(chain, context, group.shared_from_this(), {.fingerprint_every = 1});
+    nn::Sgd optimizer(context, model.parameters(),
+                      {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1});
+    nn::Tape tape(context);
+    const auto value_of = [&](nn::Linear& layer) {
+      return context.to_host<double>(layer.parameters()[0]->value());
+    };
+    std::vector<double> frozen = value_of(chain.first);
+    group.broadcast(buffer_of(frozen), 0).wait();
+    const std::vector<double> head = value_of(chain.second);
+    for (int step = 0; step < 3; ++step) {
+      model.backward(tape, loss_of(tape, context, model, group.rank()), 1);
+      (void)model.clip_grad_norm(1);
+      optimizer.step();
+    }
+    expect(value_of(chain.first) == frozen, "rank 0's, untouched by weight decay");
+    expect(value_of(chain.second) != head, "trained");
+    expect(model.engine().parameter_count() == 2 && model.parameters().size() == 4, "the head");
+  });
+}
+
+TEST_CASE("what is unfrozen later needs a new distributed module", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    nn::Context context;
+    Chain chain({context, DType::kFloat64, 0});
+    chain.first.set_requires_grad(false);
+    nn::DistributedModule model(chain, context, group.shared_from_this(), {});
+    nn::Tape tape(context);
+    chain.first.set_requires_grad(true);
+    const std::string error =
+        error_of([&] { model.backward(tape, loss_of(tape, context, model, 0), 1); });
+    expect(error.find("'first.bias' (shape [2]) took part in forward, but was frozen when the "
+                      "DistributedModule was made") != std::string::npos,
+           error);
+  });
+}
+
+TEST_CASE("a module of which everything is frozen has nothing to train", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    nn::Context context;
+    nn::Linear layer({context, DType::kFloat64, 0}, kFeatures, kClasses);
+    layer.set_requires_grad(false);
+    const std::string error = error_of(
+        [&] { nn::DistributedModule model(layer, context, group.shared_from_this(), {}); });
+    expect(error.find("all parameters of the module are frozen") != std::string::npos, error);
+  });
+}
+
+TEST_CASE("two models train in turn, one through the other, which is frozen meanwhile",
+          "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    nn::Context context;
+    nn::Linear maker({context, DType::kFloat64, 1}, kFeatures, kFeatures);
+    nn::Linear judge({context, DType::kFloat64, 2}, kFeatures, kClasses);
+    nn::DistributedModule generator(maker, context, group.shared_from_this(), {});
+    nn::DistributedModule discriminator(judge, context, group.shared_from_this(), {});
+    nn::Sgd maker_optimizer(context, maker.parameters(), {.learning_rate = 0.1});
+    nn::Sgd judge_optimizer(context, judge.parameters(), {.learning_rate = 0.1});
+    nn::Tape tape(context);
+    const Tensor noise = context.from_host<double>(
+        std::vector<double>(kFeatures, 1.0 + group.rank()), {1, kFeatures});
+    const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{1}, {1});
+    const auto value_of = [&](nn::Linear& layer) {
+      return context.to_host<double>(layer.parameters()[0]->value());
+    };
+    const auto loss = [&](const nn::Variable& made) {
+      return nn::softmax_cross_entropy(tape, discriminator.forward(tape, made), label);
+    };
+    for (int step = 0; step < 3; ++step) {
+      const std::vector<double> makers = value_of(maker), judges = value_of(judge);
+      discriminator.backward(tape, loss(generator.forward(tape, noise).value()), 1);
+      judge_optimizer.step();
+      expect(value_of(maker) == makers && value_of(judge) != judges, "the judge alone");
+
+      const std::vector<double> judged = value_of(judge);
+      judge.set_requires_grad(false);
+      generator.backward(tape, loss(generator.forward(tape, noise)), 1);
+      judge.set_requires_grad(true);
+      maker_optimizer.step();
+      expect(value_of(maker) != makers && value_of(judge) == judged, "the maker alone");
+    }
+    std::vector<double> first = value_of(maker);
+    group.broadcast(buffer_of(first), 0).wait();
+    expect(first == value_of(maker), "equal on all ranks");
+  });
+}
+
+TEST_CASE("gradients are clipped before the optimizer takes them, or it is an error", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    const auto clip = [&] { (void)trainee.model.clip_grad_norm(1); };
+    const std::string expected = "call it after backward() and before the optimizer's step()";
+    expect(error_of(clip).find(expected) != std::string::npos, error_of(clip));
+    trainee.backward(0, 2);
+    clip();
+    trainee.optimizer.step();
+    expect(error_of(clip).find(expected) != std::string::npos, error_of(clip));
   });
 }

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -152,31 +153,41 @@ TEST_CASE("docs/engine.md: the life of a step", "[docs]") {
 TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
   const ddp::test::TemporaryDirectory temporary;
   const std::string path = temporary / "run1";
-  const ddp::Stream stream;
-  std::vector<double> values(3);
-  const std::vector<ddp::NamedBuffer> tensors = {{"weight", {3}, ddp::buffer_of(values)}};
-  const auto train_epoch = [&](const ddp::EpochPlan&) { values[0] += 1; };
-  for (const std::int64_t epochs : {2, 5}) {
-    ddp::ExactSampler sampler({.dataset_size = 8, .world_size = 1, .rank = 0});
-    values[0] = 0;
+  on_two_ranks([&](const Group& group) {
+    const ddp::Stream stream;
+    std::vector<double> values(3);
+    const std::vector<ddp::NamedBuffer> tensors = {{"weight", {3}, ddp::buffer_of(values)}};
+    const auto train_epoch = [&](const ddp::EpochPlan&) { values[0] += 1; };
+    for (const std::int64_t epochs : {2, 5}) {
+      ddp::ExactSampler sampler(
+          {.dataset_size = 8, .world_size = group->world_size(), .rank = group->rank()});
+      values[0] = 0;
 
-    ddp::CheckpointDirectory directory({.path = path, .keep = 3});
-    ddp::CheckpointWriter writer(directory);
-    std::int64_t epoch = 0;
-    if (const auto loaded = directory.load_newest()) {
-      // `tensors` are names, shapes and buffers.
-      ddp::restore_tensors(loaded->path, loaded->content, tensors, stream);
-      epoch = std::stoll(loaded->content.metadata.at("epoch"));
-      sampler.seek({.epoch = epoch, .consumed = 0});
-    }
-    for (; epoch < epochs; ++epoch) {
-      train_epoch(sampler.next_epoch());  // with writer.check() in each step, for a full disk
-      writer.save({.name = {.epochs = epoch + 1, .step = {}},
-                   .metadata = {{"epoch", std::to_string(epoch + 1)}}},
-                  tensors, stream);
-    }
-    writer.finish();
+      ddp::CheckpointDirectory directory({.path = path, .keep = 3});
+      std::int64_t epoch = 0;
+      ddp::on_rank0(*group, [&] {
+        const auto loaded = directory.load_newest();
+        if (!loaded) return;
+        // `tensors` are names, shapes and buffers: of parameters, optimizer state, ...
+        ddp::restore_tensors(loaded->path, loaded->content, tensors, stream);
+        epoch = std::stoll(loaded->content.metadata.at("epoch"));
+      });
+      ddp::broadcast_on_host(*group, epoch, /*root=*/0);
+      ddp::broadcast_tensors(*group, tensors, /*root=*/0, stream);
+      sampler.set_epoch(epoch);
 
-    CHECK(values[0] == static_cast<double>(epochs));
-  }
+      std::optional<ddp::CheckpointWriter> writer;  // one process writes
+      if (group->rank() == 0) writer.emplace(directory);
+      for (; epoch < epochs; ++epoch) {
+        train_epoch(sampler.next_epoch());  // with writer->check() in each step, for a full disk
+        if (!writer) continue;
+        writer->save(
+            {.name = {.epochs = epoch + 1}, .metadata = {{"epoch", std::to_string(epoch + 1)}}},
+            tensors, stream);
+      }
+      if (writer) writer->finish();
+
+      expect(values[0] == static_cast<double>(epochs), "each epoch once, on each rank");
+    }
+  });
 }

@@ -123,7 +123,7 @@ Lines code_in(const fs::path& document) {
 
 }  // namespace
 
-TEST_CASE("the C++ of README.md and docs/ stands in sources that are tested", "[docs]") {
+TEST_CASE("the C++ code in README.md and docs/ is taken from tested sources", "[docs]") {
   Lines source;
   for (const fs::path& file : files_in(kRoot / "examples", ".cpp")) {
     append_without_indents(file, source);
@@ -147,7 +147,7 @@ TEST_CASE("the C++ of README.md and docs/ stands in sources that are tested", "[
   CHECK(blocks >= 18);
 }
 
-TEST_CASE("headers that README.md and docs/ name are there", "[docs]") {
+TEST_CASE("headers that README.md and docs/ name exist", "[docs]") {
   const std::regex header(R"([^/\w](ddp/[\w/]+\.h)\b)");  // in the form of an #include
   int headers = 0;
   for (const fs::path& document : documents()) {

@@ -71,7 +71,7 @@ TEST_CASE("1, 2 and 3 ranks drop the same elements of a global batch", "[dropout
   }
 }
 
-TEST_CASE("dropout keeps the share and the mean that it promises", "[dropout]") {
+TEST_CASE("dropout keeps the promised fraction of elements and their mean", "[dropout]") {
   Layers layers;
   const Doubles y = dropped(layers.context, layers.first, {.seed = 1}, 10'000);
   const auto n = static_cast<double>(y.size());
@@ -80,7 +80,7 @@ TEST_CASE("dropout keeps the share and the mean that it promises", "[dropout]") 
   CHECK(std::ranges::count(y, 1 / 0.7) == static_cast<std::ptrdiff_t>(n - zeros));
 }
 
-TEST_CASE("seeds, steps, layers, rows and columns are dropped independently", "[dropout]") {
+TEST_CASE("dropout is independent across seeds, steps, layers, rows and columns", "[dropout]") {
   Layers layers;
   constexpr std::size_t kRows = 2000;
   const RandomKey key{.seed = 3, .step = 5};
@@ -101,7 +101,7 @@ TEST_CASE("seeds, steps, layers, rows and columns are dropped independently", "[
   }
 }
 
-TEST_CASE("the gradient of dropout is dropped where the output was", "[dropout]") {
+TEST_CASE("the gradient of dropout is zero where the output was dropped", "[dropout]") {
   Layers layers;
   Parameter x = layers.scope.uniform("x", {4, 5}, 1);
   const ddp::test::Loss loss = [&](Tape& tape) {
@@ -112,7 +112,7 @@ TEST_CASE("the gradient of dropout is dropped where the output was", "[dropout]"
   ddp::test::check_gradients(layers.context, loss, {&x});
 }
 
-TEST_CASE("probabilities of 0 and 1 keep and drop all, also what is no number", "[dropout]") {
+TEST_CASE("probabilities of 0 and 1 keep and drop everything, even NaN", "[dropout]") {
   Doubles x = {1, std::nan(""), 3}, y = {5, 5, 5};
   ddp::cpu::dropout(buffer_of(x), {buffer_of(y)}, {.probability = 1}, {1, 3});
   CHECK(y == Doubles{0, 0, 0});

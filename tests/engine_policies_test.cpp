@@ -72,7 +72,7 @@ struct Trainee {
 
 }  // namespace
 
-TEST_CASE("two engines on one group work in the same order on all ranks, or say so", "[engine]") {
+TEST_CASE("two engines on one group must be used in the same order on all ranks", "[engine]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     Trainee one(group, {});
     Trainee other(group, {});
@@ -140,7 +140,7 @@ TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
   }
 }
 
-TEST_CASE("a parameter may be used in some passes of a step only", "[engine][unused]") {
+TEST_CASE("a parameter may be used in only some passes of a step", "[engine][unused]") {
   for (const int world_size : {1, 2}) {
     run_on(world_size, [](ProcessGroup& group) {
       std::vector<double> value(5, 1.0);
@@ -308,7 +308,7 @@ TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]"
   }
 }
 
-TEST_CASE("a step in which no rank has samples is none of the optimizer's", "[engine][uneven]") {
+TEST_CASE("a step in which no rank has samples is not an optimizer step", "[engine][uneven]") {
   for (const int world_size : {1, 2, 3}) {
     run_on(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {});
@@ -321,7 +321,7 @@ TEST_CASE("a step in which no rank has samples is none of the optimizer's", "[en
   }
 }
 
-TEST_CASE("one line tells which ranks ran out of data", "[engine][uneven]") {
+TEST_CASE("one log line names the ranks that ran out of data", "[engine][uneven]") {
   const test::StderrCapture captured;
   run_on(3, [](ProcessGroup& group) {
     Trainee trainee(group, {});
@@ -339,7 +339,8 @@ TEST_CASE("one line tells which ranks ran out of data", "[engine][uneven]") {
   CHECK(lines == test::backends().size());
 }
 
-TEST_CASE("what ranks know of the last step stays while the next one is open", "[engine][uneven]") {
+TEST_CASE("the summary of the last step stays valid while the next one is open",
+          "[engine][uneven]") {
   run_on(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     trainee.step(1, {.samples = 0, .is_active = false});
@@ -357,7 +358,8 @@ TEST_CASE("what ranks know of the last step stays while the next one is open", "
   });
 }
 
-TEST_CASE("ranks in different epochs are told which, in the same step", "[engine][epoch]") {
+TEST_CASE("ranks in different epochs are an error in the same step that names the epochs",
+          "[engine][epoch]") {
   const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     trainee.step(1, {.epoch = 7});
@@ -370,7 +372,7 @@ TEST_CASE("ranks in different epochs are told which, in the same step", "[engine
   }
 }
 
-TEST_CASE("a rank whose data have run out is in no epoch", "[engine][epoch]") {
+TEST_CASE("the epoch of a rank without data is ignored", "[engine][epoch]") {
   run_on(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     const bool is_active = group.rank() == 1;
@@ -402,7 +404,7 @@ TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
   }
 }
 
-TEST_CASE("there are eight votes", "[engine][agree]") {
+TEST_CASE("there are eight vote slots", "[engine][agree]") {
   run_on(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     DistributedDataParallel& ddp = trainee.ddp;
@@ -432,7 +434,7 @@ TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
   });
 }
 
-TEST_CASE("gradients that are not finite are skipped on all ranks alike", "[engine][finite]") {
+TEST_CASE("a step whose gradients are not finite is skipped on all ranks", "[engine][finite]") {
   for (const int world_size : {1, 2, 3}) {
     run_on(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {.non_finite = NonFinite::kSkip});
@@ -447,7 +449,8 @@ TEST_CASE("gradients that are not finite are skipped on all ranks alike", "[engi
   }
 }
 
-TEST_CASE("of many skipped steps few are told, and the report counts them", "[engine][finite]") {
+TEST_CASE("only a few of many skipped steps are logged, and the report counts them",
+          "[engine][finite]") {
   std::string report;
   const test::StderrCapture captured;
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
@@ -484,7 +487,8 @@ TEST_CASE("an error about gradients names step, parameter and rank", "[engine][f
   }
 }
 
-TEST_CASE("the rank is named also if its gradients are in its own memory", "[engine][finite]") {
+TEST_CASE("the rank is named even if its gradients are in the caller's memory",
+          "[engine][finite]") {
   const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
     Model model(0);
     std::vector<std::vector<double>> own = model.values;
@@ -507,7 +511,7 @@ TEST_CASE("the rank is named also if its gradients are in its own memory", "[eng
   }
 }
 
-TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") {
+TEST_CASE("replicas that diverge are an error that names them", "[engine][fingerprint]") {
   for (const int world_size : {2, 3, 4}) {
     std::vector<int> steps(static_cast<std::size_t>(world_size), 0);
     const auto errors = errors_of_ranks(world_size, [&](ProcessGroup& group) {
@@ -528,7 +532,7 @@ TEST_CASE("replicas that diverge are found and named", "[engine][fingerprint]") 
   }
 }
 
-TEST_CASE("replicas that stay equal are not complained about", "[engine][fingerprint]") {
+TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
   for (const int world_size : {1, 3}) {
     run_on(world_size, [](ProcessGroup& group) {
       std::vector<float> statistics(3, 1);
@@ -569,7 +573,7 @@ TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][bu
   }
 }
 
-TEST_CASE("buffers on different devices are no difference between models", "[engine][buffers]") {
+TEST_CASE("buffers on different devices do not make models different", "[engine][buffers]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     std::vector<float> statistics(3);
     Buffer buffer = buffer_of(statistics);
@@ -579,7 +583,7 @@ TEST_CASE("buffers on different devices are no difference between models", "[eng
   for (const std::string& error : errors) CHECK_FALSE(contains(error, "models differ"));
 }
 
-TEST_CASE("ranks with different policies are told so at construction", "[engine]") {
+TEST_CASE("different policies of ranks are an error at construction", "[engine]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     Trainee trainee(group, {.fingerprint_every = 100 + group.rank()});
   });
@@ -589,7 +593,7 @@ TEST_CASE("ranks with different policies are told so at construction", "[engine]
   }
 }
 
-TEST_CASE("nominal samples are compared to the last digit", "[engine]") {
+TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
     Trainee trainee(group, {.nominal_samples = 1048576.0 + group.rank()});
   });
@@ -606,7 +610,7 @@ TEST_CASE("nominal samples are compared to the last digit", "[engine]") {
   });
 }
 
-TEST_CASE("a signal becomes a request while its guard lives", "[engine][signals]") {
+TEST_CASE("while a SignalGuard exists, a signal is recorded as a request", "[engine][signals]") {
   struct sigaction before = {};
   REQUIRE(::sigaction(SIGUSR1, nullptr, &before) == 0);
   {

@@ -253,7 +253,7 @@ TEST_CASE("sums of gradients become the same means, without a factor", "[engine]
   }
 }
 
-TEST_CASE("the factor can be left to the engine", "[engine]") {
+TEST_CASE("the engine can apply the factor itself", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
@@ -309,7 +309,8 @@ TEST_CASE("a step in which nobody has samples gives zero gradients", "[engine]")
   });
 }
 
-TEST_CASE("a bucket is launched during backward, as soon as its turn has come", "[engine]") {
+TEST_CASE("a bucket is launched during backward, as soon as it is full and the next in order",
+          "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
   DistributedDataParallel ddp(group, model.parameters,
@@ -343,7 +344,7 @@ TEST_CASE("without overlap nothing is launched before wait", "[engine]") {
   CHECK(group->submitted.size() == 1 + ddp.layout().buckets.size());
 }
 
-TEST_CASE("to allow unused parameters costs no collective", "[engine]") {
+TEST_CASE("allowing unused parameters needs no additional collective", "[engine]") {
   for (const UnusedParameters unused : {UnusedParameters::kError, UnusedParameters::kZero}) {
     const auto group = std::make_shared<RecordingGroup>(2);
     Model model(0);
@@ -380,7 +381,7 @@ TEST_CASE("a world of one without samples has zero gradients", "[engine]") {
   expect_gradients(ddp, 0);
 }
 
-TEST_CASE("addresses never move, and gradients are born in the buckets", "[engine]") {
+TEST_CASE("the addresses of gradients never change and lie in the buckets", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
@@ -398,7 +399,7 @@ TEST_CASE("addresses never move, and gradients are born in the buckets", "[engin
   });
 }
 
-TEST_CASE("a step asks for no memory, on no thread", "[engine]") {
+TEST_CASE("a step allocates no memory on any thread", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
@@ -451,8 +452,9 @@ TEST_CASE("different models are an error on every rank that names the first diff
   });
 }
 
-TEST_CASE("different models are told on all ranks though rank 0, which hosts the store, then ends",
-          "[engine]") {
+TEST_CASE(
+    "different models are an error on all ranks, even if rank 0 hosts the store and then ends",
+    "[engine]") {
   std::promise<Endpoint> endpoint;
   const std::shared_future<Endpoint> address = endpoint.get_future();
   std::string errors[3];
@@ -477,7 +479,7 @@ TEST_CASE("different models are told on all ranks though rank 0, which hosts the
   CHECK(errors[2] == errors[0]);
 }
 
-TEST_CASE("a parameter that a rank has no more is named", "[engine]") {
+TEST_CASE("a parameter that a rank lacks is named", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
     const std::string last = std::to_string(model.parameters.size() - 1);
@@ -506,14 +508,29 @@ TEST_CASE("each comparison of models names its own difference", "[engine]") {
   });
 }
 
-TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
+TEST_CASE("numbers of samples are of any arithmetic type, without a cast", "[engine]") {
+  const int usual = 4;
+  const std::int64_t own = 3;
+  const DdpOptions options{.nominal_samples = usual};
+  const StepOptions step{.samples = own};
+  CHECK(options.nominal_samples + step.samples == 7);
+}
+
+TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
   DistributedDataParallel ddp(group, model.parameters);
-  CHECK(error_of([&] { ddp.mark_ready(0); }) == "[ddp] mark_ready before begin_step");
-  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait before begin_step");
+  const std::string order = ": a step is begin_step, mark_ready for each gradient, wait";
+  CHECK(error_of([&] { ddp.mark_ready(0); }) ==
+        "[ddp] mark_ready was called before begin_step" + order);
+  CHECK(error_of([&] { ddp.wait(); }) == "[ddp] wait was called before begin_step" + order);
+  CHECK(
+      error_of([&] { ddp.record_metric(0, 1, 1); }) ==
+      "[ddp] record_metric was called before begin_step: call it between begin_step and the first "
+      "mark_ready of a step");
   (void)ddp.begin_step();
-  CHECK(error_of([&] { (void)ddp.begin_step(); }) == "[ddp] begin_step before wait");
+  CHECK(error_of([&] { (void)ddp.begin_step(); }) ==
+        "[ddp] begin_step was called before wait" + order);
   CHECK(error_of([&] { ddp.mark_ready(7); }) ==
         "[ddp] mark_ready(7), but the model has 3 parameters, 0 to 2");
   CHECK(error_of([&] { (void)ddp.gradient(3); }) ==
@@ -529,7 +546,7 @@ TEST_CASE("mistakes of the caller are named in the same step", "[engine]") {
         "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'");
 }
 
-TEST_CASE("a report says of how many steps it does not tell", "[engine]") {
+TEST_CASE("the report says how many steps it does not count", "[engine]") {
   for (const int world_size : {1, 2}) {
     run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
       Model model(0);
@@ -542,15 +559,15 @@ TEST_CASE("a report says of how many steps it does not tell", "[engine]") {
       }
       const StepCosts costs = ddp.step_statistics().costs();
       const std::uint64_t rest = 12 - costs.steps - costs.pauses - costs.stalls.steps;
-      const std::string line = "not counted: " + std::to_string(rest) +
-                               " of 12 steps: the first ones, which warm up" +
-                               (world_size == 1 ? "\n" : ", and the last, of which ranks have ");
+      const std::string line =
+          "not counted: " + std::to_string(rest) + " of 12 steps: the first ones, which warm up" +
+          (world_size == 1 ? "\n" : ", and the last ones, whose times ranks have ");
       expect(ddp.report().find(line) != std::string::npos, line + " is not in " + ddp.report());
     });
   }
 }
 
-TEST_CASE("a batch without nominal_samples is warned of, once and on rank 0", "[engine]") {
+TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engine]") {
   const auto warnings = [](double nominal_samples, double samples) {
     test::StderrCapture capture;
     run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
@@ -574,6 +591,32 @@ TEST_CASE("a batch without nominal_samples is warned of, once and on rank 0", "[
   CHECK(warnings(1, 64).empty());
 }
 
+TEST_CASE("a parameter that several layers share is given once", "[engine]") {
+  const auto group = std::make_shared<RecordingGroup>(2);
+  const auto refusal = [&](const Model& model) {
+    return error_of([&] { DistributedDataParallel ddp(group, model.parameters); });
+  };
+  const std::string advice =
+      "; give a parameter that several layers share once, and mark it ready after its last use";
+  Model tied(0);
+  tied.parameters[1].value = tied.parameters[0].value.slice(293, 7);
+  CHECK(refusal(tied) ==
+        "[ddp] the value of 'fc1.weight' and the value of 'fc1.bias' are in the same memory" +
+            advice);
+  Model one_gradient(0);
+  std::vector<double> gradients(9);
+  one_gradient.parameters[1].grad = buffer_of(std::span(gradients).first(7));
+  one_gradient.parameters[2].grad = buffer_of(std::span(gradients).subspan(6, 2));
+  CHECK(refusal(one_gradient) ==
+        "[ddp] the gradient of 'fc1.bias' and the gradient of 'fc2.weight' are in the same memory" +
+            advice);
+  Model in_place(0);
+  in_place.parameters[2].grad = in_place.parameters[2].value;
+  CHECK_THAT(refusal(in_place), Catch::StartsWith("[ddp] the value of 'fc2.weight' and the "
+                                                  "gradient of 'fc2.weight'"));
+  CHECK(group->submitted.empty());
+}
+
 TEST_CASE("parameters are checked before anything is sent", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   Model model(0);
@@ -591,6 +634,6 @@ TEST_CASE("parameters are checked before anything is sent", "[engine]") {
           DistributedDataParallel ddp(group, Model(0).parameters, {.buffers = {buffer, buffer}});
         }) == "[ddp] two buffers have the name 'mean'");
   CHECK(error_of([&] { DistributedDataParallel ddp(nullptr, Model(0).parameters); }) ==
-        "[ddp] DistributedDataParallel without a process group: it is null");
+        "[ddp] DistributedDataParallel needs a process group, but got a null pointer");
   CHECK(group->submitted.empty());
 }

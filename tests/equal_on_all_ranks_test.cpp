@@ -32,7 +32,7 @@ std::string mismatch_of(Backend backend, const std::vector<Values>& values) {
 
 }  // namespace
 
-TEST_CASE("equal values are no error", "[equal]") {
+TEST_CASE("equal values cause no error", "[equal]") {
   const Values values = {{"lr", "0.1"}, {"seed", ""}};
   for (const Backend backend : test::backends()) {
     CHECK(mismatch_of(backend, {values, values, values}).empty());
@@ -41,7 +41,7 @@ TEST_CASE("equal values are no error", "[equal]") {
   CHECK(mismatch_of(Backend::kShm, {{}, {}}).empty());
 }
 
-TEST_CASE("all ranks name the first difference, and the ranks that have it", "[equal]") {
+TEST_CASE("all ranks name the first difference and its ranks", "[equal]") {
   const Values values = {{"lr", "0.1"}, {"seed", "7"}, {"name", "x"}};
   const Values other = {{"lr", "0.1"}, {"seed", "8"}, {"name", "y"}};
   const Values third = {{"lr", "0.2"}, {"seed", "7"}, {"name", "x"}};
@@ -53,7 +53,7 @@ TEST_CASE("all ranks name the first difference, and the ranks that have it", "[e
   }
 }
 
-TEST_CASE("values that only some ranks have are named with their names", "[equal]") {
+TEST_CASE("values that only some ranks have are named", "[equal]") {
   const Values values = {{"lr", "0.1"}, {"seed", "7"}};
   const Values fewer = {{"lr", "0.1"}};
   const Values others = {{"lr", "0.1"}, {"epochs", "7"}};

@@ -46,7 +46,7 @@ std::exception_ptr nested_peer_error() {
 
 }  // namespace
 
-TEST_CASE("a record has torchrun's format, and ours beside it", "[error_record]") {
+TEST_CASE("a record has torchrun's format and our own fields", "[error_record]") {
   CHECK(to_json({.message = "why"}, 1700000000) ==
         "{\"message\":{\"message\":\"why\",\"extraInfo\":{\"py_callstack\":\"why\","
         "\"timestamp\":\"1700000000\"}}}\n");
@@ -70,7 +70,7 @@ TEST_CASE("a record stays one line of JSON whatever its text", "[error_record]")
   CHECK_THAT(decoded("too far \xf4\x90\x80\x80 \xff"), Catch::EndsWith(" \ufffd"));
 }
 
-TEST_CASE("a peer's error is known as such behind other errors", "[error_record]") {
+TEST_CASE("a peer's error is recognised inside nested errors", "[error_record]") {
   CHECK(is_caused_by_peer(std::make_exception_ptr(PeerError("gone"))));
   CHECK(is_caused_by_peer(nested_peer_error()));
   CHECK_FALSE(is_caused_by_peer(std::make_exception_ptr(TimeoutError("late"))));
@@ -78,7 +78,7 @@ TEST_CASE("a peer's error is known as such behind other errors", "[error_record]
   CHECK_FALSE(is_caused_by_peer(nullptr));
 }
 
-TEST_CASE("the first record of a process stays", "[error_record]") {
+TEST_CASE("the first error record of a process is kept", "[error_record]") {
   const TemporaryDirectory folder;
   const ErrorFile file((folder / "error.json").string());
   file.keep({"the cause"});
@@ -102,7 +102,7 @@ TEST_CASE("a program can record what it catches", "[error_record]") {
   CHECK(json.find("caused_by_peer") != std::string::npos);
 }
 
-TEST_CASE("a record that cannot be written is no error", "[error_record]") {
+TEST_CASE("a record that cannot be written causes no error", "[error_record]") {
   ErrorFile().keep({"nobody asks"});
   ErrorFile("/no/such/folder/error.json").keep({"no place"});
   ErrorFile("/no/such/folder/error.json").clear();

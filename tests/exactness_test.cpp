@@ -36,7 +36,7 @@ TEST_CASE("103 samples in batches of 8 give the same model on 1 to 4 ranks", "[e
   }
 }
 
-TEST_CASE("so they do for a model with synchronised batch norms", "[exactness]") {
+TEST_CASE("models with synchronised batch norms are the same on 1 to 4 ranks", "[exactness]") {
   const Tensors alone = train<double>(1, {.model = "convnet", .samples = 27});
   for (const int world_size : {2, 3}) {
     INFO(world_size << " ranks");
@@ -56,7 +56,7 @@ TEST_CASE("a step of several passes equals a step of one", "[exactness]") {
   }
 }
 
-TEST_CASE("in float32 they are the same but for rounding", "[exactness]") {
+TEST_CASE("in float32 the models of 1 to 4 ranks are equal to rounding", "[exactness]") {
   // Few enough steps that rounding does not yet flip a ReLU or a max-pool (docs/architecture.md).
   for (const ExactEpoch& epoch :
        {ExactEpoch{.model = "mlp", .samples = 799}, ExactEpoch{.model = "lenet5", .samples = 79}}) {

@@ -35,7 +35,7 @@ double last_number(const std::string& output, const std::string& label) {
 
 }  // namespace
 
-TEST_CASE("ranks add up their numbers", "[examples]") {
+TEST_CASE("the all_reduce example adds up the ranks' numbers", "[examples]") {
   CHECK(run(3, DDP_ALL_REDUCE_PATH) == "3 ranks on cpu: the sum is 6\n");
 }
 
@@ -46,7 +46,7 @@ TEST_CASE("a program that forks its ranks needs no launcher", "[examples]") {
   CHECK(program.err().empty());
 }
 
-TEST_CASE("jobs started at once on one host do not meet", "[examples]") {
+TEST_CASE("jobs that start at the same time on one host stay separate", "[examples]") {
   std::vector<std::unique_ptr<ChildProcess>> jobs;
   for (int i = 0; i < 16; ++i) {
     jobs.push_back(std::make_unique<ChildProcess>(
@@ -60,7 +60,7 @@ TEST_CASE("jobs started at once on one host do not meet", "[examples]") {
   }
 }
 
-TEST_CASE("a dataset and a module of one's own train on 1, 2 and 3 ranks", "[examples]") {
+TEST_CASE("a custom dataset and module train on 1, 2 and 3 ranks", "[examples]") {
   const std::string alone = run(1, DDP_SPIRALS_PATH);
   CHECK(last_number(alone, "accuracy ") > 98);
   for (const int ranks : {2, 3}) {

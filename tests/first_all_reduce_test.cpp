@@ -54,7 +54,7 @@ class FaultyGroup final : public ProcessGroup {
 
 }  // namespace
 
-TEST_CASE("a first all_reduce of known values comes through", "[collectives]") {
+TEST_CASE("the test all_reduce succeeds with correct values", "[collectives]") {
   for (const int world_size : {1, 2, 3}) {
     test::run_groups(Backend::kShm, world_size,
                      [](ProcessGroup& group) { try_first_all_reduce(group); });
@@ -63,27 +63,27 @@ TEST_CASE("a first all_reduce of known values comes through", "[collectives]") {
   CHECK_NOTHROW(try_first_all_reduce(sound));
 }
 
-TEST_CASE("wrong values in the first all_reduce stop all ranks", "[collectives]") {
+TEST_CASE("wrong values in the test all_reduce stop all ranks", "[collectives]") {
   FaultyGroup group(Fault::kWrongElement);
   const std::string error = error_of([&] { try_first_all_reduce(group); });
   CHECK_THAT(error,
-             Catch::StartsWith("[init] rank 1: in a first all_reduce of 1 MiB 1 of 131072 "
+             Catch::StartsWith("[init] rank 1: in a test all_reduce of 1 MiB, 1 of 131072 "
                                "elements are wrong, such as element 1022: 7.5 instead of 6") &&
                  Catch::Contains("NCCL_P2P_DISABLE=1"));
   CHECK(group.aborted_with == error);
   CHECK_THROWS_AS(try_first_all_reduce(group), CudaError);
 }
 
-TEST_CASE("a first all_reduce in which nothing comes through tells what may help",
-          "[collectives]") {
+TEST_CASE("a test all_reduce that times out says what may help", "[collectives]") {
   FaultyGroup group(Fault::kNothingComes);
   CHECK_THAT(error_of([&] { try_first_all_reduce(group); }),
-             Catch::StartsWith("nothing came; it is the first one") &&
+             Catch::StartsWith("nothing came; this was the start's test all_reduce") &&
                  Catch::Contains("NCCL_P2P_DISABLE=1"));
   CHECK_THROWS_AS(try_first_all_reduce(group), TimeoutError);
 }
 
-TEST_CASE("a first all_reduce has time to connect, whatever the group's timeout", "[collectives]") {
+TEST_CASE("the test all_reduce has time to connect, whatever the group's timeout is",
+          "[collectives]") {
   const auto [timeout, patience] = GENERATE(table<Timeout, Timeout>({
       {Timeout(3000), Timeout(10'000)},
       {Timeout(20'000), Timeout(20'000)},

@@ -26,7 +26,7 @@ bool becomes_set(const FirstError& error) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("what concerns all ranks is of one class on all of them", "[first_error]",
+TEMPLATE_TEST_CASE("an error of all ranks has the same class on each", "[first_error]",
                    TimeoutError, MismatchError, PeerError) {
   HashStore store;
   FirstError here(store.clone());
@@ -41,7 +41,7 @@ TEMPLATE_TEST_CASE("what concerns all ranks is of one class on all of them", "[f
   CHECK(error_of([&] { there.rethrow_if_set(); }) == "[x] rank 0: too late");
 }
 
-TEST_CASE("what one rank runs into by itself is a PeerError elsewhere", "[first_error]") {
+TEST_CASE("an error of one rank is a PeerError on the others", "[first_error]") {
   HashStore store;
   FirstError here(store.clone());
   FirstError there(store.clone());
@@ -52,7 +52,7 @@ TEST_CASE("what one rank runs into by itself is a PeerError elsewhere", "[first_
   CHECK(error_of([&] { there.rethrow_if_set(); }) == "[x] rank 0 has no memory");
 }
 
-TEST_CASE("the first of several errors stays", "[first_error]") {
+TEST_CASE("the first of several errors is kept", "[first_error]") {
   HashStore store;
   FirstError error(store.clone());
   error.set(CudaError("first"));

@@ -96,7 +96,7 @@ TEST_CASE("dense gradients lie in the order of registration, without gaps", "[en
   CHECK(elements == 2030);
 }
 
-TEST_CASE("dense gradients that make no pieces are refused", "[engine][layout]") {
+TEST_CASE("dense gradients that cannot form contiguous buckets are refused", "[engine][layout]") {
   const std::vector<GradientSpec> gradients(4, {10, DType::kFloat32});
   const auto lay_out = [&](std::vector<std::size_t> order, std::size_t tail = 0) {
     const BucketOptions options{.min_buckets = 2, .order = std::move(order)};
@@ -112,7 +112,7 @@ TEST_CASE("dense gradients that make no pieces are refused", "[engine][layout]")
   CHECK_THROWS_AS(lay_out_buckets(mixed, {}, 0, Packing::kDense), std::invalid_argument);
 }
 
-TEST_CASE("the caller's flat gradients are the buckets, to the same bits", "[engine]") {
+TEST_CASE("the caller's flat gradients serve as buckets and give the same bits", "[engine]") {
   std::vector<std::pair<Backend, int>> worlds = {{Backend::kShm, 1}, {Backend::kShm, 3}};
   // Other backends, with three ranks, sum in an order that depends on an element's position.
   for (const Backend backend : test::backends()) worlds.emplace_back(backend, 2);
@@ -144,8 +144,8 @@ TEST_CASE("flat gradients that do not fit are refused", "[engine]") {
     };
     const std::string short_by_one = construct({.flat_gradients = buffer_of(flat).slice(0, 308)});
     expect(short_by_one ==
-               "[ddp] flat_gradients is float64[308] on cpu, the parameters have 309 elements of "
-               "float64 on cpu",
+               "[ddp] flat_gradients is float64[308] on cpu, but the parameters have 309 elements "
+               "of float64 on cpu",
            short_by_one);
     const Buffer whole = buffer_of(flat).slice(0, 309);
     const std::string unused =
@@ -158,7 +158,9 @@ TEST_CASE("flat gradients that do not fit are refused", "[engine]") {
            mixed);
     model.parameters[0].grad = whole.slice(0, 300);
     const std::string both = construct({.flat_gradients = whole});
-    expect(both == "[ddp] parameter 'fc1.weight' has a gradient of its own beside flat_gradients",
+    expect(both ==
+               "[ddp] parameter 'fc1.weight' has a gradient of its own, although flat_gradients is "
+               "given",
            both);
   });
 }

@@ -33,7 +33,7 @@ std::vector<What> kinds(const std::vector<Event>& events) {
 
 }  // namespace
 
-TEST_CASE("a recorder tells what happened, in order and with its step", "[recorder]") {
+TEST_CASE("a recorder lists events in order, each with its step", "[recorder]") {
   FlightRecorder recorder;
   recorder.begin_step(7);
   recorder.submitted(1, all_reduce(5));
@@ -74,7 +74,7 @@ TEST_CASE("the last events are those of the caller and of the backend together",
   CHECK(events.back().what == What::kBroken);
 }
 
-TEST_CASE("noting an event touches no heap", "[recorder]") {
+TEST_CASE("recording an event allocates nothing", "[recorder]") {
   FlightRecorder recorder;
   const FlightRecorder::Label label = recorder.labels().add("bucket 0: everything");
   const std::int64_t before = test::allocations();
@@ -89,7 +89,7 @@ TEST_CASE("noting an event touches no heap", "[recorder]") {
   CHECK(test::allocations() == before);
 }
 
-TEST_CASE("whoever reads while caller and backend note sees whole events only", "[recorder]") {
+TEST_CASE("a reader sees only complete events while caller and backend record", "[recorder]") {
   FlightRecorder recorder;
   std::atomic<int> writers = 2;
   const auto stamp = [](std::uint64_t value) {
@@ -116,7 +116,7 @@ TEST_CASE("whoever reads while caller and backend note sees whole events only", 
   CHECK(recorder.events().size() == FlightRecorder::kCapacity);
 }
 
-TEST_CASE("the oldest pending operation is the first that is not done", "[recorder]") {
+TEST_CASE("the oldest pending operation is the first one that is not done", "[recorder]") {
   FlightRecorder recorder;
   CHECK_FALSE(recorder.oldest_pending());
   for (std::uint64_t i = 1; i <= 3; ++i) recorder.submitted(i, all_reduce(i));

@@ -81,7 +81,7 @@ TEMPLATE_TEST_CASE("gemm takes dimensions of 0, and an empty sum overwrites or k
   check_against_naive<TestType>({4, 3, 0}, {transpose_a, transpose_b, 1, 2});
 }
 
-TEST_CASE("gemm names the operand whose size or dtype disagrees", "[gemm]") {
+TEST_CASE("gemm names the operand whose size or dtype is wrong", "[gemm]") {
   std::vector<float> a(6), b(12), c(8);
   std::vector<double> doubles(12);
   std::vector<std::int32_t> integers(1);

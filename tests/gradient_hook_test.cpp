@@ -121,7 +121,7 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
   }
 }
 
-TEST_CASE("sums of float16 overflow no earlier than gradients", "[engine][hook]") {
+TEST_CASE("sums of float16 do not overflow before the gradients do", "[engine][hook]") {
   run_groups(Backend::kShm, 4, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32});
     DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = compress_to_float16});
@@ -129,7 +129,8 @@ TEST_CASE("sums of float16 overflow no earlier than gradients", "[engine][hook]"
   });
 }
 
-TEST_CASE("compression halves what travels, and leaves 16 bits alone", "[engine][hook]") {
+TEST_CASE("compression halves the data sent, and does not change 16-bit gradients",
+          "[engine][hook]") {
   run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32, DType::kBFloat16});
     class Probe final : public GradientHook {
@@ -160,7 +161,7 @@ TEST_CASE("compression halves what travels, and leaves 16 bits alone", "[engine]
   });
 }
 
-TEST_CASE("a hook of the user's takes the place of the sum", "[engine][hook]") {
+TEST_CASE("a custom hook replaces the sum", "[engine][hook]") {
   run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat64, DType::kFloat64});
     int finished = 0;
@@ -174,7 +175,7 @@ TEST_CASE("a hook of the user's takes the place of the sum", "[engine][hook]") {
   });
 }
 
-TEST_CASE("ranks with different hooks are told so at construction", "[engine][hook]") {
+TEST_CASE("different hooks of ranks are an error at construction", "[engine][hook]") {
   std::vector<std::string> errors(2);
   run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32});

@@ -41,14 +41,14 @@ TEST_CASE("a gzipped IDX file is read as a plain one", "[data][idx]") {
   CHECK(array.values == std::vector<std::uint8_t>{'a', 'b', 'c', 'd', 'e', 'f'});
 }
 
-TEST_CASE("of Fashion-MNIST each file may be gzipped", "[data][fashion_mnist]") {
+TEST_CASE("each file of Fashion-MNIST may be gzipped", "[data][fashion_mnist]") {
   const TemporaryDirectory directory;
   write_bytes(directory / "train-images-idx3-ubyte", idx({2, 1, 2}, std::string(4, '\0')));
   write_gzipped(directory / "train-labels-idx1-ubyte.gz", idx({2}, "\x03\x09"));
   CHECK(ddp::load_fashion_mnist(ddp::DataSplit::kTrain, directory.path()).size() == 2);
 }
 
-TEST_CASE("a gzipped header that lies does not take memory", "[data][idx]") {
+TEST_CASE("a gzipped header with a wrong size does not allocate memory for it", "[data][idx]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "file";
   write_gzipped(path, idx({0xffffffffU, 0xffffffffU, 0xffffffffU}, "abc"));

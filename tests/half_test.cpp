@@ -78,7 +78,7 @@ bool rounds_well(float value) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("all 65536 patterns widen to their value and come back", "[half]", Float16,
+TEMPLATE_TEST_CASE("all 65536 patterns widen to their value and round back", "[half]", Float16,
                    BFloat16) {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
@@ -94,8 +94,8 @@ TEMPLATE_TEST_CASE("all 65536 patterns widen to their value and come back", "[ha
   CHECK(wrong == 0);
 }
 
-TEMPLATE_TEST_CASE("the middle between neighbours goes to the even one, beside it to the nearer",
-                   "[half]", Float16, BFloat16) {
+TEMPLATE_TEST_CASE("ties round to even, other values to the nearest neighbour", "[half]", Float16,
+                   BFloat16) {
   int wrong = 0;
   for (std::uint32_t bits = 0; bits < 0x7fff; ++bits) {
     const double low = value_of<TestType>(bits);
@@ -121,7 +121,8 @@ TEMPLATE_TEST_CASE("random floats of every magnitude round to nearest even", "[h
   CHECK(wrong == 0);
 }
 
-TEST_CASE("overflow, underflow, infinity, NaN and signed zero", "[half]") {
+TEST_CASE("overflow, underflow, infinity, NaN and signed zero are rounded as IEEE 754 says",
+          "[half]") {
   const float infinity = std::numeric_limits<float>::infinity();
   CHECK(Float16(65504.0F).bits() == 0x7bff);
   CHECK(Float16(std::nextafter(65520.0F, 0.0F)).bits() == 0x7bff);

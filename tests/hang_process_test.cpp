@@ -24,8 +24,7 @@ std::string sentence_of(const std::string& line) { return line.substr(line.find(
 
 }  // namespace
 
-TEST_CASE("a rank that does not come is named, once in a window, and again at the timeout",
-          "[process][hang]") {
+TEST_CASE("a late rank is named once per window, and again at the timeout", "[process][hang]") {
   for (const std::string& backend : test::cpu_backends()) {
     INFO(backend);
     Job job(3, "absent", backend);
@@ -50,7 +49,7 @@ TEST_CASE("a rank that does not come is named, once in a window, and again at th
   }
 }
 
-TEST_CASE("a stopped rank is told from a dead one", "[process][hang]") {
+TEST_CASE("a stopped rank is reported as stopped, not as dead", "[process][hang]") {
   for (const std::string& backend : test::cpu_backends()) {
     INFO(backend);
     Job job(3, "loop", backend);
@@ -58,7 +57,8 @@ TEST_CASE("a stopped rank is told from a dead one", "[process][hang]") {
   }
 }
 
-TEST_CASE("a rank that is stopped is told from a late one in a split, too", "[process][hang]") {
+TEST_CASE("in a split, too, a stopped rank is reported as stopped, not as late",
+          "[process][hang]") {
   Job job(3, "split");
   job.wait_until_ready();
   job[2].send_signal(SIGSTOP);

@@ -113,20 +113,20 @@ void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& repo
 
 }  // namespace
 
-TEST_CASE("the rank that has not joined is named with its place and plight", "[hang]") {
+TEST_CASE("the rank that has not joined is named with its last position and state", "[hang]") {
   CHECK(diagnose(hang(), witnesses({7, 7, 6})) ==
         "rank 2 (node, pid 102, cpu) has not joined all_reduce #7 (bucket 1: fc.*); last seen in "
         "step 50, outside the library; 2 ranks waiting 10.0 s");
 }
 
-TEST_CASE("only those that are furthest behind are blamed", "[hang]") {
+TEST_CASE("only the ranks that are furthest behind are blamed", "[hang]") {
   const std::string text = diagnose(hang(), witnesses({7, 6, 5, 5}));
   CHECK_THAT(text, Catch::StartsWith("rank 2 (node, pid 102, cpu) has not joined"));
   CHECK_THAT(text, Catch::Contains("; the same holds for rank 3; last seen"));
   CHECK_THAT(text, Catch::EndsWith("2 ranks waiting 10.0 s"));
 }
 
-TEST_CASE("a process that is stopped, gone or silent is told from one that is late", "[hang]") {
+TEST_CASE("stopped, ended and silent processes are distinguished from late ones", "[hang]") {
   std::vector<Witness> members = witnesses({7, 7, 6});
   const auto text = [&] { return diagnose(hang(), members); };
   members[2].state = ProcessState::kEnded;
@@ -136,19 +136,19 @@ TEST_CASE("a process that is stopped, gone or silent is told from one that is la
   CHECK_THAT(text(), Catch::Contains("has given no sign of life for 12.0 s and has not joined"));
   members[2].progress.reset();
   CHECK_THAT(text(), Catch::StartsWith("rank 2 has given no sign of life") &&
-                         Catch::Contains("; never heard of;"));
+                         Catch::Contains("; it has not reported anything yet;"));
   members[1].state = ProcessState::kStopped;  // has submitted, but is not done
   CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
                                        "all_reduce #7"));
 }
 
-TEST_CASE("if all have joined nobody is blamed", "[hang]") {
+TEST_CASE("if all ranks have joined, no rank is blamed", "[hang]") {
   CHECK(diagnose(hang(), witnesses({7, 8})) ==
         "all ranks have joined all_reduce #7 (bucket 1: fc.*), which does not end; 2 ranks waiting "
         "10.0 s");
 }
 
-TEST_CASE("a rank that waits for something else says for what", "[hang]") {
+TEST_CASE("a rank that waits for another operation is named with that operation", "[hang]") {
   std::vector<Witness> members = witnesses({7, 6});
   members[1].progress->is_inside = true;
   members[1].progress->step = 0;
@@ -159,7 +159,7 @@ TEST_CASE("a rank that waits for something else says for what", "[hang]") {
                              "group default/split0; 1 rank"));
 }
 
-TEST_CASE("of those behind, who waits in another group is not blamed for it", "[hang]") {
+TEST_CASE("of the ranks behind, those that wait in another group are not blamed", "[hang]") {
   std::vector<Witness> members = witnesses({7, 7, 6, 6});
   members[2].progress->groups.push_back(
       {"default/split0/color1", 3, "barrier #3 of group default/split0/color1"});
@@ -169,7 +169,7 @@ TEST_CASE("of those behind, who waits in another group is not blamed for it", "[
   CHECK_THAT(text, Catch::EndsWith("3 ranks waiting 10.0 s"));
 }
 
-TEST_CASE("a send waits for its peer alone", "[hang]") {
+TEST_CASE("a send waits only for its peer", "[hang]") {
   Hang sending = hang();
   sending.operation = "send #7 (float32[1]) to rank 1";
   sending.signature.kind = CollectiveKind::kSend;
@@ -178,7 +178,7 @@ TEST_CASE("a send waits for its peer alone", "[hang]") {
              Catch::StartsWith("rank 1 (") && Catch::EndsWith("1 rank waiting 10.0 s"));
 }
 
-TEST_CASE("progress comes back as it was told", "[hang]") {
+TEST_CASE("serialised progress is parsed back unchanged", "[hang]") {
   const RankProgress progress = *witnesses({7})[0].progress;
   const RankProgress back = parse_rank_progress(serialize(progress));
   CHECK(to_string(back.who) == "rank 0 (node, pid 100, cpu)");
@@ -190,7 +190,7 @@ TEST_CASE("progress comes back as it was told", "[hang]") {
   CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
 }
 
-TEST_CASE("one rank reports at a time, and not twice in a window", "[hang]") {
+TEST_CASE("only one rank reports at a time, and only once per window", "[hang]") {
   const auto store = std::make_shared<HashStore>();
   constexpr Timeout kLong = 1h;
   ReportWindow first(store, 0, kLong);
@@ -204,7 +204,7 @@ TEST_CASE("one rank reports at a time, and not twice in a window", "[hang]") {
   CHECK(first.lead());
 }
 
-TEST_CASE("a reporter that has gone is replaced after a window, and notices", "[hang]") {
+TEST_CASE("a reporter that stopped is replaced after a window, and notices this", "[hang]") {
   const auto store = std::make_shared<HashStore>();
   constexpr Timeout kWindow = 50ms;
   ReportWindow first(store, 0, kWindow);
@@ -224,7 +224,7 @@ TEST_CASE("a reporter that has gone is replaced after a window, and notices", "[
   CHECK_FALSE(first.lead());
 }
 
-TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[hang]") {
+TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", "[hang]") {
   constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
   HashStore store;
   test::Gate reports;
@@ -261,7 +261,7 @@ TEST_CASE("of all waiting ranks one says who is missing, and all know it", "[han
                                        "in step 3, outside the library; 2 ranks waiting 0."));
 }
 
-TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]") {
+TEST_CASE("two groups that hang at once both know why, and one of them reports it", "[hang]") {
   constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
   HashStore store;
   test::Gate reports;
@@ -285,7 +285,7 @@ TEST_CASE("two groups that hang at once both know why, and one says so", "[hang]
   CHECK(reports.count() == 1);
 }
 
-TEST_CASE("a rank that does not come to a split, a duplicate or on_rank0 is named", "[hang]") {
+TEST_CASE("a rank that does not join a split, a duplicate or on_rank0 is named", "[hang]") {
   for (const Meeting& meeting : meetings()) {
     test::Gate reports;
     std::string line;  // there is at most one
@@ -304,7 +304,7 @@ TEST_CASE("a rank that does not come to a split, a duplicate or on_rank0 is name
   }
 }
 
-TEST_CASE("the timeout of a split, a duplicate or on_rank0 names who did not come", "[hang]") {
+TEST_CASE("the timeout of a split, a duplicate or on_rank0 names the missing rank", "[hang]") {
   const auto say_nothing = [](std::string_view) {};
   for (const Backend backend : test::backends()) {
     for (const Meeting& meeting : meetings()) {
@@ -349,7 +349,7 @@ TEST_CASE("a rank that waits in an operation of a part is named with the part", 
                                        "rank waiting 0."));
 }
 
-TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
+TEST_CASE("a watch ends silently when its store is lost", "[hang]") {
   // A store that has lost its connection.
   class LostStore final : public Store {
    public:
@@ -380,7 +380,7 @@ TEST_CASE("a store that is lost ends a watch without a word", "[hang]") {
   CHECK(reports.count() == 0);
 }
 
-TEST_CASE("the timeout of one call is not that of the group", "[hang]") {
+TEST_CASE("one call may have another timeout than the group", "[hang]") {
   std::vector<Backend> backends = {Backend::kShm};
   if (gloo_is_compiled_in()) backends.push_back(Backend::kGloo);
   for (const Backend backend : backends) {

@@ -74,7 +74,7 @@ TEST_CASE("hosts and their ranks are numbered by the lowest ranks", "[hosts]") {
   CHECK(layout.place(4).local_rank == 1);
 }
 
-TEST_CASE("ranks lie on hosts in any way, and any of them is the root", "[hosts]") {
+TEST_CASE("collectives work for any distribution of ranks on hosts and any root", "[hosts]") {
   const std::vector<std::vector<int>> layouts = {kPairs,       {0, 0, 0, 1}, {0, 1, 1, 1},
                                                  kInterleaved, {0, 1, 1, 2}, {1, 0, 2, 0, 1, 1}};
   for (const std::vector<int>& hosts : layouts) {
@@ -131,7 +131,7 @@ TEST_CASE("sums have the same bits on every rank and from run to run", "[hosts]"
   }
 }
 
-TEST_CASE("parts of a group choose their own way to communicate", "[hosts]") {
+TEST_CASE("parts of a group choose their own backends", "[hosts]") {
   run_on_hosts(kInterleaved, [](ProcessGroup& group) {
     const int rank = group.rank();
     const auto backend_of = [&](int color) {
@@ -194,7 +194,7 @@ TEST_CASE("a mismatch keeps its class on every rank", "[hosts]") {
   });
 }
 
-TEST_CASE("whoever aborts is named on all hosts", "[hosts]") {
+TEST_CASE("a rank that aborts is named on all hosts", "[hosts]") {
   for (int aborter = 0; aborter < 4; ++aborter) {
     const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
       if (group.rank() == aborter) group.abort("the disk is full");
@@ -225,7 +225,7 @@ TEST_CASE("a rank that leaves is named on all hosts", "[hosts]") {
   }
 }
 
-TEST_CASE("a timeout is one on all hosts", "[hosts]") {
+TEST_CASE("a timeout is a TimeoutError on all hosts", "[hosts]") {
   for (const int absent : {0, 3}) {
     const auto errors = errors_on(
         kPairs,

@@ -57,7 +57,7 @@ TEST_CASE("a damaged IDX file is an error that says what is wrong", "[data][idx]
   CHECK_THAT(idx_error(path), Contains("goes on after its 2 values"));
 }
 
-TEST_CASE("a header that lies does not take memory", "[data][idx]") {
+TEST_CASE("a header with a wrong size does not allocate memory for it", "[data][idx]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "file";
   write_bytes(path, idx({0xffffffffU, 0xffffffffU, 0xffffffffU}, "abc"));

@@ -193,7 +193,7 @@ TEST_CASE("an image that is cut off anywhere is an error", "[data][fuzz]") {
   }
 }
 
-TEST_CASE("damaged images end in an image or an error, nothing else", "[data][fuzz]") {
+TEST_CASE("damaged images give an image or an error, nothing else", "[data][fuzz]") {
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random()) % n; };
   int damaged = 0;
@@ -231,10 +231,10 @@ TEST_CASE("an image file's error says what is wrong", "[data][image_file]") {
   CHECK_THAT(file.error(png), Contains("IDAT: CRC error"));
   CHECK_THAT(file.error(png.substr(0, 20)), Contains("the file ends early"));
   CHECK(error_of([&] { (void)read_image(file.path(), 4); }) ==
-        "[image_file] 4 channels, neither 1 nor 3");
+        "[image_file] images of 4 channels are not supported, only of 1 or 3");
 }
 
-TEST_CASE("what cannot be written as PNG is refused", "[data][image_file]") {
+TEST_CASE("pixels that cannot be written as PNG are refused", "[data][image_file]") {
   const TemporaryDirectory directory;
   CHECK_THAT(error_of([&] {
                write_png(directory / "no/such/a.png", gradient({2, 2}, 1));

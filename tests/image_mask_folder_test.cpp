@@ -156,7 +156,7 @@ TEST_CASE("images are paired with masks by name, in the order of names", "[data]
   CHECK(read(dataset, 2).label == Values(6, 1.0));
 }
 
-TEST_CASE("the threshold says what is in a mask", "[data][masks]") {
+TEST_CASE("the threshold decides which pixels are in a mask", "[data][masks]") {
   const Folder folder;
   Image mask = constant({1, 4}, 1, 0);
   mask.pixels = {0, 1, 127, 128};
@@ -168,7 +168,7 @@ TEST_CASE("the threshold says what is in a mask", "[data][masks]") {
   CHECK(read(half, 0).label == Values{0, 0, 0, 1});
 }
 
-TEST_CASE("a mask is cropped and flipped as its image", "[data][masks]") {
+TEST_CASE("a mask is cropped and flipped like its image", "[data][masks]") {
   const Folder folder;
   add_twins(folder, 9);
   const ImageMaskFolder dataset(folder.path(), crop_and_flip());
@@ -198,7 +198,7 @@ TEST_CASE("batches of images and masks do not depend on workers or ranks", "[dat
   }
 }
 
-TEST_CASE("a folder that does not fit together is an error with the file's name", "[data][masks]") {
+TEST_CASE("an inconsistent folder is an error that names the file", "[data][masks]") {
   const Folder folder;
   CHECK_THAT(folder.error(), Contains("images: holds no images"));
   folder.add("a", constant({4, 4}, 3, 1), constant({4, 4}, 1, 0));
@@ -215,9 +215,8 @@ TEST_CASE("a folder that does not fit together is an error with the file's name"
                  Contains("has no mask masks/b.png"));
   CHECK_THAT(with_file(folder.masks() / "b.png", other),
              Contains("masks/b.png: belongs to no image"));
-  CHECK_THAT(
-      with_file(folder.images() / "a.jpg", other),
-      Contains("is the second of its name beside ") && Contains("a.png") && Contains("a.jpg"));
+  CHECK_THAT(with_file(folder.images() / "a.jpg", other),
+             Contains("has the same name as ") && Contains("a.png") && Contains("a.jpg"));
   CHECK_THAT(with_file(folder.images() / "b.bmp", other),
              Contains("b.bmp: its name does not end in .jpg or .jpeg or .png"));
   CHECK_THAT(with_file(folder.masks() / "b.jpg", other), Contains("does not end in .png"));
@@ -226,8 +225,9 @@ TEST_CASE("a folder that does not fit together is an error with the file's name"
   CHECK_THAT(folder.error(),
              Contains("masks/b.png: is 4 x 4 (height x width), but its image is 3 x 5"));
   folder.add("b", other, constant({3, 5}, 1, 0));
-  CHECK_THAT(folder.error(), Contains("images/b.png: is 3 x 5 (height x width), but ") &&
-                                 Contains("a.png is 4 x 4: a crop makes them equal"));
+  CHECK_THAT(folder.error(),
+             Contains("images/b.png: is 3 x 5 (height x width), but ") &&
+                 Contains("a.png is 4 x 4: with a crop, images may differ in size"));
   CHECK(folder.error({.transforms = {.crop = ddp::Crop{.size = {3, 4}}}}).empty());
   CHECK_THAT(folder.error({.transforms = {.crop = ddp::Crop{.size = {4, 4}}}}),
              Contains("b.png: 3 x 5 with a padding of 0 is smaller than the crop of 4 x 4"));
@@ -257,7 +257,7 @@ TEST_CASE("a file damaged after the start is named with its sample", "[data][mas
   CHECK_THAT(error_of([&] { (void)read(dataset, 2); }), Contains("c.png: is 4 x 5"));
 }
 
-TEST_CASE("options that make no sense are refused", "[data][masks]") {
+TEST_CASE("invalid options are refused", "[data][masks]") {
   const auto error = [](const ImageMaskOptions& options) {
     return error_of([&] { const ImageMaskFolder folder("nowhere", options); });
   };

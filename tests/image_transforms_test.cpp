@@ -163,7 +163,7 @@ TEST_CASE("the order of an image's pixels in memory does not matter", "[data][tr
   CHECK(shown<double>(planar(planes, {2, 2}), window, 2) == shown<double>(image, window, 2));
 }
 
-TEST_CASE("every crop and both sides turn up, about equally often", "[data][transforms]") {
+TEST_CASE("all crops and both flips occur about equally often", "[data][transforms]") {
   std::map<std::pair<std::int64_t, std::int64_t>, int> places;
   int flips = 0;
   constexpr int kDraws = 4000;
@@ -184,7 +184,7 @@ TEST_CASE("every crop and both sides turn up, about equally often", "[data][tran
   CHECK(flips < kDraws / 2 + 160);
 }
 
-TEST_CASE("a choice stays the same when another is switched off", "[data][transforms]") {
+TEST_CASE("a random choice stays the same when another is switched off", "[data][transforms]") {
   ImageTransforms only_flip = crop_and_flip();
   only_flip.crop.reset();
   ImageTransforms only_crop = crop_and_flip();
@@ -198,7 +198,7 @@ TEST_CASE("a choice stays the same when another is switched off", "[data][transf
   }
 }
 
-TEST_CASE("a crop at the centre is where torchvision's is", "[data][transforms]") {
+TEST_CASE("a centre crop is where torchvision's is", "[data][transforms]") {
   // int(round((extent - crop) / 2.0)), Python's round
   const std::map<std::int64_t, std::int64_t> tops = {{4, 0}, {5, 0}, {6, 1},  {7, 2},
                                                      {8, 2}, {9, 2}, {11, 4}, {13, 4}};
@@ -227,7 +227,7 @@ TEST_CASE("transforms are the same for any number of workers and ranks", "[data]
   }
 }
 
-TEST_CASE("an epoch, another seed or another sample shows something else", "[data][transforms]") {
+TEST_CASE("another epoch, seed or sample gives other transforms", "[data][transforms]") {
   const ddp::ImageDataset dataset(forty_images(), crop_and_flip());
   const auto first = seen_by(dataset, {});
   const auto differing = [&](const std::map<std::int64_t, Bits>& other) {
@@ -241,7 +241,7 @@ TEST_CASE("an epoch, another seed or another sample shows something else", "[dat
   CHECK(differing(seen_by(dataset, {})) == 0);
 }
 
-TEST_CASE("a sample of a subset looks as it does in the whole", "[data][transforms]") {
+TEST_CASE("a sample of a subset is transformed as in the whole set", "[data][transforms]") {
   const ddp::ImageDataset dataset(forty_images(), crop_and_flip());
   const auto whole = seen_by(dataset, {});
   for (const ddp::Subset& subset : ddp::split(dataset, {0.5, 0.5}, 3)) {
@@ -264,7 +264,7 @@ TEST_CASE("transforms come before normalisation, so padding is black", "[data][t
   CHECK(input == Bits{-2, -2, -2, -2, 2, -2, -2, -2, -2});
 }
 
-TEST_CASE("transforms that make no sense are refused with their values", "[data][transforms]") {
+TEST_CASE("invalid transforms are refused with their values", "[data][transforms]") {
   const auto error = [](const ImageTransforms& transforms) {
     return error_of([&] { const ddp::ImageDataset dataset(forty_images(), transforms); });
   };

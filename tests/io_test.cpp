@@ -41,7 +41,7 @@ std::string digest_of(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("an AtomicFile that is not committed never was", "[io][disk]") {
+TEST_CASE("an AtomicFile that is not committed leaves no file", "[io][disk]") {
   const TemporaryDirectory directory;
   const std::string text = "half";
   {
@@ -66,7 +66,7 @@ TEST_CASE("SHA-256 gives the standard's digests", "[io][sha256]") {
         "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-TEST_CASE("SHA-256 does not depend on how the message is cut", "[io][sha256]") {
+TEST_CASE("SHA-256 does not depend on the pieces of the message", "[io][sha256]") {
   for (std::size_t size = 0; size <= 130; ++size) {
     const std::string text(size, 'x');
     Sha256 pieces;
@@ -78,7 +78,7 @@ TEST_CASE("SHA-256 does not depend on how the message is cut", "[io][sha256]") {
   }
 }
 
-TEST_CASE("tensors are hashed as their bytes in order", "[io][sha256]") {
+TEST_CASE("tensors are hashed as their bytes, in order", "[io][sha256]") {
   std::vector<std::uint8_t> ab = {'a', 'b'};
   std::vector<std::uint8_t> c = {'c'};
   const NamedBuffer tensors[] = {{"x", {2}, ddp::buffer_of(ab)}, {"y", {1}, ddp::buffer_of(c)}};
@@ -116,7 +116,8 @@ TEST_CASE("metrics can be read while they are written, and appended to", "[io][m
   CHECK(bytes_of(path).empty());
 }
 
-TEST_CASE("a metrics file that fails is named once and training goes on", "[io][metrics][disk]") {
+TEST_CASE("a metrics file that cannot be written is named once, and training continues",
+          "[io][metrics][disk]") {
   CHECK_THAT(error_of([] { const ddp::MetricsWriter writer("/no/such/metrics"); }),
              Contains("[metrics_writer] /no/such/metrics: cannot open: No such file"));
   ddp::MetricsWriter full("/dev/full");
@@ -162,7 +163,7 @@ TEST_CASE("a loss that diverges does not fill the screen", "[io][progress]") {
   CHECK_THAT(ddp::format_progress_line(state), Catch::Contains(" loss 1.0000e+300 "));
 }
 
-TEST_CASE("a bar that stops early leaves its line", "[io][progress]") {
+TEST_CASE("a progress bar that stops early keeps its line", "[io][progress]") {
   std::string shown;
   ddp::Progress progress({.style = ddp::ProgressStyle::kBar},
                          [&](std::string_view text) { shown += text; });
@@ -183,7 +184,7 @@ TEST_CASE("a launcher's terminal counts as a terminal", "[io][progress]") {
   unsetenv("DDP_LAUNCH_TTY");
 }
 
-TEST_CASE("in a pipe progress is a line every few steps and at the end", "[io][progress]") {
+TEST_CASE("in a pipe, progress is a line every few steps and at the end", "[io][progress]") {
   std::string shown;
   ddp::Progress progress({.style = ddp::ProgressStyle::kLines, .log_every = 3},
                          [&](std::string_view text) { shown += text; });
@@ -193,7 +194,7 @@ TEST_CASE("in a pipe progress is a line every few steps and at the end", "[io][p
   CHECK(shown.find('\r') == std::string::npos);
 }
 
-TEST_CASE("on a terminal progress is redrawn in place, not too often", "[io][progress]") {
+TEST_CASE("on a terminal, progress is redrawn in place, not too often", "[io][progress]") {
   std::vector<std::string> shown;
   ddp::Progress progress({.style = ddp::ProgressStyle::kBar},
                          [&](std::string_view text) { shown.emplace_back(text); });
@@ -238,13 +239,13 @@ TEST_CASE("a trace is one JSON array of events in microseconds", "[io][trace]") 
   CHECK(events[0]["args"]["name"] == "rank 3");
 }
 
-TEST_CASE("a trace of nothing is an empty array", "[io][trace]") {
+TEST_CASE("a trace without events is an empty array", "[io][trace]") {
   const TemporaryDirectory directory;
   { const ddp::TraceWriter trace(directory / "trace.json"); }
   CHECK(nlohmann::json::parse(bytes_of(directory / "trace.json")).empty());
 }
 
-TEST_CASE("a trace onto a full disk does not end the training", "[io][trace]") {
+TEST_CASE("a full disk under the trace does not end the training", "[io][trace]") {
   ddp::TraceWriter trace("/dev/full");
   const auto lane = trace.add_lane(0, "compute");
   const ddp::Clock::time_point now = ddp::Clock::now();

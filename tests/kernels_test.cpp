@@ -83,7 +83,7 @@ TEST_CASE("bias_add adds the bias to every row", "[kernels]") {
   for (std::size_t i = 0; i < y.size(); ++i) CHECK(y[i] == before[i] + bias[i % shape.columns]);
 }
 
-TEST_CASE("bias_grad sums columns; of no row the sum is 0", "[kernels]") {
+TEST_CASE("bias_grad sums columns, and the sum of no rows is 0", "[kernels]") {
   const auto shape = GENERATE(MatrixShape{3, 5}, MatrixShape{0, 5}, MatrixShape{31, 1});
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
   Doubles grad_y = uniform(shape.count(), 1);
@@ -94,7 +94,7 @@ TEST_CASE("bias_grad sums columns; of no row the sum is 0", "[kernels]") {
   check_close(grad_bias, expected_gradient(sums, mode));
 }
 
-TEST_CASE("relu_forward cuts at 0, also in place, and keeps NaN", "[kernels]") {
+TEST_CASE("relu_forward cuts at 0, even in place, and keeps NaN", "[kernels]") {
   Doubles x{-1.5, -0.0, 0.0, 2.5, kNan};
   Doubles y(x.size(), kNan);
   ddp::cpu::relu_forward(buffer_of(x), buffer_of(y));
@@ -177,12 +177,32 @@ TEST_CASE("count_correct compares the first largest logit with the label", "[ker
   std::vector<float> logits{0, 1, 2, 5, 5, 1, 3, 2, 1, -1, -3, -2};
   std::vector<std::int64_t> labels{2, 0, 1, 0};
   std::vector<std::int64_t> count{-7};
-  ddp::cpu::count_correct(buffer_of(logits), buffer_of(labels), buffer_of(count), {4, 3});
+  ddp::cpu::count_correct(buffer_of(logits), buffer_of(labels), buffer_of(count), {4, 3}, 1);
   CHECK(count[0] == 3);
   std::vector<float> none;
   std::vector<std::int64_t> no_labels;
-  ddp::cpu::count_correct(buffer_of(none), buffer_of(no_labels), buffer_of(count), {0, 3});
+  ddp::cpu::count_correct(buffer_of(none), buffer_of(no_labels), buffer_of(count), {0, 3}, 1);
   CHECK(count[0] == 0);
+}
+
+TEST_CASE("count_correct counts labels among the k largest logits", "[kernels]") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> logits{9,   7, 8, 6,   // the label's is the third
+                            5,   5, 5, 5,   // the fourth, since all are equal
+                            1,   2, 3, 4,   // the first
+                            0,   0, 0, 0,   // no such class
+                            nan, 1, 1, 1};  // wrong
+  std::vector<std::int64_t> labels{1, 3, 3, 4, 0};
+  const auto count_of = [&](std::size_t k) {
+    std::vector<std::int64_t> count{-7};
+    ddp::cpu::count_correct(buffer_of(logits), buffer_of(labels), buffer_of(count), {5, 4}, k);
+    return count[0];
+  };
+  CHECK(count_of(1) == 1);
+  CHECK(count_of(2) == 1);
+  CHECK(count_of(3) == 2);
+  CHECK(count_of(4) == 3);
+  CHECK(count_of(5) == 3);
 }
 
 TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
@@ -206,7 +226,7 @@ TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
   check_close(value, expected);
 }
 
-TEST_CASE("kernels refuse operands that disagree", "[kernels]") {
+TEST_CASE("kernels refuse operands of wrong sizes or dtypes", "[kernels]") {
   Doubles three(3), four(4);
   CHECK(error_of([&] { ddp::cpu::relu_forward(buffer_of(three), buffer_of(four)); }) ==
         "[kernels] relu_forward: y is float64[4] on cpu, expected float64[3] on cpu");

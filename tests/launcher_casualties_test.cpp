@@ -43,7 +43,7 @@ void wait_for_end_of_patience(const Casualties& casualties) {
 
 }  // namespace
 
-TEST_CASE("workers that end well are no casualties", "[casualties]") {
+TEST_CASE("workers that end with success are not failures", "[casualties]") {
   Casualties casualties;
   casualties.record(exited(0, 0));
   Ending stopped = killed(1, SIGTERM);
@@ -55,7 +55,7 @@ TEST_CASE("workers that end well are no casualties", "[casualties]") {
   CHECK_FALSE(casualties.has_seen_failure());
 }
 
-TEST_CASE("who says that a peer did it is given time to be told the cause", "[casualties]") {
+TEST_CASE("after a worker that blames a peer, the launcher waits for the cause", "[casualties]") {
   Casualties casualties;
   casualties.record(exited(0, 0));
   casualties.record(blames_peer(1));
@@ -76,7 +76,7 @@ TEST_CASE("who says that a peer did it is given time to be told the cause", "[ca
   CHECK(others.see_failure({}) < patience);
 }
 
-TEST_CASE("who is signalled because of a failure is not its cause", "[casualties]") {
+TEST_CASE("a worker that is signalled because of a failure is not its cause", "[casualties]") {
   Casualties casualties;
   casualties.record(blames_peer(0));
   casualties.see_failure({102});
@@ -91,7 +91,7 @@ TEST_CASE("who is signalled because of a failure is not its cause", "[casualties
   CHECK(first.when == Ending::When::kFirst);
 }
 
-TEST_CASE("those that are killed since they did not end are told in order", "[casualties]") {
+TEST_CASE("workers that are killed because they did not end are listed in order", "[casualties]") {
   Casualties casualties;
   for (const int rank : {3, 1, 2}) {
     Ending ending = killed(rank, rank == 2 ? SIGTERM : SIGKILL);
@@ -102,7 +102,7 @@ TEST_CASE("those that are killed since they did not end are told in order", "[ca
   CHECK(casualties.killed_on_request() == std::vector{1, 3});
 }
 
-TEST_CASE("ranks that wait in vain for one that has ended are told once", "[start-watch]") {
+TEST_CASE("ranks that wait in vain for an ended rank are named once", "[start-watch]") {
   StartWatch watch;
   CHECK_FALSE(watch.next());
   watch.note_absent(3);
@@ -120,7 +120,7 @@ TEST_CASE("ranks that wait in vain for one that has ended are told once", "[star
   CHECK_FALSE(watch.next());
 }
 
-TEST_CASE("nothing asks for an end until it is ordered", "[stop-order]") {
+TEST_CASE("without an order, no signal counts as obeyed", "[stop-order]") {
   StopOrder order;
   for (const int signal_number : {SIGTERM, SIGINT, SIGUSR1, SIGKILL}) {
     CHECK_FALSE(order.asks_for(signal_number, true));
@@ -129,7 +129,7 @@ TEST_CASE("nothing asks for an end until it is ordered", "[stop-order]") {
   CHECK_FALSE(order.is_from_keyboard());
 }
 
-TEST_CASE("a request leaves the end to the workers, who are killed if it does not come",
+TEST_CASE("after a request, workers may end by SIGUSR1 or by the launcher's SIGKILL",
           "[stop-order]") {
   StopOrder order;
   CHECK(order.request());
@@ -140,7 +140,7 @@ TEST_CASE("a request leaves the end to the workers, who are killed if it does no
   CHECK(order.asks_for(SIGKILL, true));
 }
 
-TEST_CASE("a signal to this launcher asks for it and for SIGTERM", "[stop-order]") {
+TEST_CASE("after a signal to this launcher, workers may end by it or by SIGTERM", "[stop-order]") {
   StopOrder order;
   order.interrupt(SIGINT);
   CHECK(order.interrupted_by() == SIGINT);
@@ -151,7 +151,7 @@ TEST_CASE("a signal to this launcher asks for it and for SIGTERM", "[stop-order]
   CHECK_FALSE(order.is_by_nodes());
 }
 
-TEST_CASE("a signal that all launchers get is this one's too", "[stop-order]") {
+TEST_CASE("a signal that all launchers get counts as this one's, too", "[stop-order]") {
   StopOrder order;
   order.follow(SIGTERM);
   CHECK(order.is_by_nodes());
@@ -163,7 +163,7 @@ TEST_CASE("a signal that all launchers get is this one's too", "[stop-order]") {
   CHECK_FALSE(order.confirm(SIGTERM));
 }
 
-TEST_CASE("a failure on another node asks for nothing: the workers only follow", "[stop-order]") {
+TEST_CASE("after an end on another node, no signal counts as obeyed", "[stop-order]") {
   StopOrder order;
   order.follow(std::nullopt);
   CHECK(order.is_by_nodes());

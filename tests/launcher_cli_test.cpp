@@ -24,7 +24,7 @@ Result launch(const Strings& args, const Variables& environment = {}) {
 
 }  // namespace
 
-TEST_CASE("a torchrun command line runs as it is", "[launcher][cli]") {
+TEST_CASE("a torchrun command line runs unchanged", "[launcher][cli]") {
   const Result result =
       launch({"--standalone", "--nnodes=1:1", "--nproc-per-node=2", "--rdzv_backend", "c10d",
               "--monitor_interval=0.1", "--role=trainer", "--no_python", "--", "sh", "-c",
@@ -42,7 +42,7 @@ TEST_CASE("flags may come from PET_ variables", "[launcher][cli]") {
   CHECK(launch(args, environment).out == "1 job-7\n");
 }
 
-TEST_CASE("what is not supported is refused in one line, and nothing starts", "[launcher][cli]") {
+TEST_CASE("unsupported flags are refused in one line, and nothing starts", "[launcher][cli]") {
   for (const Strings& args :
        {Strings{"--nnodes=1:4", "echo"}, Strings{"--rdzv_backend=etcd", "echo"},
         Strings{"--start-method=fork", "echo"}, Strings{"--run-path", "echo"}}) {
@@ -55,7 +55,7 @@ TEST_CASE("what is not supported is refused in one line, and nothing starts", "[
   }
 }
 
-TEST_CASE("the local rank is an argument only where it is asked for", "[launcher][cli]") {
+TEST_CASE("the local rank is an argument only if requested", "[launcher][cli]") {
   const Result result = launch({"-n2", "--show=1", "--pass-local-rank", "echo", "-x"});
   CHECK_THAT(result.out, Contains("--local-rank=1 -x"));
 }
@@ -68,7 +68,7 @@ TEST_CASE("a module runs under Python", "[launcher][cli]") {
   CHECK(launch({"-m", "pkg.train", "--lr=1"}, path).out == "python -u -m pkg.train --lr=1\n");
 }
 
-TEST_CASE("with --store worker the port is left to rank 0", "[launcher][cli]") {
+TEST_CASE("with --store worker, rank 0 listens on the port", "[launcher][cli]") {
   ChildProcess child({DDP_LAUNCH_PATH, "--store=worker", "-n2", "sh", "-c",
                       "echo port=$MASTER_PORT $TORCHELASTIC_USE_AGENT_STORE.; read line; exit 0"});
   child.wait_for_output(" False.");
@@ -79,7 +79,7 @@ TEST_CASE("with --store worker the port is left to rank 0", "[launcher][cli]") {
   CHECK(child.wait() == 0);
 }
 
-TEST_CASE("with --store worker, too, a taken port is refused", "[launcher][cli]") {
+TEST_CASE("a taken port is refused with --store worker, too", "[launcher][cli]") {
   const ddp::Socket taken = ddp::Socket::listen({"", 0});
   const std::string port = std::to_string(taken.local_endpoint().port);
   const Result result = launch({"--store=worker", "--master_port", port, "echo"});

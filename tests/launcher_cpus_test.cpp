@@ -72,7 +72,7 @@ TEST_CASE("the topology holds the CPUs that may be used", "[cpus]") {
   CHECK(topology.cpus.back().core == 2);
 }
 
-TEST_CASE("a machine that tells nothing has one node and a core for each CPU", "[cpus]") {
+TEST_CASE("without information, a machine has one node and one core per CPU", "[cpus]") {
   const FakeSysfs empty;
   const CpuTopology topology = read_topology(empty.path(), {0, 1, 5});
   CHECK(topology.nodes() == std::vector<int>{0});
@@ -104,7 +104,7 @@ TEST_CASE("workers of a node share its CPUs", "[cpus]") {
              Contains("the GPU of local rank 1 is on NUMA node 1") && Contains("(0-3)"));
 }
 
-TEST_CASE("the node of a device is known, or not", "[cpus]") {
+TEST_CASE("the node of a device is found if the machine knows it", "[cpus]") {
   const FakeSysfs sysfs;
   sysfs.write("bus/pci/devices/0000:1a:00.0/numa_node", "1");
   sysfs.write("bus/pci/devices/0000:1b:00.0/numa_node", "-1");

@@ -41,7 +41,7 @@ TEST_CASE("a verdict says in which functions a worker crashed", "[launcher][cras
   CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
 }
 
-TEST_CASE("of a program built with -g it tells the lines", "[launcher][crash]") {
+TEST_CASE("a crash of a program built with -g is reported with lines", "[launcher][crash]") {
   if (std::system("command -v addr2line >/dev/null") != 0) {
     WARN("SKIPPED: there is no addr2line (package binutils)");
     return;
@@ -50,14 +50,15 @@ TEST_CASE("of a program built with -g it tells the lines", "[launcher][crash]") 
   CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page() (crashing_worker.cpp:"));
 }
 
-TEST_CASE("so it does of threads, and of a stack that has run over", "[launcher][crash]") {
+TEST_CASE("crashes of threads and stack overflows are reported, too", "[launcher][crash]") {
   CHECK_THAT(innermost_frame(crash("touch-thread")), Contains("touch_forbidden_page()"));
   const Result result = crash("overflow");
   CHECK(result.exit_code == 128 + SIGSEGV);
   CHECK_THAT(innermost_frame(result), Contains("call_without_end(int volatile*)"));
 }
 
-TEST_CASE("of an exception that nobody catches it names who threw it", "[launcher][crash]") {
+TEST_CASE("an uncaught exception is reported with the function that threw it",
+          "[launcher][crash]") {
   const Result result = crash("throw");
   CHECK(result.exit_code == 128 + SIGABRT);
   CHECK_THAT(innermost_frame(result), Contains("throw_unseen()"));
@@ -65,31 +66,32 @@ TEST_CASE("of an exception that nobody catches it names who threw it", "[launche
                                         Contains(" s: std::runtime_error: thrown on purpose"));
 }
 
-TEST_CASE("a shell between launcher and program changes nothing of that", "[launcher][crash]") {
+TEST_CASE("a crash is reported even with a shell between launcher and program",
+          "[launcher][crash]") {
   const Result result = run(shell({}, DDP_CRASHING_WORKER " touch; exit $?"), kStopBound);
   CHECK(result.exit_code == 128 + SIGSEGV);
   CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page()"));
 }
 
-TEST_CASE("a signal that somebody sends ends a worker all the same", "[launcher][crash]") {
+TEST_CASE("a signal sent from outside ends a worker as without the handler", "[launcher][crash]") {
   const Result result = crash("raise");
   CHECK(result.exit_code == 128 + SIGSEGV);
   CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
 }
 
-TEST_CASE("a stack that cannot be read changes nothing of a worker's end", "[launcher][crash]") {
+TEST_CASE("a stack that cannot be read does not change how a worker ends", "[launcher][crash]") {
   const Result result = crash("damaged");
   CHECK(result.exit_code == 128 + SIGABRT);
   CHECK_THAT(last_line(result.err), Contains("was killed by SIGABRT"));
 }
 
-TEST_CASE("nor does an unwinder that stands still", "[launcher][crash]") {
+TEST_CASE("an unwinder that hangs does not change how a worker ends", "[launcher][crash]") {
   const Result result = crash("stuck");
   CHECK(result.exit_code == 128 + SIGSEGV);
   CHECK_THAT(last_line(result.err), Contains("was killed by SIGSEGV"));
 }
 
-TEST_CASE("a program's own handlers come before ours", "[launcher][crash]") {
+TEST_CASE("a program's own handlers override ours", "[launcher][crash]") {
   for (const char* how : {"own-handler", "late-handler"}) {
     const Result result = crash(how);
     CHECK(result.exit_code == 9);
@@ -97,7 +99,7 @@ TEST_CASE("a program's own handlers come before ours", "[launcher][crash]") {
   }
 }
 
-TEST_CASE("a file that is no program has no functions", "[launcher][crash]") {
+TEST_CASE("a file that is not a program has no functions", "[launcher][crash]") {
   for (const char* path : {"/no/such/file", "/dev/zero", "/proc/self/maps", __FILE__}) {
     const ddp::launcher::ElfImage image(path);
     CHECK_FALSE(image.address_of(0));

@@ -54,7 +54,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES=2,7 gives rank 0 GPU 2", "[launcher][devices]") 
         Strings{"0 2,7:", "1 2,7:"});
 }
 
-TEST_CASE("--gpus gives each of its GPUs a worker", "[launcher][devices]") {
+TEST_CASE("--gpus gives each listed GPU a worker", "[launcher][devices]") {
   const Strings expected = {"0 2,7:PCI_BUS_ID", "1 2,7:PCI_BUS_ID"};
   const std::string script = "$CUDA_VISIBLE_DEVICES:$CUDA_DEVICE_ORDER";
   CHECK(lines_by_rank({"--gpus=2,7"}, script) == expected);
@@ -62,11 +62,11 @@ TEST_CASE("--gpus gives each of its GPUs a worker", "[launcher][devices]") {
   const Result plan =
       launch({"--gpus=GPU-fake3,1", "--dry-run", "true"}, {{"CUDA_VISIBLE_DEVICES", "0"}});
   CHECK_THAT(plan.out, Contains("GPU 3 ") && Contains("CUDA_VISIBLE_DEVICES=GPU-fake3,GPU-fake1") &&
-                           Contains("remark: --gpus=GPU-fake3,GPU-fake1 takes the place of "
+                           Contains("remark: --gpus=GPU-fake3,GPU-fake1 overrides "
                                     "CUDA_VISIBLE_DEVICES=0"));
 }
 
-TEST_CASE("a --gpus that cannot be is refused in one line", "[launcher][devices]") {
+TEST_CASE("an impossible --gpus is refused in one line", "[launcher][devices]") {
   const std::pair<Strings, const char*> cases[] = {
       {{"--gpus=2,9", "true"}, "9 does not name a GPU; this host has 0 GPU-fake0, 1 GPU-fake1"},
       {{"--gpus=2,GPU-fake2", "true"}, "GPU-fake2 is named twice"},
@@ -84,7 +84,8 @@ TEST_CASE("a --gpus that cannot be is refused in one line", "[launcher][devices]
   CHECK_THAT(none.err, Contains("this host has none"));
 }
 
-TEST_CASE("workers that share GPUs are told how, and the user once", "[launcher][devices]") {
+TEST_CASE("workers that share GPUs get the variables for it, and the user one remark",
+          "[launcher][devices]") {
   const Result result = launch({"--gpus=4", "-n3", "--oversubscribe", "--show=all", "sh", "-c",
                                 "echo $NCCL_HOSTID $DDP_OVERSUBSCRIBE"});
   CHECK(result.exit_code == 0);
@@ -117,7 +118,8 @@ TEST_CASE("--bind=core keeps workers on CPUs of their own", "[launcher][devices]
   CHECK(both[0].substr(2) != both[1].substr(2));
 }
 
-TEST_CASE("where workers run is told before they do, and with --verbose", "[launcher][devices]") {
+TEST_CASE("placement is printed before the workers start, and with --verbose",
+          "[launcher][devices]") {
   const Result plan = launch({"--bind=core", "--dry-run", "true"});
   CHECK_THAT(plan.out, Contains("GPU 0 ") && !Contains(" any "));
   const Result verbose = launch({"--bind=core", "-v", "true"});

@@ -6,7 +6,7 @@
 using namespace ddp::launcher;
 using Strings = std::vector<std::string>;
 
-TEST_CASE("a dry run is a table of workers and what they are told", "[dry-run]") {
+TEST_CASE("a dry run prints a table of workers and their environment", "[dry-run]") {
   const std::vector<PlannedWorker> workers = {
       {.rank = 2,
        .local_rank = 0,
@@ -34,15 +34,15 @@ environment of each:
 )");
 }
 
-TEST_CASE("a plan is shown without what is only chosen at the start", "[dry-run]") {
+TEST_CASE("a plan leaves out what is chosen only at the start", "[dry-run]") {
   WorkerPlan plan;
   plan.command = {"/bin/x", {"x", "-a"}, 1};
-  JobContext job;
-  job.local_world_size = 2;
-  job.world_size = 4;
-  job.first_rank = 2;
-  job.store = {"127.0.0.1", 0};
-  const std::vector<PlannedWorker> workers = preview(plan, job);
+  JobLayout layout;
+  layout.local_world_size = 2;
+  layout.world_size = 4;
+  layout.first_rank = 2;
+  layout.store = {"127.0.0.1", 0};
+  const std::vector<PlannedWorker> workers = preview(plan, layout);
   REQUIRE(workers.size() == 2);
   CHECK(workers[1].rank == 3);
   CHECK(workers[1].local_rank == 1);

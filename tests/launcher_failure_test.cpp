@@ -71,7 +71,7 @@ std::optional<WorkerFailure> worker_failure_in(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a failure travels as one line of text", "[failure]") {
+TEST_CASE("a failure is serialised as one line of text", "[failure]") {
   const WorkerFailure sent = sample();
   const std::string text = to_json(sent);
   CHECK(text.find('\n') == std::string::npos);
@@ -96,7 +96,7 @@ TEST_CASE("a failure travels as one line of text", "[failure]") {
   CHECK(got->log_file == sent.log_file);
 }
 
-TEST_CASE("a node's failure travels, too, and is its own verdict", "[failure][verdict]") {
+TEST_CASE("a node's failure is serialised, too, and has its own verdict", "[failure][verdict]") {
   const auto got = failure_from_json(to_json(NodeFailure{"node 1 (b) was stopped", 143}));
   REQUIRE(got);
   CHECK(verdict(*got) == "node 1 (b) was stopped");
@@ -105,7 +105,7 @@ TEST_CASE("a node's failure travels, too, and is its own verdict", "[failure][ve
   CHECK(exit_code_after(sample()) == 128 + SIGKILL);
 }
 
-TEST_CASE("what is not known of a failure stays unknown", "[failure]") {
+TEST_CASE("unknown parts of a failure stay unknown", "[failure]") {
   const auto got = worker_failure_in(to_json(WorkerFailure{}));
   REQUIRE(got);
   CHECK_FALSE(got->step);
@@ -115,7 +115,7 @@ TEST_CASE("what is not known of a failure stays unknown", "[failure]") {
   CHECK(got->last_lines.empty());
 }
 
-TEST_CASE("what a worker writes in no known encoding can be told all the same", "[failure]") {
+TEST_CASE("a worker's text in an unknown encoding can be sent all the same", "[failure]") {
   WorkerFailure failure;
   failure.last_lines = {"\xff\xfe latin-1: \xe4"};
   const auto got = worker_failure_in(to_json(failure));
@@ -123,7 +123,7 @@ TEST_CASE("what a worker writes in no known encoding can be told all the same", 
   CHECK(got->last_lines.at(0).find("latin-1") != std::string::npos);
 }
 
-TEST_CASE("a text that is no failure is told from one", "[failure]") {
+TEST_CASE("a text that is not a failure is recognised", "[failure]") {
   for (const std::string text :
        {"", "{", "[]", "null", "{}", "{\"rank\": 1}", "\xff", R"({"rank": "three"})"}) {
     CAPTURE(text);
@@ -134,7 +134,8 @@ TEST_CASE("a text that is no failure is told from one", "[failure]") {
   CHECK_FALSE(failure_from_json(text));
 }
 
-TEST_CASE("the first to be reaped is the cause, but a death by signal goes before", "[verdict]") {
+TEST_CASE("the first worker that is reaped is the cause, but a death by signal comes first",
+          "[verdict]") {
   CHECK(cause_of({failed(2, When::kFirst), failed(0, When::kFirst)}) == 2);
   CHECK(cause_of({failed(2, When::kFirst), killed(1, When::kFirst)}) == 1);
   CHECK(cause_of({failed(2, When::kFirst), killed(1, When::kBefore)}) == 2);
@@ -143,7 +144,7 @@ TEST_CASE("the first to be reaped is the cause, but a death by signal goes befor
   CHECK(cause_of({well, failed(2, When::kFirst)}) == 2);
 }
 
-TEST_CASE("who says that a peer is the cause is not named before the peer", "[verdict]") {
+TEST_CASE("a worker that blames a peer is not named as the cause", "[verdict]") {
   const Ending victim = recorded(failed(0, When::kFirst), true);
   const Ending aborted_victim = recorded(killed(0, When::kFirst), true);
   CHECK(cause_of({victim, failed(1, When::kFirst)}) == 1);
@@ -155,12 +156,12 @@ TEST_CASE("who says that a peer is the cause is not named before the peer", "[ve
   CHECK(cause_of({victim, killed(1, When::kAfter), recorded(killed(2, When::kAfter), false)}) == 2);
 }
 
-TEST_CASE("if all say that a peer is the cause the first of them is named", "[verdict]") {
+TEST_CASE("if all workers blame a peer, the first of them is named", "[verdict]") {
   CHECK(cause_of({recorded(failed(1, When::kFirst), true), recorded(failed(0, When::kFirst), true),
                   killed(2, When::kAfter)}) == 1);
 }
 
-TEST_CASE("why a process aborted is found in its last lines", "[verdict]") {
+TEST_CASE("the reason of an abort is found in the last lines of stderr", "[verdict]") {
   using Lines = std::vector<std::string>;
   CHECK(abort_message(
             Lines{"epoch 1", "terminate called after throwing an instance of 'std::runtime_error'",
@@ -174,7 +175,7 @@ TEST_CASE("why a process aborted is found in its last lines", "[verdict]") {
   CHECK(abort_message({}).empty());
 }
 
-TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
+TEST_CASE("the verdict is one sentence with everything that is known", "[verdict]") {
   WorkerFailure failure;
   failure.first = {.rank = 3, .pid = 4711, .status = W_EXITCODE(7, 0)};
   failure.after = std::chrono::duration<double>(12.34);
@@ -195,7 +196,7 @@ TEST_CASE("the verdict is one sentence with all that is known", "[verdict]") {
   CHECK_THAT(verdict(failure), Catch::Contains(": out of memory (100 MiB resident); a hint; 7"));
 }
 
-TEST_CASE("ranks that had finished are in the verdict of one that misses them", "[verdict]") {
+TEST_CASE("the verdict of a rank that misses others names those that had finished", "[verdict]") {
   WorkerFailure failure;
   failure.first = {.rank = 0, .pid = 4711, .status = W_EXITCODE(1, 0)};
   failure.first.record = {.message = "rank 1 left the group", .caused_by_peer = true};
@@ -211,7 +212,7 @@ TEST_CASE("ranks that had finished are in the verdict of one that misses them", 
                       "step 5; rank 4 had ended with code 0 after step 6; 1 other rank"));
 }
 
-TEST_CASE("a message without end is cut between two characters", "[verdict]") {
+TEST_CASE("a long message is cut between two characters", "[verdict]") {
   WorkerFailure failure;
   failure.first.status = W_EXITCODE(1, 0);
   failure.first.record.emplace();
@@ -237,7 +238,7 @@ TEST_CASE("the last words are the tail of stderr, its file, and the verdict", "[
   CHECK(said(failure) == sentence);
 }
 
-TEST_CASE("a death by SIGBUS is put down to a full or small /dev/shm", "[verdict]") {
+TEST_CASE("a death by SIGBUS is explained by a full or small /dev/shm", "[verdict]") {
   constexpr std::uint64_t kMebibyte = 1 << 20;
   CHECK(bus_error_hint({1000 * kMebibyte, 1 * kMebibyte}) ==
         "/dev/shm is full (1 of 1000 MiB free); in a container give it more, such as docker run "

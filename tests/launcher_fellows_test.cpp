@@ -75,7 +75,7 @@ TEST_CASE("flags come before what the scheduler says", "[fellows]") {
   CHECK_FALSE(nodes_of({"--rdzv_backend=c10d"}, kSlurm).rank);
 }
 
-TEST_CASE("launchers that are told to be alone, or of another number, are", "[fellows]") {
+TEST_CASE("flags for one node or another number of nodes override the scheduler", "[fellows]") {
   for (const char* flag : {"--nnodes=1", "--standalone"}) {
     const NodeOptions nodes = nodes_of({flag}, kOpenMpi);
     CHECK(nodes.count == 1);
@@ -88,7 +88,7 @@ TEST_CASE("launchers that are told to be alone, or of another number, are", "[fe
   CHECK(three.endpoint.port == 29500);
 }
 
-TEST_CASE("a launcher inside a worker is not one of those around it", "[fellows]") {
+TEST_CASE("a launcher inside a worker does not join the launchers around it", "[fellows]") {
   Variables worker = kOpenMpi;
   worker["RANK"] = "1";
   CHECK(nodes_of({}, worker).count == 1);
@@ -104,7 +104,7 @@ TEST_CASE("launchers that cannot know where to meet say what is missing", "[fell
   CHECK(nodes_of({"--master_addr=10.0.0.9"}, far).endpoint.host == "10.0.0.9");
 }
 
-TEST_CASE("who is bound by mpirun to fewer CPUs than workers is told so", "[fellows]") {
+TEST_CASE("a launcher that mpirun binds to fewer CPUs than workers prints a remark", "[fellows]") {
   Variables bound = kOpenMpi;
   bound["OMPI_MCA_orte_bound_at_launch"] = "1";
   const auto remark = [](int workers, const Variables& variables) {
@@ -116,7 +116,7 @@ TEST_CASE("who is bound by mpirun to fewer CPUs than workers is told so", "[fell
   CHECK(remark(3, kOpenMpi).empty());
 }
 
-TEST_CASE("a batch script that uses one of several nodes is told so", "[fellows]") {
+TEST_CASE("a batch script that uses one of several nodes gets a remark", "[fellows]") {
   const auto remark = [](const Variables& variables) {
     return remark_on_unused_nodes(NodeOptions(), lookup_in(variables));
   };

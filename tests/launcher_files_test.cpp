@@ -24,11 +24,10 @@ std::optional<ddp::ErrorRecord> parse(const std::string& text) {
   return read_error_record((folder / "error.json").string());
 }
 
-JobContext job_of(const std::string& run_id, int workers = 2) {
-  JobContext job;
-  job.run_id = run_id;
-  job.local_world_size = workers;
-  return job;
+JobLayout job_of(const std::string& run_id) {
+  JobLayout layout;
+  layout.run_id = run_id;
+  return layout;
 }
 
 LogOptions into(const std::filesystem::path& directory) {
@@ -46,7 +45,7 @@ std::string way(const LogOptions& options, int rank, Channel channel) {
 
 }  // namespace
 
-TEST_CASE("what libddp records is read again", "[error-file]") {
+TEST_CASE("the launcher reads the records of libddp", "[error-file]") {
   const auto record = parse(ddp::to_json({"größe \"1\"\nline two", 457, true}, 1700000000));
   REQUIRE(record);
   CHECK(record->message == "größe \"1\"\nline two");
@@ -67,7 +66,7 @@ TEST_CASE("both of torchrun's formats are read", "[error-file]") {
   CHECK(brief->message == "just text");
 }
 
-TEST_CASE("an error file that is none does no harm", "[error-file]") {
+TEST_CASE("an invalid error file is ignored", "[error-file]") {
   for (const std::string text :
        {"", "{", "null", "[1]", "{}", R"({"message": 3})", R"({"message": {}})",
         R"({"message": {"message": null}})", "\xff\xfe", R"({"message": {"message": "a)"}) {
@@ -82,7 +81,7 @@ TEST_CASE("an error file that is none does no harm", "[error-file]") {
   CHECK_FALSE(read_error_record("/dev"));
 }
 
-TEST_CASE("the launcher above is given the record with the exit code", "[error-file]") {
+TEST_CASE("an outer launcher gets the record with the exit code", "[error-file]") {
   const TemporaryDirectory folder;
   const std::string from = (folder / "from").string();
   const std::string to = (folder / "to").string();
@@ -103,31 +102,29 @@ TEST_CASE("the launcher above is given the record with the exit code", "[error-f
 TEST_CASE("a run has a folder for each attempt and rank", "[run-folder]") {
   const TemporaryDirectory folder;
   RunFolder files(into(folder / "deep" / "logs"), job_of("cafe"), "");
-  JobContext job = job_of("cafe");
-  files.begin_attempt(job);
+  files.begin_attempt(2, 0);
   const std::string root = (folder / "deep/logs/cafe").string();
   CHECK(files.error_file(1) == root + "/attempt_0/1/error.json");
   CHECK(files.log_file(0, Channel::kOut) == root + "/attempt_0/0/stdout.log");
   CHECK(files.log_file(1, Channel::kErr) == root + "/attempt_0/1/stderr.log");
-  job.restart_count = 1;
-  files.begin_attempt(job);
+  files.begin_attempt(2, 1);
   CHECK(files.error_file(1) == root + "/attempt_1/1/error.json");
   CHECK(std::filesystem::is_directory(root + "/attempt_1/1"));
   CHECK(files.remark().empty());
 }
 
-TEST_CASE("a run does not overwrite what another has left", "[run-folder]") {
+TEST_CASE("a run does not overwrite the files of another", "[run-folder]") {
   const TemporaryDirectory folder;
   for (const std::string name : {"job", "job_2", "job_3"}) {
     RunFolder files(into(folder.path()), job_of("job"), "");
-    files.begin_attempt(job_of("job"));
+    files.begin_attempt(2, 0);
     CHECK(files.error_file(0) == (folder / name / "attempt_0/0/error.json").string());
   }
 }
 
 TEST_CASE("nodes that share a file system have folders of their own", "[run-folder]") {
   const TemporaryDirectory folder;
-  JobContext job = job_of("job");
+  JobLayout job = job_of("job");
   job.node_count = 2;
   job.node_rank = 1;
   const RunFolder files(into(folder.path()), job, "");
@@ -142,13 +139,13 @@ TEST_CASE("a run's name cannot lead out of the folder", "[run-folder]") {
   CHECK(ddp::test::entries_of(folder / "logs") == 2);
 }
 
-TEST_CASE("without a log folder there are error files alone", "[run-folder]") {
+TEST_CASE("without a log folder there are only error files", "[run-folder]") {
   std::string path;
   {
     const PrivateFolder folder;
     RunFolder files({}, job_of("cafe"), folder.path());
     CHECK(files.error_file(1).empty());
-    files.begin_attempt(job_of("cafe"));
+    files.begin_attempt(2, 0);
     CHECK(files.error_directory() == folder.path() + "/attempt_0");
     CHECK(files.error_file(1) == folder.path() + "/attempt_0/1/error.json");
     CHECK(files.log_file(1, Channel::kErr).empty());
@@ -161,7 +158,7 @@ TEST_CASE("without a log folder there are error files alone", "[run-folder]") {
 
 TEST_CASE("without any folder there are no files", "[run-folder]") {
   RunFolder files({}, job_of("cafe"), "");
-  files.begin_attempt(job_of("cafe"));
+  files.begin_attempt(2, 0);
   CHECK(files.error_directory().empty());
   CHECK(files.error_file(0).empty());
 }
@@ -182,7 +179,7 @@ TEST_CASE("by default rank 0's stdout and everybody's stderr reach the console",
   CHECK_FALSE(has_files(options));
 }
 
-TEST_CASE("with a log folder everything is in files as well", "[log-route]") {
+TEST_CASE("with a log folder, all output is also in files", "[log-route]") {
   const LogOptions options = into("logs");
   CHECK(way(options, 0, Channel::kOut) == "both");
   CHECK(way(options, 1, Channel::kOut) == "file");
@@ -190,7 +187,7 @@ TEST_CASE("with a log folder everything is in files as well", "[log-route]") {
   CHECK(has_files(options));
 }
 
-TEST_CASE("what is redirected is not shown, what is teed is", "[log-route]") {
+TEST_CASE("redirected output is not shown, and teed output is shown", "[log-route]") {
   LogOptions options;
   options.redirects.by_local_rank = {{0, StreamSelection::kBoth}, {1, StreamSelection::kStderr}};
   options.tee.by_local_rank = {{0, StreamSelection::kStderr}, {2, StreamSelection::kStdout}};

@@ -28,7 +28,7 @@ const std::string kPatient = "echo up >&3; read line <&4; echo alive >&3";
 
 }  // namespace
 
-TEST_CASE("nobody outlives a launcher that is killed, nor its agent", "[guardian]") {
+TEST_CASE("no process outlives a launcher or agent that is killed", "[guardian]") {
   const bool kill_agent = GENERATE(false, true);
   ChildProcess child(shell({"-n", "2"}, kFamily));
   const std::vector<pid_t> pids = wait_for_pids(child, 2 * kFamilySize);
@@ -41,7 +41,8 @@ TEST_CASE("nobody outlives a launcher that is killed, nor its agent", "[guardian
   CHECK_THAT(last_line(child.err()), Contains("killed"));
 }
 
-TEST_CASE("a name kills the launcher or the workers, but never the agent too", "[guardian]") {
+TEST_CASE("the agent has a name of its own, so that killing the others by name spares it",
+          "[guardian]") {
   ChildProcess child(shell({}, "echo agent=$PPID. pid=$$. >&2; read line"));
   wait_for_pids(child, 1);
   const std::string folder = "/proc/" + std::to_string(pids_in(child.err(), "agent").at(0));
@@ -213,7 +214,7 @@ TEST_CASE("--detach prints pid and log file, and returns while the job runs", "[
   CHECK_THAT(bytes_of(match[2].str()), Contains("SIGTERM: stopping 2 ranks"));
 }
 
-TEST_CASE("--detach refuses as the job itself does, and leaves no file", "[detach]") {
+TEST_CASE("--detach refuses what the job would refuse, and leaves no file", "[detach]") {
   const TemporaryDirectory folder;
   const std::string in_folder = "cd " + folder.path().string() + " && exec \"$@\"";
   const auto check = [&](const Strings& args, int exit_code, const std::string& text) {

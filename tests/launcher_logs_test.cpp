@@ -37,7 +37,7 @@ std::string remark_path(const std::string& err) {
 
 }  // namespace
 
-TEST_CASE("a line, a prompt and a bar are on the console within a moment", "[launcher][logs]") {
+TEST_CASE("a line, a prompt and a progress bar appear on the console at once", "[launcher][logs]") {
   constexpr Timeout kBound{500};  // five times the promise
   const std::string format = GENERATE("line\\n", "prompt? ", "10%%\\r");
   ChildProcess child(shell({"-n", "2"},
@@ -89,7 +89,8 @@ TEST_CASE("each attempt has its own files", "[launcher][logs]") {
   CHECK(bytes_of(folder / "job/attempt_1/0/stdout.log") == "attempt 1\n");
 }
 
-TEST_CASE("redirected streams go into files alone, teed ones into both", "[launcher][logs]") {
+TEST_CASE("redirected streams go only to files, teed ones to files and console",
+          "[launcher][logs]") {
   const TemporaryDirectory folder;
   const Result result = run(shell({"-n", "2", "--redirects=0:1,1:2", "--tee=1:1", "--rdzv_id=job",
                                    "--log_dir", folder.path().string()},
@@ -101,7 +102,7 @@ TEST_CASE("redirected streams go into files alone, teed ones into both", "[launc
   CHECK(bytes_of(folder / "job/attempt_0/1/stderr.log") == "err 1\n");
 }
 
-TEST_CASE("redirects without a log folder say where they went", "[launcher][logs]") {
+TEST_CASE("redirects without a log folder print where the files are", "[launcher][logs]") {
   const TemporaryDirectory folder;
   const Result result =
       run(shell({"-n", "2", "--redirects", "3"}, kTalk), ChildProcess::kDefaultTimeout,
@@ -127,7 +128,7 @@ TEST_CASE("a log folder that cannot be made is refused before anything starts",
   check_refusal(shell({"--log_dir", path}, "echo started"), 2, path);
 }
 
-TEST_CASE("a full disk under the log folder is said once, and the job goes on",
+TEST_CASE("a full disk under the log folder is reported once, and the job continues",
           "[launcher][logs]") {
   const TemporaryDirectory folder;
   const std::string disk = folder.path().string();

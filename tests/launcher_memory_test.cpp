@@ -82,7 +82,7 @@ TEST_CASE("without control groups the machine's own counters are read", "[memory
   CHECK(kernel.read("0::/nowhere\nnonsense\n::\n") == MemoryState{5, 16384});
 }
 
-TEST_CASE("where nothing can be read nothing is claimed", "[memory]") {
+TEST_CASE("without readable counters nothing is claimed", "[memory]") {
   const FakeKernel kernel;
   CHECK(kernel.read("0::/\n") == MemoryState{0, std::nullopt});
   kernel.write("cgroup/memory.events", "garbage\noom_kill many\n");
@@ -90,7 +90,7 @@ TEST_CASE("where nothing can be read nothing is claimed", "[memory]") {
   CHECK(kernel.read("0::/\n") == MemoryState{0, std::nullopt});
 }
 
-TEST_CASE("a kill by the kernel is told from one by a person", "[memory]") {
+TEST_CASE("a kill by the kernel is distinguished from one by a user", "[memory]") {
   const MemoryState before{2, 1024};
   const MemoryState after{3, 1024};
   const int by_kill = W_EXITCODE(0, SIGKILL);

@@ -109,10 +109,10 @@ TEST_CASE("nodes without a rank are numbered as they come", "[nodes]") {
   CHECK(ranks[1] + ranks[2] == 3);
   NodePlan late = plan_of(1, 3, server);
   late.rank.reset();
-  CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("has its 3 nodes already"));
+  CHECK_THAT(error_of([&] { meet(late, 1); }), Contains("already has its 3 nodes"));
 }
 
-TEST_CASE("a node without a rank that stops waiting may be started again", "[nodes]") {
+TEST_CASE("a node without a rank that stopped waiting may be started again", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int i) {
     ddp::TcpStore store(server.endpoint(), 10s);
@@ -190,7 +190,7 @@ int serve(int pipe) {
 
 }  // namespace
 
-TEST_CASE("a node 0 that stands still for a while is waited for", "[nodes]") {
+TEST_CASE("the other nodes wait for a node 0 that is stopped for a while", "[nodes]") {
   const StoppableProcess host(serve);
   const Endpoint endpoint{"127.0.0.1", host.read()};
   run_ranks(2, [&](int i) {
@@ -210,7 +210,7 @@ TEST_CASE("a node 0 that stands still for a while is waited for", "[nodes]") {
   });
 }
 
-TEST_CASE("a node that does not come is named", "[nodes]") {
+TEST_CASE("a missing node is named", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   CHECK_THAT(error_of([&] { meet(plan_of(0, 3, server), 1, kAtOnce); }),
              Contains("gave up after 0 s (--timeout-start): 1/3 nodes here; missing node 1, 2; "
@@ -230,7 +230,7 @@ TEST_CASE("a node rank that is taken and another job's store are refused", "[nod
              Contains("serves job 'job', not 'another' (--rdzv_id)"));
 }
 
-TEST_CASE("a node that finds another job's store leaves nothing there", "[nodes]") {
+TEST_CASE("a node that finds another job's store writes nothing to it", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
     NodePlan plan = plan_of(std::min(rank, 1), 2, server);
@@ -245,7 +245,7 @@ TEST_CASE("a node that finds another job's store leaves nothing there", "[nodes]
   });
 }
 
-TEST_CASE("a node 0 that does not answer is named with each address", "[nodes]") {
+TEST_CASE("a node 0 that does not answer is named with each of its addresses", "[nodes]") {
   const NodePlan plan{.rank = 1, .count = 2, .store = {"127.0.0.1", 1}};
   CHECK_THAT(error_of([&] { meet(plan, 1, kAtOnce); }), Contains("node 0 does not answer") &&
                                                             Contains("127.0.0.1:1") &&
@@ -278,7 +278,7 @@ extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo
   return look_ups_in_vain-- > 0 ? EAI_NONAME : real("10.1.2.3", service, hints, found);
 }
 
-TEST_CASE("a name of node 0 that appears late is waited for", "[nodes]") {
+TEST_CASE("nodes wait for a host name of node 0 that appears late", "[nodes]") {
   look_ups_in_vain = 8;
   Waiting patient(20s);
   CHECK_NOTHROW(check_reachable({"late.test", 29500}, 2, patient.patience));
@@ -291,7 +291,8 @@ TEST_CASE("a name of node 0 that appears late is waited for", "[nodes]") {
 }
 
 // A launcher tries again every second.
-TEST_CASE("who gives a name little time is not told that it is asked for again", "[nodes]") {
+TEST_CASE("with a short timeout, no warning says that the host name is looked up again",
+          "[nodes]") {
   look_ups_in_vain = 1000;
   const ddp::test::StderrCapture log;
   const NodePlan plan{.rank = 1, .count = 2, .store = {"late.test", 1}};
@@ -299,7 +300,7 @@ TEST_CASE("who gives a name little time is not told that it is asked for again",
   CHECK(log.text() == "");
 }
 
-TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
+TEST_CASE("all nodes report the first failure of all", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 3, server), 1));
@@ -320,7 +321,7 @@ TEST_CASE("the first failure of all nodes is everybody's", "[nodes]") {
   });
 }
 
-TEST_CASE("a signal to one node stops all, and is over when all workers have ended", "[nodes]") {
+TEST_CASE("a signal to one node stops all nodes, until all workers have ended", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1));
@@ -335,7 +336,7 @@ TEST_CASE("a signal to one node stops all, and is over when all workers have end
   });
 }
 
-TEST_CASE("a launcher that cannot go on tells the others why", "[nodes]") {
+TEST_CASE("a launcher that has to give up tells the others why", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1));
@@ -346,7 +347,7 @@ TEST_CASE("a launcher that cannot go on tells the others why", "[nodes]") {
   });
 }
 
-TEST_CASE("launchers that were told different things do not start a job", "[nodes]") {
+TEST_CASE("launchers with different flags do not start a job", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   NodePlan first = plan_of(0, 2, server);
   first.terms = "--max_restarts 0";
@@ -354,7 +355,7 @@ TEST_CASE("launchers that were told different things do not start a job", "[node
   NodePlan second = plan_of(1, 2, server);
   second.terms = "--max_restarts 2";
   CHECK_THAT(error_of([&] { meet(second, 1); }),
-             Contains("node 0 has --max_restarts 0, this node --max_restarts 2"));
+             Contains("node 0 has --max_restarts 0, this node has --max_restarts 2"));
 }
 
 TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
@@ -368,7 +369,7 @@ TEST_CASE("a launcher that stops waiting may be started again", "[nodes]") {
   CHECK_FALSE(ddp::TcpStore(server.endpoint(), 5s).has("ddp-launch/node/0"));
 }
 
-TEST_CASE("a job has ended well when it has on all nodes", "[nodes]") {
+TEST_CASE("a job has succeeded when it has on all nodes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1));
@@ -423,7 +424,7 @@ class ObservedStore : public ddp::Store {
 
 }  // namespace
 
-TEST_CASE("a node that fails and ends between two looks has not ended well", "[nodes]") {
+TEST_CASE("a node that fails and ends between two looks has not succeeded", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   ddp::TcpStore other(server.endpoint(), 5s);
   const auto fail_and_end = [&other] {
@@ -473,14 +474,14 @@ int run_for_a_while(int pipe) try {
 
 }  // namespace
 
-TEST_CASE("a job that is suspended as a whole loses no node", "[nodes]") {
+TEST_CASE("a job that is suspended on all nodes loses no node", "[nodes]") {
   StoppableProcess job(run_for_a_while);
   (void)job.read();
   job.stop_for(2s);
   CHECK(job.wait() == 0);
 }
 
-TEST_CASE("all say the same of a node that vanishes", "[nodes]") {
+TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(3, [&](int rank) {
     const SignsOfLife signs{.period = 50ms, .vanished = 2s};
@@ -492,7 +493,7 @@ TEST_CASE("all say the same of a node that vanishes", "[nodes]") {
   });
 }
 
-TEST_CASE("what a node asks of the store does not grow with the number of nodes", "[nodes]") {
+TEST_CASE("a node's load on the store does not grow with the number of nodes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   std::mutex mutex;
   std::set<std::string> keys;
@@ -515,7 +516,7 @@ TEST_CASE("what a node asks of the store does not grow with the number of nodes"
   CHECK_FALSE(keys.contains("gen/0/ended/0"));
 }
 
-TEST_CASE("a node whose store is gone says so", "[nodes]") {
+TEST_CASE("a node that loses the store reports this", "[nodes]") {
   auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
   NodeWatch watch(meet(plan_of(0, 1, *server), 1));
   watch.begin(0);
@@ -525,7 +526,7 @@ TEST_CASE("a node whose store is gone says so", "[nodes]") {
   CHECK_FALSE(watch.wait_for_all());
 }
 
-TEST_CASE("what the workers of one attempt left in the store is gone in the next", "[restarts]") {
+TEST_CASE("the keys of one attempt's workers are gone in the next attempt", "[restarts]") {
   const TcpServer server({"127.0.0.1", 0});
   ddp::TcpStore store(server.endpoint(), 5s);
   store.set("rank0/address", "stale");
@@ -548,7 +549,8 @@ TEST_CASE("a job is started again until its restarts are used up", "[restarts]")
   CHECK_THAT(last.reason, Contains("--max_restarts 7 is used up"));
 }
 
-TEST_CASE("who fails three times at the same step is not started again", "[restarts]") {
+TEST_CASE("a job whose rank fails three times at the same step is not started again",
+          "[restarts]") {
   RestartPolicy policy(10);
   CHECK(policy.after_failure(1, 50).delay);
   CHECK(policy.after_failure(2, 50).delay);

@@ -51,7 +51,7 @@ TEST_CASE("a double dash ends the flags and is dropped once", "[options]") {
   CHECK(parse({"-n2", "--", "--odd-name", "--"}).program.command == Strings{"--odd-name", "--"});
 }
 
-TEST_CASE("flags take '-' for '_', '=' or a blank, a short form, and may be cut short",
+TEST_CASE("flags accept '-' for '_', '=' or a blank, a short form, and abbreviations",
           "[options]") {
   for (const Strings& args :
        {Strings{"--nproc_per_node=3", "x"}, Strings{"--nproc-per-node=3", "x"},
@@ -154,7 +154,7 @@ TEST_CASE("our own flags reach their options", "[options]") {
   CHECK(parse({"--dry-run", "x"}).action == Options::Action::kDryRun);
 }
 
-TEST_CASE("a GPU in the list gets a worker unless their number is given", "[options]") {
+TEST_CASE("each listed GPU gets a worker, unless the number of workers is given", "[options]") {
   CHECK(parse({"--gpus=2,7", "x"}).workers.number == 2);
   CHECK(parse({"--gpus=2,7", "-n1", "x"}).workers.number == 1);
 }
@@ -204,7 +204,7 @@ TEST_CASE("nodes meet at an endpoint that all of them can reach", "[options]") {
   CHECK_THAT(parse_error({"--standalone", "--nnodes=2", "x"}), Contains("--standalone"));
 }
 
-TEST_CASE("what torchrun has and we do not is refused with what to do instead", "[options]") {
+TEST_CASE("torchrun's flags that we lack are refused with what to do instead", "[options]") {
   CHECK_THAT(parse_error({"--nnodes=1:4", "x"}), Contains("--nnodes=1:4") && Contains("grow"));
   CHECK_THAT(parse_error({"--rdzv_backend=etcd-v2", "x"}),
              Contains("--rdzv_backend=etcd-v2") && Contains("static") && Contains("c10d"));
@@ -240,7 +240,7 @@ TEST_CASE("an unknown flag is refused with the nearest known one", "[options]") 
   CHECK_THAT(parse_error({"-x", "y"}), Contains("'-x'"));
 }
 
-TEST_CASE("a flag cut too short is refused with those it may mean", "[options]") {
+TEST_CASE("an ambiguous abbreviation of a flag is refused with the candidates", "[options]") {
   CHECK_THAT(parse_error({"--no=1", "x"}), Contains("--node_rank") && Contains("--no_python"));
   CHECK_THAT(parse_error({"--master", "x"}), Contains("--master_addr, --master_port"));
 }

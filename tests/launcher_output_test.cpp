@@ -108,7 +108,7 @@ struct MuxProbe {
 
 }  // namespace
 
-TEST_CASE("lines come out whole however the bytes arrive", "[lines]") {
+TEST_CASE("lines are written whole, however their bytes arrive", "[lines]") {
   LineSplitter splitter;
   const auto lines = split(splitter, {"a", "b\nc", "\n\nd\r", "e\r\nf"});
   const std::vector<std::pair<std::string, LineEnd>> expected = {
@@ -134,7 +134,7 @@ TEST_CASE("a line without end does not grow without bound", "[lines]") {
   CHECK(lines[0].second == LineEnd::kNone);
 }
 
-TEST_CASE("a stream of whole blocks is told from one that was flushed", "[lines]") {
+TEST_CASE("a stream of whole blocks is distinguished from a flushed one", "[lines]") {
   LineSplitter splitter;
   split(splitter, {"some lines\n", std::string(4000, 'x') + "\n" + std::string(95, 'x')});
   CHECK(splitter.ends_on_block());
@@ -176,7 +176,7 @@ TEST_CASE("a sink keeps lines of different streams apart", "[sink]") {
   }
 }
 
-TEST_CASE("a sink whose reader stands still queues without blocking", "[sink]") {
+TEST_CASE("a sink whose reader hangs queues without blocking", "[sink]") {
   SinkProbe probe;
   std::size_t put = 0;
   while (!probe.sink.is_congested()) {
@@ -205,7 +205,7 @@ TEST_CASE("a sink that cannot write drops everything", "[sink]") {
   CHECK_FALSE(sink.is_pending());
 }
 
-TEST_CASE("rank 0 is shown as it is, others behind their rank", "[log-mux]") {
+TEST_CASE("rank 0's lines are shown unchanged, others' with their rank as prefix", "[log-mux]") {
   MuxProbe probe;
   probe.write(0, Channel::kOut, "a\n");
   probe.write(1, Channel::kOut, "b\nc\n");
@@ -214,14 +214,14 @@ TEST_CASE("rank 0 is shown as it is, others behind their rank", "[log-mux]") {
   CHECK(probe.err() == "rank 1| d\n");
 }
 
-TEST_CASE("where there are several hosts the prefix names this one", "[log-mux]") {
+TEST_CASE("with several hosts, the prefix names this one", "[log-mux]") {
   MuxProbe probe({.host = "node-b"});
   probe.write(0, Channel::kOut, "a\n");
   probe.write(1, Channel::kOut, "b\n");
   CHECK(probe.out() == "a\nnode-b rank 1| b\n");
 }
 
-TEST_CASE("a rank that is not shown is read all the same", "[log-mux]") {
+TEST_CASE("the output of a rank that is not shown is still read", "[log-mux]") {
   MuxProbe probe({.shows_rank1 = false});
   for (int i = 0; i < 100; ++i) probe.write(1, Channel::kOut, std::string(4000, 'x') + "\n");
   probe.write(1, Channel::kErr, "why\n");
@@ -232,7 +232,7 @@ TEST_CASE("a rank that is not shown is read all the same", "[log-mux]") {
   CHECK_FALSE(tail.is_in_view);
 }
 
-TEST_CASE("stderr lines stay in view for a dozen lines", "[log-mux]") {
+TEST_CASE("a stderr line counts as in view until twelve lines have followed", "[log-mux]") {
   MuxProbe probe;
   probe.write(1, Channel::kErr, "why\n");
   CHECK(probe.mux.stderr_tail(1).is_in_view);
@@ -243,7 +243,7 @@ TEST_CASE("stderr lines stay in view for a dozen lines", "[log-mux]") {
   CHECK(probe.mux.stderr_tail(1).lines == Strings{"why"});
 }
 
-TEST_CASE("the tail of stderr is what a terminal would show of it", "[log-mux]") {
+TEST_CASE("the tail of stderr is what a terminal would show", "[log-mux]") {
   MuxProbe probe;
   SECTION("the last ten lines that are not empty") {
     for (int i = 1; i <= 12; ++i) probe.write(1, Channel::kErr, std::to_string(i) + "\n\n");
@@ -274,7 +274,7 @@ TEST_CASE("a log file has every byte, shown or not", "[log-mux]") {
   CHECK(ddp::test::bytes_of(path) == text);
 }
 
-TEST_CASE("a log file that cannot be written is said once", "[log-mux]") {
+TEST_CASE("a log file that cannot be written is reported once", "[log-mux]") {
   const std::string path = GENERATE("/dev/full", "/no/such/folder/stderr.log");
   MuxProbe probe({.log_file = path});
   for (int i = 0; i < 3; ++i) probe.write(1, Channel::kErr, "x\n");
@@ -284,7 +284,7 @@ TEST_CASE("a log file that cannot be written is said once", "[log-mux]") {
   CHECK(std::ranges::count(text, 'x') == 3);
 }
 
-TEST_CASE("a partial line waits for its rest, but not for long", "[log-mux]") {
+TEST_CASE("a partial line is shown after a short wait", "[log-mux]") {
   MuxProbe probe;
   probe.write(0, Channel::kOut, "name? ");
   CHECK(probe.out().empty());
@@ -295,7 +295,7 @@ TEST_CASE("a partial line waits for its rest, but not for long", "[log-mux]") {
   CHECK_FALSE(probe.mux.next_flush());
 }
 
-TEST_CASE("the rest of a stream is shown when all is over", "[log-mux]") {
+TEST_CASE("the rest of a stream is shown at the end", "[log-mux]") {
   MuxProbe probe;
   probe.write(0, Channel::kOut, "no end");
   probe.mux.finish();
@@ -303,7 +303,7 @@ TEST_CASE("the rest of a stream is shown when all is over", "[log-mux]") {
   CHECK(probe.out() == "no end");
 }
 
-TEST_CASE("stdout and stderr in one file share their open lines", "[console]") {
+TEST_CASE("stdout and stderr in one file do not break each other's lines", "[console]") {
   Pipe pipe = make_pipe();
   Console console(pipe.write_end.get(), pipe.write_end.get());
   console.sink(Channel::kOut).put(0, "", "10%\r", LineEnd::kCarriageReturn);

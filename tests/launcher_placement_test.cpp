@@ -78,9 +78,10 @@ std::vector<int> threads(const Placements& placements) {
 
 // The value of the last variable with this name, which is the one that a worker sees.
 std::string variable(const Placement& placement, const std::string& name) {
-  JobContext job;
-  job.placements = {placement};
-  for (const std::string& entry : worker_environment({"CUDA_VISIBLE_DEVICES=5"}, job, 0)) {
+  WorkerPlan plan;
+  plan.environment = {"CUDA_VISIBLE_DEVICES=5"};
+  plan.placements = {placement};
+  for (const std::string& entry : worker_environment(plan, {}, {}, 0)) {
     if (entry.starts_with(name + "=")) return entry.substr(name.size() + 1);
   }
   return "";
@@ -105,7 +106,7 @@ PlacementOptions shared(PlacementOptions options) {
 
 }  // namespace
 
-TEST_CASE("a local rank counts in CUDA_VISIBLE_DEVICES", "[placement]") {
+TEST_CASE("a local rank is an index into CUDA_VISIBLE_DEVICES", "[placement]") {
   CHECK(devices(place({}, 2, machine("2,7"))) == Strings{"GPU 2", "GPU 7"});
   CHECK(devices(place({}, 3, machine("2,GPU-33"))) == Strings{"GPU 2", "GPU 3", "-"});
   CHECK(devices(place({}, 2, machine())) == Strings{"GPU 0", "GPU 1"});
@@ -124,16 +125,15 @@ TEST_CASE("--gpus sets the list that workers see, in PCI order", "[placement]") 
   }
 }
 
-TEST_CASE("--gpus takes UUIDs, cut short or mixed with indices", "[placement]") {
+TEST_CASE("--gpus takes UUIDs, abbreviated or mixed with indices", "[placement]") {
   const Placements placements = place(chosen({"GPU-3", "1"}), 2, machine());
   CHECK(devices(placements) == Strings{"GPU 3", "GPU 1"});
   CHECK(variable(placements.by_local_rank[0], "CUDA_VISIBLE_DEVICES") == "GPU-33,GPU-11");
 }
 
-TEST_CASE("--gpus takes the place of CUDA_VISIBLE_DEVICES and says so", "[placement]") {
+TEST_CASE("--gpus overrides CUDA_VISIBLE_DEVICES and says so", "[placement]") {
   Machine on = machine("0,1");
-  CHECK(choose_gpus(chosen({"2", "7"}), on) ==
-        "--gpus=2,7 takes the place of CUDA_VISIBLE_DEVICES=0,1");
+  CHECK(choose_gpus(chosen({"2", "7"}), on) == "--gpus=2,7 overrides CUDA_VISIBLE_DEVICES=0,1");
   CHECK(on.cuda_visible_devices == "2,7");
   Machine free = machine();
   CHECK(choose_gpus(chosen({"2"}), free).empty());
@@ -146,7 +146,7 @@ TEST_CASE("the GPUs of --gpus are counted", "[placement]") {
   CHECK(decide_worker_count({WorkerRequest::Kind::kGpu, 0}, on).workers == 3);
 }
 
-TEST_CASE("a wrong --gpus is refused with what there is", "[placement]") {
+TEST_CASE("a wrong --gpus is refused with a list of the GPUs", "[placement]") {
   CHECK_THAT(refusal(chosen({"0", "8"}), 2, machine()),
              Contains("--gpus: 8 does not name a GPU; this host has 0 GPU-00, 1 GPU-11, ") &&
                  Contains("7 GPU-77 MIG-x1 MIG-x2"));
@@ -157,7 +157,7 @@ TEST_CASE("a wrong --gpus is refused with what there is", "[placement]") {
              Contains("this host has none: no driver"));
 }
 
-TEST_CASE("fewer GPUs than workers are refused, unless those may share", "[placement]") {
+TEST_CASE("fewer GPUs than workers are refused, unless workers may share", "[placement]") {
   CHECK_THAT(refusal(chosen({"2", "7"}), 3, machine()),
              Contains("--gpus: 2 for 3 workers") && Contains("--oversubscribe"));
   CHECK(devices(place(shared(chosen({"2", "7"})), 3, machine())) ==
@@ -166,7 +166,7 @@ TEST_CASE("fewer GPUs than workers are refused, unless those may share", "[place
   CHECK(devices(place(chosen({"2", "7"}), 1, machine())) == Strings{"GPU 2"});
 }
 
-TEST_CASE("workers on MIG instances see each their own", "[placement]") {
+TEST_CASE("each worker on a MIG instance sees only its own", "[placement]") {
   const PlacementOptions options = chosen({"MIG-x1", "MIG-x2"});
   CHECK_THAT(refusal(options, 2, machine()), Contains("2 workers need --oversubscribe"));
   const Placements placements = place(shared(options), 2, machine());
@@ -231,7 +231,7 @@ TEST_CASE("workers are bound to the memory node of their GPU", "[placement]") {
   }
 }
 
-TEST_CASE("NVML is asked only if the answer matters", "[placement]") {
+TEST_CASE("NVML is used only if its answer matters", "[placement]") {
   Machine silent = machine();
   silent.find_gpus = []() -> GpuInventory { throw std::logic_error("NVML was asked"); };
   CHECK(place_workers({}, 2, silent, DeviceNames::kNotNeeded).by_local_rank.size() == 2);
@@ -240,13 +240,14 @@ TEST_CASE("NVML is asked only if the answer matters", "[placement]") {
 }
 
 TEST_CASE("workers that share GPUs on several hosts do not meet on loopback", "[placement]") {
-  JobContext job;
-  job.oversubscribe = true;
-  const auto names_loopback = [&job] {
-    const EnvironmentBlock block = worker_environment({}, job, 0);
+  WorkerPlan plan;
+  plan.oversubscribe = true;
+  JobLayout layout;
+  const auto names_loopback = [&] {
+    const EnvironmentBlock block = worker_environment(plan, layout, {}, 0);
     return std::ranges::find(block, "NCCL_SOCKET_IFNAME=lo") != block.end();
   };
   CHECK(names_loopback());
-  job.on_one_host = false;
+  layout.on_one_host = false;
   CHECK_FALSE(names_loopback());
 }

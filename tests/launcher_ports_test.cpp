@@ -61,7 +61,7 @@ TEST_CASE("a port is held by its listener, on the same address or on all", "[por
   CHECK(inode(kLoopback, 81) == 0);
 }
 
-TEST_CASE("IPv4 within IPv6 is the same address", "[ports]") {
+TEST_CASE("an IPv4 address mapped to IPv6 is the same address", "[ports]") {
   const std::vector<TcpEntry> entries = {{"0000000000000000FFFF00000100007F", 1, true, 0, 5}};
   CHECK(find_holder(entries, kLoopback, 1) != nullptr);
   CHECK(find_holder(entries, "0200007F", 1) == nullptr);
@@ -83,13 +83,13 @@ TEST_CASE("the holder of a port is found with its command", "[ports]") {
   CHECK_FALSE(describe_port_holder({"127.0.0.1", 0}));
 }
 
-TEST_CASE("what is wrong with an address comes with a hint", "[ports]") {
+TEST_CASE("an error about an address comes with a hint", "[ports]") {
   CHECK(bind_hint(EADDRINUSE, "pid 1 (init)", {}) ==
-        " by pid 1 (init); without --master_port a free one is taken");
-  CHECK(bind_hint(EADDRINUSE, "", {}) == "; without --master_port a free one is taken");
+        " by pid 1 (init); without --master_port, ddp-launch takes a free port");
+  CHECK(bind_hint(EADDRINUSE, "", {}) == "; without --master_port, ddp-launch takes a free port");
   CHECK(bind_hint(EADDRINUSE, "pid 1 (ddp-agent)", {}, 2) ==
-        " by pid 1 (ddp-agent); if that is a launcher of this job, give each node a --node_rank of "
-        "its own, else the job another --master_port");
+        " by pid 1 (ddp-agent); if that is a launcher of this job, give each node its own "
+        "--node_rank; otherwise give the job another --master_port");
   CHECK(bind_hint(EADDRNOTAVAIL, "", {"127.0.0.1", "10.0.0.1"}) ==
         "; this host has 127.0.0.1, 10.0.0.1");
   CHECK_THAT(bind_hint(EACCES, "", {}), Contains("below 1024"));

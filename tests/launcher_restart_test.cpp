@@ -29,7 +29,7 @@ ChildProcess launch(Strings flags, const std::string& script) {
 
 }  // namespace
 
-TEST_CASE("a job that fails is started again, as often as it may be", "[restart]") {
+TEST_CASE("a job that fails is started again, up to the given number of times", "[restart]") {
   ChildProcess child =
       launch({"--max_restarts", "2", "--show", "all"},
              "echo attempt $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS; "
@@ -43,14 +43,14 @@ TEST_CASE("a job that fails is started again, as often as it may be", "[restart]
                               Contains("restart 2 of 2 in 2 s"));
 }
 
-TEST_CASE("when the restarts are used up the last failure is the verdict", "[restart]") {
+TEST_CASE("when the restarts are used up, the last failure is the verdict", "[restart]") {
   ChildProcess child = launch({"--max_restarts", "1"}, "exit $((3 + TORCHELASTIC_RESTART_COUNT))");
   CHECK(child.wait() == 4);
   CHECK_THAT(child.err(), Contains("not started again: --max_restarts 1 is used up"));
   CHECK_THAT(lines_of(child.err()).back(), Contains("exited with code 4"));
 }
 
-TEST_CASE("no restart keeps a signal from ending the job", "[restart]") {
+TEST_CASE("a signal ends the job even if restarts are left", "[restart]") {
   ChildProcess child = launch({"--max_restarts", "5"}, "exit 1");
   child.wait_until(
       [](const ChildProcess& c) { return c.err().find("restart 2 of 5") != std::string::npos; });
@@ -82,6 +82,7 @@ TEST_CASE("a worker of an earlier attempt is refused by name", "[restart]") {
                                       {"TORCHELASTIC_RUN_ID", "job"},
                                       {"TORCHELASTIC_RESTART_COUNT", "0"}}});
   CHECK(stale.wait() == 3);
-  CHECK_THAT(stale.err(), Contains("rank 1 (") &&
-                              Contains("is of attempt 0, but attempt 1 of this job is running"));
+  CHECK_THAT(stale.err(),
+             Contains("rank 1 (") &&
+                 Contains("belongs to attempt 0, but attempt 1 of this job is running"));
 }

@@ -33,7 +33,7 @@ Result stop(const Strings& flags, const std::string& script, std::size_t workers
 
 }  // namespace
 
-TEST_CASE("a worker that fails while it is stopped is the verdict", "[stop]") {
+TEST_CASE("the verdict names a worker that fails while it is stopped", "[stop]") {
   const int signal_number = GENERATE(SIGTERM, SIGINT, SIGHUP);
   const Result result = stop({"-n", "3", "--max_restarts", "2"},
                              "trap '[ $RANK = 1 ] && exit 9; exit 0' TERM", 3, signal_number);
@@ -45,7 +45,8 @@ TEST_CASE("a worker that fails while it is stopped is the verdict", "[stop]") {
               "when asked to stop"));
 }
 
-TEST_CASE("the cause that it records and its last lines are told", "[stop]") {
+TEST_CASE("a worker that fails while it is stopped is reported with its record and last lines",
+          "[stop]") {
   const TemporaryDirectory folder;
   const std::string script =
       "[ $RANK = 0 ] || trap 'echo No space left on device >&2; "
@@ -63,7 +64,7 @@ TEST_CASE("the cause that it records and its last lines are told", "[stop]") {
              Contains("rank 1 (") && Contains("exited with code 1") && Contains(": cannot save"));
 }
 
-TEST_CASE("a crash while a worker is stopped is the verdict", "[stop]") {
+TEST_CASE("the verdict names a worker that crashes while it is stopped", "[stop]") {
   const auto [name, signal_number] =
       GENERATE(std::pair("SEGV", SIGSEGV), std::pair("KILL", SIGKILL));
   const Result result =
@@ -75,7 +76,7 @@ TEST_CASE("a crash while a worker is stopped is the verdict", "[stop]") {
                                         !Contains("stopped because of it"));
 }
 
-TEST_CASE("workers that end as they were asked to have not failed", "[stop]") {
+TEST_CASE("workers that end when asked to have not failed", "[stop]") {
   const std::string way = GENERATE("true", "trap 'exit 0' TERM", "trap 'exit 143' TERM");
   CAPTURE(way);
   const Result result = stop({"-n", "2"}, way, 2);
@@ -86,7 +87,7 @@ TEST_CASE("workers that end as they were asked to have not failed", "[stop]") {
           !Contains("ddp-launch: rank"));
 }
 
-TEST_CASE("who ends because a peer has obeyed has not failed", "[stop]") {
+TEST_CASE("a worker that ends because a peer has obeyed has not failed", "[stop]") {
   const Result result =
       stop({"-n", "2"},
            "[ $RANK = 0 ] || trap 'echo \"{\\\"message\\\": {\\\"message\\\": \\\"lost rank 0\\\", "
@@ -97,7 +98,7 @@ TEST_CASE("who ends because a peer has obeyed has not failed", "[stop]") {
   CHECK_THAT(result.err, !Contains("exited with code"));
 }
 
-TEST_CASE("workers that are killed when the grace is over are named", "[stop]") {
+TEST_CASE("workers that are killed after the grace period are named", "[stop]") {
   const int signal_number = GENERATE(SIGTERM, SIGINT, SIGUSR1);
   const int exit_code = 128 + (signal_number == SIGINT ? SIGINT : SIGTERM);
   const Result one =
@@ -114,7 +115,7 @@ TEST_CASE("workers that are killed when the grace is over are named", "[stop]") 
         "--grace SECONDS");
 }
 
-TEST_CASE("a failure is told beside those that were killed", "[stop]") {
+TEST_CASE("a failure is reported together with the killed workers", "[stop]") {
   const Result result =
       stop({"-n", "2", "--grace", "0.2"}, "trap '[ $RANK = 1 ] && exit 9' TERM", 2);
   CHECK(result.exit_code == 9);

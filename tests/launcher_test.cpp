@@ -39,7 +39,7 @@ std::string write_file(const std::filesystem::path& path, const std::string& tex
 
 }  // namespace
 
-TEST_CASE("a job whose workers all succeed ends with 0 and without a word", "[launcher]") {
+TEST_CASE("a job whose workers all succeed ends with 0 and without output", "[launcher]") {
   const Result result = run(command({"-n", "4", "true"}));
   CHECK(result.exit_code == 0);
   CHECK(result.out.empty());
@@ -61,7 +61,7 @@ TEST_CASE("each worker gets its ranks and the others' number", "[launcher]") {
                          "rank 2| 2 2 3 3 0 127.0.0.1 True"});
 }
 
-TEST_CASE("the agent serves the store that the workers are told of", "[launcher]") {
+TEST_CASE("the agent serves the store whose address the workers get", "[launcher]") {
   ChildProcess child(shell({}, "echo port=$MASTER_PORT.; read line; exit 0"));
   child.wait_for_output(".");
   const int port = std::stoi(child.out().substr(child.out().find('=') + 1));
@@ -80,7 +80,7 @@ TEST_CASE("the worker's arguments stay untouched", "[launcher]") {
   CHECK(lines_of(run(argv).out) == args);
 }
 
-TEST_CASE("what cannot run is refused before anything starts", "[launcher]") {
+TEST_CASE("a program that cannot run is refused before anything starts", "[launcher]") {
   const TemporaryDirectory folder;
   const std::string plain = write_file(folder / "plain", "#!/bin/sh\n", 0644);
   check_refusal(command({"-n", "2", "no-such-program"}), 127, "no-such-program");
@@ -91,7 +91,8 @@ TEST_CASE("what cannot run is refused before anything starts", "[launcher]") {
                 127, "interpreter");
 }
 
-TEST_CASE("the soft limit of open files bounds no job, and is the workers'", "[launcher]") {
+TEST_CASE("the soft limit of open files does not bound a job, and workers inherit it",
+          "[launcher]") {
   const std::string job = R"(ulimit -S -n 40 && exec "$0" -n 8 -- sh -c 'ulimit -S -n')";
   const Result result = run({"/bin/sh", "-c", job, DDP_LAUNCH_PATH});
   CHECK(result.exit_code == 0);
@@ -107,7 +108,7 @@ TEST_CASE("a wrong command line is refused before anything starts", "[launcher]"
   check_refusal(command({}), 2, "no PROGRAM");
 }
 
-TEST_CASE("a taken port is refused with its address and who has it", "[launcher]") {
+TEST_CASE("a taken port is refused with its address and holder", "[launcher]") {
   const ddp::Socket taken = ddp::Socket::listen({"127.0.0.1", 0});
   const std::string port = std::to_string(taken.local_endpoint().port);
   check_refusal(
@@ -120,7 +121,7 @@ TEST_CASE("an address of another host is refused", "[launcher]") {
                 "192.0.2.77:0: Cannot assign requested address; this host has 127.0.0.1");
 }
 
-TEST_CASE("scripts need no first line", "[launcher]") {
+TEST_CASE("scripts need no interpreter line", "[launcher]") {
   const TemporaryDirectory folder;
   write_file(folder / "python3", "#!/bin/sh\necho fake python \"$@\"\n", 0755);
   const std::string text = write_file(folder / "script", "echo plain text \"$@\"\n", 0755);
@@ -157,7 +158,7 @@ TEST_CASE("a death by signal is named and becomes 128 + signal", "[launcher]") {
   CHECK_THAT(result.err, Contains("rank 1 ") && Contains("was killed by SIGSEGV"));
 }
 
-TEST_CASE("a rank that dies of another's death is not taken for the cause", "[launcher]") {
+TEST_CASE("a rank that dies as a consequence is not named as the cause", "[launcher]") {
   const TemporaryDirectory folder;
   for (int repeat = 0; repeat < 20; ++repeat) {
     const std::string fifo = (folder / ("fifo" + std::to_string(repeat))).string();
@@ -172,7 +173,8 @@ TEST_CASE("a rank that dies of another's death is not taken for the cause", "[la
   }
 }
 
-TEST_CASE("the last stderr lines of a hidden rank are quoted, shown ones are not", "[launcher]") {
+TEST_CASE("the last stderr lines of a hidden rank are quoted, those of a shown rank are not",
+          "[launcher]") {
   const std::string script = "[ $RANK = 1 ] || exec sleep 1000; seq 1 12 >&2; exit 3";
   const Result hidden = run(shell({"-n", "2", "--show", "0"}, script), kStopBound);
   Strings lines = lines_of(hidden.err);
@@ -189,7 +191,7 @@ TEST_CASE("the last stderr lines of a hidden rank are quoted, shown ones are not
   CHECK_THAT(lines[12], Contains("exited with code 3"));
 }
 
-TEST_CASE("eight ranks' lines come out whole", "[launcher]") {
+TEST_CASE("the lines of eight ranks are written whole", "[launcher]") {
   const std::string script = GENERATE(as<std::string>(),
                                       // a write per line
                                       "i=0; while [ $i -lt 10000 ]; do i=$((i+1)); "
@@ -222,7 +224,7 @@ TEST_CASE("progress bars and prompts are shown before their line ends", "[launch
   CHECK(child.out() == "10%\r20%\rname? hello you\n");
 }
 
-TEST_CASE("a last line without end is not lost", "[launcher]") {
+TEST_CASE("a last line without a newline is not lost", "[launcher]") {
   CHECK(run(shell({}, "printf unfinished")).out == "unfinished");
 }
 
@@ -234,7 +236,7 @@ TEST_CASE("only rank 0 has a stdin", "[launcher]") {
   CHECK_THAT(child.out(), Contains("got 'a'"));
 }
 
-TEST_CASE("the job outlives a stdout that cannot be written", "[launcher]") {
+TEST_CASE("the job continues if stdout cannot be written", "[launcher]") {
   const TemporaryDirectory folder;
   const std::string script =
       "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); echo \"a line of output $i\"; done; "
@@ -287,7 +289,7 @@ TEST_CASE("a signal to the launcher stops the job and is named", "[launcher]") {
   }
 }
 
-TEST_CASE("who fails may be a consequence: the others can still say what happened", "[launcher]") {
+TEST_CASE("after the first failure, the other workers can still report the cause", "[launcher]") {
   const Result result = run(shell({"-n", "2"},
                                   "if [ $RANK = 0 ]; then exit 1; fi; "
                                   "sleep 0.05; echo the cause >&2; exit 3"));
@@ -310,12 +312,13 @@ TEST_CASE("SIGUSR1 goes to all workers, SIGUSR2 to the first", "[launcher]") {
   child.wait_for_output("stop 1.");
   write_bytes(done, "");
   CHECK(child.wait() == 128 + SIGTERM);  // the job ended cleanly, but early
-  CHECK_THAT(child.err(),
-             !Contains("report 1.") && Contains("SIGUSR2: passed on to rank 0\n") &&
-                 Contains("SIGUSR1: passed on to 2 ranks; what is left after 30 s is killed\n"));
+  CHECK_THAT(
+      child.err(),
+      !Contains("report 1.") && Contains("SIGUSR2: passed on to rank 0\n") &&
+          Contains("SIGUSR1: passed on to 2 ranks; ranks that still run after 30 s are killed\n"));
 }
 
-TEST_CASE("a hangup that was ignored on entry stays ignored", "[launcher]") {
+TEST_CASE("SIGHUP stays ignored if it was ignored at the start", "[launcher]") {
   ChildProcess child(shell({}, "echo ready; read x; exit 0"), {.ignored_signals = {SIGHUP}});
   child.wait_for_output("ready");
   child.send_signal(SIGHUP);
@@ -324,7 +327,8 @@ TEST_CASE("a hangup that was ignored on entry stays ignored", "[launcher]") {
   CHECK(child.err().empty());
 }
 
-TEST_CASE("who ignores SIGTERM is killed after the grace, grandchildren too", "[launcher]") {
+TEST_CASE("workers and grandchildren that ignore SIGTERM are killed after the grace period",
+          "[launcher]") {
   ChildProcess child(shell({"-n", "2", "--grace", "0.2"}, kStubborn));
   const std::vector<pid_t> pids = wait_for_pids(child, 4);
   REQUIRE(pids.size() == 4);
@@ -335,7 +339,7 @@ TEST_CASE("who ignores SIGTERM is killed after the grace, grandchildren too", "[
   check_all_gone(pids);
 }
 
-TEST_CASE("a second Ctrl-C does not wait for the grace", "[launcher]") {
+TEST_CASE("a second Ctrl-C does not wait for the grace period", "[launcher]") {
   ChildProcess child(shell({"-n", "2", "--grace", "1000"}, kStubborn));
   const std::vector<pid_t> pids = wait_for_pids(child, 4);
   child.send_signal(SIGINT);
@@ -347,7 +351,7 @@ TEST_CASE("a second Ctrl-C does not wait for the grace", "[launcher]") {
   check_all_gone(pids);
 }
 
-TEST_CASE("what a successful worker leaves behind is stopped", "[launcher]") {
+TEST_CASE("processes that a successful worker leaves behind are stopped", "[launcher]") {
   ChildProcess child(shell({}, "sleep 1000 & echo pid=$!. >&2"));
   const std::vector<pid_t> pids = wait_for_pids(child, 1);
   CHECK(child.wait(kStopBound) == 0);
@@ -362,7 +366,7 @@ TEST_CASE("the workers die with a launcher that is killed", "[launcher]") {
   check_all_gone(pids);
 }
 
-TEST_CASE("children that the launcher had before the job are left alone", "[launcher]") {
+TEST_CASE("children that the launcher had before the job are not touched", "[launcher]") {
   const std::string launch = DDP_LAUNCH_PATH;
   ChildProcess child(
       {"/bin/sh", "-c", "sleep 1000 & echo pid=$!. >&2; exec " + launch + " -n 2 true"});
@@ -373,7 +377,7 @@ TEST_CASE("children that the launcher had before the job are left alone", "[laun
   ::kill(pids.at(0), SIGKILL);
 }
 
-TEST_CASE("launchers started at once do not meet", "[launcher]") {
+TEST_CASE("launchers that start at the same time stay separate", "[launcher]") {
   std::vector<std::unique_ptr<ChildProcess>> children;
   for (int i = 0; i < 16; ++i) {
     children.push_back(std::make_unique<ChildProcess>(command({"-n", "2", "true"})));

@@ -17,14 +17,29 @@ using Strings = std::vector<std::string>;
 
 namespace {
 
-JobContext job_of(int world_size, int cpus) {
-  JobContext job;
-  job.local_world_size = world_size;
-  job.world_size = world_size;
-  job.store = {"127.0.0.1", 4242};
-  job.run_id = "cafe";
-  job.usable_cpus = cpus;
-  return job;
+struct Job {
+  WorkerPlan plan;
+  JobLayout layout;
+  Attempt attempt;
+
+  [[nodiscard]] EnvironmentBlock environment(int local_rank, EnvironmentBlock inherited = {}) {
+    plan.environment = std::move(inherited);
+    return worker_environment(plan, layout, attempt, local_rank);
+  }
+};
+
+Job job_of(int world_size, int cpus) {
+  return {.plan = {.command = {}, .usable_cpus = cpus},
+          .layout = {.local_world_size = world_size,
+                     .world_size = world_size,
+                     .store = {"127.0.0.1", 4242},
+                     .run_id = "cafe"},
+          .attempt = {}};
+}
+
+int threads_per_worker(int workers, int cpus) {
+  const Job job = job_of(workers, cpus);
+  return omp_threads_per_worker(job.plan, job.layout);
 }
 
 Strings values_of(const EnvironmentBlock& block, const std::string& name) {
@@ -52,11 +67,11 @@ WorkerRequest number(int workers) { return {WorkerRequest::Kind::kNumber, worker
 
 }  // namespace
 
-TEST_CASE("a worker's environment holds torchrun's variables once each", "[environment]") {
+TEST_CASE("a worker's environment has each of torchrun's variables once", "[environment]") {
   const EnvironmentBlock inherited = {"RANK=9",   "HOME=/h",
                                       "RANKED=1", "MASTER_PORT=1",
                                       "RANK=8",   "TORCHELASTIC_ERROR_FILE=/outer/error.json"};
-  const EnvironmentBlock block = worker_environment(inherited, job_of(4, 8), 3);
+  const EnvironmentBlock block = job_of(4, 8).environment(3, inherited);
   const std::pair<const char*, const char*> expected[] = {
       {"RANK", "3"},
       {"LOCAL_RANK", "3"},
@@ -87,16 +102,16 @@ TEST_CASE("a worker's environment holds torchrun's variables once each", "[envir
 }
 
 TEST_CASE("the job's own settings reach the environment", "[environment]") {
-  JobContext job = job_of(2, 8);
-  job.node_rank = 1;
-  job.node_count = 2;
-  job.first_rank = 2;
-  job.world_size = 4;
-  job.role = "trainer";
-  job.restart_count = 1;
-  job.max_restarts = 3;
-  job.agent_hosts_store = false;
-  const EnvironmentBlock block = worker_environment({}, job, 1);
+  Job job = job_of(2, 8);
+  job.layout.node_rank = 1;
+  job.layout.node_count = 2;
+  job.layout.first_rank = 2;
+  job.layout.world_size = 4;
+  job.plan.role = "trainer";
+  job.plan.max_restarts = 3;
+  job.plan.store_host = StoreHost::kWorker;
+  job.attempt.restart_count = 1;
+  const EnvironmentBlock block = job.environment(1);
   const std::pair<const char*, const char*> expected[] = {
       {"RANK", "3"},
       {"LOCAL_RANK", "1"},
@@ -117,48 +132,49 @@ TEST_CASE("the job's own settings reach the environment", "[environment]") {
   }
 }
 
-TEST_CASE("what is told to a worker are the launcher's variables, also inherited ones",
+TEST_CASE("the launcher's variables are listed, also with a value that the user has set",
           "[environment]") {
-  const EnvironmentBlock told =
-      contract_entries({"HOME=/h", "RANK=0", "OMP_NUM_THREADS=7"}, job_of(1, 8), 0);
+  Job job = job_of(1, 8);
+  job.plan.environment = {"HOME=/h", "RANK=0", "OMP_NUM_THREADS=7"};
+  const EnvironmentBlock told = contract_entries(job.plan, job.layout, job.attempt, 0);
   CHECK(values_of(told, "HOME").empty());
   CHECK(values_of(told, "RANK") == Strings{"0"});
   CHECK(values_of(told, "OMP_NUM_THREADS") == Strings{"7"});
 }
 
-TEST_CASE("what the user has set of threads and NCCL stays", "[environment]") {
+TEST_CASE("the user's settings of threads and NCCL are kept", "[environment]") {
   const EnvironmentBlock inherited = {"OMP_NUM_THREADS=7", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3",
                                       "CUDA_VISIBLE_DEVICES=2,3"};
-  const EnvironmentBlock block = worker_environment(inherited, job_of(2, 8), 1);
+  const EnvironmentBlock block = job_of(2, 8).environment(1, inherited);
   CHECK(values_of(block, "OMP_NUM_THREADS") == Strings{"7"});
   CHECK(values_of(block, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == Strings{"3"});
   CHECK(values_of(block, "CUDA_VISIBLE_DEVICES") == Strings{"2,3"});
 }
 
-TEST_CASE("workers that share GPUs claim different hosts, unless told otherwise", "[environment]") {
-  JobContext job = job_of(2, 8);
-  CHECK(
-      values_of(worker_environment({"DDP_OVERSUBSCRIBE=1"}, job, 0), "DDP_OVERSUBSCRIBE").empty());
-  job.oversubscribe = true;
-  const EnvironmentBlock block = worker_environment({"NCCL_MAX_CTAS=2"}, job, 1);
+TEST_CASE("workers that share GPUs get different NCCL_HOSTIDs, and keep what the user has set",
+          "[environment]") {
+  Job job = job_of(2, 8);
+  CHECK(values_of(job.environment(0, {"DDP_OVERSUBSCRIBE=1"}), "DDP_OVERSUBSCRIBE").empty());
+  job.plan.oversubscribe = true;
+  const EnvironmentBlock block = job.environment(1, {"NCCL_MAX_CTAS=2"});
   CHECK(values_of(block, "DDP_OVERSUBSCRIBE") == Strings{"1"});
   CHECK(values_of(block, "NCCL_HOSTID") == Strings{"ddp-rank-1"});
   CHECK(values_of(block, "NCCL_SHM_DISABLE") == Strings{"1"});
   CHECK(values_of(block, "NCCL_MAX_CTAS") == Strings{"2"});
 }
 
-TEST_CASE("only rank 0 of a job on a terminal hears of the terminal", "[environment]") {
-  JobContext job = job_of(2, 8);
-  CHECK(values_of(worker_environment({"DDP_LAUNCH_TTY=1"}, job, 0), "DDP_LAUNCH_TTY").empty());
-  job.rank0_on_terminal = true;
-  CHECK(values_of(worker_environment({}, job, 0), "DDP_LAUNCH_TTY") == Strings{"1"});
-  CHECK(values_of(worker_environment({"DDP_LAUNCH_TTY=1"}, job, 1), "DDP_LAUNCH_TTY").empty());
+TEST_CASE("only rank 0 of a job on a terminal gets DDP_LAUNCH_TTY", "[environment]") {
+  Job job = job_of(2, 8);
+  CHECK(values_of(job.environment(0, {"DDP_LAUNCH_TTY=1"}), "DDP_LAUNCH_TTY").empty());
+  job.plan.rank0_on_terminal = true;
+  CHECK(values_of(job.environment(0), "DDP_LAUNCH_TTY") == Strings{"1"});
+  CHECK(values_of(job.environment(1, {"DDP_LAUNCH_TTY=1"}), "DDP_LAUNCH_TTY").empty());
 }
 
 TEST_CASE("each worker gets its share of the CPUs, at least one", "[environment]") {
-  CHECK(omp_threads_per_worker(job_of(1, 8)) == 8);
-  CHECK(omp_threads_per_worker(job_of(3, 8)) == 2);
-  CHECK(omp_threads_per_worker(job_of(16, 8)) == 1);
+  CHECK(threads_per_worker(1, 8) == 8);
+  CHECK(threads_per_worker(3, 8) == 2);
+  CHECK(threads_per_worker(16, 8) == 1);
 }
 
 TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
@@ -176,7 +192,7 @@ TEST_CASE("CUDA_VISIBLE_DEVICES selects GPUs as CUDA reads it", "[gpu-count]") {
   CHECK(visible_gpus(gpus(0), "MIG-1").empty());
 }
 
-TEST_CASE("the number of workers follows the machine when asked to", "[worker-count]") {
+TEST_CASE("the number of workers follows the machine if requested", "[worker-count]") {
   const WorkerRequest any{WorkerRequest::Kind::kAuto, 0};
   const WorkerRequest gpu{WorkerRequest::Kind::kGpu, 0};
   const WorkerRequest cpu{WorkerRequest::Kind::kCpu, 0};
@@ -202,7 +218,8 @@ TEST_CASE("asking for GPUs where none is visible is refused", "[worker-count]") 
   CHECK_THAT(error(machine(2, "")), Contains("CUDA_VISIBLE_DEVICES='' shows none of 2"));
 }
 
-TEST_CASE("a plain number runs anywhere, with a remark where GPUs are expected", "[worker-count]") {
+TEST_CASE("a plain number of workers runs anywhere, with a remark if GPUs are expected",
+          "[worker-count]") {
   CHECK(decide_worker_count(number(8), machine(0, std::nullopt)).remark.empty());
   CHECK(decide_worker_count(number(8), machine(8, std::nullopt)).remark.empty());
   CHECK(decide_worker_count(number(8), machine(1, "")).remark.empty());
@@ -215,13 +232,13 @@ TEST_CASE("a plain number runs anywhere, with a remark where GPUs are expected",
                                  Contains("-n 2") && Contains("CUDA_VISIBLE_DEVICES="));
 }
 
-TEST_CASE("one worker that expects no GPU does not wait for the driver", "[worker-count]") {
+TEST_CASE("a single worker without GPUs does not wait for the driver", "[worker-count]") {
   Machine slow = machine(1, std::nullopt);
   slow.find_gpus = []() -> GpuInventory { throw std::logic_error("NVML was asked"); };
   CHECK(decide_worker_count(number(1), slow).workers == 1);
 }
 
-TEST_CASE("a death by signal outranks the exit codes that follow from it", "[verdict]") {
+TEST_CASE("a death by signal is the cause of exit codes that follow from it", "[verdict]") {
   const Ending ok{0, 10, W_EXITCODE(0, 0)};
   const Ending noticed{1, 11, W_EXITCODE(1, 0)};
   const Ending later{2, 12, W_EXITCODE(7, 0)};

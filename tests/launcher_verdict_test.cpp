@@ -109,7 +109,7 @@ TEST_CASE("the error that a worker records is in the verdict", "[launcher][verdi
               "step 12: ValueError: no second; 1 other rank stopped because of it"));
 }
 
-TEST_CASE("a record that is no JSON does no harm", "[launcher][verdict]") {
+TEST_CASE("a record that is not JSON is ignored", "[launcher][verdict]") {
   const Result result = run(shell({}, "printf '{\"mess' >$TORCHELASTIC_ERROR_FILE; exit 7"));
   CHECK(result.exit_code == 7);
   CHECK_THAT(last_line(result.err),
@@ -117,13 +117,13 @@ TEST_CASE("a record that is no JSON does no harm", "[launcher][verdict]") {
                      "after [0-9.]+ s"));
 }
 
-TEST_CASE("the record of a job that ended well is nobody's business", "[launcher][verdict]") {
+TEST_CASE("the record of a successful job is not reported", "[launcher][verdict]") {
   const Result result = run(shell({}, "echo '{\"message\": \"x\"}' >$TORCHELASTIC_ERROR_FILE"));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
 }
 
-TEST_CASE("each rank has an error file of its own, which goes with the job",
+TEST_CASE("each rank has its own error file, which is removed with the job",
           "[launcher][verdict]") {
   const TemporaryDirectory folder;
   const Result result = run(shell({"-n", "3", "--show", "all"}, "echo $TORCHELASTIC_ERROR_FILE"),
@@ -137,7 +137,7 @@ TEST_CASE("each rank has an error file of its own, which goes with the job",
   CHECK(ddp::test::entries_of(folder.path()) == 0);
 }
 
-TEST_CASE("the error files go also when the agent is killed", "[launcher][verdict]") {
+TEST_CASE("the error files are removed even if the agent is killed", "[launcher][verdict]") {
   const TemporaryDirectory folder;
   ChildProcess child(shell({}, "echo agent=$PPID. >&2; exec sleep 1000"),
                      {.environment = {{"TMPDIR", folder.path().string()}}});
@@ -148,7 +148,7 @@ TEST_CASE("the error files go also when the agent is killed", "[launcher][verdic
   CHECK(ddp::test::entries_of(folder.path()) == 0);
 }
 
-TEST_CASE("without a folder for error files the job runs all the same", "[launcher][verdict]") {
+TEST_CASE("a job runs even without a folder for error files", "[launcher][verdict]") {
   const Result result =
       run(shell({}, "echo \"file='$TORCHELASTIC_ERROR_FILE'\""), ChildProcess::kDefaultTimeout,
           {.environment = {{"TMPDIR", "/no/such/folder"}, {"TORCHELASTIC_ERROR_FILE", "/x"}}});
@@ -157,7 +157,7 @@ TEST_CASE("without a folder for error files the job runs all the same", "[launch
   CHECK(result.err.empty());
 }
 
-TEST_CASE("the launcher above is told as well", "[launcher][verdict]") {
+TEST_CASE("an outer launcher gets the error, too", "[launcher][verdict]") {
   const TemporaryDirectory folder;
   const std::string path = (folder / "error.json").string();
   const Result result = run(shell({"-n", "2"}, "[ $RANK = 1 ] && exit 7; sleep 1000"), kStopBound,
@@ -179,7 +179,7 @@ TEST_CASE("a rank of libddp that fails is named with its error and step", "[laun
   }
 }
 
-TEST_CASE("an error of CUDA is told as CUDA tells it", "[launcher][verdict]") {
+TEST_CASE("an error of CUDA is reported in CUDA's words", "[launcher][verdict]") {
   const Result result = run_worker(2, "fail-cuda", "shm");
   CHECK(result.exit_code == 3);
   CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains(", in step 5: "));
@@ -193,7 +193,7 @@ TEST_CASE("the step of a rank that crashes is known", "[launcher][verdict]") {
                                         Contains(", in step 5;"));
 }
 
-TEST_CASE("its victims are not taken for the cause though they end before it",
+TEST_CASE("the victims of a failure are not named as the cause, even if they end first",
           "[launcher][verdict]") {
   for (const std::string& backend : ddp::test::cpu_backends()) {
     CAPTURE(backend);
@@ -205,7 +205,9 @@ TEST_CASE("its victims are not taken for the cause though they end before it",
   }
 }
 
-TEST_CASE("nor are they if their node hears of it first", "[launcher][verdict]") {
+TEST_CASE(
+    "the victims of a failure are not named as the cause, even if their node hears of it first",
+    "[launcher][verdict]") {
   const std::string address = routable_address();
   if (address.empty() || !ddp::gloo_is_compiled_in()) {
     std::fprintf(stderr, "SKIPPED: no address but loopback, or no Gloo\n");
@@ -250,18 +252,18 @@ TEST_CASE("a rank that ends with 0 and never joins those that wait for it is nam
   CHECK(child.wait(kStopBound) == 128 + SIGTERM);
 }
 
-TEST_CASE("victims that abort are not taken for the cause", "[launcher][verdict]") {
+TEST_CASE("victims that abort are not named as the cause", "[launcher][verdict]") {
   const Result result = run_worker(3, "fail-among-aborters", "shm");
   CHECK_THAT(last_line(result.err), Contains("rank 2 (") && Contains("exited with code 3"));
   CHECK(result.exit_code == 3);
 }
 
-TEST_CASE("what goes wrong before ranks have met is told", "[launcher][verdict]") {
+TEST_CASE("failures before ranks have met are reported", "[launcher][verdict]") {
   const Result result = run_worker(2, "sum", "no-such-backend");
   CHECK_THAT(last_line(result.err), Contains(": unknown backend 'no-such-backend'"));
 }
 
-TEST_CASE("a kill for want of memory is recognised", "[launcher][verdict]") {
+TEST_CASE("a kill by the out-of-memory killer is recognised", "[launcher][verdict]") {
   const SmallCgroup group("64");
   if (!group.folder()) {
     std::fprintf(stderr, "SKIPPED: no memory control group can be made here (not root?)\n");
@@ -283,7 +285,7 @@ TEST_CASE("a kill for want of memory is recognised", "[launcher][verdict]") {
           "because of it"));
 }
 
-TEST_CASE("a bus error is put down to a small /dev/shm", "[launcher][verdict]") {
+TEST_CASE("a bus error is explained by a small /dev/shm", "[launcher][verdict]") {
   const std::string in_small_shm = "mount -t tmpfs -o size=2m tmpfs /dev/shm && exec \"$0\" \"$@\"";
   if (run({"/usr/bin/unshare", "--mount", "sh", "-c", in_small_shm, "true"}).exit_code != 0) {
     std::fprintf(stderr, "SKIPPED: /dev/shm cannot be replaced here (not root?)\n");
@@ -297,7 +299,7 @@ TEST_CASE("a bus error is put down to a small /dev/shm", "[launcher][verdict]") 
                  Contains("/dev/shm is small (2 of 2 MiB free); in a container"));
 }
 
-TEST_CASE("a kill by a person is no want of memory", "[launcher][verdict]") {
+TEST_CASE("a kill by a user is not reported as out of memory", "[launcher][verdict]") {
   const Result result = run(shell({"-n", "2"}, "[ $RANK = 1 ] && kill -KILL $$; exec sleep 1000"));
   CHECK_THAT(last_line(result.err),
              Contains("rank 1 ") && Contains("was killed by SIGKILL") && !Contains("memory"));

@@ -82,7 +82,7 @@ float largest_difference(const Safetensors& a, const Safetensors& b) {
 
 }  // namespace
 
-CATCH_TEST_CASE("LeNet in LibTorch ends the same on 1, 2 and 3 ranks", "[libtorch]") {
+CATCH_TEST_CASE("LeNet in LibTorch gives the same model on 1, 2 and 3 ranks", "[libtorch]") {
   const Safetensors alone = train_lenet(1);
   for (const int ranks : {2, 3}) {  // three have 43, 43 and 42 samples
     CATCH_INFO(ranks << " ranks");
@@ -117,7 +117,7 @@ CATCH_TEST_CASE("unequal ranks train the model that plain LibTorch trains", "[li
   });
 }
 
-CATCH_TEST_CASE("a step of two passes is a step of one", "[libtorch]") {
+CATCH_TEST_CASE("a step of two passes equals a step of one", "[libtorch]") {
   Net plain;
   torch::optim::SGD plain_optimizer(plain->parameters(), 0.1);
   for (int step = 0; step < 3; ++step) {
@@ -142,7 +142,7 @@ CATCH_TEST_CASE("a step of two passes is a step of one", "[libtorch]") {
   });
 }
 
-CATCH_TEST_CASE("rank 0's buffers and frozen parameters are everybody's", "[libtorch]") {
+CATCH_TEST_CASE("all ranks get rank 0's buffers and frozen parameters", "[libtorch]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Net net(group.rank() + 1);
     net->fc1->weight.requires_grad_(false);
@@ -183,12 +183,12 @@ CATCH_TEST_CASE("gradients are views of buckets, whatever replaces them", "[libt
   check();
 }
 
-CATCH_TEST_CASE("wrong use of the adapter is told, not trained", "[libtorch]") {
+CATCH_TEST_CASE("wrong use of the adapter is an error", "[libtorch]") {
   Net net;
   ddp_torch::DistributedDataParallel model(world_of_one(), *net);
   CATCH_CHECK_THAT(error_of([&] { loss_of(net, 0, 7).backward(); }),
-                   Catch::Contains("[ddp_torch] loss.backward() outside of a step: call "
-                                   "model.backward(loss, n) in its place"));
+                   Catch::Contains("[ddp_torch] loss.backward() was called outside of a step: call "
+                                   "model.backward(loss, n) instead"));
   CATCH_CHECK_THAT(error_of([&] {
                      model.backward(net->fc1(torch::ones({1, 6}, torch::kFloat64)).sum(), 1);
                    }),
@@ -205,7 +205,7 @@ CATCH_TEST_CASE("wrong use of the adapter is told, not trained", "[libtorch]") {
                    Catch::Contains("fold_scale"));
 }
 
-CATCH_TEST_CASE("a layer that no rank reaches keeps its values, also with momentum", "[libtorch]") {
+CATCH_TEST_CASE("a layer that no rank uses keeps its values, even with momentum", "[libtorch]") {
   for (const auto unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
     run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
       Net net;
@@ -226,7 +226,7 @@ CATCH_TEST_CASE("a layer that no rank reaches keeps its values, also with moment
   }
 }
 
-CATCH_TEST_CASE("a module is LibTorch's alone again afterwards", "[libtorch]") {
+CATCH_TEST_CASE("a module is independent of libddp after the adapter is gone", "[libtorch]") {
   Net net;
   { const ddp_torch::DistributedDataParallel model(world_of_one(), *net); }
   CATCH_CHECK(!net->parameters()[0].grad().defined());

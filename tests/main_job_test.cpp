@@ -98,7 +98,7 @@ TEST_CASE("1, 2, 3 and 4 ranks with one global batch end with the same parameter
   }
 }
 
-TEST_CASE("so they do for lenet5", "[main]") {
+TEST_CASE("1, 2, 3 and 4 ranks with one global batch end with the same lenet5", "[main]") {
   const Arguments flags = {"--model", "lenet5", "--global-batch-size", "50", "--max-steps", "100"};
   const Safetensors alone = train(1, flags);
   for (const int ranks : {2, 3, 4}) {
@@ -113,7 +113,7 @@ TEST_CASE("ranks without samples in a step change nothing", "[main]") {
   CHECK(largest_relative_difference(train(1, flags), train(4, flags)) < 1e-12);
 }
 
-TEST_CASE("two runs with the same seed end bit-identical, another seed differs", "[main]") {
+TEST_CASE("two runs with the same seed are bit-identical, and another seed differs", "[main]") {
   const Arguments flags = {"--model", "lenet5", "--batch-size", "16", "--max-steps", "30"};
   Arguments other = flags;
   other.insert(other.end(), {"--seed", "1"});
@@ -121,7 +121,7 @@ TEST_CASE("two runs with the same seed end bit-identical, another seed differs",
   CHECK(largest_relative_difference(train(2, flags), train(2, other)) > 1e-3);
 }
 
-TEST_CASE("the main job learns, and rank 0 alone talks", "[main]") {
+TEST_CASE("the main job learns, and only rank 0 prints", "[main]") {
   const TemporaryDirectory directory;
   const std::string metrics = directory / "metrics.jsonl";
   ChildProcess job(train_command(
@@ -176,7 +176,7 @@ TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
 }
 
 // Perfetto sorts processes by name and ignores their sort_index.
-TEST_CASE("the ranks of a trace are in order by name, too", "[main]") {
+TEST_CASE("the ranks of a trace are in order even when sorted by name", "[main]") {
   constexpr int kRanks = 11;
   const TemporaryDirectory directory;
   const std::string trace = directory / "trace.json";
@@ -199,7 +199,7 @@ TEST_CASE("a rank that is killed ends the job with its signal", "[main]") {
   CHECK_THAT(job.err(), Catch::Contains("SIGKILL"));
 }
 
-TEST_CASE("a signal to one rank stops all of them behind the same step, and the model is saved",
+TEST_CASE("a signal to one rank stops all ranks after the same step, and the model is saved",
           "[main]") {
   const TemporaryDirectory directory;
   const std::string file = directory / "model.safetensors";
@@ -211,7 +211,7 @@ TEST_CASE("a signal to one rank stops all of them behind the same step, and the 
   CHECK(load_safetensors(file).tensors.size() == 6);
 }
 
-TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") {
+TEST_CASE("a rank that is asked for a report prints it and continues", "[main]") {
   ChildProcess job(train_command(2, {"--epochs", "1000"}));
   job.wait_for_output("step 100/");
   const pid_t rank = first_rank_of(job);
@@ -222,7 +222,7 @@ TEST_CASE("a rank that is asked for a report gives one, and goes on", "[main]") 
   CHECK(job.wait(25s) == 0);
 }
 
-TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
+TEST_CASE("a warm-up by steps reaches the rate in its last step", "[main]") {
   const TemporaryDirectory directory;
   const std::string metrics = directory / "metrics.jsonl";
   ChildProcess job(train_command(2, {"--warmup-steps", "4", "--lr", "0.4", "--max-steps", "6",
@@ -239,7 +239,7 @@ TEST_CASE("a warm-up by steps reaches the rate in its last one", "[main]") {
 }
 
 // The first step with this learning rate gives weights with which the second step overflows.
-TEST_CASE("a loss that is not finite ends the job, and says where", "[main]") {
+TEST_CASE("a loss that is not finite ends the job with the epoch and step", "[main]") {
   const TemporaryDirectory directory;
   const Arguments flags = {"--lr",
                            "1e30",
@@ -256,14 +256,14 @@ TEST_CASE("a loss that is not finite ends the job, and says where", "[main]") {
   CHECK_FALSE(std::filesystem::exists(directory / "run/model_epoch_0_step_2.safetensors"));
 }
 
-TEST_CASE("so does a gradient, by name and rank, if asked to", "[main]") {
+TEST_CASE("with --non-finite stop, a bad gradient ends the job with its name and rank", "[main]") {
   ChildProcess job(train_command(2, {"--lr", "1e30", "--max-steps", "20", "--non-finite", "stop"}));
   CHECK(job.wait(100s) == 1);
   CHECK_THAT(job.err(), Catch::Contains("[train] epoch 1/1, step 2/469: [ddp] step 2: ") &&
                             Catch::Contains("is not finite; it came from rank 0 ('"));
 }
 
-TEST_CASE("or neither ends it", "[main]") {
+TEST_CASE("with --non-finite skip or ignore, a bad loss does not end the job", "[main]") {
   for (const char* policy : {"skip", "ignore"}) {
     INFO(policy);
     ChildProcess job(
@@ -274,7 +274,7 @@ TEST_CASE("or neither ends it", "[main]") {
   }
 }
 
-TEST_CASE("the first line tells what makes a step", "[main]") {
+TEST_CASE("the first line says what a step consists of", "[main]") {
   const auto first_line = [](int ranks, const Arguments& flags) {
     ChildProcess job(train_command(ranks, Arguments{"--max-steps", "1"} + flags));
     CHECK(job.wait(100s) == 0);
@@ -287,7 +287,7 @@ TEST_CASE("the first line tells what makes a step", "[main]") {
   CHECK_THAT(first_line(1, {"--batch-size", "16"}), Catch::Contains(": 1 rank, global batch 16, "));
 }
 
-TEST_CASE("a full disk does not end a training, and is told at once and at the end", "[main]") {
+TEST_CASE("a full disk does not end a training, and is reported at once and at the end", "[main]") {
   const TemporaryDirectory directory;
   const auto full = [&](const char* name) {
     std::filesystem::create_symlink("/dev/full", directory / name);
@@ -298,15 +298,14 @@ TEST_CASE("a full disk does not end a training, and is told at once and at the e
       2, {"--max-steps", "5", "--metrics", files[0], "--trace", files[1], "--step-svg", files[2]}));
   CHECK(job.wait(100s) == 0);
   for (const std::string& file : files) {
-    CHECK_THAT(job.err(), Catch::Contains(file + ": cannot write, nothing more follows: No space "
-                                                 "left on device"));
+    CHECK_THAT(job.err(), Catch::Contains(file + ": cannot write, so nothing more is added to it: "
+                                                 "No space left on device"));
   }
   CHECK_THAT(job.out(), Catch::EndsWith("incomplete, since they could not be written: " + files[0] +
                                         ", " + files[1] + ", " + files[2] + "\n"));
 }
 
-TEST_CASE("ranks that find other data, or have other flags, are told apart at the start",
-          "[main]") {
+TEST_CASE("ranks with different data or flags are an error at the start", "[main]") {
   const TemporaryDirectory directory;
   for (const std::uint32_t rank : {0, 1}) {
     const auto place = directory / std::to_string(rank);
@@ -329,7 +328,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--model", "transformer9", "--data-dir", "/nonexistent"}),
                 "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
   check_refused(train_command(1, {"--sync-bn=maybe"}),
-                "--sync-bn=maybe: a switch has no value, or true or false");
+                "--sync-bn=maybe: the value of a switch can only be true or false");
   check_refused(train_command(2, {"--global-batch-size", "10", "--accumulate", "3"}),
                 "--global-batch-size 10 cannot be cut into --accumulate 3 equal passes");
   check_refused(train_command(1, {"--amp", "fp16", "--non-finite", "stop"}),
@@ -346,7 +345,7 @@ TEST_CASE("bad input is refused in one line", "[main]") {
     ChildProcess job({DDP_TRAIN_PATH, "--device", "cuda"},
                      {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
     CHECK(job.wait(25s) == 1);
-    CHECK_THAT(job.err(), Catch::Contains("train: --device cuda needs a GPU; --device cpu does "
+    CHECK_THAT(job.err(), Catch::Contains("train: --device cuda needs a GPU; --device cpu works "
                                           "without: ") &&
                               Catch::Contains("no GPU is visible"));
   }

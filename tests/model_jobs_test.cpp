@@ -148,7 +148,7 @@ double scale_in(const std::filesystem::path& checkpoint) {
 
 }  // namespace
 
-TEST_CASE("every model trains on two ranks and goes on exactly after a break", "[models]") {
+TEST_CASE("every model trains on two ranks and resumes exactly", "[models]") {
   const Sets sets;
   const Arguments batch = {"--global-batch-size", "8"};  // three steps an epoch
   for (const char* model : {"mlp", "lenet5", "convnet"}) {
@@ -163,7 +163,7 @@ TEST_CASE("every model trains on two ranks and goes on exactly after a break", "
       {.epochs = "1", .step = "1"});
 }
 
-TEST_CASE("so it does with each way to train", "[models]") {
+TEST_CASE("every way to train resumes exactly", "[models]") {
   const Sets sets;
   const Arguments convnet =
       sets.cifar10() + Arguments{"--model", "convnet", "--global-batch-size", "8"};
@@ -183,7 +183,7 @@ TEST_CASE("so it does with each way to train", "[models]") {
                         {.step = "3"});
 }
 
-TEST_CASE("a job in float16 goes on with the loss scale that it had found", "[models][amp]") {
+TEST_CASE("a job in float16 resumes with its loss scale", "[models][amp]") {
   const Sets sets;
   // With batches of one sample per rank, the initial scale of 65536 overflows at once.
   const Arguments flags =
@@ -196,7 +196,8 @@ TEST_CASE("a job in float16 goes on with the loss scale that it had found", "[mo
   CHECK(scale_in(job.newest()) < 65536);
 }
 
-TEST_CASE("1, 2, 3 and 4 ranks evaluate one model to the same last digit", "[models][evaluation]") {
+TEST_CASE("1, 2, 3 and 4 ranks evaluate a model to exactly the same result",
+          "[models][evaluation]") {
   const Sets sets;
   const Arguments step = {"--global-batch-size", "4", "--max-steps", "1"};
   // Seeds and learning rates for which the scores are well above 0.
@@ -231,7 +232,7 @@ TEST_CASE("a rank without samples does not hold up a model with synchronised bat
   CHECK_THAT(job.final_line(), Contains("test_accuracy"));
 }
 
-TEST_CASE("a job may begin with the weights of another, or refuses what is not its model's",
+TEST_CASE("a job can begin with the weights of another job, and refuses those of another model",
           "[models]") {
   const Sets sets;
   const Job first(sets.fashion_mnist() + Arguments{"--model", "lenet5"});

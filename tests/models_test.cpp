@@ -113,7 +113,7 @@ TEST_CASE("the first ten losses of the models equal PyTorch's", "[nn][torch]") {
   check(subject.loss(tape, *model, kSteps - 1), "eval");
 }
 
-TEST_CASE("models bear PyTorch's names", "[nn]") {
+TEST_CASE("the parameters of models have PyTorch's names", "[nn]") {
   Context context;
   const auto names_of = [&](const char* name) {
     std::string names;
@@ -132,7 +132,7 @@ TEST_CASE("models bear PyTorch's names", "[nn]") {
                                    Contains("upconv4.weight ") && Contains("decoder1.dec1conv2"));
 }
 
-TEST_CASE("models are made for the images at hand", "[nn]") {
+TEST_CASE("models fit the size of the images", "[nn]") {
   Context context;
   const std::size_t channels = GENERATE(1, 3);
   const ImageSizes sizes{.channels = channels, .image = {32, 48}, .classes = 7};

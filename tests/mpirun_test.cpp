@@ -72,7 +72,7 @@ TEST_CASE("two jobs of mpirun run side by side", "[mpirun]") {
   CHECK(first.params_sha256() == second.params_sha256());
 }
 
-TEST_CASE("a worker's failure under mpirun ends all launchers with its verdict", "[mpirun]") {
+TEST_CASE("a worker's failure under mpirun ends all launchers with the same verdict", "[mpirun]") {
   if (!has_open_mpi()) return;
   const std::string worker = "[ $RANK = 3 ] && exit 5; sleep 1000";
   ChildProcess job(mpirun(2, {DDP_LAUNCH_PATH, "-n", "2", "sh", "-c", worker}), kOptions);
@@ -80,7 +80,7 @@ TEST_CASE("a worker's failure under mpirun ends all launchers with its verdict",
   CHECK_THAT(job.err(), Contains("exited with code 5") && Contains("3 other ranks stopped"));
 }
 
-TEST_CASE("a program alone under mpirun is alone", "[mpirun]") {
+TEST_CASE("a single program under mpirun is a world of one", "[mpirun]") {
   if (!has_open_mpi()) return;
   CHECK(run(mpirun(1)) == run({DDP_LAUNCH_PATH, "-n", "1"}));
 }

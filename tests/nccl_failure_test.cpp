@@ -64,9 +64,9 @@ TEST_CASE("a failure of NCCL names the rank that died", "[nccl]") {
   dead.pid = std::numeric_limits<int>::max();  // Linux has no such process
   PrefixStore("roll", survivor.store.clone()).set("who/1", serialize(dead));
   const ncclResult_t state = GENERATE(ncclRemoteError, ncclSystemError);
-  CHECK(survivor.error_after(state) ==
-        "[nccl] " + to_string(dead) +
-            " died during operations on rank 0: what NCCL says (NCCL_DEBUG=WARN tells more)");
+  CHECK(survivor.error_after(state) == "[nccl] " + to_string(dead) +
+                                           " died during operations on rank 0: what NCCL says "
+                                           "(NCCL_DEBUG=WARN makes NCCL say more)");
   CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("a failure of NCCL names the rank that left", "[nccl]") {
              StartsWith("[nccl] rank 1 (") && Contains(" left the group during operations on"));
 }
 
-TEST_CASE("a failure of NCCL blames nobody who is there", "[nccl]") {
+TEST_CASE("a failure of NCCL blames no rank that is still there", "[nccl]") {
   Survivor survivor;
   const auto [state, is_of_peer] =
       GENERATE(std::pair(ncclRemoteError, true), std::pair(ncclUnhandledCudaError, false));
@@ -93,13 +93,13 @@ TEST_CASE("a failure of NCCL blames nobody who is there", "[nccl]") {
   }
 }
 
-TEST_CASE("an NCCL that works or begins breaks nothing", "[nccl]") {
+TEST_CASE("an NCCL that works or is starting breaks nothing", "[nccl]") {
   Survivor survivor;
   CHECK(survivor.error_after(ncclSuccess).empty());
   CHECK(survivor.error_after(ncclInProgress).empty());
 }
 
-TEST_CASE("NCCL's commonest warnings come with what helps", "[nccl]") {
+TEST_CASE("NCCL's most common warnings come with advice", "[nccl]") {
   // Messages of NCCL 2.28.
   const auto [warning, advice] = GENERATE(table<std::string, std::string>({
       {"Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000", "one worker per GPU"},

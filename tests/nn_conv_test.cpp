@@ -24,7 +24,7 @@ using ddp::test::uniform_tensor;
 
 }  // namespace
 
-TEST_CASE("gradients of conv2d equal central differences, its input's too", "[nn]") {
+TEST_CASE("gradients of conv2d equal central differences, including the input's", "[nn]") {
   const std::size_t batch = GENERATE(1U, 3U, 9U);
   const Conv2dOptions options =
       GENERATE(Conv2dOptions{}, Conv2dOptions{.stride = {2, 3}, .padding = {1, 2}});
@@ -101,7 +101,7 @@ TEST_CASE("LeNet-5 takes rows of pixels and images alike, and an empty batch", "
   }
 }
 
-TEST_CASE("LeNet-5 says which images it cannot take", "[nn]") {
+TEST_CASE("LeNet-5 refuses images of wrong sizes and says why", "[nn]") {
   Context context;
   Tape tape(context);
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::kFloat32); };

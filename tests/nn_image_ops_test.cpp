@@ -152,7 +152,7 @@ TEST_CASE("gradients of operations on images equal central differences", "[nn]")
   check_gradients(context, loss, pointers, 7);
 }
 
-TEST_CASE("operations on images add to a gradient that is there already", "[nn]") {
+TEST_CASE("operations on images add to an existing gradient", "[nn]") {
   const Case which = GENERATE(from_range(kCases));
   const DType dtype = GENERATE(DType::kFloat64, DType::kFloat32);
   CAPTURE(which.name);
@@ -224,7 +224,7 @@ TEST_CASE("Conv2d and ConvTranspose2d have PyTorch's names, shapes and bounds", 
   CHECK(transposed.forward(tape, x).shape() == Shape{2, 12, 6, 7});
 }
 
-TEST_CASE("operations on images say which shapes they cannot take", "[nn]") {
+TEST_CASE("operations on images refuse wrong shapes and name them", "[nn]") {
   Context context;
   Tape tape(context);
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::kFloat32); };

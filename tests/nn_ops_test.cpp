@@ -22,7 +22,7 @@ using ddp::test::uniform_tensor;
 
 }  // namespace
 
-TEST_CASE("gradients of linear equal central differences, its input's too", "[nn]") {
+TEST_CASE("gradients of linear equal central differences, including the input's", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
   Parameter x = scope.uniform("x", {5, 4}, 1);
@@ -121,12 +121,23 @@ TEST_CASE("an empty batch gives loss 0 and gradients of 0", "[nn]") {
 
 TEST_CASE("count_correct counts rows whose largest logit is the label's", "[nn]") {
   Context context;
-  const Tensor logits = context.from_host<float>(std::vector<float>{0, 1, 3, 2, 5, 9}, {3, 2});
+  const Tensor logits = context.from_host(std::vector<float>{0, 1, 3, 2, 5, 9}, {3, 2});
   const Tensor labels = context.from_host<std::int64_t>(std::vector<std::int64_t>{1, 0, 0}, {3});
   CHECK(context.to_host<std::int64_t>(count_correct(context, logits, labels)).front() == 2);
+  CHECK(context.to_host<std::int64_t>(count_correct(context, logits, labels, 2)).front() == 3);
 }
 
-TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
+TEST_CASE("a shape takes integers of any type, and no negative ones", "[nn]") {
+  const std::int64_t rows = 3;
+  const int columns = 4;
+  CHECK(to_string(Shape{rows, columns, std::size_t{5}, 6U}) == "[3, 4, 5, 6]");
+  const std::int64_t less = -1;
+  CHECK(error_of([&] {
+          static_cast<void>(Shape{less, columns});
+        }) == "[nn] a shape with a dimension of size -1");
+}
+
+TEST_CASE("operations refuse wrong shapes or dtypes and name them", "[nn]") {
   Context context;
   Tape tape(context);
   const auto zeros = [](const Shape& shape, DType dtype = DType::kFloat32) {
@@ -139,7 +150,9 @@ TEST_CASE("operations say which shapes or dtypes they cannot combine", "[nn]") {
   CHECK(
       error_of([&] {
         static_cast<void>(linear(tape, zeros({2, 4}), zeros({3, 4}, DType::kFloat64), zeros({3})));
-      }) == "[kernels] gemm: b is float64[12] on cpu, expected float32[12] on cpu");
+      }) ==
+      "[nn] linear: x is float32, weight float64: the batches (DataLoaderOptions::dtype) and the "
+      "module's parameters (its Scope) need one type");
   const Tensor labels = Tensor::zeros({2}, DType::kInt64);
   CHECK(error_of([&] {
           static_cast<void>(softmax_cross_entropy(tape, zeros({2, 5, 2, 2}), labels));

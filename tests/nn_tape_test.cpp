@@ -48,7 +48,8 @@ struct Fixture {
 
 }  // namespace
 
-TEST_CASE("parameters are reported in reverse order of use, each when final", "[nn]") {
+TEST_CASE("parameters are reported in reverse order of use, each when its gradient is final",
+          "[nn]") {
   Fixture f;
   Tape tape(f.context);
   Names order;
@@ -77,7 +78,7 @@ TEST_CASE("a parameter used twice is reported once, after its last contribution"
   CHECK(grad_of(*reached[1]) == at_call[1]);
 }
 
-TEST_CASE("a parameter whose other use does not lead to the loss is still reported", "[nn]") {
+TEST_CASE("a parameter is reported even if one of its uses does not lead to the loss", "[nn]") {
   Fixture f;
   Tape tape(f.context);
   const Variable loss = f.loss(tape, f.first, f.second);
@@ -96,6 +97,28 @@ TEST_CASE("a parameter that backward does not reach keeps its memory and its fla
   CHECK(names_of(tape.backward(loss)) == Names{"first.bias", "first.weight"});
   CHECK_FALSE(unused.has_grad());
   CHECK(grad_of(unused)[0] == 42);
+}
+
+TEST_CASE("a frozen parameter is a constant, through which gradients flow to others", "[nn]") {
+  Fixture f;
+  Tape tape(f.context);
+  const auto backward = [&](bool trains_first, bool trains_second) {
+    for (Linear* layer : {&f.first, &f.second}) {
+      for (Parameter* parameter : layer->parameters()) parameter->clear_grad();
+    }
+    f.first.set_requires_grad(trains_first);
+    f.second.set_requires_grad(trains_second);
+    return names_of(tape.backward(f.loss(tape, f.first, f.second)));
+  };
+  CHECK(backward(true, true).size() == 4);
+  const Doubles gradient = grad_of(*f.first.parameters()[0]);
+  CHECK(backward(true, false) == Names{"first.bias", "first.weight"});
+  CHECK(grad_of(*f.first.parameters()[0]) == gradient);
+  CHECK(backward(false, true) == Names{"second.bias", "second.weight"});
+  CHECK_FALSE(f.first.parameters()[0]->has_grad());
+  CHECK_THAT(error_of([&] { static_cast<void>(backward(false, false)); }),
+             Catch::Contains("all are frozen"));
+  CHECK(backward(true, true).size() == 4);
 }
 
 TEST_CASE("the first backward overwrites gradients, the next one adds until clear_grad", "[nn]") {
@@ -167,7 +190,7 @@ TEST_CASE("steps of equal shape allocate nothing after the first", "[nn]") {
   CHECK(f.context.pool().allocations() == allocations);
 }
 
-TEST_CASE("steps whose shapes change take no more memory for ever", "[nn]") {
+TEST_CASE("steps with changing shapes do not need more and more memory", "[nn]") {
   Fixture f;
   std::size_t first_bytes = 0;
   for (std::size_t rows = 1000; rows > 500; --rows) {  // the largest batch comes first
@@ -190,7 +213,7 @@ TEST_CASE("a tensor outlives the context whose pool it came from", "[nn]") {
   CHECK(survivor.buffer().as<double>()[3] == 1);
 }
 
-TEST_CASE("a validation on a tape that records is told that nothing is freed", "[nn]") {
+TEST_CASE("a validation on a recording tape causes a warning that nothing is freed", "[nn]") {
   const auto output_of = [](Recording recording, int batches, bool trains) {
     Fixture f;
     Tape tape(f.context, recording);
@@ -208,7 +231,7 @@ TEST_CASE("a validation on a tape that records is told that nothing is freed", "
   CHECK(output_of(Recording::kOn, 1000, true).empty());
 }
 
-TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {
+TEST_CASE("misuse of a tape is a logic error that describes the mistake", "[nn]") {
   Fixture f;
   Tape tape(f.context);
   const Variable hidden = f.first.forward(tape, f.x);
@@ -224,5 +247,6 @@ TEST_CASE("misuse of a tape is a logic error that says what happened", "[nn]") {
         "[nn] backward: the loss has the shape [3, 4], expected one element");
   Tape inference(f.context, Recording::kOff);
   CHECK(error_of([&] { inference.backward(f.loss(inference, f.first, f.second)); }) ==
-        "[nn] backward: the loss does not depend on any parameter");
+        "[nn] backward: the loss does not depend on any parameter: all are frozen "
+        "(set_requires_grad(false)), or the tape does not record (Recording::kOff)");
 }

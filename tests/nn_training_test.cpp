@@ -110,13 +110,14 @@ TEST_CASE("the warm-up rises evenly to the base rate, then the schedule starts",
   CHECK(learning_rate(schedule, 6) == 0);
   CHECK(learning_rate(schedule, 100) == 0);
   CHECK(error_of([&] { static_cast<void>(learning_rate(schedule, -1)); }) ==
-        "[nn] learning_rate: epoch -1 of 6 with 4 warm-up epochs and a step of 30");
+        "[nn] learning_rate: epoch -1 of 6 with 4 warm-up epochs and a step of 30 epochs is not "
+        "possible");
   CHECK(parse_lr_schedule("step") == LrScheduleKind::kStep);
   CHECK(error_of([] { static_cast<void>(parse_lr_schedule("linear")); }) ==
         "[nn] there is no learning-rate schedule \"linear\", only: constant, step, cosine");
 }
 
-TEST_CASE("Sgd skips parameters without a gradient and takes the others' gradients", "[nn]") {
+TEST_CASE("Sgd skips parameters without a gradient and clears the others' gradients", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
   Parameter with = scope.uniform("with", {3}, 1), without = scope.uniform("without", {3}, 1);
@@ -157,7 +158,7 @@ TEST_CASE("the default MLP has PyTorch's names and shapes in order", "[nn]") {
         }) == "[nn] there is no model \"resnet\", only: mlp, lenet5, convnet, resnet18, unet");
 }
 
-TEST_CASE("two parameters, buffers or children of one name are refused", "[nn]") {
+TEST_CASE("two parameters, buffers or children with the same name are refused", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat32, 1);
   struct Twice final : Module {

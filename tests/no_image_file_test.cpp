@@ -9,7 +9,7 @@
 #include "support/files.h"
 #include "support/run_ranks.h"
 
-TEST_CASE("a build without image files says what to install", "[data][image_file]") {
+TEST_CASE("a build without image support says what to install", "[data][image_file]") {
   using Catch::Matchers::Contains;
   CHECK_FALSE(ddp::image_files_are_compiled_in());
   CHECK_THROWS_AS(ddp::read_image("a.png", 3), ddp::EnvironmentError);

@@ -8,7 +8,7 @@
 #include "support/files.h"
 #include "support/run_ranks.h"
 
-TEST_CASE("a build without zlib refuses what is gzipped and names the way out", "[data]") {
+TEST_CASE("a build without zlib refuses gzipped files and says what to install", "[data]") {
   using Catch::Matchers::Contains;
   CHECK_FALSE(ddp::gzip_is_compiled_in());
   const ddp::test::TemporaryDirectory directory;

@@ -108,7 +108,8 @@ std::string loss_of_store(const RankIdentity& leader) {
 
 }  // namespace
 
-TEST_CASE("on_rank0 runs on rank 0 alone, and the others return after it", "[on_rank0]") {
+TEST_CASE("on_rank0 runs the function only on rank 0, and the others return after it",
+          "[on_rank0]") {
   for (const int world_size : {1, 2, 4}) {
     std::atomic<int> runs = 0;
     test::run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
@@ -163,7 +164,7 @@ TEST_CASE("an exception on rank 0 is thrown on all ranks", "[on_rank0]") {
   });
 }
 
-TEST_CASE("a rank 0 that does not come is said to be missing", "[on_rank0]") {
+TEST_CASE("a rank 0 that does not call on_rank0 is named", "[on_rank0]") {
   std::atomic<int> complaints = 0;
   test::run_groups(
       Backend::kShm, 2,
@@ -177,13 +178,13 @@ TEST_CASE("a rank 0 that does not come is said to be missing", "[on_rank0]") {
               group, [] {}, kQuick);
         });
         ++complaints;
-        expect(text == "[on_rank0] rank 0 has not come in 300 ms", text);
+        expect(text == "[on_rank0] rank 0 has not called on_rank0 within 300 ms", text);
       },
       300ms);
 }
 
 // The other ranks wait for fn to end, so fn would wait for them in vain.
-TEST_CASE("whatever of the group fn uses is an error at once, and the group works afterwards",
+TEST_CASE("using the group inside fn is an error at once, and the group works afterwards",
           "[on_rank0]") {
   double value = 1;
   const std::vector<std::pair<std::string, std::function<void(ProcessGroup&)>>> uses = {
@@ -209,8 +210,8 @@ TEST_CASE("whatever of the group fn uses is an error at once, and the group work
         for (const auto& [name, use] : uses) {
           const std::string expected =
               "[on_rank0] " + name +
-              " inside the function that the other ranks wait for, which "
-              "they would never join: call it before or after, on all ranks";
+              " was called inside the function for whose end the other ranks wait, so "
+              "they would never join it: call it before or after, on all ranks";
           const std::string text = error_of([&] {
             on_rank0(
                 group, [&] { use(group); }, kQuick);
@@ -292,7 +293,7 @@ TEST_CASE("inside fn rank 0 may meet ranks that do not wait, and threads of thos
 }
 
 // The store ends with rank 0, and the others may notice that first.
-TEST_CASE("a rank 0 that hosts the store and ends in on_rank0 is told by the others",
+TEST_CASE("a rank 0 that hosts the store and ends in on_rank0 is named by the others",
           "[on_rank0]") {
   RankIdentity leader = identify_self(0, kCpuDevice);
   CHECK(loss_of_store(leader) ==

@@ -22,7 +22,7 @@ std::uint64_t submit_barrier(OperationQueue& queue) {
 
 }  // namespace
 
-TEST_CASE("a queue that goes runs what was submitted", "[collectives]") {
+TEST_CASE("a queue that is destroyed first runs what was submitted", "[collectives]") {
   int executed = 0;
   {
     OperationQueue queue(
@@ -33,7 +33,7 @@ TEST_CASE("a queue that goes runs what was submitted", "[collectives]") {
   CHECK(executed == 10);
 }
 
-TEST_CASE("the first exception of a queue is everybody's", "[collectives]") {
+TEST_CASE("all later waits throw the first exception of a queue", "[collectives]") {
   OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),
                        [&](std::span<const Collective>) { throw PeerError("rank 1 died"); });
   const std::uint64_t first = submit_barrier(queue);
@@ -43,7 +43,8 @@ TEST_CASE("the first exception of a queue is everybody's", "[collectives]") {
 }
 
 // Gloo may hang in an operation whose peer died, until another thread aborts it.
-TEST_CASE("a broken queue that goes does not wait for an operation that hangs", "[collectives]") {
+TEST_CASE("a broken queue that is destroyed does not wait for a hanging operation",
+          "[collectives]") {
   std::promise<void> begun;
   std::promise<void> may_end;
   OperationQueue queue("test", "[test]", std::make_shared<FlightRecorder>(),

@@ -134,7 +134,7 @@ void run(const Case& each, Pair& pair, Optimizer& optimizer, std::size_t first, 
 
 }  // namespace
 
-TEST_CASE("fifty steps of each optimizer equal PyTorch's to 1e-12, state included",
+TEST_CASE("fifty steps of each optimizer equal PyTorch's to 1e-12, including the state",
           "[optim][torch]") {
   const Case& each = GENERATE(from_range(kCases));
   CAPTURE(each.name);
@@ -170,7 +170,7 @@ TEST_CASE("in float32 fifty steps equal PyTorch's float64 ones to 1e-5", "[optim
   }
 }
 
-TEST_CASE("an optimizer whose state was written goes on as if nothing had happened", "[optim]") {
+TEST_CASE("an optimizer with restored state continues exactly", "[optim]") {
   const Case& each = GENERATE(from_range(kCases));
   CAPTURE(each.name);
   Pair whole, before, after;
@@ -193,7 +193,8 @@ TEST_CASE("an optimizer whose state was written goes on as if nothing had happen
   }
 }
 
-TEST_CASE("optimizers skip parameters without a gradient and take the others'", "[optim]") {
+TEST_CASE("optimizers skip parameters without a gradient and clear the others' gradients",
+          "[optim]") {
   Pair pair;
   Adam adam(pair.context, pair.both, {});
   const auto old_b = pair.context.to_host<double>(pair.b.value());
@@ -211,7 +212,7 @@ TEST_CASE("optimizers skip parameters without a gradient and take the others'", 
   Adam(pair.context, std::span<Parameter* const>(), {}).step(nullptr);
 }
 
-TEST_CASE("the learning rate is that of all groups", "[optim]") {
+TEST_CASE("set_learning_rate changes the rate of all groups", "[optim]") {
   Pair pair;
   const auto adam = adamw_with_groups(pair);
   CHECK(adam->learning_rate() == 0.01);
@@ -248,7 +249,7 @@ TEST_CASE("a group may have a learning rate of its own", "[optim]") {
   CHECK(pair.context.to_host<double>(pair.b.value()) == new_b);
 }
 
-TEST_CASE("weights decay, biases and norms need not", "[optim]") {
+TEST_CASE("biases and normalisations can be left out of weight decay", "[optim]") {
   Pair pair;
   const DecaySplit split = split_by_decay(pair.both);
   CHECK(split.decayed == std::vector{&pair.w});
@@ -273,12 +274,12 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
     });
   };
   CHECK(step_with(Sgd(pair.context, pair.both, {.learning_rate = 1, .nesterov = true})) ==
-        "[kernels] sgd_step: nesterov without momentum");
+        "[kernels] sgd_step: nesterov needs a momentum other than 0");
   CHECK(step_with(Adam(pair.context, pair.both, {.beta2 = 1})) ==
         "[kernels] adam_step: a beta is 1.000000, expected 0 <= beta < 1");
 }
 
-TEST_CASE("clip_grad_norm leaves small gradients alone and tells of bad ones", "[optim]") {
+TEST_CASE("clip_grad_norm does not change small gradients and reports bad ones", "[optim]") {
   Pair pair;
   const auto value_of = [&](const Tensor& tensor) {
     return pair.context.to_host<double>(tensor).front();
@@ -309,7 +310,7 @@ TEST_CASE("a linear warm-up equals PyTorch's LinearLR", "[optim][torch]") {
   }
   CHECK(warmup_factor({}, 0) == 1);
   CHECK(error_of([&] { static_cast<void>(warmup_factor(warmup, -1)); }) ==
-        "[nn] warmup_factor: step -1 of 6, starting at 0.250000");
+        "[nn] warmup_factor: step -1 of 6, starting at a factor of 0.250000");
 }
 
 namespace {
@@ -366,7 +367,7 @@ std::vector<double> numbers_of(const ReduceLrOnPlateau& schedule) {
 
 }  // namespace
 
-TEST_CASE("a rate that plateaus reduce equals PyTorch's ReduceLROnPlateau, state included",
+TEST_CASE("ReduceLrOnPlateau equals PyTorch's ReduceLROnPlateau, including the state",
           "[optim][torch]") {
   const Plateau& plateau = GENERATE(from_range(kPlateaus));
   CAPTURE(plateau.name);
@@ -386,8 +387,7 @@ TEST_CASE("a rate that plateaus reduce equals PyTorch's ReduceLROnPlateau, state
   CHECK(reductions >= 2);
 }
 
-TEST_CASE("a plateau's schedule whose state was written goes on as if nothing had happened",
-          "[optim]") {
+TEST_CASE("a ReduceLrOnPlateau with restored state continues exactly", "[optim]") {
   const Plateau& plateau = GENERATE(from_range(kPlateaus));
   ReduceLrOnPlateau whole(plateau.options), before(plateau.options), after(plateau.options);
   for (std::uint64_t i = 0; i < kPlateauValues; ++i) {
@@ -400,10 +400,11 @@ TEST_CASE("a plateau's schedule whose state was written goes on as if nothing ha
   CHECK(numbers_of(after) == numbers_of(whole));
 }
 
-TEST_CASE("a plateau's schedule refuses options that make no sense", "[optim]") {
+TEST_CASE("ReduceLrOnPlateau refuses invalid options", "[optim]") {
   CHECK(error_of([] { ReduceLrOnPlateau({.factor = 1}); }) ==
-        "[nn] ReduceLrOnPlateau: a rate of 0.100000, factor 1.000000, patience 10, threshold "
-        "0.000100, cooldown 0, minimum 0.000000, epsilon 0.000000");
+        "[nn] ReduceLrOnPlateau: one of these options is not valid: rate 0.100000, factor "
+        "1.000000, patience 10, threshold 0.000100, cooldown 0, minimum 0.000000, epsilon "
+        "0.000000");
   CHECK(error_of([] { ReduceLrOnPlateau({.patience = -1}); }) != "");
   CHECK(error_of([] { ReduceLrOnPlateau({.base = std::nan("")}); }) != "");
 }
@@ -412,5 +413,6 @@ TEST_CASE("the linear scaling rule multiplies the rate as the batch grows", "[op
   CHECK(scaled_learning_rate(0.1, 8192) == Approx(3.2));  // Goyal et al.: 256 GPUs of 32
   CHECK(scaled_learning_rate(0.1, 96, 64) == Approx(0.15));
   CHECK(error_of([] { static_cast<void>(scaled_learning_rate(0.1, 0)); }) ==
-        "[nn] scaled_learning_rate: a global batch of 0, a reference batch of 256");
+        "[nn] scaled_learning_rate: the global batch is 0 and the reference batch 256, but both "
+        "must be positive");
 }

@@ -125,7 +125,7 @@ int count_hiding(const std::vector<Step>& steps, std::string& reasons) {
 
 }  // namespace
 
-TEST_CASE("reductions are hidden behind backward, and are not with overlap off", "[overlap]") {
+TEST_CASE("reductions are hidden behind backward only if overlap is on", "[overlap]") {
   constexpr int kRanks = 2;
   std::vector<std::vector<StepTimes>> on_times(kSteps, std::vector<StepTimes>(kRanks));
   auto off_times = on_times;

@@ -18,7 +18,7 @@ using test::operator+;
 // processor: with OpenBLAS it was more than 100 steps of mlp on one processor and between 80 and
 // 100 on another, and with our own loops between 50 and 100. A GPU's library may choose another
 // order for each batch size, and one flip changes the result by about 1e-3.
-TEST_CASE("in float32 ranks agree to rounding", "[parity]") {
+TEST_CASE("in float32 the results of ranks agree to rounding", "[parity]") {
   const test::TrainingSet set;
   const double tolerance = test::kRanksShareGpu ? 1e-2 : 1e-5;
   for (const Arguments& run : {Arguments{"--model", "mlp", "--max-steps", "20"},

@@ -104,7 +104,7 @@ TEST_CASE("gradients of add, concat and sigmoid equal central differences", "[nn
                   {&b, &a});
 }
 
-TEST_CASE("masks overlap where both the logit and the target say so", "[nn]") {
+TEST_CASE("masks overlap where both the logit and the target are positive", "[nn]") {
   Context context;
   const std::vector<float> logits = {2, 1, -1, -3, 0, std::numeric_limits<float>::quiet_NaN()};
   const std::vector<float> target = {1, 0, 1, 0, 0, 1};
@@ -125,7 +125,7 @@ TEST_CASE("sigmoid saturates without overflow", "[nn]") {
   CHECK(context.to_host<float>(sigmoid(tape, x).value()) == std::vector<float>{0, 0.5, 1});
 }
 
-TEST_CASE("concat puts channels one behind the other, sample by sample", "[nn]") {
+TEST_CASE("concat appends channels, sample by sample", "[nn]") {
   Context context;
   Tape tape(context);
   const Tensor a = context.from_host<double>(Doubles{1, 2, 5, 6}, {2, 1, 2});
@@ -135,7 +135,7 @@ TEST_CASE("concat puts channels one behind the other, sample by sample", "[nn]")
   CHECK(context.to_host<double>(joined) == Doubles{1, 2, 3, 4, 30, 40, 5, 6, 7, 8, 70, 80});
 }
 
-TEST_CASE("of an empty batch every loss is 0, and so is every gradient", "[nn]") {
+TEST_CASE("every loss and gradient of an empty batch is 0", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
   Parameter weight = scope.uniform("weight", {3, 2}, 1), bias = scope.uniform("bias", {3}, 1);
@@ -160,7 +160,7 @@ TEST_CASE("of an empty batch every loss is 0, and so is every gradient", "[nn]")
   }
 }
 
-TEST_CASE("operations of several operands say which shapes do not fit", "[nn]") {
+TEST_CASE("operations with several operands name shapes that do not fit", "[nn]") {
   Context context;
   Tape tape(context);
   const auto zeros = [](const Shape& shape) { return Tensor::zeros(shape, DType::kFloat32); };

@@ -79,7 +79,7 @@ TEMPLATE_TEST_CASE("max_pool2d_forward finds each window's first largest element
   CHECK(y == largest);
 }
 
-TEMPLATE_TEST_CASE("max_pool2d takes a NaN for the largest of all", "[kernels][max_pool2d]", float,
+TEMPLATE_TEST_CASE("max_pool2d treats NaN as the largest value", "[kernels][max_pool2d]", float,
                    double) {
   constexpr TestType kNan = std::numeric_limits<TestType>::quiet_NaN();
   const std::size_t where = GENERATE(0U, 1U, 10U, 11U);
@@ -199,7 +199,7 @@ TEMPLATE_TEST_CASE("upsample_nearest2d makes blocks, and sums gradients over the
   check_close(grad_x, expected_gradient<T>(sums, mode));
 }
 
-TEST_CASE("pooling and upsampling refuse sizes that make no sense", "[kernels]") {
+TEST_CASE("pooling and upsampling refuse impossible sizes", "[kernels]") {
   CHECK(error_of([] {
           static_cast<void>(Pool2dShape{1, {8, 8}, {3, 3}, {1, 1}, {2, 1}}.output());
         }) == "[kernels] pool2d: a padding of 2 x 1 is more than half of a kernel of 3 x 3");
@@ -209,7 +209,7 @@ TEST_CASE("pooling and upsampling refuse sizes that make no sense", "[kernels]")
         "[kernels] pool2d: a kernel of 3 x 3 with stride 1 x 1 does not fit an input of 2 x 2");
   CHECK(error_of([] {
           static_cast<void>(AdaptivePool2dShape{1, {2, 2}, {0, 1}}.output());
-        }) == "[kernels] adaptive_pool2d: 0 x 1 windows over an input of 2 x 2");
+        }) == "[kernels] adaptive_pool2d: cannot have 0 x 1 windows over an input of 2 x 2");
   CHECK(error_of([] {
           static_cast<void>(Upsample2dShape{1, {2, 2}, {0, 1}}.output());
         }) == "[kernels] upsample_nearest2d: a scale of 0 x 1");

@@ -60,7 +60,7 @@ TEST_CASE("every task runs once before its wait returns, on any number of thread
   }
 }
 
-TEST_CASE("tasks go ahead of the consumer up to the window and no further", "[data][prefetcher]") {
+TEST_CASE("tasks run ahead of the consumer up to the window and no further", "[data][prefetcher]") {
   for (const int num_threads : {1, 3}) {
     for (const std::int64_t window : {1, 2, 5}) {
       CAPTURE(num_threads, window);
@@ -96,7 +96,7 @@ TEST_CASE("as many tasks run at the same time as there are threads", "[data][pre
   CHECK_FALSE(alone);
 }
 
-TEST_CASE("an error comes with its own task, again and again, until the next start",
+TEST_CASE("the error of a task is thrown by each wait for it, until the next start",
           "[data][prefetcher]") {
   for (const int num_threads : {0, 1, 4}) {
     CAPTURE(num_threads);
@@ -115,7 +115,8 @@ TEST_CASE("an error comes with its own task, again and again, until the next sta
   }
 }
 
-TEST_CASE("a start inside an epoch forgets it, whatever runs or has failed", "[data][prefetcher]") {
+TEST_CASE("a start inside an epoch discards that epoch, whatever runs or has failed",
+          "[data][prefetcher]") {
   for (const int num_threads : {0, 1, 2, 4}) {
     CAPTURE(num_threads);
     std::atomic<int> epoch{0};
@@ -137,7 +138,8 @@ TEST_CASE("a start inside an epoch forgets it, whatever runs or has failed", "[d
   }
 }
 
-TEST_CASE("cancel and the end wait for what runs and begin nothing more", "[data][prefetcher]") {
+TEST_CASE("cancel and the destructor wait for running tasks and begin no others",
+          "[data][prefetcher]") {
   Gate begun;
   std::atomic<int> ended{0};
   {
@@ -158,14 +160,14 @@ TEST_CASE("cancel and the end wait for what runs and begin nothing more", "[data
   CHECK(ended < 50);
 }
 
-TEST_CASE("threads that were never started end as well", "[data][prefetcher]") {
+TEST_CASE("a prefetcher that was never started can be destroyed", "[data][prefetcher]") {
   for (int round = 0; round < 100; ++round) {
     const Prefetcher prefetcher({.num_threads = 3, .window = 2}, [](std::int64_t) {});
   }
   SUCCEED();
 }
 
-TEST_CASE("signals do not come to the threads", "[data][prefetcher]") {
+TEST_CASE("the threads of a prefetcher get no signals", "[data][prefetcher]") {
   std::atomic<bool> blocked{false};
   Prefetcher prefetcher({.num_threads = 1, .window = 1}, [&](std::int64_t) {
     sigset_t mask;
@@ -177,15 +179,19 @@ TEST_CASE("signals do not come to the threads", "[data][prefetcher]") {
   CHECK(blocked);
 }
 
-TEST_CASE("a prefetcher refuses what makes no sense", "[data][prefetcher]") {
+TEST_CASE("a prefetcher refuses invalid options", "[data][prefetcher]") {
   const auto error = [](int num_threads, std::int64_t window) {
     return error_of([&] {
       const Prefetcher prefetcher({.num_threads = num_threads, .window = window},
                                   [](std::int64_t) {});
     });
   };
-  CHECK(error(-1, 1) == "[prefetcher] -1 threads and a window of 1 make no sense");
-  CHECK(error(1, 0) == "[prefetcher] 1 threads and a window of 0 make no sense");
+  CHECK(error(-1, 1) ==
+        "[prefetcher] -1 threads and a window of 1; num_threads must be at least 0 "
+        "and the window at least 1");
+  CHECK(error(1, 0) ==
+        "[prefetcher] 1 threads and a window of 0; num_threads must be at least 0 "
+        "and the window at least 1");
 
   Prefetcher prefetcher({.num_threads = 1, .window = 2}, [](std::int64_t) {});
   prefetcher.start(2);

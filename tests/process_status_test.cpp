@@ -9,7 +9,7 @@
 
 using namespace ddp;
 
-TEST_CASE("a wait status is told in words and as a shell's exit code", "[process-status]") {
+TEST_CASE("a wait status is described in words and as a shell's exit code", "[process-status]") {
   CHECK(describe_status(W_EXITCODE(7, 0)) == "exited with code 7");
   CHECK(describe_status(W_EXITCODE(0, SIGKILL)) == "was killed by SIGKILL");
   CHECK(describe_status(W_EXITCODE(0, SIGSEGV) | WCOREFLAG) ==
@@ -41,7 +41,7 @@ TEST_CASE("process states are read from /proc", "[process-status]") {
   CHECK_FALSE(own->is_stopped());
 }
 
-TEST_CASE("a child ends with its parent, or knows that it has none", "[process-status]") {
+TEST_CASE("a child ends with its parent, or learns that the parent is gone", "[process-status]") {
   for (const bool is_parent : {true, false}) {
     const pid_t parent = is_parent ? ::getpid() : ::getppid();
     const pid_t child = ::fork();

@@ -67,7 +67,7 @@ TEST_CASE("the ranks that survive a kill name the dead one", "[process]") {
   }
 }
 
-TEST_CASE("the death of one that was sent half a message is noticed", "[process]") {
+TEST_CASE("the death of a rank that was sent half a message is noticed", "[process]") {
   for (const std::string& backend : test::cpu_backends()) {
     Job job(2, "send-stop", backend, "patient");
     REQUIRE(stops_itself(job[1].pid()));
@@ -80,7 +80,7 @@ TEST_CASE("the death of one that was sent half a message is noticed", "[process]
   }
 }
 
-TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[process]") {
+TEST_CASE("leaving in the middle of a collective causes no crash and no hang", "[process]") {
   for (const std::string& backend : test::cpu_backends()) {
     for (const std::string mode : {"exit", "return", "throw", "children"}) {
       const bool often = backend == "shm" && (mode == "exit" || mode == "children");
@@ -95,7 +95,7 @@ TEST_CASE("leaving in the middle of a collective crashes and hangs nobody", "[pr
   }
 }
 
-TEST_CASE("leaving in the middle of a step crashes and hangs nobody", "[process]") {
+TEST_CASE("leaving in the middle of a step causes no crash and no hang", "[process]") {
   for (const std::string mode : {"step-exit", "step-return", "step-throw"}) {
     const int rounds = mode == "step-exit" ? 200 : 50;
     for (int round = 0; round < rounds; ++round) {
@@ -133,7 +133,7 @@ TEST_CASE("a rank that leaves while others still communicate is named", "[proces
   }
 }
 
-TEST_CASE("ranks that have done their work may leave while others finish", "[process]") {
+TEST_CASE("ranks that have finished may leave while others still work", "[process]") {
   for (int round = 0; round < 40; ++round) {
     Job job(6, "sum");
     for (int rank = 0; rank < job.size(); ++rank) {
@@ -151,7 +151,7 @@ TEST_CASE("a thread may log while its process exits", "[process]") {
   }
 }
 
-TEST_CASE("a wrong environment is one line that names variable and value", "[process]") {
+TEST_CASE("a wrong environment gives one line that names variable and value", "[process]") {
   check_one_line_failure(
       {{"RANK", "5"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}},
       "RANK=5 must be below WORLD_SIZE=2");
@@ -162,7 +162,7 @@ TEST_CASE("a wrong environment is one line that names variable and value", "[pro
   check_one_line_failure({{"PMI_SIZE", "2"}}, "PMI_SIZE=2");
 }
 
-TEST_CASE("rank 0 says so if it should host the store at another host's address", "[process]") {
+TEST_CASE("rank 0 reports that the store's address belongs to another host", "[process]") {
   check_one_line_failure({{"RANK", "0"},
                           {"WORLD_SIZE", "2"},
                           {"MASTER_ADDR", "203.0.113.7"},
@@ -170,7 +170,7 @@ TEST_CASE("rank 0 says so if it should host the store at another host's address"
                          "MASTER_ADDR is not an address of its host");
 }
 
-TEST_CASE("rank 0 says so if the port it should host is taken", "[process]") {
+TEST_CASE("rank 0 reports that the store's port is taken", "[process]") {
   const TcpServer taken({"127.0.0.1", 0});
   check_one_line_failure({{"RANK", "0"},
                           {"WORLD_SIZE", "2"},

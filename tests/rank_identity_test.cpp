@@ -42,7 +42,7 @@ int say_obstacle_without_memfd() {
 
 }  // namespace
 
-TEST_CASE("hosts are told apart by what the kernel checks", "[identity]") {
+TEST_CASE("hosts are distinguished by what the kernel checks", "[identity]") {
   const HostFacts facts{.boot_id = "b",
                         .pid_namespace = "pid:[1]",
                         .user_namespace = "user:[1]",
@@ -71,7 +71,7 @@ TEST_CASE("hosts are told apart by what the kernel checks", "[identity]") {
   CHECK(obstacle_to_sharing(facts).empty());
 }
 
-TEST_CASE("where memfd_create is refused a rank says what to allow", "[identity]") {
+TEST_CASE("if memfd_create is refused, a rank says what to allow", "[identity]") {
   CHECK(obstacle_to_sharing().empty());
   const pid_t child = ::fork();
   REQUIRE(child >= 0);

@@ -46,7 +46,7 @@ Hello as_rank(int rank, int world_size, Hello hello) {
 
 }  // namespace
 
-TEST_CASE("ranks find the backend that fits where they are", "[rendezvous]") {
+TEST_CASE("ranks choose the backend that fits their hosts and devices", "[rendezvous]") {
   CHECK(choose_backend({on_cpu("a"), on_cpu("a")}) == Backend::kShm);
   CHECK(choose_backend({on_cpu("a"), on_cpu("b")}) == Backend::kGloo);
   CHECK(choose_backend({on_cpu("a"), on_cpu("b"), on_cpu("a")}) == Backend::kShmGloo);
@@ -54,7 +54,7 @@ TEST_CASE("ranks find the backend that fits where they are", "[rendezvous]") {
   CHECK(choose_backend({on_gpu("a", "1"), on_gpu("b", "1")}) == Backend::kNccl);
 }
 
-TEST_CASE("a backend for several hosts is refused where it does not fit", "[rendezvous]") {
+TEST_CASE("a backend for several hosts is refused if it does not fit", "[rendezvous]") {
   Hello here = on_cpu("a");
   here.backend = Backend::kShmGloo;
   Hello there = on_cpu("b");
@@ -66,7 +66,7 @@ TEST_CASE("a backend for several hosts is refused where it does not fit", "[rend
   CHECK(choose_backend({here, there, here}) == Backend::kGloo);
 }
 
-TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]") {
+TEST_CASE("a rank that cannot share memory counts as alone on its host", "[rendezvous]") {
   Hello hello = on_cpu("a");
   Hello alone = hello;
   alone.alone_because = "memfd_create is refused";
@@ -78,7 +78,7 @@ TEST_CASE("a rank that can share no memory is alone on its host", "[rendezvous]"
                                           Catch::Contains("choose gloo (InitOptions::backend)"));
 }
 
-TEST_CASE("two ranks on one GPU are refused with the three ways out", "[rendezvous]") {
+TEST_CASE("two ranks on one GPU are refused with three remedies", "[rendezvous]") {
   const std::string error = refusal({on_gpu("a", "1"), on_gpu("a", "2"), on_gpu("a", "1")});
   CHECK_THAT(error, Catch::Contains("rank 0 (a, pid 7, cuda:0) and rank 2 (a, pid 7, cuda:0)"));
   CHECK_THAT(error, Catch::Contains("one worker per GPU"));
@@ -107,7 +107,7 @@ TEST_CASE("sharing a GPU on purpose is allowed", "[rendezvous]") {
   CHECK(choose_backend({hello, hello}) == Backend::kNccl);
 }
 
-TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvous]") {
+TEST_CASE("a difference between ranks is an error that names both", "[rendezvous]") {
   Hello other = on_cpu("a");
   other.build = "2";
   CHECK_THAT(refusal({on_cpu("a"), other}), Catch::Contains("has 1") && Catch::Contains("has 2"));
@@ -125,7 +125,7 @@ TEST_CASE("ranks that do not fit together are named with both sides", "[rendezvo
   CHECK_THAT(refusal({wants_shm, elsewhere}), Catch::Contains("several hosts"));
 }
 
-TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
+TEST_CASE("a hello is serialised and parsed unchanged", "[rendezvous]") {
   Hello hello = as_rank(2, 5, on_gpu("host", "0000:3b:00.0"));
   hello.backend = Backend::kNccl;
   hello.shares_gpu = true;
@@ -140,7 +140,7 @@ TEST_CASE("a hello survives its way through the store", "[rendezvous]") {
   CHECK_FALSE(error_of([] { (void)parse_hello("something else"); }).empty());
 }
 
-TEST_CASE("all ranks get the same sentence when they cannot work together", "[rendezvous]") {
+TEST_CASE("all ranks get the same error if they cannot work together", "[rendezvous]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
     const Backend asked = rank == 2 ? Backend::kGloo : Backend::kShm;
@@ -157,7 +157,7 @@ TEST_CASE("all ranks get the same sentence when they cannot work together", "[re
   });
 }
 
-TEST_CASE("a refusal keeps its class on every rank", "[rendezvous]") {
+TEST_CASE("a refusal has the same class on every rank", "[rendezvous]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
     Hello self = as_rank(rank, 2, on_cpu("a"));
@@ -173,7 +173,7 @@ TEST_CASE("a refusal keeps its class on every rank", "[rendezvous]") {
   });
 }
 
-TEST_CASE("a process may make its group again", "[rendezvous]") {
+TEST_CASE("a process may create its group again", "[rendezvous]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
     for (int round = 0; round < 3; ++round) {
@@ -189,7 +189,7 @@ TEST_CASE("a process may make its group again", "[rendezvous]") {
   });
 }
 
-TEST_CASE("options without a way to the others are refused at once", "[rendezvous]") {
+TEST_CASE("options that do not say how to reach the others are refused at once", "[rendezvous]") {
   const auto begin = Clock::now();
   const std::string error = error_of(
       [] { (void)init_process_group({.device = DeviceChoice::kCpu, .rank = 0, .world_size = 2}); });
@@ -198,7 +198,7 @@ TEST_CASE("options without a way to the others are refused at once", "[rendezvou
   CHECK(Clock::now() - begin < std::chrono::seconds(5));
 }
 
-TEST_CASE("a rank 0 that hosts the store lets everybody read the error", "[rendezvous]") {
+TEST_CASE("a rank 0 that hosts the store waits until all have read the error", "[rendezvous]") {
   Endpoint endpoint;
   {
     const TcpServer server({"127.0.0.1", 0});

@@ -27,7 +27,7 @@ Arguments some_of(const Arguments& all) { return kRanksShareGpu ? Arguments{all.
 
 }  // namespace
 
-TEST_CASE("a job that breaks off inside an epoch and goes on ends bit-identical", "[resume]") {
+TEST_CASE("a job that is interrupted inside an epoch and resumed is bit-identical", "[resume]") {
   const TrainingSet set;
   for (const std::string& model : some_of({"mlp", "lenet5"})) {
     const auto flags = [&](const char* steps) {
@@ -43,8 +43,7 @@ TEST_CASE("a job that breaks off inside an epoch and goes on ends bit-identical"
   }
 }
 
-TEST_CASE("a killed rank leads to a restart that ends as if nothing had happened",
-          "[resume][kill]") {
+TEST_CASE("a job that restarts after a killed rank ends with the same model", "[resume][kill]") {
   const TrainingSet set;
   const Arguments flags = set.flags() + Arguments{"--max-steps", "300"};
   const std::string unbroken = parameters_of_unbroken_run(2, flags);

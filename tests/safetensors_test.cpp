@@ -71,7 +71,7 @@ TEST_CASE("a safetensors file has exactly the bytes of the format", "[safetensor
   CHECK(entries_of(directory.path()) == 1);
 }
 
-TEST_CASE("safetensors of every type come back", "[safetensors]") {
+TEST_CASE("safetensors of every type are read back unchanged", "[safetensors]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "model.safetensors";
   std::vector<ddp::Allocation> memory;
@@ -106,7 +106,7 @@ TEST_CASE("safetensors of every type come back", "[safetensors]") {
   }
 }
 
-TEST_CASE("safetensors without tensors, and with tensors out of line", "[safetensors]") {
+TEST_CASE("safetensors may have no tensors, or tensors in another order", "[safetensors]") {
   const TemporaryDirectory directory;
   save_safetensors(directory / "none", {});
   CHECK(load_safetensors(directory / "none").tensors.empty());
@@ -125,22 +125,22 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
   const auto tensor = [](const std::string& rest) { return "{\"w\":{" + rest + "}}"; };
   CHECK_THAT(error_of_file(""), Contains("has 0 bytes, too few for a header"));
   CHECK_THAT(error_of_file(std::string(8, '\xff')),
-             Contains("promises a header of 18446744073709551615 bytes; 0 follow"));
-  CHECK_THAT(error_of_header(""), Contains("no JSON object"));
-  CHECK_THAT(error_of_header("[1]"), Contains("no JSON object"));
-  CHECK_THAT(error_of_header("{\"w\":"), Contains("no JSON"));
-  CHECK_THAT(error_of_header("{} x"), Contains("no JSON"));
+             Contains("announces a header of 18446744073709551615 bytes, but 0 follow"));
+  CHECK_THAT(error_of_header(""), Contains("not a JSON object"));
+  CHECK_THAT(error_of_header("[1]"), Contains("not a JSON object"));
+  CHECK_THAT(error_of_header("{\"w\":"), Contains("not JSON"));
+  CHECK_THAT(error_of_header("{} x"), Contains("not JSON"));
   CHECK_THAT(error_of_header(std::string("{}\0 x", 5)), Contains("zero byte"));
-  CHECK_THAT(error_of_header("{\"w\":1e999}"), Contains("no JSON"));
+  CHECK_THAT(error_of_header("{\"w\":1e999}"), Contains("not JSON"));
   CHECK_THAT(error_of_header("{\"w\":[[[[1]]]]}"), Contains("nested too deeply"));
-  CHECK_THAT(error_of_header("{\"w\":1}"), Contains("tensor \"w\": is no object"));
-  CHECK_THAT(error_of_header("{\"__metadata__\":{\"k\":1}}"), Contains("\"k\" is no string"));
+  CHECK_THAT(error_of_header("{\"w\":1}"), Contains("tensor \"w\": is not an object"));
+  CHECK_THAT(error_of_header("{\"__metadata__\":{\"k\":1}}"), Contains("\"k\" is not a string"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"F32","shape":[1])")),
              Contains("has no data_offsets"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"F8","shape":[1],"data_offsets":[0,1])"), "a"),
              Contains("dtype \"F8\" is not supported"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), "a"),
-             Contains("shape holds a number that is no count"));
+             Contains("shape holds a number that is not a count"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1,2])"), "a"),
              Contains("data_offsets are not two numbers"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,0])"), "a"),
@@ -153,9 +153,9 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[1,2])"), "ab"),
              Contains("begins at 1 where 0 was expected"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[3],"data_offsets":[0,3])"), "ab"),
-             Contains("the header describes 3 bytes of data, 2 are there"));
+             Contains("the header describes 3 bytes of data, but the file has 2"));
   CHECK_THAT(error_of_header(tensor(R"("dtype":"U8","shape":[1],"data_offsets":[0,1])"), "ab"),
-             Contains("describes 1 bytes of data, 2 are there"));
+             Contains("describes 1 bytes of data, but the file has 2"));
   const std::string good = R"("w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]})";
   CHECK_THAT(error_of_header("{" + good + "," + good + "}", "a"), Contains("\"w\" occurs twice"));
   CHECK_THAT(
@@ -166,26 +166,25 @@ TEST_CASE("a damaged safetensors file is refused with the reason", "[safetensors
 
 TEST_CASE("a header longer than the file or than 100 MB is refused", "[safetensors]") {
   CHECK_THAT(error_of_file(file_with("0123456789", "").substr(0, 10)),
-             Contains("promises a header of 10 bytes; 2 follow"));
+             Contains("announces a header of 10 bytes, but 2 follow"));
   const TemporaryDirectory directory;
   const fs::path path = directory / "file";
   const std::uint64_t length = 100'000'001;
   write_bytes(path, std::string(reinterpret_cast<const char*>(&length), sizeof(length)));
   fs::resize_file(path, sizeof(length) + length);  // sparse
   CHECK_THAT(error_of([&] { (void)load_safetensors(path); }),
-             Contains("100000001 follow, 100000000 are allowed"));
+             Contains("100000001 follow and 100000000 are allowed"));
 }
 
-TEST_CASE("what PyTorch saves is told from safetensors, with what makes one of it",
-          "[safetensors]") {
+TEST_CASE("a file of torch.save is refused with a way to convert it", "[safetensors]") {
   const std::string zip = std::string("PK\x03\x04", 4) + std::string(100, 'x');
   const std::string pickle = std::string("\x80\x02\x8a\x0a", 4) + std::string(100, 'x');
   for (const std::string& bytes : {zip, pickle}) {
-    CHECK_THAT(error_of_file(bytes), Contains("is no safetensors file, but one of torch.save") &&
+    CHECK_THAT(error_of_file(bytes), Contains("is not a safetensors file, but one of torch.save") &&
                                          Contains("safetensors.torch.save_file(torch.load("));
   }
   CHECK_THAT(error_of_file(std::string(100, 'x')),
-             Contains("is no safetensors file: it promises a header of"));
+             Contains("is not a safetensors file: it announces a header of"));
 }
 
 TEST_CASE("a file that cannot be read is named", "[safetensors]") {
@@ -212,7 +211,7 @@ TEST_CASE("a header of many tensors is read in a time that grows with their numb
   CHECK(load_safetensors(directory / "file").tensors.size() == kTensors);
 }
 
-TEST_CASE("what safetensors cannot hold is refused before anything is written", "[safetensors]") {
+TEST_CASE("tensors that safetensors cannot contain are refused before writing", "[safetensors]") {
   const TemporaryDirectory directory;
   std::vector<float> values(4);
   const Buffer buffer = ddp::buffer_of(values);
@@ -222,7 +221,7 @@ TEST_CASE("what safetensors cannot hold is refused before anything is written", 
   CHECK_THAT(error({{"w", {2, 3}, buffer}}), Contains("shape [2, 3] does not fit float32[4]"));
   CHECK_THAT(error({{"w", {-2, -2}, buffer}}), Contains("shape [-2, -2] does not fit"));
   CHECK_THAT(error({{"w", {4}, buffer}, {"w", {4}, buffer}}), Contains("two tensors are named"));
-  CHECK_THAT(error({{"__metadata__", {4}, buffer}}), Contains("keeps this name"));
+  CHECK_THAT(error({{"__metadata__", {4}, buffer}}), Contains("reserves this name"));
   CHECK_THAT(error({{"\xff", {4}, buffer}}), Contains("UTF-8"));
   Buffer on_device = buffer;
   on_device.device = ddp::cuda_device(0);
@@ -230,7 +229,7 @@ TEST_CASE("what safetensors cannot hold is refused before anything is written", 
   CHECK(entries_of(directory.path()) == 0);
 }
 
-TEST_CASE("a failed save leaves the old file and nothing else", "[safetensors][disk]") {
+TEST_CASE("a failed save leaves only the old file", "[safetensors][disk]") {
   const TemporaryDirectory directory;
   const fs::path path = directory / "model.safetensors";
   write_bytes(path, "old");
@@ -251,7 +250,7 @@ TEST_CASE("a failed save leaves the old file and nothing else", "[safetensors][d
   CHECK(entries_of(directory.path()) == 1);
 }
 
-TEST_CASE("a place that takes no file is named with the reason", "[safetensors][disk]") {
+TEST_CASE("a path that cannot be written is named with the reason", "[safetensors][disk]") {
   const TemporaryDirectory directory;
   write_bytes(directory / "file", "");
   CHECK(error_of([&] { save_safetensors(directory / "no/such", {}); }) ==

@@ -170,7 +170,7 @@ TEST_CASE("randperm draws 64 bits from PyTorch's threshold on", "[.][slow][randp
         Indices{50815193, 116864026, 18612126, 8421410, 157113196, 174023950});
 }
 
-TEST_CASE("DistributedSampler deals what PyTorch's deals", "[samplers][torch]") {
+TEST_CASE("DistributedSampler deals out the same samples as PyTorch's", "[samplers][torch]") {
   using Ranks = std::vector<Indices>;
   const DistributedSamplerOptions ten{.dataset_size = 10, .world_size = 4, .rank = 0};
   CHECK(torch_world(ten, 0) == Ranks{{4, 3, 6}, {1, 9, 2}, {7, 0, 4}, {5, 8, 1}});
@@ -215,7 +215,7 @@ TEST_CASE("DistributedSampler cuts a rank's samples into batches", "[samplers][t
   CHECK(plan.count(1, 3) == 1);
 }
 
-TEST_CASE("ExactSampler cuts a global batch as evenly as it goes", "[samplers][exact]") {
+TEST_CASE("ExactSampler cuts a global batch as evenly as possible", "[samplers][exact]") {
   const auto plans = exact_world(
       {.dataset_size = 17, .world_size = 3, .rank = 0, .global_batch_size = 8, .shuffle = false});
   REQUIRE(plans[0].steps() == 3);
@@ -297,7 +297,7 @@ TEST_CASE("the global batches do not depend on the number of ranks", "[samplers]
   }
 }
 
-TEST_CASE("epochs advance by themselves and set_epoch moves them", "[samplers][epoch]") {
+TEST_CASE("epochs advance automatically, and set_epoch changes them", "[samplers][epoch]") {
   DistributedSampler sampler({.dataset_size = 50, .world_size = 1, .rank = 0, .seed = 1});
   const Indices zero = sampler.next_epoch().indices();
   const EpochPlan one = sampler.next_epoch();
@@ -315,7 +315,7 @@ TEST_CASE("epochs advance by themselves and set_epoch moves them", "[samplers][e
   CHECK(sampler.next_epoch().epoch() == 8);
 }
 
-TEST_CASE("a stopped epoch goes on with another world size, each sample once",
+TEST_CASE("an interrupted epoch resumes with another world size, each sample once",
           "[samplers][resume]") {
   std::mt19937 random(1);
   const auto pick = [&](std::int64_t low, std::int64_t high) {
@@ -359,7 +359,7 @@ TEST_CASE("whole_batches leaves out the last step if it is smaller", "[samplers]
   CHECK(plan(10, 0).position(2) == DataPosition{.epoch = 4, .consumed = 0});
 }
 
-TEST_CASE("seek goes on inside an epoch and then counts on", "[samplers][resume]") {
+TEST_CASE("seek resumes inside an epoch, and later epochs follow", "[samplers][resume]") {
   DistributedSampler sampler({.dataset_size = 10, .world_size = 4, .rank = 2, .seed = 3});
   const EpochPlan whole = sampler.plan({.epoch = 4});
   REQUIRE(whole.steps() == 3);
@@ -396,7 +396,7 @@ TEST_CASE("bad options and calls are refused with their values", "[samplers][err
 
   ExactSampler sampler({.dataset_size = 10, .world_size = 1, .rank = 0, .global_batch_size = 4});
   CHECK(error_of([&] { (void)sampler.plan({.epoch = 1, .consumed = 11}); }) ==
-        "[exact_sampler] epoch 1, sample 11 is no position in a dataset of 10 samples");
+        "[exact_sampler] epoch 1, sample 11 is not a position in a dataset of 10 samples");
   CHECK(error_of([&] { (void)sampler.plan({}).batch(3); }) ==
         "[epoch_plan] step 3 of epoch 0 is not in [0, 3)");
   CHECK_THROWS_AS(sampler.plan({}).count(0, 1), std::invalid_argument);

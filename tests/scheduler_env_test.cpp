@@ -74,7 +74,7 @@ TEST_CASE("Open MPI's variables number workers and say where they meet", "[sched
   CHECK_FALSE(env.agent_hosts_store);
 }
 
-TEST_CASE("Open MPI 5 has host and job in one name", "[scheduler]") {
+TEST_CASE("Open MPI 5 gives host and job in one name", "[scheduler]") {
   Variables variables = kOpenMpi;
   variables.erase("OMPI_MCA_ess_base_jobid");
   variables.erase("OMPI_MCA_orte_hnp_uri");
@@ -168,14 +168,14 @@ TEST_CASE("the first host of a list is expanded as Slurm means it", "[scheduler]
   }
 }
 
-TEST_CASE("what a user says of the meeting point comes first", "[scheduler]") {
+TEST_CASE("the user's meeting point overrides the scheduler's", "[scheduler]") {
   const Variables said = {{"MASTER_ADDR", "10.9.9.9"}, {"MASTER_PORT", "1234"}};
   CHECK(to_string(worker_of(with(kOpenMpi, said)).master) == "10.9.9.9:1234");
   CHECK(to_string(worker_of(with(kSlurm, said)).master) == "10.9.9.9:1234");
   CHECK(worker_of(with(kSlurm, {{"MASTER_PORT", "1234"}})).master.host == "gpu03");
 }
 
-TEST_CASE("MPICH tells ranks, but needs to be told where to meet", "[scheduler]") {
+TEST_CASE("MPICH numbers ranks, but the user must give the meeting point", "[scheduler]") {
   const Variables mpich = {
       {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
   CHECK_THAT(error_with(mpich),
@@ -185,7 +185,7 @@ TEST_CASE("MPICH tells ranks, but needs to be told where to meet", "[scheduler]"
   CHECK(to_string(env.master) == "127.0.0.1:1234");
 }
 
-TEST_CASE("jobs and steps that may run side by side meet at different ports", "[scheduler]") {
+TEST_CASE("jobs and steps that may run at the same time meet at different ports", "[scheduler]") {
   std::set<std::uint16_t> ports;
   for (std::uint32_t job = 100'000; job < 100'040; ++job) {
     for (std::uint32_t step = 0; step < 100; ++step) ports.insert(meeting_port(job, step));
@@ -196,21 +196,21 @@ TEST_CASE("jobs and steps that may run side by side meet at different ports", "[
   CHECK(meeting_port(0xffffffff, 0xffffffff) < 32768);
 }
 
-TEST_CASE("who is alone is a world of one, whoever started it", "[scheduler]") {
+TEST_CASE("a single process is a world of one, whoever started it", "[scheduler]") {
   CHECK(worker_of({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_NTASKS", "4"}}).world_size == 1);
   CHECK(worker_of({{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_NTASKS", "4"}})
             .world_size == 1);
   CHECK(worker_of({{"SLURM_STEP_ID", "4294967290"}, {"SLURM_NTASKS", "1"}}).world_size == 1);
 }
 
-TEST_CASE("a batch script is no step, and its tasks are started by srun", "[scheduler]") {
+TEST_CASE("a batch script is not a step: srun starts its tasks", "[scheduler]") {
   Variables script = kSlurm;
   script.erase("SLURM_STEP_ID");
   CHECK_FALSE(parse_scheduler_env(lookup_in(script)));
   CHECK_THAT(error_with(script), Contains("SLURM_NTASKS=7 but RANK is not set"));
 }
 
-TEST_CASE("mpirun's variables come before those of the srun that it uses", "[scheduler]") {
+TEST_CASE("mpirun's variables override those of the srun that it uses", "[scheduler]") {
   CHECK(worker_of(with(kSlurm, kOpenMpi)).world_size == 4);
 }
 
@@ -224,7 +224,7 @@ TEST_CASE("workers that are numbered already are not numbered again", "[schedule
   CHECK(env.run_id == "none");
 }
 
-TEST_CASE("schedulers' variables that make no sense are named", "[scheduler]") {
+TEST_CASE("invalid variables of schedulers are named", "[scheduler]") {
   CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "x"}})),
              Contains("OMPI_COMM_WORLD_RANK='x'"));
   CHECK_THAT(error_with(with(kOpenMpi, {{"OMPI_COMM_WORLD_RANK", "4"}})),

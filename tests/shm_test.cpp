@@ -118,7 +118,7 @@ void compute(std::chrono::nanoseconds duration) {
 
 }  // namespace
 
-TEST_CASE("where CPUs are scarce a caller that computes runs its operations itself", "[shm]") {
+TEST_CASE("if CPUs are scarce, a caller that computes runs its operations itself", "[shm]") {
   const auto computes = [] { compute(3ms); };
   const auto waits = [] { std::this_thread::sleep_for(3ms); };
   CHECK(count_run_by_thread(0.1, computes) < 10);  // other programs may take most of its CPU
@@ -136,7 +136,7 @@ TEST_CASE("CPUs are counted for each of the ranks that share them", "[shm]") {
   CHECK(cpu_shares({{}, {0}}) == Shares{0, 1});
 }
 
-TEST_CASE("waits that look in vain again and again look no more, but for a few", "[shm]") {
+TEST_CASE("after many futile waits, only a few waits still poll", "[shm]") {
   SpinBudget spins(100);
   for (unsigned wait = 0; wait < SpinBudget::kPatience; ++wait) {
     CHECK(spins.looks() == 100);
@@ -154,7 +154,7 @@ TEST_CASE("waits that look in vain again and again look no more, but for a few",
   CHECK(spins.looks() == 100);
 }
 
-TEST_CASE("of waits that take turns each kind comes to look again", "[shm]") {
+TEST_CASE("of alternating waits, each kind polls again at times", "[shm]") {
   for (const unsigned first : {0U, 1U}) {  // the offset of the waits that look
     SpinBudget spins(100);
     for (unsigned i = 0; i < SpinBudget::kPatience + first; ++i) spins.did_not_come();
@@ -167,7 +167,7 @@ TEST_CASE("of waits that take turns each kind comes to look again", "[shm]") {
   }
 }
 
-TEST_CASE("of a little that is left the caller waits for nothing else", "[shm]") {
+TEST_CASE("a caller finishes a posted operation itself if little of it is left", "[shm]") {
   bool is_ready = true;
   int finished = 0;
   int executed = 0;
@@ -209,7 +209,7 @@ TEST_CASE("a thread's load tells whether it computes or waits", "[shm]") {
   CHECK(load.end().value() > 0.05);  // other programs may have taken the rest
 }
 
-TEST_CASE("the others finish although one rank never waits", "[shm]") {
+TEST_CASE("the others finish even if one rank never waits", "[shm]") {
   for (const std::size_t count : {kSmall, kMedium, kLarge}) {
     for (const bool is_shared : {false, true}) {
       run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
@@ -264,7 +264,7 @@ TEST_CASE("some ranks may have their operands in memory of their own", "[shm]") 
   }
 }
 
-TEST_CASE("operations on one operand that nobody waits for run in order", "[shm]") {
+TEST_CASE("operations on the same operand run in order, even without waits", "[shm]") {
   for (const std::size_t count : {kSmall, kMedium, kLarge}) {
     for (const bool is_shared : {false, true}) {
       run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
@@ -312,7 +312,7 @@ TEST_CASE("more operands may be under way than there is room for copies", "[shm]
   });
 }
 
-TEST_CASE("who waits gets the sum or an error if a rank leaves without waiting", "[shm]") {
+TEST_CASE("if a rank leaves without waiting, the others get the sum or an error", "[shm]") {
   for (int i = 0; i < 20; ++i) {
     std::vector<std::vector<float>> operands = {std::vector<float>(kMedium, 1),
                                                 std::vector<float>(kMedium, 2)};
@@ -327,7 +327,7 @@ TEST_CASE("who waits gets the sum or an error if a rank leaves without waiting",
   }
 }
 
-TEST_CASE("a rank that fails while another one writes its cause throws that one's", "[shm]") {
+TEST_CASE("a rank that fails while another writes its error throws that error", "[shm]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
     shm::Member member({.store = store, .rank = rank, .world_size = 2},
@@ -346,7 +346,8 @@ TEST_CASE("a rank that fails while another one writes its cause throws that one'
   });
 }
 
-TEST_CASE("a rank that was killed while it wrote its cause holds nobody up for long", "[shm]") {
+TEST_CASE("a rank that is killed while it writes its error delays the others only briefly",
+          "[shm]") {
   const auto store = std::make_shared<HashStore>();
   const Deadline promised = Deadline::after(5 * 1s);
   test::run_ranks(2, [&](int rank) {
@@ -361,7 +362,7 @@ TEST_CASE("a rank that was killed while it wrote its cause holds nobody up for l
   CHECK_FALSE(promised.passed());
 }
 
-TEST_CASE("memory comes and goes while the group lives", "[shm]") {
+TEST_CASE("operand memory can be allocated and freed while the group exists", "[shm]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     for (int i = 1; i <= 50; ++i) {
       const Floats floats(group, kLarge / static_cast<std::size_t>(i), true);
@@ -373,7 +374,7 @@ TEST_CASE("memory comes and goes while the group lives", "[shm]") {
   });
 }
 
-TEST_CASE("an operation that nobody waits for is no hang", "[shm]") {
+TEST_CASE("an operation that nobody waits for is not reported as a hang", "[shm]") {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(2, [&](int rank) {
     const auto group = init_process_group({.backend = Backend::kShm,
@@ -394,7 +395,7 @@ TEST_CASE("an operation that nobody waits for is no hang", "[shm]") {
   });
 }
 
-TEST_CASE("shared memory is found by its name while its owner has it", "[shm]") {
+TEST_CASE("shared memory is found by its name as long as its owner has it", "[shm]") {
   SharedMemory::Name name;
   {
     const auto owner = SharedMemory::create(5000);
@@ -410,7 +411,7 @@ TEST_CASE("shared memory is found by its name while its owner has it", "[shm]") 
         std::string::npos);
 }
 
-TEST_CASE("blocks that come and go leave no descriptors behind", "[shm]") {
+TEST_CASE("freed blocks leave no descriptors behind", "[shm]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     const auto exchange = [&] {
       const Floats floats(group, kLarge, group.rank() == 0);  // rank 1's operand is copied

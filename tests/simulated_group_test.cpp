@@ -27,7 +27,7 @@ TEST_CASE("a simulated all_reduce takes the link's time", "[bench]") {
   CHECK(large.front() == 1.0F);
 }
 
-TEST_CASE("small operands become what equal ranks would make of them", "[bench]") {
+TEST_CASE("small operands get the result that equal ranks would give", "[bench]") {
   const auto group = make_simulated_group({}, 3);
   std::vector<double> values = {1, 2};
   group->all_reduce(buffer_of(values)).wait();
@@ -51,7 +51,7 @@ TEST_CASE("the engine runs on a simulated group", "[bench]") {
   }
 }
 
-TEST_CASE("an aborted simulated group says so", "[bench]") {
+TEST_CASE("an aborted simulated group throws the reason", "[bench]") {
   const auto group = make_simulated_group({}, 2);
   group->abort("enough");
   CHECK(test::error_of([&] { group->barrier().wait(); }).find("enough") != std::string::npos);

@@ -98,7 +98,8 @@ TEST_CASE("launchers on two nodes do not meet on a loopback address", "[slurm]")
   CHECK_THAT(launcher.err(), Contains("127.0.0.1 is a loopback address"));
 }
 
-TEST_CASE("a launcher in a batch script uses its node, and says that there are more", "[slurm]") {
+TEST_CASE("a launcher in a batch script uses its own node, and a remark names the others",
+          "[slurm]") {
   ChildProcess launcher(
       {DDP_LAUNCH_PATH, "-n", "2", "true"},
       {.environment = {

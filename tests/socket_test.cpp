@@ -59,7 +59,7 @@ TEST_CASE("sockets carry bytes both ways over IPv4 and IPv6", "[base]") {
   }
 }
 
-TEST_CASE("a socket's waits end at their deadline", "[base]") {
+TEST_CASE("waits of a socket end at their deadline", "[base]") {
   Socket listener = Socket::listen({"127.0.0.1", 0});
   Socket client = Socket::connect(listener.local_endpoint(), Deadline::after(5s));
   std::array<std::byte, 1> byte{};
@@ -110,7 +110,7 @@ TEST_CASE("signals do not move a socket's deadline", "[base]") {
   CHECK(Clock::now() - begin < 5 * 300ms);
 }
 
-TEST_CASE("a name to listen on is asked for once", "[base]") {
+TEST_CASE("a name to listen on is resolved only once", "[base]") {
   const auto begin = Clock::now();
   CHECK_THAT(error_of([] {
                Socket::listen({"no such host", 0});
@@ -170,7 +170,7 @@ class FullPort {
 
 }  // namespace
 
-TEST_CASE("who does not answer is not connected, whatever poll says", "[base]") {
+TEST_CASE("a peer that does not answer is not connected, whatever poll reports", "[base]") {
   const FullPort port;
   const auto connect = [&] { Socket::connect(port.endpoint(), Deadline::after(50ms)); };
   CHECK_THAT(error_of(connect), Catch::EndsWith("Connection timed out)"));

@@ -110,7 +110,7 @@ TEST_CASE("spawned ranks find each other, again and again", "[spawn]") {
   }
 }
 
-TEST_CASE("a process that ignores its children's ends learns those of ranks", "[spawn]") {
+TEST_CASE("a process that ignores SIGCHLD still learns how its ranks ended", "[spawn]") {
   ::signal(SIGCHLD, SIG_IGN);
   const std::string good = spawn_error(2, [](int) {});
   const std::string bad = spawn_error(2, [](int rank) {
@@ -122,7 +122,7 @@ TEST_CASE("a process that ignores its children's ends learns those of ranks", "[
   CHECK_THAT(bad, Contains("rank 1") && Contains("exited with code 3"));
 }
 
-TEST_CASE("what a rank has put into std::cout is written, once", "[spawn]") {
+TEST_CASE("what a rank writes to std::cout appears exactly once", "[spawn]") {
   const TemporaryDirectory directory;
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -138,16 +138,16 @@ TEST_CASE("what a rank has put into std::cout is written, once", "[spawn]") {
 }
 
 TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]") {
-  launcher::JobContext job;
-  job.world_size = job.local_world_size = 2;
-  job.store = {"127.0.0.1", 1};
-  job.agent_hosts_store = true;
-  job.usable_cpus = usable_cpus();
+  launcher::WorkerPlan plan;
+  plan.usable_cpus = usable_cpus();
+  launcher::JobLayout layout;
+  layout.world_size = layout.local_world_size = 2;
+  layout.store = {"127.0.0.1", 1};
   const TemporaryDirectory directory;
   spawn(
       [&](int rank) {
         std::string different;
-        for (const std::string& entry : launcher::worker_environment({}, job, rank)) {
+        for (const std::string& entry : launcher::worker_environment(plan, layout, {}, rank)) {
           const std::string name = entry.substr(0, entry.find('='));
           const char* value = std::getenv(name.c_str());
           if (value == nullptr || name + "=" + value != entry) different += name + " ";
@@ -163,7 +163,7 @@ TEST_CASE("spawned ranks have the environment of ddp-launch's workers", "[spawn]
   CHECK(std::getenv("RANK") == nullptr);
 }
 
-TEST_CASE("what a rank throws is told with rank, pid and text, not what its peers say of it",
+TEST_CASE("spawn reports a rank's own exception with rank and pid, not its peers' errors",
           "[spawn]") {
   const std::string error = spawn_error(3, [](int rank) {
     const auto group = meet();
@@ -180,7 +180,7 @@ TEST_CASE("what a rank throws is told with rank, pid and text, not what its peer
                             "loss is not finite"));
 }
 
-TEST_CASE("a rank's exit code and signal are told", "[spawn]") {
+TEST_CASE("spawn reports a rank's exit code or signal", "[spawn]") {
   CHECK_THAT(spawn_error(2,
                          [](int rank) {
                            if (rank == 0) ::_exit(3);
@@ -258,7 +258,7 @@ TEST_CASE("a program with OpenBLAS is forked, and each rank computes", "[spawn]"
 }
 
 // Applies only with oneDNN, whose OpenMP threads remain.
-TEST_CASE("after a convolution spawn says what to call first", "[spawn]") {
+TEST_CASE("after a convolution, spawn is an error that says what to call first", "[spawn]") {
   const TemporaryDirectory directory;
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -292,6 +292,6 @@ TEST_CASE("a process that has used CUDA is not forked", "[spawn]") {
   ::dlclose(driver);
 }
 
-TEST_CASE("a world of nobody is refused", "[spawn]") {
+TEST_CASE("a world without ranks is refused", "[spawn]") {
   CHECK(error_of([] { spawn([](int) {}, 0); }) == "[spawn] nprocs is 0, below 1");
 }

@@ -12,14 +12,14 @@ TEST_CASE("a spin finds what arrives while it looks", "[store]") {
   CHECK(looks == 3);
 }
 
-TEST_CASE("a limit of zero never looks", "[store]") {
+TEST_CASE("a limit of zero never polls", "[store]") {
   Spin spin(std::chrono::microseconds(0));
   bool looked = false;
   CHECK_FALSE(spin.until([&] { return looked = true; }));
   CHECK_FALSE(looked);
 }
 
-TEST_CASE("a spin that finds nothing for long stops looking for a while", "[store]") {
+TEST_CASE("a spin that finds nothing for long stops polling for a while", "[store]") {
   Spin spin(std::chrono::milliseconds(2));
   int rounds = 0;
   bool looked = true;

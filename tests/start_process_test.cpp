@@ -59,8 +59,7 @@ pid_t pid_of(int rank, const std::string& output) {
 
 }  // namespace
 
-TEST_CASE("a late rank is named every five seconds, and a store that is late or lost, too",
-          "[start]") {
+TEST_CASE("a late rank, or a late or lost store, is named every five seconds", "[start]") {
   const TcpServer server({"127.0.0.1", 0});
   const Endpoint own = free_endpoint();
   ChildProcess early0 = worker(0, 3, server.endpoint(), true);
@@ -89,7 +88,7 @@ TEST_CASE("a late rank is named every five seconds, and a store that is late or 
              Contains("[init] rank 1 has lost the store at " + to_string(short_lived)));
 }
 
-TEST_CASE("two processes with one RANK both say so at once", "[start]") {
+TEST_CASE("two processes with the same RANK both report it at once", "[start]") {
   const TcpServer server({"127.0.0.1", 0});
   ChildProcess one = worker(0, 2, server.endpoint(), true);
   ChildProcess other = worker(0, 2, server.endpoint(), true);
@@ -101,7 +100,7 @@ TEST_CASE("two processes with one RANK both say so at once", "[start]") {
   }
 }
 
-TEST_CASE("a second rank 0 that would host the store, too, is told of the first", "[start]") {
+TEST_CASE("a second rank 0 that tries to host the store gets an error about the first", "[start]") {
   const Endpoint endpoint = free_endpoint();
   ChildProcess first = worker(0, 2, endpoint, false);
   const TcpStore listens(endpoint, 20s);
@@ -113,7 +112,7 @@ TEST_CASE("a second rank 0 that would host the store, too, is told of the first"
   CHECK(first.wait() == 0);
 }
 
-TEST_CASE("a process that comes with a rank of a running job is refused alone", "[start]") {
+TEST_CASE("only a process that comes with a rank of a running job is refused", "[start]") {
   test::Job job(2, "loop", "shm");
   job.wait_until_ready();
   ChildProcess second = worker(1, 2, job.store(), true);

@@ -112,7 +112,7 @@ TEST_CASE("ranks that do not come are named while the others wait, and in their 
              Contains("3 of 4 ranks are here after ") && Contains(missing));
 }
 
-TEST_CASE("many missing ranks are not all listed", "[start]") {
+TEST_CASE("only some of many missing ranks are listed", "[start]") {
   HashStore store;
   const Wait wait = wait_for_others(store, self_as(1, 100));
   CHECK_THAT(wait.error, Contains("1 of 100 ranks are here") &&
@@ -153,7 +153,7 @@ TEST_CASE("a rank that cannot reach the store says where it should be", "[start]
           Contains("Connection refused"));
 }
 
-TEST_CASE("another world size is recognised at once, by all ranks", "[start]") {
+TEST_CASE("another world size is found at once by all ranks", "[start]") {
   HashStore store;
   const auto begin = Clock::now();
   test::run_ranks(3, [&](int rank) {
@@ -172,7 +172,7 @@ TEST_CASE("another world size is recognised at once, by all ranks", "[start]") {
   CHECK(Clock::now() - begin < kAtOnce);
 }
 
-TEST_CASE("who was told another world size and has ended keeps nobody out", "[start]") {
+TEST_CASE("an ended process with another world size does not block the start", "[start]") {
   const auto job = std::make_shared<HashStore>();
   const Hello wrong = self_as(0, 7, ended_pid());
   const auto store = claim_rank(job, wrong);
@@ -184,8 +184,7 @@ TEST_CASE("who was told another world size and has ended keeps nobody out", "[st
   });
 }
 
-TEST_CASE("a second process with a rank is refused, and so are those that wait with the first",
-          "[start]") {
+TEST_CASE("a second process with a rank is an error for it and for those that wait", "[start]") {
   const auto job = std::make_shared<HashStore>();
   const auto begin = Clock::now();
   const std::string pids[] = {std::to_string(::getpid()), std::to_string(another_pid())};
@@ -267,7 +266,7 @@ TEST_CASE("the environment says how long to wait for ranks", "[start]") {
              Contains("1 of 2 ranks are here after 5"));
 }
 
-TEST_CASE("a store of the caller's takes nothing from a process that is one rank", "[start]") {
+TEST_CASE("only a process that is a single rank writes the error file", "[start]") {
   const test::TemporaryDirectory folder;
   const Variable variable("TORCHELASTIC_ERROR_FILE", folder / "error.json");
   InitOptions options{.device = DeviceChoice::kCpu,
@@ -283,7 +282,7 @@ TEST_CASE("a store of the caller's takes nothing from a process that is one rank
   CHECK_THAT(test::bytes_of(folder / "error.json"), Contains("1 of 2 ranks are here"));
 }
 
-TEST_CASE("Gloo wants to know where processes with a store of their own are", "[start]") {
+TEST_CASE("Gloo needs the address of processes that bring their own store", "[start]") {
   if (!gloo_is_compiled_in()) return;
   const auto store = std::make_shared<HashStore>();
   for (const std::string address : {"", "127.0.0.1"}) {
@@ -302,7 +301,8 @@ TEST_CASE("Gloo wants to know where processes with a store of their own are", "[
   }
 }
 
-TEST_CASE("the fall to the CPU is explained once, as a warning if CUDA should work", "[start]") {
+TEST_CASE("the fallback to the CPU is explained once, as a warning if CUDA should work",
+          "[start]") {
   const cu::DeviceSurvey no_gpu{.why_none = "no CUDA-capable device is detected"};
   const cu::DeviceSurvey old_driver{.why_none = "the driver is too old", .is_fault = true};
   WorkerEnv rank1;
@@ -314,12 +314,13 @@ TEST_CASE("the fall to the CPU is explained once, as a warning if CUDA should wo
   CHECK(choose_device({.backend = Backend::kShm}, WorkerEnv(), old_driver) == kCpuDevice);
   CHECK_THAT(capture.text(), !Contains("warning"));
   CHECK(choose_device({}, WorkerEnv(), old_driver) == kCpuDevice);
-  CHECK_THAT(capture.text(), Contains("warning: ") && Contains("[init] runs on the CPU, since CUDA "
-                                                               "does not work here: the driver is "
-                                                               "too old\n"));
+  CHECK_THAT(capture.text(),
+             Contains("warning: ") && Contains("[init] this process runs on the CPU, since CUDA "
+                                               "does not work here: the driver is "
+                                               "too old\n"));
 }
 
-TEST_CASE("whoever insists on a GPU is told why there is none", "[start]") {
+TEST_CASE("a required GPU that is missing is an error that says why", "[start]") {
   const cu::DeviceSurvey none{.why_none = "the driver is too old", .is_fault = true};
   CHECK_THAT(
       error_of([&] { (void)choose_device({.device = DeviceChoice::kCuda}, WorkerEnv(), none); }),
@@ -327,7 +328,7 @@ TEST_CASE("whoever insists on a GPU is told why there is none", "[start]") {
           Contains("the CPU (InitOptions::device)"));
 }
 
-TEST_CASE("LOCAL_RANK counts to a device", "[start]") {
+TEST_CASE("LOCAL_RANK chooses the device", "[start]") {
   WorkerEnv env;
   env.local_rank = 3;
   CHECK(choose_device({}, env, {.count = 4}) == cuda_device(3));

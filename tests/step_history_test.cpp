@@ -117,7 +117,7 @@ TEST_CASE("a history keeps the last steps, in memory that does not grow", "[hist
   });
 }
 
-TEST_CASE("clocks are compared by messages, to within the error that is told", "[history]") {
+TEST_CASE("clocks are compared by messages, to within the reported error", "[history]") {
   for (const Backend backend : {Backend::kShm, Backend::kGloo}) {
     if (backend == Backend::kGloo && !gloo_is_compiled_in()) continue;
     test::run_groups(backend, 3, [](ProcessGroup& group) {
@@ -132,7 +132,7 @@ TEST_CASE("clocks are compared by messages, to within the error that is told", "
   }
 }
 
-TEST_CASE("between two readings a clock is taken to drift evenly", "[history]") {
+TEST_CASE("between two readings a clock is assumed to drift evenly", "[history]") {
   const Clock::time_point zero{};
   const ClockReading early{.when = zero + 100s, .offset = 5ms};
   const ClockReading late{.when = zero + 200s, .offset = 15ms};

@@ -110,7 +110,7 @@ TEST_CASE("bandwidth and overlap are those without the wait for others", "[stati
   CHECK_FALSE(statistics_of(job, 50).costs().bus_bandwidth.has_value());
 }
 
-TEST_CASE("a few steps tell no bandwidth", "[statistics]") {
+TEST_CASE("bandwidth is not reported after only a few steps", "[statistics]") {
   Job job;
   job.reductions = 8 * kMs;
   const StepCosts costs = statistics_of(job, 8).costs();
@@ -119,7 +119,8 @@ TEST_CASE("a few steps tell no bandwidth", "[statistics]") {
   CHECK_FALSE(costs.overlap.has_value());
 }
 
-TEST_CASE("200 ms in one rank name it, the amount and the cause within 20 steps", "[statistics]") {
+TEST_CASE("200 ms in one rank are reported with rank, amount and cause within 20 steps",
+          "[statistics]") {
   for (const int world_size : {2, 3, 4}) {
     for (int slow = 0; slow < world_size; ++slow) {
       for (const int begin : {0, 1, 3, 6, 9, 35}) {
@@ -149,7 +150,7 @@ TEST_CASE("200 ms in one rank name it, the amount and the cause within 20 steps"
   }
 }
 
-TEST_CASE("single slow steps and small differences name nobody", "[statistics]") {
+TEST_CASE("single slow steps and small differences are not reported", "[statistics]") {
   std::mt19937 random(3);
   std::normal_distribution<double> noise(0, 0.5 * kMs);
   Job job{.world_size = 4};
@@ -173,7 +174,7 @@ TEST_CASE("two of four ranks may be late, each by its own amount", "[statistics]
   CHECK(found[1].late_seconds == approx(10 * kMs));
 }
 
-TEST_CASE("a rank with fewer samples than the others makes nobody a straggler", "[statistics]") {
+TEST_CASE("a rank with fewer samples than the others makes no rank a straggler", "[statistics]") {
   Job job{.world_size = 3};
   job.compute = [](int rank, int) { return (rank == 2 ? 20 : 30) * kMs; };
   const StepStatistics statistics = statistics_of(job, 52);
@@ -182,7 +183,7 @@ TEST_CASE("a rank with fewer samples than the others makes nobody a straggler", 
   CHECK(statistics.costs().speed_up == approx(80.0 / 32));
 }
 
-TEST_CASE("a rank that has run out of data makes nobody a straggler, and what follows no pause",
+TEST_CASE("a rank that ran out of data makes no rank a straggler, and no later step a pause",
           "[statistics]") {
   StepStatistics statistics(0, 2, 1'000'000);
   for (std::uint64_t step = 0; step < 92; ++step) {
@@ -198,7 +199,7 @@ TEST_CASE("a rank that has run out of data makes nobody a straggler, and what fo
   CHECK(costs.straggler_seconds == approx(30 * 19.99 / 2 / 91 * kMs));
 }
 
-TEST_CASE("a rank that has recovered is remembered, but not late now", "[statistics]") {
+TEST_CASE("a rank that has recovered is in the report, but not late any more", "[statistics]") {
   Job job;
   job.compute = [](int rank, int step) { return (20 + (rank == 1 && step < 50 ? 40 : 0)) * kMs; };
   const StepStatistics statistics = statistics_of(job, 202);
@@ -209,7 +210,7 @@ TEST_CASE("a rank that has recovered is remembered, but not late now", "[statist
   CHECK_THAT(statistics.advice(), Contains("rank 1 is 40.0 ms late in 50 of 200 steps (compute)"));
 }
 
-TEST_CASE("pauses are left out and counted, waits for data are not", "[statistics]") {
+TEST_CASE("pauses are left out and counted, but waits for data are not", "[statistics]") {
   Job job;
   job.compute = [](int, int step) { return (step % 100 == 99 ? 3000 : 20) * kMs; };
   const StepCosts costs = statistics_of(job, 302).costs();
@@ -226,7 +227,7 @@ TEST_CASE("pauses are left out and counted, waits for data are not", "[statistic
   CHECK(statistics_of(slower, 302).costs().pauses < 10);
 }
 
-TEST_CASE("a rank that stands still once is named, and spoils no mean", "[statistics]") {
+TEST_CASE("a rank that stands still once is named and does not change the means", "[statistics]") {
   Job job;
   job.compute = [](int rank, int step) { return rank == 1 && step == 60 ? 15.0 : 20 * kMs; };
   const StepStatistics statistics = statistics_of(job, 102);
@@ -265,7 +266,7 @@ TEST_CASE("ranks' times may come late or be missing", "[statistics]") {
   CHECK_THAT(error_of([] { StepStatistics(2, 2, 1); }), Contains("rank 2 of 2"));
 }
 
-TEST_CASE("steps touch no heap", "[statistics]") {
+TEST_CASE("the statistics of a step allocate nothing", "[statistics]") {
   StepStatistics statistics(1, 4, 1);
   const std::vector<RankTimes> ranks(4, {20 * kMs, 1 * kMs});
   const std::int64_t before = test::allocations();
@@ -276,7 +277,7 @@ TEST_CASE("steps touch no heap", "[statistics]") {
   CHECK(test::allocations() == before);
 }
 
-TEST_CASE("the stopwatch tells a step from the end of the one before", "[statistics]") {
+TEST_CASE("the stopwatch measures a step from the end of the previous one", "[statistics]") {
   using Seconds = std::chrono::duration<double>;
   StepStopwatch watch(kCpuDevice);
   CHECK_FALSE(watch.next_lap().has_value());
@@ -329,9 +330,9 @@ TEST_CASE("the report is short and says what a step costs", "[statistics]") {
         "  data wait                 0.50 ms   2.3 %  for the next batch\n"
         "  straggler wait            0.00 ms   0.0 %  for the slowest rank\n"
         "1.00 MB reduced in each step at 0.25 GB/s (bus bandwidth), 70 % of that time hidden\n"
-        "left out: 1 far longer step, 902 ms in all (evaluation, or saving)\n"
+        "left out: 1 far longer step, 902 ms in all (such as evaluation or saving)\n"
         "advice: communication is exposed: larger batches or accumulate() make it rarer, bf16 "
-        "compression smaller\n");
+        "compression makes it smaller\n");
   const std::string alone = statistics_of({.world_size = 1, .exposed = 0}, 50).report();
   CHECK_THAT(alone, StartsWith("48 steps of 20.0 ms on 1 rank\n"));
   CHECK(lines_in(alone) == 4);

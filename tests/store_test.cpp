@@ -91,10 +91,10 @@ void check_common_behaviour(Store& store) {
   CHECK(store.add("counter", -7) == -2);
   CHECK(store.get("counter") == "-2");
   store.set("highest", "9223372036854775807");
-  CHECK(store.add("highest", 1) == std::numeric_limits<std::int64_t>::min());  // as PyTorch
+  CHECK(store.add("highest", 1) == std::numeric_limits<std::int64_t>::min());  // it wraps around
   store.set("sloppy", " 12abc");
   CHECK(store.add("sloppy", 1) == 13);
-  CHECK(store.compare_set("c", "x", "y") == "x");  // missing, expected something: PyTorch's answer
+  CHECK(store.compare_set("c", "x", "y") == "x");  // for a missing key, as PyTorch's server
   CHECK(store.compare_set("c", "", "y") == "y");
   CHECK(store.compare_set("c", "wrong", "z") == "y");
   CHECK(store.compare_set("c", "y", "z") == "z");
@@ -136,7 +136,7 @@ extern "C" int accept4(int listener, sockaddr* address, socklen_t* length, int f
   return static_cast<int>(::syscall(SYS_accept4, listener, address, length, flags));
 }
 
-TEST_CASE("every store behaves alike", "[store]") {
+TEST_CASE("all kinds of store behave alike", "[store]") {
   SECTION("HashStore") {
     HashStore store;
     check_common_behaviour(store);
@@ -171,7 +171,7 @@ TEST_CASE("a key of a HashStore that comes and goes is read while it is there", 
   CHECK(error.empty());
 }
 
-TEST_CASE("a prefix store's keys are the joined ones", "[store]") {
+TEST_CASE("the keys of a prefix store begin with its prefix", "[store]") {
   auto plain = std::make_shared<HashStore>();
   PrefixStore inner("a", plain);
   inner.set("x", "1");
@@ -235,7 +235,7 @@ TEST_CASE("a waiting client can ping, and is answered when the key comes", "[sto
   CHECK(client.receive(1) == hex("00"));
 }
 
-TEST_CASE("bad input costs a client its connection and nobody else's", "[store]") {
+TEST_CASE("bad input closes the connection of its client, and no other", "[store]") {
   TcpServer server(kLoopback);
   TcpStore bystander(server.endpoint());
   const auto drops = [&](const std::string& bytes) {
@@ -260,7 +260,7 @@ TEST_CASE("bad input costs a client its connection and nobody else's", "[store]"
   CHECK(bystander.get("text") == "not a number");
 }
 
-TEST_CASE("a half-written request stalls nobody", "[store]") {
+TEST_CASE("an incomplete request does not stall other clients", "[store]") {
   TcpServer server(kLoopback);
   RawClient slow(server.endpoint());
   slow.validate().send(hex("01020000000000"));
@@ -324,7 +324,7 @@ TEST_CASE("a reply too long to be held is refused", "[store]") {
   CHECK(TcpStore(server.endpoint()).has("large"));
 }
 
-TEST_CASE("a client takes no value that a server would refuse", "[store]") {
+TEST_CASE("a client refuses values that a server would refuse", "[store]") {
   TcpServer server(kLoopback);
   TcpStore store(server.endpoint());
   CHECK_THROWS_AS(store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x')),
@@ -333,7 +333,8 @@ TEST_CASE("a client takes no value that a server would refuse", "[store]") {
   CHECK(store.get("k") == "v");  // the connection still works
 }
 
-TEST_CASE("nor a key, so many keys, or so long a request", "[store]") {
+TEST_CASE("a client refuses keys, numbers of keys and requests that a server would refuse",
+          "[store]") {
   TcpServer server(kLoopback);
   TcpStore store(server.endpoint());
   const std::string longest(wire::kMaxKeyBytes - 1, 'k');  // a slash is put before it
@@ -354,7 +355,7 @@ TEST_CASE("nor a key, so many keys, or so long a request", "[store]") {
   CHECK(store.get("k") == "v");  // the connection still works
 }
 
-TEST_CASE("a wait that ends just as it is taken back leaves the connection in step", "[store]") {
+TEST_CASE("a wait that ends while it is cancelled leaves the connection usable", "[store]") {
   Socket listener = Socket::listen(kLoopback);
   bool patient = false;
   std::thread server([&] {
@@ -372,9 +373,9 @@ TEST_CASE("a wait that ends just as it is taken back leaves the connection in st
     send(take(5).substr(1));  // PING
     take(1 + 8 + 8 + 2);      // WAIT for "/k"
     take(1);                  // CANCEL_WAIT, since we did not answer in time …
-    send(hex("0001"));        // … but now: STOP_WAITING, and WAIT_CANCELED
+    send(hex("0001"));        // … but only now: STOP_WAITING, then WAIT_CANCELED
     take(1 + 8 + 2);          // GET "/k"
-    patient = !client.wait_readable(Deadline::after(50ms));  // although its 20 ms are over
+    patient = !client.wait_readable(Deadline::after(50ms));  // although its timeout is 20 ms
     if (!patient) return;
     send(hex("010000000000000076"));
     take(1);  // GETNUMKEYS
@@ -428,8 +429,8 @@ TEST_CASE("an endpoint behind which another program listens is recognised", "[st
   });
   const std::string error = error_of([&] { const TcpStore store(listener.local_endpoint(), 5s); });
   server.join();
-  CHECK_THAT(error, Catch::Contains("wrong answer to PING at the greeting: another program may "
-                                    "listen there, or a store of PyTorch 1.x"));
+  CHECK_THAT(error, Catch::Contains("wrong answer to PING right after connecting: another program "
+                                    "may listen there, or a store of PyTorch 1.x"));
 }
 
 TEST_CASE("an unfinished request is not parsed again before it can be complete", "[store]") {
@@ -455,7 +456,7 @@ TEST_CASE("a thousand connections work at once, whatever the soft limit of open 
   CHECK(count == 1000);
 }
 
-TEST_CASE("a server that is out of descriptors says so now and then, and recovers", "[store]") {
+TEST_CASE("a server without free descriptors logs this now and then, and recovers", "[store]") {
   const TcpServer server(kLoopback);
   TcpStore store(server.endpoint(), 5s);
   const test::StderrCapture log;
@@ -510,7 +511,7 @@ TEST_CASE("a clone waits while the original works", "[store]") {
   CHECK(seen == "2");
 }
 
-TEST_CASE("queueing behind another thread's wait has a deadline, and harms neither", "[store]") {
+TEST_CASE("an operation that queues behind another thread's wait has a deadline", "[store]") {
   const TcpServer server({"127.0.0.1", 0});
   TcpStore store(server.endpoint(), 20ms);
   const std::vector<std::string> keys{"late"};
@@ -521,8 +522,8 @@ TEST_CASE("queueing behind another thread's wait has a deadline, and harms neith
   }
   store.clone(5s)->set("late", "");
   waiter.join();
-  CHECK_THAT(error, Catch::StartsWith("[tcp_store] add(\"counter\"): timed out after 20 ms behind "
-                                      "another operation of this store"));
+  CHECK_THAT(error, Catch::StartsWith("[tcp_store] add(\"counter\"): timed out after 20 ms while "
+                                      "another operation held the connection"));
   CHECK(store.add("counter", 1) >= 1);
 }
 
@@ -534,7 +535,7 @@ TEST_CASE("an error names key, rank, endpoint and milliseconds", "[store]") {
             to_string(server.endpoint()) + ")");
 }
 
-TEST_CASE("no server means an error in time that lists the addresses tried", "[store]") {
+TEST_CASE("without a server, the error comes in time and lists the addresses tried", "[store]") {
   Endpoint free_endpoint;
   {
     TcpServer server(kLoopback);

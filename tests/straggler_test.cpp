@@ -70,7 +70,7 @@ TEST_CASE("a rank that is late in each step is named on all ranks, with the caus
   }
 }
 
-TEST_CASE("200 ms in one rank's backward are told within 20 steps", "[straggler]") {
+TEST_CASE("200 ms in one rank's backward are reported within 20 steps", "[straggler]") {
   test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     const std::vector<Straggler> found = found_by(group, {0, Lateness::kCompute, 200ms});
     expect(found.size() == 1 && found[0].rank == 0, "rank 0 is named, alone");
@@ -81,7 +81,7 @@ TEST_CASE("200 ms in one rank's backward are told within 20 steps", "[straggler]
   });
 }
 
-TEST_CASE("ranks that accumulate or are alone have their steps counted, too", "[straggler]") {
+TEST_CASE("steps of accumulating ranks and of a single rank are counted, too", "[straggler]") {
   for (const int world_size : {1, 2}) {
     test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
       Model model(0);

@@ -103,7 +103,7 @@ TEST_CASE("subsets are disjoint and follow the fractions", "[data][split]") {
   CHECK(split(dataset, {0.5, 0.3, 0.2}, 8)[1].indices() != subsets[1].indices());
 }
 
-TEST_CASE("what rounding leaves over goes to the first subsets", "[data][split]") {
+TEST_CASE("samples left over by rounding go to the first subsets", "[data][split]") {
   CHECK(split_sizes(10, {0.33, 0.33, 0.34}) == Sizes{4, 3, 3});
   CHECK(split_sizes(0, {0.5, 0.5}) == Sizes{0, 0});
   CHECK(split_sizes(1, {0.1, 0.9}) == Sizes{1, 0});
@@ -149,7 +149,7 @@ TEST_CASE("a subset gathers the samples it names", "[data][subset]") {
   CHECK(labels_of(nested) == Indices{99, 7});
 }
 
-TEST_CASE("a subset refuses what does not fit", "[data][subset]") {
+TEST_CASE("a subset refuses bad indices", "[data][subset]") {
   const ddp::ImageDataset dataset = numbered_images(10);
   CHECK(error_of([&] { const Subset subset(dataset, {10}); }) ==
         "[subset] index 10 is not in [0, 10)");
@@ -161,7 +161,7 @@ TEST_CASE("a subset refuses what does not fit", "[data][subset]") {
         }) == "[dataset] index 2 is not in [0, 2)");
 }
 
-TEST_CASE("a sample that cannot be read is named as in the subset and as in the whole",
+TEST_CASE("a sample that cannot be read is named by its index in subset and whole set",
           "[data][subset]") {
   const ddp::ImageDataset dataset = numbered_images(10);
   const Subset subset(dataset, {1, 7});

@@ -170,7 +170,7 @@ TEST_CASE("a file of scalars is read back whole", "[io][summary]") {
   CHECK(file.at_end());
 }
 
-TEST_CASE("event files have names that TensorBoard knows, each its own", "[io][summary]") {
+TEST_CASE("event files have unique names that TensorBoard recognises", "[io][summary]") {
   const TemporaryDirectory directory;
   const SummaryWriter first(directory.path());
   const SummaryWriter second(directory.path());

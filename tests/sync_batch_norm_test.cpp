@@ -198,7 +198,7 @@ TEST_CASE("batches of 3 and 5 on two ranks are normalised as one of 8", "[sync_b
   check_parts({4, 3, 1}, {});
 }
 
-TEST_CASE("batches that are all empty leave synchronised statistics alone", "[sync_batch_norm]") {
+TEST_CASE("empty batches on all ranks do not change synchronised statistics", "[sync_batch_norm]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     nn::Context context;
     nn::BatchNorm2d layer({context, DType::kFloat64, 0}, kChannels);
@@ -209,7 +209,7 @@ TEST_CASE("batches that are all empty leave synchronised statistics alone", "[sy
   });
 }
 
-TEST_CASE("in evaluation ranks do not exchange", "[sync_batch_norm]") {
+TEST_CASE("in evaluation, ranks do not communicate", "[sync_batch_norm]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     nn::Context context;
     nn::BatchNorm1d layer({context, DType::kFloat64, 0}, 2);
@@ -224,7 +224,7 @@ TEST_CASE("in evaluation ranks do not exchange", "[sync_batch_norm]") {
   });
 }
 
-TEST_CASE("loaders of 4 and 7 batches train what one process trains, batch norms included",
+TEST_CASE("loaders of 4 and 7 batches train the same model as one process, including batch norms",
           "[sync_batch_norm]") {
   // Rank r has r + 2 samples in each step while it has data.
   const auto samples = [](std::size_t step, std::size_t rank, std::size_t world_size) {
@@ -294,7 +294,8 @@ TEST_CASE("a rank in evaluation is missing in a batch norm of training, which is
   });
 }
 
-TEST_CASE("DataParallel's replicas cannot be synchronised, which is told", "[sync_batch_norm]") {
+TEST_CASE("converting a module with DataParallel to SyncBatchNorm is an error",
+          "[sync_batch_norm]") {
   test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
     nn::Context context;
     const nn::ModuleFactory make = [](const nn::Scope& scope) {

@@ -2,9 +2,11 @@
 //
 // The parts of docs/training.md around the loop; training_recipe_test.cpp has the loop, and
 // examples/spirals.cpp a module and a dataset. docs_test.cpp compares the document with all three.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <vector>
 
@@ -25,6 +27,7 @@
 
 using namespace ddp;
 using nn::Tensor;
+using nn::Variable;
 using test::expect;
 
 TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
@@ -81,6 +84,94 @@ TEST_CASE("recipe: datasets and transforms", "[recipe]") {
   CHECK(parts[0].size() == 22);
   CHECK(parts[1].size() == 2);
   CHECK(cracks.input_shape()[1] == 32);
+}
+
+TEST_CASE("recipe: fine-tuning with frozen layers", "[recipe]") {
+  const test::TemporaryDirectory directory;
+  const std::filesystem::path file = directory / "convnet.safetensors";
+  test::on_two_ranks([&] {
+    const auto group = init_process_group();
+    nn::Context context(group->device());
+    if (group->rank() == 0) {
+      const nn::ConvNet pretrained({context, DType::kFloat32, /*seed=*/1}, 1, /*classes=*/100);
+      save_safetensors(file, nn::named_buffers(pretrained.state_dict()));
+    }
+    group->barrier().wait();
+    nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, 1, 10);
+
+    const auto is_head = [](const auto& tensor) { return tensor.name.starts_with("fc."); };
+    Safetensors weights = load_safetensors(file);
+    std::vector<NamedBuffer> targets = nn::named_buffers(module.state_dict());
+    std::erase_if(weights.tensors, is_head);
+    std::erase_if(targets, is_head);
+    restore_tensors(file, weights, targets);
+
+    for (nn::Parameter* parameter : module.parameters()) {
+      parameter->set_requires_grad(parameter->name().starts_with("fc."));
+    }
+    nn::DistributedModule model(module, context, group, {.nominal_samples = 4});
+    nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .weight_decay = 0.1});
+    for (nn::Module* each : module.modules()) {
+      if (dynamic_cast<nn::BatchNorm*>(each) != nullptr) each->eval();
+    }
+
+    nn::Tape tape(context);
+    const Tensor images = Tensor::zeros({4, 1, 12, 12}, DType::kFloat32);
+    const Tensor labels = Tensor::zeros({4}, DType::kInt64);
+    model.backward(tape, nn::softmax_cross_entropy(tape, model.forward(tape, images), labels), 4);
+    optimizer.step();
+    for (const NamedBuffer& tensor : nn::named_buffers(module.state_dict())) {
+      const auto is_it = [&](const NamedBuffer& each) { return each.name == tensor.name; };
+      const auto loaded = std::ranges::find_if(weights.tensors, is_it);
+      if (loaded == weights.tensors.end()) continue;  // of the head
+      const Buffer& now = tensor.buffer;
+      expect(std::memcmp(loaded->buffer.data, now.data, now.size_bytes()) == 0,
+             tensor.name + " is as it was loaded");
+    }
+    expect(model.engine().parameter_count() == 2, "the head's weight and bias");
+  });
+}
+
+TEST_CASE("recipe: two models that train in turn", "[recipe]") {
+  test::on_two_ranks([] {
+    const auto group = init_process_group();
+    nn::Context context(group->device());
+    constexpr int kBatch = 4;
+    nn::Linear maker({context, DType::kFloat32, /*seed=*/0}, 3, 2);
+    nn::Linear judge({context, DType::kFloat32, /*seed=*/1}, 2, 1);
+    const Tensor noise = context.from_host<float>(std::vector<float>(kBatch * 3, 1), {kBatch, 3});
+    const Tensor real = context.from_host<float>(std::vector<float>(kBatch * 2, 2), {kBatch, 2});
+    const Tensor ones = context.from_host<float>(std::vector<float>(kBatch, 1), {kBatch, 1});
+    const Tensor zeros = Tensor::zeros({kBatch, 1}, DType::kFloat32);
+    nn::Tape tape(context);
+    const auto value_of = [&](const nn::Module& module) {
+      return context.to_host<float>(module.parameters()[0]->value());
+    };
+    const std::vector<float> makers = value_of(maker), judges = value_of(judge);
+
+    nn::DistributedModule generator(maker, context, group, {.nominal_samples = kBatch});
+    nn::DistributedModule discriminator(judge, context, group, {.nominal_samples = kBatch});
+    nn::Adam g_optimizer(context, generator.parameters(), {.learning_rate = 2e-4});
+    nn::Adam d_optimizer(context, discriminator.parameters(), {.learning_rate = 2e-4});
+
+    const Variable fake = generator.forward(tape, noise);
+    const Variable of_real = nn::bce_with_logits(tape, discriminator.forward(tape, real), ones);
+    const Variable of_fake =
+        nn::bce_with_logits(tape, discriminator.forward(tape, fake.value()), zeros);
+    discriminator.backward(tape, nn::add(tape, of_real, of_fake), kBatch);
+    d_optimizer.step();
+
+    expect(value_of(maker) == makers && value_of(judge) != judges, "the discriminator's turn");
+    const std::vector<float> judged = value_of(judge);
+
+    discriminator.set_requires_grad(false);
+    const Variable made = discriminator.forward(tape, generator.forward(tape, noise));
+    generator.backward(tape, nn::bce_with_logits(tape, made, ones), kBatch);
+    discriminator.set_requires_grad(true);
+    g_optimizer.step();
+
+    expect(value_of(maker) != makers && value_of(judge) == judged, "the generator's turn");
+  });
 }
 
 TEST_CASE("recipe: ranks without a launcher", "[recipe]") {

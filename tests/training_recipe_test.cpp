@@ -267,8 +267,8 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
         first_epoch = std::stoi(newest->content.metadata.at("epoch"));
         best = std::stod(newest->content.metadata.at("best"));
       });
-      broadcast_on_host(*group, {&first_epoch, 1, DType::kInt32}, /*root=*/0);
-      for (const NamedBuffer& tensor : tensors) broadcast_on_host(*group, tensor.buffer, 0);
+      broadcast_on_host(*group, first_epoch, /*root=*/0);
+      broadcast_tensors(*group, tensors, /*root=*/0, context.stream());
       sampler.set_epoch(first_epoch);
 
       std::optional<CheckpointWriter> writer;  // one process writes
@@ -314,8 +314,7 @@ TEST_CASE("recipe: loss and accuracy over ranks, for TensorBoard", "[recipe]") {
       const Variable output = model.forward(tape, images_of(*batch));
       const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
       const Tensor correct = nn::count_correct(context, output.value(), labels_of(*batch));
-      const auto n = static_cast<double>(batch->count);
-      const nn::StepMetric metrics[] = {{loss.value(), n}, {correct, 1}};
+      const nn::StepMetric metrics[] = {{loss.value(), batch->count}, {correct, 1}};
       model.backward(tape, loss, *batch, metrics);
       optimizer.step();
       if (++step % 3 != 0) continue;

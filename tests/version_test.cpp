@@ -4,6 +4,6 @@
 
 #include "ddp/version.h"
 
-TEST_CASE("the version in the header is CMake's", "[base]") {
+TEST_CASE("the version in the header equals CMake's", "[base]") {
   CHECK(std::string(ddp::kVersion) == DDP_PROJECT_VERSION);
 }

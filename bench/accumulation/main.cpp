@@ -45,10 +45,10 @@ std::optional<Options> parse(int argc, char** argv) {
                    "Samples a second by the passes that make a step, on a simulated link");
   line.add("model", "mlp or lenet5", options.workload.model);
   line.add("batch-size", "samples of a pass", options.workload.batch);
-  line.add("passes", "to compare with the first", options.passes);
-  line.add("ranks", "of which one exists", options.ranks);
-  line.add("latency-us", "of an all_reduce", options.latency_us);
-  line.add("bandwidth", "of an all_reduce, GB/s", options.gigabytes_per_second);
+  line.add("passes", "passes per step; each is compared with the first", options.passes);
+  line.add("ranks", "simulated ranks, of which only one runs", options.ranks);
+  line.add("latency-us", "latency of an all_reduce", options.latency_us);
+  line.add("bandwidth", "bandwidth of an all_reduce, GB/s", options.gigabytes_per_second);
   line.add("rounds", "interleaved repeats", options.rounds);
   return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }

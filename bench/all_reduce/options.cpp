@@ -66,15 +66,15 @@ void check(const AllReduceOptions& options) {
   const std::size_t element = size_of(options.dtype);
   if (options.sizes.front() < element ||
       !std::is_sorted(options.sizes.begin(), options.sizes.end())) {
-    throw std::invalid_argument("sizes ascend from one element, " + std::to_string(element) +
-                                " bytes");
+    throw std::invalid_argument("sizes must ascend, and the first must be at least one element, " +
+                                std::to_string(element) + " bytes");
   }
   if (options.iterations < 1 || options.samples < 1) {
     throw std::invalid_argument("-n " + std::to_string(options.iterations) + " --samples " +
                                 std::to_string(options.samples) + ": both must be positive");
   }
   if (options.compare && (options.dtype != DType::kFloat32 || options.op != ReduceOp::kSum)) {
-    throw std::invalid_argument("--compare knows only float32 sums");
+    throw std::invalid_argument("--compare supports only float32 sums");
   }
 }
 

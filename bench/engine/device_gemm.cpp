@@ -36,8 +36,8 @@ class Subject {
     return microseconds();
   }
 
-  // Microseconds of a product beside a collective. The collective is launched first and so gets its
-  // multiprocessors; after the products, it would find none free.
+  // Microseconds of a product that runs at the same time as a collective. The collective is
+  // launched first and so gets its multiprocessors; after the products, it would find none free.
   double beside(unsigned blocks) {
     launch_simulated_collective(operand_.buffer(), kCollectiveTime, blocks, side_.view());
     collective_end_.record(side_.view());

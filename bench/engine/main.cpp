@@ -54,7 +54,7 @@ const Part& part_named(const std::vector<Part>& parts, const std::string& name) 
     if (name == part.name) return part;
     known += std::string(known.empty() ? "" : ", ") + part.name;
   }
-  throw std::invalid_argument("--parts " + name + ": there are " + known);
+  throw std::invalid_argument("--parts " + name + ": the parts are " + known);
 }
 
 void run(const Options& options) {

@@ -55,7 +55,7 @@ Work count_correct_work(Workbench& bench) {
   const Tensor count = bench.context.from_host<std::int64_t>(std::vector<std::int64_t>(1), {1});
   const auto run = [=, &bench] {
     bench.context.run(cpu::count_correct, cu::count_correct, logits.buffer(), labels.buffer(),
-                      count.buffer(), matrix_of(bench));
+                      count.buffer(), matrix_of(bench), std::size_t{1});
   };
   return {.kernel = "count_correct", .traffic = {logits}, .run = run};
 }

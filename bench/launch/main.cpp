@@ -44,7 +44,7 @@ std::optional<Options> parse(int argc, char** argv) {
   line.add("parts", "start, watching, logs", options.parts);
   line.add("rounds", "repeats of each part (default: its own)", options.rounds);
   line.add("bin", "folder of ddp-launch and the examples", options.bin, "DIR");
-  line.add("write-lines", "be a worker that writes so many lines", options.lines_to_write);
+  line.add("write-lines", "run as a worker that writes this many lines", options.lines_to_write);
   return line.parse(argc, argv) ? std::optional(options) : std::nullopt;
 }
 
@@ -52,7 +52,7 @@ const Part& part_named(const std::string& name) {
   for (const Part& part : kParts) {
     if (name == part.name) return part;
   }
-  throw std::invalid_argument("--parts " + name + ": there are start, watching and logs");
+  throw std::invalid_argument("--parts " + name + ": the parts are start, watching and logs");
 }
 
 void run(const Options& options) {

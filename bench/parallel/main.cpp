@@ -133,7 +133,7 @@ void measure(const std::string& model, const Options& options,
 void run(const Options& options) {
   const auto group = ddp::init_process_group({.device = ddp::DeviceChoice::kCpu});
   if (options.batch % static_cast<std::size_t>(group->world_size()) != 0) {
-    throw std::invalid_argument("--batch-size is no multiple of the number of ranks");
+    throw std::invalid_argument("--batch-size must be a multiple of the number of ranks");
   }
   if (group->rank() == 0) {
     std::puts(header_line("bench_parallel").c_str());

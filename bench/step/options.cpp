@@ -18,7 +18,7 @@ DType dtype_named(const std::string& name) {
 std::optional<DType> amp_named(const std::string& name) {
   if (name == "none") return std::nullopt;
   if (name == "bf16") return DType::kBFloat16;
-  throw std::invalid_argument("--amp " + name + ": there are none and bf16");
+  throw std::invalid_argument("--amp " + name + ": the types are none and bf16");
 }
 
 std::vector<Backend> backends_named(const std::vector<std::string>& names) {

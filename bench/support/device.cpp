@@ -12,8 +12,11 @@ namespace ddp::bench {
 
 Device device_named(const std::string& name) {
   if (name == "cpu") return kCpuDevice;
-  if (name != "cuda") throw std::invalid_argument("--device " + name + ": there are cpu and cuda");
-  if (cu::device_count() == 0) throw Skipped("no GPU");
+  if (name != "cuda") {
+    throw std::invalid_argument("--device " + name + ": the devices are cpu and cuda");
+  }
+  const cu::DeviceSurvey survey = cu::survey_devices();
+  if (survey.count == 0) throw Skipped("no GPU: " + survey.why_none);
   return cuda_device(0);
 }
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What bench_step and bench_engine measure on a GPU, in PyTorch, as the same lines of JSON
-(bench/support/figure.h):
+"""Measures in PyTorch what bench_step and bench_engine measure on a GPU, and prints the same lines of
+JSON (bench/support/figure.h):
   eager    training steps in float32, with and without TF32, and under bfloat16 autocast
-  compile  the same through torch.compile, which takes long to begin
-  tax      a step with DistributedDataParallel in a world of one over the same without, in turns
-Under ddp-launch (or torchrun) `eager` measures ranks under DistributedDataParallel. What PyTorch
-cannot do is a line with n = 0 and its error."""
+  compile  the same steps through torch.compile, which takes long to start
+  tax      the time of a step with DistributedDataParallel in a world of one, divided by that of a
+           step without it; the two are measured in turns
+Under ddp-launch (or torchrun) `eager` measures ranks under DistributedDataParallel. If PyTorch cannot
+do something, it prints a line with n = 0 and the error."""
 import argparse
 import inspect
 import json
@@ -43,13 +44,13 @@ def print_figure(name, unit, samples, **labels):
 
 
 def sgd_options(device):
-    """One kernel for many parameters where PyTorch has it, as ours."""
+    """Uses one kernel for many parameters if PyTorch has one, like our optimizers."""
     has_fused = device == "cuda" and "fused" in inspect.signature(torch.optim.SGD).parameters
     return {"fused": True} if has_fused else {}
 
 
 class Step:
-    """A training step on data that is already there."""
+    """Makes one training step on data that is already on the device."""
 
     def __init__(self, options, precision, wrap=lambda model: model, channels_last=False):
         self.device = torch.device(options.device)
@@ -123,7 +124,7 @@ def distribute(model):
 
 
 def join(options):
-    """The ranks of the launcher, or a world of one."""
+    """Joins the launcher's ranks; without a launcher, makes a world of one."""
     backend = "nccl" if options.device == "cuda" else "gloo"
     if options.device == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
@@ -135,7 +136,7 @@ def join(options):
 
 
 def kernels_and_bytes(step):
-    """Of one step: kernels, and bytes that are copied or set without one."""
+    """Counts, for one step, its kernels and the bytes that are copied or set without a kernel."""
     with torch.profiler.profile() as profile:
         step()
         step.synchronize()
@@ -146,7 +147,7 @@ def kernels_and_bytes(step):
 
 
 def measure_tax(options):
-    """The second step is the control: how much equal steps seem to differ."""
+    """The second pair is the control: it shows how much two equal steps seem to differ."""
     steps = [Step(options, "float32"), Step(options, "float32"),
              Step(options, "float32", distribute)]
     samples = [[], [], []]
@@ -183,7 +184,7 @@ def attempt(part, options):
     signal.alarm(options.seconds)
     try:
         PARTS[part](options)
-    except Exception as error:  # whatever the error, the other parts are still measured
+    except Exception as error:  # the other parts are measured even after an error
         failure = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         if RANK == 0:
             print_figure(part, "ms", [0], **{**labels_of(options, "any"), "n": 0, "error": failure})

@@ -19,7 +19,7 @@ from torch import nn
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../tests/reference"))
 from reference import MODELS, ResNet18, UNet
 
-# The shape of an image, as bench/support/workload.h has it.
+# The shape of an image, as in bench/support/workload.h.
 IMAGES = {"mlp": (1, 28, 28), "lenet5": (1, 28, 28), "resnet18": (3, 64, 64), "unet": (3, 64, 64)}
 
 

@@ -39,7 +39,7 @@ namespace ddp_torch {
       {torch::kUInt8, ddp::DType::kUInt8}};
   const std::string who = "[ddp_torch] " + name + ", a " + tensor.toString() + ", ";
   if (!tensor.is_contiguous()) {
-    throw std::invalid_argument(who + "is not contiguous: use contiguous() before");
+    throw std::invalid_argument(who + "is not contiguous: call contiguous() first");
   }
   const auto device =
       tensor.is_cuda() ? ddp::cuda_device(static_cast<int>(tensor.get_device())) : ddp::kCpuDevice;
@@ -194,8 +194,8 @@ class DistributedDataParallel {
   void on_gradient(std::size_t i) {
     if (!is_in_step_) {
       throw std::logic_error(
-          "[ddp_torch] loss.backward() outside of a step: call model.backward(loss, n) in its "
-          "place, or begin_step(n) before it and wait() behind it");
+          "[ddp_torch] loss.backward() was called outside of a step: call model.backward(loss, n) "
+          "instead, or begin_step(n) before it and wait() after it");
     }
     Replica& each = replicas_[i];
     const torch::Tensor grad = each.value.grad();

@@ -68,14 +68,8 @@ std::optional<TrainingState> Checkpointing::resume() {
   });
   ddp::broadcast_on_host(group_, {&outcome, sizeof(outcome), ddp::DType::kUInt8}, 0);
   if (!outcome.is_resumed) return std::nullopt;
-  for (const ddp::NamedBuffer& tensor : tensors_) broadcast(tensor.buffer);
+  ddp::broadcast_tensors(group_, tensors_, 0, stream_);
   return outcome.state;
-}
-
-void Checkpointing::broadcast(const ddp::Buffer& buffer) {
-  if (buffer.count == 0) return;
-  if (buffer.device != group_.device()) return ddp::broadcast_on_host(group_, buffer, 0);
-  group_.broadcast(buffer, 0, stream_).wait(stream_);
 }
 
 std::optional<TrainingState> Checkpointing::load() {

@@ -35,8 +35,8 @@ class Checkpointing {
   Checkpointing(CheckpointOptions options, ddp::ProcessGroup& group,
                 std::vector<ddp::NamedBuffer> tensors, JobDescription job, ddp::Stream stream);
 
-  // Collective: all ranks get what rank 0 loads. Nothing if the job starts from the beginning.
-  // Throws on all ranks if the checkpoint cannot be loaded, or belongs to another job.
+  // Collective: all ranks get what rank 0 loads. Returns nothing if the job starts from the
+  // beginning. Throws on all ranks if the checkpoint cannot be loaded, or belongs to another job.
   [[nodiscard]] std::optional<TrainingState> resume();
   // "resumed from DIR/model_epoch_2.safetensors: epoch 2, step 938", on rank 0; empty if the job
   // started from the beginning.
@@ -61,7 +61,6 @@ class Checkpointing {
   [[nodiscard]] TrainingState read_state_of(const ddp::LoadedCheckpoint& loaded) const;
   void restore(const ddp::LoadedCheckpoint& loaded) const;
   void move_into_directory(const ddp::LoadedCheckpoint& loaded, const TrainingState& state);
-  void broadcast(const ddp::Buffer& buffer);
   [[nodiscard]] bool saves() const { return directory_.has_value(); }
 
   CheckpointOptions options_;

@@ -32,10 +32,10 @@ void add_data(cxxopts::OptionAdder add) {
   add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
       text("exact"), "NAME");
   add("drop-last", "leave out an epoch's last batch if it is smaller than the others");
-  add("num-workers", "threads of a rank that read batches ahead; 0: none", text("1"), "N");
-  add("seed", "of initial weights, data order and augmentation", text("0"), "N");
-  add("init", "begin with the weights in this file, of --save or of safetensors in Python", text(),
-      "FILE.safetensors");
+  add("num-workers", "threads per rank that read batches ahead; 0: none", text("1"), "N");
+  add("seed", "seed of initial weights, data order and augmentation", text("0"), "N");
+  add("init", "begin with the weights in this file, written by --save or by safetensors in Python",
+      text(), "FILE.safetensors");
 }
 
 void add_duration(cxxopts::OptionAdder add) {
@@ -43,10 +43,10 @@ void add_duration(cxxopts::OptionAdder add) {
   add("max-steps", "stop after this many steps in all; 0: no limit", text("0"), "N");
   add("batch-size", "samples of a rank in each pass (default 64)", text(), "N");
   add("global-batch-size",
-      "instead of it: samples of a step of the optimizer, on all ranks and in all its passes",
-      text(), "N");
-  add("accumulate", "passes (a batch forward and backward) that make a step of the optimizer",
-      text("1"), "N");
+      "instead of --batch-size: samples of one optimizer step, over all ranks and passes", text(),
+      "N");
+  add("accumulate", "passes (forward and backward of one batch) per optimizer step", text("1"),
+      "N");
 }
 
 void add_optimization(cxxopts::OptionAdder add) {
@@ -57,23 +57,24 @@ void add_optimization(cxxopts::OptionAdder add) {
       "test loss no longer falls)",
       text("constant"), "NAME");
   add("plateau-patience",
-      "epochs in a row without a smaller test loss that plateau bears (default 10)", text(), "N");
+      "with plateau: epochs in a row that may pass without a smaller test loss (default 10)",
+      text(), "N");
   add("warmup", "epochs of linear warm-up", text("0"), "N");
-  add("warmup-steps", "instead of it: steps of linear warm-up", text("0"), "N");
+  add("warmup-steps", "instead of --warmup: steps of linear warm-up", text("0"), "N");
   add("momentum", "momentum of sgd", text("0.9"), "F");
   add("nesterov", "Nesterov's momentum");
   add("weight-decay", "weight decay", text("0"), "F");
-  add("clip-grad-norm", "largest norm of a step's gradients; 0: any", text("0"), "F");
-  add("label-smoothing", "share of a label's probability that goes to all classes", text("0"), "F");
-  add("sync-bn", "batch norms take the statistics of all ranks' batches");
+  add("clip-grad-norm", "largest norm of a step's gradients; 0: no limit", text("0"), "F");
+  add("label-smoothing", "share of a label's probability that is spread over all classes",
+      text("0"), "F");
+  add("sync-bn", "batch norms use the statistics of all ranks' batches");
   add("amp", "mixed precision: none, bf16 or fp16 (with dynamic loss scaling)", text("none"),
       "NAME");
   add("dtype", "float32 or float64", text("float32"), "NAME");
   add("non-finite",
-      "what infinite and NaN losses and gradients do: stop (the run, naming gradient and rank), "
-      "skip "
-      "(the step) or ignore (default: skip with --amp fp16; else such a loss stops the run, and "
-      "gradients are not looked at)",
+      "what to do about infinite and NaN losses and gradients: stop (the run, and name gradient "
+      "and rank), skip (the step) or ignore (default: skip with --amp fp16; otherwise such a loss "
+      "stops the run, and gradients are not checked)",
       text(), "NAME");
 }
 
@@ -98,11 +99,12 @@ void add_output(cxxopts::OptionAdder add) {
 void add_checkpoints(cxxopts::OptionAdder add) {
   add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop", text(),
       "DIR");
-  add("checkpoint-every", "save one after this many steps, too; 0: none inside an epoch", text("0"),
+  add("checkpoint-every", "also save one every so many steps; 0: only after epochs", text("0"),
       "N");
-  add("keep", "newest checkpoints that are kept, beside the best; 0: all", text("3"), "N");
+  add("keep", "how many of the newest checkpoints to keep, besides the best; 0: all", text("3"),
+      "N");
   add("resume",
-      "go on from the newest checkpoint in --checkpoint-dir (auto) or from a file; or none",
+      "continue from the newest checkpoint in --checkpoint-dir (auto), from a file, or not at all",
       text("auto"), "auto|FILE|none");
 }
 

@@ -28,7 +28,8 @@ void check_essentials(const JobDescription& here, const ddp::SafetensorsMetadata
     const auto found = there.find(key);
     if (found == there.end()) throw ddp::FileError("it has no " + key + " in its metadata");
     if (found->second == value) continue;
-    throw ddp::FileError(fmt::format("{} is {} there and {} here", key, found->second, value));
+    throw ddp::FileError(
+        fmt::format("{} is {} in the file and {} here", key, found->second, value));
   }
 }
 

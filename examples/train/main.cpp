@@ -30,7 +30,7 @@ std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
   } catch (const ddp::EnvironmentError&) {
     if (options.device != ddp::DeviceChoice::kCuda) throw;
     std::throw_with_nested(
-        ddp::EnvironmentError("--device cuda needs a GPU; --device cpu does without"));
+        ddp::EnvironmentError("--device cuda needs a GPU; --device cpu works without"));
   }
 }
 

@@ -17,8 +17,8 @@ enum class OptimizerKind { kSgd, kAdam, kAdamW };
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double learning_rate = 0.05;
-  double momentum = 0.9;  // of SGD
-  bool nesterov = false;  // likewise
+  double momentum = 0.9;  // used by SGD only
+  bool nesterov = false;  // used by SGD only
   double weight_decay = 0;
 };
 

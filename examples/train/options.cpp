@@ -60,11 +60,11 @@ void check(const DatasetChoice& dataset, const std::string& model) {
   const bool is_segmented = dataset.kind == DatasetKind::kImageMasks;
   require(is_segmented == (model == "unet"),
           "--model " + model + " cannot be trained on --dataset " +
-              std::string(to_string(dataset.kind)) + ": unet goes with image-masks");
+              std::string(to_string(dataset.kind)) + ": unet needs image-masks");
   require(dataset.kind == DatasetKind::kFashionMnist || !dataset.directory.empty(),
           "--dataset " + std::string(to_string(dataset.kind)) + " needs --data-dir");
   require(dataset.kind != DatasetKind::kFashionMnist || !dataset.is_augmented,
-          "--augment is for cifar10 and image-masks");
+          "--augment works only for --dataset cifar10 and image-masks");
 }
 
 void check(const Options& options) {
@@ -248,7 +248,7 @@ std::string name_switch(const std::string& complaint, std::span<char*> arguments
     const std::size_t equals = argument.find('=');
     if (equals == std::string_view::npos) continue;
     if (complaint.find(argument.substr(equals + 1)) == std::string::npos) continue;
-    return std::string(argument) + ": a switch has no value, or true or false";
+    return std::string(argument) + ": the value of a switch can only be true or false";
   }
   return complaint;
 }

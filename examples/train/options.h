@@ -36,7 +36,7 @@ struct Options {
   std::optional<int>
       plateau_patience;  // of --lr-schedule plateau, in whose place lr_schedule is constant
   int warmup_epochs = 0;
-  std::int64_t warmup_steps = 0;  // or so many steps
+  std::int64_t warmup_steps = 0;  // alternatively, the warm-up in steps
   ddp::DType dtype = ddp::DType::kFloat32;
   std::optional<ddp::DType> amp;  // a 16-bit type for mixed precision
   std::optional<ddp::NonFinite> non_finite;
@@ -73,8 +73,8 @@ struct Options {
   [[nodiscard]] JobDescription describe(int world_size, const Task& task) const;
 };
 
-// Nothing if --help was given and shown. Throws std::invalid_argument, in one line, for an unknown
-// flag or value.
+// Returns nothing if --help was given and shown. Throws std::invalid_argument, in one line, for an
+// unknown flag or value.
 [[nodiscard]] std::optional<Options> parse_options(int argc, char** argv);
 
 }  // namespace train

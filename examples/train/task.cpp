@@ -148,8 +148,8 @@ Task::Task(std::unique_ptr<Dataset> train_set, std::unique_ptr<Dataset> test_set
 }
 
 Tensor Task::inputs(const Batch& batch) const {
-  return Tensor::view(batch.inputs, {static_cast<std::size_t>(batch.count), sizes_.channels,
-                                     sizes_.image.height, sizes_.image.width});
+  return Tensor::view(batch.inputs,
+                      {batch.count, sizes_.channels, sizes_.image.height, sizes_.image.width});
 }
 
 std::unique_ptr<Task> make_task(const DatasetChoice& choice, double label_smoothing) {

@@ -3,6 +3,7 @@
 // What can be trained: data, the loss for them, and a measure of how good an output is.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -28,6 +29,10 @@ struct DatasetChoice {
   bool is_augmented = false;  // training images are cropped and flipped at random
   std::uint64_t seed = 0;
 };
+
+// Slots of the sums over the samples of a step or of an evaluation.
+inline constexpr std::size_t kLossSlot = 0;
+inline constexpr std::size_t kCountSlots = 1;  // the first of the task's counts
 
 // Counts are sums over samples, so that a score is the same for any number of ranks.
 class Task {

@@ -4,107 +4,32 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <iterator>
 #include <span>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "checkpoint_tensors.h"
 #include "ddp/base/error.h"
-#include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/host_collectives.h"
 #include "ddp/io/atomic_file.h"
-#include "ddp/io/checkpoint_file.h"
 #include "ddp/io/host_copy.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/sha256.h"
-#include "ddp/nn/models/factory.h"
 #include "ddp/nn/named_buffers.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
-#include "ddp/samplers/distributed_sampler.h"
-#include "ddp/samplers/exact_sampler.h"
+#include "factories.h"
 #include "optimizers.h"
 
 namespace train {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
-
-// Slots of the metrics that travel with the gradients.
-constexpr std::size_t kLoss = 0;
-constexpr std::size_t kCounts = 1;  // and after it: the task's
-// Prefixes of the tensors in checkpoints that are not the model's.
-constexpr const char* kOptimizer = "optimizer.";
-constexpr const char* kScaler = "scaler.";
-constexpr const char* kSchedule = "schedule.";
-// Elements of a global batch in evaluation: a thousand images of Fashion-MNIST.
-constexpr std::int64_t kEvaluationElements = 784'000;
-
-std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
-                                           std::int64_t dataset_size, std::int64_t pass_batch) {
-  if (options.drop_last && dataset_size < pass_batch) {
-    throw std::invalid_argument(
-        fmt::format("--drop-last leaves no batch of {} of a training set of {} samples", pass_batch,
-                    dataset_size));
-  }
-  if (options.sampler == SamplerKind::kExact) {
-    return std::make_unique<ddp::ExactSampler>(
-        ddp::ExactSamplerOptions{.dataset_size = dataset_size,
-                                 .world_size = group.world_size(),
-                                 .rank = group.rank(),
-                                 .global_batch_size = pass_batch,
-                                 .seed = options.seed});
-  }
-  if (pass_batch % group.world_size() != 0) {
-    throw std::invalid_argument(fmt::format(
-        "--sampler torch cannot cut a global batch of {} over {} ranks; --sampler exact can",
-        pass_batch, group.world_size()));
-  }
-  return std::make_unique<ddp::DistributedSampler>(
-      ddp::DistributedSamplerOptions{.dataset_size = dataset_size,
-                                     .world_size = group.world_size(),
-                                     .rank = group.rank(),
-                                     .batch_size = pass_batch / group.world_size(),
-                                     .seed = options.seed});
-}
-
-ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& group) {
-  ddp::DdpOptions result;
-  result.nominal_samples =
-      static_cast<double>(options.pass_batch(group.world_size())) / group.world_size();
-  // On the CPU recording costs next to nothing, and the report then shows the bandwidth.
-  result.record_times = options.traces.any() || !group.device().is_cuda();
-  result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
-  result.non_finite = options.non_finite_gradients();
-  result.scan_gradients = result.non_finite == ddp::NonFinite::kStop;  // to name the rank
-  return result;
-}
-
-// Loads the model's tensors from a file of weights, or from a checkpoint, which also has others.
-ddp::Safetensors load_weights(const std::filesystem::path& file) {
-  ddp::Safetensors loaded = ddp::load_safetensors(file);
-  std::erase_if(loaded.tensors, [](const ddp::NamedBuffer& tensor) {
-    return std::ranges::any_of(std::array{kOptimizer, kScaler, kSchedule},
-                               [&](const char* prefix) { return tensor.name.starts_with(prefix); });
-  });
-  return loaded;
-}
-
-// DistributedModule copies rank 0's values to all ranks; with --init they come from the file.
-std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
-                                             ddp::nn::Context& context, const Task& task) {
-  auto module =
-      ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
-  if (group.rank() == 0 && !options.init.empty()) {
-    ddp::restore_tensors(options.init, load_weights(options.init),
-                         ddp::nn::named_buffers(module->state_dict()), context.stream());
-  }
-  return module;
-}
 
 // Fails at the start, rather than after hours of training, if the file cannot be written.
 void check_can_save(const std::filesystem::path& file) {
@@ -123,12 +48,13 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       pass_batch_(options.pass_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
       job_(options.describe(group_->world_size(), *task_)),
-      sampler_(make_sampler(options, *group_, task_->train_set().size(), pass_batch_)),
-      loader_(task_->train_set(), loader_options()),
+      sampler_(make_sampler(options, *group_, task_->train_set().size())),
+      loader_(task_->train_set(), loader_options(options, *group_)),
       module_(make_module(options, *group_, context_, *task_)),
       model_(*module_, context_, group_, engine_options(options, *group_)),
       optimizer_(make_optimizer(options.optimizer, context_, model_.parameters())),
-      tape_(context_, ddp::nn::Recording::kOn, options.amp) {
+      tape_(context_, ddp::nn::Recording::kOn, options.amp),
+      evaluator_(options_, *task_, *group_, context_) {
   check_same_on_all_ranks(job_, *group_);
   if (options.sync_batch_norm && ddp::nn::convert_sync_batchnorm(model_, *group_) == 0) {
     throw std::invalid_argument("--sync-bn: --model " + options.model + " has no batch norms");
@@ -156,13 +82,13 @@ void Trainer::run() {
   const std::int64_t first = resumed_ ? resumed_->position.epoch : 0;
   End end = has_steps_left() ? End::kEpoch : End::kLimit;
   if (end == End::kLimit || first >= options_.epochs) {
-    result_ = evaluate();
+    result_ = evaluator_.evaluate(model_);
     if (is_main()) journal_->untrained(*result_);
   }
   const bool is_between_epochs = resumed_ && first > 0 && resumed_->position.consumed == 0;
-  // It was asked to stop, and left without this.
+  // The job that saved this checkpoint was asked to stop, and ended before it evaluated the epoch.
   if (plateau_ && is_between_epochs && !resumed_->evaluation && !result_) {
-    step_plateau(evaluate().loss);
+    step_plateau(evaluator_.evaluate(model_).loss);
   }
   for (std::int64_t epoch = first; epoch < options_.epochs && end == End::kEpoch; ++epoch) {
     end = train_epoch(static_cast<int>(epoch));
@@ -178,7 +104,7 @@ void Trainer::run() {
 }
 
 void Trainer::evaluate_epoch(int epoch) {
-  result_ = evaluate();
+  result_ = evaluator_.evaluate(model_);
   std::string where = fmt::format("epoch {}/{}", epoch + 1, options_.epochs);
   check_loss(result_->loss, fmt::format("[train] {}: the test loss", where));
   if (state().position.consumed == 0) step_plateau(result_->loss);
@@ -199,13 +125,11 @@ void Trainer::step_plateau(double loss) {
 }
 
 void Trainer::resume() {
-  std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(model_.state_dict());
-  const auto add = [&](const std::vector<ddp::nn::NamedTensor>& state, const char* beginning) {
-    std::ranges::move(ddp::nn::named_buffers(state, beginning), std::back_inserter(tensors));
-  };
-  add(optimizer_->state(), kOptimizer);
-  if (scaler_) add(scaler_->state(), kScaler);
-  if (plateau_) add(plateau_->state(), kSchedule);
+  std::vector<ddp::NamedBuffer> tensors =
+      checkpoint_tensors({.model = model_,
+                          .optimizer = *optimizer_,
+                          .scaler = scaler_ ? &*scaler_ : nullptr,
+                          .plateau = plateau_ ? &*plateau_ : nullptr});
   checkpoints_.emplace(options_.checkpoints, *group_, std::move(tensors), job_, context_.stream());
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
@@ -240,9 +164,7 @@ void Trainer::begin_epoch(int epoch) {
   loader_.start(plan_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
   steps_skipped_ = is_continued ? resumed_->position.consumed / pass_batch_ : 0;
-  epoch_begin_ = interval_begin_ = ddp::Clock::now();
-  interval_samples_ = interval_steps_ = interval_batches_ = 0;
-  interval_wait_ = 0;
+  interval_.begin();
 }
 
 Trainer::End Trainer::train_epoch(int epoch) {
@@ -253,11 +175,10 @@ Trainer::End Trainer::train_epoch(int epoch) {
     if (!batch) return End::kEpoch;
     begin_accumulation(*batch);
     train_or_tell_where(*batch, waited_since);
-    interval_samples_ += batch->global_count;
-    ++interval_batches_;
+    interval_.add_pass(batch->global_count);
     if (!model_.is_synchronized()) continue;
     ++steps_done_;
-    ++interval_steps_;
+    interval_.add_step();
     if (checkpoints_) checkpoints_->check();
     const bool stops = model_.engine().stop_requested();
     if (stops && is_main()) {
@@ -265,7 +186,7 @@ Trainer::End Trainer::train_epoch(int epoch) {
     }
     const bool last = stops || !has_steps_left();
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
-    if (ends || (options_.log_every > 0 && interval_batches_ >= options_.log_every)) {
+    if (ends || (options_.log_every > 0 && interval_.passes() >= options_.log_every)) {
       log_step(epoch, *batch);
     }
     if (signals_.take_report_request()) report(stderr);
@@ -308,7 +229,7 @@ void Trainer::train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_poin
     train_step(batch, waited_since);
     // The sum over ranks has arrived by now, because the requests to stop came with it.
     if (!model_.is_synchronized()) return;
-    check_loss(model_.engine().summary().metrics[kLoss].mean(), "the loss");
+    check_loss(model_.engine().summary().metrics[kLossSlot].mean(), "the loss");
   } catch (const ddp::NonFiniteError&) {
     std::throw_with_nested(ddp::NonFiniteError(
         fmt::format("[train] epoch {}/{}, step {}/{}", epoch_ + 1, options_.epochs,
@@ -329,7 +250,7 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   const auto n = static_cast<double>(batch.count);
   const ddp::nn::Variable output = model_.forward(tape_, task_->inputs(batch));
   const ddp::nn::Variable loss = task_->loss(tape_, output, batch);
-  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // from kLoss on
+  std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // slots kLossSlot and following
   for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), batch)) {
     metrics.push_back({count, 1});
   }
@@ -358,68 +279,24 @@ void Trainer::step_optimizer() {
 void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   const ddp::StepSummary totals = model_.take_totals();
   std::vector<double> counts;
-  for (std::size_t i = kCounts; i < totals.metrics.size(); ++i) {
+  for (std::size_t i = kCountSlots; i < totals.metrics.size(); ++i) {
     counts.push_back(totals.metrics[i].sum);
   }
-  const auto now = ddp::Clock::now();
-  const double seconds = Seconds(now - interval_begin_).count();
-  const double samples_per_second = static_cast<double>(interval_samples_) / seconds;
-  const double step_ms = 1000 * seconds / static_cast<double>(interval_steps_);
-  const double waited = loader_.statistics().wait_seconds;
-  const double data_wait_ms =
-      1000 * (waited - interval_wait_) / static_cast<double>(interval_steps_);
-  interval_begin_ = now;
-  interval_wait_ = waited;
-  interval_samples_ = interval_steps_ = interval_batches_ = 0;
+  const IntervalMeter::Means means = interval_.take(loader_.statistics().wait_seconds);
   if (!is_main()) return;
   journal_->step({.step = steps_done_,
                   .learning_rate = optimizer_->learning_rate(),
-                  .step_ms = step_ms,
-                  .data_wait_ms = data_wait_ms,
+                  .step_ms = means.step_ms,
+                  .data_wait_ms = means.data_wait_ms,
                   .progress = {.epoch = epoch,
                                .epochs = options_.epochs,
                                .step = steps_skipped_ + batch.step + 1,
                                .steps = steps_skipped_ + loader_.plan().steps(),
                                .skipped = steps_skipped_,
-                               .loss = totals.metrics[kLoss].mean(),
+                               .loss = totals.metrics[kLossSlot].mean(),
                                .score = task_->score(counts, totals.samples),
-                               .samples_per_second = samples_per_second,
-                               .elapsed = now - epoch_begin_}});
-}
-
-std::int64_t Trainer::evaluation_batch() const {
-  const auto elements =
-      static_cast<std::int64_t>(ddp::elements_of(task_->test_set().input_shape()));
-  return std::max<std::int64_t>(kEvaluationElements / elements, 1);
-}
-
-Evaluation Trainer::evaluate() {
-  model_.broadcast_buffers();
-  model_.eval();
-  const ddp::ExactSampler sampler({.dataset_size = task_->test_set().size(),
-                                   .world_size = group_->world_size(),
-                                   .rank = group_->rank(),
-                                   .global_batch_size = evaluation_batch(),
-                                   .shuffle = false});
-  ddp::DataLoader loader(task_->test_set(), loader_options());
-  loader.start(sampler.plan({}));
-  ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
-  std::array<double, ddp::kMaxMetrics> sums{};  // as of the metrics
-  while (const auto batch = loader.next(context_.stream())) {
-    if (batch->count == 0) continue;
-    const ddp::nn::Variable output = model_.forward(tape, task_->inputs(*batch));
-    const ddp::nn::Variable loss = task_->loss(tape, output, *batch);
-    sums[kLoss] += ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);
-    std::size_t slot = kCounts;
-    for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), *batch)) {
-      sums[slot++] += ddp::item(count.buffer(), context_.stream());
-    }
-  }
-  model_.train();
-  ddp::all_reduce_on_host(*group_, sums);
-  const auto samples = static_cast<double>(task_->test_set().size());
-  return {.loss = sums[kLoss] / samples,
-          .score = task_->score(std::span(sums).subspan(kCounts), samples)};
+                               .samples_per_second = means.samples_per_second,
+                               .elapsed = interval_.epoch_time()}});
 }
 
 void Trainer::finish() {
@@ -440,10 +317,6 @@ void Trainer::tell_incomplete_files() {
   std::string names;
   for (const auto& file : files) names += (names.empty() ? "" : ", ") + file.string();
   if (!files.empty()) journal_->say("incomplete, since they could not be written: " + names);
-}
-
-ddp::DataLoaderOptions Trainer::loader_options() const {
-  return {.dtype = options_.dtype, .device = group_->device(), .num_workers = options_.num_workers};
 }
 
 }  // namespace train

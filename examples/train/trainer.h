@@ -15,6 +15,8 @@
 #include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/samplers/sampler.h"
+#include "evaluator.h"
+#include "interval_meter.h"
 #include "journal.h"
 #include "options.h"
 #include "step_trace.h"
@@ -38,19 +40,19 @@ class Trainer {
   void begin_epoch(int epoch);
   // Why the steps of an epoch have ended.
   enum class End {
-    kEpoch,   // it is over
-    kLimit,   // --max-steps
-    kSignal,  // one has asked some rank to stop
+    kEpoch,   // the epoch is over
+    kLimit,   // --max-steps is reached
+    kSignal,  // a signal has asked some rank to stop
   };
   // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
   void evaluate_epoch(int epoch);
-  // Tells it the test loss of an epoch that is over.
+  // Gives plateau_, if there is one, the test loss of an epoch that is over.
   void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
   void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
-  // Throws NonFiniteError on all ranks unless such losses are allowed.
+  // Throws NonFiniteError on all ranks if the loss is not finite and such losses are not allowed.
   void check_loss(double loss, const std::string& name) const;
   void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   // Saves before evaluating, since the sender of the signal may not wait for an evaluation.
@@ -59,18 +61,14 @@ class Trainer {
   [[nodiscard]] TrainingState state() const;
   void step_optimizer();
   void log_step(int epoch, const ddp::Batch& batch);
-  // Evaluates on the whole test set: every sample counts once, whatever the number of ranks.
-  [[nodiscard]] Evaluation evaluate();
   // Prints what the steps so far have cost.
   void report(std::FILE* stream);
   void finish();
-  // Names the files that could not be written: the training goes on without them, and this is
-  // easily overlooked.
+  // Names the files that could not be written. The training goes on without them, and the warning
+  // at that time is easily overlooked.
   void tell_incomplete_files();
   // The model, device and ranks: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
-  [[nodiscard]] std::int64_t evaluation_batch() const;  // samples
-  [[nodiscard]] ddp::DataLoaderOptions loader_options() const;
   [[nodiscard]] bool has_steps_left() const {
     return options_.max_steps == 0 || steps_done_ < options_.max_steps;
   }
@@ -79,7 +77,7 @@ class Trainer {
   Options options_;
   std::shared_ptr<ddp::ProcessGroup> group_;
   ddp::nn::Context context_;
-  std::int64_t pass_batch_;  // samples on all ranks together
+  std::int64_t pass_batch_;  // samples in one pass, over all ranks
   std::unique_ptr<Task> task_;
   JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;
@@ -90,22 +88,17 @@ class Trainer {
   std::optional<ddp::nn::GradScaler> scaler_;  // with float16
   std::optional<ddp::nn::ReduceLrOnPlateau> plateau_;
   ddp::nn::Tape tape_;
+  Evaluator evaluator_;
   ddp::SignalGuard signals_;
   std::optional<StepTrace> trace_;
   std::optional<Checkpointing> checkpoints_;
-  std::optional<TrainingState> resumed_;  // where this job began, if not at the beginning
-  std::optional<Journal> journal_;        // rank 0's
-  std::optional<Evaluation> result_;      // of the parameters as they are
+  std::optional<TrainingState> resumed_;  // where this job began, if it resumed a checkpoint
+  std::optional<Journal> journal_;        // only rank 0 has one
+  std::optional<Evaluation> result_;      // of the current parameters, if they were evaluated
   std::int64_t steps_done_ = 0;
-  std::int64_t steps_skipped_ = 0;  // of this epoch, before a resume
+  std::int64_t steps_skipped_ = 0;  // steps of this epoch that an earlier job made
   int epoch_ = 0;
-  // Since the last logged step.
-  ddp::Clock::time_point interval_begin_;
-  std::int64_t interval_samples_ = 0;
-  std::int64_t interval_steps_ = 0;
-  std::int64_t interval_batches_ = 0;  // more than steps with --accumulate
-  double interval_wait_ = 0;           // seconds of the epoch spent waiting for data when it began
-  ddp::Clock::time_point epoch_begin_;
+  IntervalMeter interval_;
 };
 
 }  // namespace train

@@ -15,9 +15,9 @@ struct Evaluation {
   double score = 0;  // accuracy, or what the task has in its place; 0 to 1
 };
 
-// Where a training stands between two steps. With the model's and the optimizer's tensors and the
-// seed it is all that is needed to go on exactly: random numbers are functions of seed, epoch, step
-// and sample, and so are learning rates.
+// Where a training is between two steps. Together with the seed and the tensors of the model and
+// the optimizer, this is all that is needed to resume exactly: random numbers and learning rates
+// are functions of seed, epoch, step and sample.
 struct TrainingState {
   ddp::DataPosition position;
   std::int64_t step = 0;                   // optimizer's steps since the beginning

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the project is configured and built for a check."""
+"""Configures and builds the project for a check."""
 import glob
 import gzip
 import importlib.util
@@ -18,7 +18,7 @@ LEFT_OUT = ("GLOO", "ONEDNN", "OPENBLAS", "IMAGES", "LIBTORCH", "MPI", "ZLIB")
 
 
 def provide_fashion_mnist():
-    """Unpacks what was carried along, since the build has no zlib, for all that runs later."""
+    """Unpacks gzipped data for everything that runs later, since the build has no zlib."""
     folder = os.path.join(BUILD, "fashion-mnist")
     packed = glob.glob(os.path.join(VENDORED, "fashion-mnist", "*.gz"))
     if not packed:
@@ -32,8 +32,9 @@ def provide_fashion_mnist():
 
 
 def read_libraries():
-    """Reads what tests and benchmarks load, in the background while others compile: a machine that
-    has just begun has none of it in memory, and gigabytes would count into limits in seconds."""
+    """Reads the libraries that tests and benchmarks load, in the background while the build runs. A
+    machine that has just started has none of them in memory, and loading gigabytes would count
+    against limits of seconds."""
     folders = glob.glob("/usr/local/cuda*/lib*") + glob.glob("/usr/lib/*-linux-gnu")
     for package, libraries in (("nvidia", "*/lib"), ("torch", "lib")):
         found = importlib.util.find_spec(package)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a figure needs beside it: the machine, its software and its state as it is found."""
+"""Describes the machine, its software and its state, without which a figure means little."""
 import ctypes
 import datetime
 import os
@@ -15,7 +15,7 @@ GPU_QUERY = ("name", "driver_version", "memory.total", "compute_cap", "pstate", 
 
 
 def output_of(*command):
-    """Empty if the command fails."""
+    """Returns the command's output, or an empty text if it fails."""
     try:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                               timeout=60, check=True, universal_newlines=True).stdout.strip()
@@ -24,39 +24,39 @@ def output_of(*command):
 
 
 def gpus():
-    """ "GPU 0: NVIDIA H200", without what tells one from another."""
+    """Returns lines such as "GPU 0: NVIDIA H200", without the serial numbers of the GPUs."""
     lines = output_of("nvidia-smi", "-L").splitlines()
     return [line.partition(" (UUID")[0] for line in lines if line.startswith("GPU")]
 
 
 def gpu_state(moment):
-    """By GPU, what nvidia-smi answers; nothing if it fails."""
+    """Returns nvidia-smi's answer for each GPU, or nothing if it fails."""
     return [{"what": f"GPU {i} at the {moment}", **answers}
             for i, answers in enumerate(_query(GPU_QUERY))]
 
 
 def architecture():
-    """90 for compute capability 9.0; that where there is no GPU."""
+    """Returns 90 for compute capability 9.0, also if there is no GPU."""
     state = _query(("compute_cap",))
     return state[0]["compute_cap"].replace(".", "") if state else "90"
 
 
 def commit():
-    """The repository may belong to another user, as a mounted one does."""
+    """Runs git even if the repository belongs to another user, as a mounted one may."""
     given = os.environ.get("DDP_COMMIT", "")
     return given or output_of("git", "-c", "safe.directory=*", "describe", "--always", "--dirty",
                               "--abbrev=40") or UNKNOWN
 
 
 def cpus():
-    """Those that this process may use: a container's, not its host's."""
+    """Counts the CPUs that this process may use: a container's, not its host's."""
     return len(os.sched_getaffinity(0))
 
 
 def warnings():
-    """What a run would better have, a sentence each."""
+    """Lists what a run lacks, in a sentence each."""
     if commit() == UNKNOWN:
-        yield "the commit is unknown: name it in DDP_COMMIT, or figures cannot be told to be of it"
+        yield "the commit is unknown: set DDP_COMMIT, so that the report names it"
     for program, consequence in (("nvcc", "nothing will be built"), ("ninja", "make is slower"),
                                  ("compute-sanitizer", "nothing will be checked by it")):
         if not shutil.which(program):
@@ -69,7 +69,7 @@ def warnings():
 
 
 def facts(cmake_cache):
-    """Name to text, in the order of the report."""
+    """Maps names to texts, in the order of the report."""
     nvcc = re.search(r"release \S+ (\S+)", output_of("nvcc", "--version"))
     return {
         "commit": commit(),
@@ -112,14 +112,14 @@ def _first(pattern, path):
 
 
 def _library(cmake_cache, name):
-    """What the build found, and where that comes from."""
+    """Names the libraries that the build found, and where they come from."""
     path = _first(rf"DDP_{name}_LIBRARY:[A-Z]+=(.*)", cmake_cache)
     origin = "of a Python package" if "site-packages" in path else "of the system or the toolkit"
     return ctypes.CDLL(path), origin
 
 
 def _version(code):
-    """2.28.9 of 22809."""
+    """Turns 22809 into 2.28.9."""
     return f"{code // 10000}.{code // 100 % 100}.{code % 100}"
 
 

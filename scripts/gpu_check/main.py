@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The phases of scripts/gpu_check.sh: docs/gpu/README.md."""
+"""Runs the phases of scripts/gpu_check.sh, which docs/gpu/README.md describes."""
 import argparse
 import concurrent.futures
 import glob
@@ -22,8 +22,9 @@ CASE_COUNT = os.path.join(ROOT, "tests", "gpu", "case_count.txt")
 CACHE = os.path.join(BUILD, "CMakeCache.txt")
 TESTS, SHARING, TESTS_OF_RANKS = "tests", "sharing", "tests of ranks"
 PARTS = ("tests", "benchmarks")
-# Only our own kernels: the other tests spend most of their time in NVIDIA's kernels, which are not
-# ours to check. racecheck examines shared memory, which only gpu_kernels_test's kernels use.
+# These are the tests of our own kernels. The others spend most of their time in NVIDIA's kernels,
+# which we cannot mend. racecheck examines shared memory, which only the kernels of
+# gpu_kernels_test use.
 KERNELS = ("gpu_kernels_test", "~[gemm]~[conv2d]~[nn]~[amp]")
 SANITIZED = (("memcheck", "gpu_buffer_ops_test"), ("memcheck", *KERNELS), ("racecheck", *KERNELS))
 
@@ -33,14 +34,14 @@ def parse():
         prog="gpu_check.sh", description="Builds, tests and measures on a machine with a GPU.",
         epilog="Exit status: 0 all is well, 1 something failed, 2 bad usage, 77 there is no GPU.")
     parser.add_argument("out", help="the folder for gpu-report.md, .json and gpu-logs.tar.gz")
-    parser.add_argument("--dry-run", action="store_true", help="go on without a GPU")
-    parser.add_argument("--only", choices=PARTS, help="leave the other part out")
+    parser.add_argument("--dry-run", action="store_true", help="continue without a GPU")
+    parser.add_argument("--only", choices=PARTS, help="leave out the other part")
     parser.add_argument("--seconds", type=float, default=530, help="for everything (%(default)s)")
     return parser.parse_args()
 
 
 def benchmarks():
-    """(limit in seconds, command) of each line."""
+    """Returns (limit in seconds, command) for each line."""
     with open(BENCHMARKS, encoding="utf-8") as file:
         lines = [line.strip() for line in file if line.strip() and not line.startswith("#")]
     return [(float(limit), command) for limit, command in (line.split(None, 1) for line in lines)]
@@ -54,7 +55,7 @@ def sanitize(run, content, tool, program, *filters):
     outcome = run(name, ["compute-sanitizer", "--tool", tool, "--error-exitcode", "1",
                          "--report-api-errors", "no", os.path.join(BUILD, "bin", program),
                          *filters], 80)
-    was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0: not started
+    was_cut_off = outcome.status == TIMED_OUT and outcome.limit > 0  # 0 if it was not started
     if outcome.status == SKIPPED and content["has_gpu"]:
         content["complaints"].append(f"{name} saw no GPU, though there is one")
     elif results.sanitizer_refuses_device(outcome.log):
@@ -73,7 +74,7 @@ def go_through(runner, content):
     commands = benchmarks() if "benchmarks" in content["parts"] else []
     if "tests" in content["parts"]:
         test(run, content)
-    with concurrent.futures.ThreadPoolExecutor() as pool:  # concurrently, since none is timed
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # concurrently, since none of them is timed
         tasks = [pool.submit(build_benchmarks, run, commands)]
         if "tests" in content["parts"]:
             tasks += [pool.submit(sanitize, run, content, *words) for words in SANITIZED]
@@ -83,7 +84,7 @@ def go_through(runner, content):
 
 
 def test(run, content):
-    """What one process does, beside each other; then what several do that share the GPU, alone."""
+    """Runs tests of one process concurrently, then tests whose ranks share the GPU one by one."""
     run("build tests", build_command(["gpu_tests"]), 260)
     environment = {"DDP_TEST_LOG": WORK, "NCCL_DEBUG": "WARN",
                    "NCCL_DEBUG_FILE": os.path.join(WORK, "nccl-%p.log")}
@@ -156,7 +157,7 @@ def main():
               file=sys.stderr)
         return SKIPPED
     shutil.rmtree(WORK, ignore_errors=True)
-    for folder in (WORK, out):  # fails now, not after nine minutes
+    for folder in (WORK, out):  # fails at once, not only after nine minutes
         os.makedirs(folder, exist_ok=True)
     content = {"has_gpu": has_gpu, "parts": [arguments.only] if arguments.only else PARTS,
                "machine": {}, "gpu_states": machine.gpu_state("start"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes gpu-report.json, and the same for people as gpu-report.md."""
+"""Writes gpu-report.json, and gpu-report.md with the same content for people."""
 import json
 import os
 
@@ -8,7 +8,7 @@ from runner import PASSED, SKIPPED, TIMED_OUT
 
 
 def verdict(content, expected_cases):
-    """What is wrong, a sentence each."""
+    """Lists what is wrong, in a sentence each."""
     complaints = list(content["complaints"])
     for phase in content["phases"]:
         if phase["name"] in content["excused"]:
@@ -41,7 +41,7 @@ def _markdown(content):
     yield "# GPU report"
     yield ""
     if not content["has_gpu"]:
-        yield "There was no GPU: this was a dry run, and nothing here tells of one."
+        yield "There was no GPU: this was a dry run, and nothing here is about one."
         yield ""
     yield f"This is about {' and '.join(content['parts'])}."
     yield ""

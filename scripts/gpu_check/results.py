@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads what tests and benchmarks left in the work folder."""
+"""Reads the files that tests and benchmarks left in the work folder."""
 import glob
 import json
 import os
@@ -11,13 +11,14 @@ TEST_LINE = re.compile(r"^ *\d+/\d+ Test +#\d+: (\S+) \.*\s*(?:\*\*\*)?(.*?) +([
 
 
 def tests(log):
-    """A dictionary for each test that ctest ran."""
+    """Returns a dictionary for each test that ctest ran."""
     return [{"test": name, "result": result.lower(), "seconds": float(seconds)}
             for name, result, seconds in TEST_LINE.findall(_text(log))]
 
 
 def cases(folder):
-    """A dictionary for each test case of tests/gpu/case_log.h; one without an end has "begun"."""
+    """Returns a dictionary for each test case in the log of tests/gpu/case_log.h. The result of a
+    case that did not end is "begun"."""
     found = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.cases"))):
         program = os.path.basename(path)[:-len(".cases")]
@@ -31,19 +32,19 @@ def cases(folder):
 
 
 def ran_alone(all_cases):
-    """How many cases a program by itself, not under ddp-launch, ran to an end."""
+    """Counts the cases that a program ran to their end by itself, not under ddp-launch."""
     alone = (each for each in all_cases if not re.search(r"-\d+-of-\d+$", each["program"]))
     return sum(each["result"] in ("passed", "failed") for each in alone)
 
 
 def remedy_for_sharing(log):
-    """The variables, as "A=0 B=0", with which ranks share a GPU that do not without."""
+    """Returns the variables, such as "A=0 B=0", that ranks need in order to share a GPU."""
     found = re.search(r"^Sharing a GPU works with (.*)", _text(log), re.MULTILINE)
     return found.group(1) if found else ""
 
 
 def figures(log):
-    """The lines of JSON that a benchmark printed, and what is wrong with some."""
+    """Returns the lines of JSON that a benchmark printed, and complaints about bad ones."""
     found, complaints = [], []
     for line in _text(log).splitlines():
         if not line.startswith("{"):
@@ -58,7 +59,7 @@ def figures(log):
 
 
 def rivals(all_figures):
-    """Pairs of a training step of ours and the same one of PyTorch's."""
+    """Pairs each training step of ours with the same one of PyTorch."""
     same = ("model", "batch", "image", "precision", "ranks")
     steps = [each for each in all_figures if each["figure"] == "training step"]
     return [(ours, other) for ours in steps for other in steps
@@ -67,15 +68,15 @@ def rivals(all_figures):
 
 
 def sanitizer_errors(log):
-    """The first lines of what compute-sanitizer has reported, if only up to a cut; not what it
-    says of itself, such as that the program ended early."""
+    """Returns the first lines of compute-sanitizer's reports, even if the run was cut off, without
+    those about itself, such as that the program ended early."""
     return re.findall(r"^=+ ((?:Invalid|Misaligned|Race|Barrier|Program hit|"
                       r"Error(?!: (?:process|Target application|No attachable))).*)", _text(log),
                       re.MULTILINE)
 
 
 def sanitizer_refuses_device(log):
-    """As inside some virtual machines."""
+    """True in some virtual machines, for example."""
     return bool(re.search(r"^=+ .*Device not supported", _text(log), re.MULTILINE))
 
 

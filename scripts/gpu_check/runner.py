@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands with a limit each, and one for all of them together."""
+"""Runs commands, with a time limit for each and one for all of them together."""
 import collections
 import os
 import signal
@@ -19,7 +19,7 @@ class Runner:
         self.outcomes = []
 
     def run(self, name, command, limit, **environment):
-        """Runs a list of words, or a string by the shell. Threads may do so beside each other."""
+        """Runs a list of words, or a string by the shell. Several threads may call this at once."""
         begin = time.monotonic()
         limit = max(0, min(limit, self.deadline - begin))
         log = os.path.join(self.folder, name + ".log")

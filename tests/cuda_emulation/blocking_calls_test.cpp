@@ -9,6 +9,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "ddp/base/error.h"
 #include "ddp/collectives/nccl_watchdog.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
@@ -21,6 +22,7 @@ namespace {
 constexpr Device kGpu = cuda_device(0);
 
 std::atomic<bool> device_hangs = false;
+std::atomic<int> queries = 0;
 std::atomic<int> frees = 0;
 std::atomic<int> aborts = 0;
 
@@ -65,6 +67,27 @@ NcclApi abortable_nccl() {
   return nccl;
 }
 
+// A group of two with one operation on its stream, and what watches it.
+struct WatchedGroup {
+  explicit WatchedGroup(Timeout timeout_of_operation) {
+    operations.begin({}, timeout_of_operation);
+    operations.record(stream.view());
+  }
+  [[nodiscard]] NcclWatchdog::Watched watched(Timeout patience) {
+    return {communicator, operations, first_error, recorder, roll, config, patience};
+  }
+
+  HashStore store;
+  GroupConfig config{
+      .store = store.clone(), .background_store = store.clone(), .world_size = 2, .device = kGpu};
+  NcclCommunicator communicator{config, abortable_nccl()};
+  EventRing operations{kGpu};
+  cu::OwnedStream stream{kGpu};
+  FirstError first_error{store.clone()};
+  FlightRecorder recorder{FlightRecorder::kCapacity, {}};
+  PeerRoll roll{config};
+};
+
 }  // namespace
 
 cudaError_t cudaDeviceSynchronize() {
@@ -73,6 +96,7 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  ++queries;
   wait_while_device_hangs();
   return next(&cudaEventQuery, "cudaEventQuery")(event);
 }
@@ -83,25 +107,54 @@ cudaError_t cudaFree(void* memory) {
 }
 
 TEST_CASE("the watchdog aborts a group that is broken before it asks CUDA anything", "[nccl]") {
-  HashStore store;
-  const GroupConfig config{
-      .store = store.clone(), .background_store = store.clone(), .world_size = 2, .device = kGpu};
-  NcclCommunicator communicator(config, abortable_nccl());
-  EventRing operations(kGpu);
-  const cu::OwnedStream stream(kGpu);
-  operations.begin({}, 60s);
-  operations.record(stream.view());
-  FirstError first_error(store.clone());
-  FlightRecorder recorder(FlightRecorder::kCapacity, {});
-  const PeerRoll roll(config);
-  first_error.set(std::runtime_error("on purpose"));
+  WatchedGroup group(60s);
+  group.first_error.set(std::runtime_error("on purpose"));
+  const int aborted_before = aborts;
   const Hang hang;
-  const NcclWatchdog watchdog({communicator, operations, first_error, recorder, roll, config});
-  CHECK(eventually([] { return aborts == 1; }));
+  const NcclWatchdog watchdog(group.watched(60s));
+  CHECK(eventually([&] { return aborts == aborted_before + 1; }));
   device_hangs = false;  // otherwise a watchdog that synchronizes would never end
 }
 
-TEST_CASE("memory of a device that hangs is freed when it has come to an end", "[cuda]") {
+// As when the host has filled a stream behind a collective in which a peer hangs: the driver then
+// makes other threads wait, too.
+TEST_CASE("the watchdog aborts a group that another rank breaks while CUDA does not answer",
+          "[nccl]") {
+  WatchedGroup group(60s);
+  const int aborted_before = aborts, asked_before = queries;
+  const Hang hang;
+  const NcclWatchdog watchdog(group.watched(60s));
+  REQUIRE(eventually([&] { return queries > asked_before; }));
+  FirstError(group.store.clone()).set(std::runtime_error("another rank's"));
+  CHECK(eventually([&] { return aborts == aborted_before + 1; }));
+  device_hangs = false;
+}
+
+TEST_CASE("an overdue operation breaks its group though CUDA does not answer", "[nccl]") {
+  WatchedGroup group(100ms);
+  const int aborted_before = aborts;
+  const Hang hang;
+  const NcclWatchdog watchdog(group.watched(300ms));
+  CHECK(eventually([&] { return aborts == aborted_before + 1; }));
+  CHECK_THROWS_AS(group.first_error.rethrow_if_set(), TimeoutError);
+  device_hangs = false;
+}
+
+TEST_CASE("an operation has its whole time though CUDA does not answer", "[nccl]") {
+  WatchedGroup group(60s);
+  const int aborted_before = aborts, asked_before = queries;
+  {
+    const Hang hang;
+    const NcclWatchdog watchdog(group.watched(100ms));
+    REQUIRE(eventually([&] { return queries > asked_before; }));
+    std::this_thread::sleep_for(500ms);
+    device_hangs = false;
+  }
+  CHECK(aborts == aborted_before);
+  CHECK_FALSE(group.first_error.is_set());
+}
+
+TEST_CASE("memory of a device that hangs is freed once the device has finished", "[cuda]") {
   Allocation first = cu::allocate_device(64, kGpu), second = cu::allocate_device(64, kGpu);
   const int freed_before = frees;
   {

@@ -6,13 +6,17 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <vector>
 
-#include "cuda_emulation/stream.h"
+#include "cuda_emulation/device.h"
 
 struct cublasContext {
+  int device = ddp::emulation::current_device;
   cudaStream_t stream = nullptr;
 };
 
@@ -92,8 +96,8 @@ struct Product {
 
   [[nodiscard]] bool is_valid() const {
     const auto fits = [](const Operand& x, int rows, int columns) {
-      return x.data != nullptr &&
-             x.leading_dimension >= (x.operation == CUBLAS_OP_N ? rows : columns);
+      const int least = std::max(1, x.operation == CUBLAS_OP_N ? rows : columns);
+      return x.data != nullptr && x.leading_dimension >= least;
     };
     return m >= 0 && n >= 0 && k >= 0 && fits(a, m, k) && fits(b, k, n) && fits(c, m, n);
   }
@@ -123,8 +127,16 @@ struct Product {
   }
 };
 
+// A handle works while the device on which it was made is the current one, also to its end.
+bool is_usable(cublasHandle_t handle) {
+  return handle->device == ddp::emulation::current_device &&
+         handle->device == ddp::emulation::device_of(handle->stream);
+}
+
 cublasStatus_t enqueue(cublasHandle_t handle, const Product& product) {
   if (!product.is_valid()) return CUBLAS_STATUS_INVALID_VALUE;
+  ddp::emulation::use_current_device();
+  if (!is_usable(handle)) return CUBLAS_STATUS_EXECUTION_FAILED;
   ddp::emulation::queue_of(handle->stream).push([product = product]() mutable { product.run(); });
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -132,11 +144,17 @@ cublasStatus_t enqueue(cublasHandle_t handle, const Product& product) {
 }  // namespace
 
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
+  ddp::emulation::use_current_device();
   *handle = new cublasContext;
   return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
+  ddp::emulation::use_current_device();
+  if (handle->device != ddp::emulation::current_device) {
+    std::fputs("[cuda emulation] cublasDestroy() on another device than cublasCreate()\n", stderr);
+    std::abort();
+  }
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <vector>
 
@@ -15,16 +16,19 @@ namespace {
 constexpr int kMaxDevices = 8;
 
 struct Device {
+  std::atomic<bool> has_context = false;
   std::mutex mutex;
   std::vector<std::weak_ptr<Queue>> queues;
   CUstream_st* default_stream = nullptr;
 };
 
 // Never destroyed, since threads may use it after main() has ended.
-Device& this_device() {
+Device& device_at(int index) {
   static auto* const devices = new std::array<Device, kMaxDevices>;
-  return devices->at(static_cast<std::size_t>(current_device));
+  return devices->at(static_cast<std::size_t>(index));
 }
+
+Device& this_device() { return device_at(current_device); }
 
 std::shared_ptr<Queue> open_on_this_device(Queue::Patience patience) {
   Device& device = this_device();
@@ -56,6 +60,15 @@ int device_count() {
   return count == nullptr ? 1 : std::clamp(std::atoi(count), 0, kMaxDevices);
 }
 
+void use_current_device() { this_device().has_context = true; }
+
+bool has_context(int device) { return device_at(device).has_context; }
+
+int device_of(cudaStream_t stream) {
+  const bool is_default = stream == nullptr || stream == cudaStreamPerThread;
+  return is_default ? current_device : stream->device;
+}
+
 Queue::Patience patience_of(int priority) {
   const bool has_priority = priority < 0 && std::getenv("DDP_EMULATED_PRIORITIES") != nullptr;
   return has_priority ? Queue::kAtOnce : Queue::kLate;
@@ -81,4 +94,5 @@ void wait_for_device() {
 }  // namespace ddp::emulation
 
 CUstream_st::CUstream_st(ddp::emulation::Queue::Patience patience)
-    : queue(ddp::emulation::open_on_this_device(patience)) {}
+    : device(ddp::emulation::current_device),
+      queue(ddp::emulation::open_on_this_device(patience)) {}

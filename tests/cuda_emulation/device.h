@@ -3,6 +3,8 @@
 // The emulated GPUs, named "CPU emulation N", and their streams. DDP_EMULATED_GPUS sets their
 // number; the default is 1. If DDP_EMULATED_PRIORITIES is set, streams with a priority run their
 // work at once, and so before the work of streams for which they should have waited.
+//
+// As in CUDA, a process has no context on a device before the first call for it that needs one.
 #pragma once
 
 #include <memory>
@@ -16,6 +18,7 @@ struct CUstream_st {
   CUstream_st(const CUstream_st&) = delete;
   CUstream_st& operator=(const CUstream_st&) = delete;
 
+  const int device;
   const std::shared_ptr<ddp::emulation::Queue> queue;
 };
 
@@ -24,6 +27,11 @@ namespace ddp::emulation {
 extern constinit thread_local int current_device;
 
 [[nodiscard]] int device_count();
+// Calls that need a context of the current device create it.
+void use_current_device();
+[[nodiscard]] bool has_context(int device);
+// The device of a stream; the default streams belong to the current device.
+[[nodiscard]] int device_of(cudaStream_t stream);
 // The patience of a stream of this priority.
 [[nodiscard]] Queue::Patience patience_of(int priority);
 // Like queue_of(), for callers that may use the queue after the handle is destroyed.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The driver function that libddp calls if the driver is loaded. It reports that every device has a
-// context.
+// The driver function that libddp calls if the driver is loaded.
 #include <cuda.h>
 
 #include "cuda_emulation/device.h"
@@ -9,6 +8,6 @@
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int* flags, int* active) {
   if (device < 0 || device >= ddp::emulation::device_count()) return CUDA_ERROR_INVALID_DEVICE;
   *flags = 0;
-  *active = 1;
+  *active = ddp::emulation::has_context(device) ? 1 : 0;
   return CUDA_SUCCESS;
 }

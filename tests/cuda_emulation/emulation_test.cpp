@@ -56,6 +56,13 @@ __global__ void sum_of_warp(int* values) {
 
 __global__ void set(int* values, unsigned index, int value) { values[index] = value; }
 
+struct Place {
+  int* values;
+  std::size_t index;
+};
+
+__global__ void set_at(Place place, int value) { place.values[place.index] = value; }
+
 __global__ void diverge() {
   if (threadIdx.x % 2 == 0) __syncthreads();
 }
@@ -72,7 +79,7 @@ std::string fate_of(const std::string& name, int expected) {
 
 }  // namespace
 
-TEST_CASE("threads of a block see what others wrote before a barrier", "[emulation]") {
+TEST_CASE("after a barrier, threads of a block see each other's writes", "[emulation]") {
   const Ints values(2 * kThreads);
   cu::launch_kernel(reverse, 2, kThreads, {}, values.data(), true);
   std::vector<int> expected(kThreads);
@@ -81,7 +88,7 @@ TEST_CASE("threads of a block see what others wrote before a barrier", "[emulati
   CHECK(values.read({}) == expected);
 }
 
-TEST_CASE("threads of a block see what is missing without a barrier", "[emulation]") {
+TEST_CASE("without a barrier, threads of a block miss each other's writes", "[emulation]") {
   const Ints values(kThreads);
   cu::launch_kernel(reverse, 1, kThreads, {}, values.data(), false);
   const std::vector<int> found = values.read({});
@@ -99,14 +106,14 @@ TEST_CASE("lanes of a warp exchange values", "[emulation]") {
   CHECK(values.read({}) == expected);
 }
 
-TEST_CASE("a stream that should have waited comes first", "[emulation]") {
+TEST_CASE("a stream without a wait runs before the one it should wait for", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream producer(kGpu), consumer(kGpu);
   cu::launch_kernel(set, 1, 1, producer.view(), value.data(), 0U, 7);
   CHECK(value.read(consumer.view()) == std::vector{0});
 }
 
-TEST_CASE("a stream that waits for an event comes after it", "[emulation]") {
+TEST_CASE("a stream that waits for an event runs after it", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream producer(kGpu), consumer(kGpu);
   cu::Event event(kGpu);
@@ -116,7 +123,7 @@ TEST_CASE("a stream that waits for an event comes after it", "[emulation]") {
   CHECK(value.read(consumer.view()) == std::vector{7});
 }
 
-TEST_CASE("a stream that nobody waits for runs in the end", "[emulation]") {
+TEST_CASE("a stream that nobody waits for runs at the end", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream stream(kGpu);
   cu::Event event(kGpu);
@@ -140,12 +147,54 @@ TEST_CASE("pinned memory is read when the copy runs, pageable memory at once", "
   CHECK(from_pageable.read({}) == std::vector{1});
 }
 
-TEST_CASE("what CUDA refuses is refused", "[emulation]") {
+TEST_CASE("the emulation refuses what CUDA refuses", "[emulation]") {
   const Ints values(1);
   CHECK_THROWS_AS(cu::launch_kernel(set, 0, 1, {}, values.data(), 0U, 1), CudaError);
   CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1025, {}, values.data(), 0U, 1), CudaError);
   CHECK_THROWS_AS(cu::copy_async(values.data(), values.data(), 2 * sizeof(int), {}), CudaError);
   CHECK_THROWS_AS(cu::allocate_device(std::size_t{1} << 40, kGpu), CudaError);
+}
+
+TEST_CASE("a kernel may not use memory of the host that is not pinned", "[emulation]") {
+  int on_host = 0;
+  CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1, {}, &on_host, 0U, 1), CudaError);
+  CHECK_THROWS_AS(cu::launch_kernel(set_at, 1, 1, {}, Place{&on_host, 0}, 1), CudaError);
+  const Allocation pinned = cu::allocate_pinned(sizeof(int));
+  auto* const value = static_cast<int*>(pinned.data());
+  cu::launch_kernel(set_at, 1, 1, {}, Place{value, 0}, 7);
+  cu::synchronize({});
+  CHECK(*value == 7);
+}
+
+TEST_CASE("kernels and events belong to their stream's device", "[emulation]") {
+  constexpr Device kOther = cuda_device(1);
+  const Ints values(1);
+  const cu::OwnedStream stream(kGpu), of_other(kOther);
+  cu::Event event(kGpu);
+  CHECK_THROWS_AS(cu::launch_kernel(set, 1, 1, of_other.view(), values.data(), 0U, 1), CudaError);
+  CHECK_THROWS_AS(event.record(of_other.view()), CudaError);
+  event.record(stream.view());
+  event.make_wait(of_other.view());  // any stream may wait for it
+  of_other.synchronize();
+}
+
+TEST_CASE("memory is freed while the device still uses it", "[.]") {
+  void* data = nullptr;
+  REQUIRE(cudaMalloc(&data, sizeof(int)) == cudaSuccess);
+  cu::launch_kernel(set, 1, 1, {}, static_cast<int*>(data), 0U, 1);
+  REQUIRE(cudaFree(data) == cudaSuccess);
+  cu::synchronize({});
+}
+
+TEST_CASE("memory that is freed too early ends the process", "[emulation]") {
+  CHECK_THAT(fate_of("memory is freed while the device still uses it", 1),
+             Contains("heap-use-after-free"));
+}
+
+TEST_CASE("a GPU for which the build has no code is an error that says what to do", "[emulation]") {
+  CHECK_THROWS_WITH(cu::check(cudaErrorNoKernelImageForDevice, "a launch"),
+                    Contains("a launch") && Contains("-DDDP_CUDA_ARCHITECTURES=native"));
+  CHECK_THROWS_WITH(cu::check(cudaErrorInvalidValue, "a launch"), !Contains("ARCHITECTURES"));
 }
 
 TEST_CASE("part of a block at a barrier", "[.]") {

@@ -6,7 +6,10 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -163,6 +166,55 @@ void keep(std::shared_ptr<SharedMemory> memory) {
   kept->push_back(std::move(memory));
 }
 
+// The memory that communicators know. It must not be freed before it is deregistered, or before the
+// communicator is closed, which forgets it.
+class Registrations {
+ public:
+  void* add(ncclComm_t communicator, const void* data) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back({communicator, data, ++last_});
+    return reinterpret_cast<void*>(last_);
+  }
+  // False if the communicator has no such registration.
+  bool remove(ncclComm_t communicator, void* handle) {
+    const auto number = reinterpret_cast<std::uintptr_t>(handle);
+    return remove_if([&](const Registration& each) {
+      return each.communicator == communicator && each.number == number;
+    });
+  }
+  void forget(ncclComm_t communicator) {
+    remove_if([&](const Registration& each) { return each.communicator == communicator; });
+  }
+  bool contains(const void* data) {
+    const std::lock_guard lock(mutex_);
+    return std::any_of(all_.begin(), all_.end(),
+                       [&](const Registration& each) { return each.data == data; });
+  }
+
+ private:
+  struct Registration {
+    ncclComm_t communicator;
+    const void* data;
+    std::uintptr_t number;
+  };
+
+  template <class Predicate>
+  bool remove_if(Predicate predicate) {
+    const std::lock_guard lock(mutex_);
+    return std::erase_if(all_, predicate) > 0;
+  }
+
+  std::mutex mutex_;
+  std::vector<Registration> all_;
+  std::uintptr_t last_ = 0;
+};
+
+// Never destroyed, like what it counts.
+Registrations& registrations() {
+  static auto* const all = new Registrations;
+  return *all;
+}
+
 }  // namespace
 
 ncclResult_t ncclGetVersion(int* version) {
@@ -205,6 +257,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
+  registrations().forget(communicator);
   delete communicator;
   return ncclSuccess;
 }
@@ -219,18 +272,24 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t* result) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommRegister(ncclComm_t communicator, void*, size_t, void** handle) {
-  *handle = communicator;
+ncclResult_t ncclCommRegister(ncclComm_t communicator, void* data, size_t, void** handle) {
+  *handle = registrations().add(communicator, data);
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommDeregister(ncclComm_t, void*) { return ncclSuccess; }
+ncclResult_t ncclCommDeregister(ncclComm_t communicator, void* handle) {
+  return registrations().remove(communicator, handle) ? ncclSuccess : ncclInvalidArgument;
+}
 
 ncclResult_t ncclMemAlloc(void** data, size_t size_bytes) {
   return cudaMalloc(data, size_bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 
 ncclResult_t ncclMemFree(void* data) {
+  if (registrations().contains(data)) {
+    std::fputs("[cuda emulation] ncclMemFree() of registered memory\n", stderr);
+    std::abort();
+  }
   return cudaFree(data) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
 }
 

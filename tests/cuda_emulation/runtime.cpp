@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The functions of CUDA's runtime that libddp calls. Streams are threads, and device memory is host
-// memory.
+// memory. Which device must be current is what the programming guide says in "Multi-Device System".
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -33,6 +33,7 @@ struct Record {
 }  // namespace
 
 struct CUevent_st {
+  const int device = emulation::current_device;
   bool has_timing = false;
   std::mutex mutex;
   std::shared_ptr<Record> record;  // null until it is recorded
@@ -53,13 +54,16 @@ cudaError_t result(cudaError_t error) {
 }
 
 cudaError_t allocate(void** data, std::size_t size_bytes) {
+  emulation::use_current_device();
   *data = emulation::allocate(size_bytes);
   return result(*data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess);
 }
 
+// Does not wait for the device, since CUDA does not promise that: work that still uses the memory
+// ends the process.
 cudaError_t release(void* data) {
+  emulation::use_current_device();
   if (data == nullptr) return cudaSuccess;
-  emulation::wait_for_device();
   return result(emulation::release(data) ? cudaSuccess : cudaErrorInvalidValue);
 }
 
@@ -72,6 +76,8 @@ cudaError_t launch(unsigned blocks, unsigned threads, cudaStream_t stream,
   if (blocks == 0 || threads == 0 || threads > kMaxThreads) {
     return result(cudaErrorInvalidConfiguration);
   }
+  use_current_device();
+  if (device_of(stream) != current_device) return result(cudaErrorInvalidResourceHandle);
   queue_of(stream).push([=] { run_grid(blocks, threads, thread); });
   return cudaSuccess;
 }
@@ -92,6 +98,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidConfiguration";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
     default:
@@ -121,6 +131,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= emulation::device_count()) return result(cudaErrorInvalidDevice);
   emulation::current_device = device;
+  emulation::use_current_device();
   return cudaSuccess;
 }
 
@@ -130,12 +141,14 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int size, int device) {
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  emulation::use_current_device();
   *least = 0;
   *greatest = -5;
   return cudaSuccess;
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  emulation::use_current_device();
   emulation::wait_for_device();
   return cudaSuccess;
 }
@@ -155,6 +168,7 @@ cudaError_t cudaFreeHost(void* data) { return release(data); }
 // may reuse it.
 cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t size_bytes,
                             cudaMemcpyKind, cudaStream_t stream) {
+  emulation::use_current_device();
   const Range from = emulation::classify(source, size_bytes);
   if (from == Range::kBeyond || emulation::classify(target, size_bytes) == Range::kBeyond) {
     return result(cudaErrorInvalidValue);
@@ -170,6 +184,7 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t size_b
 }
 
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cudaStream_t stream) {
+  emulation::use_current_device();
   if (emulation::classify(target, size_bytes) != Range::kInside) {
     return result(cudaErrorInvalidValue);
   }
@@ -180,22 +195,26 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cud
 // Streams.
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  emulation::use_current_device();
   if (flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
   *stream = new CUstream_st(emulation::patience_of(priority));
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  emulation::use_current_device();
   delete stream;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  emulation::use_current_device();
   emulation::queue_of(stream).wait_for_all();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  emulation::use_current_device();
   if (const auto record = event->last()) {
     emulation::queue_of(stream).push([record] { record->queue->wait(record->position); });
   }
@@ -203,6 +222,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  emulation::use_current_device();
   emulation::queue_of(stream).push([=] { function(data); });
   return cudaSuccess;
 }
@@ -210,17 +230,21 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 // Events.
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  emulation::use_current_device();
   *event = new CUevent_st;
   (*event)->has_timing = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  emulation::use_current_device();
   delete event;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  emulation::use_current_device();
+  if (emulation::device_of(stream) != event->device) return result(cudaErrorInvalidResourceHandle);
   const auto record = std::make_shared<Record>();
   record->queue = emulation::shared_queue_of(stream);
   const std::lock_guard lock(event->mutex);
@@ -230,19 +254,23 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  emulation::use_current_device();
   const auto record = event->last();
   return result(record == nullptr || record->queue->has_run(record->position) ? cudaSuccess
                                                                               : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  emulation::use_current_device();
   if (const auto record = event->last()) record->queue->wait(record->position);
   return cudaSuccess;
 }
 
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  emulation::use_current_device();
   const auto first = start->last(), second = end->last();
-  if (!start->has_timing || !end->has_timing || first == nullptr || second == nullptr) {
+  if (!start->has_timing || !end->has_timing || first == nullptr || second == nullptr ||
+      start->device != end->device) {
     return result(cudaErrorInvalidResourceHandle);
   }
   if (cudaEventQuery(start) != cudaSuccess || cudaEventQuery(end) != cudaSuccess) {

@@ -71,7 +71,7 @@ std::vector<float> losses(Device device, std::optional<DType> narrow) {
 
 }  // namespace
 
-TEST_CASE("products of 16-bit operands on the GPU are the CPU's to a rounding", "[gpu][amp]") {
+TEST_CASE("products of 16-bit operands on the GPU equal the CPU's up to rounding", "[gpu][amp]") {
   const DType narrow = GENERATE(DType::kBFloat16, DType::kFloat16);
   const double rounding = narrow == DType::kFloat16 ? 0x1p-10 : 0x1p-7;
   const auto expected = run_layer(kDevices[0], narrow), values = run_layer(kDevices[1], narrow);
@@ -81,7 +81,7 @@ TEST_CASE("products of 16-bit operands on the GPU are the CPU's to a rounding", 
   }
 }
 
-TEST_CASE("lenet5 with Adam and clipping has the CPU's losses, in 16 bits too", "[gpu][amp]") {
+TEST_CASE("lenet5 with Adam and clipping has the CPU's losses, even in 16 bits", "[gpu][amp]") {
   using Narrow = std::optional<DType>;
   const auto narrow = GENERATE(Narrow(), Narrow(DType::kBFloat16), Narrow(DType::kFloat16));
   const auto expected = losses(kDevices[0], narrow), values = losses(kDevices[1], narrow);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What scripts/gpu_check makes of what a run left behind."""
+"""Tests how scripts/gpu_check reads and reports the files of a run."""
 import json
 import os
 import sys
@@ -99,7 +99,7 @@ class GpuCheckTest(unittest.TestCase):
         return content
 
     def sanitizer_that_skips(self, tool, **changes):
-        """The complaints about one whose program, or that itself, exits with 77."""
+        """Returns the complaints about a sanitizer whose program, or which itself, exits with 77."""
         return self.after_sanitizer(SKIPPED, tool=tool, **changes)["complaints"]
 
     def test_a_sanitizer_that_cannot_use_the_gpu_is_told_and_no_failure(self):
@@ -180,7 +180,8 @@ class GpuCheckTest(unittest.TestCase):
                                     "benchmark 1"}, expected)
 
     def phases_of_tests(self, status, log_text):
-        """By name, the environment of each phase if that of sharing ends so; and the content."""
+        """Returns the environment of each phase by name and the content of the report, given how the
+    test of sharing ended."""
         log = self.write("sharing.log", log_text)
         content, phases = self.content(), {}
 

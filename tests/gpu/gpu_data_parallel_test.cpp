@@ -25,12 +25,12 @@ void check_trains_as_the_cpu(const std::vector<Device>& devices) {
 
 }  // namespace
 
-TEST_CASE("a GPU and the CPU train as the CPU alone", "[gpu][data-parallel]") {
+TEST_CASE("DataParallel on a GPU and the CPU trains like the CPU alone", "[gpu][data-parallel]") {
   check_trains_as_the_cpu({cuda_device(0), kCpuDevice});
   check_trains_as_the_cpu({kCpuDevice, cuda_device(0)});
 }
 
-TEST_CASE("two GPUs train as the CPU alone", "[gpu][data-parallel][multi_gpu]") {
+TEST_CASE("DataParallel on two GPUs trains like the CPU alone", "[gpu][data-parallel][multi_gpu]") {
   if (cu::device_count() < 2) {
     WARN("SKIPPED: there is one GPU");
     return;

@@ -57,7 +57,7 @@ std::vector<float> on_gpu(DataLoader& loader, std::int64_t epoch, const cu::Owne
 
 }  // namespace
 
-TEST_CASE("batches on the GPU are those on the CPU", "[gpu][data]") {
+TEST_CASE("batches on the GPU equal those on the CPU", "[gpu][data]") {
   const Device device = cuda_device(0);
   const cu::DeviceGuard guard(device);
   const cu::OwnedStream stream(device);

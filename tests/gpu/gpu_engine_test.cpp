@@ -162,7 +162,7 @@ void run(const DdpOptions& options, const std::function<void(Trainee&, int, int)
 
 }  // namespace
 
-TEST_CASE("gradients on the device become their mean, whatever is checked", "[gpu][engine]") {
+TEST_CASE("gradients on the device become their mean, whatever checks are on", "[gpu][engine]") {
   std::vector<DdpOptions> all(8);
   all[1].unused = UnusedParameters::kZero;
   all[2].unused = UnusedParameters::kStatic;
@@ -222,8 +222,7 @@ TEST_CASE("passes on the device add up, ranks run out, and votes are counted", "
   });
 }
 
-TEST_CASE("a gradient on the device that is no number skips the step on all ranks",
-          "[gpu][engine]") {
+TEST_CASE("a NaN gradient on the device skips the step on all ranks", "[gpu][engine]") {
   DdpOptions options;
   options.non_finite = NonFinite::kSkip;
   run(options, [](Trainee& trainee, int rank, int world) {
@@ -235,7 +234,7 @@ TEST_CASE("a gradient on the device that is no number skips the step on all rank
   });
 }
 
-TEST_CASE("no stream of a trainer that has several runs ahead", "[gpu][engine]") {
+TEST_CASE("the streams of a trainer stay ordered", "[gpu][engine]") {
   std::vector<DdpOptions> all(6);
   all[0].fold_scale = true;
   all[1].buckets.min_buckets = 1;  // both gradients in one bucket

@@ -42,12 +42,13 @@ TEST_CASE("uneven batches give the same model as on one GPU", "[gpu][exactness]"
   }
 }
 
-TEST_CASE("so they do for a model with synchronised batch norms", "[gpu][exactness]") {
+TEST_CASE("uneven batches give the same model with synchronised batch norms", "[gpu][exactness]") {
   const ExactEpoch epoch{.model = "convnet", .samples = 27};
   check_equals_one_rank<double>(epoch, epoch, 1e-12);
 }
 
-TEST_CASE("so they do in several passes, some of them empty", "[gpu][exactness]") {
+TEST_CASE("uneven batches in several passes give the same model, even if some are empty",
+          "[gpu][exactness]") {
   for (const char* name : {"mlp", "lenet5"}) {
     check_equals_one_rank<double>({.model = name}, {.model = name, .passes = 3}, 1e-12);
   }
@@ -55,7 +56,7 @@ TEST_CASE("so they do in several passes, some of them empty", "[gpu][exactness]"
 
 // Libraries may sum in another order for each batch size, and a ReLU may then flip because of
 // rounding; one flip changes the result by about 1e-3.
-TEST_CASE("in float32 it is the same but for rounding", "[gpu][exactness]") {
+TEST_CASE("in float32 the model equals that of one GPU up to rounding", "[gpu][exactness]") {
   for (const ExactEpoch& epoch :
        {ExactEpoch{.model = "mlp", .samples = 79}, ExactEpoch{.model = "lenet5", .samples = 39}}) {
     check_equals_one_rank<float>(epoch, epoch, 1e-2);

@@ -29,11 +29,12 @@ constexpr const char* kMode = "loop-allocated";  // calls all_reduce on 64 MiB i
 
 // The environment that ddp-launch --oversubscribe gives a rank.
 test::Environment sharing(int rank) {
-  launcher::JobContext job;
-  job.local_world_size = job.world_size = kRanks;
-  job.oversubscribe = true;
+  launcher::WorkerPlan plan;
+  plan.oversubscribe = true;
+  launcher::JobLayout layout;
+  layout.local_world_size = layout.world_size = kRanks;
   test::Environment environment;
-  for (const std::string& entry : launcher::worker_environment({}, job, rank)) {
+  for (const std::string& entry : launcher::worker_environment(plan, layout, {}, rank)) {
     const std::size_t equals = entry.find('=');
     environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
   }
@@ -86,7 +87,7 @@ TEST_CASE("ddp-launch names the rank that was killed in an all_reduce", "[gpu][j
              Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) was killed by SIGKILL after .*"));
 }
 
-TEST_CASE("nobody shares a GPU by accident", "[gpu][job]") {
+TEST_CASE("ranks share a GPU only if this is allowed", "[gpu][job]") {
   if (cu::device_count() > 1) {
     WARN("SKIPPED: there are several GPUs");
     return;

@@ -120,12 +120,13 @@ TEST_CASE("a label outside its range makes the CUDA loss NaN", "[gpu]") {
 
 TEST_CASE("cu::count_correct equals cpu::count_correct, equal logits included", "[gpu]") {
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{64, 10}, MatrixShape{5000, 100});
+  const auto k = GENERATE(std::size_t{1}, std::size_t{5});
   std::vector<float> values(shape.count());
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i * i % 7);
   Twin<float> logits(std::move(values));
   auto labels = labels_below(shape.columns, shape.rows);
   Twin<std::int64_t> count(std::vector<std::int64_t>{-5});
-  ddp::cpu::count_correct(logits.cpu(), labels.cpu(), count.cpu(), shape);
-  ddp::cu::count_correct(logits.cuda(), labels.cuda(), count.cuda(), shape, {});
+  ddp::cpu::count_correct(logits.cpu(), labels.cpu(), count.cpu(), shape, k);
+  ddp::cu::count_correct(logits.cuda(), labels.cuda(), count.cuda(), shape, k, {});
   count.check_equal(0);
 }

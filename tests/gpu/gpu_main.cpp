@@ -23,8 +23,10 @@ int run(int argc, char** argv) {
   if (const int error = session.applyCommandLine(argc, argv); error != 0) return error;
   const Catch::ConfigData& asked_for = session.configData();
   const bool runs_nothing = asked_for.showHelp || asked_for.listTests;
-  if (!runs_nothing && ddp::cu::device_count() == 0) {
-    std::cout << "SKIPPED: no GPU\n";
+  if (runs_nothing) return session.run();
+  const ddp::cu::DeviceSurvey survey = ddp::cu::survey_devices();
+  if (survey.count == 0) {
+    std::cout << "SKIPPED: no GPU: " << survey.why_none << '\n';
     return kSkipped;
   }
   // After the first failure on one rank, the results of collectives on all ranks are meaningless.

@@ -81,7 +81,7 @@ TEST_CASE("handles may be moved and empty", "[gpu][cuda]") {
   CHECK(event.done());
 }
 
-TEST_CASE("device memory starts as zeros, empty memory is none", "[gpu][cuda]") {
+TEST_CASE("device memory is zeroed, and an empty allocation has no memory", "[gpu][cuda]") {
   const cu::OwnedStream stream(kGpu);
   CHECK(Floats(1 << 20, kGpu).all_equal(0, stream.view()));
   CHECK(cu::allocate_device(0, kGpu).data() == nullptr);
@@ -90,7 +90,7 @@ TEST_CASE("device memory starts as zeros, empty memory is none", "[gpu][cuda]") 
   CHECK(Floats(16, kGpu).all_equal(0, stream.view()));  // the failed call's error was cleared
 }
 
-TEST_CASE("a device that does not exist is a CudaError that says so", "[gpu][cuda]") {
+TEST_CASE("a device that does not exist is a CudaError", "[gpu][cuda]") {
   const std::string text = error_of([] { cu::DeviceGuard guard(cuda_device(9999)); });
   CHECK(text.find("cudaErrorInvalidDevice") != std::string::npos);
 }
@@ -102,7 +102,7 @@ TEST_CASE("every GPU has a PCI bus id of its own", "[gpu][cuda]") {
   CHECK(cu::pci_bus_id(kGpu).size() >= 7);
 }
 
-TEST_CASE("the device of the group is the current one of who made it", "[gpu][cuda]") {
+TEST_CASE("creating a group makes its device current", "[gpu][cuda]") {
   // If every device is in use, guards restore the previous device, so that the right device is not
   // current by chance. The guards ask the driver, which the real runtime has loaded already, but
   // the emulated one has not.
@@ -119,7 +119,9 @@ TEST_CASE("the device of the group is the current one of who made it", "[gpu][cu
   }
 }
 
-TEST_CASE("NCCL has a version", "[gpu][nccl]") { CHECK(nccl_version().starts_with("2.")); }
+TEST_CASE("the version of NCCL is known", "[gpu][nccl]") {
+  CHECK(nccl_version().starts_with("2."));
+}
 
 TEST_CASE("all_reduce sums and averages behind the producer's work", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
@@ -139,7 +141,7 @@ TEST_CASE("all_reduce sums and averages behind the producer's work", "[gpu][nccl
   });
 }
 
-TEST_CASE("every collective runs, with nothing too", "[gpu][nccl]") {
+TEST_CASE("every collective runs, even without elements", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     const auto ranks = static_cast<std::size_t>(group.world_size());
     for (const std::size_t n : {std::size_t{0}, std::size_t{1}, std::size_t{1009}}) {
@@ -199,7 +201,8 @@ TEST_CASE("operations of a batch start together and share a Work", "[gpu][nccl]"
   });
 }
 
-TEST_CASE("a batch that an exception ends starts nothing, and the group works on", "[gpu][nccl]") {
+TEST_CASE("a batch that an exception ends starts nothing, and the group still works",
+          "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     Floats discarded(1000, group.device());
     Floats values(1000, group.device());
@@ -289,7 +292,7 @@ TEST_CASE("a group tells when its last operations ran", "[gpu][nccl]") {
   });
 }
 
-TEST_CASE("a duplicate and a part work beside their parent", "[gpu][nccl]") {
+TEST_CASE("a duplicate and a split group work together with their parent", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     const auto part = group.split(0, -group.rank());
     expect(part->rank() == group.world_size() - 1 - group.rank(), "ranks by key");
@@ -307,7 +310,7 @@ TEST_CASE("a duplicate and a part work beside their parent", "[gpu][nccl]") {
   });
 }
 
-TEST_CASE("a rank that never comes is a TimeoutError", "[gpu][nccl]") {
+TEST_CASE("a rank that never starts causes a TimeoutError", "[gpu][nccl]") {
   GroupConfig config;
   config.store = std::make_shared<HashStore>();
   config.world_size = 2;

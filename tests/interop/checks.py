@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the Python halves of scripts/test_torch_interop.sh share."""
+"""Shared by the Python programs of scripts/test_torch_interop.sh."""
 import sys
 from datetime import timedelta
 
@@ -7,11 +7,11 @@ import torch
 from torch.distributed import TCPStore
 
 TIMEOUT = timedelta(seconds=60)
-HAS_LIBUV = "debian" not in torch.__version__  # the distribution builds PyTorch without it
+HAS_LIBUV = "debian" not in torch.__version__  # the distribution builds PyTorch without libuv
 
 
 def connect(port):
-    """A client of the store on this port of the loopback interface."""
+    """Returns a client of the store on this port of the loopback interface."""
     return TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False, timeout=TIMEOUT,
                     use_libuv=HAS_LIBUV)
 

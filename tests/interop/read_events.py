@@ -3,7 +3,7 @@
 
     read_events.py SUMMARY_EVENTS [TRAIN]
 
-Ends with 77 if this Python has no tensorboard.
+Exits with 77 if this Python has no tensorboard.
 """
 import math
 import subprocess

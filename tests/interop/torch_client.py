@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every operation of PyTorch's client against the store at a port; the checks have the names of
+"""Calls every operation of PyTorch's client on the store at a port; the checks have the names of
 those in store_interop.cpp.
 
     torch_client.py PORT
@@ -17,7 +17,7 @@ TEXT = "".join(map(chr, range(0x250)))  # PyTorch's API takes only text, sends U
 
 
 def error_of(body):
-    """The text of what body() raises; None if it raises nothing."""
+    """Returns the text of body()'s exception, or None if it raises nothing."""
     try:
         body()
     except Exception as error:
@@ -128,7 +128,7 @@ def many_clients(store):
 
 
 def contained_error(store):
-    """A client that is dropped for adding to text takes nobody along."""
+    """A client that is dropped because it adds to text does not affect other clients."""
     store.set("text", "not a number")
     other = connect(PORT)
     expect(error_of(lambda: other.add("text", 1)) is not None, "an error")

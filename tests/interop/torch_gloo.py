@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One rank of a PyTorch process group over Gloo, told by the environment where the store is."""
+"""Runs one rank of a PyTorch process group over Gloo; the environment says where the store is."""
 import functools
 import importlib
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hosts PyTorch's store on a free port, prints it, ends with its stdin.
+"""Hosts PyTorch's store on a free port, prints the port, and ends when its stdin does.
 
     torch_host.py [libuv]
 """

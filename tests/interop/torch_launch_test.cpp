@@ -89,7 +89,7 @@ TEST_CASE("a PyTorch script runs under ddp-launch as it is", "[torch]") {
         "2 ranks, one model\n");
 }
 
-TEST_CASE("the main job runs under torchrun as under ddp-launch", "[torch]") {
+TEST_CASE("the main job runs under torchrun like under ddp-launch", "[torch]") {
   const TemporaryDirectory folder;
   CHECK(digest_after(torchrun(folder, {"--standalone"}), folder) == digest_of_ours());
 }
@@ -104,7 +104,7 @@ TEST_CASE("torchrun restarts the main job after a failure", "[torch]") {
 }
 
 // torchrun's agent hosts the store, and the store of 1.x speaks a protocol that ours does not know.
-TEST_CASE("the main job runs under torchrun's static rendezvous, or says what does", "[torch]") {
+TEST_CASE("the main job runs under torchrun's static rendezvous, or says what to use", "[torch]") {
   const TemporaryDirectory folder;
   const auto port = ddp::Socket::listen({"", 0}).local_endpoint().port;
   const Strings launcher = torchrun(folder, {"--master_port=" + std::to_string(port)});
@@ -120,7 +120,7 @@ TEST_CASE("the main job runs under torchrun's static rendezvous, or says what do
 }
 
 // The clients of 1.x speak that protocol, too.
-TEST_CASE("PyTorch 1.x on the agent's store is told what to use", "[torch]") {
+TEST_CASE("PyTorch 1.x on the agent's store gets an error that says what to use", "[torch]") {
   if (!is_torch_1()) return;
   const Result result = launch({DDP_LAUNCH_PATH, "--nproc_per_node=2", DDP_TORCH_SCRIPT});
   CHECK(result.exit_code != 0);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""PyTorch's LeNet-5 with the parameters that our train saved: every name and shape must fit, and it
-must judge the test images of Fashion-MNIST as ours did.
+"""Loads the parameters that our train saved into PyTorch's LeNet-5: every name and shape must fit, and
+the model must classify the test images of Fashion-MNIST as ours did.
 
     torch_lenet.py DIRECTORY      with model.safetensors, metrics.jsonl and the two t10k-*.gz
 """
@@ -36,7 +36,7 @@ class LeNet5(nn.Module):
 
 
 def load_safetensors(path):
-    """https://huggingface.co/docs/safetensors: length, JSON header, bytes."""
+    """Reads the format of https://huggingface.co/docs/safetensors: length, JSON header, bytes."""
     content = path.read_bytes()
     (length,) = struct.unpack("<Q", content[:8])
     header = json.loads(content[8:8 + length])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One of N ranks, of either kind, that meet on the store at a port; see store_interop.cpp.
+"""Runs one of N ranks, PyTorch's and ours, that meet on the store at a port; see store_interop.cpp.
 
     torch_meet.py PORT RANK N
 """

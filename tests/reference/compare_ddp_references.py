@@ -21,7 +21,7 @@ def read(path):
 
 
 def elements(key, numbers):
-    """Without what describes a line, and without sum and norm."""
+    """Drops the fields that describe a line, and its sum and norm."""
     return numbers[:1] if key[3] == "step" else numbers[1:-2]
 
 

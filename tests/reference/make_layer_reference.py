@@ -30,7 +30,7 @@ def input_of(name, shape, batch=0):
 
 
 def run(name, shape, layer, batches=1, training=True):
-    """Trains the running statistics with `batches` batches, and looks at the last."""
+    """Trains the running statistics with `batches` batches, and prints the results of the last."""
     layer = layer.double()
     if layer.affine:
         with torch.no_grad():

@@ -75,7 +75,7 @@ def run_warmup():
 
 def run_plateau(title, options):
     """Value i, from 0, is max(1 - i / 10, 0.2) with a tenth of draw i of the stream "plateau" added;
-    where more is better, 1 minus that. Value 20 is no number."""
+    where more is better, 1 minus that. Value 20 is NaN."""
     sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(sgd, **options)
     for i, noise in enumerate(draws(SEED, "plateau", 0, (40,)).tolist()):

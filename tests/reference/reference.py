@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the make_*.py scripts share: the numbers of ddp/nn/random.h, the models of ddp/nn/models with
+"""Shared by the make_*.py scripts: the numbers of ddp/nn/random.h, the models of ddp/nn/models with
 the initial values of ddp/nn/scope.h, and lines that hold a tensor."""
 import math
 from collections import OrderedDict
@@ -27,33 +27,33 @@ def stream_of(name):
 
 
 def mix_all(x):
-    """mix() of a numpy array of uint64, which wraps around by itself."""
+    """Applies mix() to a numpy array of uint64, whose arithmetic wraps around."""
     x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
     return x ^ (x >> numpy.uint64(31))
 
 
 def bits(seed, name, first, count):
-    """Draws first, first + 1, ... of the stream with that name."""
+    """Returns draws first, first + 1, ... of the stream with that name."""
     start = mix(mix((seed + GOLDEN) & MASK) ^ stream_of(name))
     index = numpy.arange(first + 1, first + 1 + count, dtype=numpy.uint64)
     return mix_all(numpy.uint64(start) + index * numpy.uint64(GOLDEN))
 
 
 def draws(seed, name, first, shape):
-    """From U(-1, 1), in float64."""
+    """Returns draws from U(-1, 1), in float64."""
     high = bits(seed, name, first, math.prod(shape)) >> numpy.uint64(11)
     return torch.from_numpy(2 * (high.astype(numpy.float64) * 2.0**-53) - 1).reshape(shape)
 
 
 def class_labels(seed, first, count, classes=10):
-    """Of the samples first, first + 1, ..."""
+    """Returns the labels of the samples first, first + 1, ..."""
     labels = bits(seed, "label", first, count) % numpy.uint64(classes)
     return torch.from_numpy(labels.astype(numpy.int64))
 
 
 def set_initial_values(model, seed):
-    """Of all layers with a weight of more than one dimension; those of batch norms stay 1 and 0."""
+    """Fills all layers whose weight has more than one dimension; batch norms keep 1 and 0."""
     with torch.no_grad():
         for layer_name, layer in model.named_modules():
             weight = getattr(layer, "weight", None)
@@ -108,7 +108,7 @@ class ConvNet(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """As in torchvision, with its names."""
+    """The same block as in torchvision, with its names."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()

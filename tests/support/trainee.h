@@ -38,7 +38,7 @@ inline ImageDataset make_set(const std::string& name, std::size_t images) {
 }
 
 inline Tensor images_of(const Batch& batch) {
-  return Tensor::view(batch.inputs, {static_cast<std::size_t>(batch.count), 1, 12, 12});
+  return Tensor::view(batch.inputs, {batch.count, 1, 12, 12});
 }
 
 inline Tensor labels_of(const Batch& batch) {

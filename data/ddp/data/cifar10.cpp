@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::array<std::int64_t, 3> kShape = {3, 32, 32};
 constexpr std::size_t kPixels = 3 * 32 * 32;
 constexpr std::size_t kRecord = 1 + kPixels;
-constexpr std::size_t kRecords = 10000;  // in a file of the archive
+constexpr std::size_t kRecords = 10000;  // records in each file of the archive
 
 [[noreturn]] void fail(const fs::path& path, const std::string& complaint) {
   throw FileError(path.string() + ": " + complaint);

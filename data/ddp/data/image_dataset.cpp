@@ -15,15 +15,16 @@ void require(bool condition, const std::string& complaint) {
 
 void check_images(const LabelledImages& images) {
   for (const std::int64_t size : images.shape) {
-    require(size >= 1, fmt::format("an image has a side or a number of channels of {}", size));
+    require(size >= 1,
+            fmt::format("an image's sides and channels must be at least 1, not {}", size));
   }
   const std::size_t pixels = elements_of(images.shape);
   require(
       images.pixels.size() / pixels == images.labels.size() && images.pixels.size() % pixels == 0,
-      fmt::format("{} pixels and {} labels, with {} pixels an image", images.pixels.size(),
-                  images.labels.size(), pixels));
+      fmt::format("{} pixels do not fit {} labels, since an image has {} pixels",
+                  images.pixels.size(), images.labels.size(), pixels));
   require(images.normalization.size() == static_cast<std::size_t>(images.shape[0]),
-          fmt::format("{} normalizations for {} channels", images.normalization.size(),
+          fmt::format("there are {} normalizations for {} channels", images.normalization.size(),
                       images.shape[0]));
 }
 

@@ -13,8 +13,8 @@ namespace ddp {
 struct LabelledImages {
   std::array<std::int64_t, 3> shape{};  // channels, height, width
   std::vector<std::uint8_t> pixels;     // images, channels, rows, columns; the last varies fastest
-  std::vector<std::uint8_t> labels;     // one an image
-  std::vector<Normalization> normalization;  // one a channel
+  std::vector<std::uint8_t> labels;     // one per image
+  std::vector<Normalization> normalization;  // one per channel
 };
 
 // 8-bit images in memory with a class each. Inputs are float32 or float64, normalised in float64.
@@ -38,7 +38,7 @@ class ImageDataset final : public Dataset {
   LabelledImages data_;
   ImageTransforms transforms_;
   std::array<std::int64_t, 3> input_shape_{};
-  std::vector<PixelTable> tables_;  // one a channel
+  std::vector<PixelTable> tables_;  // one per channel
 };
 
 }  // namespace ddp

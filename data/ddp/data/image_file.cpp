@@ -60,7 +60,8 @@ auto with_codec(const fs::path& path, std::size_t at_most, Jpeg jpeg, Png png) {
 
 void check_channels(std::int64_t channels) {
   if (channels == 1 || channels == 3) return;
-  throw std::invalid_argument(fmt::format("[image_file] {} channels, neither 1 nor 3", channels));
+  throw std::invalid_argument(fmt::format(
+      "[image_file] images of {} channels are not supported, only of 1 or 3", channels));
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ std::map<std::string, fs::path> files_in(const fs::path& folder,
       fail(path, fmt::format("its name does not end in {}", fmt::join(extensions, " or ")));
     }
     const auto [found, is_new] = files.emplace(path.stem(), path);
-    if (!is_new) fail(path, "is the second of its name beside " + found->second.string());
+    if (!is_new) fail(path, "has the same name as " + found->second.string());
   }
   if (error) fail(folder, "cannot be listed: " + error.message());
   return files;
@@ -101,7 +101,7 @@ void ImageMaskFolder::check_sizes(const Pair& pair, const ImageSize& image,
   }
   if (!options_.transforms.crop && image != first_size_) {
     fail(pair.image,
-         fmt::format("is {} (height x width), but {} is {}: a crop makes them equal",
+         fmt::format("is {} (height x width), but {} is {}: with a crop, images may differ in size",
                      to_string(image), pairs_.front().image.string(), to_string(first_size_)));
   }
   const std::string complaint = misfit(options_.transforms, image);

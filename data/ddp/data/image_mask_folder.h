@@ -35,10 +35,10 @@ struct ImageMaskOptions {
 // of different sizes need a crop.
 class ImageMaskFolder final : public Dataset {
  public:
-  // Reads the sizes of all files. Throws FileError that names the file and the reason: an image
-  // without a mask or the reverse, two images of one name, sizes that differ where they must not
-  // (it gives both), no image at all; EnvironmentError in a build without image files;
-  // std::invalid_argument for options that make no sense.
+  // Reads the sizes of all files. Throws FileError that names the file and the reason: an image has
+  // no mask or a mask no image, two images have the same name, sizes differ that must be equal, or
+  // there is no image at all. Throws EnvironmentError in a build without image support, and
+  // std::invalid_argument for invalid options.
   explicit ImageMaskFolder(const std::filesystem::path& directory, ImageMaskOptions options = {});
 
   [[nodiscard]] std::int64_t size() const override {
@@ -67,11 +67,11 @@ class ImageMaskFolder final : public Dataset {
 
   ImageMaskOptions options_;
   std::vector<Pair> pairs_;
-  ImageSize first_size_;  // of the first image
+  ImageSize first_size_;  // size of the first image
   std::array<std::int64_t, 3> input_shape_{};
   std::array<std::int64_t, 3> label_shape_{};
   std::vector<PixelTable> image_tables_;
-  std::vector<PixelTable> mask_table_;  // one
+  std::vector<PixelTable> mask_table_;  // one table: a mask has one channel
 };
 
 }  // namespace ddp

@@ -24,7 +24,7 @@ struct Draws {
     return random_unit(epoch_seed, choice, sample);
   }
 
-  // In [0, n].
+  // Returns an integer in [0, n].
   [[nodiscard]] std::int64_t up_to(std::int64_t n, Choice choice) const {
     return static_cast<std::int64_t>((*this)(choice) * static_cast<double>(n + 1));
   }

@@ -68,8 +68,8 @@ class Decompressor {
     std::longjmp(guard->jump, 1);
   }
 
-  // When libjpeg warns and goes on, the file is damaged and the following pixels are guessed;
-  // except for these warnings.
+  // After most warnings of libjpeg, the file is damaged and the following pixels are guessed. These
+  // warnings are the exceptions.
   static bool is_harmless(int code) {
     return code == JWRN_EXTRANEOUS_DATA || code == JWRN_JFIF_MAJOR || code == JWRN_ADOBE_XFORM ||
            code == JWRN_BOGUS_ICC;

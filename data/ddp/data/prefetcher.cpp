@@ -16,7 +16,7 @@ Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task
   if (options.num_threads < 0 || options.window < 1) {
     throw std::invalid_argument("[prefetcher] " + std::to_string(options.num_threads) +
                                 " threads and a window of " + std::to_string(options.window) +
-                                " make no sense");
+                                "; num_threads must be at least 0 and the window at least 1");
   }
   slots_.resize(static_cast<std::size_t>(options.window));
   try {

@@ -36,7 +36,7 @@ class Prefetcher {
   // Cancels the current tasks, then begins with task(0) .. task(steps - 1).
   void start(std::int64_t steps);
 
-  // Begins no more tasks, and returns when none is running. Running tasks cannot be interrupted.
+  // Starts no further tasks, and returns when none is running. Running tasks cannot be interrupted.
   void cancel();
 
   // Returns when task(step) has run, and rethrows what it threw, at each call. `step` must be the

@@ -35,8 +35,8 @@ void check_name(const CheckpointName& name) {
                               ": epochs and steps count from 0");
 }
 
-// True if the file could not be read and so may be intact. A missing file does not count: somebody
-// removed it.
+// True if the system could not read the file, which may be intact. A missing file is no such error,
+// since a user may have removed it.
 bool is_error_of_system(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return true;
   if (const auto* system = dynamic_cast<const SystemError*>(&error)) {
@@ -86,7 +86,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
     } catch (const FileError& error) {
       if (is_error_of_system(error)) throw;
       if (!newest_error) newest_error = std::current_exception();
-      log::warning(describe(error) + "; passed over");
+      log::warning(describe(error) + "; this checkpoint is skipped");
     }
   }
   if (!newest_error) return std::nullopt;

@@ -39,12 +39,13 @@ std::string describe(const NamedBuffer& tensor) {
 
 void verify(const Safetensors& loaded) {
   const auto stored = loaded.metadata.find(kChecksum);
-  if (stored == loaded.metadata.end())
-    throw FileError("it has no checksum, so it is no checkpoint");
+  if (stored == loaded.metadata.end()) {
+    throw FileError("it has no checksum, so it is not a checkpoint");
+  }
   const std::string actual = checkpoint_checksum(loaded.tensors, loaded.metadata);
   if (actual != stored->second) {
     throw FileError("the content has checksum " + actual + ", but " + stored->second +
-                    " was written: it is damaged");
+                    " was written, so it is damaged");
   }
 }
 
@@ -61,15 +62,17 @@ class TensorMatch {
     if (found == by_name_.end()) fail(target.name, "is missing");
     const NamedBuffer& tensor = *found->second;
     if (tensor.shape != target.shape || tensor.buffer.dtype != target.buffer.dtype) {
-      fail(target.name, "is " + describe(tensor) + " there and " + describe(target) + " here");
+      fail(target.name,
+           "is " + describe(tensor) + " in the file and " + describe(target) + " in this program");
     }
     by_name_.erase(found);
     return tensor;
   }
 
   void check_nothing_left() const {
-    if (!by_name_.empty())
-      fail(by_name_.begin()->first, "is there, but nothing here has that name");
+    if (!by_name_.empty()) {
+      fail(by_name_.begin()->first, "is in the file, but nothing in this program has that name");
+    }
   }
 
  private:

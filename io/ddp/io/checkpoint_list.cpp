@@ -36,7 +36,7 @@ bool take(std::string_view& text, std::int64_t& number) {
   return true;
 }
 
-// Nothing if a line is not a checkpoint's name.
+// Returns nothing if a line is not a checkpoint's name.
 std::optional<std::vector<CheckpointName>> parse_list(std::istream& lines) {
   std::vector<CheckpointName> names;
   for (std::string line; std::getline(lines, line);) {
@@ -85,7 +85,7 @@ std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& di
     if (file.bad()) throw SystemError(latest.string() + ": cannot be read", errno);
     if (names) return *names;
     log::warning("[checkpoint] " + latest.string() +
-                 " is no list of checkpoints: going by the names of the files there");
+                 " is not a list of checkpoints: using the names of the files there instead");
     return find_checkpoints(directory);
   } catch (const std::exception&) {
     std::throw_with_nested(FileError("[checkpoint] cannot read " + directory.string()));

@@ -23,8 +23,8 @@ namespace ddp {
 
 // Ordered by progress.
 struct CheckpointName {
-  std::int64_t epochs = 0;           // completed
-  std::optional<std::int64_t> step;  // of the whole training; set only inside an epoch
+  std::int64_t epochs = 0;                // completed
+  std::optional<std::int64_t> step = {};  // of the whole training; set only inside an epoch
 
   friend auto operator<=>(const CheckpointName&, const CheckpointName&) = default;
 };

@@ -14,7 +14,7 @@ CheckpointWriter::~CheckpointWriter() {
   try {
     finish();
   } catch (const std::exception& error) {
-    log::error("[checkpoint] the last one was not saved: " + describe(error));
+    log::error("[checkpoint] the last checkpoint was not saved: " + describe(error));
   }
 }
 

@@ -14,7 +14,7 @@
 namespace ddp {
 
 // Saves checkpoints on its own thread: the caller waits only for a copy in host memory. At most one
-// save runs at a time, and nobody else may use the directory meanwhile. Not thread-safe.
+// save runs at a time, and no other code may use the directory meanwhile. Not thread-safe.
 class CheckpointWriter {
  public:
   // The directory must outlive the writer. Throws FileError if another process has a writer there,

@@ -20,7 +20,9 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
   };
   if (!fd_.is_open()) fail("cannot be opened: " + error_text(errno));
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    fail("another process is writing there");
+    fail(
+        "another process is writing there: another job, or another rank of this one, of which only "
+        "rank 0 makes a CheckpointWriter");
   }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     fail("no file can be made there: " + error_text(errno));

@@ -56,7 +56,7 @@ void check_saveable(const NamedBuffer& tensor) {
   const auto refuse = [&](const std::string& complaint) {
     throw std::invalid_argument("[safetensors] tensor \"" + tensor.name + "\": " + complaint);
   };
-  if (tensor.name == kMetadata) refuse("the format keeps this name for itself");
+  if (tensor.name == kMetadata) refuse("the format reserves this name");
   if (tensor.buffer.device != kCpuDevice) refuse(to_string(tensor.buffer) + ", not in CPU memory");
   const bool negative = std::any_of(tensor.shape.begin(), tensor.shape.end(),
                                     [](std::int64_t size) { return size < 0; });
@@ -127,7 +127,7 @@ class StrictReader final : public nlohmann::json_sax<Json> {
 };
 
 Json parse_json(std::string_view text) {
-  if (text.empty() || text.front() != '{') throw FileError("the header is no JSON object");
+  if (text.empty() || text.front() != '{') throw FileError("the header is not a JSON object");
   // nlohmann treats a zero byte as the end of the text.
   if (text.find('\0') != text.npos) throw FileError("the header contains a zero byte");
   StrictReader strict;
@@ -135,7 +135,7 @@ Json parse_json(std::string_view text) {
   try {
     return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw FileError(std::string("the header is no JSON: ") + error.what());
+    throw FileError(std::string("the header is not JSON: ") + error.what());
   }
 }
 
@@ -144,7 +144,7 @@ class EntryReader {
   EntryReader(const std::string& name, const Json& value) : name_(name), value_(value) {}
 
   [[nodiscard]] SafetensorsEntry read() const {
-    if (!value_.is_object()) fail("is no object");
+    if (!value_.is_object()) fail("is not an object");
     const std::vector<std::int64_t> offsets = integers("data_offsets");
     if (offsets.size() != 2) fail("data_offsets are not two numbers");
     SafetensorsEntry entry{.name = name_,
@@ -169,7 +169,7 @@ class EntryReader {
 
   [[nodiscard]] DType dtype() const {
     const Json& json = member("dtype");
-    if (!json.is_string()) fail("dtype is no string");
+    if (!json.is_string()) fail("dtype is not a string");
     const auto& text = json.get_ref<const std::string&>();
     const auto result = dtype_named(text);
     if (!result) fail("dtype \"" + text + "\" is not supported");
@@ -178,12 +178,12 @@ class EntryReader {
 
   [[nodiscard]] std::vector<std::int64_t> integers(const char* key) const {
     const Json& json = member(key);
-    if (!json.is_array()) fail(std::string(key) + " is no array");
+    if (!json.is_array()) fail(std::string(key) + " is not an array");
     std::vector<std::int64_t> result;
     for (const Json& element : json) {
       constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
       if (!element.is_number_unsigned() || element.get<std::uint64_t>() > kMax) {
-        fail(fmt::format("{} holds a {} that is no count", key, element.type_name()));
+        fail(fmt::format("{} holds a {} that is not a count", key, element.type_name()));
       }
       result.push_back(element.get<std::int64_t>());
     }
@@ -209,9 +209,9 @@ class EntryReader {
 
 SafetensorsMetadata read_metadata(const Json& json) {
   SafetensorsMetadata metadata;
-  if (!json.is_object()) throw FileError("__metadata__ is no object");
+  if (!json.is_object()) throw FileError("__metadata__ is not an object");
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) throw FileError("__metadata__: \"" + key + "\" is no string");
+    if (!value.is_string()) throw FileError("__metadata__: \"" + key + "\" is not a string");
     metadata[key] = value.get<std::string>();
   }
   return metadata;
@@ -227,8 +227,8 @@ void check_coverage(const std::vector<SafetensorsEntry>& entries, std::uint64_t 
     expected = entry.end;
   }
   if (expected != data_bytes) {
-    throw FileError(
-        fmt::format("the header describes {} bytes of data, {} are there", expected, data_bytes));
+    throw FileError(fmt::format("the header describes {} bytes of data, but the file has {}",
+                                expected, data_bytes));
   }
 }
 

@@ -26,7 +26,7 @@ class InputFile {
       : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (!fd_.is_open()) throw SystemError("cannot be opened", errno);
     struct stat status {};
-    if (fstat(fd_.get(), &status) != 0) throw SystemError("has no size", errno);
+    if (fstat(fd_.get(), &status) != 0) throw SystemError("its size cannot be read", errno);
     if (!S_ISREG(status.st_mode)) throw FileError("is not a regular file");
     size_ = static_cast<std::uint64_t>(status.st_size);
   }
@@ -58,12 +58,12 @@ bool is_of_pytorch(std::uint64_t first_bytes) {
 [[noreturn]] void refuse_length(std::uint64_t length, std::uint64_t rest) {
   if (is_of_pytorch(length)) {
     throw FileError(
-        "is no safetensors file, but one of torch.save; in Python, with FILE its name: "
+        "is not a safetensors file, but one of torch.save; to convert it, run in Python: "
         "safetensors.torch.save_file(torch.load(FILE, map_location=\"cpu\"), "
-        "\"model.safetensors\"), where FILE holds a state_dict() and nothing else");
+        "\"model.safetensors\"), where FILE is its name; it must hold only a state_dict()");
   }
   throw FileError(
-      fmt::format("is no safetensors file: it promises a header of {} bytes; {} follow, "
+      fmt::format("is not a safetensors file: it announces a header of {} bytes, but {} follow and "
                   "{} are allowed",
                   length, rest, kMaxSafetensorsHeaderBytes));
 }
@@ -87,7 +87,7 @@ Allocation allocate(std::size_t size_bytes) {
   try {
     return allocate_host(size_bytes);
   } catch (const std::bad_alloc&) {
-    throw SystemError(fmt::format("{} bytes of memory cannot be had", size_bytes), ENOMEM);
+    throw SystemError(fmt::format("cannot allocate {} bytes of memory", size_bytes), ENOMEM);
   }
 }
 

@@ -30,7 +30,7 @@ void TextFile::write(std::string_view text) {
     } else if (errno != EINTR) {
       failed_ = true;
       log::error(origin_ + path_.string() +
-                 ": cannot write, nothing more follows: " + error_text(errno));
+                 ": cannot write, so nothing more is added to it: " + error_text(errno));
     }
   }
 }

@@ -8,7 +8,7 @@
 namespace ddp::cu {
 namespace {
 
-// One thread a window.
+// One thread computes one window.
 template <class T, class Axes>
 __global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count, Axes axes) {
   const auto& rows = axes.rows;
@@ -25,7 +25,7 @@ __global__ void avg_pool2d_kernel(const T* x, T* y, std::size_t count, Axes axes
   }
 }
 
-// One thread a pixel of x, which adds up the windows that cover it.
+// One thread computes one pixel of x: it adds up the windows that cover the pixel.
 template <class T, class Axes>
 __global__ void avg_pool2d_backward_kernel(const T* grad_y, T* grad_x, std::size_t count, Axes axes,
                                            WriteMode mode) {

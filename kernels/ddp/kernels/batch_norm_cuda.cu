@@ -8,7 +8,7 @@
 namespace ddp::cu {
 namespace {
 
-// One of each a channel; null where the operand is empty.
+// Each pointer has one element per channel, and is null if the operand is empty.
 template <class T>
 struct Channels {
   const T* mean;
@@ -39,7 +39,7 @@ __global__ void batch_norm_kernel(const T* x, Channels<T> of, const T* bias, T* 
   }
 }
 
-// A block sums a channel, in a fixed order.
+// One block sums one channel, in a fixed order, so that equal inputs give equal bits.
 template <class T>
 __global__ void batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mean, double* sums,
                                        ChannelShape shape) {
@@ -60,7 +60,7 @@ __global__ void batch_norm_sums_kernel(const T* x, const T* grad_y, const T* mea
   }
 }
 
-// grad[c] = sums[c] * scale[c], or without a scale sums[c].
+// grad[c] = sums[c] * scale[c], or sums[c] if scale is null.
 template <class T>
 __global__ void grad_of_channels_kernel(const double* sums, const T* scale, T* grad,
                                         std::size_t channels, WriteMode mode) {

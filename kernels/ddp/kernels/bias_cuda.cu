@@ -16,7 +16,7 @@ __global__ void bias_add_kernel(T* y, const T* bias, MatrixShape shape) {
 }
 
 // A block sums 32 columns: warp w takes rows w, w + 8, ..., then warp 0 adds the 8 partial sums.
-// A fixed order, so that equal inputs give equal bits.
+// The order is fixed, so equal inputs give equal bits.
 template <class T>
 __global__ void bias_grad_kernel(const T* grad_y, T* grad_bias, MatrixShape shape, WriteMode mode) {
   __shared__ T partial[launch::kRowsPerBlock][launch::kWarp];

@@ -20,8 +20,8 @@ __global__ void channel_bias_add_kernel(T* y, const T* bias, std::size_t count,
   }
 }
 
-// A block sums a channel: each thread every 256th element of it, then the 256 sums are folded in
-// halves. A fixed order, so that equal inputs give equal bits.
+// One block sums one channel: each thread sums every 256th element of it, then the 256 sums are
+// folded in halves. The order is fixed, so equal inputs give equal bits.
 template <class T>
 __global__ void channel_bias_grad_kernel(const T* grad_y, T* grad_bias, ChannelShape shape,
                                          WriteMode mode) {

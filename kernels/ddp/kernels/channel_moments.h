@@ -5,7 +5,6 @@
 // Moments are 2 * channels + 1 numbers in float64: each channel's mean, then each channel's sum of
 // squared distances from its mean, then the number of elements of a channel. All are 0 for an empty
 // x.
-// squared distances from its mean, then how many elements a channel has. All are 0 of no elements.
 #pragma once
 
 #include <cstddef>
@@ -29,12 +28,12 @@ struct RunningStatistics {
 
 namespace ddp::cpu {
 
-// Sums are float64 and relative to the channel's first element, so the error of a variance is at
-// most n roundings of the variance, whatever the mean.
+// Sums are computed in float64 and of distances from the channel's first element. This keeps the
+// error of a variance below n roundings of the variance itself, however large the mean is.
 void channel_moments(const Buffer& x, const Buffer& moments, const ChannelShape& shape);
 
-// The moments of all parts together; `parts` holds the moments of one part after the other. Equal
-// parts give equal bits. (Chan, Golub, LeVeque 1983, for any number of parts.)
+// Computes the moments of all parts together; `parts` holds the moments of one part after the
+// other. Equal parts give equal bits. (Chan, Golub, LeVeque 1983, for any number of parts.)
 void merge_moments(const Buffer& parts, const Buffer& moments);
 
 // For each channel: mean, and invstd = 1 / sqrt(squares / n + eps), or 0 if n is 0.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A block sums a channel, in a fixed order, so that equal inputs give equal bits.
+// One block sums one channel, in a fixed order, so that equal inputs give equal bits.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -36,7 +36,7 @@ __global__ void channel_moments_kernel(const T* x, double* moments, ChannelShape
   }
 }
 
-// One thread a channel.
+// One thread merges one channel.
 __global__ void merge_moments_kernel(const double* parts, std::size_t part_count, double* moments,
                                      std::size_t channels) {
   const std::size_t stride = 2 * channels + 1;
@@ -67,7 +67,8 @@ __global__ void statistics_kernel(const double* moments, double eps, T* mean, T*
   }
 }
 
-// One block, since the counter is read by all and written by one.
+// Runs as a single block: all threads read the counter before one of them writes it, and only the
+// threads of one block can wait for each other.
 template <class T>
 __global__ void track_kernel(const double* moments, bool has_momentum, double momentum, T* mean,
                              T* variance, std::int64_t* batches, std::size_t channels) {

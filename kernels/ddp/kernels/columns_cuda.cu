@@ -7,7 +7,7 @@
 namespace ddp::cu {
 namespace {
 
-// Element i of the part within the whole.
+// Returns the index within the whole of the part's element i.
 __device__ std::size_t place_in_whole(std::size_t i, const ColumnRange& range) {
   return i / range.count * range.whole.columns + range.first + i % range.count;
 }

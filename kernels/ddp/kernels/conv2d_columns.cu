@@ -6,7 +6,7 @@
 namespace ddp::cu {
 namespace {
 
-// One thread an element of the columns.
+// One thread computes one element of the columns.
 template <class T>
 __global__ void image_to_columns_kernel(const T* x, T* columns, std::size_t count,
                                         Conv2dShape shape, Size2d output) {
@@ -16,7 +16,8 @@ __global__ void image_to_columns_kernel(const T* x, T* columns, std::size_t coun
     const std::size_t pixel = i % pixels;
     const std::size_t tap = i / pixels % kernel;
     const std::size_t plane = i / pixels / kernel;  // of a sample and an input channel
-    // Unsigned: what lies before the image wraps around to far behind it.
+    // The arithmetic is unsigned: a position before the image wraps around to one far behind it, so
+    // one comparison finds both.
     const std::size_t row = pixel / output.width * shape.stride.height + tap / shape.kernel.width -
                             shape.padding.height;
     const std::size_t column =
@@ -27,7 +28,8 @@ __global__ void image_to_columns_kernel(const T* x, T* columns, std::size_t coun
   }
 }
 
-// One thread a pixel of x; it finds the pixels of y to which each tap carried it.
+// One thread computes one pixel of x: for each tap it finds the pixel of y that the tap carried it
+// to.
 template <class T>
 __global__ void columns_to_image_kernel(const T* columns, T* x, std::size_t count,
                                         Conv2dShape shape, Size2d output, WriteMode mode) {

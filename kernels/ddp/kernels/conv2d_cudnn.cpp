@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/log.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/detail/cudnn_choice.h"
@@ -89,14 +91,21 @@ struct Plan {
 // A math type is the convolution descriptor's, which a plan's three algorithms share.
 template <class Algorithm>
 const CudnnChoice<Algorithm>& prepare(const CudnnLibrary& library, const Plan& plan,
-                                      const std::optional<CudnnChoice<Algorithm>>& choice,
-                                      const char* call) {
-  if (!choice) {
-    throw CudaError(std::string("[kernels] cuDNN: ") + call +
-                    ": no algorithm is deterministic and fits");
-  }
+                                      const std::optional<CudnnChoice<Algorithm>>& choice) {
   DDP_CUDNN_CHECK(library, set_math_type, plan.convolution.get(), choice->math_type);
   return *choice;
+}
+
+void warn_of_missing(const Plan& plan) {
+  const auto text = [](const Size2d& size) {
+    return std::to_string(size.height) + " x " + std::to_string(size.width);
+  };
+  log::warning("[kernels] cuDNN has no algorithm that gives the same bits each time for a " +
+               std::string(to_string(plan.dtype)) + " convolution of " +
+               std::to_string(plan.shape.batch) + " inputs of " +
+               std::to_string(plan.shape.in_channels) + " x " + text(plan.shape.input) +
+               " with a kernel of " + text(plan.shape.kernel) +
+               ": columns and cuBLAS compute it, which is slower");
 }
 
 // `function` with its first arguments given.
@@ -127,6 +136,18 @@ class CudnnConv2d final : public Conv2dBackend {
  public:
   CudnnConv2d(const CudnnLibrary& library, Device device)
       : library_(library), device_(device), handle_(make_handle(library, device)) {}
+  // cuDNN, like cuBLAS, wants the handle's device to be the current one from its creation to its
+  // end.
+  ~CudnnConv2d() override {
+    try {
+      const DeviceGuard guard(device_);
+      handle_.reset();
+    } catch (const CudaError&) {
+      // The device is lost. The handle is destroyed all the same, like every member.
+    }
+  }
+  CudnnConv2d(const CudnnConv2d&) = delete;
+  CudnnConv2d& operator=(const CudnnConv2d&) = delete;
 
   [[nodiscard]] bool takes(DType dtype, const Conv2dShape& shape) override {
     if (size_of(dtype) != 2 || shape.x_count() == 0 || shape.y_count() == 0) return true;
@@ -138,7 +159,8 @@ class CudnnConv2d final : public Conv2dBackend {
   void forward(const Buffer& x, const Buffer& weight, const Buffer& y, const Conv2dShape& shape,
                Stream stream) override {
     const Plan& plan = plan_for(shape, x.dtype);
-    const auto& choice = prepare(library_, plan, plan.forward, "forward");
+    if (!plan.forward) return columns().forward(x, weight, y, shape, stream);
+    const auto& choice = prepare(library_, plan, plan.forward);
     const Factors factors(x.dtype, WriteMode::kOverwrite);
     put_on(stream);
     DDP_CUDNN_CHECK(library_, forward, handle_.get(), factors.alpha(), plan.x.get(), x.data,
@@ -150,7 +172,8 @@ class CudnnConv2d final : public Conv2dBackend {
   void grad_input(const Buffer& weight, const Buffer& grad_y, const GradientTarget& grad_x,
                   const Conv2dShape& shape, Stream stream) override {
     const Plan& plan = plan_for(shape, weight.dtype);
-    const auto& choice = prepare(library_, plan, plan.grad_input, "backward_data");
+    if (!plan.grad_input) return columns().grad_input(weight, grad_y, grad_x, shape, stream);
+    const auto& choice = prepare(library_, plan, plan.grad_input);
     const Factors factors(weight.dtype, grad_x.mode);
     put_on(stream);
     DDP_CUDNN_CHECK(library_, backward_data, handle_.get(), factors.alpha(), plan.weight.get(),
@@ -162,7 +185,8 @@ class CudnnConv2d final : public Conv2dBackend {
   void grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTarget& grad_weight,
                    const Conv2dShape& shape, Stream stream) override {
     const Plan& plan = plan_for(shape, x.dtype);
-    const auto& choice = prepare(library_, plan, plan.grad_weight, "backward_filter");
+    if (!plan.grad_weight) return columns().grad_weight(x, grad_y, grad_weight, shape, stream);
+    const auto& choice = prepare(library_, plan, plan.grad_weight);
     const Factors factors(x.dtype, grad_weight.mode);
     put_on(stream);
     DDP_CUDNN_CHECK(library_, backward_filter, handle_.get(), factors.alpha(), plan.x.get(), x.data,
@@ -214,6 +238,14 @@ class CudnnConv2d final : public Conv2dBackend {
     plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
         plan, "find_backward_filter", library_.find_backward_filter,
         library_.backward_filter_scratch, x, y, convolution, weight);
+    const bool is_complete = plan.forward && plan.grad_input && plan.grad_weight;
+    if (!is_complete && size_of(plan.dtype) > 2) warn_of_missing(plan);
+  }
+
+  // For float32 and float64, which must work without a suitable algorithm of cuDNN, too.
+  Conv2dBackend& columns() {
+    if (!columns_) columns_ = make_gemm_conv2d(device_, blas_.emplace(device_));
+    return *columns_;
   }
 
   // Used by one stream, so what is enqueued later runs later; freeing waits for the device.
@@ -227,6 +259,8 @@ class CudnnConv2d final : public Conv2dBackend {
   Owned<cudnnHandle_t> handle_;
   std::vector<Plan> plans_;
   Allocation scratch_;
+  std::optional<Blas> blas_;  // of columns_
+  std::unique_ptr<Conv2dBackend> columns_;
 };
 
 }  // namespace

@@ -33,9 +33,10 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
                                     MatrixShape shape, double label_smoothing);
 
-// count[0] (int64) = samples whose largest logit is that of their label; of equals the first wins.
+// count[0] (int64) = samples whose label is one of the k largest logits; of equals the first wins.
+// A NaN counts as larger than any number, but as wrong where it is the label's.
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
-                   MatrixShape shape);
+                   MatrixShape shape, std::size_t k);
 
 }  // namespace ddp::cpu
 
@@ -48,6 +49,6 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
                                     const Buffer& grad_loss, const GradientTarget& grad_logits,
                                     MatrixShape shape, double label_smoothing, Stream stream);
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
-                   MatrixShape shape, Stream stream);
+                   MatrixShape shape, std::size_t k, Stream stream);
 
 }  // namespace ddp::cu

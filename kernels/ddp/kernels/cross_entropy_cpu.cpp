@@ -77,6 +77,22 @@ void backward(const T* probabilities, std::span<const std::int64_t> labels, T sc
   }
 }
 
+// True if class `c` is sorted before the label's by falling logits: of equal ones the first class
+// comes first, and a NaN comes before any number. A label whose own logit is NaN comes last.
+template <class T>
+bool comes_before_label(const T* row, std::size_t c, std::size_t label) {
+  return !(row[c] < row[label]) && !(row[c] == row[label] && c >= label);
+}
+
+template <class T>
+bool is_among_largest(const T* row, std::size_t columns, std::int64_t label, std::size_t k) {
+  if (label < 0 || label >= static_cast<std::int64_t>(columns)) return false;
+  const auto own = static_cast<std::size_t>(label);
+  std::size_t before = 0;
+  for (std::size_t c = 0; c < columns; ++c) before += comes_before_label(row, c, own) ? 1 : 0;
+  return before < std::min(k, columns);  // never true where the label's own logit is NaN
+}
+
 }  // namespace
 
 void softmax_cross_entropy_forward(const Buffer& logits, const Buffer& labels,
@@ -106,14 +122,14 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
 }
 
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
-                   MatrixShape shape) {
+                   MatrixShape shape, std::size_t k) {
   detail::check_count_correct(logits, labels, count, shape);
   detail::dispatch_float("count_correct", logits.dtype, [&](auto element) {
     using T = decltype(element);
     std::int64_t correct = 0;
     const T* row = static_cast<const T*>(logits.data);
     for (const std::int64_t label : labels.as<const std::int64_t>()) {
-      correct += std::max_element(row, row + shape.columns) - row == label ? 1 : 0;
+      correct += is_among_largest(row, shape.columns, label, k) ? 1 : 0;
       row += shape.columns;
     }
     *static_cast<std::int64_t*>(count.data) = correct;

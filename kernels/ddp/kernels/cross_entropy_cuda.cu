@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// A warp handles a row; no atomics on floating-point numbers, so equal inputs give equal bits.
+// One warp handles one row. There are no atomics on floating-point numbers, so equal inputs give
+// equal bits.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -64,28 +66,28 @@ __global__ void cross_entropy_backward_kernel(const T* probabilities, const std:
   }
 }
 
+// True if class `c` is sorted before the label's by falling logits: of equal ones the first class
+// comes first, and a NaN comes before any number. A label whose own logit is NaN comes last.
+template <class T>
+__device__ bool comes_before_label(const T* row, std::size_t c, std::size_t label) {
+  return !(row[c] < row[label]) && !(row[c] == row[label] && c >= label);
+}
+
 template <class T>
 __global__ void count_correct_kernel(const T* logits, const std::int64_t* labels,
-                                     unsigned long long* count, MatrixShape shape) {
+                                     unsigned long long* count, MatrixShape shape, std::size_t k) {
   for (std::size_t r = first_row(); r < shape.rows; r += row_step()) {
+    if (labels[r] < 0 || labels[r] >= static_cast<std::int64_t>(shape.columns)) continue;
     const T* row = logits + r * shape.columns;
-    T best = -static_cast<T>(INFINITY);
-    unsigned long long where = shape.columns;
+    const auto own = static_cast<std::size_t>(labels[r]);
+    unsigned long long before = 0;
     for (std::size_t c = lane(); c < shape.columns; c += launch::kWarp) {
-      if (where == shape.columns || row[c] > best) {
-        best = row[c];
-        where = c;
-      }
+      before += comes_before_label(row, c, own) ? 1 : 0;
     }
     for (unsigned offset = launch::kWarp / 2; offset > 0; offset /= 2) {
-      const T other = __shfl_xor_sync(0xffffffffU, best, offset);
-      const unsigned long long other_where = __shfl_xor_sync(0xffffffffU, where, offset);
-      if (other > best || (other == best && other_where < where)) {
-        best = other;
-        where = other_where;
-      }
+      before += __shfl_xor_sync(0xffffffffU, before, offset);
     }
-    if (lane() == 0 && static_cast<std::int64_t>(where) == labels[r]) atomicAdd(count, 1ULL);
+    if (lane() == 0 && before < k) atomicAdd(count, 1ULL);
   }
 }
 
@@ -127,7 +129,7 @@ void softmax_cross_entropy_backward(const Buffer& probabilities, const Buffer& l
 }
 
 void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& count,
-                   MatrixShape shape, Stream stream) {
+                   MatrixShape shape, std::size_t k, Stream stream) {
   detail::check_count_correct(logits, labels, count, shape);
   cu::fill(count, 0, stream);
   if (shape.rows == 0) return;
@@ -137,7 +139,7 @@ void count_correct(const Buffer& logits, const Buffer& labels, const Buffer& cou
     launch::run(count_correct_kernel<T>, launch::blocks_for(shape.rows, launch::kRowsPerBlock),
                 stream, static_cast<const T*>(logits.data),
                 static_cast<const std::int64_t*>(labels.data),
-                static_cast<unsigned long long*>(count.data), shape);
+                static_cast<unsigned long long*>(count.data), shape, std::min(k, shape.columns));
   });
 }
 

@@ -54,9 +54,10 @@ struct Blas::Library {
   decltype(&cublasSetMathMode) set_math_mode = nullptr;
   GemmEx gemm = nullptr;
   GemmStridedBatchedEx gemm_batched = nullptr;
+  Device device;
   cublasHandle_t handle = nullptr;
 
-  Library() {
+  explicit Library(Device of) : device(of) {
     const DynamicLibrary library = open_library();
     library.load("cublasCreate_v2", create);
     library.load("cublasDestroy_v2", destroy);
@@ -66,8 +67,15 @@ struct Blas::Library {
     library.load("cublasGemmEx", gemm);
     library.load("cublasGemmStridedBatchedEx", gemm_batched);
   }
+  // cuBLAS wants the handle's device to be the current one from its creation to its end.
   ~Library() {
-    if (handle != nullptr) destroy(handle);
+    if (handle == nullptr) return;
+    try {
+      const DeviceGuard guard(device);
+      destroy(handle);
+    } catch (const CudaError&) {
+      // The device is lost, and the handle with it.
+    }
   }
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
@@ -81,7 +89,7 @@ struct Blas::Library {
 
 #define DDP_CUBLAS_CHECK(library, call, ...) (library).check((library).call(__VA_ARGS__), #call)
 
-Blas::Blas(Device device) : library_(std::make_unique<Library>()) {
+Blas::Blas(Device device) : library_(std::make_unique<Library>(device)) {
   const DeviceGuard guard(device);
   DDP_CUBLAS_CHECK(*library_, create, &library_->handle);
   // Products of 16-bit numbers are added up in float32 to the end.

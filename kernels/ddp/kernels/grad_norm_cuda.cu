@@ -15,7 +15,7 @@ struct Operand {
 
 template <class T>
 struct SumSquares {
-  double* partials;  // by chunk
+  double* partials;  // one per chunk
 
   __device__ void operator()(const Operand<T>& tensor, const launch::Chunk& chunk) const {
     double sum = 0;
@@ -33,7 +33,7 @@ struct Results {
   double* scale;
 };
 
-// One block.
+// Runs as one block.
 __global__ void finish_kernel(const double* partials, std::size_t count, double max_norm,
                               const double* grad_scale, Results results) {
   double sum = 0;

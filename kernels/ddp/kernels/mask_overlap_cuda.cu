@@ -8,7 +8,8 @@
 namespace ddp::cu {
 namespace {
 
-// A block's counts meet in shared memory, so that the whole has two atomics a block.
+// Each block first adds up its counts in shared memory, so that it needs only two atomics on global
+// memory.
 template <class T>
 __global__ void mask_overlap_kernel(const T* x, const T* mask, unsigned long long* counts,
                                     std::size_t count) {

@@ -12,7 +12,7 @@ namespace {
 
 using Axes = detail::WindowAxes<detail::FixedAxis>;
 
-// One thread a window.
+// One thread computes one window.
 template <class T>
 __global__ void max_pool2d_kernel(const T* x, T* y, std::int32_t* indices, std::size_t count,
                                   Axes axes) {
@@ -34,8 +34,8 @@ __global__ void max_pool2d_kernel(const T* x, T* y, std::int32_t* indices, std::
   }
 }
 
-// One thread an element of x, which adds up the windows that chose it: no atomics, so equal inputs
-// give equal bits where windows overlap, too.
+// One thread computes one element of x: it adds up the windows that chose the element. This needs
+// no atomics, so equal inputs give equal bits even where windows overlap.
 template <class T>
 __global__ void max_pool2d_backward_kernel(const T* grad_y, const std::int32_t* indices, T* grad_x,
                                            std::size_t count, Axes axes, WriteMode mode) {

@@ -150,7 +150,9 @@ void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
                                     const GradientTarget&, MatrixShape, double, Stream) {
   refuse();
 }
-void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, std::size_t, Stream) {
+  refuse();
+}
 void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
 void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
 void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,

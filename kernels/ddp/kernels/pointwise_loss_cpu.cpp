@@ -21,7 +21,7 @@ struct BinaryCrossEntropy {
 
   T weight(T target) const { return T{1} + (pos_weight - T{1}) * target; }
   T loss(T x, T target) const {
-    const T log_of_p = std::log1p(std::exp(-std::abs(x))) + std::max(-x, T{0});  // negated
+    const T log_of_p = std::log1p(std::exp(-std::abs(x))) + std::max(-x, T{0});  // this is -log(p)
     return (T{1} - target) * x + weight(target) * log_of_p;
   }
   T slope(T x, T target) const { return T{1} - target - weight(target) / (T{1} + std::exp(x)); }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A block sums a row, in a fixed order, so that equal inputs give equal bits.
+// One block sums one row, in a fixed order, so that equal inputs give equal bits.
 #include <cmath>
 
 #include "ddp/cuda/cuda.h"
@@ -24,7 +24,7 @@ struct BinaryCrossEntropy {
 
   __device__ T weight(T target) const { return T{1} + (pos_weight - T{1}) * target; }
   __device__ T loss(T x, T target) const {
-    const T log_of_p = log1p(exp(-abs(x))) + max(-x, T{0});  // negated
+    const T log_of_p = log1p(exp(-abs(x))) + max(-x, T{0});  // this is -log(p)
     return (T{1} - target) * x + weight(target) * log_of_p;
   }
   __device__ T slope(T x, T target) const {

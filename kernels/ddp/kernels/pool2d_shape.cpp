@@ -20,7 +20,7 @@ Size2d Pool2dShape::output() const {
 Size2d AdaptivePool2dShape::output() const {
   if (windows.count() > 0 && input.count() > 0) return windows;
   throw std::invalid_argument(
-      fmt::format("[kernels] adaptive_pool2d: {} x {} windows over an input of {} x {}",
+      fmt::format("[kernels] adaptive_pool2d: cannot have {} x {} windows over an input of {} x {}",
                   windows.height, windows.width, input.height, input.width));
 }
 

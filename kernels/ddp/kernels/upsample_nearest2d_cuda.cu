@@ -7,7 +7,8 @@
 namespace ddp::cu {
 namespace {
 
-// One thread a pixel of y. Planes follow one another, so rows are counted through all of them.
+// One thread computes one pixel of y. The planes lie one after the other in memory, so i / width
+// numbers the rows of all planes.
 template <class T>
 __global__ void upsample_kernel(const T* x, T* y, std::size_t count, Size2d scale,
                                 std::size_t x_width) {
@@ -17,7 +18,7 @@ __global__ void upsample_kernel(const T* x, T* y, std::size_t count, Size2d scal
   }
 }
 
-// One thread a pixel of x.
+// One thread computes one pixel of x.
 template <class T>
 __global__ void upsample_backward_kernel(const T* grad_y, T* grad_x, std::size_t count,
                                          Size2d scale, std::size_t x_width, WriteMode mode) {

@@ -12,9 +12,9 @@ namespace ddp {
 [[nodiscard]] std::thread start_background_thread(const std::string& name,
                                                   std::function<void()> body);
 
-// Asks the system to run the calling thread as soon as it wakes, in short turns, without more CPU
-// time than its share: for a thread that peers wait for, beside threads that compute. Works on
-// Linux from 6.12 on (a custom slice, sched_setattr(2)); has no effect elsewhere.
+// Asks the system to run the calling thread as soon as it wakes, in short turns, without giving it
+// more than its share of CPU time. This helps a thread for which peers wait while other threads
+// compute. Works on Linux from 6.12 on (a custom slice, sched_setattr(2)); has no effect elsewhere.
 void ask_for_short_turns() noexcept;
 
 }  // namespace ddp

@@ -16,7 +16,7 @@ struct CgroupSource {
 };
 
 // The tightest CPU quota, in CPUs, from the process's group up to the root, for cgroup versions 1
-// and 2. Nothing if there is no quota.
+// and 2. Returns nothing if there is no quota.
 [[nodiscard]] std::optional<double> cpu_quota(const CgroupSource& source);
 
 // The CPUs in this process's affinity mask, ascending.

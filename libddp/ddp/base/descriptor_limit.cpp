@@ -7,8 +7,8 @@
 
 namespace ddp {
 
-// Not raised to a hard limit of a thousand million: some programs take minutes to close every
-// descriptor that may be open.
+// The limit is raised to kEnough at most, even if the hard limit is a thousand million: some
+// programs close every descriptor that may be open, which would take them minutes.
 void raise_descriptor_limit() noexcept {
   constexpr rlim_t kEnough = 1 << 20;
   rlimit limit{};

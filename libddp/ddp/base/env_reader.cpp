@@ -49,7 +49,8 @@ std::optional<std::uint16_t> EnvReader::port(const char* name) const {
   const auto number = integer(name, 1);
   if (!number) return std::nullopt;
   if (*number > 65535) {
-    throw EnvironmentError(std::string(name) + "=" + std::to_string(*number) + " is no port");
+    throw EnvironmentError(std::string(name) + "=" + std::to_string(*number) +
+                           " is not a port (1 to 65535)");
   }
   return static_cast<std::uint16_t>(*number);
 }
@@ -61,7 +62,7 @@ std::optional<Timeout> EnvReader::seconds(const char* name) const {
   const auto number = number_in<double>(*value);
   if (!number || !(*number > 0 && *number <= kYear)) {
     throw EnvironmentError(std::string(name) + "='" + *value +
-                           "' is not a number of seconds above 0, and at most a year");
+                           "' is not a number of seconds that is above 0 and at most a year");
   }
   return std::chrono::ceil<Timeout>(std::chrono::duration<double>(*number));
 }

@@ -80,7 +80,7 @@ void ErrorFile::keep(const ErrorRecord& record) const noexcept {
   if (path_.empty() || ::access(path_.c_str(), F_OK) == 0) return;
   try {
     publish(path_, to_json(record, std::time(nullptr)));
-  } catch (const std::exception&) {  // no memory
+  } catch (const std::exception&) {  // thrown if there is no memory left
   }
 }
 
@@ -92,7 +92,7 @@ void record_error(const std::exception& error) noexcept {
   try {
     ErrorFile::from_environment().keep(
         {.message = describe(error), .caused_by_peer = contains_peer_error(error)});
-  } catch (const std::exception&) {  // no memory
+  } catch (const std::exception&) {  // thrown if there is no memory left
   }
 }
 

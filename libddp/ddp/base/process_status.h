@@ -26,7 +26,7 @@ struct ProcessStat {
   char state = '?';
   pid_t parent = 0;
   pid_t group = 0;
-  unsigned flags = 0;  // PF_* of the kernel
+  unsigned flags = 0;  // the kernel's PF_* flags
 
   [[nodiscard]] bool is_zombie() const { return state == 'Z' || state == 'X'; }
   // True if a signal or a debugger stopped the process.
@@ -40,7 +40,7 @@ struct ProcessStat {
 // Parses /proc/PID/stat; see proc(5).
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
-// Nothing if there is no such process, or no /proc.
+// Returns nothing if there is no such process, or no /proc.
 [[nodiscard]] std::optional<ProcessStat> read_process(pid_t pid);
 
 // For a child between fork and exec, or its whole life: the kernel kills it when the thread that

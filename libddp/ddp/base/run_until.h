@@ -7,9 +7,9 @@
 
 namespace ddp {
 
-// For calls that may hang: runs `action` on a thread of its own. False if it is not done by the
-// deadline; then the thread goes on alone, so `action` must own what it uses. Rethrows what
-// `action` throws.
+// For calls that may hang: runs `action` on a thread of its own. Returns false if it is not done by
+// the deadline. The thread then continues unattended, so `action` must own what it uses. Rethrows
+// what `action` throws.
 [[nodiscard]] bool run_until(Deadline deadline, std::function<void()> action);
 
 }  // namespace ddp

@@ -43,8 +43,8 @@ void find_meeting_of_open_mpi_4(const EnvReader& env, SchedulerEnv& result) {
   }
 }
 
-// "prterun-node-7-27873@1": host and process id of mpirun, and the number of the program started by
-// it.
+// Parses a text such as "prterun-node-7-27873@1": mpirun's host ("node-7") and process id, and the
+// number of the program that it started.
 void find_meeting_of_open_mpi_5(std::string_view job, SchedulerEnv& result) {
   const std::size_t host = job.find('-') + 1, process = job.rfind('-') + 1;
   const char* end = job.data() + job.size();
@@ -176,7 +176,7 @@ std::uint16_t meeting_port(std::uint32_t job, std::uint32_t step) {
   return static_cast<std::uint16_t>(16384 + (101 * std::uint64_t{job} + step) % 16381);
 }
 
-// The first of each bracket, up to the first comma outside.
+// Takes the text up to the first comma outside brackets, and of each bracket the first element.
 std::string first_host_of(std::string_view hosts) {
   std::string host;
   while (!hosts.empty() && hosts.front() != ',') {

@@ -54,7 +54,9 @@ std::string bytes(std::size_t size) { return std::to_string(size) + " bytes"; }
 
 struct stat status_of(int fd) {
   struct stat status {};
-  if (::fstat(fd, &status) != 0) throw SystemError("cannot look at shared memory", errno);
+  if (::fstat(fd, &status) != 0) {
+    throw SystemError("cannot read the size of shared memory (fstat)", errno);
+  }
   return status;
 }
 
@@ -100,8 +102,8 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
   }
   const struct stat status = status_of(file.get());
   if (status.st_ino != name.inode || static_cast<std::size_t>(status.st_size) != name.size_bytes) {
-    throw MismatchError(path + " is not the shared memory of " + bytes(name.size_bytes) +
-                        " that it was");
+    throw MismatchError(path + " is no longer the shared memory of " + bytes(name.size_bytes) +
+                        " that another rank created");
   }
   std::shared_ptr<SharedMemory> memory(new SharedMemory(std::move(file), name));
   memory->file_.reset();
@@ -111,7 +113,7 @@ std::shared_ptr<SharedMemory> SharedMemory::open(const Name& name) {
 // A kernel before 5.14 cannot populate memory; pages are then allocated at first touch.
 void SharedMemory::populate() const {
   if (::madvise(data_, name_.size_bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return;
-  throw SystemError("cannot have " + bytes(name_.size_bytes) + " of shared memory", errno);
+  throw SystemError("cannot reserve " + bytes(name_.size_bytes) + " of shared memory", errno);
 }
 
 void SharedMemory::discard() noexcept {

@@ -11,7 +11,7 @@ namespace ddp {
 
 enum class StartPhase : std::uint64_t {
   kNotThere = 0,  // init_process_group was not called, or the program does not use libddp
-  kWaiting = 1,   // for the other ranks
+  kWaiting = 1,   // waits for the other ranks
   kMet = 2
 };
 

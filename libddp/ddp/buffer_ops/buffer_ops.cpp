@@ -83,7 +83,8 @@ void fingerprint(const Buffer& source, std::uint64_t* result, Stream stream) {
 
 double item(const Buffer& source, Stream stream) {
   if (source.count != 1) {
-    throw std::invalid_argument("[buffer_ops] item: " + to_string(source) + " is not one element");
+    throw std::invalid_argument("[buffer_ops] item: " + to_string(source) +
+                                " does not have exactly one element");
   }
   alignas(double) std::byte raw[sizeof(double)];
   const Buffer host{raw, 1, source.dtype, kCpuDevice};

@@ -151,7 +151,9 @@ void reduce(const Buffer& source, const Buffer& target, ReduceOp op) {
 }
 
 void reduce_terms(std::span<const Buffer> terms, std::span<const Buffer> targets, ReduceOp op) {
-  if (terms.empty()) throw std::invalid_argument("[buffer_ops] reduce_terms: there is no term");
+  if (terms.empty()) {
+    throw std::invalid_argument("[buffer_ops] reduce_terms: needs at least one term");
+  }
   if (op == ReduceOp::kAverage) buffer_ops::check_floating_point("reduce_terms", terms[0]);
   for (const Buffer& term : terms) {
     buffer_ops::check_same("reduce_terms", term, terms[0], DeviceType::kCpu);

@@ -95,7 +95,8 @@ struct Reduce {
   }
 };
 
-// Integers wrap around: signed overflow is undefined, so they are computed unsigned.
+// Integers wrap around. Overflow of signed integers is undefined in C++, so they are computed as
+// unsigned ones.
 template <class T>
 __device__ auto to_wrapping(T value) {
   if constexpr (std::is_integral_v<T>) {
@@ -119,7 +120,7 @@ struct Multiply {
   }
 };
 
-// A NaN on either side wins.
+// If either operand is NaN, the result is NaN.
 struct Min {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -149,7 +150,7 @@ void with_operation(ReduceOp op, F&& f) {
   }
 }
 
-// A thread that finds infinity or NaN writes 0; the race is harmless, since all write the same
+// Each thread that finds infinity or NaN writes 0. The race is harmless, since all write the same
 // value.
 template <class T>
 struct FindSpecial {
@@ -184,8 +185,8 @@ __device__ std::uint64_t load_word(const std::uint8_t* bytes, std::size_t n) {
   return word;
 }
 
-// The words' hashes are added, so their order does not matter: each warp sums its own by shuffles,
-// then adds once to the result.
+// The fingerprint is the sum of the words' hashes, so their order does not matter: each warp adds
+// up its own hashes by shuffles, then adds once to the result.
 __global__ void add_fingerprint(const std::uint8_t* bytes, std::size_t size_bytes, bool aligned,
                                 unsigned long long* result) {
   const std::size_t words = (size_bytes + 7) / 8;

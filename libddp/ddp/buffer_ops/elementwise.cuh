@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
-// What element-wise kernels share: conversions, and one grid-stride kernel that runs any operation.
-// An operation is a struct whose at<N>(i) treats the N neighbouring elements from i on: N fills a
-// 16-byte access where all operands are aligned to it, and is 1 for the tail and for unaligned
-// slices. For .cu files only.
+// Shared by element-wise kernels: conversions between dtypes, and one grid-stride kernel that runs
+// any operation. An operation is a struct whose at<N>(i) handles N neighbouring elements from i on.
+// N elements fill a 16-byte access if all operands are aligned to 16 bytes; N is 1 for the tail and
+// for unaligned slices. For .cu files only.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -31,7 +31,7 @@ inline constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, _
 template <class T>
 using Compute = std::conditional_t<kIsHalf<T>, float, T>;
 
-// dispatch() with the device's 16-bit types.
+// Like dispatch(), but with CUDA's own 16-bit types.
 template <class F>
 void dispatch_device(DType dtype, F&& f) {
   dispatch(dtype, [&](auto zero) {
@@ -58,13 +58,13 @@ __device__ To narrow(float value) {
   }
 }
 
-// Constants, since device code may not call numeric_limits.
+// These are constants because device code may not call the functions of numeric_limits.
 template <class Integer>
 inline constexpr Integer kMax = std::numeric_limits<Integer>::max();
 template <class Integer>
 inline constexpr Integer kMin = std::numeric_limits<Integer>::min();
 
-// Floating point to integer: towards zero, saturating, NaN to 0.
+// Converts floating point to integer: rounds towards zero, saturates, and turns NaN into 0.
 template <class Integer, class Real>
 __device__ Integer saturate(Real value) {
   constexpr Real kEnd = static_cast<Real>(kMax<Integer> / 2 + 1) * 2;  // max + 1, exact in any Real
@@ -129,7 +129,7 @@ inline bool is_aligned(const void* pointer, std::size_t alignment) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
 }
 
-// `aligned`: every operand of the operation may be accessed N elements at a time.
+// `aligned` says that every operand of the operation may be accessed N elements at a time.
 template <int N, class Operation>
 void launch(const Operation& operation, std::size_t count, bool aligned, Stream stream) {
   if (count == 0) return;

@@ -81,7 +81,8 @@ struct PortableFloat16Format : EvenAndOdd<kVectorBytes> {
   }
 
  private:
-  static constexpr std::uint32_t kRebias = 112U << 23;  // between the exponents, in a float32
+  // The difference between the biases of the two exponents, at the place of a float32's exponent.
+  static constexpr std::uint32_t kRebias = 112U << 23;
 
   static Floats widened(Words half) {
     const Words magnitude = half & 0x7fffU;

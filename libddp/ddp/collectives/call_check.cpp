@@ -15,7 +15,7 @@
 namespace ddp {
 namespace {
 
-// No rank is this many collectives behind another, so nobody reads older keys any more.
+// No rank is this many collectives behind another, so older keys are not read any more.
 constexpr std::uint64_t kKept = 4096;
 
 std::string key_of(std::uint64_t collective) { return "call/" + std::to_string(collective); }
@@ -34,7 +34,9 @@ std::string encode(const Call& call) {
 
 Call decode(const std::string& text) {
   Bytes bytes{};
-  if (text.size() != bytes.size()) throw NetworkError("[call_check] not a call: " + text);
+  if (text.size() != bytes.size()) {
+    throw NetworkError("[call_check] this is not a description of a call: " + text);
+  }
   text.copy(bytes.data(), bytes.size());
   return std::bit_cast<Call>(bytes);
 }

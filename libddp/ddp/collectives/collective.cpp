@@ -89,8 +89,8 @@ std::string mismatch_message(int first_rank, const CollectiveSignature& first, i
                             std::to_string(second_rank) + " called " + to_string(second) +
                             (is_of_another ? describe_issuer(second) : "");
   return "ranks called different collectives: " + calls +
-         (is_of_another ? "; what shares a group must use it in the same order on all ranks, or "
-                          "have groups of its own (duplicate())"
+         (is_of_another ? "; code that shares a group must use it in the same order on all ranks, "
+                          "or have a group of its own (duplicate())"
                         : "");
 }
 

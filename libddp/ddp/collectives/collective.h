@@ -42,7 +42,7 @@ struct Collective {
   Buffer output;
   ReduceOp op = ReduceOp::kSum;
   int peer = 0;
-  Timeout timeout{};          // for the other ranks
+  Timeout timeout{};          // how long the operation waits for other ranks
   std::uint64_t part_of = 0;  // see ScopedPart
   std::uint8_t issuer = 0;    // see ScopedIssuer
   Stream producer = {};       // the operation runs behind this stream's work

@@ -13,8 +13,8 @@
 namespace ddp {
 namespace {
 
-// A field is one line, and the message a sentence. A backslash stands for itself only if it is
-// twice, so that no two texts become one.
+// A field must be one line, and the message one sentence. Backslashes are doubled, so that
+// different texts stay different.
 std::string in_one_line(const std::string& text) {
   std::string line;
   for (const char character : text) {

@@ -18,7 +18,7 @@ constexpr Timeout kLeastPatience = std::chrono::seconds(10);
 constexpr Timeout kMostPatience = std::chrono::minutes(1);
 constexpr const char* kCure =
     "PCIe's access control (ACS), an IOMMU or a virtual machine may be in the way of direct "
-    "transfers between GPUs: NCCL_P2P_DISABLE=1 does without them";
+    "transfers between GPUs: NCCL_P2P_DISABLE=1 avoids them";
 
 // Differs between ranks, and between elements that a faulty transfer might exchange. Sums are
 // exact.
@@ -51,8 +51,9 @@ void add_up(ProcessGroup& group, std::vector<double>& values) {
   try {
     all_reduce_on_host(group, values);
   } catch (const TimeoutError& error) {
-    throw TimeoutError(fmt::format("{}; it is the first one, in which nothing came through. {}",
-                                   error.what(), kCure));
+    throw TimeoutError(
+        fmt::format("{}; this was the start's test all_reduce, in which no data came through. {}",
+                    error.what(), kCure));
   }
 }
 
@@ -64,7 +65,7 @@ void try_first_all_reduce(ProcessGroup& group) {
   add_up(group, values);
   const std::string fault = find_fault(values, group.world_size());
   if (!fault.empty()) {
-    const std::string text = fmt::format("[init] rank {}: in a first all_reduce of 1 MiB {}. {}",
+    const std::string text = fmt::format("[init] rank {}: in a test all_reduce of 1 MiB, {}. {}",
                                          group.rank(), fault, kCure);
     group.abort(text);
     throw CudaError(text);

@@ -35,7 +35,7 @@ class FlightRecorder {
 
   enum class What : std::uint8_t {
     kSubmitted,
-    kJoined,  // a meeting
+    kJoined,  // the caller entered a Meeting
     kStarted,
     kDone,
     kBroken,
@@ -47,7 +47,7 @@ class FlightRecorder {
 
   struct Event {
     Clock::time_point time = {};
-    std::uint64_t step = 0;       // as in Position
+    std::uint64_t step = 0;       // counts as Position::step does
     std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
     // Only for kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
     // a send or recv has its own count, and its peer as root. For kJoined only the sequence is set.
@@ -60,9 +60,9 @@ class FlightRecorder {
   // Where this rank is now.
   struct Position {
     std::uint64_t step = 0;         // the last begun: 1, 2, ...; 0 if none
-    std::uint64_t collectives = 0;  // submitted
-    std::uint64_t submitted = 0;    // operation
-    std::uint64_t done = 0;         // operation
+    std::uint64_t collectives = 0;  // collectives submitted so far
+    std::uint64_t submitted = 0;    // number of the last operation submitted
+    std::uint64_t done = 0;         // number of the last operation done
     bool is_in_step = false;
     bool is_inside = false;  // a thread is in a library call that may block
   };

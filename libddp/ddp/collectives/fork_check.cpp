@@ -72,9 +72,9 @@ void check_can_fork() {
   if (threads == 1) return;
   throw std::logic_error(
       "[spawn] this process has " + std::to_string(threads) +
-      " threads, of which a forked one would have the caller's alone: call spawn "
-      "before anything starts threads (a process group, a DataLoader, a convolution or what else "
-      "computes with OpenMP, CUDA)");
+      " threads, and a forked process would have only the calling one: call spawn before anything "
+      "starts threads (a process group, a DataLoader, CUDA, or code that uses OpenMP, such as a "
+      "convolution)");
 }
 
 }  // namespace ddp

@@ -31,9 +31,9 @@ namespace {
 // Extra time in which Gloo may report itself what is missing.
 constexpr Timeout kConnectGrace{500};
 
-// How long an operation may be pending beside a broken connection, so that Gloo may report the lost
-// peer itself: after the peer's death, and if its fate is unknown. In the latter case it may have
-// done its part, and nobody waits for it.
+// How long an operation may stay pending after a connection broke, so that Gloo can report the lost
+// peer itself: kDeathGrace if the peer has died, kLossGrace if its fate is unknown. In the latter
+// case it may have done its part, so that no rank waits for it.
 constexpr Timeout kDeathGrace{500};
 constexpr Timeout kLossGrace{2000};
 constexpr Timeout kLinkPeriod{250};
@@ -81,7 +81,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
     if (run_until(Deadline::after(config.start_timeout + kConnectGrace), action)) return context;
   } catch (const gloo::Exception& error) {
     throw NetworkError(origin + ": " + error.what());
-  } catch (const TimeoutError& error) {  // of our store
+  } catch (const TimeoutError& error) {  // thrown by our store
     throw TimeoutError(origin + ": " + error.what());
   } catch (const Error& error) {
     throw NetworkError(origin + ": " + error.what());
@@ -129,7 +129,7 @@ class GlooOperations {
       }
     } catch (const MismatchError& error) {
       first_error_.set(MismatchError(origin_ + ": " + error.what()));
-    } catch (const std::exception& error) {  // only on this rank, such as bad_alloc
+    } catch (const std::exception& error) {  // failed on this rank only, such as bad_alloc
       first_error_.set(std::current_exception(),
                        {.sentence = origin_ + " failed: " + error.what()});
     }
@@ -195,7 +195,7 @@ class GlooProcessGroup final : public QueuedProcessGroup {
   ~GlooProcessGroup() override {
     if (operations_->stop(kStopGrace)) return;
     recorder().broken();                       // nobody waits for it any more
-    static_cast<void>(operations_.release());  // its thread hangs in Gloo
+    static_cast<void>(operations_.release());  // leaked, since its thread hangs in Gloo
   }
 
   std::string_view backend() const override { return "gloo"; }

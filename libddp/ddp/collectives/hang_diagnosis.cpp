@@ -104,7 +104,8 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   const Witness& first = *culprits.front();
   const std::string who =
       first.progress ? to_string(first.progress->who) : fmt::format("rank {}", first.rank);
-  const std::string seen = first.progress ? last_seen(*first.progress) : "never heard of";
+  const std::string seen =
+      first.progress ? last_seen(*first.progress) : "it has not reported anything yet";
   return fmt::format("{} {}{}; {}; {}", who, condition(hang, first), the_same_holds(culprits), seen,
                      waits);
 }

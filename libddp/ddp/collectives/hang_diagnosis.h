@@ -24,16 +24,16 @@ struct Hang {
 
 // What one rank knows about another.
 struct Witness {
-  int rank = 0;                               // in the job
-  std::optional<RankProgress> progress = {};  // empty: never heard of
+  int rank = 0;                               // rank in the job
+  std::optional<RankProgress> progress = {};  // empty: has published nothing yet
   ProcessState state = ProcessState::kUnknown;
   Timeout silence{};  // since its heartbeat stopped, if it should have moved; else 0
 };
 
-// `members` are the group's ranks in order. Blames the first of these that exists: a stopped
-// process; the rank that has submitted least, if it has submitted too little (among several, one
-// that does not itself wait); a process that has ended or fallen silent. Otherwise it blames no
-// rank.
+// `members` are the group's ranks in order. Blames a process that is stopped; if there is none, the
+// rank that has submitted least, if that is too little (of several such ranks, one that does not
+// wait itself); if there is none, a process that has ended or whose heartbeat has stopped.
+// Otherwise it blames no rank.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
 
 }  // namespace ddp

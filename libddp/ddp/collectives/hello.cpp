@@ -24,7 +24,9 @@ Hello parse_hello(const std::string& text) {
   std::string backend;
   fields >> hello.build >> hello.who >> hello.gpu >> hello.nccl >> hello.nccl_path >>
       hello.alone_because >> hello.world_size >> backend >> hello.shares_gpu;
-  if (!fields) throw MismatchError("a rank of another libddp build (or no libddp) is in this job");
+  if (!fields) {
+    throw MismatchError("a rank of this job uses another build of libddp, or is no libddp program");
+  }
   hello.backend = parse_backend(backend);
   return hello;
 }

@@ -13,12 +13,12 @@ namespace ddp {
 // What a rank publishes about itself when ranks meet.
 struct Hello {
   RankIdentity who = {};
-  std::string build = {};          // of libddp
+  std::string build = {};          // identifies the build of libddp
   std::string gpu = {};            // bus id of its CUDA device; empty on the CPU
   std::string nccl = {};           // NCCL's version; empty on the CPU
-  std::string nccl_path = {};      // and where it is, for messages
+  std::string nccl_path = {};      // the file NCCL was loaded from, for messages
   std::string alone_because = {};  // why it can share memory with no rank; else empty
-  // From its environment and options.
+  // The following come from the rank's environment and options.
   int world_size = 1;
   Backend backend = Backend::kAuto;
   bool shares_gpu = false;  // started with --oversubscribe

@@ -72,7 +72,7 @@ class HostsOperations {
     const auto leave = [this] {
       roll_.leave();
       is_leaving_.store(true);
-      if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left");
+      if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left the group");
     };
     return queue_.stop(leave, grace) && wait_idle(grace);
   }
@@ -84,7 +84,7 @@ class HostsOperations {
     } catch (const Error& error) {
       if (is_leaving_.load()) throw PeerError(origin_ + ": the process group was destroyed");
       if (!first_error_.look()) explain(error);
-    } catch (const std::exception& error) {  // of this rank alone, such as want of memory
+    } catch (const std::exception& error) {  // failed on this rank only, such as bad_alloc
       first_error_.set(std::current_exception(),
                        {.sentence = origin_ + " failed: " + error.what()});
     }
@@ -149,7 +149,7 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   ~HierarchicalProcessGroup() override {
     if (operations_->stop(kStopGrace)) return;
     recorder().broken();                       // nobody waits for it any more
-    static_cast<void>(operations_.release());  // a thread hangs in Gloo
+    static_cast<void>(operations_.release());  // leaked, since a thread hangs in Gloo
   }
 
   std::string_view backend() const override { return "shm+gloo"; }

@@ -14,7 +14,7 @@ namespace ddp {
 struct Chunk {
   std::size_t begin = 0;
   std::size_t count = 0;
-  bool is_odd = false;  // for every second chunk
+  bool is_odd = false;  // true for every second chunk
 };
 
 // Memory in which the ranks' chunks are arranged by host for the transfer between hosts. A block

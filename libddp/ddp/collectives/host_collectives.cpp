@@ -62,6 +62,19 @@ void broadcast_on_host(ProcessGroup& group, const Buffer& buffer, int root) {
   });
 }
 
+void broadcast_tensors(ProcessGroup& group, std::span<const NamedBuffer> tensors, int root,
+                       Stream stream) {
+  for (const NamedBuffer& tensor : tensors) {
+    const Buffer& buffer = tensor.buffer;
+    if (buffer.count == 0) continue;
+    if (buffer.device == group.device()) {
+      group.broadcast(buffer, root, stream).wait(stream);
+    } else {
+      broadcast_on_host(group, buffer, root);
+    }
+  }
+}
+
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output) {
   if (!group.device().is_cuda()) return group.all_gather(input, output).wait_host();
   const cu::DeviceGuard guard(group.device());

@@ -7,8 +7,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "ddp/base/named_buffer.h"
+#include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp {
@@ -19,6 +22,18 @@ void all_reduce_on_host(ProcessGroup& group, std::span<double> values,
 
 // In place: every rank ends with the root's elements.
 void broadcast_on_host(ProcessGroup& group, const Buffer& buffer, int root);
+// The same for one number: int epoch; broadcast_on_host(*group, epoch, 0).
+template <class T>
+requires std::is_arithmetic_v<T>
+void broadcast_on_host(ProcessGroup& group, T& value, int root) {
+  broadcast_on_host(group, Buffer{&value, 1, dtype_of<T>}, root);
+}
+
+// In place: every rank ends with the root's tensors, which may be on the group's device or in CPU
+// memory; for what one rank has loaded from a file. `stream` writes them before, and sees them
+// after.
+void broadcast_tensors(ProcessGroup& group, std::span<const NamedBuffer> tensors, int root,
+                       Stream stream = {});
 
 // output[r * n ..] = rank r's input of n elements.
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output);

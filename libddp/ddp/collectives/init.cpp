@@ -76,18 +76,18 @@ WorkerEnv merge(const InitOptions& options) {
                                 " ranks; a job can have " + std::to_string(kMaxWorldSize));
   }
   if (env.world_size > 1 && !options.store && env.master.host.empty()) {
-    throw EnvironmentError("rank " + std::to_string(env.rank) + " of " +
-                           std::to_string(env.world_size) +
-                           " knows no store: set MASTER_ADDR and MASTER_PORT, or give .master or "
-                           ".store to init_process_group");
+    throw EnvironmentError(
+        "rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
+        " was not told where the store is: set MASTER_ADDR and MASTER_PORT, or give .master or "
+        ".store to init_process_group");
   }
   return env;
 }
 
 Timeout timeout_of(const std::optional<Timeout>& given, const char* variable, Timeout otherwise) {
   if (given && *given <= Timeout(0)) {
-    throw std::invalid_argument("[init] a timeout of " + std::to_string(given->count()) +
-                                " ms, which must be above 0");
+    throw std::invalid_argument("[init] a timeout is " + std::to_string(given->count()) +
+                                " ms, but it must be above 0");
   }
   if (given) return std::min(*given, kLongestTimeout);
   return EnvReader(::getenv).seconds(variable).value_or(otherwise);
@@ -163,7 +163,7 @@ void refuse_if_stale(Store& run, const WorkerEnv& env) {
   const auto current = run.find("attempt");
   if (!current || *current == std::to_string(env.restart_count)) return;
   throw EnvironmentError("rank " + std::to_string(env.rank) + " (" + host_name() + ", pid " +
-                         std::to_string(::getpid()) + ") is of attempt " +
+                         std::to_string(::getpid()) + ") belongs to attempt " +
                          std::to_string(env.restart_count) + ", but attempt " + *current +
                          " of this job is running");
 }
@@ -200,9 +200,9 @@ Hello describe_self(const InitOptions& options, const WorkerEnv& env, Device dev
 
 void warn_if_alone(const Hello& self) {
   if (!self.gpu.empty() || self.alone_because.empty()) return;
-  log::warning("[init] rank " + std::to_string(self.who.rank) +
-               " shares no memory with others and talks to them over TCP, which is slow: " +
-               self.alone_because);
+  log::warning(
+      "[init] rank " + std::to_string(self.who.rank) +
+      " cannot share memory with other ranks and uses TCP, which is slow: " + self.alone_because);
 }
 
 // The address at which peers reach this rank.

@@ -20,30 +20,31 @@ struct Hint {
 
 constexpr Hint kHints[] = {
     {"Duplicate GPU", "two ranks use one GPU: start at most one worker per GPU"},
-    {"shared memory", "/dev/shm may be too small: in a container, docker run --shm-size=1g"},
+    {"shared memory", "/dev/shm may be too small: in a container, use docker run --shm-size=1g"},
     {"no socket interface", "name the network interface in NCCL_SOCKET_IFNAME"},
     {"onnect to",
      "hosts must reach each other there: if it is the wrong network, name the right "
      "interface in NCCL_SOCKET_IFNAME; if it is the right one, look for a firewall"},
     {"NCCL version", "all ranks must load the same libnccl.so.2"},
     {"ibv_reg_mr",
-     "locked memory may be limited: ulimit -l unlimited, in the shell of each worker"},
+     "locked memory may be limited: run ulimit -l unlimited in the shell of each worker"},
     {"ibv_modify_qp", "NCCL_IB_GID_INDEX and NCCL_IB_HCA must fit the network, see show_gids"},
     {"Got completion",
      "an InfiniBand or RoCE link did not answer: NCCL_IB_GID_INDEX must fit the "
-     "network, see show_gids; NCCL_IB_DISABLE=1 does without"},
+     "network, see show_gids; NCCL_IB_DISABLE=1 avoids such links"},
     {"out of memory", "nvidia-smi shows who uses the GPU's memory"},
-    {"peer mapping resources", "too many GPUs for direct transfers: NCCL_P2P_DISABLE=1"},
-    {"peer access", "there are no direct transfers between these GPUs: NCCL_P2P_DISABLE=1"},
+    {"peer mapping resources",
+     "too many GPUs for direct transfers: NCCL_P2P_DISABLE=1 avoids them"},
+    {"peer access", "these GPUs have no direct transfers: set NCCL_P2P_DISABLE=1"},
     {"driver version is insufficient", "the NVIDIA driver is older than NCCL's CUDA"},
-    {"Too many open files", "ulimit -n 65536, in the shell of each worker"},
+    {"Too many open files", "run ulimit -n 65536 in the shell of each worker"},
 };
 
 std::string_view advice_for(std::string_view warning) {
   for (const Hint& hint : kHints) {
     if (warning.find(hint.warning) != std::string_view::npos) return hint.advice;
   }
-  return "NCCL_DEBUG=WARN tells more";
+  return "NCCL_DEBUG=WARN makes NCCL say more";
 }
 
 }  // namespace

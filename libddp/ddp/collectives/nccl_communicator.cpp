@@ -36,7 +36,7 @@ ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadlin
   }
   const std::string bytes = config.store->get(kIdKey, deadline.remaining());
   if (bytes.size() != sizeof id.internal) {
-    throw PeerError(fmt::format("[nccl] {}: rank 0 left an id of {} bytes, not {}",
+    throw PeerError(fmt::format("[nccl] {}: rank 0 published an id of {} bytes, not {}",
                                 describe_group(config), bytes.size(), sizeof id.internal));
   }
   std::memcpy(id.internal, bytes.data(), bytes.size());
@@ -48,9 +48,8 @@ void refuse_nonblocking() {
   const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
   if (blocking == nullptr || std::string_view(blocking) != "0") return;
   throw std::invalid_argument(
-      "[nccl] NCCL_COMM_BLOCKING=0 makes calls return before their work is on the stream, which "
-      "this "
-      "backend relies on: unset it");
+      "[nccl] NCCL_COMM_BLOCKING=0 makes calls return before their work is on the stream, but this "
+      "backend needs it there: unset the variable");
 }
 
 ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
@@ -67,7 +66,7 @@ ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
                action);
   };
   if (run_until(deadline, init)) return *handle;
-  throw TimeoutError(fmt::format("[nccl] connect {}: the ranks did not come together in {} ms",
+  throw TimeoutError(fmt::format("[nccl] connect {}: not all ranks connected within {} ms",
                                  describe_group(config), config.start_timeout.count()));
 }
 
@@ -104,9 +103,12 @@ void NcclCommunicator::end(End how) noexcept {
       const cu::DeviceGuard guard(device);
       how(handle);  // its result does not help any more
     });
-    if (!ended) log::warning("[nccl] a communicator did not close in time and is left open");
+    if (!ended) {
+      log::warning(fmt::format("[nccl] a communicator did not close within {} ms and is left open",
+                               kEndTimeout.count()));
+    }
   } catch (const std::exception& error) {
-    log::warning("[nccl] close a communicator: " + describe(error));
+    log::warning("[nccl] cannot close a communicator: " + describe(error));
   }
 }
 

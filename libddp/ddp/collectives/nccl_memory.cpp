@@ -20,7 +20,8 @@ void* register_memory(NcclCommunicator& communicator, void* data, std::size_t si
       DDP_NCCL_CHECK(communicator.api(), comm_register(comm, data, size_bytes, &registration));
     });
   } catch (const CudaError& error) {
-    log::info(fmt::format("{} bytes stay unregistered: {}", size_bytes, error.what()));
+    log::info(
+        fmt::format("[nccl] {} bytes of memory stay unregistered: {}", size_bytes, error.what()));
   }
   return registration;
 }
@@ -42,7 +43,7 @@ void* allocate_by_nccl(const NcclApi& nccl, std::size_t size_bytes) {
   const ncclResult_t result = nccl.mem_alloc(&data, size_bytes);
   if (result == ncclSuccess) return data;
   log::info(
-      fmt::format("{} bytes become plain device memory, since NCCL could not allocate them: {}",
+      fmt::format("[nccl] {} bytes are plain device memory, since NCCL could not allocate them: {}",
                   size_bytes, error_text(nccl, result)));
   return nullptr;
 }

@@ -77,7 +77,7 @@ class NcclProcessGroup final : public ProcessGroup {
 
   std::shared_ptr<NcclCommunicator> communicator_;
   cu::OwnedStream side_;
-  cu::Event handover_;  // from producers to the side stream
+  cu::Event handover_;  // orders the side stream behind the producers
   Allocation inverse_world_size_;
   Allocation barrier_element_;
   EventRing operations_;

@@ -70,8 +70,8 @@ std::string await_leader(Store& store, Timeout timeout) {
   try {
     return store.get("who", timeout);
   } catch (const TimeoutError&) {
-    throw TimeoutError("[on_rank0] rank 0 has not come in " + std::to_string(timeout.count()) +
-                       " ms");
+    throw TimeoutError("[on_rank0] rank 0 has not called on_rank0 within " +
+                       std::to_string(timeout.count()) + " ms");
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 // False if an operation may still be running.
 bool come_to_rest(const WaitIdle& wait_idle, ProcessGroup& group) {
   if (wait_idle(OperationQueue::kErrorGrace)) return true;
-  group.abort("memory was given back while it was in a collective");
+  group.abort("memory of an operand was freed while a collective used it");
   return wait_idle(OperationQueue::kErrorGrace);
 }
 
@@ -27,7 +27,7 @@ Allocation guard_operand_memory(Allocation memory, WaitIdle wait_idle,
           [owner, wait_idle = std::move(wait_idle), group = std::move(group)](void*) {
             const std::shared_ptr<ProcessGroup> alive = group.lock();
             if (!alive || come_to_rest(wait_idle, *alive)) return;
-            log::warning("[ddp] memory that a hanging collective may still touch is not freed");
+            log::warning("[ddp] memory that a hanging collective may still use is not freed");
             new std::shared_ptr<Allocation>(owner);  // leaked on purpose
           }};
 }

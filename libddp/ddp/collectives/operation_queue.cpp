@@ -7,16 +7,10 @@
 
 #include "ddp/base/background_thread.h"
 #include "ddp/base/error.h"
+#include "ddp/base/overlap.h"
 
 namespace ddp {
 namespace {
-
-bool overlap(const Buffer& a, const Buffer& b) {
-  const auto begin = [](const Buffer& buffer) {
-    return reinterpret_cast<std::uintptr_t>(buffer.data);
-  };
-  return begin(a) < begin(b) + b.size_bytes() && begin(b) < begin(a) + a.size_bytes();
-}
 
 bool overlap(const Collective& a, const Collective& b) {
   return overlap(a.input, b.input) || overlap(a.input, b.output) || overlap(a.output, b.input) ||
@@ -104,8 +98,8 @@ void OperationQueue::append(std::span<const Collective> operations) {
   }
 }
 
-// For the last operation. If the thread is not needed, the operation runs when a thread waits for
-// it.
+// Returns whether the queue's thread must run the last operation. If not, the operation runs when
+// some thread waits for it.
 bool OperationQueue::needs_thread() {
   Entry& last = entry(submitted_);
   last.posting = post_last();
@@ -252,7 +246,8 @@ void OperationQueue::take_batch() {
   }
 }
 
-// For the running batch. Needs no lock: no other thread changes completed_ now.
+// Records the start of the running batch. It needs no lock, since no other thread changes
+// completed_ while a batch runs.
 void OperationQueue::note_started() {
   ran_ = {.begin = Clock::now(), .end = {}};
   for (std::size_t i = 0; i < batch_.size(); ++i) {

@@ -53,8 +53,8 @@ class OperationQueue {
     double cpus_per_rank = 2;  // see WakePolicy
   };
 
-  // `name` is the thread's; `origin` begins this queue's own error messages; events are recorded in
-  // `recorder`.
+  // `name` is the name of the thread, and `origin` begins the queue's own error messages. Events
+  // are recorded in `recorder`.
   OperationQueue(const std::string& name, std::string origin,
                  std::shared_ptr<FlightRecorder> recorder, Execute execute, Poster poster);
   OperationQueue(const std::string& name, std::string origin,
@@ -77,8 +77,9 @@ class OperationQueue {
   // touch its operands.
   void wait(std::uint64_t sequence, Timeout timeout);
 
-  // When an operation ran; for one of a batch, when the batch ran. Nothing if it is not finished,
-  // or not among the last kCapacity. An unfinished operation is from now on run by the thread.
+  // When an operation ran; for one of a batch, when the batch ran. Returns nothing if it is not
+  // finished, or not among the last kCapacity. An unfinished operation is from now on run by the
+  // thread.
   [[nodiscard]] std::optional<Interval> interval(std::uint64_t sequence);
 
   // Execute calls this if the operation did not run during the whole call of Execute.
@@ -136,7 +137,7 @@ class OperationQueue {
   Poster poster_;  // without functions: cannot post
   std::vector<Entry> ring_ = std::vector<Entry>(kCapacity);
   std::vector<Collective> batch_;  // the operations that run now
-  Interval ran_;                   // and when they ran
+  Interval ran_;                   // when these operations ran
   std::mutex mutex_;
   std::condition_variable work_arrived_;
   std::condition_variable work_done_;

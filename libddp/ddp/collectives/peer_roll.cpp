@@ -17,7 +17,7 @@ constexpr Timeout kPause{5};
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
 
-// Nothing if the rank has not written its identity yet.
+// Returns nothing if the rank has not written its identity yet.
 std::optional<RankIdentity> read(Store& store, int rank) {
   const auto text = store.find(who(rank));
   return text ? std::optional(parse_rank_identity(*text)) : std::nullopt;
@@ -36,7 +36,7 @@ void PeerRoll::leave() noexcept {
   try {
     store_->set(left(rank_), "");
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot say that we leave: ") + error.what());
+    log::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") + error.what());
   }
 }
 
@@ -50,7 +50,7 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noe
     }
     return found;
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot ask who is missing: ") + error.what());
+    log::debug(std::string("[peer_roll] cannot find out which rank is missing: ") + error.what());
     return "";
   }
 }
@@ -79,7 +79,8 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
   try {
     return look_at(rank);
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot ask what became of a rank: ") + error.what());
+    log::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
+               error.what());
     return Fate::kUnknown;
   }
 }
@@ -94,7 +95,8 @@ std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {
   try {
     for (const int rank : ranks) all += (all.empty() ? "" : " or ") + name(rank);
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot ask who they are: ") + error.what());
+    log::debug(std::string("[peer_roll] cannot look up the hosts and pids of ranks: ") +
+               error.what());
   }
   return all;
 }

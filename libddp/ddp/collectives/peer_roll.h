@@ -16,7 +16,8 @@ class PeerRoll {
  public:
   explicit PeerRoll(const GroupConfig& config);
 
-  // This rank leaves the group. Never throws: if the store fails, the others only know less.
+  // Announces that this rank leaves the group. Never throws: if the store fails, the others only
+  // cannot tell that the rank left.
   void leave() noexcept;
 
   // "rank 1 (node7, pid 123, cpu) left the group", or "died" if its process has ended; empty if all

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/overlap.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/host_collectives.h"
@@ -25,12 +26,6 @@ namespace {
 // Only one meeting is pending at a time; the others are history.
 constexpr std::size_t kMeetings = 64;
 
-bool overlap(const Buffer& one, const Buffer& other) {
-  const auto begin = [](const Buffer& each) { return reinterpret_cast<std::uintptr_t>(each.data); };
-  const auto end = [&](const Buffer& each) { return begin(each) + each.size_bytes(); };
-  return begin(one) < end(other) && begin(other) < end(one);
-}
-
 // A rank's own share may lie at its place in the whole, as NCCL has it.
 void check_share(std::string_view name, const Buffer& whole, const Buffer& share,
                  const ProcessGroup& group) {
@@ -43,8 +38,8 @@ void check_share(std::string_view name, const Buffer& whole, const Buffer& share
   if (share.data == whole.slice(rank * share.count, share.count).data) return;
   if (overlap(whole, share)) {
     refuse(std::string(name) +
-           ": input and output overlap; only this rank's share may lie in the "
-           "whole, at its own place");
+           ": input and output overlap; only this rank's own share may lie in the "
+           "other operand, at its place");
   }
 }
 
@@ -82,7 +77,7 @@ std::vector<int> find_part(ProcessGroup& group, int color, int key) {
 }  // namespace
 
 void Work::wait(Stream consumer) const {
-  if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  if (group == nullptr) throw std::logic_error("wait for a Work that stands for no operation");
   group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
@@ -90,7 +85,7 @@ void Work::wait(Stream consumer) const {
 }
 
 void Work::wait_host(Timeout timeout) const {
-  if (group == nullptr) throw std::logic_error("wait for a Work that belongs to no group");
+  if (group == nullptr) throw std::logic_error("wait for a Work that stands for no operation");
   group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
@@ -100,7 +95,7 @@ void Work::wait_host(Timeout timeout) const {
 void Work::wait_host() const { wait_host(Timeout::max()); }
 
 std::optional<Interval> Work::interval() const {
-  if (group == nullptr) throw std::logic_error("interval of a Work that belongs to no group");
+  if (group == nullptr) throw std::logic_error("interval of a Work that stands for no operation");
   return group->interval(sequence);
 }
 
@@ -141,7 +136,9 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
 ProcessGroup::Batch ProcessGroup::batch() { return Batch(*this); }
 
 ProcessGroup::Batch::Batch(ProcessGroup& group) : group_(&group) {
-  if (group.is_in_batch_) throw std::logic_error("a batch inside a batch");
+  if (group.is_in_batch_) {
+    throw std::logic_error("a group's batch() was called before its last batch ended");
+  }
   group.is_in_batch_ = true;
 }
 
@@ -152,7 +149,7 @@ ProcessGroup::Batch::~Batch() {
 }
 
 Work ProcessGroup::Batch::end() {
-  if (group_ == nullptr) throw std::logic_error("a batch ends once");
+  if (group_ == nullptr) throw std::logic_error("end() was called twice on a batch");
   group_->check_process();
   ProcessGroup& group = *std::exchange(group_, nullptr);
   const FlightRecorder::Inside inside(*group.recorder_);
@@ -183,7 +180,7 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
 void ProcessGroup::check_process() const {
   if (::getpid() == process_) return;
   throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
-                         ", of which this one is a fork");
+                         "; this process is a fork of it and cannot use it");
 }
 
 void ProcessGroup::check_not_solo(std::string_view call) const {
@@ -191,8 +188,8 @@ void ProcessGroup::check_not_solo(std::string_view call) const {
   if (where == nullptr) where = config_.solo_calls->keeps_away(config_.job_ranks);
   if (where == nullptr) return;
   throw std::logic_error("[" + std::string(where) + "] " + std::string(call) +
-                         " inside the function that the other ranks wait for, which they would "
-                         "never join: call it before or after, on all ranks");
+                         " was called inside the function for whose end the other ranks wait, so "
+                         "they would never join it: call it before or after, on all ranks");
 }
 
 void ProcessGroup::check_started(std::uint64_t sequence) const {

@@ -38,8 +38,8 @@ inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
 // What makes a group, apart from the backend. Ranks 0 .. world_size-1 construct it together.
 struct GroupConfig {
   std::shared_ptr<Store> store;  // has a prefix under which only this group writes
-  // The same keys over another connection, which the background threads of all groups of a process
-  // share to publish and query; no thread waits for a key on it. Null: a clone of `store`.
+  // Another connection to the same keys, which the background threads of all groups of a process
+  // share to publish and query; no thread waits for a key on it. If null, `store` is cloned.
   std::shared_ptr<Store> background_store = nullptr;
   int rank = 0;
   int world_size = 1;
@@ -162,10 +162,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // Zeroed memory on device() that suits this group's collectives. Must not outlive the group.
   [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
 
-  // A new group of the same ranks, whose operations do not queue behind this group's. Collective.
+  // Makes a new group of the same ranks, whose operations do not queue behind this group's.
+  // Collective.
   [[nodiscard]] std::shared_ptr<ProcessGroup> duplicate();
-  // One new group for each color, ranked by (key, rank); null for a negative color. Collective:
-  // begins with an all_gather in this group.
+  // Makes one new group for each color, in which ranks are ordered by (key, rank). Returns null for
+  // a negative color. Collective: it begins with an all_gather in this group.
   [[nodiscard]] std::shared_ptr<ProcessGroup> split(int color, int key);
 
   // A name for keys in store(). All ranks get the same name if they call this in the same order; no

@@ -31,7 +31,7 @@ class QueuedProcessGroup : public ProcessGroup {
   std::uint64_t submit(std::span<const Collective> operations) override {
     return queue().submit(operations);
   }
-  // Bounded nevertheless, since a running operation times out.
+  // The wait ends although no timeout is given, since each running operation times out.
   void wait(std::uint64_t sequence, Stream) override { queue().wait(sequence, Timeout::max()); }
   void wait_host(std::uint64_t sequence, Timeout timeout) override {
     queue().wait(sequence, timeout);

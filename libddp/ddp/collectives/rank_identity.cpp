@@ -43,10 +43,11 @@ HostFacts host_facts() {
 std::string obstacle_to_sharing(const HostFacts& facts) {
   if (facts.proc_self.empty()) return "/proc is not mounted: mount -t proc proc /proc";
   if (facts.proc_self != std::to_string(facts.pid)) {
-    return "/proc is that of another pid namespace: mount -t proc proc /proc";
+    return "/proc belongs to another pid namespace: mount -t proc proc /proc";
   }
   if (facts.boot_id.empty() || facts.pid_namespace.empty()) {
-    return "/proc/sys/kernel/random/boot_id or /proc/self/ns cannot be read: allow it";
+    return "/proc/sys/kernel/random/boot_id or /proc/self/ns cannot be read: give this process "
+           "access";
   }
   return "";
 }
@@ -99,7 +100,9 @@ std::string serialize(const RankIdentity& who) {
 RankIdentity parse_rank_identity(const std::string& text) {
   FieldReader fields(text);
   RankIdentity who;
-  if (!(fields >> who)) throw NetworkError("[identity] not a rank's identity: \"" + text + "\"");
+  if (!(fields >> who)) {
+    throw NetworkError("[identity] this is not a description of a rank: \"" + text + "\"");
+  }
   return who;
 }
 

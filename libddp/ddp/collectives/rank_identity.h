@@ -22,7 +22,7 @@ struct HostFacts {
   std::string proc_self = {};  // target of /proc/self: the pid, if /proc is of our namespace
 };
 
-// Of this process.
+// Returns the facts of this process.
 [[nodiscard]] HostFacts host_facts();
 
 // Why a process with these facts cannot share memory with any other, and what to do; empty if it

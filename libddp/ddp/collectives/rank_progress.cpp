@@ -32,7 +32,10 @@ RankProgress parse_rank_progress(const std::string& text) {
     GroupProgress& group = progress.groups.emplace_back();
     fields >> group.collectives >> group.name >> group.waits_for;
   }
-  if (!fields) throw NetworkError("[progress] not a rank's progress: \"" + text + "\"");
+  if (!fields) {
+    throw NetworkError("[progress] this is not a description of a rank's progress: \"" + text +
+                       "\"");
+  }
   return progress;
 }
 

@@ -16,8 +16,8 @@ namespace ddp {
 
 struct GroupProgress {
   std::string name;
-  std::uint64_t collectives = 0;  // submitted
-  std::string waits_for;          // an operation that has been pending for long; empty: none
+  std::uint64_t collectives = 0;  // collectives submitted so far
+  std::string waits_for;          // an operation that has been pending for long; else empty
 };
 
 struct RankProgress {

@@ -60,8 +60,8 @@ std::byte* Heap::find_own(std::uint64_t number) const {
       ->memory->data();
 }
 
-// A descriptor belongs to one block at a time, so an older mapping of it is dropped. So is a block
-// that its rank has discarded, which a rank in the same process can see.
+// A descriptor belongs to one block at a time, so an older mapping of it is dropped. A block that
+// its rank has discarded is dropped, too; only a rank in the same process can see that.
 std::byte* Heap::map(int rank, const Region& region) {
   std::vector<Block>& blocks = mapped_[static_cast<std::size_t>(rank)];
   const SharedMemory::Name name{segment_.control(rank).pid, region.fd, region.inode,

@@ -33,7 +33,7 @@ class Heap {
  private:
   struct Block {
     std::uint64_t number;
-    int descriptor;  // its rank's
+    int descriptor;  // a file descriptor of the rank that owns the block
     std::shared_ptr<SharedMemory> memory;
   };
 

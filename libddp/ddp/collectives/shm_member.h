@@ -69,7 +69,7 @@ class Member {
     }
     if (is_broken()) throw_recorded_error();
   }
-  // Spins a little; true if `ready` returned true meanwhile.
+  // Spins for a short time and returns whether `ready` returned true meanwhile.
   template <class Ready>
   [[nodiscard]] bool comes_soon(const Ready& ready);
   // Writes of any rank before it are visible to all ranks after it. All ranks call it together.

@@ -173,7 +173,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   shm::Heap heap_;
   shm::SmallRunner small_;
   shm::InPlaceRunner in_place_;
-  std::vector<Buffer> terms_;            // for run_staged
+  std::vector<Buffer> terms_;            // scratch memory of run_staged
   std::vector<std::uint64_t> sent_;      // messages to each rank
   std::vector<std::uint64_t> received_;  // messages from each rank
   std::uint64_t collectives_ = 0;

@@ -80,8 +80,8 @@ struct Post {
   alignas(64) CollectiveSignature signature;
   Region operand;
   Region brought;                                // see RankControl::brought
-  alignas(64) std::atomic<std::uint64_t> taken;  // chunks of this rank's part
-  alignas(64) std::byte elements[kPostBytes];    // a small operand
+  alignas(64) std::atomic<std::uint64_t> taken;  // how many chunks of this rank's part are taken
+  alignas(64) std::byte elements[kPostBytes];    // holds a small operand itself
 };
 
 // One direction between two ranks: a ring of blocks, one writer, one reader.

@@ -15,7 +15,7 @@ std::uint64_t round_up(std::uint64_t value, std::uint64_t unit) {
 std::optional<Buffer> Stage::take(std::uint64_t collective, const Buffer& like) {
   const std::lock_guard lock(mutex_);
   if (like.size_bytes() > kMaxOperandBytes || !has_memory()) return std::nullopt;
-  if (begin_ == end_) begin_ = end_ = round_up(end_, kBytes);  // reuse the same memory each time
+  if (begin_ == end_) begin_ = end_ = round_up(end_, kBytes);  // nothing is in use: start again
   const std::uint64_t size = round_up(like.size_bytes(), kHostAlignment);
   const bool fits = end_ % kBytes + size <= kBytes;
   const std::uint64_t begin = fits ? end_ : round_up(end_, kBytes);

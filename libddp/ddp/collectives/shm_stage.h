@@ -24,7 +24,7 @@ class Stage {
 
   explicit Stage(Heap& heap) : heap_(heap) {}
 
-  // Space for an operand of this collective. Nothing if the operand is larger than
+  // Space for an operand of this collective. Returns nothing if the operand is larger than
   // kMaxOperandBytes, or if there is no space just now.
   [[nodiscard]] std::optional<Buffer> take(std::uint64_t collective, const Buffer& like);
   // find() returns what take() gave for that collective; give_back() returns the space. Both do

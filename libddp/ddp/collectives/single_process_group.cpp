@@ -56,7 +56,7 @@ class SingleProcessGroup final : public ProcessGroup {
  private:
   void run(const Collective& operation) {
     const bool cuda = device().is_cuda();
-    if (cuda && sequence_ > 0) done_.make_wait(operation.producer);  // one after the other
+    if (cuda && sequence_ > 0) done_.make_wait(operation.producer);  // one at a time
     if (operation.input.data != operation.output.data) {
       copy(operation.input, operation.output, operation.producer);
     }
@@ -70,7 +70,7 @@ class SingleProcessGroup final : public ProcessGroup {
   }
 
   std::uint64_t sequence_ = 0;
-  cu::Event done_;  // CUDA only: behind the last operation, hence behind all
+  cu::Event done_;  // CUDA only: recorded after each operation
   std::mutex mutex_;
   std::string abort_reason_;
 };

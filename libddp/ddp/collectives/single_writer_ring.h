@@ -36,12 +36,12 @@ class SingleWriterRing {
   static constexpr std::uint64_t kNone = 0;
 
   struct alignas(64) Slot {
-    std::atomic<std::uint64_t> stamp = kNone;  // else the value's number: 1, 2, ...
+    std::atomic<std::uint64_t> stamp = kNone;  // kNone, or the number of the value: 1, 2, ...
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
 
   std::vector<Slot> slots_;
-  std::uint64_t pushed_ = 0;  // the writer's
+  std::uint64_t pushed_ = 0;  // used by the writer only
 };
 
 // Each slot is a sequence lock made of atomics: a reader that sees a new word also sees that the

@@ -25,8 +25,9 @@ namespace {
 constexpr const char* kHost = "127.0.0.1";
 
 constexpr Timeout kForever = Timeout::max();
-constexpr Timeout kPatience{1000};  // for the cause, if the first failed rank blames a peer
-constexpr Timeout kGrace{2000};     // from SIGTERM to SIGKILL
+// If the first rank that failed blames a peer, wait this long for the peer's own error.
+constexpr Timeout kPatience{1000};
+constexpr Timeout kGrace{2000};  // from SIGTERM to SIGKILL
 
 bool is_consequence(const SpawnedEnding& ending) {
   return ending.error && ending.error->caused_by_peer;

@@ -25,7 +25,7 @@ class SpinBudget {
 
  private:
   int looks_;
-  unsigned in_vain_ = 0;  // in a row
+  unsigned in_vain_ = 0;  // waits in a row that no poll ended
 };
 
 }  // namespace ddp

@@ -77,13 +77,22 @@ DeviceSurvey survey_insufficient_driver() {
           .is_fault = true};
 }
 
+// What helps, for errors that say something about the build.
+const char* advice_for(cudaError_t status) {
+  if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorUnsupportedPtxVersion) {
+    return "";
+  }
+  return "; the build has no code for this GPU: configure it with "
+         "-DDDP_CUDA_ARCHITECTURES=native on this machine";
+}
+
 }  // namespace
 
 void check(cudaError_t status, const char* expression) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
   throw CudaError(std::string("[cuda] ") + expression + ": " + cudaGetErrorName(status) + " (" +
-                  cudaGetErrorString(status) + ")");
+                  cudaGetErrorString(status) + ")" + advice_for(status));
 }
 
 bool is_compiled_in() { return true; }

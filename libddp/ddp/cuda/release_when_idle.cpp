@@ -76,9 +76,9 @@ void note_overdue(Device device, Backlog& backlog, Wait& wait) {
   if (wait.has_ended) return;
   wait.is_overdue = true;
   ++backlog.overdue_waits;
-  log::warning("[cuda] " + to_string(device) + " has not come to an end of its work in " +
+  log::warning("[cuda] " + to_string(device) + " has not finished its work within " +
                std::to_string(kPatience.count() / 1000) +
-               " s; until it does, no memory of it is freed");
+               " s; none of its memory is freed until it does");
 }
 
 // True if the process is exiting and CUDA is shut down. Then no kernels run, and all device memory

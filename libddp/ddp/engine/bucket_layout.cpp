@@ -189,12 +189,12 @@ BucketLayout pack_aligned(const std::vector<Group>& groups, std::span<const Grad
 void check_dense(std::span<const GradientSpec> gradients, std::size_t tail_count) {
   if (tail_count > 0) {
     throw std::invalid_argument(
-        "[ddp] flat_gradients leaves no place for what unused parameters "
-        "need: use UnusedParameters::kError");
+        "[ddp] flat_gradients has no room for the marks that unused parameters need: use "
+        "UnusedParameters::kError");
   }
   for (const GradientSpec& gradient : gradients) {
     if (gradient.dtype == gradients[0].dtype) continue;
-    throw std::invalid_argument("[ddp] flat_gradients of several dtypes");
+    throw std::invalid_argument("[ddp] flat_gradients needs parameters of one dtype");
   }
 }
 
@@ -214,8 +214,8 @@ BucketLayout pack_densely(const std::vector<Group>& groups, std::span<const Grad
     std::sort(group.begin(), group.end());
     if (group.back() - group.front() + 1 != group.size()) {
       throw std::invalid_argument(
-          "[ddp] flat_gradients with a buckets.order by which a bucket's gradients do not lie "
-          "behind each other");
+          "[ddp] flat_gradients cannot have this buckets.order: in it, a bucket's gradients do not "
+          "lie behind each other");
     }
     const std::size_t begin = begins[group.front()];
     for (const std::size_t i : group) layout.slots[i] = {layout.buckets.size(), begins[i] - begin};

@@ -28,7 +28,7 @@ struct BucketOptions {
   // Indices of all parameters in the order in which backward finishes their gradients. Empty: the
   // reverse of their registration. DistributedDataParallel::ready_order() returns the actual order.
   std::vector<std::size_t> order = {};
-  // Off: no bucket is launched before wait(). For comparison.
+  // If false, no bucket is launched before wait(). This shows what overlap gains.
   bool overlap = true;
 };
 

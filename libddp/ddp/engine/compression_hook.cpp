@@ -68,7 +68,7 @@ class CompressionHook final : public GradientHook {
   ProcessGroup& group_;
   DType wire_type_;
   std::vector<Work> works_;           // by bucket
-  std::vector<std::size_t> offsets_;  // of each bucket in memory_, in elements
+  std::vector<std::size_t> offsets_;  // where each bucket begins in memory_, in elements
   Allocation memory_;
   Allocation factors_;
   const double* divide_ = nullptr;

@@ -21,7 +21,7 @@ std::string find_epoch_mismatch(const ControlFields& sums) {
   }
   if (others.empty()) return {};
   return "ranks are in different epochs of their data, whose samples overlap: " +
-         describe_epoch(sums, *first) + others + " (set_epoch is for all ranks, or for none)";
+         describe_epoch(sums, *first) + others + " (call set_epoch on all ranks or on none)";
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ std::string find_mismatch(const ControlFields& sums, int rank, int own_passes) {
   if (sums.passes_agree()) return find_epoch_mismatch(sums);
   return "ranks differ in the backward passes of a step: rank " + std::to_string(rank) + " made " +
          std::to_string(own_passes) + ", all " + std::to_string(sums.world_size()) +
-         " ranks together " + std::to_string(sums.passes());
+         " ranks together made " + std::to_string(sums.passes());
 }
 
 }  // namespace ddp

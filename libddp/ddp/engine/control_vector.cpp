@@ -68,7 +68,8 @@ void ControlVector::add_metric(std::size_t slot, double value, double weight) {
   if (weight == 0) return;  // the mean over an empty batch may be NaN
   if (device_values_[slot].count != 0) {
     throw std::invalid_argument("[ddp] metric " + std::to_string(slot) +
-                                " has a value on the device, which must be its only one");
+                                " already has a value on the device in this step; such a value "
+                                "must be the step's only one");
   }
   own().add_metric(slot, value, weight);
 }
@@ -77,9 +78,10 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
   use_slot(slot);
   const bool is_taken = own().metric(slot).weight != 0;
   if (value.count != 1 || value.device != group_.device() || is_taken) {
-    throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": " + to_string(value) +
-                                " is not the step's only value, one element on " +
-                                to_string(group_.device()));
+    throw std::invalid_argument("[ddp] metric " + std::to_string(slot) + ": got " +
+                                to_string(value) + ", expected one element on " +
+                                to_string(group_.device()) +
+                                " that is the metric's only value in this step");
   }
   if (weight == 0) return;
   device_values_[slot] = value;

@@ -68,9 +68,9 @@ class ControlVector {
   // Host memory that receives the sums of one step.
   struct Arrival {
     double* sums = nullptr;
-    cu::Event copied;  // CUDA
+    cu::Event copied;  // used on CUDA only
     bool is_copied_by_device = false;
-    int own_passes = 0;  // of this rank
+    int own_passes = 0;  // passes of this rank in that step
   };
   enum class Wait { kNo, kYes };
 

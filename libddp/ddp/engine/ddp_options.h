@@ -12,9 +12,9 @@
 
 namespace ddp {
 
-// A parameter of the caller's model. `value` is the caller's memory. If `grad` has no memory, the
-// gradient lives in a bucket: backward writes it at gradient(i), and nothing is copied. If `grad`
-// is the caller's memory, each step copies it into the bucket and back.
+// A parameter of the model; one that several layers share is given once. `value` is the caller's
+// memory. If `grad` has none, the gradient lives in a bucket: backward writes it at gradient(i),
+// and nothing is copied. If `grad` has memory, each step copies it into the bucket and back.
 struct Parameter {
   std::string name;
   std::vector<std::int64_t> shape;
@@ -49,16 +49,29 @@ enum class UnusedParameters : std::uint8_t {
 // When all ranks get rank 0's buffers, in addition to the broadcast at construction.
 enum class BufferSync : std::uint8_t {
   kOnDemand,      // in broadcast_buffers(); call it before evaluating or saving
-  kEveryForward,  // in begin_forward() and broadcast_buffers()
+  kEveryForward,  // in every begin_forward(), and in broadcast_buffers()
   kNever,
 };
 
 // What to do about infinite or NaN gradients. The reduced gradients are checked; on CUDA the host
 // waits for the result in each step.
 enum class NonFinite : std::uint8_t {
-  kIgnore,  // not checked
+  kIgnore,  // gradients are not checked
   kSkip,    // should_step() is false on all ranks
   kStop,    // wait() throws NonFiniteError on all ranks
+};
+
+// A number of samples, or the sum of their weights. Converts from any number, so that `.samples =
+// batch.size()` is not a narrowing conversion.
+class SampleCount {
+ public:
+  template <class Number>
+  requires std::is_arithmetic_v<Number>
+  constexpr SampleCount(Number count) : count_(static_cast<double>(count)) {}  // NOLINT: converts
+  constexpr operator double() const { return count_; }                         // NOLINT: converts
+
+ private:
+  double count_;
 };
 
 struct DdpOptions {
@@ -67,7 +80,7 @@ struct DdpOptions {
   // which is 1 in every step of that size. 0 means n_ref = 1, so the factor is the number of
   // samples: a caller who does not multiply the mean loss by it gets gradients that are too small
   // by that factor. The first such step logs a warning.
-  double nominal_samples = 0;
+  SampleCount nominal_samples = 0;
   GradientKind gradient_kind = GradientKind::kMean;
   // For callers who cannot scale their loss. begin_step() returns 1, and buckets are multiplied by
   // the factor instead; this costs a pass over them in steps whose factor is not 1. Cannot be
@@ -97,19 +110,6 @@ struct DdpOptions {
   bool scan_gradients = false;
   // On: the times of each step are recorded, for times().
   bool record_times = false;
-};
-
-// A number of samples, or the sum of their weights. Converts from any number, so that `.samples =
-// batch.size()` is not a narrowing conversion.
-class SampleCount {
- public:
-  template <class Number>
-  requires std::is_arithmetic_v<Number>
-  constexpr SampleCount(Number count) : count_(static_cast<double>(count)) {}  // NOLINT: converts
-  constexpr operator double() const { return count_; }                         // NOLINT: converts
-
- private:
-  double count_;
 };
 
 struct StepOptions {

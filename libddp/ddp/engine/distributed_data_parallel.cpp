@@ -97,11 +97,11 @@ std::string DistributedDataParallel::report() const {
   std::string text = format_report(costs);
   const std::uint64_t told = costs.steps + costs.pauses + costs.stalls.steps;
   if (const std::uint64_t steps = statistics().steps; costs.steps > 0 && steps > told) {
-    text +=
-        "not counted: " + std::to_string(steps - told) + " of " + std::to_string(steps) +
-        " steps: the first ones, which warm up" +
-        (group().world_size() > 1 ? ", and the last, of which ranks have not told each other yet\n"
-                                  : "\n");
+    text += "not counted: " + std::to_string(steps - told) + " of " + std::to_string(steps) +
+            " steps: the first ones, which warm up" +
+            (group().world_size() > 1
+                 ? ", and the last ones, whose times ranks have not exchanged yet\n"
+                 : "\n");
   }
   if (const auto skipped = statistics().skipped_steps; skipped > 0) {
     text += "skipped: " + std::to_string(skipped) + " of " + std::to_string(statistics().steps) +

@@ -172,7 +172,8 @@ class DistributedDataParallel {
   // The parameters in the order in which their gradients became ready in the last pass, to be
   // passed as BucketOptions::order. Parameters that were not marked ready are missing.
   [[nodiscard]] std::span<const std::size_t> ready_order() const;
-  // If that order costs overlap: a sentence that names the order to pass instead. Else empty.
+  // If the order of the buckets costs overlap, a sentence that names the order to pass instead;
+  // otherwise empty.
   [[nodiscard]] std::string order_advice() const;
 
   struct Statistics {
@@ -180,7 +181,7 @@ class DistributedDataParallel {
     std::uint64_t passes = 0;  // backward passes; with accumulation more than steps
     std::uint64_t bucket_launches = 0;
     std::uint64_t skipped_steps = 0;    // because gradients were not finite
-    std::uint64_t gradient_copies = 0;  // in and out of buckets: the caller's memory
+    std::uint64_t gradient_copies = 0;  // between buckets and the caller's own memory
   };
   [[nodiscard]] Statistics statistics() const;
 

@@ -19,6 +19,11 @@
 namespace ddp {
 namespace {
 
+[[noreturn]] void refuse_call(const char* what) {
+  throw std::logic_error("[ddp] " + std::string(what) +
+                         ": a step is begin_step, mark_ready for each gradient, wait");
+}
+
 std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameters) {
   std::vector<GradientSpec> specs;
   for (const Parameter& parameter : parameters) {
@@ -42,7 +47,8 @@ std::vector<std::string> names_of(const std::vector<Named>& all) {
 
 std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
   if (group != nullptr) return group;
-  throw std::invalid_argument("[ddp] DistributedDataParallel without a process group: it is null");
+  throw std::invalid_argument(
+      "[ddp] DistributedDataParallel needs a process group, but got a null pointer");
 }
 
 std::size_t checked_vote(std::size_t slot) {
@@ -112,10 +118,11 @@ Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
 }
 
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
-  if (state_ != State::kIdle) throw std::logic_error("[ddp] begin_step before wait");
+  if (state_ != State::kIdle) refuse_call("begin_step was called before wait");
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
-    throw std::invalid_argument("[ddp] begin_step with " + std::to_string(step.samples) +
-                                " samples");
+    throw std::invalid_argument("[ddp] begin_step: the number of samples is " +
+                                std::to_string(step.samples) +
+                                ", but it must be finite and not negative");
   }
   passes_.begin();
   if (passes_.begins_step()) {
@@ -140,7 +147,7 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
 }
 
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
-  if (state_ == State::kIdle) throw std::logic_error("[ddp] mark_ready before begin_step");
+  if (state_ == State::kIdle) refuse_call("mark_ready was called before begin_step");
   check_index("mark_ready", i);
   if (!reducer_.accepts(i)) refuse_mark(i);
   state_ = State::kReducing;
@@ -150,7 +157,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
 }
 
 void DistributedDataParallel::Impl::wait(Stream stream) {
-  if (state_ == State::kIdle) throw std::logic_error("[ddp] wait before begin_step");
+  if (state_ == State::kIdle) refuse_call("wait was called before begin_step");
   backward_span_.end();
   check_all_ready();
   stream_ = stream;
@@ -171,7 +178,7 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
 
 void DistributedDataParallel::Impl::accumulate(int passes) {
   if (state_ != State::kIdle || !passes_.reduces()) {
-    throw std::logic_error("[ddp] accumulate in the middle of a step");
+    throw std::logic_error("[ddp] accumulate was called in the middle of a step");
   }
   passes_.announce(passes);
 }
@@ -205,7 +212,9 @@ void DistributedDataParallel::Impl::begin_forward(Stream stream) {
 }
 
 void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
-  if (state_ != State::kIdle) throw std::logic_error("[ddp] broadcast_buffers within a step");
+  if (state_ != State::kIdle) {
+    throw std::logic_error("[ddp] broadcast_buffers was called in the middle of a step");
+  }
   if (alone_ || options_.buffer_sync == BufferSync::kNever) return;
   static_cast<void>(buffers_->run(stream));
   if (replicas_) replicas_->take_buffers(stream);
@@ -213,7 +222,7 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
 
 StepTimes DistributedDataParallel::Impl::times() {
   if (reducer_.recorder() != nullptr) return reducer_.recorder()->times();
-  throw std::logic_error("[ddp] times: not recorded (DdpOptions::record_times)");
+  throw std::logic_error("[ddp] times needs DdpOptions::record_times, which is off");
 }
 
 DistributedDataParallel::Statistics DistributedDataParallel::Impl::statistics() const {
@@ -234,8 +243,10 @@ void DistributedDataParallel::Impl::make_checks() {
 
 void DistributedDataParallel::Impl::check_open(const char* call) const {
   if (state_ == State::kOpen) return;
-  throw std::logic_error("[ddp] " + std::string(call) +
-                         " outside begin_step and the first mark_ready");
+  throw std::logic_error(
+      "[ddp] " + std::string(call) +
+      (state_ == State::kIdle ? " was called before begin_step" : " was called after mark_ready") +
+      ": call it between begin_step and the first mark_ready of a step");
 }
 
 void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i) const {
@@ -276,8 +287,9 @@ std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
 // Starts the control vector of a pass, and returns the factor for the caller's loss.
 double DistributedDataParallel::Impl::open_control(double samples) {
   const bool sums = options_.gradient_kind == GradientKind::kSum;
-  control_.reset(samples, sums ? 1 : options_.nominal_samples);
-  const double factor = sums || !divides_ ? 1 : samples / options_.nominal_samples;
+  const double nominal = options_.nominal_samples;
+  control_.reset(samples, sums ? 1 : nominal);
+  const double factor = sums || !divides_ ? 1 : samples / nominal;
   if (!options_.scale_at_ready) {
     if (may_forget_factor_ && factor > 1) warn_of_factor(factor);
     return factor;
@@ -296,7 +308,7 @@ void DistributedDataParallel::Impl::warn_of_factor(double factor) {
                " samples and DdpOptions::nominal_samples is not set: gradients are " + n.str() +
                " times too small unless the mean loss is multiplied by what begin_step() returned; "
                "with nominal_samples = " +
-               n.str() + " that is 1");
+               n.str() + ", begin_step() returns 1");
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
@@ -315,7 +327,7 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
   }
   log::warning("[ddp] " + rank_list(idle) + " ran out of data after step " +
                std::to_string(ledger.steps() - 1) +
-               "; empty batches take their place until all ranks have run out");
+               "; the job goes on with empty batches there until all ranks have run out");
   has_logged_who_ran_out_ = true;
 }
 

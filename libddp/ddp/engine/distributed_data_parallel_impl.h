@@ -104,7 +104,7 @@ class DistributedDataParallel::Impl {
   ControlVector control_;
   Reducer reducer_;
   CallerGradients callers_;
-  std::optional<FactorRing> factors_;  // for scale_at_ready; only with several ranks
+  std::optional<FactorRing> factors_;  // used by scale_at_ready with several ranks
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
@@ -114,9 +114,9 @@ class DistributedDataParallel::Impl {
   double samples_ = 0;       // samples of this rank in this pass
   double step_samples_ = 0;  // samples of this rank in the step so far
   bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
-  bool is_finite_ = true;    // the reduced gradients of the last step; true if not checked
+  bool is_finite_ = true;    // the last step's reduced gradients; true if unchecked
   bool was_active_ = true;   // whether this rank was active in the last step
-  bool had_samples_ = true;  // whether it had samples then
+  bool had_samples_ = true;  // whether this rank had samples in the last step
   bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
   RankState own_;  // this rank's state in this step

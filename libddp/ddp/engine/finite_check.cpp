@@ -84,9 +84,9 @@ std::string FiniteCheck::describe(std::uint64_t step, Stream stream) {
   const std::size_t first = find(gradients_, stream).value_or(0);
   const std::string text = "[ddp] step " + std::to_string(step) + ": the reduced gradient of '" +
                            names_[first] + "' is not finite";
-  if (!scans_) return text + " (DdpOptions::scan_gradients names the rank)";
+  if (!scans_) return text + " (with DdpOptions::scan_gradients, this message names the rank)";
   const std::string ranks = culprits(stream);
-  return text + (ranks.empty() ? "; every rank's was, before they were added up"
+  return text + (ranks.empty() ? "; every rank's own gradient was finite, so their sum overflowed"
                                : "; it came from " + ranks);
 }
 

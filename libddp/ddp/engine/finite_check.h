@@ -44,8 +44,8 @@ class FiniteCheck {
   std::vector<std::string> names_;
   NonFinite policy_;
   bool always_scans_;
-  bool scans_ = false;      // this step
-  bool was_finite_ = true;  // the last one
+  bool scans_ = false;      // whether gradients are scanned in this step
+  bool was_finite_ = true;  // whether the last step's gradients were finite
   std::uint64_t skipped_ = 0;
   std::vector<Buffer> buckets_;
   std::vector<Buffer> gradients_;

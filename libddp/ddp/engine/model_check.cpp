@@ -2,6 +2,7 @@
 #include "ddp/engine/model_check.h"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <sstream>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/overlap.h"
 #include "ddp/collectives/equal_on_all_ranks.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/packed_broadcast.h"
@@ -26,7 +28,7 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   std::int64_t elements = 1;
   for (const std::int64_t extent : parameter.shape) elements *= extent;
   if (static_cast<std::size_t>(elements) != value.count) {
-    refuse("its shape has " + std::to_string(elements) + " elements, its value is " +
+    refuse("its shape has " + std::to_string(elements) + " elements, but its value is " +
            to_string(value));
   }
   if (value.device != group.device() || !is_floating_point(value.dtype)) {
@@ -36,8 +38,38 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   const bool alike =
       grad.count == value.count && grad.dtype == value.dtype && grad.device == value.device;
   if (grad.data != nullptr && !alike) {
-    refuse("its gradient is " + to_string(grad) + ", its value " + to_string(value));
+    refuse("its gradient is " + to_string(grad) + ", but its value is " + to_string(value));
   }
+}
+
+struct Memory {
+  Buffer buffer;
+  const char* use;
+  const std::string* parameter;
+};
+
+std::string describe(const Memory& memory) {
+  return std::string(memory.use) + " of '" + *memory.parameter + "'";
+}
+
+// Memory used twice would be reduced twice, and stepped twice by the optimizer.
+void check_disjoint(const std::vector<Parameter>& parameters) {
+  std::vector<Memory> all;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.value.count == 0) continue;
+    all.push_back({parameter.value, "the value", &parameter.name});
+    if (parameter.grad.data != nullptr) {
+      all.push_back({parameter.grad, "the gradient", &parameter.name});
+    }
+  }
+  std::ranges::stable_sort(all, std::less<void*>(), [](const Memory& m) { return m.buffer.data; });
+  const auto twice = std::ranges::adjacent_find(
+      all, [](const Memory& a, const Memory& b) { return overlap(a.buffer, b.buffer); });
+  if (twice == all.end()) return;
+  throw std::invalid_argument(
+      "[ddp] " + describe(*twice) + " and " + describe(*std::next(twice)) +
+      " are in the same memory; give a parameter that several layers share once, and mark it "
+      "ready after its last use");
 }
 
 constexpr const char* kSetUp = "the set-up";
@@ -100,8 +132,9 @@ std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
 }  // namespace
 
 std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters) {
-  if (parameters.empty()) throw std::invalid_argument("[ddp] a model without parameters");
+  if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
+  check_disjoint(parameters);
   return parameters;
 }
 
@@ -112,12 +145,12 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
     elements += parameter.value.count;
     if (parameter.grad.data == nullptr) continue;
     throw std::invalid_argument("[ddp] parameter '" + parameter.name +
-                                "' has a gradient of its own beside flat_gradients");
+                                "' has a gradient of its own, although flat_gradients is given");
   }
   const Buffer& value = parameters[0].value;
   if (flat.count == elements && flat.dtype == value.dtype && flat.device == value.device) return;
   throw std::invalid_argument("[ddp] flat_gradients is " + to_string(flat) +
-                              ", the parameters have " + std::to_string(elements) +
+                              ", but the parameters have " + std::to_string(elements) +
                               " elements of " + std::string(to_string(value.dtype)) + " on " +
                               to_string(value.device));
 }

@@ -11,7 +11,7 @@
 namespace ddp {
 
 // Returns the parameters. Throws std::invalid_argument unless their values and gradients match
-// their shapes and are on the group's device.
+// their shapes, are on the group's device and do not share memory.
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters);
 

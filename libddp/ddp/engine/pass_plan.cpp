@@ -8,7 +8,8 @@ namespace ddp {
 
 void PassPlan::announce(int passes) {
   if (passes < 1) {
-    throw std::invalid_argument("[ddp] accumulate(" + std::to_string(passes) + ")");
+    throw std::invalid_argument("[ddp] accumulate(" + std::to_string(passes) +
+                                "): a step needs at least one pass");
   }
   left_ = passes;
 }

@@ -117,8 +117,8 @@ class Reducer {
   // for.
   [[nodiscard]] std::span<const std::size_t> ready_order() const { return ready_order_; }
 
-  // Ends backward: this pass has no more marks. Zeroes the gradients that were not marked and
-  // launches the remaining buckets; a pass with Reduction::kLater launches nothing.
+  // Ends backward: no gradient of this pass will be marked any more. Zeroes the gradients that were
+  // not marked and launches the remaining buckets; a pass with Reduction::kLater launches nothing.
   void end_backward(Stream consumer);
   // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);

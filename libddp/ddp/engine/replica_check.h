@@ -23,10 +23,6 @@ namespace ddp {
 // On CUDA the host does not wait: the fingerprints of one step are sent in the next step's control
 // vector, when the device has finished them, and compared in the step after that, when the vector
 // has arrived.
-//
-// On CUDA the fingerprints of one step ride in the next one's vector, when the device has them
-// ready, and are compared in the step after that, when the vector has arrived: the host need not
-// wait.
 class ReplicaCheck {
  public:
   ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,

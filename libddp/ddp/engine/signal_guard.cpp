@@ -20,7 +20,9 @@ void note(int signal_number) { (signal_number == SIGUSR2 ? report_noted : stop_n
 }  // namespace
 
 SignalGuard::SignalGuard() {
-  if (guard_exists.exchange(true)) throw std::logic_error("[ddp] a SignalGuard exists already");
+  if (guard_exists.exchange(true)) {
+    throw std::logic_error("[ddp] a process can have only one SignalGuard at a time");
+  }
   stop_noted = false;
   report_noted = false;
   struct sigaction action = {};

@@ -13,14 +13,14 @@
 
 namespace ddp {
 
-// Measures what steps cost: takes the times of this rank's steps, chooses the step whose times the
-// other ranks are told, and adds the times of all ranks to the statistics.
+// Measures what steps cost: it takes the times of this rank's steps, chooses the step whose times
+// are sent to the other ranks, and adds the times of all ranks to the statistics.
 class StepAccounts {
  public:
   StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step);
 
-  // Begins step 1, 2, .... Returns the times, of an earlier step, that this rank tells the others
-  // in this step. `ledger` has the times that all ranks have told. `recorder` may be null.
+  // Begins step 1, 2, .... Returns the times of an earlier step, which this rank sends to the
+  // others in this step. `ledger` has the times that all ranks have sent. `recorder` may be null.
   RankTimes begin_step(std::uint64_t step, const ControlLedger& ledger,
                        const StepRecorder* recorder);
   // Adds a wait of this rank for a batch of the step.

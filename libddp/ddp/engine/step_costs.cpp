@@ -65,8 +65,9 @@ std::string communication(const StepCosts& costs) {
 std::string left_out(const StepCosts& costs) {
   std::string text;
   if (costs.pauses > 0) {
-    text += fmt::format("left out: {} far longer step{}, {} in all (evaluation, or saving)\n",
-                        costs.pauses, costs.pauses == 1 ? "" : "s", duration(costs.pause_seconds));
+    text +=
+        fmt::format("left out: {} far longer step{}, {} in all (such as evaluation or saving)\n",
+                    costs.pauses, costs.pauses == 1 ? "" : "s", duration(costs.pause_seconds));
   }
   if (const Stalls& stalls = costs.stalls; stalls.steps > 0) {
     text += fmt::format(
@@ -91,7 +92,7 @@ std::string advice_on_straggler(const StepCosts& costs) {
   if (!has_culprit(costs)) {
     return fmt::format(
         "ranks wait for each other, though none is always late (rank {} is the last in {:.0f} % of "
-        "the steps): uneven batches, or machines that are busy with other work",
+        "the steps): their batches may be uneven, or their machines busy with other work",
         costs.most_often_last.rank, 100 * costs.most_often_last.fraction);
   }
   const Straggler& worst = costs.stragglers.front();
@@ -102,16 +103,16 @@ std::string advice_on_straggler(const StepCosts& costs) {
   const std::string who =
       fmt::format("rank {} is {} late in {}", worst.rank, duration(worst.late_seconds), when);
   if (worst.cause == Lateness::kData) {
-    return who + " (data): give its loader more threads (num_workers), or look at its disk";
+    return who + " (data): give its loader more threads (num_workers), or check its disk";
   }
   return who +
-         " (compute): more samples than the others, a slower or shared device, or other "
-         "processes on its machine";
+         " (compute): it may have more samples than the others, a slower or shared device, or "
+         "other processes on its machine";
 }
 
 std::string advice_on_communication(const StepCosts& costs) {
   constexpr std::string_view kRemedies =
-      "larger batches or accumulate() make it rarer, bf16 compression smaller";
+      "larger batches or accumulate() make it rarer, bf16 compression makes it smaller";
   const bool could_hide = costs.exposed_seconds < costs.compute_seconds;
   if (!could_hide || !costs.overlap || *costs.overlap > 0.5) {
     return fmt::format("communication is exposed: {}", kRemedies);
@@ -133,7 +134,7 @@ std::string advice_on(const StepCosts& costs) {
   }
   if (loss == costs.straggler_seconds) return advice_on_straggler(costs);
   if (loss == costs.exposed_seconds) return advice_on_communication(costs);
-  return "ranks wait for data: more loader threads (num_workers), a faster disk, or cheaper "
+  return "ranks wait for data: use more loader threads (num_workers), a faster disk, or cheaper "
          "transforms";
 }
 

@@ -14,9 +14,9 @@ namespace ddp {
 // Steps that are not counted because one rank stood still in them.
 struct Stalls {
   std::uint64_t steps = 0;
-  double seconds = 0;          // of all of them
-  double longest_seconds = 0;  // of the longest one
-  int rank = 0;                // the rank of the longest one
+  double seconds = 0;          // sum over these steps
+  double longest_seconds = 0;  // the longest of these steps
+  int rank = 0;                // the rank that stood still in the longest one
 };
 
 // What the steps of a run cost. Times are means over steps and, if ranks differ, over ranks.
@@ -40,7 +40,7 @@ struct StepCosts {
   double speed_up = 1;
 
   std::uint64_t pauses = 0;  // steps not counted, since they took many times as long as usual
-  double pause_seconds = 0;  // of all of them
+  double pause_seconds = 0;  // sum over the pauses
   Stalls stalls = {};
 
   std::vector<Straggler> stragglers = {};  // the costliest first

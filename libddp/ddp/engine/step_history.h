@@ -58,7 +58,7 @@ class StepHistory {
 
   ProcessGroup& group_;
   std::vector<std::size_t> bucket_bytes_;
-  std::size_t width_;     // of a row
+  std::size_t width_;     // elements per row
   std::size_t capacity_;  // rows
   std::vector<std::int64_t> rows_;
   std::size_t added_ = 0;

@@ -23,11 +23,6 @@ namespace ddp {
 //
 // On CUDA the wait for data is still measured on the host. It therefore includes time in which the
 // device was busy with earlier work.
-//
-// Laps need not be asked for in each step: kKept of them are kept.
-//
-// On CUDA the wait for data is still the host's: what of it the device spent on earlier work is
-// counted, too.
 class StepStopwatch {
  public:
   struct Lap {
@@ -60,7 +55,7 @@ class StepStopwatch {
     double data_seconds = 0;
     bool is_idle = false;
   };
-  static constexpr std::size_t kSteps = 16;  // kKept, lag(), and the step before the oldest lap
+  static constexpr std::size_t kSteps = 16;  // kKept + lag() + 1 for the step before
 
   [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
 

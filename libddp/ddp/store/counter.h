@@ -16,8 +16,8 @@ inline std::int64_t add_to_text(std::string& text, std::int64_t delta) {
   std::int64_t value = 0;
   try {
     value = std::stoll(text);
-  } catch (const std::logic_error&) {  // invalid_argument, out_of_range
-    throw NetworkError("add to a value that is not a number");
+  } catch (const std::logic_error&) {  // std::invalid_argument or std::out_of_range
+    throw NetworkError("cannot add to a value that is not a number");
   }
   const auto sum = static_cast<std::uint64_t>(value) + static_cast<std::uint64_t>(delta);
   value = static_cast<std::int64_t>(sum);

@@ -17,8 +17,9 @@ inline constexpr std::chrono::microseconds kDefaultStoreSpin{50};
 //
 // Between two polls the thread yields its CPU, because the peer may need it; but another process
 // may then keep the CPU for milliseconds. A credit therefore bounds the cost. A message found in
-// time earns the time that sleeping would have cost; a poll in vain costs the time it took. When
-// the credit is used up, polling stops for kPauseFactor times as long as was lost. Not thread-safe.
+// time adds the time that sleeping would have cost, and a futile poll subtracts the time it took.
+// When the credit is used up, polling stops for kPauseFactor times as long as was lost. Not
+// thread-safe.
 class Spin {
  public:
   // With a limit of 0 it never polls.

@@ -22,8 +22,9 @@ void StoreConnection::open(const Endpoint& endpoint, Deadline deadline) {
     greet(deadline);
   } catch (const NetworkError& error) {
     throw NetworkError(std::string(error.what()) +
-                       " at the greeting: another program may listen there, or a store of PyTorch "
-                       "1.x, which speaks another protocol (its torchrun works with --standalone)");
+                       " right after connecting: another program may listen there, or a store of "
+                       "PyTorch 1.x, which speaks another protocol (its torchrun works with "
+                       "--standalone)");
   }
 }
 
@@ -34,7 +35,9 @@ void StoreConnection::greet(Deadline deadline) {
   const auto nonce = static_cast<std::uint32_t>(::getpid());
   request(wire::Opcode::kPing).integer(nonce);
   send(deadline);
-  if (receive<std::uint32_t>(deadline) != nonce) throw NetworkError("wrong answer to PING");
+  if (receive<std::uint32_t>(deadline) != nonce) {
+    throw NetworkError("the server answered PING wrongly");
+  }
 }
 
 wire::Writer StoreConnection::request(wire::Opcode opcode) {
@@ -57,7 +60,9 @@ void StoreConnection::send(Deadline deadline) {
 
 std::string StoreConnection::receive_bytes(Deadline deadline) {
   const auto length = receive<std::uint64_t>(deadline);
-  if (length > wire::kMaxRequestBytes) throw NetworkError("the server sent an absurd length");
+  if (length > wire::kMaxRequestBytes) {
+    throw NetworkError("the server announced a reply of " + std::to_string(length) + " bytes");
+  }
   std::string value(length, '\0');
   receive_into(std::as_writable_bytes(std::span(value)), deadline);
   return value;
@@ -71,11 +76,11 @@ void StoreConnection::wait_for_stop(Deadline deadline) {
     send(grace);
     const bool cancelled = receive<std::uint8_t>(grace) == wire::kWaitCanceled;
     if (cancelled) throw WaitCancelled();
-    (void)receive<std::uint8_t>(grace);  // the answer came first; skip the cancellation's
+    (void)receive<std::uint8_t>(grace);  // the wait's answer came first; skip the cancellation's
     return;
   }
   if (receive<std::uint8_t>(deadline) != wire::kStopWaiting) {
-    throw NetworkError("unexpected answer to a wait");
+    throw NetworkError("the server answered a wait wrongly");
   }
 }
 
@@ -100,7 +105,7 @@ Deadline StoreConnection::for_reply(Deadline deadline) {
   return Deadline::after(std::max(deadline.remaining(), kReplyGrace));
 }
 
-// Waits until in_ holds something; false if nothing came in time.
+// Waits until in_ holds bytes; returns false if none came in time.
 bool StoreConnection::fill(Deadline deadline) {
   if (in_begin_ < in_end_) return true;
   return spin_.until([this] { return took(socket_.receive_some(in_)); }) ||

@@ -16,13 +16,14 @@
 
 namespace ddp {
 
-// A client's end of a connection to a store: requests go out in one piece, answers come in through
-// a buffer. Errors are a NetworkError or TimeoutError that names neither peer nor operation; but
-// for WaitCancelled, the connection may be out of step after one and has to be closed. Not
-// thread-safe.
+// A client's end of a connection to a store. It sends each request in one piece and reads answers
+// through a buffer. Its errors are NetworkError and TimeoutError, without the names of peer and
+// operation, which the caller adds. After one of them the next bytes may belong to an earlier
+// request, so the caller has to close the connection. Not thread-safe.
 class StoreConnection {
  public:
-  // A wait ran out of time and was taken back: the connection is still in step.
+  // Thrown when a wait ran out of time and the server has cancelled it. The connection remains
+  // usable.
   struct WaitCancelled {};
 
   explicit StoreConnection(std::chrono::microseconds spin) : spin_(spin) {}
@@ -33,7 +34,8 @@ class StoreConnection {
   [[nodiscard]] bool is_open() const { return socket_.is_open(); }
   [[nodiscard]] std::string local_address() const { return socket_.local_endpoint().host; }
 
-  // Begins the request that send() or wait_for_stop() sends, to be completed by the writer.
+  // Begins the request that send() or wait_for_stop() sends; the caller adds the rest through the
+  // writer.
   wire::Writer request(wire::Opcode opcode);
   wire::Writer request(wire::Opcode opcode, std::span<const std::string> keys);
   void send(Deadline deadline);
@@ -46,16 +48,17 @@ class StoreConnection {
   }
   [[nodiscard]] std::string receive_bytes(Deadline deadline);
 
-  // Sends a WAIT or BARRIER and waits for its end. On a timeout the wait is taken back, which
-  // throws WaitCancelled; if the answer crosses with that, it counts.
+  // Sends a WAIT or BARRIER and waits for its end. On a timeout it cancels the wait at the server
+  // and throws WaitCancelled, unless the wait turns out to have ended before the cancellation came.
   void wait_for_stop(Deadline deadline);
-  // Waits for the keys, then gets their values: kGet of one, or kMultiGet.
+  // Waits for the keys, then gets their values; opcode is kGet for one key, or kMultiGet.
   [[nodiscard]] std::vector<std::string> wait_then_get(wire::Opcode opcode,
                                                        std::span<const std::string> keys,
                                                        Deadline deadline);
 
-  // Once a wait is over, the server answers at once: a wait that ended in its last moment must not
-  // cost the connection.
+  // The deadline for a reply that the server sends without waiting. It leaves some time even if
+  // the caller's deadline has nearly passed: a wait that ended at the last moment must not cost the
+  // connection.
   [[nodiscard]] static Deadline for_reply(Deadline deadline);
 
  private:

@@ -14,7 +14,7 @@ void StoreState::handle(ClientId client, const wire::Request& request) {
   const auto key = [&] { return request.keys[0]; };
   switch (request.opcode) {
     case Opcode::kValidate:
-      throw NetworkError("validated twice");
+      throw NetworkError("it sent VALIDATE twice");
     case Opcode::kSet:
       return set(key(), request.values[0]);
     case Opcode::kCompareSet:
@@ -118,13 +118,17 @@ void StoreState::wait(ClientId client, const wire::Request& request) {
 void StoreState::multi_get(ClientId client, std::span<const std::string_view> keys) {
   std::uint64_t total_bytes = 0;
   for (const std::string_view key : keys) total_bytes += value_or_empty(key).size();
-  if (total_bytes > wire::kMaxReplyBytes) throw NetworkError("multi_get of too long values");
+  if (total_bytes > wire::kMaxReplyBytes) {
+    throw NetworkError("it asked for values that are too long together (MULTI_GET)");
+  }
   for (const std::string_view key : keys) reply_bytes(client, value_or_empty(key));
 }
 
 void StoreState::append(std::string_view key, std::string_view value) {
   std::string& target = values_[std::string(key)];
-  if (target.size() + value.size() > wire::kMaxValueBytes) throw NetworkError("value too long");
+  if (target.size() + value.size() > wire::kMaxValueBytes) {
+    throw NetworkError("it made a value too long (APPEND)");
+  }
   target.append(value);
   wake_all(key);
 }
@@ -160,7 +164,7 @@ void StoreState::barrier(ClientId client, std::string_view key, std::int64_t wor
   barriers_.erase(waiting);
 }
 
-// A queue exists while it holds something.
+// A key exists if it has a value or a queue; a queue exists only while it has elements.
 bool StoreState::exists(std::string_view key) const {
   return values_.find(key) != values_.end() || queues_.find(key) != queues_.end();
 }

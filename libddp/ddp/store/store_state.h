@@ -15,8 +15,9 @@
 
 namespace ddp {
 
-// What the server knows: keys, queues, who waits for what. No sockets, no threads: a request goes
-// in, replies come out through the sink, to this client or to others whose wait is over.
+// The state of a store's server: its keys, its queues, and which client waits for which keys. It
+// has neither sockets nor threads: handle() takes a request and passes replies to the sink, for the
+// client that sent the request and for others whose waits it ended.
 class StoreState {
  public:
   using ClientId = std::uint64_t;
@@ -27,14 +28,14 @@ class StoreState {
   // Throws NetworkError if the request cannot be served; the client should then be dropped.
   void handle(ClientId client, const wire::Request& request);
 
-  // The client is gone: its waits are forgotten.
+  // Drops the waits of a client that is gone.
   void forget(ClientId client);
 
  private:
   using WaitId = std::uint64_t;
   struct Wait {
     ClientId client;
-    std::size_t missing;  // registrations left
+    std::size_t missing;  // how many of its keys do not exist yet
   };
 
   void set(std::string_view key, std::string_view value);

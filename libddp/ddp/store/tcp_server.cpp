@@ -33,7 +33,7 @@ constexpr ClientId kFirstClient = 2;
 
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 constexpr const char* kStranger =
-    "not a store client (no VALIDATE with the right magic; "
+    "it is not a store client (it did not send VALIDATE with the right magic number; "
     "PyTorch 1.x sends none and needs a store that rank 0 hosts: "
     "ddp-launch --store worker)";
 
@@ -148,9 +148,9 @@ class TcpServer::Impl {
     set_accepting(false);
     if (!next_warning_.passed()) return;
     next_warning_ = Deadline::after(kBetweenWarnings);
-    log::warning(std::string("[tcp_server] ") + error.what() + " beside the " +
+    log::warning(std::string("[tcp_server] ") + error.what() + "; " +
                  std::to_string(connections_.size()) +
-                 " that there are; trying again (ulimit -n is the limit of open files)");
+                 " are open; trying again (ulimit -n is the limit of open files)");
   }
 
   void set_accepting(bool accepting) {
@@ -225,7 +225,7 @@ class TcpServer::Impl {
     if (connection.backlog_bytes() <= wire::kMaxReplyBytes) return;
     flush(id, connection);
     if (connection.backlog_bytes() <= wire::kMaxReplyBytes) return;
-    throw NetworkError("the client does not read its replies");
+    throw NetworkError("it does not read its replies");
   }
 
   void flush_replies() {

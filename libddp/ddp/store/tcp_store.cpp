@@ -37,7 +37,7 @@ void check_sendable(std::string_view value) {
 }
 
 void check_key(std::string_view key) {
-  check_limit("a key", key.size(), wire::kMaxKeyBytes - 1);  // behind a slash
+  check_limit("a key", key.size(), wire::kMaxKeyBytes - 1);  // the protocol puts a slash before it
 }
 
 void check_key_count(std::size_t count) {
@@ -73,7 +73,7 @@ class TcpStore::Impl {
     const Call call{operation, keys, timeout};
     const Deadline deadline = Deadline::after(timeout);
     const std::unique_lock lock(mutex_, deadline.time_point());
-    if (!lock.owns_lock()) throw timed_out(call, " behind another operation of this store");
+    if (!lock.owns_lock()) throw timed_out(call, " while another operation held the connection");
     return explained(call, [&] {
       if (!connection_.is_open() && !was_late_) throw NetworkError("the connection is closed");
       if (!connection_.is_open()) connection_.open(endpoint_, deadline);
@@ -108,7 +108,7 @@ class TcpStore::Impl {
       connection_.close();
       was_late_ = false;
       throw NetworkError(origin(call) + ": " + error.what() + " (" + to_string(endpoint_) + ")");
-    } catch (...) {  // out of memory in the midst of a reply
+    } catch (...) {  // such as bad_alloc in the midst of a reply
       connection_.close();
       was_late_ = false;
       throw;

@@ -31,20 +31,21 @@ class Cursor {
   }
 
   bool key(Request& request) {
-    return bytes(kMaxKeyBytes, "key too long", request.keys.emplace_back());
+    return bytes(kMaxKeyBytes, "it sent a key that is too long", request.keys.emplace_back());
   }
 
   bool value(Request& request) {
-    return bytes(kMaxValueBytes, "value too long", request.values.emplace_back());
+    return bytes(kMaxValueBytes, "it sent a value that is too long", request.values.emplace_back());
   }
 
   bool key_count(std::uint64_t& count) {
     if (!integer(count)) return false;
-    return count <= kMaxKeys || fail("too many keys");
+    return count <= kMaxKeys || fail("it sent too many keys");
   }
 
-  // At least this much follows what is read next: lets an unfinished request name what it needs
-  // without being parsed again for each of its parts.
+  // Says that at least this many bytes follow the element that is read next. With this the result
+  // for an unfinished request asks for several parts at once, so that the request need not be
+  // parsed again when each of them has come.
   void expect_after_next(std::uint64_t size_bytes) { expected_after_ = size_bytes; }
 
   bool fail(const char* reason) {
@@ -62,7 +63,7 @@ class Cursor {
  private:
   bool available(std::uint64_t size_bytes) {
     needed_ = position_ + size_bytes + expected_after_;
-    if (needed_ > kMaxRequestBytes) return fail("request too long");
+    if (needed_ > kMaxRequestBytes) return fail("it sent a request that is too long");
     return needed_ <= input_.size();
   }
 
@@ -136,7 +137,7 @@ bool read_operands(Cursor& cursor, Request& request) {
     case Opcode::kListKeys:
       return true;
   }
-  return cursor.fail("unknown opcode");
+  return cursor.fail("it sent an unknown opcode");
 }
 
 }  // namespace

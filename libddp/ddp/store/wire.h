@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 //
-// The wire protocol of PyTorch's c10d TCPStore, opcodes 0x00 to 0x12. One TCP stream, no framing;
-// replies come in the order of the requests, except that the reply to a WAIT or BARRIER that has to
-// wait comes when it is over. Integers are little-endian.
+// The wire protocol of PyTorch's c10d TCPStore, opcodes 0x00 to 0x12. Requests follow one another
+// in one TCP stream, without framing. Replies come in the order of the requests, with one
+// exception: the reply to a WAIT or BARRIER that has to wait comes when its wait is over. Integers
+// are little-endian.
 //
-//   request  := VALIDATE 0x00 u32 0x3C85F7CE        first, once; no reply
+//   request  := VALIDATE 0x00 u32 0x3C85F7CE        the first request, sent once; no reply
 //             | SET         0x01 key value          no reply
 //             | COMPARE_SET 0x02 key bytes bytes    expected, desired; reply: bytes
 //             | GET         0x03 key                reply: bytes
@@ -14,12 +15,12 @@
 //             | GETNUMKEYS  0x07                    reply: i64
 //             | DELETE_KEY  0x08 key                reply: i64 number deleted
 //             | APPEND      0x09 key value          no reply
-//             | MULTI_GET   0x0a keys               reply: bytes, once a key
+//             | MULTI_GET   0x0a keys               reply: bytes for each key
 //             | MULTI_SET   0x0b u64 n, n (key value)   no reply
 //             | CANCEL_WAIT 0x0c                    reply: u8 WAIT_CANCELED=1
 //             | PING        0x0d u32 nonce          reply: u32 nonce
 //             | QUEUE_PUSH  0x0e key value          no reply
-//             | QUEUE_POP   0x0f key                reply: i64 length before; if > 0, bytes
+//             | QUEUE_POP   0x0f key                reply: i64 length before; bytes if it is > 0
 //             | QUEUE_LEN   0x10 key                reply: i64
 //             | LIST_KEYS   0x11                    reply: i64 n, n bytes
 //             | BARRIER     0x12 key i64 world_size reply: u8 STOP_WAITING=0
@@ -66,28 +67,28 @@ inline constexpr std::uint8_t kNotReady = 1;
 inline constexpr std::uint8_t kStopWaiting = 0;
 inline constexpr std::uint8_t kWaitCanceled = 1;
 
-// Longer lengths are refused before anything is allocated for them.
+// Larger requests are refused before anything is allocated for them.
 inline constexpr std::uint64_t kMaxKeyBytes = 64 << 10;
 inline constexpr std::uint64_t kMaxValueBytes = 64 << 20;
 inline constexpr std::uint64_t kMaxKeys = 131072;
 inline constexpr std::uint64_t kMaxRequestBytes = 128 << 20;
-// A client for which more than this waits to be sent is dropped.
+// A client is dropped if more bytes of replies than this wait to be sent to it.
 inline constexpr std::uint64_t kMaxReplyBytes = 256 << 20;
 
 // One request. The views point into the bytes it was parsed from.
 struct Request {
   Opcode opcode = Opcode::kPing;
-  std::int64_t number = 0;               // magic, delta, nonce, world_size
-  std::vector<std::string_view> keys;    // one for single-key requests
-  std::vector<std::string_view> values;  // COMPARE_SET: expected, desired
+  std::int64_t number = 0;               // the magic number, delta, nonce or world_size
+  std::vector<std::string_view> keys;    // has one element if the request is about one key
+  std::vector<std::string_view> values;  // COMPARE_SET has two: expected, then desired
 };
 
 enum class ParseStatus { kComplete, kIncomplete, kMalformed };
 
 struct ParseResult {
   ParseStatus status = ParseStatus::kIncomplete;
-  std::size_t size_bytes = 0;  // kComplete: consumed; kIncomplete: needed before parsing again
-  const char* reason = "";     // kMalformed
+  std::size_t size_bytes = 0;  // kComplete: bytes consumed; kIncomplete: bytes needed to go on
+  const char* reason = "";     // kMalformed: what is wrong
 };
 
 // Reads one request from the front of `input` into `request`, whose storage is reused.

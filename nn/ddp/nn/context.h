@@ -33,7 +33,7 @@ class Context {
   [[nodiscard]] Stream stream() const { return stream_; }
   [[nodiscard]] const MemoryPool& pool() const { return pool_; }
 
-  // Undefined content, from the pool; for temporaries of a step.
+  // Returns a tensor of undefined content from the pool, for temporaries of a step.
   [[nodiscard]] Tensor empty(const Shape& shape, DType dtype);
 
   // Calls the kernel for this device: run(cpu::relu_forward, cu::relu_forward, x, y). 16-bit
@@ -78,6 +78,13 @@ class Context {
     copy_from_host(elements.data(), elements.size_bytes(), tensor.buffer());
     return tensor;
   }
+  // For containers: std::vector<float> v; context.from_host(v, {n, 8}).
+  template <class Container>
+  requires requires(const Container& c) { std::span(c); }
+  [[nodiscard]] Tensor from_host(const Container& elements, const Shape& shape) {
+    const std::span view(elements);
+    return from_host<typename decltype(view)::value_type>(view, shape);
+  }
   template <class T>
   [[nodiscard]] std::vector<T> to_host(const Tensor& tensor) const {
     std::vector<T> elements(tensor.count());
@@ -106,7 +113,7 @@ class Context {
   std::optional<cu::OwnedStream> owned_stream_;
   Stream stream_;
   std::optional<cu::Blas> blas_;
-  // Made by the first convolution.
+  // The first convolution makes the one for its device.
   std::unique_ptr<cpu::Conv2dBackend> cpu_conv2d_;
   std::unique_ptr<cu::Conv2dBackend> cuda_conv2d_;
   MemoryPool pool_;

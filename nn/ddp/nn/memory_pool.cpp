@@ -48,7 +48,7 @@ class MemoryPool::FreeBlocks {
   }
 
   void free_surplus() {
-    BlocksBySize surplus;  // freed when nobody waits for the lock
+    BlocksBySize surplus;  // freed after the lock has been released
     const std::lock_guard lock(mutex_);
     if (idle_bytes_ <= kMostIdle * most_used_bytes_) return;
     surplus.swap(by_size_);

@@ -38,6 +38,10 @@ void Module::train(bool is_training) {
   for (Module* module : modules()) module->is_training_ = is_training;
 }
 
+void Module::set_requires_grad(bool requires_grad) {
+  for (Parameter* parameter : parameters_) parameter->set_requires_grad(requires_grad);
+}
+
 void Module::add(Parameter& parameter) {
   check_new_parameter(parameter);
   parameters_.push_back(&parameter);

@@ -38,6 +38,12 @@ class Module {
   void eval() { train(false); }
   [[nodiscard]] bool is_training() const { return is_training_; }
 
+  // False freezes all parameters, those of children included, true frees them: torch's
+  // requires_grad_(). For fine-tuning, freeze before an optimizer or a DistributedModule is made;
+  // for a loss that passes through another model, such as a GAN's, before that model's forward.
+  // Batch norms go on with their running statistics until they are in evaluation: see eval().
+  void set_requires_grad(bool requires_grad);
+
  protected:
   // std::invalid_argument if the name is taken by another parameter or buffer.
   void add(Parameter& parameter);

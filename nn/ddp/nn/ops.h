@@ -124,8 +124,10 @@ struct BatchNormTraining {
 [[nodiscard]] Variable bce_with_logits(Tape& tape, const Variable& logits, const Tensor& target,
                                        double pos_weight = 1);
 
-// The number of rows whose largest logit is their label's: an int64 scalar on the device.
-[[nodiscard]] Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels);
+// The number of rows whose label is one of the k largest logits, for top-k accuracy: an int64
+// scalar on the device. Of equal logits the first one counts as the largest.
+[[nodiscard]] Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels,
+                                   std::size_t k = 1);
 
 // {intersection, union} (int64) of the elements whose logit is positive and those whose target, of
 // the same type, is at least 0.5: see ddp/kernels/mask_overlap.h.

@@ -42,6 +42,11 @@ class Parameter {
   void mark_grad_written() { has_grad_ = true; }
   void clear_grad() { has_grad_ = false; }
 
+  // False: the parameter is frozen. A tape takes its value as a constant from then on, so that
+  // nothing is computed for its gradient, and optimizers leave it alone. True at first.
+  [[nodiscard]] bool requires_grad() const { return requires_grad_; }
+  void set_requires_grad(bool requires_grad) { requires_grad_ = requires_grad; }
+
   // Copies the current content into `memory` and uses `memory` from then on. The caller keeps it
   // alive, and on CUDA orders `stream` before further use. Throws std::invalid_argument unless
   // count, dtype and device match. A gradient that was never allocated is not copied. With an
@@ -62,6 +67,7 @@ class Parameter {
   GradientOwner* grad_owner_ = nullptr;
   bool grad_is_allocated_ = false;
   bool has_grad_ = false;
+  bool requires_grad_ = true;
 };
 
 }  // namespace ddp::nn

@@ -6,7 +6,11 @@
 
 namespace ddp::nn {
 
-Shape::Shape(std::initializer_list<std::size_t> sizes) : rank_(sizes.size()) {
+void Extent::refuse(std::ptrdiff_t size) {
+  throw std::invalid_argument("[nn] a shape with a dimension of size " + std::to_string(size));
+}
+
+Shape::Shape(std::initializer_list<Extent> sizes) : rank_(sizes.size()) {
   if (rank_ > kMaxRank) {
     throw std::invalid_argument("[nn] a shape of " + std::to_string(rank_) +
                                 " dimensions, at most " + std::to_string(kMaxRank) +

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
@@ -10,6 +11,24 @@
 
 namespace ddp::nn {
 
+// The size of one dimension. Converts from any integer, so that {batch.count, 3, 32, 32} is not a
+// narrowing conversion; std::invalid_argument if it is negative.
+class Extent {
+ public:
+  template <std::integral Number>
+  constexpr Extent(Number size) : size_(static_cast<std::size_t>(size)) {  // NOLINT: converts
+    if constexpr (std::signed_integral<Number>) {
+      if (size < 0) refuse(size);
+    }
+  }
+  constexpr operator std::size_t() const { return size_; }  // NOLINT: converts
+
+ private:
+  [[noreturn]] static void refuse(std::ptrdiff_t size);
+
+  std::size_t size_;
+};
+
 // The sizes of a tensor's dimensions, outermost first, held without heap memory.
 class Shape {
  public:
@@ -17,7 +36,7 @@ class Shape {
 
   Shape() = default;
   // Throws std::invalid_argument beyond kMaxRank dimensions.
-  Shape(std::initializer_list<std::size_t> sizes);
+  Shape(std::initializer_list<Extent> sizes);
 
   [[nodiscard]] std::size_t rank() const { return rank_; }
   // The size of dimension `i`; the caller keeps `i` below rank().

@@ -31,7 +31,7 @@ const RandomKey& Tape::random_key() const {
 }
 
 Variable Tape::watch(Parameter& parameter) {
-  if (recording_ == Recording::kOff) return parameter.value();
+  if (recording_ == Recording::kOff || !parameter.requires_grad()) return parameter.value();
   Watch& watch = watched_[&parameter];
   if (watch.times == 0) watch.slot = add_slot(parameter.value(), &parameter);
   if (++watch.times == kManyTimes) warn_of_growth(parameter);
@@ -65,7 +65,9 @@ Variable Tape::narrowed(const Variable& operand) {
 
 std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptions& options) {
   if (loss.is_constant()) {
-    throw std::logic_error("[nn] backward: the loss does not depend on any parameter");
+    throw std::logic_error(
+        "[nn] backward: the loss does not depend on any parameter: all are frozen "
+        "(set_requires_grad(false)), or the tape does not record (Recording::kOff)");
   }
   if (loss.value().count() != 1) {
     throw std::invalid_argument("[nn] backward: the loss has the shape " + to_string(loss.shape()) +

@@ -103,11 +103,12 @@ class Tape {
   [[nodiscard]] bool has_random_key() const { return random_key_.has_value(); }
   [[nodiscard]] const RandomKey& random_key() const;
 
-  // The parameter's value as an operand. It has one gradient, however often it is watched.
+  // The parameter's value as an operand. It has one gradient, however often it is watched. A
+  // constant if the parameter is frozen.
   [[nodiscard]] Variable watch(Parameter& parameter);
 
-  // For operations: a float32 operand cast to the autocast type; any other unchanged. A parameter
-  // is cast once, until backward() has run.
+  // For operations: casts a float32 operand to the autocast type and returns any other unchanged. A
+  // parameter is cast only once until backward() has run.
   [[nodiscard]] Variable narrowed(const Variable& operand);
 
   // For operations: `output` was computed from the inputs of `edges`. Backward runs the edges in

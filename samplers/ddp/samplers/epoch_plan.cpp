@@ -11,8 +11,9 @@ namespace ddp {
 EpochPlan::EpochPlan(const Layout& layout, std::vector<std::int64_t> order)
     : layout_(layout), order_(std::move(order)) {
   if (layout_.count > 0 && order_.empty()) {
-    throw std::invalid_argument("[epoch_plan] " + std::to_string(layout_.count) +
-                                " samples are to be dealt out of an empty order");
+    throw std::invalid_argument(
+        "[epoch_plan] " + std::to_string(layout_.count) +
+        " samples cannot be dealt out, since the order of the dataset is empty");
   }
 }
 

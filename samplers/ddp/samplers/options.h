@@ -44,7 +44,7 @@ void check_position(const std::string& origin, const Options& options,
   const bool inside =
       position.epoch >= 0 && position.consumed >= 0 && position.consumed <= options.dataset_size;
   require(inside, origin + " epoch " + std::to_string(position.epoch) + ", sample " +
-                      std::to_string(position.consumed) + " is no position in a dataset of " +
+                      std::to_string(position.consumed) + " is not a position in a dataset of " +
                       std::to_string(options.dataset_size) + " samples");
 }
 

@@ -16,7 +16,7 @@ inline void check_columns(const char* kernel, const Buffer& part, const Buffer& 
   if (range.first + range.count <= range.whole.columns) return;
   throw std::invalid_argument("[kernels] " + std::string(kernel) + ": " +
                               std::to_string(range.count) + " columns from column " +
-                              std::to_string(range.first) + " on, of " +
+                              std::to_string(range.first) + " on are not within " +
                               std::to_string(range.whole.columns));
 }
 

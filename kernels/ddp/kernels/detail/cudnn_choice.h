@@ -25,17 +25,21 @@ struct CudnnChoice {
 
 // The math types to ask cuDNN for, in order, until it knows an algorithm. The default permits
 // tensor cores from Ampere on. It comes first for 16-bit operands, because CUDNN_TENSOR_OP_MATH has
-// produced NaN for bfloat16; float32 operands it would round to TF32.
+// produced NaN for bfloat16; float32 operands it would round to TF32. It rounds no float64, and is
+// what PyTorch asks for there, so that it comes first, too.
 inline std::vector<cudnnMathType_t> cudnn_math_types(DType dtype) {
   if (size_of(dtype) == 2) return {CUDNN_DEFAULT_MATH, CUDNN_TENSOR_OP_MATH};
+  if (dtype == DType::kFloat64) return {CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH};
   return {CUDNN_FMA_MATH};
 }
 
 // The math type to run an algorithm with. For 16-bit operands it is the one with which the
-// algorithm was found. float32 and float64 must not be rounded more than we allow; an algorithm
-// that would is not used.
+// algorithm was found, and so it is for float64, which tensor cores do not round. An algorithm that
+// may round operands more than we allow is not used.
 inline std::optional<cudnnMathType_t> cudnn_math_type_of(DType dtype, cudnnMathType_t found) {
   if (size_of(dtype) == 2) return found;
+  if (found == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return std::nullopt;
+  if (dtype == DType::kFloat64) return found;
   if (found == CUDNN_FMA_MATH || found == CUDNN_DEFAULT_MATH) return CUDNN_FMA_MATH;
   return std::nullopt;
 }

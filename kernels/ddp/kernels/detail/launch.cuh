@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// How the .cu files of this folder launch.
+// Shared by the .cu files of ddp/kernels: how they launch kernels, index threads and sum over warps
+// and blocks.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +14,16 @@ namespace ddp::cu::launch {
 
 inline constexpr unsigned kThreads = 256;
 inline constexpr unsigned kWarp = 32;
-inline constexpr unsigned kRowsPerBlock = kThreads / kWarp;  // where a warp handles a row
+inline constexpr unsigned kRowsPerBlock = kThreads / kWarp;  // if one warp handles one row
 
-// Enough blocks for `items` at `per_block` each; kernels stride over what a bounded grid leaves.
+// Returns how many blocks `items` need if each handles `per_block`, but at most as many as a grid
+// may have. Kernels therefore loop over the grid (a grid-stride loop).
 inline unsigned blocks_for(std::size_t items, unsigned per_block = kThreads) {
   constexpr std::size_t kMaxBlocks = 65535;
   return static_cast<unsigned>(std::min(kMaxBlocks, (items + per_block - 1) / per_block));
 }
 
-// Blocks of kThreads threads.
+// Launches `blocks` blocks of kThreads threads.
 template <class... Parameters, class... Arguments>
 void run(void (*kernel)(Parameters...), unsigned blocks, Stream stream, Arguments&&... arguments) {
   launch_kernel(kernel, blocks, kThreads, stream, std::forward<Arguments>(arguments)...);
@@ -39,7 +41,7 @@ __device__ void store(T* target, T value, WriteMode mode) {
   *target = mode == WriteMode::kAccumulate ? *target + value : value;
 }
 
-// The same result in every lane.
+// Both return the same result in every lane.
 template <class T>
 __device__ T warp_sum(T value) {
   for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) {
@@ -55,8 +57,8 @@ __device__ T warp_max(T value) {
   return value;
 }
 
-// Over a block of kThreads threads, in a fixed order; the result is thread 0's. All threads call
-// it.
+// Sums over a block of kThreads threads, in a fixed order. All threads of the block must call it;
+// thread 0 gets the sum, the others get 0.
 template <class T>
 __device__ T block_sum(T value) {
   __shared__ T partial[kRowsPerBlock];
@@ -65,7 +67,7 @@ __device__ T block_sum(T value) {
   __syncthreads();
   T sum = 0;
   for (unsigned w = 0; threadIdx.x == 0 && w < kRowsPerBlock; ++w) sum += partial[w];
-  __syncthreads();  // before the next sum is put there
+  __syncthreads();  // the next call overwrites `partial`
   return sum;
 }
 

@@ -5,7 +5,8 @@
 
 namespace ddp::cu::launch {
 
-// For one block of kThreads threads: the mean in float64 and in a fixed order, 0 of no values.
+// Runs as one block of kThreads threads. Computes the mean in float64 and in a fixed order; without
+// values it is 0.
 template <class T>
 __global__ void mean_kernel(const T* values, std::size_t count, T* mean) {
   double sum = 0;

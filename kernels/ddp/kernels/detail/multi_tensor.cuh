@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
-// One launch for many tensors, as multi_tensor_apply of NVIDIA's apex does it: a launch costs the
-// host microseconds, which for most parameters of a model is more than the work on them. The table
-// of tensors travels as the kernel's argument, so nothing is copied to the device.
+// Handles many tensors in one launch, as multi_tensor_apply of NVIDIA's apex does: a launch costs
+// the host microseconds, and the work on most parameters of a model takes less than that. The table
+// of tensors is an argument of the kernel, so nothing has to be copied to the device.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace ddp::cu::launch {
 
-// Elements [begin, end) of a tensor; `index` counts the chunks of all tensors of a call.
+// Elements [begin, end) of a tensor; `index` numbers the chunks of all tensors of a call.
 struct Chunk {
   std::size_t begin;
   std::size_t end;
@@ -23,8 +23,8 @@ struct Chunk {
 // Block b of a launch works on the tensor t with first_block[t] <= b < first_block[t + 1].
 template <class Tensor>
 struct TensorTable {
-  static constexpr std::size_t kArgumentBytes = 4096;  // what CUDA guarantees to a kernel
-  static constexpr std::size_t kOperationBytes = 128;  // left for what is done with the tensors
+  static constexpr std::size_t kArgumentBytes = 4096;  // every CUDA version allows as many
+  static constexpr std::size_t kOperationBytes = 128;  // reserved for the operation's own arguments
   static constexpr unsigned kCapacity =
       (kArgumentBytes - kOperationBytes - 2 * sizeof(std::size_t)) /
       (sizeof(Tensor) + sizeof(unsigned));
@@ -32,7 +32,7 @@ struct TensorTable {
   Tensor tensors[kCapacity];
   unsigned first_block[kCapacity + 1];
   unsigned size;
-  std::size_t first_chunk;  // of the call: chunks of earlier launches
+  std::size_t first_chunk;  // number of chunks in the call's earlier launches
 
   void clear(std::size_t first) {
     size = 0;
@@ -62,7 +62,9 @@ __global__ void multi_tensor_kernel(TensorTable<Tensor> table, Operation operati
             Chunk{begin, end < tensor.count ? end : tensor.count, table.first_chunk + blockIdx.x});
 }
 
-// A Tensor is a small struct of pointers with a `count`; describe(k) makes that of tensor k.
+// Applies the operation to all chunks of all tensors, in as few launches as the table's capacity
+// allows. A Tensor is a small struct of pointers with a `count`; describe(k) returns the one of
+// tensor k.
 template <class Describe, class Operation>
 void over_tensors(std::size_t tensors, const Describe& describe, const Operation& operation,
                   Stream stream) {

@@ -11,7 +11,7 @@ namespace ddp::detail {
 
 inline void check_sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step) {
   if (step.nesterov && step.momentum == 0) {
-    throw std::invalid_argument("[kernels] sgd_step: nesterov without momentum");
+    throw std::invalid_argument("[kernels] sgd_step: nesterov needs a momentum other than 0");
   }
   for (const SgdTensor& tensor : tensors) {
     const Buffer& value = tensor.value;

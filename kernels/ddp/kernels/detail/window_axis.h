@@ -41,7 +41,7 @@ struct FixedAxis {
     const std::size_t last = end < output ? end : output;
     return {begin, begin < last ? last : begin};
   }
-  // That pixel; only valid for those windows.
+  // The pixel that `window` has under `tap`; valid only for the windows of windows_at(tap).
   DDP_HOST_DEVICE std::size_t pixel_of(std::size_t window, std::size_t tap) const {
     return window * stride + tap - padding;
   }

@@ -53,11 +53,12 @@ template <class... Variables>
   return must_widen(first, others...) && ((others.value().dtype() != first.value().dtype()) || ...);
 }
 
-// A float32 operand cast to the autocast type; any other operand, and nothing, unchanged.
+// Casts a float32 operand to the autocast type. Any other operand, and an empty optional, is
+// returned unchanged.
 [[nodiscard]] Variable narrowed(Tape& tape, const Variable& operand);
 [[nodiscard]] std::optional<Variable> narrowed(Tape& tape, const std::optional<Variable>& operand);
 
-// A 16-bit operand cast to float32; any other unchanged.
+// Casts a 16-bit operand to float32 and returns any other unchanged.
 [[nodiscard]] Variable widened(Tape& tape, const Variable& operand);
 
 }  // namespace ddp::nn

@@ -14,7 +14,7 @@ void check(const GradScalerOptions& options) {
       options.backoff_factor < 1 && options.growth_interval > 0) {
     return;
   }
-  throw std::invalid_argument("[nn] GradScaler: an initial scale of " +
+  throw std::invalid_argument("[nn] GradScaler: one of these options is not valid: initial scale " +
                               std::to_string(options.initial_scale) + ", growth by " +
                               std::to_string(options.growth_factor) + " every " +
                               std::to_string(options.growth_interval) + " steps, backoff by " +

@@ -8,7 +8,7 @@ namespace {
 
 constexpr Conv2dOptions kSameSize{.padding = {1, 1}};
 
-// The maximum first, as in LeNet5.
+// The pooling comes before ReLU, as in LeNet5.
 Variable stage(Tape& tape, Conv2d& conv, BatchNorm2d& norm, const Variable& x) {
   return relu(tape, max_pool2d(tape, norm.forward(tape, conv.forward(tape, x)), {2, 2}, {2, 2}));
 }

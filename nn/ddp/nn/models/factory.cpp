@@ -32,7 +32,7 @@ std::unique_ptr<Module> make_unet(const Scope& scope, const ImageSizes& sizes) {
                                 UNetSizes{.channels = sizes.channels, .outputs = sizes.classes});
 }
 
-// For images of any size.
+// Makes models that take images of any size.
 template <class Model>
 std::unique_ptr<Module> make(const Scope& scope, const ImageSizes& sizes) {
   return std::make_unique<Model>(scope, sizes.channels, sizes.classes);

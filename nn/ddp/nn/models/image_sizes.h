@@ -11,7 +11,7 @@ namespace ddp::nn {
 struct ImageSizes {
   std::size_t channels = 1;
   Size2d image{28, 28};
-  std::size_t classes = 10;  // or logits per pixel
+  std::size_t classes = 10;  // for segmentation, logits per pixel
 };
 
 }  // namespace ddp::nn

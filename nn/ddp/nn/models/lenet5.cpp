@@ -11,8 +11,8 @@ std::size_t pixels_before_fc1(const Size2d& image) {
   return ((image.height / 2 - 4) / 2) * ((image.width / 2 - 4) / 2);
 }
 
-// The maximum first: ReLU keeps order, so both orders give the same values and gradients, and this
-// one has a quarter of the elements left for ReLU.
+// Takes the maximum before ReLU. ReLU is monotonic, so both orders give the same values and
+// gradients, but in this one ReLU has only a quarter of the elements to compute.
 Variable pool_and_relu(Tape& tape, const Variable& x) {
   return relu(tape, max_pool2d(tape, x, {2, 2}, {2, 2}));
 }

@@ -8,8 +8,8 @@
 namespace ddp::nn {
 namespace {
 
-// Block `index` of layer 1 to 4. The first one of a layer doubles the channels and halves the
-// image, but in layer 1.
+// Makes block `index` of layer 1 to 4. The first block of each layer except layer 1 doubles the
+// channels and halves the image.
 BasicBlock block(const Scope& scope, int layer, int index) {
   const std::size_t out = std::size_t{64} << (layer - 1);
   const bool changes_size = layer > 1 && index == 0;

@@ -6,6 +6,7 @@
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/ops/image.h"
+#include "ddp/nn/ops/product.h"
 
 namespace ddp::nn {
 namespace {
@@ -38,6 +39,7 @@ Variable conv2d(Tape& tape, const Variable& x, const Variable& weight,
     return conv2d(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias), options);
   }
   const Conv2dShape shape = shape_of(x.shape(), weight.shape(), bias, options);
+  require_one_dtype("conv2d", x, weight);
   const Size2d output = shape.output();
   Context& context = tape.context();
   Tensor y = context.empty({shape.batch, shape.out_channels, output.height, output.width},

@@ -9,6 +9,7 @@
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/ops/image.h"
+#include "ddp/nn/ops/product.h"
 
 namespace ddp::nn {
 namespace {
@@ -78,6 +79,7 @@ Variable conv_transpose2d(Tape& tape, const Variable& x, const Variable& weight,
                             options);
   }
   check(x.shape(), weight.shape(), bias, options);
+  require_one_dtype("conv_transpose2d", x, weight);
   const Conv2dShape reverse = reverse_of(x.shape(), weight.shape(), options);
   static_cast<void>(reverse.output());  // throws if the groups do not fit
   Context& context = tape.context();

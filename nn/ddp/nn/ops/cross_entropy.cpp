@@ -46,11 +46,11 @@ Variable softmax_cross_entropy(Tape& tape, const Variable& logits, const Tensor&
   return tape.record(std::move(loss), Edge{logits, backward});
 }
 
-Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels) {
+Tensor count_correct(Context& context, const Tensor& logits, const Tensor& labels, std::size_t k) {
   const MatrixShape shape = rows_of_classes("count_correct", logits.shape());
   Tensor count = context.empty({}, DType::kInt64);
   context.run(cpu::count_correct, cu::count_correct, logits.buffer(), labels.buffer(),
-              count.buffer(), shape);
+              count.buffer(), shape, k);
   return count;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What operations on images share.
+// Shared by operations on images.
 #pragma once
 
 #include <optional>
@@ -13,10 +13,11 @@ namespace ddp::nn {
 // Throws std::invalid_argument unless x is n x channels x height x width.
 void require_image(const char* operation, const Shape& x);
 
-// Of an image.
+// Converts the shape of an image.
 [[nodiscard]] ChannelShape as_channels(const Shape& image);
 
-// Records a convolution's result: with two edges, or with a third one for its bias.
+// Records the result y of a convolution, with edges to its weight, to x and, if there is one, to
+// its bias.
 [[nodiscard]] Variable record_convolution(Tape& tape, Tensor y, const std::optional<Variable>& bias,
                                           Edge weight, Edge x);
 

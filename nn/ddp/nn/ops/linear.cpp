@@ -4,6 +4,7 @@
 #include "ddp/kernels/bias.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
+#include "ddp/nn/ops/product.h"
 
 namespace ddp::nn {
 namespace {
@@ -24,6 +25,7 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight, const Var
   if (must_narrow(tape, x, weight)) {
     return linear(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias));
   }
+  require_one_dtype("linear", x, weight);
   Context& context = tape.context();
   const std::size_t n = x.shape()[0], in = weight.shape()[1], out = weight.shape()[0];
   Tensor y = context.empty({n, out}, x.value().dtype());

@@ -12,13 +12,13 @@
 
 namespace ddp::nn {
 
-// torch.optim.Adam, and torch.optim.AdamW with WeightDecay::kDecoupled; the formula stands at
-// adam_step in ddp/kernels/adam.h. A group is one call of the kernel. A parameter's bias correction
-// follows how often it has been stepped itself.
+// Does what torch.optim.Adam does, and with WeightDecay::kDecoupled what torch.optim.AdamW does;
+// adam_step in ddp/kernels/adam.h gives the formula. The kernel is called once for each group. The
+// bias correction of a parameter depends on how often this parameter has been stepped.
 class Adam final : public Optimizer {
  public:
-  // The parameters and the context outlive the optimizer. Throws std::invalid_argument unless all
-  // parameters of a group have one dtype.
+  // The parameters and the context must outlive the optimizer. Throws std::invalid_argument unless
+  // all parameters of a group have one dtype.
   Adam(Context& context, std::span<Parameter* const> parameters, const AdamStep& options);
   Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups);
 
@@ -38,12 +38,12 @@ class Adam final : public Optimizer {
     AdamStep options;
     FlatState exp_avgs;
     FlatState exp_avg_sqs;
-    Tensor steps;  // int64 on the CPU, by parameter
+    Tensor steps;  // int64 on the CPU, one element per parameter
   };
 
   Context& context_;
   std::vector<Group> groups_;
-  std::vector<AdamTensor> tensors_;  // of the group at hand, kept for its memory
+  std::vector<AdamTensor> tensors_;  // one group's; a member only to keep its memory between steps
 };
 
 }  // namespace ddp::nn

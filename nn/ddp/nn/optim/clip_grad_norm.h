@@ -11,19 +11,20 @@ namespace ddp::nn {
 // float64 scalars on the context's device.
 struct ClippedNorm {
   Tensor norm;   // before clipping
-  Tensor scale;  // for Optimizer::step, instead of the scale that clip_grad_norm was given
+  Tensor scale;  // pass it to Optimizer::step in place of the scale given to clip_grad_norm
 
   [[nodiscard]] const double* grad_scale() const {
     return static_cast<const double*>(scale.buffer().data);
   }
 };
 
-// torch.nn.utils.clip_grad_norm_ without a pass that writes the gradients, and without a wait for
-// the device: where the Euclidean norm of all gradients together, each times *grad_scale (null: 1),
-// exceeds `max_norm`, the optimizer's scale makes up for it. With the scale of a
-// DistributedDataParallel it is the norm of the mean gradient, and equal on all ranks. The formula
-// stands in ddp/kernels/grad_norm.h. Parameters without a gradient count as zeros.
-// `grad_scale` is memory of the context's device. Throws std::invalid_argument unless max_norm > 0.
+// Has the effect of torch.nn.utils.clip_grad_norm_, but neither writes the gradients nor waits for
+// the device. It computes the Euclidean norm of all gradients together, each multiplied by
+// *grad_scale (1 if null). If the norm exceeds `max_norm`, the returned scale is the smaller by the
+// quotient, so the optimizer's step uses clipped gradients; ddp/kernels/grad_norm.h gives the
+// formula. With the scale of a DistributedDataParallel, the norm is that of the mean gradient and
+// equal on all ranks. Parameters without a gradient count as zeros. `grad_scale` is memory of the
+// context's device. Throws std::invalid_argument unless max_norm > 0.
 [[nodiscard]] ClippedNorm clip_grad_norm(Context& context, std::span<Parameter* const> parameters,
                                          double max_norm, const double* grad_scale = nullptr);
 

@@ -10,8 +10,8 @@
 
 namespace ddp::nn {
 
-// A tensor beside each parameter, of its shape and dtype, zeroed at first: what an optimizer
-// remembers. All lie in one piece of memory, each from a cache line's begin.
+// What an optimizer remembers: for each parameter a tensor of the same shape and dtype, initially
+// zero. All tensors share one piece of memory, and each begins at a cache line.
 class FlatState {
  public:
   // Throws std::invalid_argument unless all parameters have one dtype and are on one device.
@@ -21,7 +21,7 @@ class FlatState {
 
  private:
   Tensor memory_;
-  std::vector<Buffer> buffers_;  // by parameter
+  std::vector<Buffer> buffers_;  // one per parameter
 };
 
 }  // namespace ddp::nn

@@ -14,10 +14,11 @@ void check(const LrSchedule& schedule, int epoch) {
       schedule.warmup_epochs <= schedule.epochs && schedule.step_epochs >= 1) {
     return;
   }
-  throw std::invalid_argument(
-      "[nn] learning_rate: epoch " + std::to_string(epoch) + " of " +
-      std::to_string(schedule.epochs) + " with " + std::to_string(schedule.warmup_epochs) +
-      " warm-up epochs and a step of " + std::to_string(schedule.step_epochs));
+  throw std::invalid_argument("[nn] learning_rate: epoch " + std::to_string(epoch) + " of " +
+                              std::to_string(schedule.epochs) + " with " +
+                              std::to_string(schedule.warmup_epochs) +
+                              " warm-up epochs and a step of " +
+                              std::to_string(schedule.step_epochs) + " epochs is not possible");
 }
 
 double cosine(const LrSchedule& schedule, int t) {
@@ -69,7 +70,7 @@ double warmup_factor(const LinearWarmup& warmup, std::int64_t step) {
   const double start = warmup.start_factor;
   if (step < 0 || warmup.steps < 0 || !(start >= 0 && start <= 1)) {
     throw std::invalid_argument("[nn] warmup_factor: step " + std::to_string(step) + " of " +
-                                std::to_string(warmup.steps) + ", starting at " +
+                                std::to_string(warmup.steps) + ", starting at a factor of " +
                                 std::to_string(start));
   }
   if (step >= warmup.steps) return 1;
@@ -79,9 +80,9 @@ double warmup_factor(const LinearWarmup& warmup, std::int64_t step) {
 double scaled_learning_rate(double reference_rate, std::int64_t global_batch,
                             std::int64_t reference_batch) {
   if (global_batch < 1 || reference_batch < 1) {
-    throw std::invalid_argument("[nn] scaled_learning_rate: a global batch of " +
-                                std::to_string(global_batch) + ", a reference batch of " +
-                                std::to_string(reference_batch));
+    throw std::invalid_argument("[nn] scaled_learning_rate: the global batch is " +
+                                std::to_string(global_batch) + " and the reference batch " +
+                                std::to_string(reference_batch) + ", but both must be positive");
   }
   return reference_rate * static_cast<double>(global_batch) / static_cast<double>(reference_batch);
 }

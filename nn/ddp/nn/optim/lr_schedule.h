@@ -11,26 +11,28 @@ namespace ddp::nn {
 
 enum class LrScheduleKind : std::uint8_t { kConstant, kStep, kCosine };
 
-// "constant", "step" or "cosine"; std::invalid_argument that lists them for anything else.
+// Parses "constant", "step" or "cosine"; throws std::invalid_argument that lists these for any
+// other name.
 [[nodiscard]] LrScheduleKind parse_lr_schedule(std::string_view name);
 [[nodiscard]] std::string_view to_string(LrScheduleKind kind);
 
 struct LrSchedule {
   LrScheduleKind kind = LrScheduleKind::kConstant;
   double base = 0.1;
-  int epochs = 1;         // of the whole training, warm-up included
-  int warmup_epochs = 0;  // 0 to epochs
+  int epochs = 1;         // of the whole training, including the warm-up
+  int warmup_epochs = 0;  // from 0 to `epochs`
   int step_epochs = 30;   // kStep: epochs between two drops
   double step_factor = 0.1;
-  double minimum = 0;  // kCosine
+  double minimum = 0;  // kCosine: the rate at the end
 };
 
-// The rate of `epoch` (from 0). The warm-up rises evenly and reaches `base` in its last epoch:
+// Returns the rate of `epoch` (from 0). The warm-up rises evenly and reaches `base` in its last
+// epoch:
 // base * (epoch + 1) / warmup_epochs. Then, with t epochs since the warm-up and T of them in all:
 //   step:   base * step_factor^floor(t / step_epochs)                          (PyTorch's StepLR)
 //   cosine: minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2    (PyTorch's CosineAnnealingLR)
-// An epoch is what the schedule counts in, no more: for a rate that changes in each step `epochs`,
-// `warmup_epochs` and `step_epochs` are numbers of steps, and `epoch` is the step.
+// An epoch is only the unit in which the schedule counts. For a rate that changes in each step,
+// give `epochs`, `warmup_epochs` and `step_epochs` in steps, and the step as `epoch`.
 // Throws std::invalid_argument for a negative epoch, or a schedule that contradicts itself.
 [[nodiscard]] double learning_rate(const LrSchedule& schedule, int epoch);
 
@@ -47,10 +49,10 @@ struct LinearWarmup {
 // is not in [0, 1].
 [[nodiscard]] double warmup_factor(const LinearWarmup& warmup, std::int64_t step);
 
-// The linear scaling rule (Goyal et al. 2017, section 2.1; Krizhevsky 2014): where the batch of a
-// step, all ranks together, is k times as large as the one for which `reference_rate` is right, the
-// rate is to be, too. For SGD; meant to go with a warm-up, and not to hold for any size. Throws
-// std::invalid_argument unless both batches are positive.
+// The linear scaling rule (Goyal et al. 2017, section 2.1; Krizhevsky 2014): if the batch of a
+// step, over all ranks, is k times as large as the one for which `reference_rate` is right, the
+// rate is multiplied by k. The rule is meant for SGD with a warm-up, and very large batches do not
+// follow it. Throws std::invalid_argument unless both batches are positive.
 [[nodiscard]] double scaled_learning_rate(double reference_rate, std::int64_t global_batch,
                                           std::int64_t reference_batch = 256);
 

@@ -8,12 +8,18 @@
 namespace ddp::nn {
 
 void Optimizer::step() {
-  if (parameters_.empty()) return;
-  GradientOwner* owner = parameters_.front()->grad_owner();
-  const auto other = std::ranges::find_if(
-      parameters_, [&](const Parameter* each) { return each->grad_owner() != owner; });
+  // Frozen parameters have no gradient, and no owner if they were frozen before there was one.
+  const auto is_trained = [](const Parameter* each) {
+    return each->requires_grad() || each->grad_owner() != nullptr;
+  };
+  const auto first = std::ranges::find_if(parameters_, is_trained);
+  if (first == parameters_.end()) return;
+  GradientOwner* owner = (*first)->grad_owner();
+  const auto other = std::find_if(first, parameters_.end(), [&](const Parameter* each) {
+    return is_trained(each) && each->grad_owner() != owner;
+  });
   if (other != parameters_.end()) {
-    throw std::logic_error("[nn] an optimizer has '" + parameters_.front()->name() + "' and '" +
+    throw std::logic_error("[nn] an optimizer has '" + (*first)->name() + "' and '" +
                            (*other)->name() +
                            "', of which one DistributedModule has only one: each needs an "
                            "optimizer of its own");

@@ -17,35 +17,37 @@ struct ParameterGroup {
   Options options;
 };
 
-// Each parameter belongs to one group, once; std::invalid_argument that names one which does not.
+// Base of all optimizers. Each parameter must be in exactly one group and only once; otherwise the
+// constructor throws std::invalid_argument that names the parameter.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
   virtual ~Optimizer() = default;
 
-  // Updates every parameter that has a gradient, and takes the gradient: has_grad() is false
-  // afterwards, so there is no zero_grad(). Gradients that a DistributedModule reduces become
-  // those of the mean over all ranks first, and are dropped where it says so: DistributedModule's
-  // step() has the details. std::logic_error if some of the parameters are of another module.
+  // Updates every parameter that has a gradient, and removes the gradient: has_grad() is false
+  // afterwards, so there is no zero_grad(). If a DistributedModule reduces the gradients, they are
+  // first replaced by their mean over all ranks, or dropped without an update in the cases that
+  // DistributedModule's step() describes. Throws std::logic_error if some of the parameters belong
+  // to another module.
   void step();
 
-  // The same with gradients multiplied by *grad_scale, and nothing else made of them; null is 1. On
-  // CUDA it points to device memory and is read when the kernels run.
+  // Updates with the gradients as they are, each multiplied by *grad_scale (1 if null). On CUDA,
+  // grad_scale points to device memory and is read when the kernels run.
   virtual void step(const double* grad_scale) = 0;
 
-  // Of all parameter groups.
+  // The parameters of all groups.
   [[nodiscard]] std::span<Parameter* const> parameters() const { return parameters_; }
 
-  // Of all parameter groups; learning_rate() tells the first one's.
+  // The setter changes the rate of all groups; the getter returns the first group's.
   [[nodiscard]] virtual double learning_rate() const = 0;
   virtual void set_learning_rate(double learning_rate) = 0;
   // Sets the rate of one group, counted from 0. Throws std::out_of_range if there is no such group.
   virtual void set_group_learning_rate(std::size_t group, double learning_rate) = 0;
 
-  // What a checkpoint must hold beside the parameters: views of the live state, named after the
-  // parameters, in their order. After they are overwritten, the optimizer continues from the new
-  // values. Counts are int64 on the CPU, whatever the parameters' device.
+  // What a checkpoint must contain besides the parameters: views of the live state, named after the
+  // parameters and in their order. After they are overwritten, the optimizer continues from the new
+  // values. Counts are int64 on the CPU, whatever the parameters' device is.
   [[nodiscard]] virtual std::vector<NamedTensor> state() const = 0;
 
  protected:
@@ -63,8 +65,8 @@ class Optimizer {
   std::vector<Parameter*> parameters_;
 };
 
-// For models whose biases and norms shall not decay: parameters of at most one dimension, which
-// those are, and the others. Both in the order given.
+// Splits parameters for models whose biases and normalisations must not decay: these have at most
+// one dimension. Both lists keep the given order.
 struct DecaySplit {
   std::vector<Parameter*> decayed;
   std::vector<Parameter*> not_decayed;

@@ -19,11 +19,11 @@ void check(const ReduceLrOnPlateauOptions& options) {
     return;
   }
   throw std::invalid_argument(
-      "[nn] ReduceLrOnPlateau: a rate of " + std::to_string(options.base) + ", factor " +
-      std::to_string(options.factor) + ", patience " + std::to_string(options.patience) +
-      ", threshold " + std::to_string(options.threshold) + ", cooldown " +
-      std::to_string(options.cooldown) + ", minimum " + std::to_string(options.minimum) +
-      ", epsilon " + std::to_string(options.epsilon));
+      "[nn] ReduceLrOnPlateau: one of these options is not valid: rate " +
+      std::to_string(options.base) + ", factor " + std::to_string(options.factor) + ", patience " +
+      std::to_string(options.patience) + ", threshold " + std::to_string(options.threshold) +
+      ", cooldown " + std::to_string(options.cooldown) + ", minimum " +
+      std::to_string(options.minimum) + ", epsilon " + std::to_string(options.epsilon));
 }
 
 double& number(const Tensor& tensor) { return tensor.buffer().as<double>()[0]; }

@@ -8,7 +8,7 @@
 
 namespace ddp::nn {
 
-enum class PlateauMode : std::uint8_t { kMin, kMax };  // what is better: less or more
+enum class PlateauMode : std::uint8_t { kMin, kMax };  // smaller or larger values are better
 enum class PlateauThreshold : std::uint8_t { kRelative, kAbsolute };
 
 struct ReduceLrOnPlateauOptions {
@@ -17,10 +17,10 @@ struct ReduceLrOnPlateauOptions {
   double factor = 0.1;
   int patience = 10;        // consecutive bad values; one more lowers the rate
   double threshold = 1e-4;  // a better value beats the best by more than this
-  PlateauThreshold threshold_mode = PlateauThreshold::kRelative;  // a share of the best
+  PlateauThreshold threshold_mode = PlateauThreshold::kRelative;  // relative to the best value
   int cooldown = 0;  // values after a reduction that do not count as bad
   double minimum = 0;
-  double epsilon = 1e-8;  // reductions by at most this are left out
+  double epsilon = 1e-8;  // a reduction that is not larger than this is not made
 };
 
 // torch.optim.lr_scheduler.ReduceLROnPlateau: a learning rate that is multiplied by `factor` when a
@@ -36,7 +36,7 @@ class ReduceLrOnPlateau {
   // Takes the next value. Returns true if this lowered the rate.
   bool step(double value);
 
-  // For Optimizer::set_learning_rate.
+  // The rate to pass to Optimizer::set_learning_rate.
   [[nodiscard]] double learning_rate() const { return rate_.buffer().as<double>()[0]; }
 
   // "learning_rate" and "best" (float64), "num_bad_epochs" and "cooldown_counter" (int64), on the

@@ -12,12 +12,12 @@
 
 namespace ddp::nn {
 
-// torch.optim.SGD, without dampening; the formula stands at sgd_step in ddp/kernels/sgd.h. A group
-// is one call of the kernel.
+// Does what torch.optim.SGD does, without dampening; sgd_step in ddp/kernels/sgd.h gives the
+// formula. The kernel is called once for each group.
 class Sgd final : public Optimizer {
  public:
-  // The parameters and the context outlive the optimizer. Throws std::invalid_argument unless all
-  // parameters of a group have one dtype.
+  // The parameters and the context must outlive the optimizer. Throws std::invalid_argument unless
+  // all parameters of a group have one dtype.
   Sgd(Context& context, std::span<Parameter* const> parameters, const SgdStep& options);
   Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups);
 
@@ -26,7 +26,7 @@ class Sgd final : public Optimizer {
   [[nodiscard]] double learning_rate() const override;
   void set_learning_rate(double learning_rate) override;
   void set_group_learning_rate(std::size_t group, double learning_rate) override;
-  // "fc1.weight.momentum_buffer", ...; nothing of groups whose momentum is 0.
+  // "fc1.weight.momentum_buffer", ...; groups whose momentum is 0 have no state.
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 
  private:
@@ -35,12 +35,12 @@ class Sgd final : public Optimizer {
 
     std::vector<Parameter*> parameters;
     SgdStep options;
-    FlatState momentum_buffers;  // of no parameter if momentum is 0
+    FlatState momentum_buffers;  // empty if momentum is 0
   };
 
   Context& context_;
   std::vector<Group> groups_;
-  std::vector<SgdTensor> tensors_;  // of the group at hand, kept for its memory
+  std::vector<SgdTensor> tensors_;  // one group's; a member only to keep its memory between steps
 };
 
 }  // namespace ddp::nn

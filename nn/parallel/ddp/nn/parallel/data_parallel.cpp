@@ -117,11 +117,11 @@ struct DataParallel::Pass {
     for (const auto& part : parts) part->finish();
   }
 
-  std::size_t size = 0;  // of the whole batch
-  Piece own;             // the module's
-  Tensor input;          // likewise
+  std::size_t size = 0;  // samples in the whole batch
+  Piece own;             // the samples that the module itself computes
+  Tensor input;          // the module's own part of the input
   Tensor targets;
-  std::vector<std::unique_ptr<Part>> parts;  // the other replicas'
+  std::vector<std::unique_ptr<Part>> parts;  // the parts of the other replicas
 };
 
 DataParallel::DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
@@ -178,7 +178,8 @@ void DataParallel::copy_model_to(Replica& replica) {
   const auto parameters = module_->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     copy(parameters[i]->value(), replica.module->parameters()[i]->value());
-    replica.module->parameters()[i]->clear_grad();  // left by a backward that threw
+    replica.module->parameters()[i]->clear_grad();  // a backward that threw may leave one
+    replica.module->parameters()[i]->set_requires_grad(parameters[i]->requires_grad());
   }
   for (std::size_t i = 0; i < module_->buffers().size(); ++i) {
     copy(module_->buffers()[i].value, replica.module->buffers()[i].value);

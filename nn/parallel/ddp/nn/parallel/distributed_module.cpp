@@ -2,6 +2,7 @@
 #include "ddp/nn/parallel/distributed_module.h"
 
 #include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,9 +13,20 @@
 namespace ddp::nn {
 namespace {
 
-std::vector<ddp::Parameter> describe_parameters(const Module& module) {
+std::vector<Parameter*> unfrozen(const Module& module) {
+  std::vector<Parameter*> found;
+  std::ranges::copy_if(module.parameters(), std::back_inserter(found), &Parameter::requires_grad);
+  if (found.empty() && !module.parameters().empty()) {
+    throw std::invalid_argument(
+        "[nn] a DistributedModule has nothing to train: all parameters of the module are frozen "
+        "(set_requires_grad(false))");
+  }
+  return found;
+}
+
+std::vector<ddp::Parameter> describe(std::span<Parameter* const> trained) {
   std::vector<ddp::Parameter> parameters;
-  for (const Parameter* parameter : module.parameters()) {
+  for (const Parameter* parameter : trained) {
     const Tensor& value = parameter->value();
     std::vector<std::int64_t> shape;
     for (std::size_t i = 0; i < value.shape().rank(); ++i) {
@@ -48,21 +60,32 @@ DistributedModule::DistributedModule(Module& module, Context& context,
                                      std::shared_ptr<ProcessGroup> group, DdpOptions options)
     : module_(module),
       context_(context),
+      trained_(unfrozen(module)),
       may_be_unused_(options.unused != UnusedParameters::kError),
       skips_non_finite_(options.non_finite == NonFinite::kSkip),
-      engine_(after(context, std::move(group)), describe_parameters(module),
+      engine_(after(context, std::move(group)), describe(trained_),
               with_module(module, std::move(options))) {
   add(module);
-  for (std::size_t i = 0; i < parameters().size(); ++i) {
-    Parameter* parameter = parameters()[i];
-    parameter->bind_grad(engine_.gradient(i), context.stream(), this);
-    indices_.emplace_back(parameter, i);
+  broadcast_frozen();  // may throw, so it comes before parameters refer to this object
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    trained_[i]->bind_grad(engine_.gradient(i), context.stream(), this);
+    indices_.emplace_back(trained_[i], i);
   }
   std::sort(indices_.begin(), indices_.end());
 }
 
+// Once, unlike buffers: nobody changes them.
+void DistributedModule::broadcast_frozen() {
+  for (const Parameter* parameter : parameters()) {
+    if (parameter->requires_grad()) continue;
+    engine_.group()
+        .broadcast(parameter->value().buffer(), /*root=*/0, context_.stream())
+        .wait(context_.stream());
+  }
+}
+
 DistributedModule::~DistributedModule() {
-  for (Parameter* parameter : parameters()) parameter->unbind_grad(*this);
+  for (Parameter* parameter : trained_) parameter->unbind_grad(*this);
 }
 
 std::size_t DistributedModule::index_of(const Parameter& parameter) const {
@@ -72,18 +95,25 @@ std::size_t DistributedModule::index_of(const Parameter& parameter) const {
   return found->second;
 }
 
+std::string DistributedModule::why_not_trained(const Parameter& parameter) const {
+  if (parameter.grad_owner() != nullptr) {
+    return "is of another DistributedModule: to train this one alone, call "
+           "set_requires_grad(false) on the other module before its forward; to train both, put "
+           "one DistributedModule around both";
+  }
+  if (std::ranges::count(parameters(), &parameter) > 0) {
+    return "was frozen when the DistributedModule was made: make a new one after "
+           "set_requires_grad(true)";
+  }
+  return "belongs to no module that was added: call add(child) in the constructor of the module "
+         "that has it as a member";
+}
+
 // The other ranks wait for this rank's buckets, so it must also break the group.
 void DistributedModule::refuse_stranger(const Parameter& parameter) const {
-  const GradientOwner* owner = parameter.grad_owner();
-  const std::string whose =
-      owner == nullptr
-          ? "belongs to no module that was added: call add(child) in the constructor of the module "
-            "that has it as a member"
-          : "is of another DistributedModule: a loss that depends on two modules needs one "
-            "DistributedModule around both";
   const std::string text = "[nn] parameter '" + parameter.name() + "' (shape " +
                            to_string(parameter.value().shape()) + ") took part in forward, but " +
-                           whose;
+                           why_not_trained(parameter);
   engine_.group().abort(text);
   throw std::logic_error(text);
 }
@@ -95,11 +125,12 @@ Variable DistributedModule::forward(Tape& tape, const Variable& input) {
 
 void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOptions& step,
                                  std::span<const StepMetric> metrics) {
-  for (const Parameter* parameter : parameters()) {
+  for (const Parameter* parameter : trained_) {
     if (engine_.is_synchronized() && parameter->has_grad()) {
       throw std::logic_error("[ddp] parameter '" + parameter->name() +
                              "' still has the gradient of the last step: step the optimizer after "
-                             "each backward");
+                             "each backward; freeze what no optimizer has (set_requires_grad) "
+                             "before the DistributedModule is made");
     }
   }
   const double factor = engine_.begin_step(step) * (scaler_ == nullptr ? 1 : scaler_->scale());
@@ -116,19 +147,24 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
 }
 
 bool DistributedModule::has_gradients() const {
-  return std::ranges::any_of(parameters(), &Parameter::has_grad);
+  return std::ranges::any_of(trained_, &Parameter::has_grad);
 }
 
 // Whether a parameter has a gradient depends on all ranks, not only on this one's backward.
 void DistributedModule::take_use_from_engine() {
-  for (Parameter* parameter : parameters()) {
-    engine_.is_used(index_of(*parameter)) ? parameter->mark_grad_written()
-                                          : parameter->clear_grad();
+  for (std::size_t i = 0; i < trained_.size(); ++i) {
+    engine_.is_used(i) ? trained_[i]->mark_grad_written() : trained_[i]->clear_grad();
   }
 }
 
 Tensor DistributedModule::clip_grad_norm(double max_norm) {
-  clipped_ = nn::clip_grad_norm(context_, parameters(), max_norm, gradient_scale());
+  const double* scale = gradient_scale();  // throws in a pass that does not reduce
+  if (!is_reduced_) {
+    throw std::logic_error(
+        "[ddp] clip_grad_norm: there are no reduced gradients: call it after backward() and before "
+        "the optimizer's step()");
+  }
+  clipped_ = nn::clip_grad_norm(context_, trained_, max_norm, scale);
   return clipped_->norm;
 }
 
@@ -143,10 +179,10 @@ void DistributedModule::step(Optimizer& optimizer) {
   if (is_taken) {
     optimizer.step(scale);
   } else {
-    for (Parameter* parameter : parameters()) parameter->clear_grad();
+    for (Parameter* parameter : trained_) parameter->clear_grad();
   }
   clipped_.reset();
-  is_reduced_ = has_gradients();  // left for another optimizer
+  is_reduced_ = has_gradients();  // those left are for another optimizer
   if (scaler_ != nullptr && !engine_.is_over()) scaler_->update(!is_taken);
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,7 @@ concept CountedBatch = requires(const T& batch) {
 // with weight n.
 struct StepMetric {
   Tensor value;  // one element on the device; the host does not wait for it
-  double weight = 0;
+  SampleCount weight = 0;
 };
 
 // A module whose replicas train together: torch.nn.parallel.DistributedDataParallel for nn::Module.
@@ -44,10 +45,14 @@ struct StepMetric {
 //
 // The module and the context must outlive it. The module's gradients end with this object: it can
 // then be trained alone, or be distributed anew.
+//
+// Parameters that are frozen (Module::set_requires_grad) when it is made are not trained: all ranks
+// get rank 0's values, and that is all. To unfreeze some of them later, make a new
+// DistributedModule.
 class DistributedModule final : public Module, public GradientOwner {
  public:
   DistributedModule(Module& module, Context& context, std::shared_ptr<ProcessGroup> group,
-                    DdpOptions options);
+                    DdpOptions options = {});
   ~DistributedModule() override;
 
   // Runs the module's forward. In training with BufferSync::kEveryForward, all ranks first get rank
@@ -58,8 +63,9 @@ class DistributedModule final : public Module, public GradientOwner {
   // reductions running beside it. `loss` is the mean over this rank's samples; without samples the
   // step is taken with zeros. Metric i can be read as engine().summary().metrics[i].
   // std::logic_error if an optimizer has not consumed a gradient, or if the loss depends on a
-  // parameter that is not this module's, usually one of a child that was never add()ed; the other
-  // ranks then throw PeerError. On return the context's stream is ordered behind the sums. A
+  // parameter that this object does not train: one of a child that was never add()ed, or of another
+  // DistributedModule, whose module must then be frozen before its forward; the other ranks then
+  // throw PeerError. On return the context's stream is ordered behind the sums. A
   // parameter that no rank used (DdpOptions::unused) then has no gradient.
   //
   // With the loader's batch, ranks detect that they are in different epochs (StepOptions::epoch).
@@ -68,8 +74,7 @@ class DistributedModule final : public Module, public GradientOwner {
   template <CountedBatch Batch>
   void backward(Tape& tape, const Variable& loss, const Batch& batch,
                 std::span<const StepMetric> metrics = {}) {
-    const auto samples = static_cast<double>(batch.count);
-    backward(tape, loss, StepOptions{.samples = samples, .epoch = batch.epoch}, metrics);
+    backward(tape, loss, StepOptions{.samples = batch.count, .epoch = batch.epoch}, metrics);
   }
   void backward(Tape& tape, const Variable& loss, double samples,
                 std::span<const StepMetric> metrics = {}) {
@@ -85,8 +90,8 @@ class DistributedModule final : public Module, public GradientOwner {
   // Between backward() and step: makes step() scale the mean gradients so that their Euclidean norm
   // is at most `max_norm`. Returns the norm before scaling, a float64 scalar on the device, equal
   // on all ranks, as nn::clip_grad_norm does, which has the details; the host does not wait for it.
-  // It may be a metric of the next backward(). std::logic_error if the gradients have not been
-  // reduced.
+  // It may be a metric of the next backward(). std::logic_error if there are no reduced gradients,
+  // as before backward() or after step().
   Tensor clip_grad_norm(double max_norm);
 
   // What optimizer.step() calls: steps it with the mean gradients, or drops them if
@@ -115,19 +120,22 @@ class DistributedModule final : public Module, public GradientOwner {
 
  private:
   [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
+  [[nodiscard]] std::string why_not_trained(const Parameter& parameter) const;
   [[noreturn]] void refuse_stranger(const Parameter& parameter) const;
+  void broadcast_frozen();
   [[nodiscard]] bool has_gradients() const;
   void take_use_from_engine();
   [[nodiscard]] const double* gradient_scale();
 
   Module& module_;
   Context& context_;
+  std::vector<Parameter*> trained_;  // by their index in the engine
   bool may_be_unused_;
   bool skips_non_finite_;
-  bool is_reduced_ = false;  // the current gradients
+  bool is_reduced_ = false;  // whether the current gradients are reduced
   GradScaler* scaler_ = nullptr;
-  Tensor unscale_;                      // with a scaler: gradient_scale() points to it
-  std::optional<ClippedNorm> clipped_;  // until step()
+  Tensor unscale_;                      // used with a scaler: gradient_scale() points to it
+  std::optional<ClippedNorm> clipped_;  // kept until step()
   DistributedDataParallel engine_;
   // By address. Contiguous in memory, because it is searched while the caches hold other data.
   std::vector<std::pair<const Parameter*, std::size_t>> indices_;

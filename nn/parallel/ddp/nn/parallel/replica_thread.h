@@ -18,7 +18,7 @@ class ReplicaThread {
   ReplicaThread(const ReplicaThread&) = delete;
   ReplicaThread& operator=(const ReplicaThread&) = delete;
 
-  // Waits for the previous work first; drops its exception if nobody has asked for it.
+  // Waits for the previous work first, and drops its exception if no wait() has rethrown it.
   void start(std::function<void()> work);
   // Waits until the work is done, and rethrows its exception.
   void wait();

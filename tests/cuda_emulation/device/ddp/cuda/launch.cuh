@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Replaces libddp/ddp/cuda/launch.cuh: defines in C++ those parts of CUDA's language that the .cu
-// files use. Names that no kernel has used so far are missing.
+// files use. It lacks the parts that no kernel has used so far.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,10 +12,13 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "cuda_emulation/block.h"
+#include "cuda_emulation/memory.h"
 #include "cuda_emulation/stream.h"
 #include "ddp/base/stream.h"
 #include "ddp/cuda/check.h"
@@ -57,7 +60,7 @@ T __shfl_xor_sync(unsigned lanes, T value, unsigned mask) {
   return value_of_lane(lanes, value, ddp::emulation::lane() ^ mask);
 }
 
-// The last `distance` lanes keep their own value.
+// As on a GPU, the last `distance` lanes get their own value back.
 template <class T>
 T __shfl_down_sync(unsigned lanes, T value, unsigned distance) {
   const unsigned lane = ddp::emulation::lane(), from = lane + distance;
@@ -69,12 +72,40 @@ T atomicAdd(T* target, T value) {
   return std::atomic_ref<T>(*target).fetch_add(value);
 }
 
+namespace ddp::emulation {
+
+// False for an address of the process that CUDA has not allocated, which a kernel must not use. The
+// comparisons leave out numbers that are no address at all.
+inline bool may_be_used(std::uintptr_t address) {
+  constexpr std::uintptr_t kLowest = std::uintptr_t{1} << 40, kEnd = std::uintptr_t{1} << 47;
+  return address < kLowest || address >= kEnd ||
+         classify(reinterpret_cast<const void*>(address), 1) == Range::kInside;
+}
+
+// Looks at an argument that is a pointer, or a struct of pointers and other words without padding.
+template <class Argument>
+bool is_usable_argument(const Argument& argument) {
+  constexpr std::size_t kWord = sizeof(std::uintptr_t);
+  constexpr bool kHasWords = sizeof(Argument) % kWord == 0 && alignof(Argument) == kWord;
+  if constexpr (kHasWords && std::has_unique_object_representations_v<Argument>) {
+    std::uintptr_t words[sizeof(Argument) / kWord];
+    std::memcpy(words, &argument, sizeof words);
+    return std::all_of(std::begin(words), std::end(words), may_be_used);
+  }
+  return true;
+}
+
+}  // namespace ddp::emulation
+
 namespace ddp::cu {
 
 template <class... Parameters, class... Arguments>
 void launch_kernel(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, Stream stream,
                    Arguments&&... arguments) {
   const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
+  const bool is_usable = std::apply(
+      [](const auto&... each) { return (emulation::is_usable_argument(each) && ...); }, values);
+  if (!is_usable) DDP_CUDA_CHECK(cudaErrorIllegalAddress);
   DDP_CUDA_CHECK(emulation::launch(blocks, threads, static_cast<cudaStream_t>(stream.native),
                                    [=] { std::apply(kernel, values); }));
 }

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT
+#include "factories.h"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+
+#include "checkpoint_tensors.h"
+#include "ddp/io/checkpoint_file.h"
+#include "ddp/nn/models/factory.h"
+#include "ddp/nn/named_buffers.h"
+#include "ddp/samplers/distributed_sampler.h"
+#include "ddp/samplers/exact_sampler.h"
+
+namespace train {
+
+std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
+                                           std::int64_t dataset_size) {
+  const std::int64_t pass_batch = options.pass_batch(group.world_size());
+  if (options.drop_last && dataset_size < pass_batch) {
+    throw std::invalid_argument(
+        fmt::format("--drop-last leaves no batch of {} of a training set of {} samples", pass_batch,
+                    dataset_size));
+  }
+  if (options.sampler == SamplerKind::kExact) {
+    return std::make_unique<ddp::ExactSampler>(
+        ddp::ExactSamplerOptions{.dataset_size = dataset_size,
+                                 .world_size = group.world_size(),
+                                 .rank = group.rank(),
+                                 .global_batch_size = pass_batch,
+                                 .seed = options.seed});
+  }
+  if (pass_batch % group.world_size() != 0) {
+    throw std::invalid_argument(fmt::format(
+        "--sampler torch cannot cut a global batch of {} over {} ranks; --sampler exact can",
+        pass_batch, group.world_size()));
+  }
+  return std::make_unique<ddp::DistributedSampler>(
+      ddp::DistributedSamplerOptions{.dataset_size = dataset_size,
+                                     .world_size = group.world_size(),
+                                     .rank = group.rank(),
+                                     .batch_size = pass_batch / group.world_size(),
+                                     .seed = options.seed});
+}
+
+ddp::DataLoaderOptions loader_options(const Options& options, const ddp::ProcessGroup& group) {
+  return {.dtype = options.dtype, .device = group.device(), .num_workers = options.num_workers};
+}
+
+ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& group) {
+  ddp::DdpOptions result;
+  result.nominal_samples =
+      static_cast<double>(options.pass_batch(group.world_size())) / group.world_size();
+  // On the CPU recording costs next to nothing, and the report then shows the bandwidth.
+  result.record_times = options.traces.any() || !group.device().is_cuda();
+  result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
+  result.non_finite = options.non_finite_gradients();
+  result.scan_gradients = result.non_finite == ddp::NonFinite::kStop;  // to name the rank
+  return result;
+}
+
+std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
+                                             ddp::nn::Context& context, const Task& task) {
+  auto module =
+      ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
+  if (group.rank() == 0 && !options.init.empty()) {
+    ddp::restore_tensors(options.init, load_model_tensors(options.init),
+                         ddp::nn::named_buffers(module->state_dict()), context.stream());
+  }
+  return module;
+}
+
+}  // namespace train
