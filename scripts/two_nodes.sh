@@ -45,6 +45,7 @@ pids=()
 start() {
   local node=$1
   shift
+  : >"$work/node$node.log"  # or the caller may read the last round's lines, since & opens it later
   ip netns exec "${nodes[$node]}" "${enter[@]}" "$bin/ddp-launch" --nnodes 2 --node_rank "$node" \
     --master_addr "$address" --master_port "$port" "$@" >"$work/node$node.log" 2>&1 &
   pids[node]=$!
