@@ -248,7 +248,8 @@ TEST_CASE("a group that was made from the same one is refused inside fn, too", "
             on_rank0(
                 *caller, [&] { add(*used); }, kQuick);
           });
-          expect(text.find("[on_rank0] all_reduce inside the function that") != std::string::npos,
+          expect(text.find("[on_rank0] all_reduce was called inside the function") !=
+                     std::string::npos,
                  text);
           add(*used);
           expect(sum == static_cast<float>(group.world_size()), "a group that works");

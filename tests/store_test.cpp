@@ -429,7 +429,7 @@ TEST_CASE("an endpoint behind which another program listens is recognised", "[st
   });
   const std::string error = error_of([&] { const TcpStore store(listener.local_endpoint(), 5s); });
   server.join();
-  CHECK_THAT(error, Catch::Contains("wrong answer to PING right after connecting: another program "
+  CHECK_THAT(error, Catch::Contains("answered PING wrongly right after connecting: another program "
                                     "may listen there, or a store of PyTorch 1.x"));
 }
 
