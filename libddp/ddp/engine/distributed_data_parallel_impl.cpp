@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
-#include <algorithm>
 #include <cmath>
 #include <sstream>
 #include <stdexcept>
@@ -38,10 +37,9 @@ std::size_t size_bytes(const BucketLayout& layout) {
   return sum;
 }
 
-template <class Named>  // Parameter, ModelBuffer
-std::vector<std::string> names_of(const std::vector<Named>& all) {
+std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
   std::vector<std::string> names;
-  for (const Named& each : all) names.push_back(each.name);
+  for (const Parameter& each : parameters) names.push_back(each.name);
   return names;
 }
 
@@ -55,14 +53,6 @@ std::size_t checked_vote(std::size_t slot) {
   if (slot < kMaxVotes) return slot;
   throw std::invalid_argument("[ddp] vote slot " + std::to_string(slot) + " is not below " +
                               std::to_string(kMaxVotes));
-}
-
-// Messages identify a parameter or buffer by its name alone, so names must be unique.
-void check_distinct(std::vector<std::string> names, const char* what) {
-  std::ranges::sort(names);
-  const auto twice = std::ranges::adjacent_find(names);
-  if (twice == names.end()) return;
-  throw std::invalid_argument("[ddp] two " + std::string(what) + " have the name '" + *twice + "'");
 }
 
 }  // namespace
@@ -91,8 +81,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
-  check_distinct(names_of(parameters_), "parameters");
-  check_distinct(names_of(options_.buffers), "buffers");
+  check_names(parameters_, options_.buffers);
   check_flat_gradients(parameters_, options_.flat_gradients);
   if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(

@@ -72,6 +72,17 @@ void check_disjoint(const std::vector<Parameter>& parameters) {
       "ready after its last use");
 }
 
+// Messages identify a parameter or buffer by its name alone, so names must be unique.
+template <class Named>  // Parameter, ModelBuffer
+void check_distinct(std::span<const Named> all, const char* what) {
+  std::vector<std::string> names;
+  for (const Named& each : all) names.push_back(each.name);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice == names.end()) return;
+  throw std::invalid_argument("[ddp] two " + std::string(what) + " have the name '" + *twice + "'");
+}
+
 constexpr const char* kSetUp = "the set-up";
 
 // The description leaves out the device, because ranks on one host use different devices.
@@ -136,6 +147,11 @@ std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter>
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
   check_disjoint(parameters);
   return parameters;
+}
+
+void check_names(std::span<const Parameter> parameters, std::span<const ModelBuffer> buffers) {
+  check_distinct(parameters, "parameters");
+  check_distinct(buffers, "buffers");
 }
 
 void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat) {

@@ -15,6 +15,9 @@ namespace ddp {
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
                                              std::vector<Parameter> parameters);
 
+// Throws std::invalid_argument if two parameters, or two buffers, have one name.
+void check_names(std::span<const Parameter> parameters, std::span<const ModelBuffer> buffers);
+
 // Throws std::invalid_argument unless DdpOptions::flat_gradients, if given, fits the parameters.
 void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat);
 
