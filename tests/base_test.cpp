@@ -295,3 +295,14 @@ TEST_CASE("the text of a buffer gives its dtype, count and device", "[base]") {
   CHECK(buffer.slice(2, 3).data == values.data() + 2);
   CHECK(buffer.size_bytes() == 20);
 }
+
+TEST_CASE("a buffer's elements are not read as another type", "[base]") {
+  std::vector<float> values(5);
+  const Buffer buffer = buffer_of(values);
+  CHECK(buffer.as<float>().data() == values.data());
+  CHECK(buffer.as<const float>().size() == 5);
+  const std::string of_this_buffer = "a buffer of float32[5] on cpu is read or written as ";
+  CHECK(error_of([&] { (void)buffer.as<double>(); }) == of_this_buffer + "float64");
+  CHECK(error_of([&] { (void)buffer.as<const BFloat16>(); }) == of_this_buffer + "bfloat16");
+  CHECK_THROWS_AS(buffer.as<std::int32_t>(), std::logic_error);
+}

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include "ddp/base/device.h"
 #include "ddp/base/dtype.h"
@@ -25,11 +26,19 @@ struct Buffer {
     return {static_cast<std::byte*>(data) + offset * size_of(dtype), n, dtype, device};
   }
 
-  // The elements as T. The caller makes sure that T matches dtype.
+  // The elements as T, the C++ type of `dtype`, which may be const. Another T is a std::logic_error.
   template <class T>
   [[nodiscard]] std::span<T> as() const {
+    check_dtype(dtype_of<std::remove_const_t<T>>);
     return {static_cast<T*>(data), count};
   }
+
+ private:
+  void check_dtype(DType expected) const {
+    if (expected != dtype) [[unlikely]]
+      throw_wrong_dtype(expected);
+  }
+  [[noreturn]] void throw_wrong_dtype(DType expected) const;
 };
 
 template <class T>
