@@ -111,6 +111,35 @@ void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& repo
   });
 }
 
+// Each operation of this store throws what `fail` throws.
+class FailingStore final : public Store {
+ public:
+  explicit FailingStore(std::function<void()> fail) : fail_(std::move(fail)) {}
+
+  void set(std::string_view, std::string_view) override { fail_(); }
+  std::string get(std::string_view, Timeout) override { return fail<std::string>(); }
+  std::int64_t add(std::string_view, std::int64_t) override { return fail<std::int64_t>(); }
+  std::string compare_set(std::string_view, std::string_view, std::string_view) override {
+    return fail<std::string>();
+  }
+  void wait(std::span<const std::string>, Timeout) override { fail_(); }
+  bool check(std::span<const std::string>) override { return fail<bool>(); }
+  bool delete_key(std::string_view) override { return fail<bool>(); }
+  std::shared_ptr<Store> clone(Timeout) const override {
+    return std::make_shared<FailingStore>(fail_);
+  }
+  Timeout timeout() const override { return 1s; }
+
+ private:
+  template <class T>
+  T fail() const {
+    fail_();
+    return {};
+  }
+
+  std::function<void()> fail_;
+};
+
 }  // namespace
 
 TEST_CASE("the rank that has not joined is named with its last position and state", "[hang]") {
@@ -349,32 +378,39 @@ TEST_CASE("a rank that waits in an operation of a part is named with the part", 
                                        "rank waiting 0."));
 }
 
-TEST_CASE("a watch ends silently when its store is lost", "[hang]") {
-  // A store that has lost its connection.
-  class LostStore final : public Store {
-   public:
-    void set(std::string_view, std::string_view) override { lose(); }
-    std::string get(std::string_view, Timeout) override { return lose(); }
-    std::int64_t add(std::string_view, std::int64_t) override { return lose().empty() ? 0 : 1; }
-    std::string compare_set(std::string_view, std::string_view, std::string_view) override {
-      return lose();
+TEST_CASE("while the store does not answer, this is the diagnosis, and a low rank reports it",
+          "[hang]") {
+  const auto silent = std::make_shared<FailingStore>([] { throw TimeoutError("no answer"); });
+  for (const int rank : {0, 1, 2}) {
+    CAPTURE(rank);
+    test::Gate reports;
+    const auto recorder = std::make_shared<FlightRecorder>();
+    recorder->submitted(1, all_reduce());
+    {
+      HangWatch watch(silent, identify_self(rank, kCpuDevice),
+                      {.period = 1ms, .patience = 20ms, .window = 1h},
+                      [&](std::string_view) { reports.raise(); });
+      watch.add("default", {0, 1, 2}, recorder);
+      REQUIRE(becomes_true([&] { return !recorder->hang().diagnosis().empty(); }));
+      if (rank < 2) REQUIRE(reports.wait_for(1));
+      if (rank == 2) std::this_thread::sleep_for(50ms);  // its patience ends without a report
     }
-    void wait(std::span<const std::string>, Timeout) override { lose(); }
-    bool check(std::span<const std::string>) override { return lose().empty(); }
-    bool delete_key(std::string_view) override { return lose().empty(); }
-    std::shared_ptr<Store> clone(Timeout) const override { return std::make_shared<LostStore>(); }
-    Timeout timeout() const override { return 1s; }
+    CHECK(reports.count() == (rank < 2 ? 1 : 0));
+    CHECK_THAT(recorder->hang().diagnosis(), Catch::StartsWith("the job's store does not answer") &&
+                                                 Catch::Contains("this rank waiting 0.") &&
+                                                 Catch::Contains(" in all_reduce #1"));
+  }
+}
 
-   private:
-    static std::string lose() { throw NetworkError("the connection is closed"); }
-  };
+TEST_CASE("a watch ends silently when its store is lost", "[hang]") {
   test::Gate reports;
   const auto recorder = std::make_shared<FlightRecorder>();
   recorder->submitted(1, all_reduce());
   {
-    HangWatch watch(std::make_shared<LostStore>(), identify_self(0, kCpuDevice),
-                    {.period = 1ms, .patience = 2ms, .window = 1ms},
-                    [&](std::string_view) { reports.raise(); });
+    HangWatch watch(
+        std::make_shared<FailingStore>([] { throw NetworkError("the connection is closed"); }),
+        identify_self(0, kCpuDevice), {.period = 1ms, .patience = 2ms, .window = 1ms},
+        [&](std::string_view) { reports.raise(); });
     watch.add("default", {0}, recorder);
   }
   CHECK(reports.count() == 0);

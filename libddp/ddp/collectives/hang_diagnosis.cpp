@@ -110,4 +110,11 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
                      waits);
 }
 
+std::string diagnose_silent_store(const Hang& hang) {
+  return fmt::format(
+      "the job's store does not answer, so its host (rank 0 or a launcher) is probably stopped or "
+      "cut off; this rank waiting {:.1f} s in {}",
+      seconds(hang.age), hang.operation);
+}
+
 }  // namespace ddp

@@ -36,4 +36,7 @@ struct Witness {
 // Otherwise it blames no rank.
 [[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
 
+// The sentence when the store does not answer, so that nothing is known about the other ranks.
+[[nodiscard]] std::string diagnose_silent_store(const Hang& hang);
+
 }  // namespace ddp

@@ -52,20 +52,49 @@ void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
 
 bool HangWatch::look() {
   const std::vector<Group> groups = look_at_groups();
+  try {
+    communicate(groups);
+  } catch (const TimeoutError&) {
+    blame_store(groups);
+    throw;
+  }
+  return true;
+}
+
+void HangWatch::communicate(const std::vector<Group>& groups) {
   publish(groups);
   window_.look();
-  const auto oldest =
-      std::max_element(groups.begin(), groups.end(), [](const Group& left, const Group& right) {
-        return left.hang && right.hang ? left.hang->age < right.hang->age : !left.hang;
-      });
-  if (oldest == groups.end() || !oldest->hang) {
+  const Group* oldest = longest_pending(groups);
+  if (oldest == nullptr) {
     life_signs_.clear();
   } else if (window_.lead()) {
     investigate(*oldest);
   } else {
     adopt_diagnosis(*oldest);
   }
-  return true;
+}
+
+// Without the store, the ranks cannot agree on a reporter.
+void HangWatch::blame_store(const std::vector<Group>& groups) {
+  const Group* oldest = longest_pending(groups);
+  if (oldest == nullptr) return;
+  const std::string diagnosis = diagnose_silent_store(*oldest->hang);
+  for (const Group& group : groups) {
+    if (group.hang) group.recorder->hang().set_diagnosis(diagnosis);
+  }
+  const bool is_reporter = progress_.who.rank <= 1;
+  const Clock::time_point now = Clock::now();
+  if (!is_reporter || oldest->hang->age < options_.patience || now < next_report_on_store_) return;
+  next_report_on_store_ = now + options_.window;
+  report_(diagnosis);
+}
+
+const HangWatch::Group* HangWatch::longest_pending(const std::vector<Group>& groups) {
+  const auto oldest =
+      std::max_element(groups.begin(), groups.end(), [](const Group& left, const Group& right) {
+        return left.hang && right.hang ? left.hang->age < right.hang->age : !left.hang;
+      });
+  return oldest != groups.end() && oldest->hang ? &*oldest : nullptr;
 }
 
 std::vector<HangWatch::Group> HangWatch::look_at_groups() {

@@ -32,8 +32,9 @@ namespace ddp {
 // a sentence when the operation times out. Once the patience is over, that one rank logs it as a
 // warning, at most once in a window.
 //
-// If the store is lost, the watch ends silently. Destroying it waits for at most one store
-// operation.
+// While the store does not answer, since the process that hosts it is stopped, that is the
+// diagnosis of every rank, and the reporters are ranks 0 and 1: one of them is still running. If
+// the store is lost, the watch ends silently. Destroying it waits for at most one store operation.
 class HangWatch {
  public:
   using Report = std::function<void(std::string_view)>;
@@ -67,6 +68,9 @@ class HangWatch {
   void introduce();
   bool look();
   [[nodiscard]] std::vector<Group> look_at_groups();
+  void communicate(const std::vector<Group>& groups);
+  void blame_store(const std::vector<Group>& groups);
+  [[nodiscard]] static const Group* longest_pending(const std::vector<Group>& groups);
   [[nodiscard]] std::optional<Hang> find_hang(Watched& watched, const Group& group) const;
   void publish(const std::vector<Group>& groups);
   void investigate(const Group& group);
@@ -79,6 +83,7 @@ class HangWatch {
   Report report_;
   RankProgress progress_;  // of this rank
   ReportWindow window_;
+  Clock::time_point next_report_on_store_;
   std::map<int, LifeSign> life_signs_;  // by rank of the job
   std::mutex mutex_;
   std::vector<Watched> watched_;          // under mutex_
