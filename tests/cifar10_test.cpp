@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/cifar10.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -113,7 +115,8 @@ TEST_CASE("errors about CIFAR-10 name the file, the problem and the remedy", "[d
   };
   CHECK_THAT(error(), Contains("[cifar10] cannot load the training set") &&
                           Contains("cifar-10-binary.tar.gz") && !Contains("--data-dir") &&
-                          Contains((directory / "data_batch_1.bin").string() + ": No such file"));
+                          Contains((directory / "data_batch_1.bin").string() +
+                                   ": cannot be opened: No such file"));
   write_training_set(directory.path());
   const fs::path third = directory / "data_batch_3.bin";
   for (const std::size_t size : {std::size_t{3072}, std::size_t{0}}) {
@@ -126,5 +129,8 @@ TEST_CASE("errors about CIFAR-10 name the file, the problem and the remedy", "[d
   CHECK_THAT(error(), Contains(third.string() + ": label 10 of image 1 is not in [0, 9]"));
   fs::remove(third);
   fs::create_directory(third);
-  CHECK_THAT(error(), Contains(third.string() + ": Is a directory"));
+  CHECK_THAT(error(), Contains(third.string() + ": is not a regular file: Is a directory"));
+  fs::remove(third);
+  REQUIRE(mkfifo(third.c_str(), 0600) == 0);  // whose writer never comes
+  CHECK_THAT(error(), Contains(third.string() + ": is not a regular file"));
 }

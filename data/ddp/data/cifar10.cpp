@@ -3,16 +3,17 @@
 
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
-#include <fstream>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/data/regular_file.h"
 
 namespace ddp {
 namespace {
@@ -28,25 +29,22 @@ constexpr std::size_t kRecords = 10000;  // records in each file of the archive
   throw FileError(path.string() + ": " + complaint);
 }
 
-std::size_t checked_size(const fs::path& path) {
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(path, error);
-  if (error) fail(path, error.message());
-  if (size == 0 || size % kRecord != 0) {
-    fail(path, fmt::format("has {} bytes, where {} were expected, or another multiple of the {} of "
-                           "a record",
-                           size, kRecords * kRecord, kRecord));
-  }
-  return static_cast<std::size_t>(size);
+void check_size(std::uint64_t size) {
+  if (size != 0 && size % kRecord == 0) return;
+  throw std::runtime_error(
+      fmt::format("has {} bytes, where {} were expected, or another multiple of the {} of a record",
+                  size, kRecords * kRecord, kRecord));
 }
 
-std::vector<std::uint8_t> contents_of(const fs::path& path) {
-  std::vector<std::uint8_t> bytes(checked_size(path));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(path, "cannot be opened: " + error_text(errno));
-  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  if (!file) fail(path, fmt::format("{} of {} bytes were read", file.gcount(), bytes.size()));
-  return bytes;
+std::vector<std::uint8_t> contents_of(const fs::path& path) try {
+  RegularFile file(path);
+  check_size(file.size());
+  std::vector<std::uint8_t> bytes(file.size());
+  const std::size_t count = file.read(bytes);
+  if (count == bytes.size()) return bytes;
+  throw std::runtime_error(fmt::format("{} of {} bytes were read", count, bytes.size()));
+} catch (const std::runtime_error& error) {
+  fail(path, error.what());
 }
 
 // Returns the number of images in the file.

@@ -68,16 +68,16 @@ WorkerEnv merge(const InitOptions& options) {
   if (options.local_rank) env.local_rank = *options.local_rank;
   if (options.master) env.master = *options.master;
   if (env.world_size < 1 || env.rank < 0 || env.rank >= env.world_size) {
-    throw std::invalid_argument("rank " + std::to_string(env.rank) + " is not in a world of " +
-                                std::to_string(env.world_size));
+    throw std::invalid_argument("[init] rank " + std::to_string(env.rank) +
+                                " is not in a world of " + std::to_string(env.world_size));
   }
   if (env.world_size > kMaxWorldSize) {
-    throw std::invalid_argument("a world of " + std::to_string(env.world_size) +
+    throw std::invalid_argument("[init] a world of " + std::to_string(env.world_size) +
                                 " ranks; a job can have " + std::to_string(kMaxWorldSize));
   }
   if (env.world_size > 1 && !options.store && env.master.host.empty()) {
     throw EnvironmentError(
-        "rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
+        "[init] rank " + std::to_string(env.rank) + " of " + std::to_string(env.world_size) +
         " was not told where the store is: set MASTER_ADDR and MASTER_PORT, or give .master or "
         ".store to init_process_group");
   }
@@ -162,7 +162,7 @@ Connection connect(const InitOptions& options, const WorkerEnv& env, Timeout tim
 void refuse_if_stale(Store& run, const WorkerEnv& env) {
   const auto current = run.find("attempt");
   if (!current || *current == std::to_string(env.restart_count)) return;
-  throw EnvironmentError("rank " + std::to_string(env.rank) + " (" + host_name() + ", pid " +
+  throw EnvironmentError("[init] rank " + std::to_string(env.rank) + " (" + host_name() + ", pid " +
                          std::to_string(::getpid()) + ") belongs to attempt " +
                          std::to_string(env.restart_count) + ", but attempt " + *current +
                          " of this job is running");
@@ -212,7 +212,7 @@ std::string address_of(const InitOptions& options, const WorkerEnv& env,
   if (!local_address.empty()) return local_address;
   if (options.master) return TcpStore(env.master, timeout, env.rank).local_address();
   if (options.ranks_are_threads) return "127.0.0.1";
-  throw EnvironmentError("rank " + std::to_string(env.rank) +
+  throw EnvironmentError("[init] rank " + std::to_string(env.rank) +
                          " was given a store, but no address at which others reach it: give "
                          ".address or .master to init_process_group");
 }
