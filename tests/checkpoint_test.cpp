@@ -26,7 +26,10 @@ using Catch::Matchers::Contains;
 using ddp::buffer_of;
 using ddp::CheckpointDirectory;
 using ddp::CheckpointName;
+using ddp::find_number;
 using ddp::load_checkpoint;
+using ddp::LoadedCheckpoint;
+using ddp::metadata_text;
 using ddp::NamedBuffer;
 using ddp::restore_tensors;
 using ddp::save_checkpoint;
@@ -209,6 +212,29 @@ TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
   for (const int epoch : {7, 8, 9}) save(all, epoch);
   CHECK(all.names().size() == 5);
   CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
+}
+
+TEST_CASE("numbers in a checkpoint's metadata are read back exactly, or named",
+          "[checkpoint][directory]") {
+  const TemporaryDirectory folder;
+  CheckpointDirectory directory({.path = folder.path()});
+  const std::vector<NamedBuffer> none;
+  directory.save({.name = {.epochs = 1},
+                  .metadata = {{"epoch", metadata_text(1)},
+                               {"best", metadata_text(0.1 + 0.2)},
+                               {"loss", "0.5 or so"}}},
+                 none);
+  const LoadedCheckpoint loaded = directory.load_newest().value();
+  CHECK(loaded.number<int>("epoch") == 1);
+  CHECK(loaded.number<double>("best") == 0.1 + 0.2);
+  const std::string file = "[checkpoint] " + loaded.path.string() + ": ";
+  CHECK(error_of([&] { (void)loaded.number<double>("lr"); }) ==
+        file + "it has no lr in its metadata");
+  CHECK(error_of([&] { (void)loaded.number<double>("loss"); }) ==
+        file + "its loss is \"0.5 or so\"");
+  CHECK(error_of([&] { (void)loaded.number<int>("best"); }) ==
+        file + "its best is \"0.30000000000000004\"");
+  CHECK(find_number<int>(loaded.content.metadata, "lr") == std::nullopt);
 }
 
 TEST_CASE("a checkpoint whose name would not be recognised is not saved",

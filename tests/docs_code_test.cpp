@@ -170,7 +170,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
         if (!loaded) return;
         // `tensors` are names, shapes and buffers: of parameters, optimizer state, ...
         ddp::restore_tensors(loaded->path, loaded->content, tensors, stream);
-        epoch = std::stoll(loaded->content.metadata.at("epoch"));
+        epoch = loaded->number<std::int64_t>("epoch");
       });
       ddp::broadcast_on_host(*group, epoch, /*root=*/0);
       ddp::broadcast_tensors(*group, tensors, /*root=*/0, stream);
@@ -182,7 +182,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
         train_epoch(sampler.next_epoch());  // with writer->check() in each step, for a full disk
         if (!writer) continue;
         writer->save(
-            {.name = {.epochs = epoch + 1}, .metadata = {{"epoch", std::to_string(epoch + 1)}}},
+            {.name = {.epochs = epoch + 1}, .metadata = {{"epoch", ddp::metadata_text(epoch + 1)}}},
             tensors, stream);
       }
       if (writer) writer->finish();

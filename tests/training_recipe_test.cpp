@@ -264,8 +264,8 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
         const auto newest = checkpoints.load_newest();
         if (!newest) return;
         restore_tensors(newest->path, newest->content, tensors, context.stream());
-        first_epoch = std::stoi(newest->content.metadata.at("epoch"));
-        best = std::stod(newest->content.metadata.at("best"));
+        first_epoch = newest->number<int>("epoch");
+        best = newest->number<double>("best");
       });
       broadcast_on_host(*group, first_epoch, /*root=*/0);
       broadcast_tensors(*group, tensors, /*root=*/0, context.stream());
@@ -280,7 +280,7 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
         best = std::max(best, accuracy);
         const CheckpointInfo info{
             .name = {.epochs = epoch + 1, .step = {}},
-            .metadata = {{"epoch", std::to_string(epoch + 1)}, {"best", std::to_string(best)}},
+            .metadata = {{"epoch", metadata_text(epoch + 1)}, {"best", metadata_text(best)}},
             .is_best = is_best};
         if (writer) writer->save(info, tensors, context.stream());
       }

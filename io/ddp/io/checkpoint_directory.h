@@ -12,9 +12,12 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/io/checkpoint_list.h"
+#include "ddp/io/metadata_number.h"
 #include "ddp/io/safetensors.h"
 
 namespace ddp {
@@ -34,6 +37,14 @@ struct CheckpointInfo {
 struct LoadedCheckpoint {
   std::filesystem::path path;
   Safetensors content;
+
+  // A number of the metadata; FileError, which names the file, if it is missing or not a T.
+  template <MetadataNumber T>
+  [[nodiscard]] T number(const std::string& key) const try {
+    return number_in<T>(content.metadata, key);
+  } catch (const FileError& error) {
+    throw FileError("[checkpoint] " + path.string() + ": " + error.what());
+  }
 };
 
 // Invariant, even if the process is killed or the disk is full: once a checkpoint has been saved,

@@ -26,7 +26,8 @@ struct Buffer {
     return {static_cast<std::byte*>(data) + offset * size_of(dtype), n, dtype, device};
   }
 
-  // The elements as T, the C++ type of `dtype`, which may be const. Another T is a std::logic_error.
+  // The elements as T, the C++ type of `dtype`, which may be const. Another T is a
+  // std::logic_error.
   template <class T>
   [[nodiscard]] std::span<T> as() const {
     check_dtype(dtype_of<std::remove_const_t<T>>);
