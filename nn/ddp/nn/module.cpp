@@ -44,17 +44,26 @@ void Module::set_requires_grad(bool requires_grad) {
 
 void Module::add(Parameter& parameter) {
   check_new_parameter(parameter);
+  check_is_no_child(parameter.name());
   parameters_.push_back(&parameter);
 }
 
 void Module::add_buffer(NamedTensor buffer) {
   check_new_buffer(buffer);
+  check_is_no_child(buffer.name);
   buffers_.push_back(std::move(buffer));
 }
 
 void Module::add(Module& child) {
-  for (const Parameter* parameter : child.parameters_) check_new_parameter(*parameter);
-  for (const NamedTensor& buffer : child.buffers_) check_new_buffer(buffer);
+  for (const Parameter* parameter : child.parameters_) {
+    check_new_parameter(*parameter);
+    check_is_no_child(parameter->name());
+  }
+  for (const NamedTensor& buffer : child.buffers_) {
+    check_new_buffer(buffer);
+    check_is_no_child(buffer.name);
+  }
+  child.is_child_ = true;
   children_.push_back(&child);
   parameters_.insert(parameters_.end(), child.parameters_.begin(), child.parameters_.end());
   buffers_.insert(buffers_.end(), child.buffers_.begin(), child.buffers_.end());
@@ -68,6 +77,13 @@ void Module::check_new_parameter(const Parameter& parameter) const {
 void Module::check_new_buffer(const NamedTensor& buffer) const {
   const auto is_it = [&](const NamedTensor& each) { return each.name == buffer.name; };
   if (std::ranges::any_of(buffers_, is_it)) refuse_name("buffers", buffer.name);
+}
+
+void Module::check_is_no_child(const std::string& name) const {
+  if (!is_child_) return;
+  throw std::logic_error("[nn] '" + name +
+                         "' is added to a module that is a child of another one already, which "
+                         "would not know it: add a module to its parent after its own parts");
 }
 
 }  // namespace ddp::nn

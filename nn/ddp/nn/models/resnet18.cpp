@@ -19,12 +19,6 @@ BasicBlock block(const Scope& scope, int layer, int index) {
 
 }  // namespace
 
-BasicBlock::Shortcut::Shortcut(const Scope& scope, std::size_t in_channels,
-                               std::size_t out_channels, std::size_t stride)
-    : conv(scope.child("0"), in_channels, out_channels, {1, 1}, {.stride = {stride, stride}},
-           Bias::kNo),
-      norm(scope.child("1"), out_channels) {}
-
 BasicBlock::BasicBlock(const Scope& scope, std::size_t in_channels, std::size_t out_channels,
                        std::size_t stride)
     : conv1_(scope.child("conv1"), in_channels, out_channels, {3, 3},
@@ -38,16 +32,17 @@ BasicBlock::BasicBlock(const Scope& scope, std::size_t in_channels, std::size_t 
   add(conv2_);
   add(bn2_);
   if (stride == 1 && in_channels == out_channels) return;
-  downsample_.emplace(scope.child("downsample"), in_channels, out_channels, stride);
-  add(downsample_->conv);
-  add(downsample_->norm);
+  downsample_.emplace(scope.child("downsample"));
+  downsample_->append<Conv2d>(in_channels, out_channels, Size2d{1, 1},
+                              Conv2dOptions{.stride = {stride, stride}}, Bias::kNo);
+  downsample_->append<BatchNorm2d>(out_channels);
+  add(*downsample_);
 }
 
 Variable BasicBlock::forward(Tape& tape, const Variable& input) {
   const Variable middle = relu(tape, bn1_.forward(tape, conv1_.forward(tape, input)));
   const Variable sum = bn2_.forward(tape, conv2_.forward(tape, middle));
-  const Variable shortcut =
-      downsample_ ? downsample_->norm.forward(tape, downsample_->conv.forward(tape, input)) : input;
+  const Variable shortcut = downsample_ ? downsample_->forward(tape, input) : input;
   return relu(tape, nn::add(tape, sum, shortcut));
 }
 

@@ -9,6 +9,7 @@
 #include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/conv2d.h"
 #include "ddp/nn/modules/linear.h"
+#include "ddp/nn/modules/sequential.h"
 #include "ddp/nn/scope.h"
 
 namespace ddp::nn {
@@ -23,19 +24,11 @@ class BasicBlock final : public Module {
   Variable forward(Tape& tape, const Variable& input) override;
 
  private:
-  struct Shortcut {
-    Shortcut(const Scope& scope, std::size_t in_channels, std::size_t out_channels,
-             std::size_t stride);
-
-    Conv2d conv;
-    BatchNorm2d norm;
-  };
-
   Conv2d conv1_;
   BatchNorm2d bn1_;
   Conv2d conv2_;
   BatchNorm2d bn2_;
-  std::optional<Shortcut> downsample_;
+  std::optional<Sequential> downsample_;
 };
 
 // He et al. 2015: the layers and names of torchvision.models.resnet18, with initial values that are

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// How modules are put together.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "ddp/nn/modules/dropout.h"
+#include "ddp/nn/modules/linear.h"
+#include "ddp/nn/modules/sequential.h"
+#include "ddp/nn/ops.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using namespace ddp::nn;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<std::string> names_of(const Module& module) {
+  std::vector<std::string> names;
+  for (const Parameter* parameter : module.parameters()) names.push_back(parameter->name());
+  return names;
+}
+
+// Gives others access to what a module's constructor calls.
+class Parent final : public Module {
+ public:
+  using Module::add;
+
+  Variable forward(Tape& /*tape*/, const Variable& input) override { return input; }
+};
+
+}  // namespace
+
+TEST_CASE("layers of a Sequential are named by their numbers and applied in order", "[module]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, /*seed=*/3);
+  Sequential net(scope.child("net"));
+  net.append<Linear>(4, 3);
+  net.append(relu);
+  net.append([](Tape& tape, const Variable& x) { return add(tape, x, x); });
+  const Linear& last = net.append<Linear>(3, 2);
+  CHECK(names_of(net) ==
+        std::vector<std::string>{"net.0.weight", "net.0.bias", "net.3.weight", "net.3.bias"});
+  CHECK(last.parameters()[0] == net.parameters()[2]);
+
+  Linear first(scope.child("net.0"), 4, 3);  // equal names give equal values
+  Linear second(scope.child("net.3"), 3, 2);
+  Tape tape(context, Recording::kOff);
+  const std::vector<double> values = {1, -2, 0.5, 3, -1, 0, 2, -0.25};
+  const Variable x = context.from_host<double>(values, {2, 4});
+  const Variable hidden = relu(tape, first.forward(tape, x));
+  const Variable expected = second.forward(tape, add(tape, hidden, hidden));
+  CHECK(context.to_host<double>(net.forward(tape, x).value()) ==
+        context.to_host<double>(expected.value()));
+}
+
+TEST_CASE("an empty Sequential returns its input", "[module]") {
+  Context context;
+  Sequential net({context, DType::kFloat64, 0});
+  Tape tape(context, Recording::kOff);
+  const Variable x = context.from_host<double>(std::vector<double>{1, 2}, {1, 2});
+  CHECK(net.forward(tape, x).value().buffer().data == x.value().buffer().data);
+}
+
+TEST_CASE("the layers of a Sequential train and evaluate with it", "[module]") {
+  Context context;
+  Sequential net({context, DType::kFloat64, 0});
+  const Dropout& dropout = net.append<Dropout>(0.5);
+  net.eval();
+  CHECK_FALSE(dropout.is_training());
+  net.train();
+  CHECK(dropout.is_training());
+}
+
+TEST_CASE("what a parent would not know cannot be added to its child", "[module]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, 0);
+  Sequential net(scope.child("net"));
+  net.append<Linear>(4, 3);
+  Parent parent;
+  parent.add(net);
+  CHECK(names_of(parent) == std::vector<std::string>{"net.0.weight", "net.0.bias"});
+  CHECK_THAT(test::error_of([&] { net.append<Linear>(3, 2); }),
+             Contains("[nn] 'net.1.weight' is added to a module that is a child of another one"));
+  CHECK(names_of(parent) == names_of(net));
+  net.append(relu);  // has no parameters
+}
