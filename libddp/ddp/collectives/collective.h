@@ -34,7 +34,7 @@ enum class CollectiveKind : std::uint8_t {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kRecv;
 }
 
-// One call of a collective, with checked arguments. For a collective that works in place, input ==
+// One call of a collective. For a collective that works in place, input ==
 // output. `peer` is the root, the source or the destination.
 struct Collective {
   CollectiveKind kind = CollectiveKind::kBarrier;

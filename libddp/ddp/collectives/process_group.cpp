@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/overlap.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting.h"
+#include "ddp/collectives/operand_check.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/collectives/solo_calls.h"
 #include "ddp/store/prefix_store.h"
@@ -21,27 +21,8 @@
 namespace ddp {
 namespace {
 
-[[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
-
 // Only one meeting is pending at a time; the others are history.
 constexpr std::size_t kMeetings = 64;
-
-// A rank's own share may lie at its place in the whole, as NCCL has it.
-void check_share(std::string_view name, const Buffer& whole, const Buffer& share,
-                 const ProcessGroup& group) {
-  const auto ranks = static_cast<std::size_t>(group.world_size());
-  if (whole.dtype != share.dtype || whole.count != share.count * ranks) {
-    refuse(std::string(name) + ": " + to_string(whole) + " is not " + std::to_string(ranks) +
-           " times " + to_string(share));
-  }
-  const auto rank = static_cast<std::size_t>(group.rank());
-  if (share.data == whole.slice(rank * share.count, share.count).data) return;
-  if (overlap(whole, share)) {
-    refuse(std::string(name) +
-           ": input and output overlap; only this rank's own share may lie in the "
-           "other operand, at its place");
-  }
-}
 
 std::optional<std::int64_t> begun(std::uint64_t step) {
   return step == 0 ? std::nullopt : std::optional(static_cast<std::int64_t>(step));
@@ -127,8 +108,8 @@ void ProcessGroup::abort(std::string_view reason) {
 
 void ProcessGroup::start_timing(std::uint64_t operations) {
   if (operations == 0 || operations > kMaxTimedOperations) {
-    refuse("cannot time the last " + std::to_string(operations) + " operations, only 1 to " +
-           std::to_string(kMaxTimedOperations));
+    throw std::invalid_argument("cannot time the last " + std::to_string(operations) +
+                                " operations, only 1 to " + std::to_string(kMaxTimedOperations));
   }
   time_last(operations);
 }
@@ -163,6 +144,7 @@ Work ProcessGroup::Batch::end() {
 Work ProcessGroup::run(Collective collective, Stream producer) {
   check_process();
   check_not_solo(to_string(collective.kind));
+  check_operands(collective, {rank(), world_size(), device()});
   const FlightRecorder::Inside inside(*recorder_);
   collective.timeout = std::min(operation_timeout_, kLongestTimeout);
   collective.part_of = operation_part_of_;
@@ -198,113 +180,50 @@ void ProcessGroup::check_started(std::uint64_t sequence) const {
                          std::to_string(sequence) + ", which starts when its batch ends");
 }
 
-void ProcessGroup::check_buffer(std::string_view name, const Buffer& buffer) const {
-  if (buffer.count > 0 && buffer.data == nullptr) {
-    refuse(std::string(name) + ": " + to_string(buffer) + " has no memory");
-  }
-  if (buffer.device != device()) {
-    refuse(std::string(name) + ": " + to_string(buffer) + ", but the group is on " +
-           to_string(device()));
-  }
-}
-
-void ProcessGroup::check_peer(std::string_view name, int peer) const {
-  if (peer >= 0 && peer < world_size()) return;
-  refuse(std::string(name) + ": rank " + std::to_string(peer) + " is not in a group of " +
-         std::to_string(world_size()));
-}
-
-void ProcessGroup::check_op(std::string_view name, DType dtype, ReduceOp op) const {
-  if (op != ReduceOp::kAverage || is_floating_point(dtype)) return;
-  refuse(std::string(name) + ": average of " + std::string(to_string(dtype)) +
-         " is not defined; use sum");
-}
-
 Work ProcessGroup::all_reduce(const Buffer& buffer, ReduceOp op, Stream producer) {
-  check_buffer("all_reduce", buffer);
-  check_op("all_reduce", buffer.dtype, op);
-  return run({CollectiveKind::kAllReduce, buffer, buffer, op, 0}, producer);
+  return run({CollectiveKind::kAllReduce, buffer, buffer, op}, producer);
 }
 
 Work ProcessGroup::broadcast(const Buffer& buffer, int root, Stream producer) {
-  check_buffer("broadcast", buffer);
-  check_peer("broadcast", root);
   return run({CollectiveKind::kBroadcast, buffer, buffer, ReduceOp::kSum, root}, producer);
 }
 
 Work ProcessGroup::reduce(const Buffer& buffer, ReduceOp op, int root, Stream producer) {
-  check_buffer("reduce", buffer);
-  check_peer("reduce", root);
-  check_op("reduce", buffer.dtype, op);
   return run({CollectiveKind::kReduce, buffer, buffer, op, root}, producer);
 }
 
 Work ProcessGroup::all_gather(const Buffer& input, const Buffer& output, Stream producer) {
-  check_buffer("all_gather", input);
-  check_buffer("all_gather", output);
-  check_share("all_gather", output, input, *this);
-  return run({CollectiveKind::kAllGather, input, output, ReduceOp::kSum, 0}, producer);
+  return run({CollectiveKind::kAllGather, input, output}, producer);
 }
 
 Work ProcessGroup::reduce_scatter(const Buffer& input, const Buffer& output, ReduceOp op,
                                   Stream producer) {
-  check_buffer("reduce_scatter", input);
-  check_buffer("reduce_scatter", output);
-  check_share("reduce_scatter", input, output, *this);
-  check_op("reduce_scatter", input.dtype, op);
-  return run({CollectiveKind::kReduceScatter, input, output, op, 0}, producer);
+  return run({CollectiveKind::kReduceScatter, input, output, op}, producer);
 }
 
 Work ProcessGroup::gather(const Buffer& input, const Buffer& output, int root, Stream producer) {
-  check_peer("gather", root);
-  check_buffer("gather", input);
-  if (rank() == root) {
-    check_buffer("gather", output);
-    check_share("gather", output, input, *this);
-  }
   return run({CollectiveKind::kGather, input, output, ReduceOp::kSum, root}, producer);
 }
 
 Work ProcessGroup::scatter(const Buffer& input, const Buffer& output, int root, Stream producer) {
-  check_peer("scatter", root);
-  check_buffer("scatter", output);
-  if (rank() == root) {
-    check_buffer("scatter", input);
-    check_share("scatter", input, output, *this);
-  }
   return run({CollectiveKind::kScatter, input, output, ReduceOp::kSum, root}, producer);
 }
 
 Work ProcessGroup::all_to_all(const Buffer& input, const Buffer& output, Stream producer) {
-  check_buffer("all_to_all", input);
-  check_buffer("all_to_all", output);
-  const bool same = input.dtype == output.dtype && input.count == output.count;
-  if (!same || input.count % static_cast<std::size_t>(world_size()) != 0) {
-    refuse("all_to_all: " + to_string(input) + " and " + to_string(output) +
-           " must have equal shares for " + std::to_string(world_size()) + " ranks");
-  }
-  if (overlap(input, output)) refuse("all_to_all: input and output overlap");
-  return run({CollectiveKind::kAllToAll, input, output, ReduceOp::kSum, 0}, producer);
+  return run({CollectiveKind::kAllToAll, input, output}, producer);
 }
 
 Work ProcessGroup::send(const Buffer& buffer, int dst, Stream producer) {
-  check_buffer("send", buffer);
-  check_peer("send", dst);
-  if (dst == rank()) refuse("send: rank " + std::to_string(dst) + " cannot send to itself");
   return run({CollectiveKind::kSend, buffer, buffer, ReduceOp::kSum, dst}, producer);
 }
 
 Work ProcessGroup::recv(const Buffer& buffer, int src, Stream producer) {
-  check_buffer("recv", buffer);
-  check_peer("recv", src);
-  if (src == rank()) refuse("recv: rank " + std::to_string(src) + " cannot receive from itself");
   return run({CollectiveKind::kRecv, buffer, buffer, ReduceOp::kSum, src}, producer);
 }
 
 Work ProcessGroup::barrier(Stream producer) {
-  Collective barrier;
-  barrier.input.device = barrier.output.device = device();
-  return run(barrier, producer);
+  const Buffer nothing{.device = device()};
+  return run({CollectiveKind::kBarrier, nothing, nothing}, producer);
 }
 
 GroupConfig ProcessGroup::child_config(const std::string& suffix, int rank, int world_size) const {

@@ -209,9 +209,6 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void check_process() const;
   void check_not_solo(std::string_view call) const;
   void check_started(std::uint64_t sequence) const;
-  void check_buffer(std::string_view name, const Buffer& buffer) const;
-  void check_peer(std::string_view name, int peer) const;
-  void check_op(std::string_view name, DType dtype, ReduceOp op) const;
   [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(const std::string& name,
                                                         std::span<const int> members);
