@@ -26,6 +26,23 @@ function(ddp_target_defaults target)
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra ${cuda_errors}>)
 endfunction()
 
+# Parses the headers that most of the target's sources include only once, if asked to.
+function(ddp_precompile_headers target)
+  if(NOT DDP_PRECOMPILED_HEADERS)
+    return()
+  endif()
+  set(headers "")
+  foreach(header algorithm chrono cstdint filesystem functional map memory mutex optional span
+          stdexcept string string_view thread utility vector)
+    list(APPEND headers $<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>)
+  endforeach()
+  get_target_property(libraries ${target} LINK_LIBRARIES)
+  if("fmt::fmt" IN_LIST libraries)
+    list(APPEND headers $<$<COMPILE_LANGUAGE:CXX>:<fmt/core.h$<ANGLE-R>>)
+  endif()
+  target_precompile_headers(${target} PRIVATE ${headers})
+endfunction()
+
 # ddp_add_library(ddp_samplers NAME samplers HEADERS ddp/a.h … SOURCES ddp/a.cpp …
 #   [LINK …] [LINK_PRIVATE …])
 # Adds a static library whose include root is the current folder; other projects see it as
@@ -43,6 +60,7 @@ function(ddp_add_library target)
     BASE_DIRS ${CMAKE_CURRENT_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_link_libraries(${target} PUBLIC ${ARG_LINK} PRIVATE ${ARG_LINK_PRIVATE})
   ddp_target_defaults(${target})
+  ddp_precompile_headers(${target})
   set_property(GLOBAL APPEND PROPERTY DDP_LIBRARIES ${target})
 endfunction()
 

@@ -14,7 +14,7 @@ install_packages "${build_packages[@]}" "${data_packages[@]}"
 architectures=()
 nvidia-smi -L &>/dev/null || architectures=(-DDDP_CUDA_ARCHITECTURES=80-virtual)
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=OFF \
-  -DDDP_BUILD_BENCH=OFF -DDDP_WARNINGS_AS_ERRORS=OFF \
+  -DDDP_BUILD_BENCH=OFF -DDDP_WARNINGS_AS_ERRORS=OFF -DDDP_PRECOMPILED_HEADERS=ON \
   "${architectures[@]}" | grep -E '^-- (ddp|  )' || { echo "configuring failed" >&2; exit 1; }
 cmake --build build
 

@@ -397,7 +397,7 @@ TEST_CASE("while the store does not answer, this is the diagnosis, and a low ran
     }
     CHECK(reports.count() == (rank < 2 ? 1 : 0));
     CHECK_THAT(recorder->hang().diagnosis(), Catch::StartsWith("the job's store does not answer") &&
-                                                 Catch::Contains("this rank waiting 0.") &&
+                                                 Catch::Contains("this rank has waited 0.") &&
                                                  Catch::Contains(" in all_reduce #1"));
   }
 }

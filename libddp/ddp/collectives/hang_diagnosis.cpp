@@ -113,7 +113,7 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
 std::string diagnose_silent_store(const Hang& hang) {
   return fmt::format(
       "the job's store does not answer, so its host (rank 0 or a launcher) is probably stopped or "
-      "cut off; this rank waiting {:.1f} s in {}",
+      "cut off; this rank has waited {:.1f} s in {}",
       seconds(hang.age), hang.operation);
 }
 
