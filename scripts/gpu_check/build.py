@@ -55,6 +55,8 @@ def configure_command():
         options.update({"DDP_" + name: "OFF" for name in LEFT_OUT})
     if shutil.which("ccache"):
         options.update({f"CMAKE_{name}_COMPILER_LAUNCHER": "ccache" for name in ("CXX", "CUDA")})
+    else:
+        options["DDP_PRECOMPILED_HEADERS"] = "ON"
     generator = ["-G", "Ninja"] if shutil.which("ninja") else []
     return ["cmake", "-S", ROOT, "-B", BUILD, *generator,
             *(f"-D{name}={value}" for name, value in options.items())]
