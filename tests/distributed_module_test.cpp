@@ -321,6 +321,63 @@ TEST_CASE("two optimizers may share a module", "[module]") {
   });
 }
 
+TEST_CASE("two optimizers of a module take the same clipped gradients as one", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const DdpOptions skips{.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip};
+    Trainee one(group.shared_from_this(), skips), two(group.shared_from_this(), skips);
+    const nn::GradScalerOptions growing{.initial_scale = 1024, .growth_interval = 1};
+    nn::GradScaler scaler_of_one(growing), scaler_of_two(growing);
+    one.model.scale_losses(scaler_of_one);
+    two.model.scale_losses(scaler_of_two);
+    const auto& weights = two.branches.left.parameters();
+    nn::Sgd only(one.context, one.branches.left.parameters(), {.learning_rate = 0.1});
+    nn::Sgd first(two.context, weights.first(1), {.learning_rate = 0.1});
+    nn::Sgd second(two.context, weights.subspan(1), {.learning_rate = 0.1});
+    for (int step = 0; step < 3; ++step) {
+      one.backward(0, 2);
+      (void)one.model.clip_grad_norm(0.01);
+      only.step();
+      two.backward(0, 2);
+      (void)two.model.clip_grad_norm(0.01);
+      first.step();
+      second.step();
+    }
+    expect(two.values() == one.values(), "equal parameters");
+    expect(scaler_of_one.scale() == 8 * 1024, "the scale grew once in a step");
+    expect(scaler_of_two.scale() == 8 * 1024, "also with two optimizers");
+  });
+}
+
+TEST_CASE("ranks vote in a module's step", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+    trainee.model.accumulate(2);
+    trainee.model.vote(0, group.rank() == 1);
+    trainee.model.vote(1, true);
+    trainee.backward(0, 2);
+    trainee.backward(2, 2);
+    const DistributedDataParallel& engine = trainee.model.engine();
+    expect(engine.agreed(0, Quorum::kAny) && !engine.agreed(0, Quorum::kAll), "one rank");
+    expect(engine.agreed(1, Quorum::kAll), "both ranks");
+    trainee.optimizer.step();
+    trainee.backward(0, 2);
+    expect(!engine.agreed(1, Quorum::kAny), "votes are for one step");
+  });
+}
+
+TEST_CASE("a step without samples leaves the loss scale as it is", "[module]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Trainee trainee(group.shared_from_this(),
+                    {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
+    nn::GradScaler scaler({.initial_scale = 1024});
+    trainee.model.scale_losses(scaler);
+    trainee.backward(0, 0);
+    trainee.optimizer.step();
+    expect(!trainee.model.engine().should_step(), "the step is not taken");
+    expect(scaler.scale() == 1024, "nothing overflowed");
+  });
+}
+
 TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
   test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
     Trainee a(group.shared_from_this(), {});

@@ -58,7 +58,8 @@ void ControlVector::reset(double samples, double nominal_samples) {
 void ControlVector::use_slot(std::size_t slot) {
   if (slot >= kMaxMetrics) {
     throw std::invalid_argument("[ddp] metric slot " + std::to_string(slot) + " is not below " +
-                                std::to_string(kMaxMetrics));
+                                std::to_string(kMaxMetrics) +
+                                ", the number of metrics that a step can have");
   }
   used_slots_ = std::max(used_slots_, slot + 1);
 }

@@ -68,6 +68,8 @@ bool DistributedDataParallel::is_over() const { return impl_->is_over(); }
 
 bool DistributedDataParallel::should_step() const { return impl_->should_step(); }
 
+bool DistributedDataParallel::is_finite() const { return impl_->is_finite(); }
+
 bool DistributedDataParallel::stop_requested() const { return impl_->stop_requested(); }
 
 bool DistributedDataParallel::agreed(std::size_t slot, Quorum quorum) const {

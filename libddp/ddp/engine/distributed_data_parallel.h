@@ -98,6 +98,8 @@ class DistributedDataParallel {
   // True if the optimizer should step: the gradients are reduced, finite as far as they were
   // checked, and at least one rank had samples.
   [[nodiscard]] bool should_step() const;
+  // False if the step is skipped because a gradient is not finite (DdpOptions::non_finite).
+  [[nodiscard]] bool is_finite() const;
   // True if all ranks' data had run out before this step, so that the step did nothing. For loaders
   // of unequal lengths:
   //

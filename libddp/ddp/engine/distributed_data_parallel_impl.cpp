@@ -125,7 +125,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (!passes_.is_whole_step() && options_.scale_at_ready) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
-  reducer_.begin(passes_.reduces() ? Reduction::kNow : Reduction::kLater);
+  reducer_.begin(passes_.reduces() ? Reduction::kNow : Reduction::kLater, samples_ > 0);
   if (step_samples_ == 0) reducer_.contribute_zeros();
   return open_control(step.samples);
 }
@@ -167,7 +167,9 @@ void DistributedDataParallel::Impl::wait(Stream stream) {
 
 void DistributedDataParallel::Impl::accumulate(int passes) {
   if (state_ != State::kIdle || !passes_.reduces()) {
-    throw std::logic_error("[ddp] accumulate was called in the middle of a step");
+    throw std::logic_error(
+        "[ddp] accumulate was called in the middle of a step, whose last backward pass has not "
+        "come; if data can end early, announce only the passes that are left");
   }
   passes_.announce(passes);
 }

@@ -52,6 +52,7 @@ class DistributedDataParallel::Impl {
 
   const double* gradient_scale() const;
   bool should_step() { return is_synchronized() && is_finite_ && has_reduced_samples(); }
+  bool is_finite() const { return is_finite_; }
   bool is_used(std::size_t i) {
     check_index("is_used", i);
     return !use_ || use_->is_used(i);

@@ -23,7 +23,9 @@ struct DataParallelOptions {
   // Where the replicas compute. The context's device must be among them; the CPU may occur several
   // times, a GPU once.
   std::vector<Device> device_ids;
-  std::size_t dim = 0;  // along which inputs are scattered and outputs gathered
+  // Along which inputs are scattered and outputs gathered. Along another one than 0, dropout drops
+  // other elements than on one device.
+  std::size_t dim = 0;
 };
 
 // One process on several devices: torch.nn.DataParallel. A pass scatters its batch (torch.chunk),

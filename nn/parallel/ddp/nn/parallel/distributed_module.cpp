@@ -133,7 +133,10 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
                              "before the DistributedModule is made");
     }
   }
-  const double factor = engine_.begin_step(step) * (scaler_ == nullptr ? 1 : scaler_->scale());
+  clipped_.reset();
+  loss_scale_ = scaler_ == nullptr ? 1 : scaler_->scale();
+  const double factor = engine_.begin_step(step) * loss_scale_;
+  for (const auto& [slot, in_favour] : std::exchange(votes_, {})) engine_.vote(slot, in_favour);
   for (std::size_t i = 0; i < metrics.size(); ++i) {
     engine_.record_metric(i, metrics[i].value.buffer(), metrics[i].weight);
   }
@@ -144,6 +147,7 @@ void DistributedModule::backward(Tape& tape, const Variable& loss, const StepOpt
   const bool may_differ = may_be_unused_ || step.samples == 0;
   if (may_differ && engine_.is_synchronized()) take_use_from_engine();
   is_reduced_ = engine_.is_synchronized();
+  scaler_is_due_ = is_reduced_ && scaler_ != nullptr;
 }
 
 bool DistributedModule::has_gradients() const {
@@ -181,9 +185,11 @@ void DistributedModule::step(Optimizer& optimizer) {
   } else {
     for (Parameter* parameter : trained_) parameter->clear_grad();
   }
-  clipped_.reset();
   is_reduced_ = has_gradients();  // those left are for another optimizer
-  if (scaler_ != nullptr && !engine_.is_over()) scaler_->update(!is_taken);
+  const bool has_overflowed = !engine_.is_finite();
+  if (std::exchange(scaler_is_due_, false) && (is_taken || has_overflowed)) {
+    scaler_->update(has_overflowed);
+  }
 }
 
 void DistributedModule::scale_losses(GradScaler& scaler) {
@@ -198,7 +204,7 @@ void DistributedModule::scale_losses(GradScaler& scaler) {
 const double* DistributedModule::gradient_scale() {
   const double* mean = engine_.gradient_scale();
   if (scaler_ == nullptr) return mean;
-  fill(unscale_.buffer(), 1 / scaler_->scale(), context_.stream());
+  fill(unscale_.buffer(), 1 / loss_scale_, context_.stream());
   if (mean != nullptr) scale(unscale_.buffer(), mean, context_.stream());
   return static_cast<const double*>(unscale_.buffer().data);
 }

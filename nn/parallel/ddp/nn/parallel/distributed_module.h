@@ -81,6 +81,10 @@ class DistributedModule final : public Module, public GradientOwner {
     backward(tape, loss, StepOptions{.samples = samples}, metrics);
   }
 
+  // Takes part in a vote of the next backward(), as DistributedDataParallel::vote does; behind it,
+  // engine().agreed() has the result.
+  void vote(std::size_t slot, bool in_favour) { votes_.emplace_back(slot, in_favour); }
+
   // The next `passes` backward passes, or those while the guard lives and the first one after it,
   // make one step: the last of them reduces. An optimizer steps when is_synchronized().
   void accumulate(int passes) { engine_.accumulate(passes); }
@@ -109,13 +113,14 @@ class DistributedModule final : public Module, public GradientOwner {
 
   // From now on losses are multiplied by scaler.scale(), and gradients divided by it on their way
   // into the optimizer. A step that overflows on any rank is skipped on all of them, and all halve
-  // the scale. The scaler must outlive this object. Call it between steps; std::logic_error unless
+  // the scale. The first optimizer's step() updates the scale for the next backward(). The scaler
+  // must outlive this object and serve no other. Call this between steps; std::logic_error unless
   // DdpOptions::non_finite is kSkip.
   void scale_losses(GradScaler& scaler);
 
   // The wrapped module.
   [[nodiscard]] Module& module() { return module_; }
-  // For everything else: votes, times, a report.
+  // For everything else: results of votes, times, a report.
   [[nodiscard]] DistributedDataParallel& engine() { return engine_; }
 
  private:
@@ -132,10 +137,13 @@ class DistributedModule final : public Module, public GradientOwner {
   std::vector<Parameter*> trained_;  // by their index in the engine
   bool may_be_unused_;
   bool skips_non_finite_;
-  bool is_reduced_ = false;  // whether the current gradients are reduced
+  bool is_reduced_ = false;                          // whether the current gradients are reduced
+  std::vector<std::pair<std::size_t, bool>> votes_;  // for the next backward()
   GradScaler* scaler_ = nullptr;
+  double loss_scale_ = 1;               // of the current gradients
+  bool scaler_is_due_ = false;          // the scaler does not know of the current gradients yet
   Tensor unscale_;                      // used with a scaler: gradient_scale() points to it
-  std::optional<ClippedNorm> clipped_;  // kept until step()
+  std::optional<ClippedNorm> clipped_;  // of the current gradients
   DistributedDataParallel engine_;
   // By address. Contiguous in memory, because it is searched while the caches hold other data.
   std::vector<std::pair<const Parameter*, std::size_t>> indices_;
