@@ -194,6 +194,21 @@ TEST_CASE("in a pipe, progress is a line every few steps and at the end", "[io][
   CHECK(shown.find('\r') == std::string::npos);
 }
 
+TEST_CASE("in a pipe, progress does not depend on which steps are shown", "[io][progress]") {
+  std::string shown;
+  ddp::Progress progress({.style = ddp::ProgressStyle::kLines, .log_every = 100},
+                         [&](std::string_view text) { shown += text; });
+  const auto show = [&](int epoch, std::int64_t step) {
+    progress.update(
+        {.epoch = epoch, .epochs = 2, .step = step, .steps = 500, .skipped = epoch == 0 ? 142 : 0});
+  };
+  for (const std::int64_t step : {180, 243, 350, 455}) show(0, step);  // resumed behind step 142
+  for (const std::int64_t step : {105, 210, 250}) show(1, step);
+  CHECK(std::count(shown.begin(), shown.end(), '\n') == 5);
+  CHECK_THAT(shown, Contains("epoch 1/2 step 243/500") && Contains("step 350/500") &&
+                        Contains("step 455/500") && Contains("epoch 2/2 step 210/500"));
+}
+
 TEST_CASE("on a terminal, progress is redrawn in place, not too often", "[io][progress]") {
   std::vector<std::string> shown;
   ddp::Progress progress({.style = ddp::ProgressStyle::kBar},

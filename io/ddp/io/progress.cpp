@@ -77,8 +77,18 @@ void Progress::update(const ProgressState& state, Clock::time_point now) {
     draw_bar(state, now);
     return;
   }
-  const bool due = options_.log_every > 0 && state.step % options_.log_every == 0;
-  if (due || state.step == state.steps) sink_(format_progress_line(state) + '\n');
+  if (is_line_due(state) || state.step == state.steps) sink_(format_progress_line(state) + '\n');
+}
+
+// Not every step is shown here: with accumulation, or after a resume, the multiples of log_every
+// may be left out.
+bool Progress::is_line_due(const ProgressState& state) {
+  if (options_.log_every < 1) return false;
+  if (std::exchange(epoch_, state.epoch) != state.epoch) {
+    lines_ = state.skipped / options_.log_every;
+  }
+  const std::int64_t lines = state.step / options_.log_every;
+  return std::exchange(lines_, lines) != lines;
 }
 
 void Progress::end_line() {

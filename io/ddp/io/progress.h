@@ -63,9 +63,12 @@ class Progress {
 
  private:
   void draw_bar(const ProgressState& state, Clock::time_point now);
+  [[nodiscard]] bool is_line_due(const ProgressState& state);
 
   ProgressOptions options_;
   Sink sink_;
+  int epoch_ = -1;          // of the last update
+  std::int64_t lines_ = 0;  // multiples of log_every up to the last update
   std::optional<Clock::time_point> drawn_at_;
   std::size_t drawn_width_ = 0;
 };
