@@ -74,7 +74,7 @@ void HangWatch::communicate(const std::vector<Group>& groups) {
   }
 }
 
-// Without the store, the ranks cannot agree on a reporter.
+// Without the store, the ranks cannot agree on a reporter. Rank 0 may host it.
 void HangWatch::blame_store(const std::vector<Group>& groups) {
   const Group* oldest = longest_pending(groups);
   if (oldest == nullptr) return;
@@ -82,7 +82,7 @@ void HangWatch::blame_store(const std::vector<Group>& groups) {
   for (const Group& group : groups) {
     if (group.hang) group.recorder->hang().set_diagnosis(diagnosis);
   }
-  const bool is_reporter = progress_.who.rank <= 1;
+  const bool is_reporter = progress_.who.rank == 1;
   const Clock::time_point now = Clock::now();
   if (!is_reporter || oldest->hang->age < options_.patience || now < next_report_on_store_) return;
   next_report_on_store_ = now + options_.window;

@@ -33,8 +33,8 @@ namespace ddp {
 // warning, at most once in a window.
 //
 // While the store does not answer, since the process that hosts it is stopped, that is the
-// diagnosis of every rank, and the reporters are ranks 0 and 1: one of them is still running. If
-// the store is lost, the watch ends silently. Destroying it waits for at most one store operation.
+// diagnosis of every rank, and rank 1 reports it: rank 0 may be the host. If the store is lost, the
+// watch ends silently. Destroying it waits for at most one store operation.
 class HangWatch {
  public:
   using Report = std::function<void(std::string_view)>;
