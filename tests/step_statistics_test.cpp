@@ -197,6 +197,10 @@ TEST_CASE("a rank that ran out of data makes no rank a straggler, and no later s
   CHECK(costs.pauses == 0);
   CHECK(costs.steps == 91);
   CHECK(costs.straggler_seconds == approx(30 * 19.99 / 2 / 91 * kMs));
+  CHECK(costs.idle_steps == 30);
+  CHECK(costs.beside_idle_seconds == approx(costs.straggler_seconds));
+  CHECK_THAT(statistics.advice(),
+             Contains("in 30 of 91 steps, some rank had no samples and waited for the others"));
 }
 
 TEST_CASE("a rank that has recovered is in the report, but not late any more", "[statistics]") {

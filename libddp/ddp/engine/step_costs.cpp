@@ -89,6 +89,12 @@ bool has_culprit(const StepCosts& costs) {
 }
 
 std::string advice_on_straggler(const StepCosts& costs) {
+  if (costs.beside_idle_seconds > costs.straggler_seconds / 2) {
+    return fmt::format(
+        "in {} of {} steps, some rank had no samples and waited for the others: share the data "
+        "evenly, or give each step samples for all ranks (in each of its passes)",
+        costs.idle_steps, costs.steps);
+  }
   if (!has_culprit(costs)) {
     return fmt::format(
         "ranks wait for each other, though none is always late (rank {} is the last in {:.0f} % of "

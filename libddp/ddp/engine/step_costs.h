@@ -46,6 +46,9 @@ struct StepCosts {
   std::vector<Straggler> stragglers = {};  // the costliest first
   StragglerFinder::Last most_often_last = {};
 
+  std::uint64_t idle_steps = 0;    // counted steps in which some rank had no samples
+  double beside_idle_seconds = 0;  // the part of straggler_seconds that was waited in these
+
   [[nodiscard]] double step_seconds() const {
     return compute_seconds + exposed_seconds + data_seconds + straggler_seconds;
   }

@@ -50,7 +50,11 @@ void StepStatistics::add_ranks(std::uint64_t step, std::span<const RankTimes> ra
     stragglers_.add(ranks);
     if (is_stall(ranks)) return;
   }
+  const double waited_before = sums_.straggler;
   count(pending.own, ranks, slowest_work(ranks));
+  if (all_work) return;
+  ++idle_steps_;
+  sums_.beside_idle += sums_.straggler - waited_before;
 }
 
 bool StepStatistics::is_pause(const OwnStep& own, std::span<const RankTimes> ranks) {
@@ -114,13 +118,15 @@ StepCosts StepStatistics::costs() const {
                   .pause_seconds = sums_.pauses,
                   .stalls = stalls_,
                   .stragglers = stragglers_.found(),
-                  .most_often_last = stragglers_.most_often_last()};
+                  .most_often_last = stragglers_.most_often_last(),
+                  .idle_steps = idle_steps_};
   if (steps_ == 0) return costs;
   const auto steps = static_cast<double>(steps_);
   costs.compute_seconds = (sums_.work - sums_.data) / steps;
   costs.exposed_seconds = sums_.exposed / steps;
   costs.data_seconds = sums_.data / steps;
   costs.straggler_seconds = sums_.straggler / steps;
+  costs.beside_idle_seconds = sums_.beside_idle / steps;
   double useful = world_size_ * sums_.work;
   for (const Straggler& straggler : costs.stragglers) {
     useful -= straggler.late_seconds * static_cast<double>(straggler.steps);

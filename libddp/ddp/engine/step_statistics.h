@@ -62,6 +62,7 @@ class StepStatistics {
     double work = 0;  // mean over ranks
     double data = 0;  // likewise, within work
     double straggler = 0;
+    double beside_idle = 0;  // the part of straggler in steps in which some rank had no samples
     double exposed = 0;
     double pauses = 0;
   };
@@ -90,6 +91,7 @@ class StepStatistics {
   UsualTime usual_fastest_;  // compute
   UsualTime usual_slowest_;
   std::uint64_t steps_ = 0;
+  std::uint64_t idle_steps_ = 0;
   std::uint64_t pauses_ = 0;
   Stalls stalls_;
   Sums sums_;
