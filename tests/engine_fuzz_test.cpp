@@ -125,12 +125,6 @@ struct Plan {
     if (!is_active(step, pass, rank)) return 0;
     return std::array{0.0, 1.0, 2.0, 5.0}[dice.roll(4, kSamples, step, pass, rank)];
   }
-  [[nodiscard]] bool has_samples(int step, int rank) const {
-    for (int pass = 0; pass < passes(step); ++pass) {
-      if (samples(step, pass, rank) > 0) return true;
-    }
-    return false;
-  }
   // A pass without samples may run backward on an empty batch.
   [[nodiscard]] bool runs_backward(int step, int pass, int rank) const {
     return samples(step, pass, rank) > 0 || dice.roll(2, kIdle, step, pass, rank) == 0;
@@ -202,9 +196,9 @@ struct Truth {
     for (int rank = 0; rank < plan.world_size; ++rank) {
       for (int pass = 0; pass < plan.passes(step); ++pass) {
         if (plan.uses(step, pass, rank, i) == 0) continue;
-        used = used || plan.has_samples(step, rank);
         const double n = plan.samples(step, pass, rank);
         if (n == 0) continue;
+        used = true;
         for (const bool is_last : {false, true}) {
           sums[is_last] += n * plan.gradient(step, pass, rank, i, is_last);
         }

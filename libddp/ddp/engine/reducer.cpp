@@ -78,9 +78,10 @@ void Reducer::learn_uses() {
   for (GradientState& gradient : gradients_) gradient.expected = 0;
 }
 
-void Reducer::begin(Reduction reduction) {
+void Reducer::begin(Reduction reduction, bool has_samples) {
   const bool begins_step = reduction_ == Reduction::kNow;
   reduction_ = reduction;
+  has_samples_ = has_samples;
   next_ = 0;
   zeros_ = false;
   factor_ = nullptr;
@@ -100,7 +101,7 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
   }
   GradientState& gradient = gradients_[i];
   ++gradient.marks;
-  gradient.is_used = true;
+  gradient.is_used = gradient.is_used || has_samples_;
   const std::size_t b = gradient.bucket;
   join_producer(b, stream);
   if (uses_ == Uses::kLearning) {

@@ -83,8 +83,8 @@ class Reducer {
   // The elements behind the gradients of the last bucket.
   [[nodiscard]] Buffer tail() const;
 
-  // Opens a backward pass.
-  void begin(Reduction reduction = Reduction::kNow);
+  // Opens a backward pass. Without samples, what it marks does not count as used.
+  void begin(Reduction reduction = Reduction::kNow, bool has_samples = true);
 
   // Whether gradient i may be marked once more in this pass.
   [[nodiscard]] bool accepts(std::size_t i) const {
@@ -106,12 +106,11 @@ class Reducer {
   // True if the buckets hold gradients of this step: earlier passes have written or zeroed all of
   // them.
   [[nodiscard]] bool is_held() const { return is_held_; }
-  // True if gradient i was marked in a pass of this step and the step has samples. Once uses have
-  // been learned, also true for every gradient that is expected.
+  // True if gradient i was marked in a pass of this step that has samples. Once uses have been
+  // learned, also true for every gradient that is expected.
   [[nodiscard]] bool is_used(std::size_t i) const {
     const GradientState& gradient = gradients_.at(i);
-    if (uses_ == Uses::kLearned && gradient.expected > 0) return true;
-    return !zeros_ && gradient.is_used;
+    return gradient.is_used || (uses_ == Uses::kLearned && gradient.expected > 0);
   }
   // The gradients in the order in which they became ready in the last pass that has been waited
   // for.
@@ -144,7 +143,7 @@ class Reducer {
     std::uint32_t bucket = 0;
     std::uint32_t marks = 0;     // in this pass
     std::uint32_t expected = 1;  // marks that each pass must have
-    bool is_used = false;        // marked in a pass of this step
+    bool is_used = false;        // marked in a pass of this step that has samples
   };
   struct BucketState {
     std::uint32_t missing = 0;  // gradients that are not ready
@@ -186,6 +185,7 @@ class Reducer {
   Reduction reduction_ = Reduction::kNow;
   std::size_t next_ = 0;  // the bucket to launch next
   bool is_held_ = false;
+  bool has_samples_ = true;  // in this pass
   bool zeros_ = false;
   const double* factor_ = nullptr;
   std::optional<StepRecorder> recorder_;
