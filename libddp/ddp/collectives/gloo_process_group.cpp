@@ -55,7 +55,7 @@ class RendezvousStore final : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys, const Timeout& timeout) override {
     std::vector<std::string> prefixed;
     for (const std::string& key : keys) prefixed.push_back("gloo/" + key);
-    store_->wait(prefixed, std::min(timeout, timeout_));  // Gloo passes its collectives' timeout
+    store_->wait(prefixed, std::min(timeout, timeout_));
   }
 
  private:
@@ -71,7 +71,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
   const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
   const auto store = std::make_shared<RendezvousStore>(config.store->clone(config.start_timeout),
                                                        config.start_timeout);
-  context->setTimeout(config.timeout);
+  context->setTimeout(config.start_timeout);  // each operation sets its own
   const auto action = [=] {
     gloo::transport::tcp::attr attributes(address.c_str());
     auto device = gloo::transport::tcp::CreateDevice(attributes);
