@@ -2,8 +2,8 @@
 //
 // The emulated GPUs, named "CPU emulation N", and their streams. DDP_EMULATED_GPUS sets their
 // number; the default is 1. If DDP_EMULATED_PRIORITIES is set, streams with a priority run their
-// work at once, and so before the work of streams for which they should have waited. The patience of
-// the others is DDP_EMULATED_PATIENCE in milliseconds; the default is 10.
+// work at once, and so before the work of streams for which they should have waited. The patience
+// of the others is DDP_EMULATED_PATIENCE in milliseconds; the default is 10.
 //
 // As in CUDA, a process has no context on a device before the first call for it that needs one.
 #pragma once
