@@ -124,9 +124,9 @@ TEST_CASE("the check ends after its last step", "[call_check]") {
     rank.calls(CollectiveKind::kAllReduce, 1);
   }
   REQUIRE(is_published(store, 2));
-  // The check has seen step 3, or will see it when it looks next. After two more looks nothing is
-  // published.
-  std::this_thread::sleep_for(3 * CallCheck::kPeriod);
+  // The check has seen step 3, or will see it when it looks next, even if its thread is late. After
+  // more looks nothing is published.
+  std::this_thread::sleep_for(15 * CallCheck::kPeriod);
   rank.calls(CollectiveKind::kAllReduce, 1);
   std::this_thread::sleep_for(3 * CallCheck::kPeriod);
   CHECK_FALSE(store.has("call/4"));

@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <catch2/catch.hpp>
 
+#include <thread>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -428,6 +429,21 @@ TEST_CASE("a Gloo group without its peers gives up in time with an error", "[col
   });
   CHECK_THAT(error, Catch::StartsWith("[gloo] rank 0 (127.0.0.1) cannot connect to its peers"));
   CHECK_FALSE(promised.passed());
+}
+
+TEST_CASE("a Gloo group waits for a late peer longer than its operations may take",
+          "[collectives]") {
+  if (!gloo_is_compiled_in()) return;
+  constexpr Timeout kTimeout = 100ms;
+  const auto store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    if (rank == 1) std::this_thread::sleep_for(5 * kTimeout);  // comes late
+    const auto group = make_gloo_process_group(
+        {.store = store, .rank = rank, .world_size = 2, .timeout = kTimeout, .start_timeout = 60s},
+        "127.0.0.1");
+    const ScopedTimeout patience(*group, 60s);
+    group->barrier().wait();
+  });
 }
 
 TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {

@@ -93,10 +93,14 @@ std::shared_ptr<ProcessGroup> make_group(Backend backend, GroupConfig config) {
   return make_shm_process_group(std::move(config));
 }
 
+// There is one report, and by then all that wait must have begun to, and the watches must know it.
+constexpr HangWatchOptions kReportOnce = {.period = 10ms, .patience = 2s, .window = 1h};
+// For tests of what is known when an operation times out.
+constexpr HangWatchOptions kImpatient = {.period = 10ms, .patience = 200ms, .window = 1h};
+
 // Runs fn(group) on three ranks. Each rank is a thread with its own group and its own hang watch.
-void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& report,
-                 const std::function<void(ProcessGroup&)>& fn) {
-  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
+void run_watched(Backend backend, Timeout timeout, const HangWatchOptions& options,
+                 const HangWatch::Report& report, const std::function<void(ProcessGroup&)>& fn) {
   const auto store = std::make_shared<HashStore>();
   test::run_ranks(3, [&](int rank) {
     const auto group =
@@ -104,9 +108,9 @@ void run_watched(Backend backend, Timeout timeout, const HangWatch::Report& repo
                              .rank = rank,
                              .world_size = 3,
                              .timeout = timeout,
-                             .start_timeout = timeout,
+                             .start_timeout = test::kStartTimeout,
                              .hang_watch = std::make_shared<HangWatch>(
-                                 store, identify_self(rank, kCpuDevice), kOptions, report)});
+                                 store, identify_self(rank, kCpuDevice), options, report)});
     fn(*group);
   });
 }
@@ -240,8 +244,8 @@ TEST_CASE("a reporter that stopped is replaced after a window, and notices this"
   ReportWindow second(store, 1, kWindow);
   REQUIRE(first.lead());
   REQUIRE(first.may_report());
-  second.look();
   const auto seen = Clock::now();
+  second.look();
   CHECK(becomes_true([&] {
     second.look();
     return second.lead();
@@ -254,7 +258,6 @@ TEST_CASE("a reporter that stopped is replaced after a window, and notices this"
 }
 
 TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", "[hang]") {
-  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
   HashStore store;
   test::Gate reports;
   std::mutex mutex;
@@ -269,10 +272,12 @@ TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", 
   for (int rank = 0; rank < 3; ++rank) {
     recorders.push_back(std::make_shared<FlightRecorder>());
     watches.push_back(std::make_unique<HangWatch>(store.clone(), identify_self(rank, kCpuDevice),
-                                                  kOptions, report));
+                                                  kReportOnce, report));
     watches.back()->add("default", {0, 1, 2}, recorders.back());
     recorders.back()->begin_step(3);
-    if (rank != 1) recorders.back()->submitted(1, all_reduce());
+  }
+  for (const int rank : {0, 2}) {
+    recorders[static_cast<std::size_t>(rank)]->submitted(1, all_reduce());
   }
   REQUIRE(reports.wait_for(1));
   const auto knows = [](const FlightRecorder& recorder) {
@@ -285,13 +290,12 @@ TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", 
   CHECK(becomes_true([&] { return !knows(*recorders[0]) && !knows(*recorders[2]); }));
   watches.clear();
   CHECK(reports.count() == 1);
-  CHECK_THAT(line, Catch::StartsWith("rank 1 (") &&
-                       Catch::Contains("has not joined all_reduce #1 (float32[1], sum); last seen "
-                                       "in step 3, outside the library; 2 ranks waiting 0."));
+  CHECK_THAT(line, Catch::Matches("rank 1 \\(.* has not joined all_reduce #1 \\(float32\\[1\\], "
+                                  "sum\\); last seen in step 3, outside the library; 2 ranks "
+                                  "waiting ([2-9]|[1-9][0-9])\\.[0-9] s"));
 }
 
 TEST_CASE("two groups that hang at once both know why, and one of them reports it", "[hang]") {
-  constexpr HangWatchOptions kOptions = {.period = 10ms, .patience = 200ms, .window = 1h};
   HashStore store;
   test::Gate reports;
   std::vector<std::shared_ptr<FlightRecorder>> recorders;
@@ -299,7 +303,7 @@ TEST_CASE("two groups that hang at once both know why, and one of them reports i
   for (int rank = 0; rank < 4; ++rank) {
     recorders.push_back(std::make_shared<FlightRecorder>());
     watches.push_back(std::make_unique<HangWatch>(store.clone(), identify_self(rank, kCpuDevice),
-                                                  kOptions,
+                                                  kImpatient,
                                                   [&](std::string_view) { reports.raise(); }));
     const int first = rank / 2 * 2;
     watches.back()->add("pair " + std::to_string(first), {first, first + 1}, recorders.back());
@@ -322,13 +326,13 @@ TEST_CASE("a rank that does not join a split, a duplicate or on_rank0 is named",
       line = text;
       reports.raise();
     };
-    run_watched(Backend::kShm, 15s, report, [&](ProcessGroup& group) {
+    run_watched(Backend::kShm, 60s, kReportOnce, report, [&](ProcessGroup& group) {
       if (group.rank() == meeting.absent) expect(reports.wait_for(1), "a report");
       meeting.join(group);
     });
     CHECK_THAT(line, Catch::StartsWith("rank " + std::to_string(meeting.absent) + " (") &&
                          Catch::Contains("has not joined " + meeting.wait +
-                                         "; last seen outside the library; 2 ranks waiting 0."));
+                                         "; last seen outside the library; 2 ranks waiting "));
     CHECK(reports.count() == 1);
   }
 }
@@ -340,7 +344,7 @@ TEST_CASE("the timeout of a split, a duplicate or on_rank0 names the missing ran
       // The other meetings do not depend on the backend.
       if (backend != Backend::kShm && meeting.name != "duplicate") continue;
       test::Gate errors;
-      run_watched(backend, 1s, say_nothing, [&](ProcessGroup& group) {
+      run_watched(backend, 3s, kImpatient, say_nothing, [&](ProcessGroup& group) {
         if (group.rank() == meeting.absent) {
           expect(errors.wait_for(2), "two errors");
           return;
@@ -351,7 +355,7 @@ TEST_CASE("the timeout of a split, a duplicate or on_rank0 names the missing ran
         const bool is_operation = meeting.name != "on_rank0";  // ranks agree on its text
         const std::string sentence = is_operation ? text.substr(text.find(':') + 1) : text;
         const std::string lead =
-            is_operation ? " timed out after 1000 ms: " : "[" + meeting.name + "] timed out: ";
+            is_operation ? " timed out after 3000 ms: " : "[" + meeting.name + "] timed out: ";
         expect(sentence.starts_with(lead + who), text);
         expect(text.find("has not joined " + meeting.wait + "; ") != std::string::npos, text);
       });
@@ -366,7 +370,7 @@ TEST_CASE("a rank that waits in an operation of a part is named with the part", 
     line = text;
     reports.raise();
   };
-  run_watched(Backend::kShm, 15s, report, [&](ProcessGroup& group) {
+  run_watched(Backend::kShm, 60s, kReportOnce, report, [&](ProcessGroup& group) {
     const auto part = group.split(group.rank() == 0 ? 0 : 1, 0);
     if (group.rank() == 0) return;
     if (group.rank() == 2) expect(reports.wait_for(1), "a report");
@@ -375,7 +379,7 @@ TEST_CASE("a rank that waits in an operation of a part is named with the part", 
   CHECK_THAT(line, Catch::StartsWith("rank 2 (") &&
                        Catch::Contains("has not joined barrier #1 (duplicate) of group "
                                        "default/split0/color1; last seen outside the library; 1 "
-                                       "rank waiting 0."));
+                                       "rank waiting "));
 }
 
 TEST_CASE("while the store does not answer, this is the diagnosis, and rank 1 reports it",
@@ -397,7 +401,7 @@ TEST_CASE("while the store does not answer, this is the diagnosis, and rank 1 re
     }
     CHECK(reports.count() == (rank == 1 ? 1 : 0));
     CHECK_THAT(recorder->hang().diagnosis(), Catch::StartsWith("the job's store does not answer") &&
-                                                 Catch::Contains("this rank has waited 0.") &&
+                                                 Catch::Contains("this rank has waited ") &&
                                                  Catch::Contains(" in all_reduce #1"));
   }
 }
@@ -437,7 +441,7 @@ TEST_CASE("one call may have another timeout than the group", "[hang]") {
       const std::string text = error_of([&] { group.all_reduce(buffer).wait(); });
       is_over = true;
       expect(text.find("timed out after 300 ms") != std::string::npos, text);
-      expect(Clock::now() - begin < 5 * 300ms + 1s, "an error in time");
+      expect(Clock::now() - begin < 10s, "an error in time");
     });
   }
 }

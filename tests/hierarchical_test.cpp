@@ -27,21 +27,17 @@ const std::vector<int> kInterleaved = {0, 1, 0, 1};
 
 // The errors of call(group), by rank.
 template <class Call>
-std::vector<std::string> errors_on(const std::vector<int>& hosts, const Call& call,
-                                   Timeout timeout = 60s) {
+std::vector<std::string> errors_on(const std::vector<int>& hosts, const Call& call) {
   std::vector<std::string> errors(hosts.size());
-  run_on_hosts(
-      hosts,
-      [&](ProcessGroup& group) {
-        std::string& error = errors[static_cast<std::size_t>(group.rank())];
-        error = error_of([&] { call(group); });
-        // No rank leaves before all ranks have seen the error.
-        group.store().set("seen/" + std::to_string(group.rank()), "");
-        for (int rank = 0; rank < group.world_size(); ++rank) {
-          (void)group.store().get("seen/" + std::to_string(rank), 60s);
-        }
-      },
-      timeout);
+  run_on_hosts(hosts, [&](ProcessGroup& group) {
+    std::string& error = errors[static_cast<std::size_t>(group.rank())];
+    error = error_of([&] { call(group); });
+    // No rank leaves before all ranks have seen the error.
+    group.store().set("seen/" + std::to_string(group.rank()), "");
+    for (int rank = 0; rank < group.world_size(); ++rank) {
+      (void)group.store().get("seen/" + std::to_string(rank), 60s);
+    }
+  });
   return errors;
 }
 
@@ -227,14 +223,12 @@ TEST_CASE("a rank that leaves is named on all hosts", "[hosts]") {
 
 TEST_CASE("a timeout is a TimeoutError on all hosts", "[hosts]") {
   for (const int absent : {0, 3}) {
-    const auto errors = errors_on(
-        kPairs,
-        [&](ProcessGroup& group) {
-          if (group.rank() == absent) return;
-          float value = 1;
-          group.all_reduce(buffer_of(std::span(&value, 1))).wait();
-        },
-        300ms);
+    const auto errors = errors_on(kPairs, [&](ProcessGroup& group) {
+      if (group.rank() == absent) return;
+      const ScopedTimeout timeout(group, 300ms);
+      float value = 1;
+      group.all_reduce(buffer_of(std::span(&value, 1))).wait();
+    });
     for (int rank = 0; rank < 4; ++rank) {
       const std::string& error = errors[static_cast<std::size_t>(rank)];
       if (rank == absent) continue;

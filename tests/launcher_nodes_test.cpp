@@ -451,11 +451,11 @@ TEST_CASE("a node that fails and ends between two looks has not succeeded", "[no
 
 namespace {
 
-constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 1s};
+constexpr SignsOfLife kQuickSigns{.period = 50ms, .vanished = 2s};
 
-// Runs two nodes for 3 s.
+// Runs two nodes for 5 s.
 int run_for_a_while(int pipe) try {
-  const Deadline end = Deadline::after(3s);
+  const Deadline end = Deadline::after(5s);
   const TcpServer server({"127.0.0.1", 0});
   run_ranks(2, [&](int rank) {
     NodeWatch watch(meet(plan_of(rank, 2, server), 1), kQuickSigns);
@@ -477,7 +477,7 @@ int run_for_a_while(int pipe) try {
 TEST_CASE("a job that is suspended on all nodes loses no node", "[nodes]") {
   StoppableProcess job(run_for_a_while);
   (void)job.read();
-  job.stop_for(2s);
+  job.stop_for(3s);
   CHECK(job.wait() == 0);
 }
 

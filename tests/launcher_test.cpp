@@ -290,9 +290,14 @@ TEST_CASE("a signal to the launcher stops the job and is named", "[launcher]") {
 }
 
 TEST_CASE("after the first failure, the other workers can still report the cause", "[launcher]") {
-  const Result result = run(shell({"-n", "2"},
-                                  "if [ $RANK = 0 ]; then exit 1; fi; "
-                                  "sleep 0.05; echo the cause >&2; exit 3"));
+  const TemporaryDirectory folder;
+  const std::string fifo = folder / "pid";
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  // Rank 1 goes on when the launcher has noticed the end of rank 0, which it then has waited for.
+  const std::string script =
+      "if [ $RANK = 0 ]; then echo $$ >\"$0\"; exit 1; fi; read pid <\"$0\"; "
+      "while kill -0 $pid 2>/dev/null; do :; done; echo the cause >&2; exit 3";
+  const Result result = run(command({"-n", "2", "--", "sh", "-c", script, fifo}));
   CHECK(result.exit_code == 1);
   CHECK_THAT(result.err, Contains("rank 1| the cause"));
 }

@@ -20,6 +20,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/rank_identity.h"
 #include "ddp/store/hash_store.h"
+#include "support/gate.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -29,7 +30,7 @@ using test::expect;
 
 namespace {
 
-constexpr OnRank0Options kQuick = {.period = 20ms, .silence = 1s};
+constexpr OnRank0Options kQuick = {.period = 20ms, .silence = 3s};
 
 // A process that has ended, but that its parent has not waited for, so that its pid is not reused.
 class EndedProcess {
@@ -125,16 +126,21 @@ TEST_CASE("on_rank0 runs the function only on rank 0, and the others return afte
 
 TEST_CASE("rank 0 may take longer than any timeout", "[on_rank0]") {
   constexpr Timeout kTimeout = 300ms;
+  test::Gate begun;
   std::atomic<bool> done = false;
   test::run_groups(
       Backend::kShm, 3,
       [&](ProcessGroup& group) {
         const auto work = [&] {
-          std::this_thread::sleep_for(5 * kTimeout);  // fn must take longer than the timeout
+          begun.raise();
+          std::this_thread::sleep_for(kQuick.silence + 1s);  // longer than both limits
           done = true;
         };
+        // Rank 0 has called on_rank0 in time.
+        if (group.rank() != 0) expect(begun.wait_for(1), "rank 0 to begin");
         on_rank0(group, work, kQuick);
         expect(done, "rank 0 to be done");
+        const ScopedTimeout patience(group, 60s);
         float value = 1;
         group.all_reduce({&value, 1, DType::kFloat32, kCpuDevice}).wait();
         expect(value == 3, "a group that works");

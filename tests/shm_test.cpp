@@ -204,9 +204,13 @@ TEST_CASE("a thread's load tells whether it computes or waits", "[shm]") {
   std::this_thread::sleep_for(20ms);
   CHECK(load.end().value() < 0.5);
   CHECK_FALSE(load.end());
-  load.begin();
-  compute(20ms);
-  CHECK(load.end().value() > 0.05);  // other programs may have taken the rest
+  double highest = 0;
+  for (int attempt = 0; attempt < 10 && highest <= 0.05; ++attempt) {
+    load.begin();
+    compute(20ms);
+    highest = std::max(highest, load.end().value());
+  }
+  CHECK(highest > 0.05);  // other programs may have taken the rest
 }
 
 TEST_CASE("the others finish even if one rank never waits", "[shm]") {
@@ -338,7 +342,7 @@ TEST_CASE("a rank that fails while another writes its error throws that error", 
     std::future<std::string> other = std::async(std::launch::async, [&] {
       return error_of([&] { std::rethrow_exception(member.fail(shm::Cause::kPeer, "second")); });
     });
-    expect(other.wait_for(200ms) == std::future_status::timeout, "a wait for the first cause");
+    expect(other.wait_for(20ms) == std::future_status::timeout, "a wait for the first cause");
     header.cause = shm::Cause::kTimeout;
     std::strcpy(header.text, "first");
     header.cause_state = shm::CauseState::kComplete;

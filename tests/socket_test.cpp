@@ -107,7 +107,7 @@ TEST_CASE("signals do not move a socket's deadline", "[base]") {
     CHECK_FALSE(client.receive_until(byte, Deadline::after(300ms)).has_value());
   }
   CHECK(Clock::now() - begin >= 300ms);
-  CHECK(Clock::now() - begin < 5 * 300ms);
+  CHECK(Clock::now() - begin < 10s);
 }
 
 TEST_CASE("a name to listen on is resolved only once", "[base]") {

@@ -37,6 +37,16 @@ ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_
                        {"TORCHELASTIC_USE_AGENT_STORE", agent_hosts_store ? "True" : "False"}}});
 }
 
+// At least the period of five seconds, and much less than the whole patience.
+const std::string kSeconds = "([5-9]|1[0-9]) s";
+
+// Waits until the worker has written a line in which this regular expression is found.
+void wait_for_line(ChildProcess& worker, const std::string& pattern) {
+  worker.wait_until([line = std::regex(pattern)](const ChildProcess& child) {
+    return std::regex_search(child.err(), line);
+  });
+}
+
 Endpoint free_endpoint() {
   const TcpServer server({"127.0.0.1", 0});
   return server.endpoint();
@@ -69,19 +79,19 @@ TEST_CASE("a late rank, or a late or lost store, is named every five seconds", "
   ChildProcess mortal = worker(0, 3, short_lived, false);
   ChildProcess survivor = worker(1, 3, short_lived, false);
 
-  early0.wait_for_output("2 of 3 ranks are here after 5 s; missing: rank 2; store at " +
-                         to_string(server.endpoint()));
+  wait_for_line(early0, "2 of 3 ranks are here after " + kSeconds + "; missing: rank 2; store at " +
+                            to_string(server.endpoint()));
   CHECK_THAT(early0.err(), Contains("[ddp] warning: [rank 0] "));
   ChildProcess late = worker(2, 3, server.endpoint(), true);
   for (ChildProcess* each : {&early0, &early1, &late}) CHECK(each->wait() == 0);
   CHECK(early1.err().empty());
 
-  alone.wait_for_output("no answer from the store at " + to_string(own) + " after 5 s");
+  wait_for_line(alone, "no answer from the store at " + to_string(own) + " after " + kSeconds);
   ChildProcess host = worker(0, 2, own, false);
   CHECK(host.wait() == 0);
   CHECK(alone.wait() == 0);
 
-  mortal.wait_for_output("2 of 3 ranks are here after 5 s; missing: rank 2");
+  wait_for_line(mortal, "2 of 3 ranks are here after " + kSeconds + "; missing: rank 2");
   mortal.send_signal(SIGKILL);
   CHECK(survivor.wait(kAtOnce) == 3);
   CHECK_THAT(survivor.err(),

@@ -30,6 +30,13 @@ Device& device_at(int index) {
 
 Device& this_device() { return device_at(current_device); }
 
+Queue::Patience patience_of(int priority) {
+  const bool has_priority = priority < 0 && std::getenv("DDP_EMULATED_PRIORITIES") != nullptr;
+  if (has_priority) return Queue::kAtOnce;
+  const char* milliseconds = std::getenv("DDP_EMULATED_PATIENCE");
+  return Queue::Patience(milliseconds == nullptr ? 10 : std::atoi(milliseconds));
+}
+
 std::shared_ptr<Queue> open_on_this_device(Queue::Patience patience) {
   Device& device = this_device();
   auto queue = Queue::open(patience);
@@ -69,11 +76,6 @@ int device_of(cudaStream_t stream) {
   return is_default ? current_device : stream->device;
 }
 
-Queue::Patience patience_of(int priority) {
-  const bool has_priority = priority < 0 && std::getenv("DDP_EMULATED_PRIORITIES") != nullptr;
-  return has_priority ? Queue::kAtOnce : Queue::kLate;
-}
-
 const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream) {
   if (stream == cudaStreamPerThread) return stream_of_thread().queue;
   return stream == nullptr ? default_stream().queue : stream->queue;
@@ -93,6 +95,6 @@ void wait_for_device() {
 
 }  // namespace ddp::emulation
 
-CUstream_st::CUstream_st(ddp::emulation::Queue::Patience patience)
+CUstream_st::CUstream_st(int priority)
     : device(ddp::emulation::current_device),
-      queue(ddp::emulation::open_on_this_device(patience)) {}
+      queue(ddp::emulation::open_on_this_device(ddp::emulation::patience_of(priority))) {}

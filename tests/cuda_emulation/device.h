@@ -2,7 +2,8 @@
 //
 // The emulated GPUs, named "CPU emulation N", and their streams. DDP_EMULATED_GPUS sets their
 // number; the default is 1. If DDP_EMULATED_PRIORITIES is set, streams with a priority run their
-// work at once, and so before the work of streams for which they should have waited.
+// work at once, and so before the work of streams for which they should have waited. The patience
+// of the others is DDP_EMULATED_PATIENCE in milliseconds; the default is 10.
 //
 // As in CUDA, a process has no context on a device before the first call for it that needs one.
 #pragma once
@@ -13,7 +14,7 @@
 
 // The object behind a cudaStream_t: a stream of the current device.
 struct CUstream_st {
-  explicit CUstream_st(ddp::emulation::Queue::Patience patience = ddp::emulation::Queue::kLate);
+  explicit CUstream_st(int priority = 0);
   ~CUstream_st() { queue->close(); }
   CUstream_st(const CUstream_st&) = delete;
   CUstream_st& operator=(const CUstream_st&) = delete;
@@ -32,8 +33,6 @@ void use_current_device();
 [[nodiscard]] bool has_context(int device);
 // The device of a stream; the default streams belong to the current device.
 [[nodiscard]] int device_of(cudaStream_t stream);
-// The patience of a stream of this priority.
-[[nodiscard]] Queue::Patience patience_of(int priority);
 // Like queue_of(), for callers that may use the queue after the handle is destroyed.
 [[nodiscard]] const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream);
 // Waits until all work on streams of the current device has run.

@@ -197,7 +197,7 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cud
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   emulation::use_current_device();
   if (flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
-  *stream = new CUstream_st(emulation::patience_of(priority));
+  *stream = new CUstream_st(priority);
   return cudaSuccess;
 }
 

@@ -23,7 +23,6 @@ using Clock = std::chrono::steady_clock;
 class Queue {
  public:
   using Patience = std::chrono::milliseconds;
-  static constexpr Patience kLate{10};
   static constexpr Patience kAtOnce{0};
 
   explicit Queue(Patience patience) : patience_(patience) {}

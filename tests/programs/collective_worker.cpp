@@ -150,7 +150,7 @@ void crash() {
 struct SlowEnd {
   bool is_slow = false;
   ~SlowEnd() {
-    if (is_slow) std::this_thread::sleep_for(500ms);
+    if (is_slow) std::this_thread::sleep_for(200ms);
   }
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -12,6 +13,9 @@
 #include "support/run_ranks.h"
 
 namespace ddp::test {
+
+// However short the timeout of a test's operations, its ranks may take this long to start.
+inline constexpr Timeout kStartTimeout = std::chrono::seconds(60);
 
 // The backends for CPU ranks in this build.
 inline std::vector<Backend> backends() {
@@ -39,7 +43,7 @@ inline void run_on_hosts(const std::vector<int>& hosts,
                                                         .rank = rank,
                                                         .world_size = world_size,
                                                         .timeout = timeout,
-                                                        .start_timeout = std::chrono::seconds(60)},
+                                                        .start_timeout = kStartTimeout},
                                                        hosts, "127.0.0.1");
     fn(*group);
   });
@@ -61,7 +65,7 @@ inline void run_groups(Backend backend, int world_size,
                                            .world_size = world_size,
                                            .store = store,
                                            .ranks_are_threads = true,
-                                           .start_timeout = timeout,
+                                           .start_timeout = std::max(timeout, kStartTimeout),
                                            .timeout = timeout,
                                            .hang_watch = {.period = Timeout(0)}});
     fn(*group);

@@ -11,6 +11,7 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -31,11 +32,13 @@ namespace {
 // Extra time in which Gloo may report itself what is missing.
 constexpr Timeout kConnectGrace{500};
 
-// How long an operation may stay pending after a connection broke, so that Gloo can report the lost
-// peer itself: kDeathGrace if the peer has died, kLossGrace if its fate is unknown. In the latter
-// case it may have done its part, so that no rank waits for it.
+// How long an operation may stay pending although its connection to a peer that has died is broken,
+// so that Gloo can report this peer itself.
 constexpr Timeout kDeathGrace{500};
-constexpr Timeout kLossGrace{2000};
+// The same from when a broken connection to a peer of unknown fate was seen. The peer may have done
+// its part, so that no rank waits for it. Or an operation has timed out, here or there, for which
+// Gloo closes connections, and the error that says so is about to follow.
+constexpr Timeout kLossGrace{1500};
 constexpr Timeout kLinkPeriod{250};
 
 // Gloo's ranks find each other through our store.
@@ -55,7 +58,7 @@ class RendezvousStore final : public gloo::rendezvous::Store {
   void wait(const std::vector<std::string>& keys, const Timeout& timeout) override {
     std::vector<std::string> prefixed;
     for (const std::string& key : keys) prefixed.push_back("gloo/" + key);
-    store_->wait(prefixed, std::min(timeout, timeout_));  // Gloo passes its collectives' timeout
+    store_->wait(prefixed, std::min(timeout, timeout_));
   }
 
  private:
@@ -71,7 +74,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
   const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
   const auto store = std::make_shared<RendezvousStore>(config.store->clone(config.start_timeout),
                                                        config.start_timeout);
-  context->setTimeout(config.timeout);
+  context->setTimeout(config.start_timeout);  // each operation sets its own
   const auto action = [=] {
     gloo::transport::tcp::attr attributes(address.c_str());
     auto device = gloo::transport::tcp::CreateDevice(attributes);
@@ -143,9 +146,10 @@ class GlooOperations {
     if (!pending || Clock::now() - pending->since < kDeathGrace) return true;
     for (const int peer : peers_of(pending->event.signature)) {
       if (!links_.is_broken(peer)) continue;
+      const auto seen = broken_since_.try_emplace(peer, Clock::now()).first->second;
+      const auto since = std::max(seen, pending->since);
       const PeerRoll::Fate fate = roll_.fate_of(peer);
-      const bool is_lost =
-          fate == PeerRoll::Fate::kUnknown && Clock::now() - pending->since >= kLossGrace;
+      const bool is_lost = fate == PeerRoll::Fate::kUnknown && Clock::now() - since >= kLossGrace;
       if (fate != PeerRoll::Fate::kDied && !is_lost) continue;
       first_error_.set(PeerError(
           "[gloo] " + roll_.names({peer}) + (is_lost ? " was lost" : " died") + ", while rank " +
@@ -179,6 +183,7 @@ class GlooOperations {
   std::shared_ptr<gloo::Context> context_;
   GlooAlgorithms algorithms_;
   GlooLinks links_;
+  std::map<int, Clock::time_point> broken_since_;  // by peer; for the link watch
   PeerRoll roll_;
   OperationQueue queue_;
   FirstError first_error_;     // behind the queue, which its thread uses
