@@ -468,6 +468,66 @@ TEST_CASE("only a few of many skipped steps are logged, and the report counts th
   CHECK(told == "(1 so far)(2 so far)(4 so far)(8 so far)");
 }
 
+TEST_CASE("after a resume, messages number the steps of the whole training", "[engine][resume]") {
+  constexpr std::int64_t kBefore = 20;
+  SECTION("a rank's error, and where the group is") {
+    const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+      Trainee trainee(group, {});
+      trainee.ddp.continue_after(kBefore);
+      trainee.step(1);
+      expect(group.recorder().position().step == kBefore + 1, "the first step's number");
+      expect(group.recorder().position().begun_steps == 1, "one step of this process");
+      expect(trainee.ddp.statistics().steps == 1, "one step of this engine");
+      (void)trainee.ddp.begin_step();
+      for (const std::size_t i : {2, 1, 0}) {
+        if (group.rank() != 1 || i != 1) trainee.ddp.mark_ready(i);
+      }
+      trainee.ddp.wait();
+    });
+    for (const std::string& error : errors) {
+      CHECK_THAT(error, Catch::Contains(
+                            "[ddp] rank 1, step 22: backward gave no gradient for 'fc1.bias'"));
+    }
+  }
+  SECTION("a gradient that is not finite") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      Trainee trainee(group, {.non_finite = NonFinite::kStop});
+      trainee.ddp.continue_after(kBefore);
+      trainee.step(1);
+      trainee.step(kNan);
+    });
+    for (const std::string& error : errors) {
+      CHECK_THAT(error, Catch::Contains("[ddp] step 22: the reduced gradient of "));
+    }
+  }
+  SECTION("diverged replicas, which are still compared every so many steps from the first one") {
+    const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+      Trainee trainee(group, {.fingerprint_every = 4});
+      trainee.ddp.continue_after(kBefore + 3);
+      for (int step = 0; step < 9; ++step) {
+        if (step == 1 && group.rank() == 1) trainee.model.values[1][3] += 1;
+        trainee.step(1);
+      }
+    });
+    for (const std::string& error : errors) {
+      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 28: parameter 'fc1.bias'"));
+    }
+  }
+}
+
+TEST_CASE("where a training continues is told to an engine before its first step",
+          "[engine][resume]") {
+  run_on(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    const std::string negative = error_of([&] { trainee.ddp.continue_after(-1); });
+    expect(negative == "[ddp] continue_after(-1): the number of steps must not be negative",
+           negative);
+    trainee.step(1);
+    const std::string late = error_of([&] { trainee.ddp.continue_after(5); });
+    expect(late == "[ddp] continue_after was called after the first begin_step", late);
+  });
+}
+
 TEST_CASE("an error about gradients names step, parameter and rank", "[engine][finite]") {
   for (const bool scan : {false, true}) {
     const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {

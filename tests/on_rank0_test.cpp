@@ -189,6 +189,48 @@ TEST_CASE("a rank 0 that does not call on_rank0 is named", "[on_rank0]") {
       300ms);
 }
 
+// Otherwise the rank would take the result of the call that it skipped.
+TEST_CASE("a rank that skips an on_rank0 is named in its next one", "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    test::run_groups(backend, 3, [](ProcessGroup& group) {
+      bool is_own = false;
+      const std::string text = error_of([&] {
+        try {
+          const auto fails = [] { throw std::invalid_argument("of the call that rank 1 skipped"); };
+          const auto first = [&] { on_rank0(group, fails, kQuick); };
+          if (group.rank() != 1) expect(!error_of(first).empty(), "an error");
+          float sum = 1;
+          group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+          on_rank0(
+              group, [] {}, kQuick);
+          group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        } catch (const MismatchError&) {
+          is_own = true;
+          throw;
+        }
+      });
+      expect(is_own == (group.rank() == 1), "a MismatchError on the rank that finds out: " + text);
+      expect(text.find("rank 0 called on_rank0 after ") != std::string::npos &&
+                 text.find("of the group, but rank 1 after ") != std::string::npos &&
+                 text.find("one of them has skipped an on_rank0") != std::string::npos,
+             text);
+    });
+  }
+}
+
+TEST_CASE("transfers between some ranks do not count as different calls in on_rank0",
+          "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    test::run_groups(backend, 3, [](ProcessGroup& group) {
+      float value = 1;
+      if (group.rank() == 1) group.send(buffer_of(std::span(&value, 1)), 2).wait();
+      if (group.rank() == 2) group.recv(buffer_of(std::span(&value, 1)), 1).wait();
+      on_rank0(
+          group, [] {}, kQuick);
+    });
+  }
+}
+
 // The other ranks wait for fn to end, so fn would wait for them in vain.
 TEST_CASE("using the group inside fn is an error at once, and the group works afterwards",
           "[on_rank0]") {

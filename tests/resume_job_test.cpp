@@ -43,6 +43,19 @@ TEST_CASE("a job that is interrupted inside an epoch and resumed is bit-identica
   }
 }
 
+TEST_CASE("a resumed job that fails names the step of the whole training", "[resume]") {
+  const TrainingSet set;
+  ResumableJob job(2);
+  (void)job.run(set.flags() + Arguments{"--max-steps", "40"});
+  // The first update makes the parameters huge, so that the second step or the third one fails.
+  ChildProcess resumed(job.command(
+      set.flags() + Arguments{"--max-steps", "80", "--lr", "1e30", "--non-finite", "stop"}));
+  CHECK(resumed.wait(60s) != 0);
+  CHECK_THAT(resumed.out(), Contains("resumed from "));
+  CHECK_THAT(ddp::test::lines_of(resumed.err()).back(),
+             Contains(", in step 42") || Contains(", in step 43"));
+}
+
 TEST_CASE("a job that restarts after a killed rank ends with the same model", "[resume][kill]") {
   const TrainingSet set;
   const Arguments flags = set.flags() + Arguments{"--max-steps", "500"};

@@ -471,6 +471,28 @@ TEST_CASE("a server without free descriptors logs this now and then, and recover
   CHECK(std::ranges::count(text, '\n') <= 2);
 }
 
+// Anyone who reaches the port can connect as often as they like.
+TEST_CASE("many strangers fill neither the log nor the server", "[store]") {
+  const test::StderrCapture log;
+  {
+    const TcpServer server(kLoopback);
+    TcpStore store(server.endpoint(), 5s);
+    for (int i = 0; i < 200; ++i) {
+      CHECK(RawClient(server.endpoint()).send("GET / HTTP/1.1\r\n\r\n").is_dropped());
+      store.add("busy", 1);
+    }
+    CHECK(store.add("busy", 0) == 200);
+    const std::string text = log.text();
+    CAPTURE(text);
+    CHECK_THAT(text, Catch::Contains("it is not a store client"));
+    CHECK(std::ranges::count(text, '\n') <= 5);  // a line in 10 s
+  }
+  const std::string text = log.text();
+  CAPTURE(text);
+  CHECK_THAT(text, Catch::Contains(" more such warnings since the last one that is shown)"));
+  CHECK(std::ranges::count(text, '\n') <= 6);
+}
+
 TEST_CASE("64 clients mixing all operations agree in the end", "[store]") {
   TcpServer server(kLoopback);
   constexpr int kClients = 64;

@@ -134,6 +134,7 @@ void Trainer::resume() {
   resumed_ = checkpoints_->resume();
   if (!resumed_) return;
   steps_done_ = resumed_->step;
+  model_.engine().continue_after(steps_done_);
   sampler_->seek(resumed_->position);
 }
 

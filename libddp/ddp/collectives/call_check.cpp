@@ -69,7 +69,7 @@ bool CallCheck::look() {
       if (is_call && !compare(event.signature)) return false;
     }
   }
-  return position.step <= limits_.steps && compared_ < limits_.collectives;
+  return position.begun_steps <= limits_.steps && compared_ < limits_.collectives;
 }
 
 bool CallCheck::compare(const CollectiveSignature& call) {

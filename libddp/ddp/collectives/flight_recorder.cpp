@@ -69,6 +69,7 @@ void FlightRecorder::broken(const std::exception_ptr& error) {
 void FlightRecorder::begin_step(std::uint64_t step) {
   listeners_.step_file.set(step);
   if (by_caller_.capacity() == 0) return;
+  if (step != this->step()) raise(begun_steps_);
   step_.store(step, std::memory_order_relaxed);
   is_in_step_.store(true, std::memory_order_relaxed);
   by_caller_.push({.time = Clock::now(), .step = step, .what = What::kStepBegun});
@@ -95,6 +96,7 @@ std::vector<Event> FlightRecorder::events() const {
 
 FlightRecorder::Position FlightRecorder::position() const {
   return {.step = step(),
+          .begun_steps = begun_steps_.load(std::memory_order_relaxed),
           .collectives = collectives_.load(std::memory_order_relaxed),
           .submitted = submitted_.load(std::memory_order_acquire),
           .done = done_.load(std::memory_order_acquire),

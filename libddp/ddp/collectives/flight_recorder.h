@@ -59,7 +59,8 @@ class FlightRecorder {
 
   // Where this rank is now.
   struct Position {
-    std::uint64_t step = 0;         // the last begun: 1, 2, ...; 0 if none
+    std::uint64_t step = 0;         // number of the last begun: 1, 2, ...; 0 if none
+    std::uint64_t begun_steps = 0;  // how many this process has begun; see begin_step()
     std::uint64_t collectives = 0;  // collectives submitted so far
     std::uint64_t submitted = 0;    // number of the last operation submitted
     std::uint64_t done = 0;         // number of the last operation done
@@ -96,7 +97,8 @@ class FlightRecorder {
   // The group was broken by this error or, without one, is destroyed: nothing is pending any more.
   void broken(const std::exception_ptr& error = nullptr);
 
-  // For the engine: steps are counted from 1.
+  // For the engine: steps are numbered from 1, or in a training that was resumed from where it was.
+  // The passes of a step have the same number.
   void begin_step(std::uint64_t step);
   void end_step();
 
@@ -142,6 +144,7 @@ class FlightRecorder {
   // others.
   Listeners listeners_;
   std::atomic<std::uint64_t> step_ = 0;
+  std::atomic<std::uint64_t> begun_steps_ = 0;
   std::atomic<bool> is_in_step_ = false;
   alignas(64) Ring by_caller_;
   std::atomic<int> inside_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Keys under a fresh name: "who" exists once rank 0 has come, "beat" counts while fn runs, "result"
-// holds the end: empty, or the text of the exception.
+// Keys under a fresh name: "who" exists once rank 0 has come, and "collectives" before it; "beat"
+// counts while fn runs, "result" holds the end: empty, or the text of the exception.
 #include "ddp/collectives/on_rank0.h"
 
 #include <optional>
@@ -38,6 +38,10 @@ std::string run(Store& store, const std::function<void()>& fn, Timeout period,
   }
 }
 
+std::string collectives_of(ProcessGroup& group) {
+  return std::to_string(group.recorder().position().collectives);
+}
+
 PrefixStore open_store(ProcessGroup& group) {
   const std::string name = group.fresh_name("on_rank0_");
   return {name, group.store().clone()};
@@ -47,6 +51,7 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   const ScopedSolo solo(group, "on_rank0");
   if (group.world_size() == 1) return fn();
   PrefixStore store = open_store(group);
+  store.set("collectives", collectives_of(group));
   const std::string who = serialize(identify_self(0, group.device()));
   meet(group.meetings(), "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
@@ -87,6 +92,21 @@ RankIdentity meet_leader(ProcessGroup& group, Store& store) {
   throw PeerError("[on_rank0] " + text);
 }
 
+// All ranks submit the same collectives between two calls, so another number means that this rank
+// and rank 0 are not in the same call. Sends and receives do not count, since ranks differ in them.
+void check_same_call(ProcessGroup& group, Store& store) {
+  const std::string own = collectives_of(group);
+  const std::string leaders = store.find("collectives").value_or(own);
+  if (leaders == own) return;
+  const std::string text =
+      "[on_rank0] rank 0 called on_rank0 after " + leaders +
+      " collectives of the group, but rank " + std::to_string(group.rank()) + " after " + own +
+      ": one of them has skipped an on_rank0, or a collective before it; call it on all ranks, in "
+      "the same order";
+  group.abort(text);
+  throw MismatchError(text);
+}
+
 // Returns the result.
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
@@ -116,6 +136,7 @@ std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& opti
   std::optional<RankIdentity> leader;
   try {
     leader = meet_leader(group, store);
+    check_same_call(group, store);
     return await_result(group, store, *leader, options);
   } catch (const NetworkError&) {
     if (leader && is_ending(*leader)) give_up(group, to_string(*leader) + kHasEnded);

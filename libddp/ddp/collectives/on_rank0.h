@@ -22,6 +22,10 @@ struct OnRank0Options {
 // group, or to the group that this one is a part of, if a waiting rank belongs to it. Rank 0 does
 // not wait for the others. If rank 0 does not call on_rank0 within the group's timeout, the others
 // throw TimeoutError.
+//
+// A rank that skips a call would take its result in the next one. If the ranks have submitted a
+// collective to the group in between, they notice: that rank throws MismatchError, and the group is
+// aborted.
 void on_rank0(ProcessGroup& group, const std::function<void()>& fn,
               const OnRank0Options& options = {});
 

@@ -49,6 +49,8 @@ void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
 
 const double* DistributedDataParallel::gradient_scale() const { return impl_->gradient_scale(); }
 
+void DistributedDataParallel::continue_after(std::int64_t steps) { impl_->continue_after(steps); }
+
 void DistributedDataParallel::accumulate(int passes) { impl_->accumulate(passes); }
 
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {

@@ -69,6 +69,13 @@ class DistributedDataParallel {
   [[nodiscard]] Buffer gradient(std::size_t i) const;
   [[nodiscard]] const BucketLayout& layout() const;
 
+  // For a training that resumes from a checkpoint: `steps` of its steps were made before, so the
+  // next one is step steps + 1 in warnings, errors and diagnoses, and for ddp-launch, which does
+  // not restart a job that fails in the same step again and again. The same number on all ranks.
+  // Statistics, and checks that are made every so many steps, still count from this engine's first
+  // step. std::logic_error after that step has begun, std::invalid_argument for a negative number.
+  void continue_after(std::int64_t steps);
+
   // The next `passes` backward passes make one step: the last of them reduces. std::logic_error
   // in the middle of a step.
   void accumulate(int passes);

@@ -106,6 +106,18 @@ Buffer DistributedDataParallel::Impl::gradient(std::size_t i) const {
   return own.data != nullptr ? own : reducer_.gradient(i);
 }
 
+void DistributedDataParallel::Impl::continue_after(std::int64_t steps) {
+  if (step_ > 0 || state_ != State::kIdle) {
+    throw std::logic_error("[ddp] continue_after was called after the first begin_step");
+  }
+  if (steps < 0) {
+    throw std::invalid_argument("[ddp] continue_after(" + std::to_string(steps) +
+                                "): the number of steps must not be negative");
+  }
+  steps_before_ = static_cast<std::uint64_t>(steps);
+  if (replicas_) replicas_->continue_after(steps_before_);
+}
+
 double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   if (state_ != State::kIdle) refuse_call("begin_step was called before wait");
   if (!(step.samples >= 0 && std::isfinite(step.samples))) {
@@ -120,7 +132,7 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   }
   backward_span_.begin("ddp backward");
   state_ = State::kOpen;
-  group_->recorder().begin_step(step_);
+  group_->recorder().begin_step(number_of_step());
   note_pass(step);
   if (!passes_.is_whole_step() && options_.scale_at_ready) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
@@ -317,7 +329,7 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
     if (!ledger.is_active(rank)) idle.push_back(rank);
   }
   log::warning("[ddp] " + rank_list(idle) + " ran out of data after step " +
-               std::to_string(ledger.steps() - 1) +
+               std::to_string(steps_before_ + ledger.steps() - 1) +
                "; the job goes on with empty batches there until all ranks have run out");
   has_logged_who_ran_out_ = true;
 }
@@ -332,7 +344,7 @@ void DistributedDataParallel::Impl::refuse_mark(std::size_t i) const {
 // Aborts the group, because the other ranks wait for this rank's buckets.
 void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) const {
   const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
-                           std::to_string(step_) + ": " + what;
+                           std::to_string(number_of_step()) + ": " + what;
   group_->abort(text);
   throw std::logic_error(text);
 }
@@ -365,7 +377,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (replicas_) replicas_->finish_reading(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_.complete_ledger());
   if (divides_ && !options_.fold_scale) average(stream);
-  is_finite_ = !finite_ || finite_->check(step_, stream);
+  is_finite_ = !finite_ || finite_->check(number_of_step(), stream);
   if (!is_finite_) ++statistics_.skipped_steps;
   callers_.copy_back(stream);
   was_active_ = own_.is_active;

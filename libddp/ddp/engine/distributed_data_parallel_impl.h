@@ -35,6 +35,7 @@ class DistributedDataParallel::Impl {
   // Gradient i, which lies in the caller's memory or in a bucket.
   Buffer gradient(std::size_t i) const;
 
+  void continue_after(std::int64_t steps);
   double begin_step(const StepOptions& step);
   template <class Value>
   void record_metric(std::size_t slot, const Value& value, double weight) {
@@ -73,6 +74,8 @@ class DistributedDataParallel::Impl {
  private:
   enum class State { kIdle, kOpen, kReducing };
 
+  // The number of the current step in the whole training.
+  std::uint64_t number_of_step() const { return steps_before_ + step_; }
   bool has_reduced_samples();
   void make_checks();
   void check_open(const char* call) const;
@@ -111,9 +114,10 @@ class DistributedDataParallel::Impl {
   std::optional<ReplicaCheck> replicas_;
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
   State state_ = State::kIdle;
-  std::uint64_t step_ = 0;   // number of the last step that has begun: 1, 2, ...
-  double samples_ = 0;       // samples of this rank in this pass
-  double step_samples_ = 0;  // samples of this rank in the step so far
+  std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
+  std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one
+  double samples_ = 0;              // samples of this rank in this pass
+  double step_samples_ = 0;         // samples of this rank in the step so far
   bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
   bool is_finite_ = true;    // the last step's reduced gradients; true if unchecked
   bool was_active_ = true;   // whether this rank was active in the last step

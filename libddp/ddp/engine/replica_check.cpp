@@ -54,7 +54,7 @@ void ReplicaCheck::check(const ControlLedger& ledger) {
 }
 
 void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
-  taken_in_ = step;
+  taken_in_ = steps_before_ + step;
   is_reading_ = true;
   auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
   for (const Parameter& parameter : parameters_) fingerprint(parameter.value, results++, stream);

@@ -28,6 +28,8 @@ class ReplicaCheck {
   ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
                std::span<const ModelBuffer> buffers, int every);
 
+  // Before the first step: messages number the steps from steps + 1.
+  void continue_after(std::uint64_t steps) { steps_before_ = steps; }
   // Takes the fingerprints of the buffers after the work on `stream`.
   void take_buffers(Stream stream);
   // Begins step 1, 2, ..., in which the parameters have the values that they have after the work on
@@ -59,7 +61,8 @@ class ReplicaCheck {
   std::span<const ModelBuffer> buffers_;
   HostMirror fingerprints_;  // uint64; the parameters' first, then the buffers'
   std::uint64_t every_;
-  std::uint64_t taken_in_ = 0;  // step in which the parameters were last read
+  std::uint64_t steps_before_ = 0;
+  std::uint64_t taken_in_ = 0;  // step, as messages number it, in which parameters were last read
   bool is_reading_ = false;     // the device may still be reading the parameters
   std::uint64_t combined_ = 0;  // the number that begin_step() returned last
 };

@@ -18,6 +18,7 @@
 #include "ddp/base/background_thread.h"
 #include "ddp/base/descriptor_limit.h"
 #include "ddp/base/error.h"
+#include "ddp/base/limited_warning.h"
 #include "ddp/base/log.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"
@@ -146,11 +147,9 @@ class TcpServer::Impl {
   void pause_accepting(const Error& error) {
     next_accept_ = Deadline::after(kAcceptPause);
     set_accepting(false);
-    if (!next_warning_.passed()) return;
-    next_warning_ = Deadline::after(kBetweenWarnings);
-    log::warning(std::string("[tcp_server] ") + error.what() + "; " +
-                 std::to_string(connections_.size()) +
-                 " are open; trying again (ulimit -n is the limit of open files)");
+    no_descriptors_.log(std::string("[tcp_server] ") + error.what() + "; " +
+                        std::to_string(connections_.size()) +
+                        " are open; trying again (ulimit -n is the limit of open files)");
   }
 
   void set_accepting(bool accepting) {
@@ -256,7 +255,7 @@ class TcpServer::Impl {
     }
   }
 
-  // A client that just disconnected is not logged; one that misbehaved causes one line.
+  // A client that just disconnected is not logged; one that misbehaved causes a warning.
   void drop(ClientId id, const char* reason) {
     const auto found = connections_.find(id);
     const Connection& connection = found->second;
@@ -266,7 +265,7 @@ class TcpServer::Impl {
     if (hung_up && std::strstr(reason, "closed") != nullptr) {
       log::debug(line);
     } else {
-      log::warning(line);
+      drops_.log(line);
     }
     state_.forget(id);
     connections_.erase(found);
@@ -280,7 +279,6 @@ class TcpServer::Impl {
   }
 
   static constexpr Timeout kAcceptPause{100};
-  static constexpr Timeout kBetweenWarnings = std::chrono::seconds(10);
 
   Socket listener_;
   FileDescriptor epoll_;
@@ -293,7 +291,8 @@ class TcpServer::Impl {
   ClientId next_client_ = kFirstClient;
   bool accepting_ = true;
   Deadline next_accept_ = Deadline::after(Timeout(0));
-  Deadline next_warning_ = Deadline::after(Timeout(0));
+  LimitedWarning no_descriptors_;
+  LimitedWarning drops_;
   std::vector<std::byte> read_buffer_ = std::vector<std::byte>(kReadBytes);
   std::vector<ClientId> pending_;  // clients with fresh output
   wire::Request request_;
