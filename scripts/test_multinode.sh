@@ -54,7 +54,7 @@ finish 120 0 0
 passed "2 nodes x 2 ranks train lenet5 to the parameters of 4 local ranks"
 
 # Under Open MPI, without flags. Open MPI reaches the other host through a script that enters its
-# namespace.
+# namespace. Its own files have a folder of their own: see tests/mpirun_test.cpp.
 if command -v mpirun >/dev/null; then
   cat >"$work/rsh" <<EOF
 #!/bin/sh
@@ -63,7 +63,9 @@ shift
 exec ip netns exec ${nodes[1]} unshare --uts sh -c "hostname \$host; exec sh -c '\$*'"
 EOF
   chmod +x "$work/rsh"
-  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ip netns exec "${nodes[0]}" \
+  mkdir "$work/ompi"
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    OMPI_MCA_orte_tmpdir_base="$work/ompi" ip netns exec "${nodes[0]}" \
     timeout 120 mpirun --mca plm_rsh_agent "$work/rsh" --bind-to none \
     --host "$(hostname):1,${nodes[1]}:1" -np 2 \
     "$bin/ddp-launch" -v -n 2 "${train[@]}" --metrics "$work/mpirun.jsonl" >"$work/node0.log" 2>&1 ||
