@@ -426,6 +426,10 @@ TEST_CASE("an endpoint behind which another program listens is recognised", "[st
     Socket client = std::move(*listener.accept());
     const std::string answer = "HTTP/1.1 400 Bad Request\r\n\r\n";
     client.send_all(std::as_bytes(std::span(answer)), Deadline::after(5s));
+    // Until the other end closes: the answer would be lost if there were something unread here.
+    (void)error_of([&] {
+      for (std::array<std::byte, 1> byte;;) client.receive_all(byte, Deadline::after(5s));
+    });
   });
   const std::string error = error_of([&] { const TcpStore store(listener.local_endpoint(), 5s); });
   server.join();
