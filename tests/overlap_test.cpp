@@ -162,15 +162,11 @@ Measurement measure() {
   return result;
 }
 
-// What a measurement shows that should not be; empty if all is well.
+// What the times show that should not be; empty if all is well.
 std::string contradiction(Measurement measurement) {
   const std::string with_overlap = refutation(measurement.on);
   if (!with_overlap.empty()) return "with overlap: " + with_overlap;
-  if (refutation(measurement.off).empty()) return "steps without overlap hid theirs";
-  for (Step& step : measurement.off) {
-    if (step.hidden > 0) return "a reduction without overlap ended before backward";
-    step.hidden = kLayers;
-  }
+  for (Step& step : measurement.off) step.hidden = kLayers;  // so that only times matter
   if (refutation(measurement.off).empty()) return "the time of a step does not show overlap";
   return "";
 }
@@ -180,7 +176,11 @@ std::string contradiction(Measurement measurement) {
 TEST_CASE("reductions are hidden behind backward only if overlap is on", "[overlap]") {
   std::string why_not = "not measured";
   for (int attempt = 0; attempt < 3 && !why_not.empty(); ++attempt) {  // the machine may be busy
-    why_not = contradiction(measure());
+    const Measurement measurement = measure();
+    // No load of the machine excuses these two.
+    for (const Step& step : measurement.off) REQUIRE(step.hidden == 0);
+    REQUIRE(!refutation(measurement.off).empty());
+    why_not = contradiction(measurement);
   }
   CHECK(why_not == "");
 }
