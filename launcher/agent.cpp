@@ -140,7 +140,7 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
   }
   const auto decision = restarts_.after_failure(worker->first.rank, worker->step);
   if (!decision.reason.empty()) console_.say(decision.reason);
-  if (!outcome.stop_requested && !nodes_.news().stop_requested) return decision.delay;
+  if (!outcome.stop_requested && !nodes_.news().is_stop()) return decision.delay;
   if (decision.delay) decline_restart();
   return std::nullopt;
 }
@@ -149,7 +149,9 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
 void Agent::decline_restart() {
   begin_next_generation();
   nodes_.claim_failure();
-  (void)nodes_.agree_on_failure(to_json(describe_signal(SIGUSR1)));
+  (void)nodes_.agree_on_failure(
+      to_json(NodeFailure{describe_node(layout_.node_rank, host_name()) + " was asked to stop",
+                          exit_code_after(SIGUSR1)}));
 }
 
 // Returns early with the end of the job, if that comes first.

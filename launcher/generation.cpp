@@ -63,7 +63,7 @@ Generation::Generation(const WorkerPlan& plan, const JobLayout& layout, int rest
       nodes_(nodes),
       logs_(console, layout.node_count > 1 ? host_name() : ""),
       stopper_(workers_),
-      steps_(layout.local_world_size),
+      slots_(layout.local_world_size),
       start_(Clock::now()) {}
 
 Outcome Generation::run() {
@@ -90,7 +90,7 @@ void Generation::start_workers() {
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   files_.begin_attempt(layout_.local_world_size, attempt_.restart_count);
   attempt_.error_directory = files_.error_directory();
-  attempt_.step_file = steps_.path();
+  attempt_.step_file = slots_.path();
   const FileDescriptor null = open_null();
   workers_.reserve(static_cast<std::size_t>(layout_.local_world_size));
   for (int local_rank = 0; local_rank < layout_.local_world_size; ++local_rank) {
@@ -242,13 +242,26 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   worker->record_end(status);
   logs_.drain(worker->rank());
   const int local_rank = worker->rank() - layout_.first_rank;
-  if (status == 0 && steps_.start_phase(local_rank) == StartPhase::kNotThere) {
+  const WorkerSlot::Values slot = slots_.read(local_rank);
+  if (slot.stop_request) note_stop_request(worker->rank(), *slot.stop_request);
+  if (status == 0 && slot.start_phase == StartPhase::kNotThere) {
     start_watch_.note_absent(worker->rank());
   }
   const std::string error_file = files_.error_file(local_rank);
   Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
   ending.was_requested = was_requested(status);
   casualties_.record(std::move(ending));
+}
+
+// A signal that this launcher has not sent asked the worker to stop, as `kill` and some schedulers
+// do. The ranks stop at the same step, so the end of the job is a stop, not a success, and not a
+// reason to start it again.
+void Generation::note_stop_request(int rank, const StopRequest& request) {
+  if (request.sender == ::getpid() || request.sender == 0 || order_.signal()) return;
+  if (!order_.request()) return;
+  nodes_.tell_stop_of_worker();
+  console_.say(
+      fmt::format("{} to rank {} asked the job to stop", signal_name(request.signal_number), rank));
 }
 
 // True if the worker ended by the signal that it was asked to obey, or with the exit code that
@@ -308,7 +321,7 @@ void Generation::check_start() {
   if (!start_watch_.is_due()) return;
   std::vector<int> waiting;
   for (const Worker& worker : workers_) {
-    const StartPhase phase = steps_.start_phase(worker.rank() - layout_.first_rank);
+    const StartPhase phase = slots_.read(worker.rank() - layout_.first_rank).start_phase;
     if (!worker.has_ended() && phase == StartPhase::kWaiting) waiting.push_back(worker.rank());
   }
   const std::string remark = start_watch_.look(waiting);
@@ -336,7 +349,7 @@ bool Generation::others_may_fail() {
   if (is_unclaimed && !nodes_.news().is_over()) return true;
   if (!std::exchange(has_told_end_, true)) nodes_.end_generation();
   const OtherNodes::News news = nodes_.news();
-  if (news.stop_requested) order_.request();
+  if (news.is_stop()) order_.request();
   if (news.is_bad() && !casualties_.has_seen_failure()) order_.note_end_elsewhere();
   return !news.is_over() && !order_.is_hurried();
 }
@@ -351,12 +364,12 @@ std::optional<WorkerFailure> Generation::find_failure() {
 WorkerFailure Generation::describe_failure() {
   WorkerFailure failure = casualties_.describe(layout_.world_size, start_);
   const int rank = failure.first.rank;
-  if (!failure.step) failure.step = steps_.step(rank - layout_.first_rank);
+  if (!failure.step) failure.step = slots_.read(rank - layout_.first_rank).step;
   failure.when_asked_to_stop = order_.signal().has_value();
   if (failure.when_asked_to_stop) failure.others = 0;
   if (failure.first.is_consequence() && !failure.when_asked_to_stop) {
     for (const int each : casualties_.finished()) {
-      failure.finished.push_back({each, steps_.step(each - layout_.first_rank)});
+      failure.finished.push_back({each, slots_.read(each - layout_.first_rank).step});
     }
   }
   failure.host = host_name();

@@ -16,12 +16,12 @@
 #include "launcher/run_folder.h"
 #include "launcher/signals.h"
 #include "launcher/start_watch.h"
-#include "launcher/step_board.h"
 #include "launcher/stop_order.h"
 #include "launcher/stopper.h"
 #include "launcher/verdict.h"
 #include "launcher/worker.h"
 #include "launcher/worker_plan.h"
+#include "launcher/worker_slots.h"
 
 namespace ddp::launcher {
 
@@ -30,7 +30,7 @@ struct Outcome {
   std::optional<WorkerFailure> failure = {};  // if a signal stopped the job: of the stop
   std::optional<int> interrupted_by = {};     // a signal
   bool stopped_by_nodes = false;              // because the job ended on another node
-  bool stop_requested = false;                // by SIGUSR1, to this launcher or another node's
+  bool stop_requested = false;                // by SIGUSR1 to a launcher, or a signal to a worker
 };
 
 // One generation of this node's workers: starts them, forwards their output, and stops all as soon
@@ -58,6 +58,7 @@ class Generation {
   void kill_now();
   void reap();
   void record_end(pid_t pid, int status, const rusage& usage);
+  void note_stop_request(int rank, const StopRequest& request);
   [[nodiscard]] bool was_requested(int status) const;
   [[nodiscard]] std::vector<pid_t> dying_workers() const;
   [[nodiscard]] std::string remaining_ranks() const;
@@ -84,7 +85,7 @@ class Generation {
   std::vector<Worker> workers_;
   Stopper stopper_;
   PostMortem post_mortem_;
-  StepBoard steps_;
+  WorkerSlots slots_;
   StartWatch start_watch_;
   Casualties casualties_;
   StopOrder order_;

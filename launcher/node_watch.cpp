@@ -81,10 +81,11 @@ NodeWatch::~NodeWatch() {
 void NodeWatch::begin(int generation) {
   const std::lock_guard lock(mutex_);
   generation_ = generation_key(generation);
-  words_ = {.stops = words_.stops};
+  words_ = {.stops = words_.stops, .worker_stopped = words_.worker_stopped};
   news_ = {.lost = std::move(news_.lost),
            .is_open = generation == 0,
-           .stop_requested = news_.stop_requested};
+           .stop_requested = news_.stop_requested,
+           .worker_stopped = news_.worker_stopped};
 }
 
 // Only the main thread changes generation_.
@@ -106,6 +107,8 @@ void NodeWatch::claim_stop(int signal_number) {
 void NodeWatch::end_generation() { say(&Words::ends, true); }
 
 void NodeWatch::request_stop() { say(&Words::stops, true); }
+
+void NodeWatch::tell_stop_of_worker() { say(&Words::worker_stopped, true); }
 
 template <typename T>
 void NodeWatch::say(T Words::*word, T what) {
@@ -176,6 +179,7 @@ void NodeWatch::talk() {
     const std::lock_guard relock(mutex_);
     const bool is_of_now = generation == generation_;
     words_.stops = words_.stops || words.stops;
+    words_.worker_stopped = words_.worker_stopped || words.worker_stopped;
     if (is_of_now && words_.claim.empty()) words_.claim = words.claim;
     words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
@@ -187,6 +191,7 @@ void NodeWatch::talk() {
 
 void NodeWatch::tell(const std::string& generation, const Words& words) {
   if (words.stops) store_->set("stop", "1");
+  if (words.worker_stopped) store_->set("worker_stopped", "1");
   if (!words.claim.empty()) store_->compare_set(generation + "/claim", "", words.claim);
   if (words.ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
 }
@@ -200,9 +205,11 @@ void NodeWatch::look(const std::string& generation) {
   const auto [failed_node, stop_signal] =
       parse_claim(store_->has(claim_key) ? store_->get(claim_key) : "");
   const bool stop_requested = store_->has("stop");
+  const bool worker_stopped = store_->has("worker_stopped");
   const std::lock_guard lock(mutex_);
   if (generation != generation_) return;
-  const News seen{failed_node, stop_signal, news_.lost, is_open, all_ended, stop_requested};
+  const News seen{failed_node, stop_signal,    news_.lost,    is_open,
+                  all_ended,   stop_requested, worker_stopped};
   if (seen == news_) return;
   news_ = seen;
   wake_poll_loop();

@@ -39,7 +39,8 @@ struct SignsOfLife {
 //   gen/<g>/failure        that node's description of the failure
 //   gen/<g>/ended/<node>   the node's workers have ended
 //   gen/<g>/all_ended      node 0 writes it: the workers of all nodes have ended
-//   stop                   the workers were asked to end by themselves
+//   stop                   the workers should be asked to end by themselves
+//   worker_stopped         somebody else has asked one of them
 // All writes are idempotent, and are repeated if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:
@@ -56,6 +57,7 @@ class NodeWatch : public OtherNodes {
   void claim_stop(int signal_number) override;
   void end_generation() override;
   void request_stop() override;
+  void tell_stop_of_worker() override;
   [[nodiscard]] std::string agree_on_failure(const std::string& own) override;
   [[nodiscard]] bool wait_for_all() override;
   void leave() override;
@@ -66,8 +68,9 @@ class NodeWatch : public OtherNodes {
     std::string claim = {};  // a claim of the first failure
     bool ends = false;
     bool stops = false;
+    bool worker_stopped = false;
 
-    [[nodiscard]] bool any() const { return !claim.empty() || ends || stops; }
+    [[nodiscard]] bool any() const { return !claim.empty() || ends || stops || worker_stopped; }
   };
   struct Peer {
     int node;

@@ -18,7 +18,10 @@ class OtherNodes {
     bool is_open = false;                 // the store is ready for the generation's workers
     bool have_all_ended = false;          // the workers of all nodes have ended
     bool stop_requested = false;          // SIGUSR1 was sent to one of the job's launchers
+    bool worker_stopped = false;          // a worker was asked to stop, not by its launcher
 
+    // The job was asked to end by itself.
+    [[nodiscard]] bool is_stop() const { return stop_requested || worker_stopped; }
     [[nodiscard]] bool is_bad() const { return failed_node.has_value() || !lost.empty(); }
     // True if this node need not wait for other nodes' workers: they have ended, or follow a
     // failure.
@@ -47,6 +50,8 @@ class OtherNodes {
   virtual void end_generation() = 0;
   // This launcher got SIGUSR1: the job should end by itself.
   virtual void request_stop() = 0;
+  // A signal asked a worker of this node to stop, and so all workers, which agree on the last step.
+  virtual void tell_stop_of_worker() = 0;
 
   // Returns the failed node's description of its failure, and waits for it; if this node is the
   // failed one, publishes `own`. Empty if the failed node has vanished since.
@@ -79,6 +84,7 @@ class NoOtherNodes final : public OtherNodes {
   void claim_stop(int) override {}
   void end_generation() override {}
   void request_stop() override {}
+  void tell_stop_of_worker() override {}
   [[nodiscard]] std::string agree_on_failure(const std::string& own) override { return own; }
   [[nodiscard]] bool wait_for_all() override { return true; }
   void leave() override {}

@@ -157,6 +157,18 @@ finish 20 143 143
 says 0 'node 1 .*was stopped by SIGTERM'
 passed "a signal to one launcher ends both nodes"
 
+for node in 0 1; do
+  start "$node" -n 1 --max_restarts 1 "$bin/train" --model mlp --backend gloo --epochs 1000
+done
+says 0 'epoch 1/1000'
+ip netns pids "${nodes[1]}" | while read -r pid; do
+  [ "$(cat "/proc/$pid/comm")" != train ] || kill -TERM "$pid"
+done
+finish 60 143 143
+says 0 'asked to stop: the last step is'
+says 1 'SIGTERM to rank 1 asked the job to stop'
+passed "a signal to one rank ends both nodes as asked"
+
 # stop_while_saving NODE SECONDS0 SECONDS1: only NODE's launcher gets a SIGTERM. Ranks 0 and 1, one
 # on each node, then take this long to save, and both must get the time.
 stop_while_saving() {

@@ -380,6 +380,22 @@ TEST_CASE("a job has succeeded when it has on all nodes", "[nodes]") {
   });
 }
 
+TEST_CASE("all nodes know that the job's end was asked for at a worker of one", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    watch.begin(0);
+    if (rank == 1) watch.tell_stop_of_worker();
+    watch.end_generation();
+    const OtherNodes::News news = await(watch, have_all_ended);
+    expect(news.is_stop(), "the job ends because of it");
+    expect(!news.stop_requested && !news.is_bad(), "its workers are not signalled");
+    watch.begin(1);
+    expect(watch.news().is_stop(), "there is no other attempt");
+    watch.leave();
+  });
+}
+
 namespace {
 
 // A store that reports the requested key: the first key of a check(), or the key of an add().

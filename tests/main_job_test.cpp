@@ -205,8 +205,12 @@ TEST_CASE("a signal to one rank stops all ranks after the same step, and the mod
   const std::string file = directory / "model.safetensors";
   ChildProcess job(train_command(2, {"--epochs", "1000", "--save", file}));
   job.wait_for_output("step 100/");
-  REQUIRE(kill(first_rank_of(job), SIGUSR1) == 0);
-  CHECK(job.wait(25s) == 0);
+  const auto [name, signal_number] = GENERATE(std::pair<std::string, int>("SIGUSR1", SIGUSR1),
+                                              std::pair<std::string, int>("SIGTERM", SIGTERM));
+  REQUIRE(kill(first_rank_of(job), signal_number) == 0);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
+  CHECK_THAT(job.err(),
+             Catch::EndsWith("ddp-launch: " + name + " to rank 0 asked the job to stop\n"));
   CHECK_THAT(job.out(), Catch::Contains("asked to stop: the last step is "));
   CHECK(load_safetensors(file).tensors.size() == 6);
 }
@@ -219,7 +223,7 @@ TEST_CASE("a rank that is asked for a report prints it and continues", "[main]")
   job.wait_for_output("straggler wait");
   CHECK_THAT(job.err(), Catch::Contains("exposed communication"));
   REQUIRE(kill(rank, SIGTERM) == 0);
-  CHECK(job.wait(25s) == 0);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
 }
 
 TEST_CASE("a warm-up by steps reaches the rate in its last step", "[main]") {

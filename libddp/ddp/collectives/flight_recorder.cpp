@@ -67,7 +67,7 @@ void FlightRecorder::broken(const std::exception_ptr& error) {
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {
-  listeners_.step_file.set(step);
+  listeners_.slot.set_step(step);
   if (by_caller_.capacity() == 0) return;
   if (step != this->step()) raise(begun_steps_);
   step_.store(step, std::memory_order_relaxed);

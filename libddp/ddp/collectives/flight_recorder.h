@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "ddp/base/scoped_value.h"
-#include "ddp/base/step_file.h"
 #include "ddp/base/time.h"
+#include "ddp/base/worker_slot.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/hang_contact.h"
 #include "ddp/collectives/operation_labels.h"
@@ -76,7 +76,7 @@ class FlightRecorder {
 
   // Receivers of some events.
   struct Listeners {
-    StepFile step_file = {};  // begin_step() writes the number of the step there
+    WorkerSlot slot = {};  // begin_step() writes the number of the step there
     // Called once, with the first error that breaks the group and the last step that has begun, on
     // the thread that calls broken().
     std::function<void(const std::exception_ptr& error, std::uint64_t step)> broken = nullptr;

@@ -15,7 +15,7 @@
 #include "ddp/base/host_name.h"
 #include "ddp/base/log.h"
 #include "ddp/base/periodic_thread.h"
-#include "ddp/base/start_mark.h"
+#include "ddp/base/worker_slot.h"
 #include "ddp/collectives/call_check.h"
 #include "ddp/collectives/device_choice.h"
 #include "ddp/collectives/first_all_reduce.h"
@@ -105,7 +105,7 @@ GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   static_cast<void>(CallCheckLimits::from_environment());
   config.device = choose_device(options, env);
   cu::make_current(config.device);
-  if (!options.ranks_are_threads) config.step_file = StepFile::from_environment(env.local_rank);
+  if (!options.ranks_are_threads) config.worker_slot = WorkerSlot::from_environment();
   return config;
 }
 
@@ -243,15 +243,13 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   GroupConfig config = describe_rank(options, env);
   config.error_file = error_file;
   if (env.world_size == 1) return stay_alone(options, std::move(config));
-  if (!options.ranks_are_threads) {
-    log::set_rank(env.rank);
-    mark_start(env.local_rank, StartPhase::kWaiting);
-  }
+  if (!options.ranks_are_threads) log::set_rank(env.rank);
+  config.worker_slot.set_start_phase(StartPhase::kWaiting);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
   const Connection connection = connect(options, env, config.start_timeout, patience);
   const Hello self = describe_self(options, env, config.device);
   Agreement agreement = agree(connection.store, self, env, patience);
-  if (!options.ranks_are_threads) mark_start(env.local_rank, StartPhase::kMet);
+  config.worker_slot.set_start_phase(StartPhase::kMet);
   warn_if_alone(self);
   config.store = std::move(agreement.store);
   config.background_store = config.store->clone(kBackgroundStoreTimeout);

@@ -35,7 +35,7 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
   };
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
   return std::make_shared<FlightRecorder>(
-      capacity, FlightRecorder::Listeners{.step_file = config.step_file, .broken = keep_error});
+      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = keep_error});
 }
 
 // The ranks of this color, by (key, rank). It is an operation of the group, so a rank that does not

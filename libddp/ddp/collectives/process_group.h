@@ -17,9 +17,9 @@
 #include "ddp/base/buffer.h"
 #include "ddp/base/error_record.h"
 #include "ddp/base/scoped_value.h"
-#include "ddp/base/step_file.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
+#include "ddp/base/worker_slot.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/store/store.h"
 
@@ -50,7 +50,7 @@ struct GroupConfig {
   std::vector<int> job_ranks = {};                  // by rank in the group; empty: the same
   std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
   ErrorFile error_file = {};                        // where to record what breaks the group
-  StepFile step_file = {};
+  WorkerSlot worker_slot = {};
   // Shared with the groups that are made from this one. Null: the group makes its own.
   std::shared_ptr<SoloCalls> solo_calls = nullptr;
 

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "ddp/base/worker_slot.h"
+
 namespace ddp {
 namespace {
 
@@ -13,9 +15,24 @@ constexpr int kSignals[] = {SIGTERM, SIGUSR1, SIGUSR2};
 std::atomic<bool> guard_exists = false;
 std::atomic<bool> stop_noted = false;
 std::atomic<bool> report_noted = false;
+std::atomic<const WorkerSlot*> slot = nullptr;
 static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<const WorkerSlot*>::is_always_lock_free);
 
-void note(int signal_number) { (signal_number == SIGUSR2 ? report_noted : stop_noted) = true; }
+void note(int signal_number, siginfo_t* info, void*) {
+  if (signal_number == SIGUSR2) {
+    report_noted = true;
+    return;
+  }
+  stop_noted = true;
+  slot.load()->note({.signal_number = signal_number, .sender = info->si_pid});
+}
+
+// Never destroyed, since a signal may come at any time.
+const WorkerSlot* own_slot() {
+  static const auto* const own = new WorkerSlot(WorkerSlot::from_environment());
+  return own;
+}
 
 }  // namespace
 
@@ -25,9 +42,10 @@ SignalGuard::SignalGuard() {
   }
   stop_noted = false;
   report_noted = false;
+  slot = own_slot();
   struct sigaction action = {};
-  action.sa_handler = note;
-  action.sa_flags = SA_RESTART;
+  action.sa_sigaction = note;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigemptyset(&action.sa_mask);
   struct sigaction* previous = previous_;
   for (const int signal_number : kSignals) ::sigaction(signal_number, &action, previous++);

@@ -20,6 +20,9 @@ namespace ddp {
 //     if (ddp.stop_requested()) break;
 //   }
 //
+// Under ddp-launch, a job that was asked to stop and ends with 0 on all ranks has the exit code
+// 143, whether the launcher got the signal or one of its workers, and it is not started again.
+//
 // Without a SignalGuard the library handles no signal. Only one may exist at a time, otherwise
 // std::logic_error. Its destructor restores the previous handlers.
 class SignalGuard {
