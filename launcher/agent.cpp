@@ -147,6 +147,7 @@ std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
 
 // The others may not yet know that the job was asked to stop.
 void Agent::decline_restart() {
+  console_.say("not started again: the job was asked to stop");
   begin_next_generation();
   nodes_.claim_failure();
   (void)nodes_.agree_on_failure(

@@ -58,6 +58,17 @@ TEST_CASE("a signal ends the job even if restarts are left", "[restart]") {
   CHECK(child.wait() == 143);
 }
 
+TEST_CASE("a job that fails when it is asked to stop is not started again", "[restart]") {
+  ChildProcess child = launch({"--max_restarts", "5"},
+                              "trap 'exit 9' USR1; echo ready >&2; while :; do sleep 0.01; done");
+  child.wait_until(
+      [](const ChildProcess& c) { return c.err().find("ready") != std::string::npos; });
+  child.send_signal(SIGUSR1);
+  CHECK(child.wait() == 9);
+  CHECK_THAT(child.err(), Contains("ddp-launch: not started again: the job was asked to stop\n") &&
+                              !Contains("restart 1 of 5"));
+}
+
 TEST_CASE("a rank that fails three times at the same step is not started again", "[restart]") {
   ChildProcess child(
       {DDP_LAUNCH_PATH, "-n", "2", "--max_restarts", "5", DDP_COLLECTIVE_WORKER, "fail", "shm"});
