@@ -2,7 +2,6 @@
 #include "launcher/agent.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -10,10 +9,10 @@
 #include <vector>
 
 #include "ddp/base/host_name.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/error_file.h"
 #include "launcher/nodes.h"
-#include "launcher/poll_timeout.h"
 #include "launcher/worker_keys.h"
 
 namespace ddp::launcher {
@@ -167,7 +166,7 @@ Outcome Agent::wait_for_restart(Timeout delay) {
     if (is_over && news.is_open) return {};
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}, {nodes_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
-    ::poll(entries.data(), entries.size(), is_over ? -1 : poll_timeout(pause));
+    poll_until(entries, is_over ? std::nullopt : std::optional(pause));
     console_.flush();
     while (const auto signal_number = signals_.next()) {
       if (!ends_job(*signal_number)) continue;
@@ -185,8 +184,7 @@ void Agent::drain_console() {
   for (console_.flush(); console_.is_pending(); console_.flush()) {
     std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
     console_.add_poll_entries(entries);
-    const int ready = ::poll(entries.data(), entries.size(), poll_timeout(limit));
-    if (ready == 0 && limit.passed()) return;
+    if (!poll_until(entries, limit)) return;
     if (const auto signal_number = signals_.next(); signal_number && *signal_number != SIGCHLD) {
       return;
     }

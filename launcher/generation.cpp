@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -16,12 +15,13 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
+#include "ddp/base/poll_until.h"
 #include "launcher/abort_message.h"
 #include "launcher/cpu_list.h"
 #include "launcher/crash_report.h"
+#include "launcher/earlier.h"
 #include "launcher/environment.h"
 #include "launcher/log_route.h"
-#include "launcher/poll_timeout.h"
 
 namespace ddp::launcher {
 namespace {
@@ -137,12 +137,7 @@ void Generation::wait_for_events() {
   logs_.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
   console_.add_poll_entries(entries);
-  const int timeout =
-      poll_timeout(earlier(earlier(logs_.next_flush(), stopper_.next()), start_watch_.next()));
-  if (::poll(entries.data(), entries.size(), timeout) < 0) {
-    if (errno == EINTR) return;
-    throw SystemError("poll failed", errno);
-  }
+  poll_until(entries, earlier(earlier(logs_.next_flush(), stopper_.next()), start_watch_.next()));
   logs_.read_ready(std::span(entries).subspan(first_stream, streams));
   logs_.flush_partial_lines();
   console_.flush();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "launcher/earlier.h"
 
 namespace ddp::launcher {
 namespace {
@@ -137,11 +138,7 @@ void LogMux::flush_partial_lines() {
 
 std::optional<Deadline> LogMux::next_flush() const {
   std::optional<Deadline> next;
-  for (const Stream& stream : streams_) {
-    if (stream.flush_at && (!next || stream.flush_at->time_point() < next->time_point())) {
-      next = stream.flush_at;
-    }
-  }
+  for (const Stream& stream : streams_) next = earlier(next, stream.flush_at);
   return next;
 }
 

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/process_status.h"
 #include "ddp/base/time.h"
 #include "launcher/launch_error.h"
@@ -157,11 +157,7 @@ Worker::~Worker() {
 
 void Worker::wait_for_exec(const Command& command) {
   pollfd entry{exec_status_.get(), POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&entry, 1, static_cast<int>(Timeout(kExecTimeout).count()));
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) {
+  if (!poll_until({&entry, 1}, Deadline::after(kExecTimeout))) {
     throw LaunchError(
         fmt::format("cannot run '{}': rank {} (pid {}) was not loaded in {} s; does its "
                     "file system hang?",
