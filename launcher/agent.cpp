@@ -13,6 +13,7 @@
 #include "ddp/store/tcp_store.h"
 #include "launcher/error_file.h"
 #include "launcher/nodes.h"
+#include "launcher/verdict.h"
 #include "launcher/worker_keys.h"
 
 namespace ddp::launcher {
@@ -68,7 +69,13 @@ int Agent::run_generations() {
 }
 
 Outcome Agent::run_generation() {
-  return Generation(plan_, layout_, restart_count_, files_, signals_, console_, nodes_).run();
+  const Job job{.plan = plan_,
+                .layout = layout_,
+                .files = files_,
+                .signals = signals_,
+                .console = console_,
+                .nodes = nodes_};
+  return Generation(job, restart_count_).run();
 }
 
 Outcome Agent::run_again(Timeout delay) {

@@ -170,6 +170,7 @@ int run_guarded(SignalReader& signals, const std::function<int()>& agent) {
   if (pid < 0) throw SystemError("cannot fork the agent", errno);
   if (pid == 0) {
     ::setpgid(0, 0);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     rename_process("ddp-agent");
     signals.follow(guardian);
     return agent();

@@ -142,7 +142,7 @@ std::optional<Deadline> LogMux::next_flush() const {
   return next;
 }
 
-StderrTail LogMux::stderr_tail(int rank) {
+StderrTail LogMux::stderr_tail(int rank) const {
   const auto stream = std::ranges::find_if(
       streams_, [rank](const Stream& s) { return s.rank == rank && s.channel == Channel::kErr; });
   if (stream == streams_.end()) return {};

@@ -134,7 +134,7 @@ Worker Worker::start(const WorkerSpec& spec) {
   if (pid < 0)
     throw SystemError(fmt::format("cannot fork the worker of rank {}", spec.rank), errno);
   ::setpgid(pid, pid);  // also in the child, since either may run first
-  Worker worker(spec.rank, pid);
+  Worker worker(spec, pid);
   worker.stdout_ = std::move(out.read_end);
   worker.stderr_ = std::move(err.read_end);
   worker.exec_status_ = std::move(exec_status.read_end);
@@ -143,6 +143,7 @@ Worker Worker::start(const WorkerSpec& spec) {
 
 Worker::Worker(Worker&& other) noexcept
     : rank_(other.rank_),
+      local_rank_(other.local_rank_),
       pid_(std::exchange(other.pid_, 0)),
       status_(other.status_),
       stdout_(std::move(other.stdout_)),
