@@ -77,11 +77,14 @@ void Generation::handle_signals() {
   if (child_ended) reap();
 }
 
-// SIGUSR1, which libddp's SignalGuard handles: all ranks should stop at the same step.
+// SIGUSR1, which libddp's SignalGuard handles: all ranks should stop at the same step. Workers that
+// are already being stopped get no more time.
 void Generation::request_stop() {
-  if (order_.request()) stopper_.expect_end(grace());
+  const bool is_first = order_.request();
   job_.nodes.request_stop();
   const std::size_t told = workers_.signal_all(SIGUSR1);
+  if (stopper_.is_stopping()) return;
+  if (is_first) stopper_.expect_end(grace());
   job_.console.say(
       fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
                   count_ranks(told), seconds(grace())));
