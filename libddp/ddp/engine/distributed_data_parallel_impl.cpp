@@ -278,10 +278,8 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
 void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (reducer_.is_held()) callers_.copy_in_held(stream);
   reducer_.end_backward(stream);
-  if (alone_ && use_) use_->write(stream);
   reducer_.wait(stream);
   if (use_) use_->read(stream);
-  if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
   if (replicas_) replicas_->finish_reading(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_.complete_ledger());
@@ -299,9 +297,7 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   reducer_.end_backward(stream);
   reducer_.wait(stream);
   control_.carry(stream);
-  if (step_samples_ > 0) return;
-  reducer_.hold_zeros(stream);
-  callers_.copy_back(stream);
+  if (step_samples_ == 0) callers_.copy_back(stream);
 }
 
 // In a world of one there is nothing to sum. The control vector is launched all the same if the
@@ -317,12 +313,6 @@ void DistributedDataParallel::Impl::finish_control(Stream stream) {
 void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
     scale(reducer_.bucket(b), control_.gradient_scale(), stream);
-  }
-}
-
-void DistributedDataParallel::Impl::zero_gradients(Stream stream) {
-  for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
-    fill(reducer_.bucket(b), 0, stream);
   }
 }
 

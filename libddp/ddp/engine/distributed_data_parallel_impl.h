@@ -85,7 +85,6 @@ class DistributedDataParallel::Impl {
   void hold(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
-  void zero_gradients(Stream stream);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
