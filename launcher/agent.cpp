@@ -2,7 +2,6 @@
 #include "launcher/agent.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -10,10 +9,11 @@
 #include <vector>
 
 #include "ddp/base/host_name.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/error_file.h"
 #include "launcher/nodes.h"
-#include "launcher/poll_timeout.h"
+#include "launcher/verdict.h"
 #include "launcher/worker_keys.h"
 
 namespace ddp::launcher {
@@ -32,23 +32,13 @@ constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
 
 }  // namespace
 
-Agent::Agent(WorkerPlan plan, JobLayout layout, SignalReader& signals, Console& console,
-             OtherNodes& nodes, RunFolder& files)
-    : plan_(std::move(plan)),
-      layout_(std::move(layout)),
-      signals_(signals),
-      console_(console),
-      nodes_(nodes),
-      files_(files),
-      restarts_(plan_.max_restarts) {}
-
 int Agent::run() {
   const int exit_code = run_generations();
   if (is_interrupted_ && exit_code == 128 + SIGHUP) {
-    console_.say("terminal closed (SIGHUP); use nohup or --detach");
+    job_.console.say("terminal closed (SIGHUP); use nohup or --detach");
   }
   drain_console();
-  nodes_.leave();
+  job_.nodes.leave();
   return exit_code;
 }
 
@@ -57,7 +47,7 @@ int Agent::run_generations() {
   for (;;) {
     const std::optional<Failure> failure = agree_on_failure(outcome);
     const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
-    if (failure) say(console_, *failure);
+    if (failure) say(job_.console, *failure);
     is_interrupted_ = outcome.interrupted_by.has_value();
     if (!failure) return exit_code_without_failure(outcome);
     if (!delay) {
@@ -68,14 +58,13 @@ int Agent::run_generations() {
   }
 }
 
-Outcome Agent::run_generation() {
-  return Generation(plan_, layout_, restart_count_, files_, signals_, console_, nodes_).run();
-}
+Outcome Agent::run_generation() { return Generation(job_, restart_count_).run(); }
 
 Outcome Agent::run_again(Timeout delay) {
-  console_.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(), plan_.max_restarts,
-                           std::chrono::duration<double>(delay).count()));
-  console_.flush();
+  job_.console.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
+                               job_.plan.max_restarts,
+                               std::chrono::duration<double>(delay).count()));
+  job_.console.flush();
   begin_next_generation();
   const Outcome end = wait_for_restart(delay);
   return end.interrupted_by || end.stopped_by_nodes ? end : run_generation();
@@ -83,16 +72,16 @@ Outcome Agent::run_again(Timeout delay) {
 
 void Agent::begin_next_generation() {
   ++restart_count_;
-  nodes_.begin(restart_count_);
+  job_.nodes.begin(restart_count_);
 }
 
 // Called by node 0 when the workers of all nodes have ended.
 void Agent::open_generation() {
-  if (plan_.store_host == StoreHost::kAgent) {
-    TcpStore store(layout_.store, kStoreTimeout);
-    begin_attempt(store, layout_.run_id, restart_count_);
+  if (job_.plan.store_host == StoreHost::kAgent) {
+    TcpStore store(job_.layout.store, kStoreTimeout);
+    begin_attempt(store, job_.layout.run_id, restart_count_);
   }
-  nodes_.open();
+  job_.nodes.open();
 }
 
 // The first failure of all nodes; nothing if there was none. If a signal stops the job, each node
@@ -102,16 +91,16 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   const std::string text = own ? to_json(*own) : "";
-  const std::string first = nodes_.agree_on_failure(text);
+  const std::string first = job_.nodes.agree_on_failure(text);
   const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
   if (outcome.interrupted_by || is_of_stop) return outcome.failure;
   if (own && first == text) return own;  // it also knows what is in view here
   if (auto failure = failure_from_json(first)) return failure;
-  return NodeFailure{nodes_.news().lost};
+  return NodeFailure{job_.nodes.news().lost};
 }
 
 NodeFailure Agent::describe_signal(int signal_number) const {
-  return {describe_node(layout_.node_rank, host_name()) + " was stopped by " +
+  return {describe_node(job_.layout.node_rank, host_name()) + " was stopped by " +
               signal_name(signal_number),
           exit_code_after(signal_number)};
 }
@@ -122,7 +111,7 @@ void Agent::pass_on(const Failure& failure) const {
   if (path == nullptr) return;
   const auto* worker = std::get_if<WorkerFailure>(&failure);
   const std::string record =
-      worker == nullptr ? "" : files_.error_file(worker->first.rank - layout_.first_rank);
+      worker == nullptr ? "" : job_.files.error_file(worker->first.rank - job_.layout.first_rank);
   pass_on_error_record(record, path, verdict(failure), exit_code_after(failure));
 }
 
@@ -130,51 +119,52 @@ void Agent::pass_on(const Failure& failure) const {
 std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
                                                const std::optional<Failure>& failure) {
   const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
-  const bool is_wanted = plan_.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
+  const bool is_wanted =
+      job_.plan.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
   if (!is_wanted) return std::nullopt;
-  if (!nodes_.wait_for_all()) {
-    const std::string lost = nodes_.news().lost;
-    console_.say("not started again: " +
-                 (lost.empty() ? "the workers of another node do not end" : lost));
+  if (!job_.nodes.wait_for_all()) {
+    const std::string lost = job_.nodes.news().lost;
+    job_.console.say("not started again: " +
+                     (lost.empty() ? "the workers of another node do not end" : lost));
     return std::nullopt;
   }
   const auto decision = restarts_.after_failure(worker->first.rank, worker->step);
-  if (!decision.reason.empty()) console_.say(decision.reason);
-  if (!outcome.stop_requested && !nodes_.news().is_stop()) return decision.delay;
+  if (!decision.reason.empty()) job_.console.say(decision.reason);
+  if (!outcome.stop_requested && !job_.nodes.news().is_stop()) return decision.delay;
   if (decision.delay) decline_restart();
   return std::nullopt;
 }
 
 // The others may not yet know that the job was asked to stop.
 void Agent::decline_restart() {
-  console_.say("not started again: the job was asked to stop");
+  job_.console.say("not started again: the job was asked to stop");
   begin_next_generation();
-  nodes_.claim_failure();
-  (void)nodes_.agree_on_failure(
-      to_json(NodeFailure{describe_node(layout_.node_rank, host_name()) + " was asked to stop",
+  job_.nodes.claim_failure();
+  (void)job_.nodes.agree_on_failure(
+      to_json(NodeFailure{describe_node(job_.layout.node_rank, host_name()) + " was asked to stop",
                           exit_code_after(SIGUSR1)}));
 }
 
 // Returns early with the end of the job, if that comes first.
 Outcome Agent::wait_for_restart(Timeout delay) {
   const Deadline pause = Deadline::after(delay);
-  bool is_opened = layout_.node_rank != 0;
+  bool is_opened = job_.layout.node_rank != 0;
   for (;;) {
     const bool is_over = pause.passed();
     if (is_over && !std::exchange(is_opened, true)) open_generation();
-    const OtherNodes::News news = nodes_.news();
+    const OtherNodes::News news = job_.nodes.news();
     if (news.is_bad()) {
-      nodes_.end_generation();  // it is opened, but this node did not start its workers
+      job_.nodes.end_generation();  // it is opened, but this node did not start its workers
       return {.stopped_by_nodes = true};
     }
     if (is_over && news.is_open) return {};
-    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}, {nodes_.fd(), POLLIN, 0}};
-    console_.add_poll_entries(entries);
-    ::poll(entries.data(), entries.size(), is_over ? -1 : poll_timeout(pause));
-    console_.flush();
-    while (const auto signal_number = signals_.next()) {
+    std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
+    job_.console.add_poll_entries(entries);
+    poll_until(entries, is_over ? std::nullopt : std::optional(pause));
+    job_.console.flush();
+    while (const auto signal_number = job_.signals.next()) {
       if (!ends_job(*signal_number)) continue;
-      nodes_.claim_failure();
+      job_.nodes.claim_failure();
       return {.interrupted_by = signal_number};
     }
   }
@@ -185,12 +175,12 @@ Outcome Agent::wait_for_restart(Timeout delay) {
 void Agent::drain_console() {
   const Deadline limit =
       Deadline::after(is_interrupted_ ? kInterruptedDrainTimeout : Timeout::max());
-  for (console_.flush(); console_.is_pending(); console_.flush()) {
-    std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
-    console_.add_poll_entries(entries);
-    const int ready = ::poll(entries.data(), entries.size(), poll_timeout(limit));
-    if (ready == 0 && limit.passed()) return;
-    if (const auto signal_number = signals_.next(); signal_number && *signal_number != SIGCHLD) {
+  for (job_.console.flush(); job_.console.is_pending(); job_.console.flush()) {
+    std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}};
+    job_.console.add_poll_entries(entries);
+    if (!poll_until(entries, limit)) return;
+    if (const auto signal_number = job_.signals.next();
+        signal_number && *signal_number != SIGCHLD) {
       return;
     }
   }

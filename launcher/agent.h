@@ -3,13 +3,10 @@
 
 #include <optional>
 
-#include "launcher/console.h"
+#include "launcher/failure.h"
 #include "launcher/generation.h"
-#include "launcher/other_nodes.h"
+#include "launcher/job.h"
 #include "launcher/restart_policy.h"
-#include "launcher/run_folder.h"
-#include "launcher/signals.h"
-#include "launcher/worker_plan.h"
 
 namespace ddp::launcher {
 
@@ -17,8 +14,7 @@ namespace ddp::launcher {
 // the verdict.
 class Agent {
  public:
-  Agent(WorkerPlan plan, JobLayout layout, SignalReader& signals, Console& console,
-        OtherNodes& nodes, RunFolder& files);
+  explicit Agent(const Job& job) : job_(job), restarts_(job.plan.max_restarts) {}
 
   // Returns the launcher's exit code once no process of the job is left: 0, the code of the first
   // failure, or 128 + the signal that stopped the job. Call it once, on the main thread. Throws
@@ -41,12 +37,7 @@ class Agent {
   void open_generation();
   void drain_console();
 
-  WorkerPlan plan_;
-  JobLayout layout_;
-  SignalReader& signals_;
-  Console& console_;
-  OtherNodes& nodes_;
-  RunFolder& files_;
+  Job job_;
   RestartPolicy restarts_;
   int restart_count_ = 0;
   bool is_interrupted_ = false;

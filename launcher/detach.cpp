@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
 #include "launcher/launch_error.h"
 #include "launcher/signals.h"
@@ -59,7 +59,7 @@ bool has_started(pid_t job, const FileDescriptor& report) {
   SignalReader signals;
   for (;;) {
     std::array<pollfd, 2> entries = {{{report.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
-    ::poll(entries.data(), entries.size(), -1);
+    poll_until(entries, std::nullopt);
     while (const auto signal_number = signals.next()) {
       if (*signal_number != SIGCHLD && *signal_number != SIGHUP) ::kill(job, *signal_number);
     }

@@ -1,40 +1,21 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/generation.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <utility>
+#include <vector>
 
-#include "ddp/base/error.h"
-#include "ddp/base/host_name.h"
-#include "launcher/abort_message.h"
+#include "ddp/base/poll_until.h"
 #include "launcher/cpu_list.h"
-#include "launcher/crash_report.h"
-#include "launcher/environment.h"
-#include "launcher/log_route.h"
-#include "launcher/poll_timeout.h"
+#include "launcher/earlier.h"
 
 namespace ddp::launcher {
 namespace {
-
-FileDescriptor open_null() {
-  FileDescriptor null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null.is_open()) throw SystemError("cannot open /dev/null", errno);
-  return null;
-}
-
-// Workers are not in the terminal's foreground process group: reading from the terminal would stop
-// them.
-bool may_read_stdin(int rank) { return rank == 0 && ::isatty(STDIN_FILENO) == 0; }
 
 double seconds(Timeout timeout) { return std::chrono::duration<double>(timeout).count(); }
 
@@ -42,32 +23,12 @@ std::string count_ranks(std::size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
 }
 
-// Does nothing if the worker has left a record, which knows more.
-void explain_abort(WorkerFailure& failure) {
-  const int status = failure.first.status;
-  if (failure.first.record || exit_code_of(status) != 128 + SIGABRT) return;
-  const std::string message = abort_message(failure.last_lines);
-  if (!message.empty()) failure.first.record = ErrorRecord{.message = message};
-}
-
 }  // namespace
 
-Generation::Generation(const WorkerPlan& plan, const JobLayout& layout, int restart_count,
-                       RunFolder& files, SignalReader& signals, Console& console, OtherNodes& nodes)
-    : plan_(plan),
-      layout_(layout),
-      attempt_{.restart_count = restart_count},
-      files_(files),
-      signals_(signals),
-      console_(console),
-      nodes_(nodes),
-      logs_(console, layout.node_count > 1 ? host_name() : ""),
-      stopper_(workers_),
-      slots_(layout.local_world_size),
-      start_(Clock::now()) {}
+Generation::Generation(const Job& job, int restart_count)
+    : job_(job), workers_(job, restart_count), stopper_(workers_.all()) {}
 
 Outcome Generation::run() {
-  start_workers();
   while (!is_finished_) {
     wait_for_events();
     handle_signals();
@@ -77,7 +38,7 @@ Outcome Generation::run() {
     check_finished();
   }
   claim_failure();
-  logs_.finish();
+  workers_.logs().finish();
   say_who_was_killed();
   say_who_does_not_end();
   return {.failure = find_failure(),
@@ -86,71 +47,23 @@ Outcome Generation::run() {
           .stop_requested = order_.is_requested()};
 }
 
-void Generation::start_workers() {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  files_.begin_attempt(layout_.local_world_size, attempt_.restart_count);
-  attempt_.error_directory = files_.error_directory();
-  attempt_.step_file = slots_.path();
-  const FileDescriptor null = open_null();
-  workers_.reserve(static_cast<std::size_t>(layout_.local_world_size));
-  for (int local_rank = 0; local_rank < layout_.local_world_size; ++local_rank) {
-    const int rank = layout_.first_rank + local_rank;
-    const Command command = command_of(plan_.command, local_rank);
-    const EnvironmentBlock environment = worker_environment(plan_, layout_, attempt_, local_rank);
-    workers_.push_back(
-        Worker::start({.rank = rank,
-                       .command = command,
-                       .environment = environment,
-                       .signal_mask = signals_.original_mask(),
-                       .cpus = placement_of(plan_, local_rank).cpus,
-                       .descriptors = plan_.descriptors,
-                       .stdin_fd = may_read_stdin(rank) ? STDIN_FILENO : null.get()}));
-  }
-  for (Worker& worker : workers_) {
-    worker.wait_for_exec(plan_.command);
-    add_logs(worker);
-    if (plan_.verbose) {
-      console_.say(
-          fmt::format("rank {}: pid {}{}", worker.rank(), worker.pid(),
-                      describe_placement(placement_of(plan_, worker.rank() - layout_.first_rank))));
-    }
-  }
-  if (plan_.on_start) plan_.on_start();
-}
-
-void Generation::add_logs(Worker& worker) {
-  const int local_rank = worker.rank() - layout_.first_rank;
-  for (const Channel channel : {Channel::kOut, Channel::kErr}) {
-    const Route where = route(plan_.logs, worker.rank(), local_rank, channel);
-    logs_.add({.rank = worker.rank(),
-               .channel = channel,
-               .pipe = channel == Channel::kOut ? worker.take_stdout() : worker.take_stderr(),
-               .is_shown = where.to_console,
-               .log_file = where.to_file ? files_.log_file(local_rank, channel) : ""});
-  }
-}
-
 void Generation::wait_for_events() {
+  LogMux& logs = workers_.logs();
   // poll(2) skips negative descriptors.
-  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}, {nodes_.fd(), POLLIN, 0}};
+  std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
   const std::size_t first_stream = entries.size();
-  logs_.add_poll_entries(entries);
+  logs.add_poll_entries(entries);
   const std::size_t streams = entries.size() - first_stream;
-  console_.add_poll_entries(entries);
-  const int timeout =
-      poll_timeout(earlier(earlier(logs_.next_flush(), stopper_.next()), start_watch_.next()));
-  if (::poll(entries.data(), entries.size(), timeout) < 0) {
-    if (errno == EINTR) return;
-    throw SystemError("poll failed", errno);
-  }
-  logs_.read_ready(std::span(entries).subspan(first_stream, streams));
-  logs_.flush_partial_lines();
-  console_.flush();
+  job_.console.add_poll_entries(entries);
+  poll_until(entries, earlier(earlier(logs.next_flush(), stopper_.next()), start_watch_.next()));
+  logs.read_ready(std::span(entries).subspan(first_stream, streams));
+  logs.flush_partial_lines();
+  job_.console.flush();
 }
 
 void Generation::handle_signals() {
   bool child_ended = false;
-  while (const auto signal_number = signals_.next()) {
+  while (const auto signal_number = job_.signals.next()) {
     if (*signal_number == SIGCHLD) {
       child_ended = true;
     } else if (*signal_number == SIGUSR1) {
@@ -164,26 +77,23 @@ void Generation::handle_signals() {
   if (child_ended) reap();
 }
 
-// SIGUSR1, which libddp's SignalGuard handles: all ranks should stop at the same step.
+// SIGUSR1, which libddp's SignalGuard handles: all ranks should stop at the same step. Workers that
+// are already being stopped get no more time.
 void Generation::request_stop() {
-  if (order_.request()) stopper_.expect_end(grace());
-  nodes_.request_stop();
-  std::size_t told = 0;
-  for (const Worker& worker : workers_) {
-    if (worker.has_ended()) continue;
-    ::kill(worker.pid(), SIGUSR1);
-    ++told;
-  }
-  console_.say(fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
-                           count_ranks(told), seconds(grace())));
+  const bool is_first = order_.request();
+  job_.nodes.request_stop();
+  const std::size_t told = workers_.signal_all(SIGUSR1);
+  if (stopper_.is_stopping()) return;
+  if (is_first) stopper_.expect_end(grace());
+  job_.console.say(
+      fmt::format("SIGUSR1: passed on to {}; ranks that still run after {:g} s are killed",
+                  count_ranks(told), seconds(grace())));
 }
 
-// Sends SIGUSR2 to one worker only: one report is enough.
+// To one worker only: one report is enough.
 void Generation::request_report() {
-  const auto worker = std::ranges::find_if_not(workers_, &Worker::has_ended);
-  if (worker == workers_.end()) return;
-  ::kill(worker->pid(), SIGUSR2);
-  console_.say(fmt::format("SIGUSR2: passed on to rank {}", worker->rank()));
+  const std::optional<int> rank = workers_.signal_one(SIGUSR2);
+  if (rank) job_.console.say(fmt::format("SIGUSR2: passed on to rank {}", *rank));
 }
 
 // Only a person at the keyboard is impatient; a scheduler or a closing terminal may well signal
@@ -192,7 +102,7 @@ void Generation::stop_on(int signal_number) {
   const bool from_keyboard = is_from_keyboard(signal_number);
   if (signal_number == SIGKILL) {
     interrupt(signal_number);
-    console_.say(fmt::format("ddp-launch was killed; killing {}", remaining_ranks()));
+    job_.console.say(fmt::format("ddp-launch was killed; killing {}", count_ranks(remaining())));
     kill_now();
   } else if (order_.confirm(signal_number)) {
     return;
@@ -200,9 +110,9 @@ void Generation::stop_on(int signal_number) {
     if (from_keyboard) kill_now();
   } else {
     interrupt(signal_number);
-    console_.say(fmt::format("{}: {}{}", signal_name(signal_number), describe_stop(),
-                             from_keyboard ? " (again: kill at once)" : ""));
-    console_.flush();
+    job_.console.say(fmt::format("{}: {}{}", signal_name(signal_number), describe_stop(),
+                                 from_keyboard ? " (again: kill at once)" : ""));
+    job_.console.flush();
     stopper_.terminate(grace());
   }
 }
@@ -210,9 +120,9 @@ void Generation::stop_on(int signal_number) {
 void Generation::interrupt(int signal_number) {
   order_.interrupt(signal_number);
   if (signal_number == SIGKILL) {
-    nodes_.claim_failure();
+    job_.nodes.claim_failure();
   } else {
-    nodes_.claim_stop(signal_number);
+    job_.nodes.claim_stop(signal_number);
   }
 }
 
@@ -231,26 +141,20 @@ void Generation::reap() {
     record_end(pid, status, usage);
   }
   if (casualties_.any_failed() && !stopper_.is_stopping()) {
-    stopper_.terminate(plan_.failure_grace, casualties_.see_failure(dying_workers()));
+    stopper_.terminate(job_.plan.failure_grace, casualties_.see_failure(workers_.dying()));
   }
 }
 
-// Also called for adopted orphans.
 void Generation::record_end(pid_t pid, int status, const rusage& usage) {
-  const auto worker = std::ranges::find(workers_, pid, &Worker::pid);
-  if (worker == workers_.end()) return;
-  worker->record_end(status);
-  logs_.drain(worker->rank());
-  const int local_rank = worker->rank() - layout_.first_rank;
-  const WorkerSlot::Values slot = slots_.read(local_rank);
-  if (slot.stop_request) note_stop_request(worker->rank(), *slot.stop_request);
-  if (status == 0 && slot.start_phase == StartPhase::kNotThere) {
-    start_watch_.note_absent(worker->rank());
+  std::optional<Ending> ending = workers_.record_end(pid, status, usage);
+  if (!ending) return;
+  const WorkerSlot::Values noted = workers_.noted(ending->rank);
+  if (noted.stop_request) note_stop_request(ending->rank, *noted.stop_request);
+  if (status == 0 && noted.start_phase == StartPhase::kNotThere) {
+    start_watch_.note_absent(ending->rank);
   }
-  const std::string error_file = files_.error_file(local_rank);
-  Ending ending = post_mortem_.examine(worker->rank(), pid, status, usage, error_file);
-  ending.was_requested = was_requested(status);
-  casualties_.record(std::move(ending));
+  ending->was_requested = was_requested(status);
+  casualties_.record(std::move(*ending));
 }
 
 // A signal that this launcher has not sent asked the worker to stop, as `kill` and some schedulers
@@ -259,8 +163,8 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
 void Generation::note_stop_request(int rank, const StopRequest& request) {
   if (request.sender == ::getpid() || request.sender == 0 || order_.signal()) return;
   if (!order_.request()) return;
-  nodes_.tell_stop_of_worker();
-  console_.say(
+  job_.nodes.tell_stop_of_worker();
+  job_.console.say(
       fmt::format("{} to rank {} asked the job to stop", signal_name(request.signal_number), rank));
 }
 
@@ -273,25 +177,9 @@ bool Generation::was_requested(int status) const {
   return order_.asks_for(signal_number, stopper_.is_killing());
 }
 
-// The cause may be reaped after its consequence, because a killed process closes its sockets before
-// it can be reaped.
-std::vector<pid_t> Generation::dying_workers() const {
-  std::vector<pid_t> dying;
-  for (const Worker& worker : workers_) {
-    const auto process = worker.has_ended() ? std::nullopt : read_process(worker.pid());
-    if (process && process->is_exiting()) dying.push_back(worker.pid());
-  }
-  return dying;
-}
-
-std::string Generation::remaining_ranks() const {
-  return count_ranks(workers_.size() - casualties_.count());
-}
-
 std::string Generation::describe_stop() const {
-  const bool is_one = workers_.size() - casualties_.count() == 1;
-  return fmt::format("stopping {}, which {} {:g} s (--grace) to end", remaining_ranks(),
-                     is_one ? "has" : "have", seconds(grace()));
+  return fmt::format("stopping {}, which {} {:g} s (--grace) to end", count_ranks(remaining()),
+                     remaining() == 1 ? "has" : "have", seconds(grace()));
 }
 
 // If this failure is only a consequence, its cause is on another node, whose launcher gets time to
@@ -300,43 +188,38 @@ void Generation::claim_failure() {
   if (!casualties_.has_seen_failure() || has_claimed_) return;
   if (!casualties_.knows_cause() && !casualties_.is_patience_over() && !is_finished_) return;
   has_claimed_ = true;
-  nodes_.claim_failure();
+  job_.nodes.claim_failure();
 }
 
 void Generation::check_nodes() {
   claim_failure();
   if (stopper_.is_stopping()) return;
-  const OtherNodes::News news = nodes_.news();
+  const OtherNodes::News news = job_.nodes.news();
   if (news.stop_requested && !order_.is_requested()) request_stop();
   if (!news.is_bad()) return;
   order_.follow(news.stop_signal);
   if (news.stop_signal) {
-    console_.say(fmt::format("{} on node {}: {}", signal_name(*news.stop_signal), *news.failed_node,
-                             describe_stop()));
+    job_.console.say(fmt::format("{} on node {}: {}", signal_name(*news.stop_signal),
+                                 *news.failed_node, describe_stop()));
   }
-  stopper_.terminate(news.stop_signal ? grace() : plan_.failure_grace);
+  stopper_.terminate(news.stop_signal ? grace() : job_.plan.failure_grace);
 }
 
 void Generation::check_start() {
   if (!start_watch_.is_due()) return;
-  std::vector<int> waiting;
-  for (const Worker& worker : workers_) {
-    const StartPhase phase = slots_.read(worker.rank() - layout_.first_rank).start_phase;
-    if (!worker.has_ended() && phase == StartPhase::kWaiting) waiting.push_back(worker.rank());
-  }
-  const std::string remark = start_watch_.look(waiting);
-  if (!remark.empty() && !stopper_.is_stopping()) console_.say(remark);
+  const std::string remark = start_watch_.look(workers_.waiting_to_meet());
+  if (!remark.empty() && !stopper_.is_stopping()) job_.console.say(remark);
 }
 
 // Once the workers have ended, kills the processes that they left behind.
 void Generation::check_finished() {
-  const bool are_gone = casualties_.count() == workers_.size();
+  const bool are_gone = remaining() == 0;
   if (are_gone && (!has_children_ || stopper_.survivors().empty())) {
     is_finished_ = !others_may_fail();
   } else if (stopper_.has_given_up()) {
     is_finished_ = true;
   } else if (are_gone) {
-    stopper_.terminate(plan_.failure_grace);
+    stopper_.terminate(job_.plan.failure_grace);
   }
 }
 
@@ -346,45 +229,37 @@ void Generation::check_finished() {
 // a good end.
 bool Generation::others_may_fail() {
   const bool is_unclaimed = casualties_.has_seen_failure() && !has_claimed_;
-  if (is_unclaimed && !nodes_.news().is_over()) return true;
-  if (!std::exchange(has_told_end_, true)) nodes_.end_generation();
-  const OtherNodes::News news = nodes_.news();
+  if (is_unclaimed && !job_.nodes.news().is_over()) return true;
+  if (!std::exchange(has_told_end_, true)) job_.nodes.end_generation();
+  const OtherNodes::News news = job_.nodes.news();
   if (news.is_stop()) order_.request();
   if (news.is_bad() && !casualties_.has_seen_failure()) order_.note_end_elsewhere();
   return !news.is_over() && !order_.is_hurried();
 }
 
 // While a signal stops the job, a worker fails if it neither obeys nor blames a peer.
-std::optional<WorkerFailure> Generation::find_failure() {
+std::optional<WorkerFailure> Generation::find_failure() const {
   const bool has_failed =
       casualties_.has_seen_failure() || (order_.signal() && casualties_.knows_cause());
   return has_failed ? std::optional(describe_failure()) : std::nullopt;
 }
 
-WorkerFailure Generation::describe_failure() {
-  WorkerFailure failure = casualties_.describe(layout_.world_size, start_);
-  const int rank = failure.first.rank;
-  if (!failure.step) failure.step = slots_.read(rank - layout_.first_rank).step;
+WorkerFailure Generation::describe_failure() const {
+  WorkerFailure failure = casualties_.describe(job_.layout.world_size, start_);
   failure.when_asked_to_stop = order_.signal().has_value();
-  if (failure.when_asked_to_stop) failure.others = 0;
-  if (failure.first.is_consequence() && !failure.when_asked_to_stop) {
-    for (const int each : casualties_.finished()) {
-      failure.finished.push_back({each, slots_.read(each - layout_.first_rank).step});
+  if (failure.when_asked_to_stop) {
+    failure.others = 0;
+  } else if (failure.first.is_consequence()) {
+    for (const int rank : casualties_.finished()) {
+      failure.finished.push_back({rank, workers_.noted(rank).step});
     }
   }
-  failure.host = host_name();
-  failure.frames = read_crash_record(files_.crash_file(rank - layout_.first_rank),
-                                     exit_code_of(failure.first.status) - 128);
-  StderrTail tail = logs_.stderr_tail(rank);
-  failure.last_lines = std::move(tail.lines);
-  explain_abort(failure);
-  failure.lines_are_in_view = tail.is_in_view;
-  failure.log_file = files_.log_file(rank - layout_.first_rank, Channel::kErr);
+  workers_.add_traces(failure);
   return failure;
 }
 
 Timeout Generation::grace() const {
-  return order_.is_from_keyboard() ? plan_.keyboard_grace : plan_.outside_grace;
+  return order_.is_from_keyboard() ? job_.plan.keyboard_grace : job_.plan.outside_grace;
 }
 
 void Generation::say_who_was_killed() {
@@ -392,7 +267,7 @@ void Generation::say_who_was_killed() {
   const std::optional<Timeout> time = stopper_.overdue_after();
   if (!time || ranks.empty()) return;
   const bool is_one = ranks.size() == 1;
-  console_.say(
+  job_.console.say(
       fmt::format("rank{} {} had not ended after {:g} s and {} killed; give {} longer with --grace "
                   "SECONDS",
                   is_one ? "" : "s", to_string(ranks), seconds(*time), is_one ? "was" : "were",
@@ -402,8 +277,8 @@ void Generation::say_who_was_killed() {
 void Generation::say_who_does_not_end() {
   if (!stopper_.has_given_up()) return;
   for (const ProcessStat& process : stopper_.survivors()) {
-    console_.say(fmt::format("pid {} does not end, not even by SIGKILL (state {})", process.pid,
-                             process.state));
+    job_.console.say(fmt::format("pid {} does not end, not even by SIGKILL (state {})", process.pid,
+                                 process.state));
   }
 }
 

@@ -2,26 +2,19 @@
 #pragma once
 
 #include <sys/resource.h>
+#include <sys/types.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "ddp/base/time.h"
 #include "launcher/casualties.h"
-#include "launcher/console.h"
-#include "launcher/log_mux.h"
-#include "launcher/other_nodes.h"
-#include "launcher/post_mortem.h"
-#include "launcher/run_folder.h"
-#include "launcher/signals.h"
+#include "launcher/failure.h"
+#include "launcher/job.h"
 #include "launcher/start_watch.h"
 #include "launcher/stop_order.h"
 #include "launcher/stopper.h"
-#include "launcher/verdict.h"
-#include "launcher/worker.h"
-#include "launcher/worker_plan.h"
-#include "launcher/worker_slots.h"
+#include "launcher/workers.h"
 
 namespace ddp::launcher {
 
@@ -33,22 +26,19 @@ struct Outcome {
   bool stop_requested = false;                // by SIGUSR1 to a launcher, or a signal to a worker
 };
 
-// One generation of this node's workers: starts them, forwards their output, and stops all as soon
-// as one fails, on this node or another, or a signal asks for it. SIGUSR1 and SIGUSR2 go to the
-// workers. It has one thread and one poll loop; only the wait for the workers themselves is
-// unbounded. Makes this process a child subreaper.
+// One generation of this node's workers, from their start to their end: forwards their output, and
+// stops all as soon as one fails, on this node or another, or a signal asks for it. SIGUSR1 and
+// SIGUSR2 go to the workers. It has one thread and one poll loop; only the wait for the workers
+// themselves is unbounded. This process must be a child subreaper.
 class Generation {
  public:
-  Generation(const WorkerPlan& plan, const JobLayout& layout, int restart_count, RunFolder& files,
-             SignalReader& signals, Console& console, OtherNodes& nodes);
+  // Starts the workers. Throws what Workers() throws.
+  Generation(const Job& job, int restart_count);
 
-  // Returns once no process of the generation is left. Call it once, on the main thread. Throws
-  // LaunchError or SystemError if a worker cannot be started; no worker is left then.
+  // Returns once no process of the generation is left. Call it once, on the main thread.
   Outcome run();
 
  private:
-  void start_workers();
-  void add_logs(Worker& worker);
   void wait_for_events();
   void handle_signals();
   void request_stop();
@@ -60,32 +50,25 @@ class Generation {
   void record_end(pid_t pid, int status, const rusage& usage);
   void note_stop_request(int rank, const StopRequest& request);
   [[nodiscard]] bool was_requested(int status) const;
-  [[nodiscard]] std::vector<pid_t> dying_workers() const;
-  [[nodiscard]] std::string remaining_ranks() const;
+  [[nodiscard]] std::size_t remaining() const {
+    return workers_.all().size() - casualties_.count();
+  }
   [[nodiscard]] std::string describe_stop() const;
   void claim_failure();
   void check_nodes();
   void check_start();
   void check_finished();
   [[nodiscard]] bool others_may_fail();
-  [[nodiscard]] std::optional<WorkerFailure> find_failure();
-  [[nodiscard]] WorkerFailure describe_failure();
+  [[nodiscard]] std::optional<WorkerFailure> find_failure() const;
+  [[nodiscard]] WorkerFailure describe_failure() const;
   [[nodiscard]] Timeout grace() const;
   void say_who_was_killed();
   void say_who_does_not_end();
 
-  const WorkerPlan& plan_;
-  const JobLayout& layout_;
-  Attempt attempt_;
-  RunFolder& files_;
-  SignalReader& signals_;
-  Console& console_;
-  OtherNodes& nodes_;
-  LogMux logs_;
-  std::vector<Worker> workers_;
+  Job job_;
+  Clock::time_point start_ = Clock::now();
+  Workers workers_;
   Stopper stopper_;
-  PostMortem post_mortem_;
-  WorkerSlots slots_;
   StartWatch start_watch_;
   Casualties casualties_;
   StopOrder order_;
@@ -93,7 +76,6 @@ class Generation {
   bool has_told_end_ = false;  // has told them that this node's workers have ended
   bool has_children_ = true;
   bool is_finished_ = false;
-  Clock::time_point start_;
 };
 
 }  // namespace ddp::launcher

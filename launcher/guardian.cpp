@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,8 +19,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
-#include "launcher/poll_timeout.h"
 #include "launcher/process_tree.h"
 #include "launcher/stopper.h"
 #include "launcher/verdict.h"
@@ -103,7 +102,7 @@ class Guardian {
 
   void wait_for_signal(std::optional<Deadline> deadline) const {
     pollfd entry{signals_.fd(), POLLIN, 0};
-    ::poll(&entry, 1, poll_timeout(deadline));
+    poll_until({&entry, 1}, deadline);
   }
 
   void reap() {
@@ -171,6 +170,7 @@ int run_guarded(SignalReader& signals, const std::function<int()>& agent) {
   if (pid < 0) throw SystemError("cannot fork the agent", errno);
   if (pid == 0) {
     ::setpgid(0, 0);
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     rename_process("ddp-agent");
     signals.follow(guardian);
     return agent();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "launcher/earlier.h"
 
 namespace ddp::launcher {
 namespace {
@@ -137,15 +138,11 @@ void LogMux::flush_partial_lines() {
 
 std::optional<Deadline> LogMux::next_flush() const {
   std::optional<Deadline> next;
-  for (const Stream& stream : streams_) {
-    if (stream.flush_at && (!next || stream.flush_at->time_point() < next->time_point())) {
-      next = stream.flush_at;
-    }
-  }
+  for (const Stream& stream : streams_) next = earlier(next, stream.flush_at);
   return next;
 }
 
-StderrTail LogMux::stderr_tail(int rank) {
+StderrTail LogMux::stderr_tail(int rank) const {
   const auto stream = std::ranges::find_if(
       streams_, [rank](const Stream& s) { return s.rank == rank && s.channel == Channel::kErr; });
   if (stream == streams_.end()) return {};

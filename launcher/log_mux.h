@@ -59,7 +59,7 @@ class LogMux {
   void flush_partial_lines();
   [[nodiscard]] std::optional<Deadline> next_flush() const;
 
-  [[nodiscard]] StderrTail stderr_tail(int rank);
+  [[nodiscard]] StderrTail stderr_tail(int rank) const;
 
   static constexpr Timeout kPartialLineDelay{50};
   static constexpr std::size_t kTailLines = 10;

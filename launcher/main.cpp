@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -46,14 +45,20 @@ void occupy_standard_descriptors() {
   if (fd >= 0) ::close(fd);
 }
 
-int run_at_site(WorkerPlan plan, const JobSite& site, const std::string& private_folder,
+int run_at_site(const WorkerPlan& plan, const JobSite& site, const std::string& private_folder,
                 SignalReader& signals, Console& console) {
   check_shown_ranks(plan.logs.show, site.layout.world_size);
   if (plan.verbose) console.say(describe_job(plan, site.layout));
   RunFolder files(plan.logs, site.layout, private_folder);
   if (!files.remark().empty()) console.say(files.remark());
   console.set_log_folder(files.log_root());
-  return Agent(std::move(plan), site.layout, signals, console, *site.nodes, files).run();
+  return Agent({.plan = plan,
+                .layout = site.layout,
+                .files = files,
+                .signals = signals,
+                .console = console,
+                .nodes = *site.nodes})
+      .run();
 }
 
 // Tells the other nodes at once.
@@ -63,14 +68,14 @@ void give_up(OtherNodes& nodes, const std::string& self, const std::exception& e
   nodes.give_up(to_json(NodeFailure{self + ": " + describe(error), exit_code}));
 }
 
-int run_agent(const Options& options, JobPlan plan, const std::string& private_folder,
+int run_agent(const Options& options, const JobPlan& plan, const std::string& private_folder,
               SignalReader& signals) {
   Console console(STDOUT_FILENO, STDERR_FILENO);
   for (const std::string& remark : plan.remarks) console.say(remark);
   const JobSite site = open_site(options.nodes, plan.workers, plan.layout, signals, console);
   const std::string self = describe_node(site.layout.node_rank, host_name());
   try {
-    return run_at_site(std::move(plan.workers), site, private_folder, signals, console);
+    return run_at_site(plan.workers, site, private_folder, signals, console);
   } catch (const std::exception& error) {
     console.flush();
     give_up(*site.nodes, self, error);
@@ -85,7 +90,7 @@ int run_job(const Options& options, const ReportStart& on_start) {
   std::optional<PrivateFolder> folder;
   if (!has_files(options.logs)) folder.emplace();
   const std::string path = folder ? folder->path() : "";
-  return run_guarded(signals, [&] { return run_agent(options, std::move(plan), path, signals); });
+  return run_guarded(signals, [&] { return run_agent(options, plan, path, signals); });
 }
 
 int print(const std::string& text) {

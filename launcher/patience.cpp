@@ -2,10 +2,10 @@
 #include "launcher/patience.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 
 #include <chrono>
 
+#include "ddp/base/poll_until.h"
 #include "ddp/base/process_status.h"
 #include "launcher/launch_error.h"
 
@@ -35,7 +35,7 @@ void Patience::wait(const std::function<std::string()>& state, Timeout pause) {
     console_.flush();
   }
   pollfd entry{signals_.fd(), POLLIN, 0};
-  ::poll(&entry, 1, static_cast<int>(pause.count()));
+  poll_until({&entry, 1}, Deadline::after(pause));
   throw_if_interrupted();
 }
 

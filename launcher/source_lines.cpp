@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,8 +13,8 @@
 #include <csignal>
 #include <filesystem>
 
+#include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
-#include "launcher/poll_timeout.h"
 
 namespace ddp::launcher {
 namespace {
@@ -42,7 +41,7 @@ std::string read_until(const FileDescriptor& input, const Deadline& end) {
   std::array<char, 1024> part{};
   for (;;) {
     pollfd entry{input.get(), POLLIN, 0};
-    if (::poll(&entry, 1, poll_timeout(end)) <= 0) return text;
+    if (!poll_until({&entry, 1}, end)) return text;
     const ssize_t size = ::read(input.get(), part.data(), part.size());
     if (size <= 0) return text;
     text.append(part.data(), static_cast<std::size_t>(size));

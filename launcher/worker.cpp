@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/process_status.h"
 #include "ddp/base/time.h"
 #include "launcher/launch_error.h"
@@ -134,7 +134,7 @@ Worker Worker::start(const WorkerSpec& spec) {
   if (pid < 0)
     throw SystemError(fmt::format("cannot fork the worker of rank {}", spec.rank), errno);
   ::setpgid(pid, pid);  // also in the child, since either may run first
-  Worker worker(spec.rank, pid);
+  Worker worker(spec, pid);
   worker.stdout_ = std::move(out.read_end);
   worker.stderr_ = std::move(err.read_end);
   worker.exec_status_ = std::move(exec_status.read_end);
@@ -143,6 +143,7 @@ Worker Worker::start(const WorkerSpec& spec) {
 
 Worker::Worker(Worker&& other) noexcept
     : rank_(other.rank_),
+      local_rank_(other.local_rank_),
       pid_(std::exchange(other.pid_, 0)),
       status_(other.status_),
       stdout_(std::move(other.stdout_)),
@@ -157,11 +158,7 @@ Worker::~Worker() {
 
 void Worker::wait_for_exec(const Command& command) {
   pollfd entry{exec_status_.get(), POLLIN, 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&entry, 1, static_cast<int>(Timeout(kExecTimeout).count()));
-  } while (ready < 0 && errno == EINTR);
-  if (ready == 0) {
+  if (!poll_until({&entry, 1}, Deadline::after(kExecTimeout))) {
     throw LaunchError(
         fmt::format("cannot run '{}': rank {} (pid {}) was not loaded in {} s; does its "
                     "file system hang?",

@@ -16,6 +16,7 @@ namespace ddp::launcher {
 
 struct WorkerSpec {
   int rank = 0;
+  int local_rank = 0;
   const Command& command;
   const EnvironmentBlock& environment;
   const sigset_t& signal_mask;
@@ -42,6 +43,7 @@ class Worker {
   void wait_for_exec(const Command& command);
 
   [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int local_rank() const { return local_rank_; }
   [[nodiscard]] pid_t pid() const { return pid_; }
   [[nodiscard]] bool has_ended() const { return status_.has_value(); }
   [[nodiscard]] int status() const { return status_.value(); }  // as waitpid(2) gives it
@@ -52,9 +54,11 @@ class Worker {
   [[nodiscard]] FileDescriptor take_stderr() { return std::move(stderr_); }
 
  private:
-  Worker(int rank, pid_t pid) : rank_(rank), pid_(pid) {}
+  Worker(const WorkerSpec& spec, pid_t pid)
+      : rank_(spec.rank), local_rank_(spec.local_rank), pid_(pid) {}
 
   int rank_;
+  int local_rank_;
   pid_t pid_;  // 0 after a move
   std::optional<int> status_;
   FileDescriptor stdout_;

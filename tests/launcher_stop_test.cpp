@@ -123,3 +123,19 @@ TEST_CASE("a failure is reported together with the killed workers", "[stop]") {
                                   "with --grace SECONDS\n"));
   CHECK_THAT(last_line(result.err), Contains("rank 1 (") && Contains("exited with code 9"));
 }
+
+// Rank 0 blames a peer, so the launcher waits a second before it stops rank 1. Rank 1 sees that
+// rank 0 has been reaped, and then asks the launcher to let the job end by itself.
+TEST_CASE("SIGUSR1 gives no more time to workers that a failure stops", "[stop]") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "if [ $RANK = 0 ]; then echo '{\"message\": {\"message\": \"lost rank 1\", \"extraInfo\": "
+      "{\"caused_by_peer\": \"true\"}}}' >$TORCHELASTIC_ERROR_FILE; echo $$ >\"$0/pid\"; "
+      "until [ -e \"$0/ready\" ]; do sleep 0.01; done; exit 1; fi; "
+      "trap '' TERM USR1; until [ -s \"$0/pid\" ]; do sleep 0.01; done; touch \"$0/ready\"; "
+      "while kill -0 $(cat \"$0/pid\") 2>/dev/null; do sleep 0.01; done; kill -USR1 $PPID" +
+      kWait;
+  ChildProcess child(command({"-n", "2", "--", "sh", "-c", script, folder.path().string()}));
+  CHECK(child.wait(kStopBound) == 1);
+  CHECK_THAT(child.err(), Contains("lost rank 1") && !Contains("SIGUSR1: passed on"));
+}

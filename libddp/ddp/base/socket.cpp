@@ -5,7 +5,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/resolve.h"
 
 namespace ddp {
@@ -54,13 +54,7 @@ Endpoint endpoint_of(const addrinfo& address) {
 
 bool wait_for(int fd, short events, Deadline deadline) {
   pollfd entry{fd, events, 0};
-  for (;;) {
-    const auto remaining = std::min<Timeout>(deadline.remaining(), std::chrono::hours(1));
-    const int ready = ::poll(&entry, 1, static_cast<int>(remaining.count()));
-    if (ready > 0) return true;
-    if (ready == 0 && deadline.passed()) return false;
-    if (ready < 0 && errno != EINTR) throw SystemError("poll failed", errno);
-  }
+  return poll_until({&entry, 1}, deadline);
 }
 
 // A process that ends with unread bytes resets its connections.

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <stdexcept>
 #include <utility>
@@ -14,7 +13,6 @@
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
 #include "ddp/base/log.h"
-#include "ddp/base/periodic_thread.h"
 #include "ddp/base/worker_slot.h"
 #include "ddp/collectives/call_check.h"
 #include "ddp/collectives/device_choice.h"
@@ -22,6 +20,7 @@
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/hierarchical_process_group.h"
+#include "ddp/collectives/job_store.h"
 #include "ddp/collectives/nccl_process_group.h"
 #include "ddp/collectives/rank_identity.h"
 #include "ddp/collectives/rendezvous.h"
@@ -30,33 +29,12 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
-#include "ddp/store/tcp_server.h"
-#include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"
 
 namespace ddp {
 namespace {
 
 static_assert(kMaxWorldSize == wire::kMaxKeys, "rank 0 waits for one key of each rank");
-
-// What rank 0 keeps if no agent hosts the store.
-struct HostedStore {
-  HostedStore(const Endpoint& endpoint, Timeout timeout) try
-      : server(endpoint), client(endpoint, timeout, 0) {
-  } catch (const SystemError& error) {
-    const std::string rank0 = "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) +
-                              ") hosts the store, but ";
-    if (error.error_number() == EADDRNOTAVAIL) {
-      std::throw_with_nested(EnvironmentError(rank0 + "MASTER_ADDR is not an address of its host"));
-    }
-    if (error.error_number() != EADDRINUSE) throw;
-    std::throw_with_nested(EnvironmentError(
-        rank0 + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
-  }
-
-  TcpServer server;
-  TcpStore client;
-};
 
 WorkerEnv merge(const InitOptions& options) {
   const bool complete = options.rank && options.world_size && (options.master || options.store);
@@ -109,54 +87,6 @@ GroupConfig describe_rank(const InitOptions& options, const WorkerEnv& env) {
   return config;
 }
 
-// The meeting place, for messages; a store that the caller passed has no name.
-std::string place_of(const StartPatience& patience) {
-  return patience.store().empty() ? "the store" : "the store at " + patience.store();
-}
-
-// Names the endpoint that could not be reached, if the whole time has passed; other errors are
-// rethrown as they are.
-[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, const StartPatience& patience) {
-  if (!patience.is_over()) throw;
-  std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
-                                      " has not reached " + place_of(patience) + " in " +
-                                      patience.waited()));
-}
-
-// Connects, while a thread logs every few seconds that there is no answer yet.
-std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
-                                     StartPatience& patience) try {
-  const PeriodicThread voice("ddp-start", patience.period(), [&] {
-    if (patience.is_due()) {
-      patience.report("[init] no answer from " + place_of(patience) + " after " +
-                      patience.waited() + "; rank 0 or its launcher hosts it");
-    }
-    return true;
-  });
-  return std::make_shared<TcpStore>(env.master, timeout, env.rank);
-} catch (const Error&) {
-  rethrow_unreachable(env, patience);
-}
-
-// The store, and this host's address on the connection to it; the address is empty for the caller's
-// store.
-struct Connection {
-  std::shared_ptr<Store> store;
-  std::string local_address = {};
-};
-
-Connection connect(const InitOptions& options, const WorkerEnv& env, Timeout timeout,
-                   StartPatience& patience) {
-  if (options.store) return {options.store};
-  if (env.rank != 0 || env.agent_hosts_store) {
-    const auto client = connect_to(env, timeout, patience);
-    return {client, client->local_address()};
-  }
-  const auto hosted = std::make_shared<HostedStore>(env.master, timeout);
-  const std::shared_ptr<TcpStore> client(hosted, &hosted->client);  // keeps the server alive, too
-  return {client, client->local_address()};
-}
-
 // A worker that outlived its attempt must not meet the workers of the next one. From the second
 // attempt on, ddp-launch stores the current attempt's number.
 void refuse_if_stale(Store& run, const WorkerEnv& env) {
@@ -186,7 +116,7 @@ Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const Wo
   return {std::make_shared<PrefixStore>("default", own), std::move(plan)};
 } catch (const NetworkError&) {
   std::throw_with_nested(
-      NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + place_of(patience) +
+      NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + patience.place() +
                    ", which rank 0 or its launcher hosts, before all ranks were here"));
 }
 
@@ -205,21 +135,8 @@ void warn_if_alone(const Hello& self) {
       " cannot share memory with other ranks and uses TCP, which is slow: " + self.alone_because);
 }
 
-// The address at which peers reach this rank.
-std::string address_of(const InitOptions& options, const WorkerEnv& env,
-                       const std::string& local_address, Timeout timeout) {
-  if (!options.address.empty()) return options.address;
-  if (!local_address.empty()) return local_address;
-  if (options.master) return TcpStore(env.master, timeout, env.rank).local_address();
-  if (options.ranks_are_threads) return "127.0.0.1";
-  throw EnvironmentError("[init] rank " + std::to_string(env.rank) +
-                         " was given a store, but no address at which others reach it: give "
-                         ".address or .master to init_process_group");
-}
-
 std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const WorkerEnv& env,
-                                         const std::string& local_address, GroupConfig config,
-                                         Plan plan) {
+                                         const JobStore& store, GroupConfig config, Plan plan) {
   log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
              std::string(to_string(plan.backend)) + " on " + to_string(config.device));
   if (plan.backend == Backend::kNccl) {
@@ -228,7 +145,7 @@ std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const Worke
     return group;
   }
   if (plan.backend == Backend::kShm) return make_shm_process_group(std::move(config));
-  const std::string address = address_of(options, env, local_address, config.start_timeout);
+  const std::string address = address_of(options, env, store, config.start_timeout);
   if (plan.backend == Backend::kGloo) return make_gloo_process_group(std::move(config), address);
   return make_hierarchical_process_group(std::move(config), std::move(plan.hosts), address);
 }
@@ -246,9 +163,9 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   if (!options.ranks_are_threads) log::set_rank(env.rank);
   config.worker_slot.set_start_phase(StartPhase::kWaiting);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
-  const Connection connection = connect(options, env, config.start_timeout, patience);
+  const JobStore job = open_job_store(options, env, config.start_timeout, patience);
   const Hello self = describe_self(options, env, config.device);
-  Agreement agreement = agree(connection.store, self, env, patience);
+  Agreement agreement = agree(job.store, self, env, patience);
   config.worker_slot.set_start_phase(StartPhase::kMet);
   warn_if_alone(self);
   config.store = std::move(agreement.store);
@@ -257,8 +174,7 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
     config.hang_watch =
         std::make_shared<HangWatch>(config.background_store, self.who, options.hang_watch);
   }
-  return make_group(options, env, connection.local_address, std::move(config),
-                    std::move(agreement.plan));
+  return make_group(options, env, job, std::move(config), std::move(agreement.plan));
 }
 
 }  // namespace

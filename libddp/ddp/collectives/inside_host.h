@@ -19,7 +19,6 @@ class InsideHost {
 
   [[nodiscard]] ProcessGroup* group() const { return group_.get(); }
   [[nodiscard]] int rank() const { return group_ ? group_->rank() : 0; }
-  [[nodiscard]] bool is_leader() const { return rank() == 0; }
   [[nodiscard]] std::size_t size() const {
     return group_ ? static_cast<std::size_t>(group_->world_size()) : 1;
   }

@@ -7,8 +7,8 @@
 //     first           the Hello of the first rank; the others compare their world size with its
 //     hello/<rank>    the rank's Hello
 //     plan            what all ranks do, or the error that all throw. The first writer decides:
-//     rank 0
-//                     when it has read all hellos, or a rank that sees that the job cannot work
+//                     rank 0, when it has read all hellos, or a rank that sees that the job
+//                     cannot work
 // So there are world_size reads in total, not world_size squared.
 #pragma once
 

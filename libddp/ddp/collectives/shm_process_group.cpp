@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/shm_process_group.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -31,9 +30,8 @@ class ShmProcessGroup final : public QueuedProcessGroup {
         heap_(self_.segment(), rank()),
         small_(self_),
         in_place_(self_, board_, heap_),
+        transfers_(self_),
         terms_(static_cast<std::size_t>(world_size())),
-        sent_(static_cast<std::size_t>(world_size())),
-        received_(static_cast<std::size_t>(world_size())),
         queue_("ddp-shm", "[shm] rank " + std::to_string(rank()), shared_recorder(),
                [this](std::span<const Collective> batch) { execute(batch); },
                {.post = [this](const Collective& operation) { return post(operation); },
@@ -100,7 +98,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   }
 
   void run(std::span<const Collective> batch) {
-    run_transfers(batch);
+    transfers_.run(batch);
     for (const Collective& operation : batch) {
       if (!is_transfer(operation.kind)) run_collective(operation, batch.size() == 1);
     }
@@ -124,61 +122,15 @@ class ShmProcessGroup final : public QueuedProcessGroup {
     board_.end();
   }
 
-  // All transfers of a batch progress in turn, so that two ranks can send to each other at the same
-  // time. Transfers in one direction between two ranks keep their order.
-  void run_transfers(std::span<const Collective> batch) {
-    transfers_.clear();
-    for (const Collective& operation : batch) {
-      if (!is_transfer(operation.kind)) continue;
-      auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
-      const std::uint64_t sequence = ++counts[static_cast<std::size_t>(operation.peer)];
-      transfers_.emplace_back(self_, operation, sequence);
-      self_.set_timeout(operation.timeout);
-    }
-    while (!transfers_.empty()) {
-      advance_transfers();
-      if (transfers_.empty()) return;
-      self_.begin_call(transfers_.front().signature(), transfers_.front().peer());
-      self_.wait_until(
-          [this] { return has_transfer([](const auto& each) { return each.can_advance(); }); },
-          [this](int peer) {
-            return has_transfer([peer](const auto& each) { return each.peer() == peer; });
-          });
-    }
-  }
-
-  template <class Predicate>
-  [[nodiscard]] bool has_transfer(const Predicate& predicate) const {
-    return std::any_of(transfers_.begin(), transfers_.end(), predicate);
-  }
-
-  void advance_transfers() {
-    for (std::size_t i = 0; i < transfers_.size(); ++i) {
-      if (!is_behind_another(i)) transfers_[i].advance();
-    }
-    std::erase_if(transfers_, [](const shm::Transfer& each) { return each.done(); });
-  }
-
-  // True if an earlier, unfinished transfer uses the same channel.
-  [[nodiscard]] bool is_behind_another(std::size_t index) const {
-    const shm::Transfer& self = transfers_[index];
-    return std::any_of(transfers_.begin(), transfers_.begin() + static_cast<std::ptrdiff_t>(index),
-                       [&](const shm::Transfer& other) {
-                         return !other.done() && other.shares_channel_with(self);
-                       });
-  }
-
   shm::Member self_;
   shm::Board board_;
   shm::Heap heap_;
   shm::SmallRunner small_;
   shm::InPlaceRunner in_place_;
-  std::vector<Buffer> terms_;            // scratch memory of run_staged
-  std::vector<std::uint64_t> sent_;      // messages to each rank
-  std::vector<std::uint64_t> received_;  // messages from each rank
+  shm::TransferRunner transfers_;
+  std::vector<Buffer> terms_;  // scratch memory of run_staged
   std::uint64_t collectives_ = 0;
-  std::vector<shm::Transfer> transfers_;  // of the running batch
-  OperationQueue queue_;                  // last: its thread uses all of the above
+  OperationQueue queue_;  // last: its thread uses all of the above
 };
 
 }  // namespace

@@ -58,4 +58,48 @@ void Transfer::check_signature(const CollectiveSignature& theirs) {
                             ", which called " + to_string(signature_)));
 }
 
+TransferRunner::TransferRunner(Member& self)
+    : self_(self),
+      sent_(static_cast<std::size_t>(self.world_size())),
+      received_(static_cast<std::size_t>(self.world_size())) {}
+
+void TransferRunner::run(std::span<const Collective> batch) {
+  running_.clear();
+  for (const Collective& operation : batch) {
+    if (is_transfer(operation.kind)) begin(operation);
+  }
+  for (advance(); !running_.empty(); advance()) wait();
+}
+
+void TransferRunner::begin(const Collective& operation) {
+  auto& counts = operation.kind == CollectiveKind::kSend ? sent_ : received_;
+  const std::uint64_t sequence = ++counts[static_cast<std::size_t>(operation.peer)];
+  running_.emplace_back(self_, operation, sequence);
+  self_.set_timeout(operation.timeout);
+}
+
+void TransferRunner::advance() {
+  for (std::size_t i = 0; i < running_.size(); ++i) {
+    if (!is_behind_another(i)) running_[i].advance();
+  }
+  std::erase_if(running_, [](const Transfer& each) { return each.done(); });
+}
+
+// Waits until one of them can advance.
+void TransferRunner::wait() {
+  self_.begin_call(running_.front().signature(), running_.front().peer());
+  self_.wait_until([this] { return std::ranges::any_of(running_, &Transfer::can_advance); },
+                   [this](int peer) {
+                     return std::ranges::find(running_, peer, &Transfer::peer) != running_.end();
+                   });
+}
+
+// True if an earlier, unfinished transfer uses the same channel.
+bool TransferRunner::is_behind_another(std::size_t index) const {
+  const auto end = running_.begin() + static_cast<std::ptrdiff_t>(index);
+  return std::any_of(running_.begin(), end, [&](const Transfer& other) {
+    return !other.done() && other.shares_channel_with(running_[index]);
+  });
+}
+
 }  // namespace ddp::shm

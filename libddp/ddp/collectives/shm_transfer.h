@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "ddp/collectives/shm_member.h"
 
@@ -39,6 +41,27 @@ class Transfer {
   std::size_t size_bytes_;
   std::size_t moved_blocks_ = 0;
   std::size_t total_blocks_;  // an empty message is one empty block
+};
+
+// Runs the sends and receives of batches.
+class TransferRunner {
+ public:
+  explicit TransferRunner(Member& self);
+
+  // Completes those among these operations. They progress in turn, so that two ranks can send to
+  // each other at the same time; transfers in one direction between two ranks keep their order.
+  void run(std::span<const Collective> batch);
+
+ private:
+  void begin(const Collective& operation);
+  void advance();
+  void wait();
+  [[nodiscard]] bool is_behind_another(std::size_t index) const;
+
+  Member& self_;
+  std::vector<std::uint64_t> sent_;      // messages to each rank
+  std::vector<std::uint64_t> received_;  // messages from each rank
+  std::vector<Transfer> running_;
 };
 
 }  // namespace ddp::shm

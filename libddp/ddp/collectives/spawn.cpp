@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/spawn.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
+#include "ddp/base/poll_until.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/fork_check.h"
 #include "ddp/collectives/spawned_process.h"
@@ -111,8 +111,7 @@ class Ranks {
     for (const SpawnedProcess& process : processes_) {
       entries.push_back({process.ending() ? -1 : process.end_fd(), POLLIN, 0});
     }
-    const auto limit = std::min<Timeout>(deadline.remaining(), std::chrono::hours(1));
-    if (::poll(entries.data(), entries.size(), static_cast<int>(limit.count())) <= 0) return;
+    if (!poll_until(entries, deadline)) return;
     for (std::size_t rank = 0; rank < entries.size(); ++rank) {
       if (entries[rank].revents != 0) reap(processes_[rank]);
     }

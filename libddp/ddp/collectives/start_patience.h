@@ -32,6 +32,10 @@ class StartPatience {
   // The time waited so far: "5 s".
   [[nodiscard]] std::string waited() const;
   [[nodiscard]] const std::string& store() const { return store_; }
+  // "the store at 127.0.0.1:29500".
+  [[nodiscard]] std::string place() const {
+    return store_.empty() ? "the store" : "the store at " + store_;
+  }
 
  private:
   Clock::time_point begin_ = Clock::now();

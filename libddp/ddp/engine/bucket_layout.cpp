@@ -180,7 +180,7 @@ BucketLayout pack_aligned(const std::vector<Group>& groups, std::span<const Grad
       bucket.count = layout.tail_offset + tail_count;
     }
     bucket.offset_bytes = layout.size_bytes;
-    layout.size_bytes += round_up(bucket.count * size_of(bucket.dtype), kBucketAlignment);
+    layout.size_bytes += round_up(bucket.size_bytes(), kBucketAlignment);
     layout.buckets.push_back(std::move(bucket));
   }
   return layout;
@@ -227,6 +227,12 @@ BucketLayout pack_densely(const std::vector<Group>& groups, std::span<const Grad
 }
 
 }  // namespace
+
+std::size_t BucketLayout::reduced_bytes() const {
+  std::size_t sum = 0;
+  for (const BucketSpec& bucket : buckets) sum += bucket.size_bytes();
+  return sum;
+}
 
 BucketLayout lay_out_buckets(std::span<const GradientSpec> gradients, const BucketOptions& options,
                              std::size_t tail_count, Packing packing) {

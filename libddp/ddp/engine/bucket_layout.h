@@ -48,6 +48,8 @@ struct BucketSpec {
   std::size_t offset_bytes = 0;         // from the start of the flat memory
   std::size_t count = 0;                // elements, including padding between gradients
   std::vector<std::size_t> parameters;  // indices, in the order of their offsets
+
+  [[nodiscard]] std::size_t size_bytes() const { return count * size_of(dtype); }
 };
 
 struct BucketLayout {
@@ -57,6 +59,9 @@ struct BucketLayout {
   // Extra elements behind the gradients of the last bucket, which are reduced with it.
   std::size_t tail_offset = 0;
   std::size_t tail_count = 0;
+
+  // The bytes of all buckets together, which a step reduces.
+  [[nodiscard]] std::size_t reduced_bytes() const;
 };
 
 inline constexpr std::size_t kGradientAlignment = 256;  // bytes; vector loads, cache lines

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <stdexcept>
 
 namespace ddp {
 namespace {
@@ -79,6 +80,12 @@ bool ControlFields::agree(std::size_t index) const {
   const auto ranks = static_cast<std::uint64_t>(world_size_);
   const auto sum = static_cast<std::uint64_t>(numbers_[index]);
   return ranks * static_cast<std::uint64_t>(numbers_[index + 1]) == sum * sum;
+}
+
+std::size_t checked_vote(std::size_t slot) {
+  if (slot < kMaxVotes) return slot;
+  throw std::invalid_argument("[ddp] vote slot " + std::to_string(slot) + " is not below " +
+                              std::to_string(kMaxVotes));
 }
 
 std::string find_mismatch(const ControlFields& sums, int rank, int own_passes) {

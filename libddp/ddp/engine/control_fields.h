@@ -101,6 +101,9 @@ class ControlFields {
   int world_size_;
 };
 
+// Returns the slot of a vote. Throws std::invalid_argument unless it is below kMaxVotes.
+[[nodiscard]] std::size_t checked_vote(std::size_t slot);
+
 // Describes what is wrong with a step: the ranks made different numbers of backward passes, or
 // active ranks are in different epochs. Empty if nothing is wrong. `sums` are sums over all ranks;
 // `rank` is this rank, which made `own_passes`.

@@ -54,37 +54,39 @@ void DistributedDataParallel::continue_after(std::int64_t steps) { impl_->contin
 void DistributedDataParallel::accumulate(int passes) { impl_->accumulate(passes); }
 
 DistributedDataParallel::NoSync DistributedDataParallel::no_sync() {
-  impl_->add_no_sync_guard();
+  impl_->passes().add_guard();
   return NoSync(impl_.get());
 }
 
 DistributedDataParallel::NoSync::~NoSync() {
-  if (impl_ != nullptr) impl_->remove_no_sync_guard();
+  if (impl_ != nullptr) impl_->passes().remove_guard();
 }
 
-bool DistributedDataParallel::is_synchronized() const { return impl_->is_synchronized(); }
+bool DistributedDataParallel::is_synchronized() const { return impl_->passes().reduces(); }
 
 bool DistributedDataParallel::is_used(std::size_t i) const { return impl_->is_used(i); }
 
-bool DistributedDataParallel::is_over() const { return impl_->is_over(); }
+bool DistributedDataParallel::is_over() const { return impl_->outcome().is_over(); }
 
-bool DistributedDataParallel::should_step() const { return impl_->should_step(); }
+bool DistributedDataParallel::should_step() const {
+  return is_synchronized() && is_finite() && impl_->outcome().has_samples();
+}
 
-bool DistributedDataParallel::is_finite() const { return impl_->is_finite(); }
+bool DistributedDataParallel::is_finite() const { return impl_->outcome().is_finite(); }
 
-bool DistributedDataParallel::stop_requested() const { return impl_->stop_requested(); }
+bool DistributedDataParallel::stop_requested() const { return impl_->outcome().stop_requested(); }
 
 bool DistributedDataParallel::agreed(std::size_t slot, Quorum quorum) const {
-  return impl_->agreed(slot, quorum);
+  return impl_->outcome().agreed(slot, quorum);
 }
 
 void DistributedDataParallel::begin_forward(Stream stream) { impl_->begin_forward(stream); }
 
 void DistributedDataParallel::broadcast_buffers(Stream stream) { impl_->broadcast_buffers(stream); }
 
-StepSummary DistributedDataParallel::summary() { return impl_->summary(); }
+StepSummary DistributedDataParallel::summary() { return impl_->outcome().summary(); }
 
-StepSummary DistributedDataParallel::take_totals() { return impl_->take_totals(); }
+StepSummary DistributedDataParallel::take_totals() { return impl_->outcome().take_totals(); }
 
 StepTimes DistributedDataParallel::times() { return impl_->times(); }
 

@@ -2,7 +2,6 @@
 #include "ddp/engine/distributed_data_parallel_impl.h"
 
 #include <cmath>
-#include <sstream>
 #include <stdexcept>
 #include <utility>
 
@@ -31,12 +30,6 @@ std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameter
   return specs;
 }
 
-std::size_t size_bytes(const BucketLayout& layout) {
-  std::size_t sum = 0;
-  for (const BucketSpec& bucket : layout.buckets) sum += bucket.count * size_of(bucket.dtype);
-  return sum;
-}
-
 std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
   std::vector<std::string> names;
   for (const Parameter& each : parameters) names.push_back(each.name);
@@ -49,21 +42,14 @@ std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
       "[ddp] DistributedDataParallel needs a process group, but got a null pointer");
 }
 
-std::size_t checked_vote(std::size_t slot) {
-  if (slot < kMaxVotes) return slot;
-  throw std::invalid_argument("[ddp] vote slot " + std::to_string(slot) + " is not below " +
-                              std::to_string(kMaxVotes));
-}
-
 }  // namespace
 
 DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                                     std::vector<Parameter> parameters, DdpOptions options)
     : group_(given(std::move(group))),
-      parameters_(checked(*group_, std::move(parameters))),
+      parameters_(checked(*group_, std::move(parameters), options)),
       options_(std::move(options)),
       alone_(group_->world_size() == 1),
-      may_forget_factor_(!alone_ && group_->rank() == 0 && options_.nominal_samples == 0),
       control_label_(group_->recorder().labels().add("control vector")),
       control_(*group_),
       reducer_(*group_, gradient_specs(parameters_),
@@ -76,19 +62,17 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                {.before_first = [this](Stream stream) { launch_control(stream); },
                 .before_last = [this](Stream stream) { use_->write(stream); }}),
       callers_(parameters_, reducer_),
-      accounts_(*group_, size_bytes(reducer_.layout())) {
+      factor_(*group_, options_),
+      marks_(*group_, reducer_, parameters_, options_.unused),
+      outcome_(control_, group_->world_size()),
+      accounts_(*group_, reducer_.layout().reduced_bytes()) {
+  // Ranks that leave it out agree with those that give 1.
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
-  if (!(options_.nominal_samples > 0 && std::isfinite(options_.nominal_samples))) {
-    throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
-  }
-  check_names(parameters_, options_.buffers);
-  check_flat_gradients(parameters_, options_.flat_gradients);
   if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(
       add_bucket_labels(group_->recorder(), reducer_.layout(), names_of(parameters_)));
   make_checks();
   if (alone_) return;
-  if (options_.scale_at_ready) factors_.emplace(group_->device());
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   broadcast_model(*group_, parameters_, options_.buffers);
   std::vector<Buffer> buffers;
@@ -134,12 +118,12 @@ double DistributedDataParallel::Impl::begin_step(const StepOptions& step) {
   state_ = State::kOpen;
   group_->recorder().begin_step(number_of_step());
   note_pass(step);
-  if (!passes_.is_whole_step() && options_.scale_at_ready) {
-    throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
-  }
+  control_.reset(step.samples, factor_.unit());
+  const double factor = factor_.begin_pass(step.samples, passes_.is_whole_step());
   reducer_.begin(passes_.reduces() ? Reduction::kNow : Reduction::kLater, samples_ > 0);
   if (step_samples_ == 0) reducer_.contribute_zeros();
-  return open_control(step.samples);
+  reducer_.contribute_scaled(factor_.for_buckets());
+  return factor;
 }
 
 void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
@@ -150,7 +134,7 @@ void DistributedDataParallel::Impl::vote(std::size_t slot, bool in_favour) {
 void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
   if (state_ == State::kIdle) refuse_call("mark_ready was called before begin_step");
   check_index("mark_ready", i);
-  if (!reducer_.accepts(i)) refuse_mark(i);
+  if (!reducer_.accepts(i)) marks_.refuse(i, number_of_step());
   state_ = State::kReducing;
   if (passes_.reduces()) callers_.copy_in(i, stream);
   if (finite_ && samples_ > 0) finite_->scan(i, gradient(i), stream);
@@ -160,7 +144,7 @@ void DistributedDataParallel::Impl::mark_ready(std::size_t i, Stream stream) {
 void DistributedDataParallel::Impl::wait(Stream stream) {
   if (state_ == State::kIdle) refuse_call("wait was called before begin_step");
   backward_span_.end();
-  check_all_ready();
+  marks_.check_all_ready(number_of_step(), samples_);
   stream_ = stream;
   if (passes_.reduces()) {
     accounts_.backward_ended(stream);
@@ -192,22 +176,7 @@ const double* DistributedDataParallel::Impl::gradient_scale() const {
                            ": the gradients are not reduced; the last backward pass of a step "
                            "must be outside no_sync()");
   }
-  return divides_ && options_.fold_scale ? control_.gradient_scale() : nullptr;
-}
-
-// A rank that was active in the last step knows the answer without the other ranks' sums.
-bool DistributedDataParallel::Impl::is_over() {
-  return !was_active_ && control_.complete_ledger().last().active_ranks == 0;
-}
-
-// A rank that had samples knows the answer without the other ranks' sums.
-bool DistributedDataParallel::Impl::has_reduced_samples() {
-  return had_samples_ || control_.complete_ledger().last().samples > 0;
-}
-
-bool DistributedDataParallel::Impl::agreed(std::size_t slot, Quorum quorum) {
-  const int wanted = quorum == Quorum::kAny ? 1 : group_->world_size();
-  return control_.complete_ledger().last().votes[checked_vote(slot)] >= wanted;
+  return factor_.divides() && options_.fold_scale ? control_.gradient_scale() : nullptr;
 }
 
 void DistributedDataParallel::Impl::begin_forward(Stream stream) {
@@ -277,7 +246,6 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   own_.epoch = pass.epoch;
   own_.asks_to_stop = own_.asks_to_stop || pass.asks_to_stop;
   accounts_.add_data_wait(pass.data_seconds);
-  divides_ = !alone_ || !passes_.is_whole_step() || options_.gradient_kind == GradientKind::kSum;
 }
 
 // In the first step, no stream is known on which the parameters were written, so the whole device
@@ -285,33 +253,6 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
 std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
   if (step_ == 1 && group_->device().is_cuda()) cu::synchronize_device(group_->device());
   return replicas_->begin_step(step_, stream_);
-}
-
-// Starts the control vector of a pass, and returns the factor for the caller's loss.
-double DistributedDataParallel::Impl::open_control(double samples) {
-  const bool sums = options_.gradient_kind == GradientKind::kSum;
-  const double nominal = options_.nominal_samples;
-  control_.reset(samples, sums ? 1 : nominal);
-  const double factor = sums || !divides_ ? 1 : samples / nominal;
-  if (!options_.scale_at_ready) {
-    if (may_forget_factor_ && factor > 1) warn_of_factor(factor);
-    return factor;
-  }
-  if (factor != 1) reducer_.contribute_scaled(factors_->keep(factor));
-  return 1;
-}
-
-// This is only a warning, because the engine cannot see whether the caller multiplies the loss by
-// the factor.
-void DistributedDataParallel::Impl::warn_of_factor(double factor) {
-  may_forget_factor_ = false;
-  std::ostringstream n;
-  n << factor;
-  log::warning("[ddp] a step has " + n.str() +
-               " samples and DdpOptions::nominal_samples is not set: gradients are " + n.str() +
-               " times too small unless the mean loss is multiplied by what begin_step() returned; "
-               "with nominal_samples = " +
-               n.str() + ", begin_step() returns 1");
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
@@ -334,54 +275,20 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
   has_logged_who_ran_out_ = true;
 }
 
-void DistributedDataParallel::Impl::refuse_mark(std::size_t i) const {
-  const bool is_static = options_.unused == UnusedParameters::kStatic;
-  fail_everywhere("'" + parameters_[i].name +
-                  (is_static ? "' was marked ready more often than in the first step"
-                             : "' was marked ready twice"));
-}
-
-// Aborts the group, because the other ranks wait for this rank's buckets.
-void DistributedDataParallel::Impl::fail_everywhere(const std::string& what) const {
-  const std::string text = "[ddp] rank " + std::to_string(group_->rank()) + ", step " +
-                           std::to_string(number_of_step()) + ": " + what;
-  group_->abort(text);
-  throw std::logic_error(text);
-}
-
-// A rank without samples may not have run backward, so it may miss gradients.
-void DistributedDataParallel::Impl::check_all_ready() const {
-  if (reducer_.are_all_ready()) return;
-  const bool may_miss = options_.unused == UnusedParameters::kZero || reducer_.is_learning();
-  if (samples_ == 0 || may_miss) return;
-  std::string names;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (reducer_.is_ready(i) || !reducer_.is_expected(i)) continue;
-    names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
-  }
-  if (names.empty()) return;
-  fail_everywhere((options_.unused == UnusedParameters::kStatic
-                       ? "backward gave fewer gradients than in the first step for "
-                       : "backward gave no gradient for ") +
-                  names);
-}
-
 void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (reducer_.is_held()) callers_.copy_in_held(stream);
   reducer_.end_backward(stream);
-  if (alone_ && use_) use_->write(stream);
   reducer_.wait(stream);
   if (use_) use_->read(stream);
-  if (alone_ && step_samples_ == 0) zero_gradients(stream);
   finish_control(stream);
   if (replicas_) replicas_->finish_reading(stream);
   if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_.complete_ledger());
-  if (divides_ && !options_.fold_scale) average(stream);
-  is_finite_ = !finite_ || finite_->check(number_of_step(), stream);
-  if (!is_finite_) ++statistics_.skipped_steps;
+  if (factor_.divides() && !options_.fold_scale) average(stream);
+  const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);
+  if (!is_finite) ++statistics_.skipped_steps;
   callers_.copy_back(stream);
-  was_active_ = own_.is_active;
-  had_samples_ = step_samples_ > 0;
+  outcome_.end_step(
+      {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.
@@ -390,15 +297,13 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   reducer_.end_backward(stream);
   reducer_.wait(stream);
   control_.carry(stream);
-  if (step_samples_ > 0) return;
-  reducer_.hold_zeros(stream);
-  callers_.copy_back(stream);
+  if (step_samples_ == 0) callers_.copy_back(stream);
 }
 
 // In a world of one there is nothing to sum. The control vector is launched all the same if the
 // gradients are divided, because the divisor is read from it.
 void DistributedDataParallel::Impl::finish_control(Stream stream) {
-  if (alone_ && !divides_) return control_.settle(own_, stream);
+  if (alone_ && !factor_.divides()) return control_.settle(own_, stream);
   if (alone_) launch_control(stream);
   control_.wait(stream);
 }
@@ -408,12 +313,6 @@ void DistributedDataParallel::Impl::finish_control(Stream stream) {
 void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
     scale(reducer_.bucket(b), control_.gradient_scale(), stream);
-  }
-}
-
-void DistributedDataParallel::Impl::zero_gradients(Stream stream) {
-  for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
-    fill(reducer_.bucket(b), 0, stream);
   }
 }
 

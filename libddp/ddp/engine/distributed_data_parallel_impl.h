@@ -11,14 +11,16 @@
 #include "ddp/engine/caller_gradients.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/distributed_data_parallel.h"
-#include "ddp/engine/factor_ring.h"
 #include "ddp/engine/finite_check.h"
+#include "ddp/engine/loss_factor.h"
+#include "ddp/engine/mark_check.h"
 #include "ddp/engine/packed_broadcast.h"
 #include "ddp/engine/parameter_use.h"
 #include "ddp/engine/pass_plan.h"
 #include "ddp/engine/reducer.h"
 #include "ddp/engine/replica_check.h"
 #include "ddp/engine/step_accounts.h"
+#include "ddp/engine/step_outcome.h"
 
 namespace ddp {
 
@@ -32,6 +34,7 @@ class DistributedDataParallel::Impl {
   const std::shared_ptr<ProcessGroup>& group() const { return group_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
   const Reducer& reducer() const { return reducer_; }
+  StepOutcome& outcome() { return outcome_; }
   // Gradient i, which lies in the caller's memory or in a bucket.
   Buffer gradient(std::size_t i) const;
 
@@ -47,26 +50,17 @@ class DistributedDataParallel::Impl {
   void wait(Stream stream);
 
   void accumulate(int passes);
-  void add_no_sync_guard() { passes_.add_guard(); }
-  void remove_no_sync_guard() { passes_.remove_guard(); }
-  bool is_synchronized() const { return passes_.reduces(); }
+  PassPlan& passes() { return passes_; }
 
   const double* gradient_scale() const;
-  bool should_step() { return is_synchronized() && is_finite_ && has_reduced_samples(); }
-  bool is_finite() const { return is_finite_; }
   bool is_used(std::size_t i) {
     check_index("is_used", i);
     return !use_ || use_->is_used(i);
   }
-  bool is_over();
-  bool stop_requested() { return control_.complete_ledger().last().stop_requests > 0; }
-  bool agreed(std::size_t slot, Quorum quorum);
 
   void begin_forward(Stream stream);
   void broadcast_buffers(Stream stream);
 
-  StepSummary summary() { return control_.complete_ledger().last(); }
-  StepSummary take_totals() { return control_.complete_ledger().take_totals(); }
   StepTimes times();
   Statistics statistics() const;
   const StepStatistics& step_statistics() { return accounts_.statistics(); }
@@ -76,7 +70,6 @@ class DistributedDataParallel::Impl {
 
   // The number of the current step in the whole training.
   std::uint64_t number_of_step() const { return steps_before_ + step_; }
-  bool has_reduced_samples();
   void make_checks();
   void check_open(const char* call) const;
   void check_index(const char* call, std::size_t i) const {
@@ -86,29 +79,24 @@ class DistributedDataParallel::Impl {
   void open_step();
   void note_pass(const StepOptions& pass);
   std::uint64_t take_fingerprint();
-  double open_control(double samples);
   void launch_control(Stream stream);
   void log_who_ran_out();
-  void warn_of_factor(double factor);
-  [[noreturn]] void refuse_mark(std::size_t i) const;
-  [[noreturn]] void fail_everywhere(const std::string& what) const;
-  void check_all_ready() const;
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
-  void zero_gradients(Stream stream);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
-  bool may_forget_factor_;  // nominal_samples was not set, and the warning has not been given
   FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
   CallerGradients callers_;
-  std::optional<FactorRing> factors_;  // used by scale_at_ready with several ranks
+  LossFactor factor_;
+  MarkCheck marks_;
+  StepOutcome outcome_;
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
@@ -118,10 +106,6 @@ class DistributedDataParallel::Impl {
   std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one
   double samples_ = 0;              // samples of this rank in this pass
   double step_samples_ = 0;         // samples of this rank in the step so far
-  bool divides_ = false;     // the step's gradients are multiplied by the control vector's scale
-  bool is_finite_ = true;    // the last step's reduced gradients; true if unchecked
-  bool was_active_ = true;   // whether this rank was active in the last step
-  bool had_samples_ = true;  // whether this rank had samples in the last step
   bool has_logged_who_ran_out_ = false;
   PassPlan passes_;
   RankState own_;  // this rank's state in this step

@@ -83,6 +83,23 @@ void check_distinct(std::span<const Named> all, const char* what) {
   throw std::invalid_argument("[ddp] two " + std::string(what) + " have the name '" + *twice + "'");
 }
 
+void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat) {
+  if (flat.data == nullptr) return;
+  std::size_t elements = 0;
+  for (const Parameter& parameter : parameters) {
+    elements += parameter.value.count;
+    if (parameter.grad.data == nullptr) continue;
+    throw std::invalid_argument("[ddp] parameter '" + parameter.name +
+                                "' has a gradient of its own, although flat_gradients is given");
+  }
+  const Buffer& value = parameters[0].value;
+  if (flat.count == elements && flat.dtype == value.dtype && flat.device == value.device) return;
+  throw std::invalid_argument("[ddp] flat_gradients is " + to_string(flat) +
+                              ", but the parameters have " + std::to_string(elements) +
+                              " elements of " + std::string(to_string(value.dtype)) + " on " +
+                              to_string(value.device));
+}
+
 constexpr const char* kSetUp = "the set-up";
 
 // The description leaves out the device, because ranks on one host use different devices.
@@ -142,33 +159,15 @@ std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
 
 }  // namespace
 
-std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters) {
+std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters,
+                               const DdpOptions& options) {
   if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
   for (const Parameter& parameter : parameters) check_parameter(group, parameter);
   check_disjoint(parameters);
+  check_distinct<Parameter>(parameters, "parameters");
+  check_distinct<ModelBuffer>(options.buffers, "buffers");
+  check_flat_gradients(parameters, options.flat_gradients);
   return parameters;
-}
-
-void check_names(std::span<const Parameter> parameters, std::span<const ModelBuffer> buffers) {
-  check_distinct(parameters, "parameters");
-  check_distinct(buffers, "buffers");
-}
-
-void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat) {
-  if (flat.data == nullptr) return;
-  std::size_t elements = 0;
-  for (const Parameter& parameter : parameters) {
-    elements += parameter.value.count;
-    if (parameter.grad.data == nullptr) continue;
-    throw std::invalid_argument("[ddp] parameter '" + parameter.name +
-                                "' has a gradient of its own, although flat_gradients is given");
-  }
-  const Buffer& value = parameters[0].value;
-  if (flat.count == elements && flat.dtype == value.dtype && flat.device == value.device) return;
-  throw std::invalid_argument("[ddp] flat_gradients is " + to_string(flat) +
-                              ", but the parameters have " + std::to_string(elements) +
-                              " elements of " + std::string(to_string(value.dtype)) + " on " +
-                              to_string(value.device));
 }
 
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,

@@ -11,15 +11,11 @@
 namespace ddp {
 
 // Returns the parameters. Throws std::invalid_argument unless their values and gradients match
-// their shapes, are on the group's device and do not share memory.
+// their shapes, are on the group's device and do not share memory, names are unique among
+// parameters and among buffers, and DdpOptions::flat_gradients, if given, fits.
 [[nodiscard]] std::vector<Parameter> checked(const ProcessGroup& group,
-                                             std::vector<Parameter> parameters);
-
-// Throws std::invalid_argument if two parameters, or two buffers, have one name.
-void check_names(std::span<const Parameter> parameters, std::span<const ModelBuffer> buffers);
-
-// Throws std::invalid_argument unless DdpOptions::flat_gradients, if given, fits the parameters.
-void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat);
+                                             std::vector<Parameter> parameters,
+                                             const DdpOptions& options);
 
 // Throws MismatchError on every rank, naming the first parameter that differs, unless all ranks
 // pass equal names, shapes, dtypes, options and hooks. Collective; equal models cost one small

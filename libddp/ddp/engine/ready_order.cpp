@@ -8,12 +8,8 @@
 namespace ddp {
 namespace {
 
-std::size_t size_bytes(const BucketSpec& bucket) { return bucket.count * size_of(bucket.dtype); }
-
 bool is_worth_telling(const BucketLayout& layout, const OrderCost& cost) {
-  std::size_t total_bytes = 0;
-  for (const BucketSpec& bucket : layout.buckets) total_bytes += size_bytes(bucket);
-  return cost.bytes * 10 > total_bytes;
+  return cost.bytes * 10 > layout.reduced_bytes();
 }
 
 }  // namespace
@@ -29,7 +25,7 @@ OrderCost cost_of_order(const BucketLayout& layout, std::span<const std::size_t>
     launched_at = std::max(launched_at, filled_at[b]);
     if (filled_at[b] == launched_at) continue;
     ++cost.buckets;
-    cost.bytes += size_bytes(layout.buckets[b]);
+    cost.bytes += layout.buckets[b].size_bytes();
   }
   return cost;
 }

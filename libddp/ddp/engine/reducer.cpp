@@ -140,12 +140,8 @@ void Reducer::launch(std::size_t b) {
   const cu::ProfilerSpan span(launch.span_name.c_str());
   const ScopedIssuer issued(group_, issuer_);
   if (b == 0) at_launch_.before_first(producer);
-  if (zeros_) {
-    fill(bucket(b), 0, producer);
-  } else {
-    zero_missing(b, producer);
-    if (factor_ != nullptr) scale(bucket(b), factor_, producer);
-  }
+  zero_missing(b, producer);
+  if (factor_ != nullptr && !zeros_) scale(bucket(b), factor_, producer);
   if (layout_.tail_count > 0 && b + 1 == buckets_.size()) at_launch_.before_last(producer);
   const FlightRecorder::Labelled labelled(group_.recorder(), launch.label);
   launch.work = hook_ ? hook_->launch(describe(b), producer)
@@ -176,11 +172,13 @@ void Reducer::remember_uses() {
 // Orders the consumer behind the producers, which an all_reduce does otherwise. If all of them are
 // one stream, there is nothing to do.
 void Reducer::close_without_launch(Stream consumer) {
-  const bool may_miss = !are_all_ready();
+  const bool may_miss = zeros_ || !are_all_ready();
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    if (may_miss) zero_missing(b, consumer);
     if (buckets_[b].has_producer) join_producer(b, consumer);
+    if (may_miss) zero_missing(b, consumer);
   }
+  const bool ends_step = reduction_ == Reduction::kNow;
+  if (ends_step && layout_.tail_count > 0) at_launch_.before_last(consumer);
 }
 
 void Reducer::launch_rest(Stream consumer) {
@@ -202,12 +200,9 @@ void Reducer::finish_bucket(std::size_t b, Stream consumer) {
   }
 }
 
-void Reducer::hold_zeros(Stream stream) {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) fill(bucket(b), 0, stream);
-  is_held_ = true;
-}
-
+// Zeroes what this rank has nothing to add to.
 void Reducer::zero_missing(std::size_t b, Stream stream) const {
+  if (zeros_) return fill(bucket(b), 0, stream);
   if (is_held_) return;
   for (const std::size_t i : layout_.buckets[b].parameters) {
     if (!is_marked(i)) fill(gradient(i), 0, stream);

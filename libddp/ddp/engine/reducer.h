@@ -42,7 +42,8 @@ enum class Reduction : std::uint8_t { kNow, kLater };
 class Reducer {
  public:
   // Callbacks of each step, called with the stream of the bucket: `before_first` just before the
-  // first bucket is launched, `before_last` before the last one, if that has a tail to write.
+  // first bucket is launched, `before_last` before the last one, if that has a tail to write. In a
+  // world of one there is only `before_last`, at the end of backward.
   struct AtLaunch {
     std::function<void(Stream)> before_first;
     std::function<void(Stream)> before_last = {};
@@ -122,11 +123,8 @@ class Reducer {
   // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);
 
-  // Fills all buckets with zeros, which later passes of the step may add to.
-  void hold_zeros(Stream stream);
-
-  // Makes the pass zero each bucket before its launch, because this rank has nothing to add in this
-  // step.
+  // Makes the pass zero each bucket before its launch, or without one at the end of backward,
+  // because this rank has had no samples in the step so far.
   void contribute_zeros() { zeros_ = true; }
   // Makes the pass multiply each bucket by *factor before its launch. The device of the group must
   // be able to read *factor until then.

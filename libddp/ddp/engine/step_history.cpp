@@ -66,9 +66,7 @@ class Decoder {
 }  // namespace
 
 StepHistory::StepHistory(ProcessGroup& group, const BucketLayout& layout) : group_(group) {
-  for (const BucketSpec& bucket : layout.buckets) {
-    bucket_bytes_.push_back(bucket.count * size_of(bucket.dtype));
-  }
+  for (const BucketSpec& bucket : layout.buckets) bucket_bytes_.push_back(bucket.size_bytes());
   width_ = kFixedColumns + kBucketColumns * bucket_bytes_.size();
   capacity_ = std::max<std::size_t>(1, kMemoryBytes / (width_ * sizeof(std::int64_t)));
   rows_.resize(capacity_ * width_);

@@ -23,8 +23,7 @@ StepRecorder::StepRecorder(ProcessGroup& group, const BucketLayout& layout)
   group.start_timing(operations_to_time(layout.buckets.size()));
   if (group.device().is_cuda()) clock_.emplace(group.device());
   for (const BucketSpec& bucket : layout.buckets) {
-    buckets_.push_back(
-        {bucket.count * size_of(bucket.dtype), {cu::StreamMoment(group.device())}, {}});
+    buckets_.push_back({bucket.size_bytes(), {cu::StreamMoment(group.device())}, {}});
   }
 }
 

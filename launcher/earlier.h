@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "ddp/base/time.h"
@@ -14,12 +12,6 @@ namespace ddp::launcher {
                                                      const std::optional<Deadline>& b) {
   if (!a || !b) return a ? a : b;
   return a->time_point() < b->time_point() ? a : b;
-}
-
-// Milliseconds until the deadline, for poll(2); -1 if there is none.
-[[nodiscard]] inline int poll_timeout(const std::optional<Deadline>& deadline) {
-  if (!deadline) return -1;
-  return static_cast<int>(std::min<Timeout>(deadline->remaining(), std::chrono::hours(1)).count());
 }
 
 }  // namespace ddp::launcher

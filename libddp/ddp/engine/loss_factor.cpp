@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/loss_factor.h"
+
+#include <cmath>
+#include <sstream>
+#include <stdexcept>
+
+#include "ddp/base/log.h"
+
+namespace ddp {
+
+LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
+    : is_alone_(group.world_size() == 1),
+      is_sum_(options.gradient_kind == GradientKind::kSum),
+      nominal_samples_(options.nominal_samples),
+      may_be_forgotten_(!is_alone_ && group.rank() == 0 && options.nominal_samples == 0) {
+  if (nominal_samples_ == 0) nominal_samples_ = 1;
+  if (!(nominal_samples_ > 0 && std::isfinite(nominal_samples_))) {
+    throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
+  }
+  if (options.scale_at_ready) ring_.emplace(group.device());
+}
+
+double LossFactor::begin_pass(double samples, bool is_whole_step) {
+  if (ring_ && !is_whole_step) {
+    throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
+  }
+  divides_ = !is_alone_ || !is_whole_step || is_sum_;
+  const double factor = is_sum_ || !divides_ ? 1 : samples / nominal_samples_;
+  if (ring_) {
+    for_buckets_ = factor == 1 ? nullptr : ring_->keep(factor);
+    return 1;
+  }
+  if (may_be_forgotten_ && factor > 1) warn(factor);
+  return factor;
+}
+
+// This is only a warning, because the engine cannot see whether the caller multiplies the loss by
+// the factor.
+void LossFactor::warn(double factor) {
+  may_be_forgotten_ = false;
+  std::ostringstream n;
+  n << factor;
+  log::warning("[ddp] a step has " + n.str() +
+               " samples and DdpOptions::nominal_samples is not set: gradients are " + n.str() +
+               " times too small unless the mean loss is multiplied by what begin_step() returned; "
+               "with nominal_samples = " +
+               n.str() + ", begin_step() returns 1");
+}
+
+}  // namespace ddp

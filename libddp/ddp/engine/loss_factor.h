@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+
+#include "ddp/collectives/process_group.h"
+#include "ddp/engine/ddp_options.h"
+#include "ddp/engine/factor_ring.h"
+
+namespace ddp {
+
+// The factor n / n_ref by which a rank weighs the mean gradient of its n samples. Summed over ranks
+// and passes, and divided by (sum of n) / n_ref, gradients are then the mean over all samples. The
+// caller multiplies its loss by the factor or, with DdpOptions::scale_at_ready, the engine the
+// buckets. It is 1 for gradients that are sums, and for the only pass of a step in a world of one,
+// whose mean needs no division.
+class LossFactor {
+ public:
+  // Throws std::invalid_argument unless DdpOptions::nominal_samples is positive and finite, or 0.
+  LossFactor(const ProcessGroup& group, const DdpOptions& options);
+
+  // n_ref, in which the control vector counts samples.
+  [[nodiscard]] double unit() const { return is_sum_ ? 1 : nominal_samples_; }
+
+  // Opens a pass, which may be its whole step, and returns the factor for the caller's loss. Call
+  // it after ControlVector::reset() (see FactorRing). Throws std::logic_error for a part of a step
+  // with scale_at_ready.
+  [[nodiscard]] double begin_pass(double samples, bool is_whole_step);
+  // The factor for the buckets of this pass, in memory that the device can read; null if they must
+  // not be multiplied.
+  [[nodiscard]] const double* for_buckets() const { return for_buckets_; }
+  // True if the summed gradients of the step must be divided.
+  [[nodiscard]] bool divides() const { return divides_; }
+
+ private:
+  void warn(double factor);
+
+  bool is_alone_;
+  bool is_sum_;
+  double nominal_samples_;
+  bool may_be_forgotten_;  // nominal_samples was not set, and the warning has not been given
+  bool divides_ = false;
+  const double* for_buckets_ = nullptr;
+  std::optional<FactorRing> ring_;  // only with scale_at_ready
+};
+
+}  // namespace ddp
