@@ -2,27 +2,60 @@
 #include "ddp/engine/control_fields.h"
 
 #include <algorithm>
-#include <optional>
 #include <stdexcept>
+#include <vector>
 
 namespace ddp {
 namespace {
 
-std::string describe_epoch(const ControlFields& sums, int rank) {
-  return "rank " + std::to_string(rank) + " in epoch " + std::to_string(sums.epoch(rank));
+constexpr int kMaxNamed = 4;  // ranks in an error
+
+struct Difference {
+  int first;                // the lowest rank that counts
+  std::vector<int> others;  // ranks that differ from it
+};
+
+// Compares a number of the ranks that count.
+template <typename Counts, typename Number>
+Difference find_difference(int world_size, const Counts& counts, const Number& number) {
+  Difference found{.first = -1, .others = {}};
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!counts(rank)) continue;
+    if (found.first < 0) found.first = rank;
+    if (number(rank) != number(found.first)) found.others.push_back(rank);
+  }
+  return found;
+}
+
+// "rank 0 made 4, rank 2 made 3", where `describe` gives what follows the rank.
+template <typename Describe>
+std::string to_string(const Difference& difference, const Describe& describe) {
+  const auto name = [&](int rank) { return "rank " + std::to_string(rank) + " " + describe(rank); };
+  std::string text = name(difference.first);
+  const std::size_t named = std::min<std::size_t>(difference.others.size(), kMaxNamed);
+  for (std::size_t i = 0; i < named; ++i) text += ", " + name(difference.others[i]);
+  const std::size_t left = difference.others.size() - named;
+  return left == 0 ? text : text + ", and " + std::to_string(left) + " more ranks differ";
+}
+
+std::string find_pass_mismatch(const ControlFields& sums) {
+  const Difference difference = find_difference(
+      sums.world_size(), [](int) { return true; }, [&](int rank) { return sums.passes(rank); });
+  if (difference.others.empty()) return {};
+  return "ranks differ in the backward passes of a step: " + to_string(difference, [&](int rank) {
+           return "made " + std::to_string(sums.passes(rank));
+         });
 }
 
 std::string find_epoch_mismatch(const ControlFields& sums) {
-  std::optional<int> first;  // the lowest active rank
-  std::string others;        // active ranks whose epoch differs from that of `first`
-  for (int rank = 0; rank < sums.world_size(); ++rank) {
-    if (!sums.is_active(rank)) continue;
-    if (!first) first = rank;
-    if (sums.epoch(rank) != sums.epoch(*first)) others += ", " + describe_epoch(sums, rank);
-  }
-  if (others.empty()) return {};
+  const Difference difference = find_difference(
+      sums.world_size(), [&](int rank) { return sums.is_active(rank); },
+      [&](int rank) { return sums.epoch(rank); });
+  if (difference.others.empty()) return {};
   return "ranks are in different epochs of their data, whose samples overlap: " +
-         describe_epoch(sums, *first) + others + " (call set_epoch on all ranks or on none)";
+         to_string(difference,
+                   [&](int rank) { return "in epoch " + std::to_string(sums.epoch(rank)); }) +
+         " (call set_epoch on all ranks or on none)";
 }
 
 }  // namespace
@@ -43,11 +76,11 @@ void ControlFields::add_metric(std::size_t slot, double value, double weight) {
 void ControlFields::write_state(int rank, const RankState& state, int passes) {
   numbers_[kActive] = state.is_active ? 1 : 0;
   numbers_[kStops] = state.asks_to_stop ? 1 : 0;
-  write_with_square(kPasses, passes);
   for (std::size_t slot = 0; slot < kMaxVotes; ++slot) numbers_[kVotes + slot] = state.votes[slot];
   for (std::size_t i = 0; i < kPieces; ++i) {
     const auto piece = static_cast<double>((state.fingerprint >> (16 * i)) & 0xffffU);
-    write_with_square(kFingerprint + 2 * i, piece);
+    numbers_[kFingerprint + 2 * i] = piece;
+    numbers_[kFingerprint + 2 * i + 1] = piece * piece;
   }
   double* own = numbers_ + rank_index(rank);
   own[0] = state.times.work_seconds;
@@ -55,6 +88,7 @@ void ControlFields::write_state(int rank, const RankState& state, int passes) {
   own[2] = state.times.is_idle ? 1 : 0;
   own[3] = state.is_active ? 1 : 0;
   own[4] = static_cast<double>(state.epoch);
+  own[5] = static_cast<double>(passes);
 }
 
 RankTimes ControlFields::times(int rank) const {
@@ -62,24 +96,16 @@ RankTimes ControlFields::times(int rank) const {
   return {fields[0], fields[1], fields[2] != 0};
 }
 
-bool ControlFields::fingerprints_agree() const {
-  for (std::size_t i = 0; i < kPieces; ++i) {
-    if (!agree(kFingerprint + 2 * i)) return false;
-  }
-  return true;
-}
-
-void ControlFields::write_with_square(std::size_t index, double number) {
-  numbers_[index] = number;
-  numbers_[index + 1] = number * number;
-}
-
 // The variance is 0 if world_size * (sum of squares) == (sum) squared. Both are integers below 2^64
 // as long as there are fewer than 2^16 ranks.
-bool ControlFields::agree(std::size_t index) const {
+bool ControlFields::fingerprints_agree() const {
   const auto ranks = static_cast<std::uint64_t>(world_size_);
-  const auto sum = static_cast<std::uint64_t>(numbers_[index]);
-  return ranks * static_cast<std::uint64_t>(numbers_[index + 1]) == sum * sum;
+  for (std::size_t i = 0; i < kPieces; ++i) {
+    const auto sum = static_cast<std::uint64_t>(numbers_[kFingerprint + 2 * i]);
+    const auto squares = static_cast<std::uint64_t>(numbers_[kFingerprint + 2 * i + 1]);
+    if (ranks * squares != sum * sum) return false;
+  }
+  return true;
 }
 
 std::size_t checked_vote(std::size_t slot) {
@@ -88,11 +114,9 @@ std::size_t checked_vote(std::size_t slot) {
                               std::to_string(kMaxVotes));
 }
 
-std::string find_mismatch(const ControlFields& sums, int rank, int own_passes) {
-  if (sums.passes_agree()) return find_epoch_mismatch(sums);
-  return "ranks differ in the backward passes of a step: rank " + std::to_string(rank) + " made " +
-         std::to_string(own_passes) + ", all " + std::to_string(sums.world_size()) +
-         " ranks together made " + std::to_string(sums.passes());
+std::string find_mismatch(const ControlFields& sums) {
+  std::string mismatch = find_pass_mismatch(sums);
+  return mismatch.empty() ? find_epoch_mismatch(sums) : mismatch;
 }
 
 }  // namespace ddp

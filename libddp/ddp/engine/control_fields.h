@@ -26,18 +26,16 @@ struct RankState {
 //
 //   vector      := pass, state
 //   pass        := samples / n_ref, samples, kMaxMetrics x (sum, weight)
-//   state       := active ranks, stop requests, agreed, votes[kMaxVotes], fingerprint,
-//                  rank[world_size]
-//   agreed      := backward passes, their square
+//   state       := active ranks, stop requests, votes[kMaxVotes], fingerprint, rank[world_size]
 //   fingerprint := kPieces x (piece, piece squared)
-//   rank        := work seconds, data seconds, idle, active, epoch
+//   rank        := work seconds, data seconds, idle, active, epoch, backward passes
 //
 // A rank writes its own entry of `rank` and leaves the others 0, so the sum holds the entries of
 // all ranks.
 //
-// Numbers that must be equal on all ranks are sent with their squares. The sums then show whether
-// all ranks wrote the same number: they did exactly if the variance over ranks is 0. The sums are
-// exact, since passes are few and a fingerprint is cut into pieces of 16 bits. Epochs must be
+// Fingerprints must be equal on all ranks, and are sent with their squares. The sums then show
+// whether all ranks wrote the same number: they did exactly if the variance over ranks is 0. The
+// sums are exact, since a fingerprint is cut into pieces of 16 bits. Epochs and passes must be
 // equal, too, but are sent by rank, because the error about them names the ranks.
 class ControlFields {
  public:
@@ -75,27 +73,25 @@ class ControlFields {
     return static_cast<std::int64_t>(numbers_[rank_index(rank) + 4]);
   }
 
-  // For sums over all ranks: whether all ranks wrote the same number.
-  [[nodiscard]] bool passes_agree() const { return agree(kPasses); }
+  [[nodiscard]] std::int64_t passes(int rank) const {
+    return static_cast<std::int64_t>(numbers_[rank_index(rank) + 5]);
+  }
+
+  // For sums over all ranks: whether all ranks wrote the same fingerprint.
   [[nodiscard]] bool fingerprints_agree() const;
-  // The number of backward passes, summed over all ranks.
-  [[nodiscard]] int passes() const { return static_cast<int>(numbers_[kPasses]); }
 
  private:
   static constexpr std::size_t kActive = kPassCount;
   static constexpr std::size_t kStops = kActive + 1;
-  static constexpr std::size_t kPasses = kStops + 1;
-  static constexpr std::size_t kVotes = kPasses + 2;
+  static constexpr std::size_t kVotes = kStops + 1;
   static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
   static constexpr std::size_t kPieces = 4;
   static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
-  static constexpr std::size_t kRankFields = 5;
+  static constexpr std::size_t kRankFields = 6;
 
   static constexpr std::size_t rank_index(int rank) {
     return kRanks + kRankFields * static_cast<std::size_t>(rank);
   }
-  void write_with_square(std::size_t index, double number);
-  [[nodiscard]] bool agree(std::size_t index) const;
 
   double* numbers_;
   int world_size_;
@@ -105,8 +101,7 @@ class ControlFields {
 [[nodiscard]] std::size_t checked_vote(std::size_t slot);
 
 // Describes what is wrong with a step: the ranks made different numbers of backward passes, or
-// active ranks are in different epochs. Empty if nothing is wrong. `sums` are sums over all ranks;
-// `rank` is this rank, which made `own_passes`.
-[[nodiscard]] std::string find_mismatch(const ControlFields& sums, int rank, int own_passes);
+// active ranks are in different epochs. Empty if nothing is wrong. `sums` are sums over all ranks.
+[[nodiscard]] std::string find_mismatch(const ControlFields& sums);
 
 }  // namespace ddp

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -126,7 +125,7 @@ void ControlVector::count_arrived(Wait wait) {
 
 void ControlVector::count(const Arrival& arrival) {
   const ControlFields sums(arrival.sums, group_.world_size());
-  const std::string mismatch = find_mismatch(sums, group_.rank(), arrival.own_passes);
+  const std::string mismatch = find_mismatch(sums);
   if (!mismatch.empty()) {
     // The sums of a broken group are garbage. In that case this wait throws the group's error.
     work_.wait(to_host_.view());
@@ -181,7 +180,7 @@ void ControlVector::wait(Stream consumer) {
 
 void ControlVector::arrive(bool is_copied_by_device) {
   Arrival& arrival = arrivals_[arrived_steps_++ % kArrivals];
-  arrival.own_passes = std::exchange(own_passes_, 0);
+  own_passes_ = 0;
   arrival.is_copied_by_device = is_copied_by_device;
   if (!is_copied_by_device) count_arrived(Wait::kYes);
 }

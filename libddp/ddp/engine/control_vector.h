@@ -70,7 +70,6 @@ class ControlVector {
     double* sums = nullptr;
     cu::Event copied;  // used on CUDA only
     bool is_copied_by_device = false;
-    int own_passes = 0;  // passes of this rank in that step
   };
   enum class Wait { kNo, kYes };
 
