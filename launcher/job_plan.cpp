@@ -13,6 +13,7 @@
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/descriptor_limit.h"
 #include "launcher/command.h"
+#include "launcher/cpu_list.h"
 #include "launcher/environment.h"
 #include "launcher/fellow_launchers.h"
 #include "launcher/launch_error.h"
@@ -126,11 +127,19 @@ JobPlan plan_job(const Options& options) {
   return plan;
 }
 
-void check_shown_ranks(const Show& show, int world_size) {
-  for (const int rank : show.ranks) {
-    if (rank < world_size) continue;
-    throw LaunchError(fmt::format("--show: there is no rank {} among {} worker{}", rank, world_size,
-                                  world_size == 1 ? "" : "s"));
+// One filter may be meant for nodes with different numbers of workers, so it may name more.
+void check_shown_ranks(const LogOptions& logs, const JobLayout& layout) {
+  const int workers = layout.world_size;
+  const std::string among = fmt::format("among {} worker{}", workers, workers == 1 ? "" : "s");
+  const auto is_there = [workers](int rank) { return rank < workers; };
+  const auto absent = std::ranges::find_if_not(logs.show.ranks, is_there);
+  if (absent != logs.show.ranks.end()) {
+    throw LaunchError(fmt::format("--show: there is no rank {} {}", *absent, among));
+  }
+  const auto& filter = logs.local_ranks_filter;
+  if (filter && layout.node_count == 1 && std::ranges::none_of(*filter, is_there)) {
+    throw LaunchError(fmt::format("--local_ranks_filter {}: there is no such local rank {}",
+                                  to_string(*filter), among));
   }
 }
 

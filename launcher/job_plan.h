@@ -20,8 +20,9 @@ struct JobPlan {
 // have as many workers as this one. Throws LaunchError.
 [[nodiscard]] JobPlan plan_job(const Options& options);
 
-// Throws LaunchError if --show names a rank that does not exist.
-void check_shown_ranks(const Show& show, int world_size);
+// Throws LaunchError if --show names a rank that does not exist, or if --local_ranks_filter lets
+// none of this node's workers through though there is no other node.
+void check_shown_ranks(const LogOptions& logs, const JobLayout& layout);
 
 // One sentence for --verbose.
 [[nodiscard]] std::string describe_job(const WorkerPlan& plan, const JobLayout& layout);

@@ -47,7 +47,7 @@ void occupy_standard_descriptors() {
 
 int run_at_site(const WorkerPlan& plan, const JobSite& site, const std::string& private_folder,
                 SignalReader& signals, Console& console) {
-  check_shown_ranks(plan.logs.show, site.layout.world_size);
+  check_shown_ranks(plan.logs, site.layout);
   if (plan.verbose) console.say(describe_job(plan, site.layout));
   RunFolder files(plan.logs, site.layout, private_folder);
   if (!files.remark().empty()) console.say(files.remark());
@@ -99,7 +99,7 @@ int print(const std::string& text) {
 
 int show_plan(const Options& options) {
   const JobPlan plan = plan_job(options);
-  check_shown_ranks(options.logs.show, plan.layout.world_size);
+  check_shown_ranks(options.logs, plan.layout);
   std::string text;
   for (const std::string& remark : plan.remarks) text += "remark: " + remark + "\n";
   return print(text + format_dry_run(preview(plan.workers, plan.layout)));

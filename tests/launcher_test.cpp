@@ -104,6 +104,8 @@ TEST_CASE("a wrong command line is refused before anything starts", "[launcher]"
   check_refusal(command({"--nproc_per_nide=2", "true"}), 2, "--nproc_per_node?");
   check_refusal(command({"--nproc_per_node=0", "true"}), 2, "--nproc_per_node=0");
   check_refusal(command({"-n", "2", "--show", "2", "true"}), 2, "rank 2");
+  check_refusal(command({"-n", "2", "--local-ranks-filter", "2,7", "true"}), 2,
+                "--local_ranks_filter 2,7: there is no such local rank among 2 workers");
   check_refusal(command({"-n", "100000000", "true"}), 2, "open files");
   check_refusal(command({}), 2, "no PROGRAM");
 }
