@@ -420,6 +420,32 @@ TEST_CASE("a watch ends silently when its store is lost", "[hang]") {
   CHECK(reports.count() == 0);
 }
 
+TEST_CASE("a timeout that is shorter than the watch's patience names the missing rank, too",
+          "[hang]") {
+  std::vector<Backend> backends = {Backend::kShm};
+  if (gloo_is_compiled_in()) backends.push_back(Backend::kGloo);
+  for (const Backend backend : backends) {
+    const auto store = std::make_shared<HashStore>();
+    test::Gate errors;
+    test::run_ranks(2, [&](int rank) {
+      const auto group = init_process_group({.backend = backend,
+                                             .device = DeviceChoice::kCpu,
+                                             .rank = rank,
+                                             .world_size = 2,
+                                             .store = store,
+                                             .ranks_are_threads = true,
+                                             .timeout = 3s});
+      if (rank == 1) return expect(errors.wait_for(1), "an error");
+      float value = 1;
+      const Buffer buffer{&value, 1, DType::kFloat32, kCpuDevice};
+      const std::string text = error_of([&] { group->all_reduce(buffer).wait(); });
+      errors.raise();
+      expect(text.find("timed out after 3000 ms: rank 1 (") != std::string::npos, text);
+      expect(text.find("has not joined all_reduce #1 (") != std::string::npos, text);
+    });
+  }
+}
+
 TEST_CASE("one call may have another timeout than the group", "[hang]") {
   std::vector<Backend> backends = {Backend::kShm};
   if (gloo_is_compiled_in()) backends.push_back(Backend::kGloo);

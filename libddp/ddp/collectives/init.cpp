@@ -155,6 +155,14 @@ std::shared_ptr<ProcessGroup> stay_alone(const InitOptions& options, GroupConfig
   return make_single_process_group(std::move(config));
 }
 
+// The watch must have found the missing rank when an operation times out.
+HangWatchOptions within(Timeout timeout, HangWatchOptions options) {
+  constexpr Timeout kShortestPeriod{250};
+  options.patience = std::min(options.patience, timeout);
+  options.period = std::min(options.period, std::max(timeout / 4, kShortestPeriod));
+  return options;
+}
+
 std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile& error_file) {
   const WorkerEnv env = merge(options);
   GroupConfig config = describe_rank(options, env);
@@ -171,8 +179,8 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   config.store = std::move(agreement.store);
   config.background_store = config.store->clone(kBackgroundStoreTimeout);
   if (options.hang_watch.period > Timeout(0)) {
-    config.hang_watch =
-        std::make_shared<HangWatch>(config.background_store, self.who, options.hang_watch);
+    config.hang_watch = std::make_shared<HangWatch>(config.background_store, self.who,
+                                                    within(config.timeout, options.hang_watch));
   }
   return make_group(options, env, job, std::move(config), std::move(agreement.plan));
 }
