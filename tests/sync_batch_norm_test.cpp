@@ -173,7 +173,8 @@ class Trainee {
  public:
   explicit Trainee(ProcessGroup& group)
       : net_({context_, DType::kFloat64, 3}),
-        model_(net_, context_, group.shared_from_this(), {}),
+        model_(net_, context_, group.shared_from_this(),
+               {.nominal_samples = 6.0 / group.world_size()}),
         optimizer_(context_, net_.parameters(), {.learning_rate = 0.1, .momentum = 0.9}),
         tape_(context_) {
     expect(nn::convert_sync_batchnorm(net_, group) == 1, "one batch norm");
