@@ -16,6 +16,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
+#include "support/differences.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -140,12 +141,6 @@ struct Trainee {
   nn::Tape tape;
 };
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b.at(i)));
-  return largest;
-}
-
 }  // namespace
 
 TEST_CASE("a layer that no rank uses does not change, not even by weight decay", "[module]") {
@@ -203,7 +198,7 @@ TEST_CASE("loaders of 5 and 9 batches train the same model as one process with a
       trainee.model.step(trainee.optimizer);  // does nothing in the last round
       if (trainee.model.engine().is_over()) break;
     }
-    expect(largest_difference(trainee.values(), alone) < 1e-12, "the same model");
+    expect(test::largest_difference(trainee.values(), alone) < 1e-12, "the same model");
   });
 }
 

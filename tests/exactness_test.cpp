@@ -2,6 +2,8 @@
 //
 // A dataset that no number of ranks divides evenly gives the same model on any number of ranks.
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
 
 #include "support/exact_training.h"
 #include "support/groups.h"
@@ -24,6 +26,15 @@ Tensors train(Backend backend, int world_size, const ExactEpoch& epoch) {
 }
 
 }  // namespace
+
+TEST_CASE("a model with a NaN differs from every other one", "[exactness]") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Tensors sound = {{1, 2}, {0}}, broken = {{1, nan}, {0}};
+  CHECK(largest_relative_difference(sound, sound) == 0);
+  CHECK(std::isnan(largest_relative_difference(sound, broken)));
+  CHECK(std::isnan(largest_relative_difference(broken, sound)));
+  CHECK(std::isnan(largest_relative_difference(broken, broken)));
+}
 
 TEST_CASE("103 samples in batches of 8 give the same model on 1 to 4 ranks", "[exactness]") {
   const Backend backend = GENERATE(from_range(test::backends()));

@@ -10,6 +10,7 @@
 #include "ddp/base/half.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/engine/distributed_data_parallel.h"
+#include "support/differences.h"
 #include "support/engine.h"
 
 using namespace ddp;
@@ -50,7 +51,7 @@ double error_of_step(DistributedDataParallel& ddp, const ProcessGroup& group, do
   double worst = 0;
   for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
     for (const std::size_t at : {std::size_t{0}, kElements - 1}) {
-      worst = std::max(worst, std::abs(element(ddp.gradient(i), at) - mean) / mean);
+      worst = test::larger(worst, std::abs(element(ddp.gradient(i), at) - mean) / mean);
     }
   }
   return worst;

@@ -21,6 +21,7 @@
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "ddp/store/hash_store.h"
+#include "support/differences.h"
 #include "support/gradients.h"
 #include "support/groups.h"
 #include "support/run_ranks.h"
@@ -42,14 +43,11 @@ Doubles draws(std::uint64_t seed, std::size_t first, std::size_t count) {
 void append(Doubles& to, const Doubles& from) { to.insert(to.end(), from.begin(), from.end()); }
 
 void expect_equal(const Doubles& values, const Doubles& expected, const std::string& what) {
-  double largest = 0, difference = 0;
-  expect(values.size() == expected.size(), what + " of the right size");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(values[i] - expected[i]));
-  }
-  expect(std::isfinite(difference) && difference <= 1e-12 * std::max(largest, 1.0),
-         what + " equal, not different by " + std::to_string(difference));
+  const double difference = test::largest_difference(values, expected);
+  const double allowed = 1e-12 * std::max(test::largest_magnitude(expected), 1.0);
+  expect(difference <= allowed, what + " equal, not different by " +
+                                    std::to_string(difference / allowed) +
+                                    " times what is allowed");
 }
 
 constexpr std::size_t kChannels = 3;
