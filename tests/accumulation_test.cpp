@@ -17,6 +17,7 @@ using test::expect_gradients;
 using test::mark_all;
 using test::Model;
 using test::run_groups;
+using test::run_on_all_backends;
 
 namespace {
 
@@ -38,9 +39,9 @@ void pass(DistributedDataParallel& ddp, double samples, double mean_gradient) {
 }  // namespace
 
 TEST_CASE("several passes over unequal micro-batches make one step", "[engine][accumulation]") {
-  for (const int world_size : {1, 2, 3}) {
+  for (const int world_size : {1, 2, 3, 4}) {
     for (const bool own_memory : {false, true}) {
-      run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+      run_on_all_backends(world_size, [&](ProcessGroup& group) {
         Model model(0);
         std::vector<std::vector<double>> own = model.values;
         for (std::size_t i = 0; own_memory && i < 3; ++i) {
@@ -78,7 +79,7 @@ TEST_CASE("several passes over unequal micro-batches make one step", "[engine][a
 }
 
 TEST_CASE("an optimizer step before the last pass is an error", "[engine][accumulation]") {
-  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
     DistributedDataParallel ddp(shared, model.parameters, {.fold_scale = true});
@@ -98,7 +99,7 @@ TEST_CASE("an optimizer step before the last pass is an error", "[engine][accumu
 
 TEST_CASE("ranks that accumulate different numbers of passes get an error",
           "[engine][accumulation]") {
-  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
     const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
     DistributedDataParallel ddp(shared, model.parameters);
@@ -133,7 +134,7 @@ TEST_CASE("different numbers of passes are found even if one rank makes the aver
 TEST_CASE("what ranks exchange belongs to one step, even if the step has several passes",
           "[engine][accumulation]") {
   for (const int world_size : {1, 2}) {
-    run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Model model(0);
       const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
       DistributedDataParallel ddp(shared, model.parameters);

@@ -83,6 +83,21 @@ struct Trainee {
     backward(images);
     model.step(optimizer);
   }
+  // Makes a step of three passes, of which one may overflow, and clips. Returns the norm of the
+  // gradients before that.
+  double clipped_step(std::optional<int> overflowing_pass) {
+    model.accumulate(3);
+    for (int pass = 0; pass < 3; ++pass) {
+      backward(pass == overflowing_pass ? overflowing() : images);
+    }
+    const double norm = context.to_host<double>(model.clip_grad_norm(0.1)).front();
+    model.step(optimizer);
+    return norm;
+  }
+  // Images that are infinite in float16.
+  Tensor overflowing() {
+    return context.from_host<float>(std::vector<float>(kRows * 784, 1e6F), {kRows, 784});
+  }
   // The loss of the last step over all ranks.
   double loss() { return model.engine().summary().metrics[0].mean(); }
 
@@ -285,15 +300,13 @@ TEST_CASE("two ranks that train in 16 bits reach nearly the loss of float32", "[
 }
 
 TEST_CASE("an overflow on one rank skips the step on all and halves the scale", "[amp]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, DType::kFloat16);
     nn::GradScaler scaler({.initial_scale = 1024});
     trainee.model.scale_losses(scaler);
     trainee.step();
     const auto before = trainee.values();
-    const Tensor huge = trainee.context.from_host<float>(std::vector<float>(kRows * 784, 1e6F),
-                                                         {kRows, 784});  // infinite in float16
-    trainee.backward(group.rank() == 1 ? huge : trainee.images);
+    trainee.backward(group.rank() == 1 ? trainee.overflowing() : trainee.images);
     trainee.model.step(trainee.optimizer);
     expect(trainee.values() == before, "parameters are as they were");
     expect(scaler.scale() == 512, "the scale is halved");
@@ -310,8 +323,40 @@ TEST_CASE("an overflow on one rank skips the step on all and halves the scale", 
   });
 }
 
+TEST_CASE("a step that overflows in one pass, on one rank, changes only the scale", "[amp]") {
+  const int bad_pass = GENERATE(0, 2);
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
+    Trainee trainee(group, DType::kFloat16), spared(group, DType::kFloat16);
+    const nn::GradScalerOptions growing{.initial_scale = 1024, .growth_interval = 2};
+    nn::GradScaler scaler(growing), spared_scaler(growing);
+    trainee.model.scale_losses(scaler);
+    spared.model.scale_losses(spared_scaler);
+    expect(trainee.clipped_step({}) == spared.clipped_step({}), "the same first step");
+
+    const auto before = trainee.values();
+    const auto overflowing = group.rank() == 1 ? std::optional(bad_pass) : std::nullopt;
+    expect(!std::isfinite(trainee.clipped_step(overflowing)), "a norm that is not finite");
+    expect(trainee.values() == before, "parameters are as they were");
+    expect(scaler.scale() == 512, "the scale is halved once");
+    expect(trainee.model.engine().statistics().skipped_steps == 1, "one step was skipped");
+
+    spared_scaler.update(true);
+    for (const double scale : {512, 1024}) {
+      const double norm = trainee.clipped_step({});
+      expect(norm > 0.1, "gradients are clipped");
+      expect(norm == spared.clipped_step({}), "the same norm, to the last bit");
+      expect(trainee.values() == spared.values(), "the same parameters, to the last bit");
+      expect(trainee.values() != before, "the step is taken");
+      expect(scaler.scale() == scale && spared_scaler.scale() == scale, "the scale grows again");
+    }
+    auto first = trainee.values();
+    group.broadcast(buffer_of(first), 0).wait();
+    expect(first == trainee.values(), "equal on all ranks, to the last bit");
+  });
+}
+
 TEST_CASE("a scaled loss gives the same steps, and needs a policy that skips bad ones", "[amp]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee plain(group, std::nullopt), scaled(group, std::nullopt);
     nn::GradScaler scaler({.initial_scale = 4096, .growth_interval = 2});
     scaled.model.scale_losses(scaler);
@@ -337,9 +382,10 @@ TEST_CASE("a scaled loss gives the same steps, and needs a policy that skips bad
 }
 
 TEST_CASE("the clipped norm is that of the mean gradient, on all ranks", "[amp]") {
+  const Backend backend = GENERATE(from_range(test::backends()));
   std::vector<double> norms;
   for (const int ranks : {1, 2, 4}) {
-    test::run_groups(Backend::kShm, ranks, [&](ProcessGroup& group) {
+    test::run_groups(backend, ranks, [&](ProcessGroup& group) {
       nn::Context context;
       nn::LeNet5 module({context, DType::kFloat64, kSeed});
       nn::DistributedModule model(module, context, group.shared_from_this(),

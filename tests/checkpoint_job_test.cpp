@@ -107,6 +107,22 @@ TEST_CASE("a job with another number of ranks resumes with the rest of the epoch
                                                load_safetensors(training.file("model"))) < 1e-12);
 }
 
+TEST_CASE("a job that gets further in each attempt is restarted as often as --max_restarts says",
+          "[resume][restart]") {
+  ResumableJob training(2);
+  // Rank 1 fails in each attempt after five steps of its own.
+  const std::string attempt =
+      "\"$0\" \"$@\" --max-steps $((5 * (TORCHELASTIC_RESTART_COUNT + 1))) && exit $((3 * RANK))";
+  ChildProcess job(training.command({}, {"--max_restarts", "3", "sh", "-c", attempt}));
+  CHECK(job.wait(100s) == 3);
+  for (const char* step : {"5", "10", "15"}) {
+    CHECK_THAT(job.out(), Contains("epoch 0, step " + std::string(step) + "\n"));
+  }
+  CHECK(training.latest().starts_with("model_epoch_0_step_20.safetensors\n"));
+  CHECK_THAT(job.err(), Contains("restart 3 of 3") &&
+                            Contains("not started again: --max_restarts 3 is used up"));
+}
+
 TEST_CASE("a job that is asked to stop saves a checkpoint", "[resume][stop]") {
   for (const int signal_number : {SIGTERM, SIGUSR1}) {
     ResumableJob training(2);

@@ -167,7 +167,7 @@ double difference(const Values& ours, const Values& lines) {
   REQUIRE(ours.size() == lines.size());
   double worst = 0;
   for (const auto& [name, value] : ours) {
-    worst = std::max(worst, test::difference(value, lines.at(name)));
+    worst = test::larger(worst, test::difference(value, lines.at(name)));
   }
   return worst;
 }
@@ -175,7 +175,7 @@ double difference(const Values& ours, const Values& lines) {
 double relative_difference(const std::vector<double>& ours, const std::vector<double>& torch) {
   double worst = 0;
   for (std::size_t i = 0; i < torch.size(); ++i) {
-    worst = std::max(worst, std::abs(ours.at(i) - torch[i]) / std::abs(torch[i]));
+    worst = test::larger(worst, std::abs(ours.at(i) - torch[i]) / std::abs(torch[i]));
   }
   return worst;
 }

@@ -16,6 +16,7 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
+#include "support/differences.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -140,17 +141,11 @@ struct Trainee {
   nn::Tape tape;
 };
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b.at(i)));
-  return largest;
-}
-
 }  // namespace
 
 TEST_CASE("a layer that no rank uses does not change, not even by weight decay", "[module]") {
   for (const UnusedParameters unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
-    test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+    test::run_on_all_backends(2, [&](ProcessGroup& group) {
       Trainee trainee(group.shared_from_this(), {.unused = unused});
       const std::vector<double> before = trainee.values();
       for (int step = 0; step < 3; ++step) {
@@ -167,7 +162,7 @@ TEST_CASE("a layer that no rank uses does not change, not even by weight decay",
 }
 
 TEST_CASE("a layer that one rank uses is trained on all ranks", "[module]") {
-  test::run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+  test::run_on_all_backends(3, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kZero, .fingerprint_every = 1});
     for (int step = 0; step < 4; ++step) {
@@ -194,7 +189,7 @@ TEST_CASE("loaders of 5 and 9 batches train the same model as one process with a
     }
     alone = trainee.values();
   });
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     const auto rank = static_cast<std::size_t>(group.rank());
     for (std::size_t step = 0;; ++step) {
@@ -203,12 +198,12 @@ TEST_CASE("loaders of 5 and 9 batches train the same model as one process with a
       trainee.model.step(trainee.optimizer);  // does nothing in the last round
       if (trainee.model.engine().is_over()) break;
     }
-    expect(largest_difference(trainee.values(), alone) < 1e-12, "the same model");
+    expect(test::largest_difference(trainee.values(), alone) < 1e-12, "the same model");
   });
 }
 
 TEST_CASE("a rank without samples steps, whatever layers its empty batch reached", "[module]") {
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
     nn::Context context;
     Chain chain({context, DType::kFloat64, 0});
     nn::DistributedModule model(chain, context, group.shared_from_this(), {});
@@ -238,7 +233,7 @@ TEST_CASE("a rank without samples steps, whatever layers its empty batch reached
 }
 
 TEST_CASE("a step with NaN gradients changes no rank's model", "[module]") {
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kStatic, .non_finite = NonFinite::kSkip});
     for (const bool is_bad : {false, true, false}) {
@@ -254,9 +249,10 @@ TEST_CASE("a step with NaN gradients changes no rank's model", "[module]") {
 
 TEST_CASE("optimizer.step() steps with the mean over all ranks, as model.step(optimizer) does",
           "[module]") {
-  const auto train = [](Caller caller) {
+  const Backend backend = GENERATE(from_range(test::backends()));
+  const auto train = [backend](Caller caller) {
     std::vector<double> values;
-    test::run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
       Trainee trainee(group.shared_from_this(),
                       {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
       for (const double scale : {1.0, std::numeric_limits<double>::quiet_NaN(), 1.0}) {
@@ -276,7 +272,7 @@ TEST_CASE("optimizer.step() steps with the mean over all ranks, as model.step(op
 }
 
 TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     trainee.model.accumulate(2);
     trainee.backward(0, 2);
@@ -290,7 +286,7 @@ TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
 }
 
 TEST_CASE("a step with gradients that were not reduced is an error", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     trainee.optimizer.step();  // there are no gradients
     trainee.backward(0, 2);
@@ -306,7 +302,7 @@ TEST_CASE("a step with gradients that were not reduced is an error", "[module]")
 }
 
 TEST_CASE("two optimizers may share a module", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     const auto& weights = trainee.branches.left.parameters();
     nn::Sgd first(trainee.context, weights.first(1), {.learning_rate = 0.1});
@@ -322,7 +318,7 @@ TEST_CASE("two optimizers may share a module", "[module]") {
 }
 
 TEST_CASE("two optimizers of a module take the same clipped gradients as one", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     const DdpOptions skips{.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip};
     Trainee one(group.shared_from_this(), skips), two(group.shared_from_this(), skips);
     const nn::GradScalerOptions growing{.initial_scale = 1024, .growth_interval = 1};
@@ -349,7 +345,7 @@ TEST_CASE("two optimizers of a module take the same clipped gradients as one", "
 }
 
 TEST_CASE("ranks vote in a module's step", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     trainee.model.accumulate(2);
     trainee.model.vote(0, group.rank() == 1);
@@ -366,7 +362,7 @@ TEST_CASE("ranks vote in a module's step", "[module]") {
 }
 
 TEST_CASE("a step without samples leaves the loss scale as it is", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(),
                     {.unused = UnusedParameters::kZero, .non_finite = NonFinite::kSkip});
     nn::GradScaler scaler({.initial_scale = 1024});
@@ -414,7 +410,7 @@ TEST_CASE("a distributed module has the names of the module that it wraps", "[mo
 // The gradients were in the memory of the engine, which has been destroyed.
 TEST_CASE("a module may be distributed again, and be trained alone in between", "[module]") {
   for (const int world_size : {1, 2}) {
-    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+    test::run_on_all_backends(world_size, [](ProcessGroup& group) {
       nn::Context context;
       Branches branches({context, DType::kFloat64, 0});
       nn::Tape tape(context);
@@ -467,7 +463,7 @@ TEST_CASE("a distributed module that is destroyed leaves gradients to its succes
 }
 
 TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     nn::Context context;
     Normalised normalised({context, DType::kFloat64, 0});
     nn::DistributedModule model(normalised, context, group.shared_from_this(),
@@ -482,8 +478,9 @@ TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]
 }
 
 TEST_CASE("ranks in different epochs are found from their batches", "[module]") {
+  const Backend backend = GENERATE(from_range(test::backends()));
   std::vector<std::string> errors(2);
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_groups(backend, 2, [&](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     const struct {
       std::int64_t count;
@@ -506,7 +503,7 @@ TEST_CASE("ranks in different epochs are found from their batches", "[module]") 
 
 TEST_CASE("a child that was not added is an error that names its parameter and add()", "[module]") {
   for (const int world_size : {1, 2}) {
-    test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
+    test::run_on_all_backends(world_size, [](ProcessGroup& group) {
       const std::string error = error_of([&] {  // a slow rank gets the error in its constructor
         nn::Context context;
         Forgetful module({context, DType::kFloat64, 0});
@@ -556,7 +553,7 @@ nn::Variable loss_of(nn::Tape& tape, nn::Context& context, nn::Module& model, in
 }  // namespace
 
 TEST_CASE("what is frozen is rank 0's on all ranks, and is not trained", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     nn::Context context;
     Chain chain({context, DType::kFloat64, /*seed=*/static_cast<std::uint64_t>(group.rank())});
     chain.first.set_requires_grad(false);
@@ -610,7 +607,7 @@ TEST_CASE("a module of which everything is frozen has nothing to train", "[modul
 
 TEST_CASE("two models train in turn, one through the other, which is frozen meanwhile",
           "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     nn::Context context;
     nn::Linear maker({context, DType::kFloat64, 1}, kFeatures, kFeatures);
     nn::Linear judge({context, DType::kFloat64, 2}, kFeatures, kClasses);
@@ -648,7 +645,7 @@ TEST_CASE("two models train in turn, one through the other, which is frozen mean
 }
 
 TEST_CASE("gradients are clipped before the optimizer takes them, or it is an error", "[module]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
     const auto clip = [&] { (void)trainee.model.clip_grad_norm(1); };
     const std::string expected = "call it after backward() and before the optimizer's step()";

@@ -22,6 +22,7 @@ using test::expect;
 using test::expect_gradients;
 using test::mark_all;
 using test::Model;
+using test::run_on_all_backends;
 using test::write_gradient;
 
 namespace {
@@ -32,12 +33,8 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// Runs fn(group) on every rank, with each backend.
-void run_on(int world_size, const std::function<void(ProcessGroup&)>& fn) {
-  for (const Backend backend : test::backends()) test::run_groups(backend, world_size, fn);
-}
-
-// The same, but returns the error of each rank with each backend, or "" if there is none.
+// Runs fn(group) on every rank, with each backend. Returns the error of each rank with each
+// backend, or "" if there is none.
 std::vector<std::string> errors_of_ranks(int world_size,
                                          const std::function<void(ProcessGroup&)>& fn) {
   std::vector<std::string> errors;
@@ -115,7 +112,7 @@ TEST_CASE("a gradient that is missing on one rank is an error on all, in the sam
 
 TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
   for (const int world_size : {1, 2, 3, 4}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {.unused = UnusedParameters::kZero});
       DistributedDataParallel& ddp = trainee.ddp;
       trainee.step(7);  // leaves sevens in the buckets
@@ -142,7 +139,7 @@ TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
 
 TEST_CASE("a parameter may be used in only some passes of a step", "[engine][unused]") {
   for (const int world_size : {1, 2}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       std::vector<double> value(5, 1.0);
       std::vector<double> own(5, 77.0);  // left from an earlier step
       std::vector<double> other(3, 1.0);
@@ -172,7 +169,7 @@ TEST_CASE("a parameter may be used in only some passes of a step", "[engine][unu
 
 TEST_CASE("a static graph learns which parameters are shared and unused", "[engine][unused]") {
   for (const int world_size : {1, 2, 3}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Trainee trainee(group,
                       {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
       DistributedDataParallel& ddp = trainee.ddp;
@@ -215,7 +212,7 @@ TEST_CASE("a gradient that is marked twice is an error on all ranks", "[engine][
 }
 
 TEST_CASE("ranks may use different parameters in a static graph", "[engine][unused]") {
-  run_on(2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
     std::vector<std::vector<double>> own = model.values;
     for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
@@ -265,7 +262,7 @@ TEST_CASE("a static graph that changes is an error that names the parameter", "[
     CHECK_THAT(error, Catch::Contains("rank 0, step 2: backward gave fewer gradients than in the "
                                       "first step for 'fc2.weight'"));
   }
-  run_on(1, [&](ProcessGroup& group) {
+  run_on_all_backends(1, [&](ProcessGroup& group) {
     Trainee trainee(group, options);
     learn(trainee.ddp);
     expect(contains(error_of([&] { trainee.ddp.mark_ready(0); }), "'fc1.weight' was marked"),
@@ -278,7 +275,7 @@ TEST_CASE("a static graph that changes is an error that names the parameter", "[
 
 TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]") {
   for (const int world_size : {2, 3}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {});
       const int batches = group.rank() == 0 ? 5 : 9;
       int optimizer_steps = 0;
@@ -310,7 +307,7 @@ TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]"
 
 TEST_CASE("a step in which no rank has samples is not an optimizer step", "[engine][uneven]") {
   for (const int world_size : {1, 2, 3}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {});
       trainee.step(kNan, {.samples = 0});
       expect(!trainee.ddp.is_over(), "the ranks are active");
@@ -323,7 +320,7 @@ TEST_CASE("a step in which no rank has samples is not an optimizer step", "[engi
 
 TEST_CASE("one log line names the ranks that ran out of data", "[engine][uneven]") {
   const test::StderrCapture captured;
-  run_on(3, [](ProcessGroup& group) {
+  run_on_all_backends(3, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     for (int step = 0; !trainee.ddp.is_over(); ++step) {
       const bool has_batch = step < (group.rank() == 1 ? 4 : 2);
@@ -341,7 +338,7 @@ TEST_CASE("one log line names the ranks that ran out of data", "[engine][uneven]
 
 TEST_CASE("the summary of the last step stays valid while the next one is open",
           "[engine][uneven]") {
-  run_on(2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     trainee.step(1, {.samples = 0, .is_active = false});
     expect(trainee.ddp.is_over(), "nobody has data");
@@ -373,7 +370,7 @@ TEST_CASE("ranks in different epochs are an error in the same step that names th
 }
 
 TEST_CASE("the epoch of a rank without data is ignored", "[engine][epoch]") {
-  run_on(2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     const bool is_active = group.rank() == 1;
     trainee.step(1, {.samples = is_active ? 1.0 : 0.0, .epoch = 5});
@@ -384,7 +381,7 @@ TEST_CASE("the epoch of a rank without data is ignored", "[engine][epoch]") {
 
 TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
   for (const int world_size : {1, 2, 3, 4}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {});
       DistributedDataParallel& ddp = trainee.ddp;
       const int last = group.world_size() - 1;
@@ -405,7 +402,7 @@ TEST_CASE("ranks vote, and agree in the same step", "[engine][agree]") {
 }
 
 TEST_CASE("there are eight vote slots", "[engine][agree]") {
-  run_on(2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     DistributedDataParallel& ddp = trainee.ddp;
     (void)ddp.begin_step();
@@ -418,7 +415,7 @@ TEST_CASE("there are eight vote slots", "[engine][agree]") {
 }
 
 TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
-  run_on(2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     DistributedDataParallel& ddp = trainee.ddp;
     ddp.accumulate(3);
@@ -436,7 +433,7 @@ TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
 
 TEST_CASE("a step whose gradients are not finite is skipped on all ranks", "[engine][finite]") {
   for (const int world_size : {1, 2, 3}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       Trainee trainee(group, {.non_finite = NonFinite::kSkip});
       const bool is_culprit = group.rank() == group.world_size() - 1;
       for (const double value : {1.0, kNan, std::numeric_limits<double>::infinity(), 2.0}) {
@@ -517,7 +514,7 @@ TEST_CASE("after a resume, messages number the steps of the whole training", "[e
 
 TEST_CASE("where a training continues is told to an engine before its first step",
           "[engine][resume]") {
-  run_on(2, [](ProcessGroup& group) {
+  run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});
     const std::string negative = error_of([&] { trainee.ddp.continue_after(-1); });
     expect(negative == "[ddp] continue_after(-1): the number of steps must not be negative",
@@ -594,7 +591,7 @@ TEST_CASE("replicas that diverge are an error that names them", "[engine][finger
 
 TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
   for (const int world_size : {1, 3}) {
-    run_on(world_size, [](ProcessGroup& group) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
       std::vector<float> statistics(3, 1);
       Trainee trainee(
           group, {.buffers = {{"running_mean", buffer_of(statistics)}}, .fingerprint_every = 1});
@@ -611,7 +608,7 @@ TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
 TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][buffers]") {
   for (const BufferSync sync :
        {BufferSync::kOnDemand, BufferSync::kEveryForward, BufferSync::kNever}) {
-    run_on(2, [&](ProcessGroup& group) {
+    run_on_all_backends(2, [&](ProcessGroup& group) {
       std::vector<float> statistics(3, static_cast<float>(group.rank()));
       Trainee trainee(group,
                       {.buffers = {{"running_mean", buffer_of(statistics)}}, .buffer_sync = sync});
@@ -661,7 +658,7 @@ TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {
     CHECK_THAT(error, Catch::Contains("rank 0 has nominal_samples 1048576, rank 1 has "
                                       "nominal_samples 1048577"));
   }
-  run_on(1, [](ProcessGroup& group) {
+  run_on_all_backends(1, [](ProcessGroup& group) {
     const double infinity = std::numeric_limits<double>::infinity();
     expect(!error_of([&] { Trainee trainee(group, {.nominal_samples = infinity}); }).empty(),
            "finite nominal samples");

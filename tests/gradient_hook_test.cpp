@@ -10,12 +10,14 @@
 #include "ddp/base/half.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/engine/distributed_data_parallel.h"
+#include "support/differences.h"
 #include "support/engine.h"
 
 using namespace ddp;
 using test::error_of;
 using test::expect;
 using test::run_groups;
+using test::run_on_all_backends;
 
 namespace {
 
@@ -49,7 +51,7 @@ double error_of_step(DistributedDataParallel& ddp, const ProcessGroup& group, do
   double worst = 0;
   for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
     for (const std::size_t at : {std::size_t{0}, kElements - 1}) {
-      worst = std::max(worst, std::abs(element(ddp.gradient(i), at) - mean) / mean);
+      worst = test::larger(worst, std::abs(element(ddp.gradient(i), at) - mean) / mean);
     }
   }
   return worst;
@@ -87,7 +89,7 @@ TEST_CASE("gradients of several types are reduced, in buckets of one type", "[en
                                                DType::kFloat16, DType::kFloat64,  DType::kBFloat16,
                                                DType::kFloat32};
   for (const int world_size : {1, 2, 3, 4}) {
-    run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+    run_on_all_backends(world_size, [&](ProcessGroup& group) {
       MixedModel model(dtypes);
       DistributedDataParallel ddp(borrowed(group), model.parameters,
                                   {.buckets = {.min_buckets = 1}});
@@ -108,7 +110,7 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
   for (const auto& [make_hook, precision] :
        {std::pair(&compress_to_bfloat16, 0.008), std::pair(&compress_to_float16, 0.001)}) {
     for (const int world_size : {1, 2, 3, 4}) {
-      run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
+      run_on_all_backends(world_size, [&](ProcessGroup& group) {
         MixedModel model({DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat32});
         DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = make_hook});
         for (int step = 0; step < 3; ++step) {
@@ -122,7 +124,7 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
 }
 
 TEST_CASE("sums of float16 do not overflow before the gradients do", "[engine][hook]") {
-  run_groups(Backend::kShm, 4, [&](ProcessGroup& group) {
+  run_on_all_backends(4, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32});
     DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = compress_to_float16});
     expect(error_of_step(ddp, group, 15000) < 0.001, "sums of 150000 exceed float16");
@@ -131,7 +133,7 @@ TEST_CASE("sums of float16 do not overflow before the gradients do", "[engine][h
 
 TEST_CASE("compression halves the data sent, and does not change 16-bit gradients",
           "[engine][hook]") {
-  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  run_on_all_backends(2, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32, DType::kBFloat16});
     class Probe final : public GradientHook {
      public:
@@ -162,7 +164,7 @@ TEST_CASE("compression halves the data sent, and does not change 16-bit gradient
 }
 
 TEST_CASE("a custom hook replaces the sum", "[engine][hook]") {
-  run_groups(Backend::kShm, 3, [&](ProcessGroup& group) {
+  run_on_all_backends(3, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat64, DType::kFloat64});
     int finished = 0;
     DistributedDataParallel ddp(borrowed(group), model.parameters,
@@ -176,8 +178,9 @@ TEST_CASE("a custom hook replaces the sum", "[engine][hook]") {
 }
 
 TEST_CASE("different hooks of ranks are an error at construction", "[engine][hook]") {
+  const Backend backend = GENERATE(from_range(test::backends()));
   std::vector<std::string> errors(2);
-  run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  run_groups(backend, 2, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32});
     DdpOptions options;
     if (group.rank() == 1) options.hook = compress_to_bfloat16;

@@ -8,6 +8,7 @@
 #include "ddp/io/safetensors.h"
 #include "ddp_torch.h"
 #include "support/child_process.h"
+#include "support/differences.h"
 #include "support/files.h"
 #include "support/groups.h"
 
@@ -69,13 +70,13 @@ Safetensors train_lenet(int ranks) {
   return load_safetensors(file);
 }
 
-float largest_difference(const Safetensors& a, const Safetensors& b) {
-  float largest = 0;
+double largest_difference(const Safetensors& a, const Safetensors& b) {
+  double largest = 0;
   CATCH_REQUIRE(a.tensors.size() == 10);
   for (std::size_t t = 0; t < a.tensors.size(); ++t) {
     const auto x = a.tensors[t].buffer.as<float>();
     const auto y = b.tensors[t].buffer.as<float>();
-    for (std::size_t i = 0; i < x.size(); ++i) largest = std::max(largest, std::abs(x[i] - y[i]));
+    largest = test::larger(largest, test::largest_difference(x, y));
   }
   return largest;
 }

@@ -10,13 +10,16 @@
 #include "ddp/io/checkpoint_file.h"
 #include "support/child_process.h"
 #include "support/files.h"
+#include "support/relative_difference.h"
 #include "support/small_sets.h"
 
 using namespace std::chrono_literals;
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
+using ddp::load_safetensors;
 using ddp::test::bytes_of;
 using ddp::test::ChildProcess;
+using ddp::test::largest_relative_difference;
 using ddp::test::TemporaryDirectory;
 
 namespace {
@@ -79,9 +82,10 @@ class Job {
                     file("metrics")} +
           flags_ + flags);
   }
-  void run_with_checkpoints(const Arguments& flags) const {
-    run(2, flags + Arguments{"--checkpoint-dir", file("c")});
+  void run_with_checkpoints(int ranks, const Arguments& flags) const {
+    run(ranks, flags + Arguments{"--checkpoint-dir", file("c")});
   }
+  void run_with_checkpoints(const Arguments& flags) const { run_with_checkpoints(2, flags); }
 
   // The last line of the metrics, which has the evaluation and the parameters' fingerprint.
   [[nodiscard]] std::string final_line() const {
@@ -181,6 +185,23 @@ TEST_CASE("every way to train resumes exactly", "[models]") {
   check_goes_on_exactly(sets.cifar10() + Arguments{"--model", "convnet", "--global-batch-size",
                                                    "16", "--accumulate", "2", "--augment"},
                         {.step = "3"});
+}
+
+TEST_CASE("a job that goes on with 3 and with 4 ranks ends as if one rank had done it all",
+          "[models]") {
+  const Sets sets;
+  const Arguments way = {"--augment", "--sync-bn", "--accumulate", "2", "--clip-grad-norm", "0.5"};
+  // Three steps an epoch; each job but the last ends inside an epoch.
+  const Arguments size = {"--global-batch-size", "10", "--epochs", "3", "--dtype", "float64"};
+  const Arguments flags = sets.cifar10() + Arguments{"--model", "convnet"} + way + size;
+  const Job unbroken(flags);
+  unbroken.run(1, {});
+  const Job broken(flags);
+  broken.run_with_checkpoints(2, {"--max-steps", "2"});
+  broken.run_with_checkpoints(3, {"--max-steps", "5"});
+  broken.run_with_checkpoints(4, {});
+  CHECK(largest_relative_difference(load_safetensors(broken.file("model")),
+                                    load_safetensors(unbroken.file("model"))) < 1e-12);
 }
 
 TEST_CASE("a job in float16 resumes with its loss scale", "[models][amp]") {

@@ -13,6 +13,7 @@
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "support/groups.h"
+#include "support/sanitizers.h"
 
 using namespace ddp;
 using test::expect;
@@ -20,11 +21,7 @@ using test::expect;
 namespace {
 
 constexpr int kOperations = 12500;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kFewOperations = 500;  // for builds that are many times slower
-#else
-constexpr int kFewOperations = kOperations;
-#endif
+constexpr int kFewOperations = test::kIsSanitized ? 500 : kOperations;
 constexpr std::size_t kUnderWay = 40;
 constexpr std::size_t kOperandBytes = std::size_t{96} << 10;
 

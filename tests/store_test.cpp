@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <fstream>
 #include <limits>
 #include <random>
 #include <thread>
@@ -20,6 +21,7 @@
 #include "ddp/store/wire.h"
 #include "support/descriptor_limit.h"
 #include "support/run_ranks.h"
+#include "support/sanitizers.h"
 #include "support/stderr_capture.h"
 
 using namespace ddp;
@@ -80,6 +82,13 @@ std::string hex(std::string_view digits) {
     bytes.push_back(static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16)));
   }
   return bytes;
+}
+
+// The memory of this process.
+std::size_t resident_bytes() {
+  std::size_t size = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> size >> resident;
+  return resident * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 }
 
 void check_common_behaviour(Store& store) {
@@ -495,6 +504,42 @@ TEST_CASE("many strangers fill neither the log nor the server", "[store]") {
   CAPTURE(text);
   CHECK_THAT(text, Catch::Contains(" more such warnings since the last one that is shown)"));
   CHECK(std::ranges::count(text, '\n') <= 6);
+}
+
+TEST_CASE("junk from ten thousand connections takes no memory", "[store]") {
+  const test::StderrCapture log;  // of warnings
+  const TcpServer server(kLoopback);
+  TcpStore bystander(server.endpoint(), 60s);
+  std::minstd_rand random;
+  const auto random_bytes = [&](std::size_t count) {
+    std::string bytes(count, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random() >> 8U);
+    return bytes;
+  };
+  const std::string valid = hex("00cef7853c");
+  const std::size_t before = resident_bytes();
+  std::size_t most = before;
+  for (int round = 0; round < (test::kIsSanitized ? 10 : 100); ++round) {
+    std::vector<RawClient> clients;
+    for (int i = 0; i < 20; ++i) {
+      for (const std::string& junk : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"),
+                                      random_bytes(50), valid + random_bytes(50),
+                                      // announces a value of 64 MiB, which does not come
+                                      valid + hex("0102000000000000002f6b0000000400000000")}) {
+        clients.emplace_back(server.endpoint()).send(junk);
+      }
+    }
+    CHECK(bystander.add("rounds", 1) == round + 1);
+    most = std::max(most, resident_bytes());
+  }
+  for (const std::string& begin : {std::string(), valid}) {
+    RawClient client(server.endpoint());
+    (void)error_of([&] { client.send(begin + random_bytes(std::size_t{1} << 20)); });
+    CHECK(client.is_dropped());
+  }
+  CHECK(bystander.add("rounds", 0) > 0);
+  most = std::max(most, resident_bytes());
+  if (!test::kIsSanitized) CHECK(most < before + (std::size_t{10} << 20));
 }
 
 TEST_CASE("64 clients mixing all operations agree in the end", "[store]") {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // A batch that is split unequally among ranks is normalised as in one process.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -19,6 +21,7 @@
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "ddp/store/hash_store.h"
+#include "support/differences.h"
 #include "support/gradients.h"
 #include "support/groups.h"
 #include "support/run_ranks.h"
@@ -40,14 +43,11 @@ Doubles draws(std::uint64_t seed, std::size_t first, std::size_t count) {
 void append(Doubles& to, const Doubles& from) { to.insert(to.end(), from.begin(), from.end()); }
 
 void expect_equal(const Doubles& values, const Doubles& expected, const std::string& what) {
-  double largest = 0, difference = 0;
-  expect(values.size() == expected.size(), what + " of the right size");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    largest = std::max(largest, std::abs(expected[i]));
-    difference = std::max(difference, std::abs(values[i] - expected[i]));
-  }
-  expect(std::isfinite(difference) && difference <= 1e-12 * std::max(largest, 1.0),
-         what + " equal, not different by " + std::to_string(difference));
+  const double difference = test::largest_difference(values, expected);
+  const double allowed = 1e-12 * std::max(test::largest_magnitude(expected), 1.0);
+  expect(difference <= allowed, what + " equal, not different by " +
+                                    std::to_string(difference / allowed) +
+                                    " times what is allowed");
 }
 
 constexpr std::size_t kChannels = 3;
@@ -103,7 +103,7 @@ void check_parts(const std::vector<std::size_t>& parts, const nn::BatchNormOptio
   nn::Context whole_context;
   nn::BatchNorm2d whole_layer({whole_context, DType::kFloat64, 0}, kChannels, options);
   const Outcome whole = run_batch_norm(whole_context, whole_layer, 0, 8);
-  test::run_groups(Backend::kShm, static_cast<int>(parts.size()), [&](ProcessGroup& group) {
+  test::run_on_all_backends(static_cast<int>(parts.size()), [&](ProcessGroup& group) {
     const auto rank = static_cast<std::size_t>(group.rank());
     const std::size_t first =
         std::accumulate(parts.begin(), parts.begin() + group.rank(), std::size_t{0});
@@ -144,28 +144,54 @@ class Net final : public nn::Module {
   nn::Linear fc2_;
 };
 
+// What loaders of several ranks give: rank r's batches have r + 2 samples. A global batch has those
+// of all ranks that have not run out, in the order of ranks.
+struct Loaders {
+  std::vector<std::size_t> batches;  // by rank
+
+  [[nodiscard]] std::size_t size() const { return batches.size(); }
+  // The number of samples before those of this rank.
+  [[nodiscard]] std::size_t first(std::size_t batch, std::size_t rank) const {
+    std::size_t before = 0;
+    for (std::size_t r = 0; r < size(); ++r) {
+      before += (r + 2) * std::min(batches[r], batch + (r < rank ? 1 : 0));
+    }
+    return before;
+  }
+};
+
+// How a step is made.
+struct StepPlan {
+  int passes = 1;
+  double largest_norm = std::numeric_limits<double>::infinity();  // of the gradients
+};
+
 // The training of one rank with synchronised batch norms.
 class Trainee {
  public:
   explicit Trainee(ProcessGroup& group)
       : net_({context_, DType::kFloat64, 3}),
-        model_(net_, context_, group.shared_from_this(), {}),
+        model_(net_, context_, group.shared_from_this(),
+               {.nominal_samples = 6.0 / group.world_size()}),
         optimizer_(context_, net_.parameters(), {.learning_rate = 0.1, .momentum = 0.9}),
         tape_(context_) {
     expect(nn::convert_sync_batchnorm(net_, group) == 1, "one batch norm");
   }
 
-  void step(std::size_t first, std::size_t n, bool is_active = true) {
-    const Tensor input = context_.from_host<double>(draws(5, 4 * first, 4 * n), {n, 4});
-    std::vector<std::int64_t> labels(n);
-    for (std::size_t i = 0; i < n; ++i) labels[i] = static_cast<std::int64_t>((first + i) % 3);
-    const Tensor label = context_.from_host<std::int64_t>(labels, {n});
-    const nn::Variable loss = nn::softmax_cross_entropy(tape_, model_.forward(tape_, input), label);
-    model_.backward(tape_, loss, {.samples = static_cast<double>(n), .is_active = is_active});
-    model_.step(optimizer_);
+  // Trains on the samples of ranks [begin, end) until no rank has any.
+  void train(const Loaders& loaders, std::size_t begin, std::size_t end, const StepPlan& plan) {
+    std::size_t batch = 0;
+    do {
+      model_.accumulate(plan.passes);
+      for (int pass = 0; pass < plan.passes; ++pass, ++batch) {
+        const std::size_t first = loaders.first(batch, begin);
+        backward(first, loaders.first(batch, end) - first);
+      }
+      norms_.push_back(context_.to_host<double>(model_.clip_grad_norm(plan.largest_norm))[0]);
+      model_.step(optimizer_);
+    } while (!model_.engine().is_over());
+    norms_.pop_back();
   }
-
-  [[nodiscard]] bool is_over() { return model_.engine().is_over(); }
 
   // Parameters and running statistics.
   [[nodiscard]] Doubles state() {
@@ -177,14 +203,46 @@ class Trainee {
     }
     return all;
   }
+  // Those of the gradients in each step, before they were clipped.
+  [[nodiscard]] const Doubles& norms() const { return norms_; }
 
  private:
+  void backward(std::size_t first, std::size_t n) {
+    const Tensor input = context_.from_host<double>(draws(5, 4 * first, 4 * n), {n, 4});
+    std::vector<std::int64_t> labels(n);
+    for (std::size_t i = 0; i < n; ++i) labels[i] = static_cast<std::int64_t>((first + i) % 3);
+    const Tensor label = context_.from_host<std::int64_t>(labels, {n});
+    const nn::Variable loss = nn::softmax_cross_entropy(tape_, model_.forward(tape_, input), label);
+    model_.backward(tape_, loss, {.samples = static_cast<double>(n), .is_active = n > 0});
+  }
+
   nn::Context context_;
   Net net_;
   nn::DistributedModule model_;
   nn::Sgd optimizer_;
   nn::Tape tape_;
+  Doubles norms_;
 };
+
+// Trains with one rank for each loader, and compares this with one rank that has all samples.
+// Returns the latter's norms.
+Doubles check_loaders(const Loaders& loaders, const StepPlan& plan) {
+  Doubles alone, norms;
+  test::run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
+    Trainee trainee(group);
+    trainee.train(loaders, 0, loaders.size(), plan);
+    alone = trainee.state();
+    norms = trainee.norms();
+  });
+  test::run_on_all_backends(static_cast<int>(loaders.size()), [&](ProcessGroup& group) {
+    Trainee trainee(group);
+    const auto rank = static_cast<std::size_t>(group.rank());
+    trainee.train(loaders, rank, rank + 1, plan);
+    expect_equal(trainee.state(), alone, "models");
+    expect_equal(trainee.norms(), norms, "norms");
+  });
+  return norms;
+}
 
 }  // namespace
 
@@ -199,7 +257,7 @@ TEST_CASE("batches of 3 and 5 on two ranks are normalised as one of 8", "[sync_b
 }
 
 TEST_CASE("empty batches on all ranks do not change synchronised statistics", "[sync_batch_norm]") {
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
     nn::Context context;
     nn::BatchNorm2d layer({context, DType::kFloat64, 0}, kChannels);
     nn::convert_sync_batchnorm(layer, group);
@@ -210,7 +268,7 @@ TEST_CASE("empty batches on all ranks do not change synchronised statistics", "[
 }
 
 TEST_CASE("in evaluation, ranks do not communicate", "[sync_batch_norm]") {
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
     nn::Context context;
     nn::BatchNorm1d layer({context, DType::kFloat64, 0}, 2);
     nn::convert_sync_batchnorm(layer, group);
@@ -226,40 +284,20 @@ TEST_CASE("in evaluation, ranks do not communicate", "[sync_batch_norm]") {
 
 TEST_CASE("loaders of 4 and 7 batches train the same model as one process, including batch norms",
           "[sync_batch_norm]") {
-  // Rank r has r + 2 samples in each step while it has data.
-  const auto samples = [](std::size_t step, std::size_t rank, std::size_t world_size) {
-    constexpr std::size_t kBatches[] = {4, 7, 5};
-    return step < kBatches[rank % world_size] ? rank + 2 : 0;
-  };
-  for (const std::size_t world_size : {2U, 3U}) {
-    Doubles alone;
-    test::run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
-      Trainee trainee(group);
-      std::size_t first = 0;
-      for (std::size_t step = 0; step < 7; ++step) {
-        std::size_t n = 0;
-        for (std::size_t rank = 0; rank < world_size; ++rank) n += samples(step, rank, world_size);
-        trainee.step(first, n);
-        first += n;
-      }
-      alone = trainee.state();
-    });
-    test::run_groups(Backend::kShm, static_cast<int>(world_size), [&](ProcessGroup& group) {
-      Trainee trainee(group);
-      std::size_t first = 0;
-      const auto own_rank = static_cast<std::size_t>(group.rank());
-      for (std::size_t step = 0;; ++step) {
-        std::size_t own_first = first;
-        for (std::size_t rank = 0; rank < world_size; ++rank) {
-          if (rank == own_rank) own_first = first;
-          first += samples(step, rank, world_size);
-        }
-        const std::size_t n = samples(step, own_rank, world_size);
-        trainee.step(own_first, n, n > 0);
-        if (trainee.is_over()) break;
-      }
-      expect_equal(trainee.state(), alone, "the same model");
-    });
+  CHECK(check_loaders({{4, 7}}, {}).size() == 7);
+  CHECK(check_loaders({{4, 7, 5}}, {}).size() == 7);
+}
+
+// Batch norms normalise each pass of a step by itself, so the one process makes the same passes.
+TEST_CASE("loaders of 5 and 9 batches train the same model even with several passes and clipping",
+          "[sync_batch_norm]") {
+  for (const int passes : {2, 4}) {  // a rank, and then both, run out within a step
+    const StepPlan plan{.passes = passes, .largest_norm = 0.2};
+    for (const Loaders& loaders : {Loaders{{5, 9}}, Loaders{{9, 5, 6}}}) {
+      const Doubles norms = check_loaders(loaders, plan);
+      CHECK(norms.size() == (passes == 2 ? 5 : 3));
+      CHECK(*std::ranges::min_element(norms) > plan.largest_norm);
+    }
   }
 }
 
@@ -298,7 +336,7 @@ TEST_CASE("a rank in evaluation is missing in a batch norm of training, which is
 
 TEST_CASE("converting a module with DataParallel to SyncBatchNorm is an error",
           "[sync_batch_norm]") {
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
+  test::run_on_all_backends(2, [&](ProcessGroup& group) {
     nn::Context context;
     const nn::ModuleFactory make = [](const nn::Scope& scope) {
       return std::make_unique<nn::BatchNorm1d>(scope, 2);

@@ -13,6 +13,7 @@
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/random.h"
+#include "support/differences.h"
 
 namespace ddp::test {
 
@@ -32,13 +33,6 @@ inline LabelledImages make_batch(nn::Context& context, std::size_t samples) {
   for (std::size_t i = 0; i < samples; ++i) labels[i] = static_cast<std::int64_t>(i % 10);
   return {context.from_host<double>(pixels, {samples, 784}),
           context.from_host<std::int64_t>(labels, {samples})};
-}
-
-inline double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  REQUIRE(a.size() == b.size());
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
 }
 
 inline nn::Variable cross_entropy(nn::Tape& tape, const nn::Variable& logits,

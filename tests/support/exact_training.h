@@ -19,6 +19,7 @@
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "ddp/nn/random.h"
 #include "ddp/samplers/exact_sampler.h"
+#include "support/differences.h"
 #include "support/run_ranks.h"
 
 namespace ddp::test {
@@ -40,13 +41,7 @@ inline double largest_relative_difference(const Tensors& a, const Tensors& b) {
   expect(a.size() == b.size(), "models of equally many tensors");
   double largest = 0;
   for (std::size_t t = 0; t < a.size(); ++t) {
-    double difference = 0;
-    double magnitude = 0;
-    for (std::size_t i = 0; i < a[t].size(); ++i) {
-      magnitude = std::max(magnitude, std::abs(a[t][i]));
-      difference = std::max(difference, std::abs(a[t][i] - b[t].at(i)));
-    }
-    largest = std::max(largest, difference / magnitude);
+    largest = larger(largest, relative_difference(a[t], b[t]));
   }
   return largest;
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "ddp/collectives/gloo_process_group.h"
@@ -70,6 +72,18 @@ inline void run_groups(Backend backend, int world_size,
                                            .hang_watch = {.period = Timeout(0)}});
     fn(*group);
   });
+}
+
+// Does this with each of the backends, for what does not depend on the backend. An error says which
+// one it was.
+inline void run_on_all_backends(int world_size, const std::function<void(ProcessGroup&)>& fn) {
+  for (const Backend backend : backends()) {
+    try {
+      run_groups(backend, world_size, fn);
+    } catch (const std::exception& error) {
+      throw std::runtime_error("over " + std::string(to_string(backend)) + ": " + error.what());
+    }
+  }
 }
 
 }  // namespace ddp::test

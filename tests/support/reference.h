@@ -17,6 +17,7 @@
 #include "ddp/nn/context.h"
 #include "ddp/nn/random.h"
 #include "ddp/nn/tensor.h"
+#include "support/differences.h"
 
 namespace ddp::test {
 
@@ -51,7 +52,7 @@ inline double difference(const std::vector<double>& tensor, const std::vector<do
   double largest = 0, worst = 0, sum = 0, squares = 0;
   for (std::size_t i = 0; i < sampled; ++i) {
     largest = std::max(largest, std::abs(line[1 + i]));
-    worst = std::max(worst, std::abs(tensor.at(i * step) - line[1 + i]));
+    worst = larger(worst, std::abs(tensor.at(i * step) - line[1 + i]));
   }
   for (const double element : tensor) {
     sum += element;
@@ -59,7 +60,8 @@ inline double difference(const std::vector<double>& tensor, const std::vector<do
   }
   const double norm = line.back();
   const double of_sum = std::abs(sum - line[1 + sampled]) / norm;
-  return std::max({worst / largest, of_sum, std::abs(std::sqrt(squares) - norm) / norm});
+  const double of_norm = std::abs(std::sqrt(squares) - norm) / norm;
+  return larger(worst / largest, larger(of_sum, of_norm));
 }
 
 inline std::vector<double> to_doubles(nn::Context& context, const nn::Tensor& tensor) {

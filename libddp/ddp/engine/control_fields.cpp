@@ -38,9 +38,11 @@ std::string to_string(const Difference& difference, const Describe& describe) {
   return left == 0 ? text : text + ", and " + std::to_string(left) + " more ranks differ";
 }
 
+// Every rank makes a pass. Those without are missing in a simulated group, which has only one.
 std::string find_pass_mismatch(const ControlFields& sums) {
   const Difference difference = find_difference(
-      sums.world_size(), [](int) { return true; }, [&](int rank) { return sums.passes(rank); });
+      sums.world_size(), [&](int rank) { return sums.passes(rank) != 0; },
+      [&](int rank) { return sums.passes(rank); });
   if (difference.others.empty()) return {};
   return "ranks differ in the backward passes of a step: " + to_string(difference, [&](int rank) {
            return "made " + std::to_string(sums.passes(rank));
