@@ -30,12 +30,6 @@ std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameter
   return specs;
 }
 
-std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
-  std::vector<std::string> names;
-  for (const Parameter& each : parameters) names.push_back(each.name);
-  return names;
-}
-
 std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
   if (group != nullptr) return group;
   throw std::invalid_argument(
@@ -69,8 +63,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   // Ranks that leave it out agree with those that give 1.
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
   if (options_.record_times) reducer_.start_recording();
-  reducer_.set_labels(
-      add_bucket_labels(group_->recorder(), reducer_.layout(), names_of(parameters_)));
+  reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
   if (alone_) return;
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
@@ -208,9 +201,9 @@ void DistributedDataParallel::Impl::make_checks() {
   const bool is_static = options_.unused == UnusedParameters::kStatic;
   if (is_static) reducer_.learn_uses();
   if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_, is_static);
-  if (options_.non_finite == NonFinite::kIgnore) return;
-  finite_.emplace(*group_, reducer_, names_of(parameters_), options_.non_finite,
-                  options_.scan_gradients);
+  if (options_.non_finite != NonFinite::kIgnore) {
+    finite_.emplace(*group_, reducer_, parameters_, options_);
+  }
 }
 
 void DistributedDataParallel::Impl::check_open(const char* call) const {
