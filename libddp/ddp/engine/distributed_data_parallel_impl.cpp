@@ -10,7 +10,6 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/rank_list.h"
-#include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
 
@@ -72,7 +71,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   for (const ModelBuffer& buffer : options_.buffers) buffers.push_back(buffer.value);
   buffers_.emplace(*group_, std::move(buffers));
   if (options_.fingerprint_every > 0) {
-    replicas_.emplace(*group_, parameters_, options_.buffers, options_.fingerprint_every);
+    replicas_.emplace(*group_, control_, parameters_, options_);
     replicas_->take_buffers({});
   }
 }
@@ -223,11 +222,10 @@ void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i
 void DistributedDataParallel::Impl::open_step() {
   if (!alone_) log_who_ran_out();
   ++step_;
-  if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_.complete_ledger());
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
+  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger(), reducer_.recorder());
-  if (replicas_) own_.fingerprint = take_fingerprint();
   step_samples_ = 0;
 }
 
@@ -239,13 +237,6 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   own_.epoch = pass.epoch;
   own_.asks_to_stop = own_.asks_to_stop || pass.asks_to_stop;
   accounts_.add_data_wait(pass.data_seconds);
-}
-
-// In the first step, no stream is known on which the parameters were written, so the whole device
-// is synchronized.
-std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
-  if (step_ == 1 && group_->device().is_cuda()) cu::synchronize_device(group_->device());
-  return replicas_->begin_step(step_, stream_);
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
@@ -274,8 +265,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   reducer_.wait(stream);
   if (use_) use_->read(stream);
   finish_control(stream);
-  if (replicas_) replicas_->finish_reading(stream);
-  if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_.complete_ledger());
+  if (replicas_) replicas_->end_step(stream);
   if (factor_.divides() && !options_.fold_scale) average(stream);
   const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);
   if (!is_finite) ++statistics_.skipped_steps;
