@@ -51,17 +51,17 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                 .tail_count = options_.unused == UnusedParameters::kError
                                   ? 0
                                   : ParameterUse::elements(parameters_.size()),
-                .flat_gradients = options_.flat_gradients},
+                .flat_gradients = options_.flat_gradients,
+                .record_times = options_.record_times},
                {.before_first = [this](Stream stream) { launch_control(stream); },
                 .before_last = [this](Stream stream) { use_->write(stream); }}),
       callers_(parameters_, reducer_),
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
-      accounts_(*group_, reducer_.layout().reduced_bytes()) {
+      accounts_(*group_, reducer_) {
   // Ranks that leave it out agree with those that give 1.
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
-  if (options_.record_times) reducer_.start_recording();
   reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
   if (alone_) return;
@@ -225,7 +225,7 @@ void DistributedDataParallel::Impl::open_step() {
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
   if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
-  own_.times = accounts_.begin_step(step_, control_.arrived_ledger(), reducer_.recorder());
+  own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
   step_samples_ = 0;
 }
 
