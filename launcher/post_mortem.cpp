@@ -13,9 +13,10 @@ namespace ddp::launcher {
 PostMortem::PostMortem()
     : memory_(MemorySource::of_this_process()), memory_before_(read_memory_state(memory_)) {}
 
-Ending PostMortem::examine(int rank, pid_t pid, int status, const rusage& usage,
+Ending PostMortem::examine(const Worker& worker, const rusage& usage,
                            const std::string& error_file) const {
-  Ending ending{.rank = rank, .pid = pid, .status = status};
+  const int status = worker.status();
+  Ending ending{.rank = worker.rank(), .pid = worker.pid(), .status = status};
   if (!ending.is_failure()) return ending;
   ending.record = read_error_record(error_file);
   ending.out_of_memory = find_out_of_memory(status, memory_before_, read_memory_state(memory_));

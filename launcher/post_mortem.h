@@ -2,12 +2,12 @@
 #pragma once
 
 #include <sys/resource.h>
-#include <sys/types.h>
 
 #include <string>
 
 #include "launcher/failure.h"
 #include "launcher/memory_watch.h"
+#include "launcher/worker.h"
 
 namespace ddp::launcher {
 
@@ -16,9 +16,9 @@ class PostMortem {
  public:
   PostMortem();
 
-  // Call it right after the process was reaped, while its surroundings are unchanged. `error_file`
+  // Call it right after the worker was reaped, while its surroundings are unchanged. `error_file`
   // is where it may have left a record.
-  [[nodiscard]] Ending examine(int rank, pid_t pid, int status, const rusage& usage,
+  [[nodiscard]] Ending examine(const Worker& worker, const rusage& usage,
                                const std::string& error_file) const;
 
  private:

@@ -134,8 +134,7 @@ std::optional<Ending> Workers::record_end(pid_t pid, int status, const rusage& u
   if (worker == workers_.end()) return std::nullopt;
   worker->record_end(status);
   logs_.drain(worker->rank());
-  return post_mortem_.examine(worker->rank(), pid, status, usage,
-                              job_.files.error_file(worker->local_rank()));
+  return post_mortem_.examine(*worker, usage, job_.files.error_file(worker->local_rank()));
 }
 
 void Workers::add_traces(WorkerFailure& failure) const {

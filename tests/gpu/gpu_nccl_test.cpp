@@ -252,7 +252,8 @@ TEST_CASE("abort breaks the group on all ranks with one sentence", "[gpu][nccl]"
       text =
           error_of([&] { group.all_reduce(values.buffer(), ReduceOp::kSum, stream).wait_host(); });
     }
-    expect(text == "rank " + std::to_string(last) + " aborted: it is a test", "one cause: " + text);
+    expect(text == "[nccl] rank " + std::to_string(last) + " aborted: it is a test",
+           "one cause: " + text);
   });
 }
 

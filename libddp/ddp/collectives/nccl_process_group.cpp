@@ -253,7 +253,7 @@ void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
 
 // The watchdog will see the error and end running kernels.
 void NcclProcessGroup::do_abort(std::string_view reason) {
-  first_error_.set(PeerError(fmt::format("rank {} aborted: {}", rank(), reason)));
+  first_error_.set(PeerError(fmt::format("[nccl] rank {} aborted: {}", rank(), reason)));
 }
 
 }  // namespace

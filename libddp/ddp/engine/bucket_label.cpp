@@ -29,12 +29,12 @@ std::string bucket_label(std::size_t bucket, std::span<const std::string> parame
 
 std::vector<FlightRecorder::Label> add_bucket_labels(FlightRecorder& recorder,
                                                      const BucketLayout& layout,
-                                                     std::span<const std::string> names) {
+                                                     std::span<const Parameter> parameters) {
   std::vector<FlightRecorder::Label> labels;
   for (const BucketSpec& bucket : layout.buckets) {
-    std::vector<std::string> own;
-    for (const std::size_t i : bucket.parameters) own.push_back(names[i]);
-    labels.push_back(recorder.labels().add(bucket_label(labels.size(), own)));
+    std::vector<std::string> names;
+    for (const std::size_t i : bucket.parameters) names.push_back(parameters[i].name);
+    labels.push_back(recorder.labels().add(bucket_label(labels.size(), names)));
   }
   return labels;
 }

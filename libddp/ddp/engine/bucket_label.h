@@ -8,6 +8,7 @@
 
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/ddp_options.h"
 
 namespace ddp {
 
@@ -16,9 +17,8 @@ namespace ddp {
 // conv1.weight".
 [[nodiscard]] std::string bucket_label(std::size_t bucket, std::span<const std::string> parameters);
 
-// Registers a label for each bucket with the recorder. `names` holds the names of all parameters,
-// by index.
+// Registers a label for each bucket with the recorder.
 [[nodiscard]] std::vector<FlightRecorder::Label> add_bucket_labels(
-    FlightRecorder& recorder, const BucketLayout& layout, std::span<const std::string> names);
+    FlightRecorder& recorder, const BucketLayout& layout, std::span<const Parameter> parameters);
 
 }  // namespace ddp

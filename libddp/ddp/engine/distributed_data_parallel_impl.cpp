@@ -10,7 +10,6 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/rank_list.h"
-#include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
 
@@ -28,12 +27,6 @@ std::vector<GradientSpec> gradient_specs(const std::vector<Parameter>& parameter
     specs.push_back({parameter.value.count, parameter.value.dtype});
   }
   return specs;
-}
-
-std::vector<std::string> names_of(const std::vector<Parameter>& parameters) {
-  std::vector<std::string> names;
-  for (const Parameter& each : parameters) names.push_back(each.name);
-  return names;
 }
 
 std::shared_ptr<ProcessGroup> given(std::shared_ptr<ProcessGroup> group) {
@@ -58,19 +51,18 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
                 .tail_count = options_.unused == UnusedParameters::kError
                                   ? 0
                                   : ParameterUse::elements(parameters_.size()),
-                .flat_gradients = options_.flat_gradients},
+                .flat_gradients = options_.flat_gradients,
+                .record_times = options_.record_times},
                {.before_first = [this](Stream stream) { launch_control(stream); },
                 .before_last = [this](Stream stream) { use_->write(stream); }}),
       callers_(parameters_, reducer_),
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
-      accounts_(*group_, reducer_.layout().reduced_bytes()) {
+      accounts_(*group_, reducer_) {
   // Ranks that leave it out agree with those that give 1.
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
-  if (options_.record_times) reducer_.start_recording();
-  reducer_.set_labels(
-      add_bucket_labels(group_->recorder(), reducer_.layout(), names_of(parameters_)));
+  reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
   if (alone_) return;
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
@@ -79,7 +71,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   for (const ModelBuffer& buffer : options_.buffers) buffers.push_back(buffer.value);
   buffers_.emplace(*group_, std::move(buffers));
   if (options_.fingerprint_every > 0) {
-    replicas_.emplace(*group_, parameters_, options_.buffers, options_.fingerprint_every);
+    replicas_.emplace(*group_, control_, parameters_, options_);
     replicas_->take_buffers({});
   }
 }
@@ -208,9 +200,9 @@ void DistributedDataParallel::Impl::make_checks() {
   const bool is_static = options_.unused == UnusedParameters::kStatic;
   if (is_static) reducer_.learn_uses();
   if (options_.unused != UnusedParameters::kError) use_.emplace(*group_, reducer_, is_static);
-  if (options_.non_finite == NonFinite::kIgnore) return;
-  finite_.emplace(*group_, reducer_, names_of(parameters_), options_.non_finite,
-                  options_.scan_gradients);
+  if (options_.non_finite != NonFinite::kIgnore) {
+    finite_.emplace(*group_, reducer_, parameters_, options_);
+  }
 }
 
 void DistributedDataParallel::Impl::check_open(const char* call) const {
@@ -230,11 +222,10 @@ void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i
 void DistributedDataParallel::Impl::open_step() {
   if (!alone_) log_who_ran_out();
   ++step_;
-  if (replicas_ && replicas_->is_due_before(step_)) replicas_->check(control_.complete_ledger());
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
-  own_.times = accounts_.begin_step(step_, control_.arrived_ledger(), reducer_.recorder());
-  if (replicas_) own_.fingerprint = take_fingerprint();
+  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
+  own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
   step_samples_ = 0;
 }
 
@@ -246,13 +237,6 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   own_.epoch = pass.epoch;
   own_.asks_to_stop = own_.asks_to_stop || pass.asks_to_stop;
   accounts_.add_data_wait(pass.data_seconds);
-}
-
-// In the first step, no stream is known on which the parameters were written, so the whole device
-// is synchronized.
-std::uint64_t DistributedDataParallel::Impl::take_fingerprint() {
-  if (step_ == 1 && group_->device().is_cuda()) cu::synchronize_device(group_->device());
-  return replicas_->begin_step(step_, stream_);
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
@@ -281,8 +265,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   reducer_.wait(stream);
   if (use_) use_->read(stream);
   finish_control(stream);
-  if (replicas_) replicas_->finish_reading(stream);
-  if (replicas_ && !group_->device().is_cuda()) replicas_->check(control_.complete_ledger());
+  if (replicas_) replicas_->end_step(stream);
   if (factor_.divides() && !options_.fold_scale) average(stream);
   const bool is_finite = !finite_ || finite_->check(number_of_step(), stream);
   if (!is_finite) ++statistics_.skipped_steps;

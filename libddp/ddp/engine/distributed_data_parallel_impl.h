@@ -78,7 +78,6 @@ class DistributedDataParallel::Impl {
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
   void open_step();
   void note_pass(const StepOptions& pass);
-  std::uint64_t take_fingerprint();
   void launch_control(Stream stream);
   void log_who_ran_out();
   void reduce(Stream stream);

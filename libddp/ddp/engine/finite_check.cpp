@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
@@ -24,9 +23,9 @@ struct Bad {
 };
 
 // "rank 5 ('wte' and 3 more)".
-std::string describe_bad(std::size_t rank, const Bad& bad, std::span<const std::string> names) {
-  std::string text =
-      "rank " + std::to_string(rank) + " ('" + names[static_cast<std::size_t>(bad.first)] + "'";
+std::string describe_bad(std::size_t rank, const Bad& bad, std::span<const Parameter> parameters) {
+  std::string text = "rank " + std::to_string(rank) + " ('" +
+                     parameters[static_cast<std::size_t>(bad.first)].name + "'";
   if (bad.count > 1) text += " and " + std::to_string(bad.count - 1) + " more";
   return text + ")";
 }
@@ -34,17 +33,17 @@ std::string describe_bad(std::size_t rank, const Bad& bad, std::span<const std::
 }  // namespace
 
 FiniteCheck::FiniteCheck(ProcessGroup& group, const Reducer& reducer,
-                         std::vector<std::string> names, NonFinite policy, bool always_scans)
+                         std::span<const Parameter> parameters, const DdpOptions& options)
     : group_(group),
-      names_(std::move(names)),
-      policy_(policy),
-      always_scans_(always_scans),
-      scanned_(group, names_.size(), DType::kUInt8),
-      found_(group, names_.size(), DType::kUInt8) {
+      parameters_(parameters),
+      policy_(options.non_finite),
+      always_scans_(options.scan_gradients),
+      scanned_(group, parameters.size(), DType::kUInt8),
+      found_(group, parameters.size(), DType::kUInt8) {
   for (std::size_t b = 0; b < reducer.layout().buckets.size(); ++b) {
     buckets_.push_back(reducer.bucket(b));
   }
-  for (std::size_t i = 0; i < names_.size(); ++i) gradients_.push_back(reducer.gradient(i));
+  for (std::size_t i = 0; i < parameters.size(); ++i) gradients_.push_back(reducer.gradient(i));
   const cu::DeviceGuard guard(group.device());
   fill(scanned_.buffer(), 1);
   if (!group.device().is_cuda()) return;
@@ -83,7 +82,7 @@ bool FiniteCheck::check(std::uint64_t step, Stream stream) {
 std::string FiniteCheck::describe(std::uint64_t step, Stream stream) {
   const std::size_t first = find(gradients_, stream).value_or(0);
   const std::string text = "[ddp] step " + std::to_string(step) + ": the reduced gradient of '" +
-                           names_[first] + "' is not finite";
+                           parameters_[first].name + "' is not finite";
   if (!scans_) return text + " (with DdpOptions::scan_gradients, this message names the rank)";
   const std::string ranks = culprits(stream);
   return text + (ranks.empty() ? "; every rank's own gradient was finite, so their sum overflowed"
@@ -104,7 +103,7 @@ std::optional<std::size_t> FiniteCheck::find(std::span<const Buffer> buffers, St
 std::string FiniteCheck::culprits(Stream stream) {
   scanned_.download(stream);
   const auto* own = static_cast<const std::uint8_t*>(scanned_.arrived());
-  const auto* end = own + names_.size();
+  const auto* end = own + parameters_.size();
   std::vector<std::int64_t> mine = {std::count(own, end, 0), std::find(own, end, 0) - own};
   std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group_.world_size()));
   all_gather_on_host(group_, buffer_of(mine), buffer_of(all));
@@ -112,7 +111,7 @@ std::string FiniteCheck::culprits(Stream stream) {
   for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
     const Bad bad{all[2 * rank], all[2 * rank + 1]};
     if (bad.count == 0) continue;
-    text += (text.empty() ? "" : ", ") + describe_bad(rank, bad, names_);
+    text += (text.empty() ? "" : ", ") + describe_bad(rank, bad, parameters_);
   }
   return text;
 }

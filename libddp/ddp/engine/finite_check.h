@@ -21,11 +21,12 @@ namespace ddp {
 // exchange after a hit.
 class FiniteCheck {
  public:
-  // `names` are those of the parameters. The reducer must outlive this object.
-  FiniteCheck(ProcessGroup& group, const Reducer& reducer, std::vector<std::string> names,
-              NonFinite policy, bool always_scans);
+  // The group, the reducer and the parameters must outlive this object.
+  FiniteCheck(ProcessGroup& group, const Reducer& reducer, std::span<const Parameter> parameters,
+              const DdpOptions& options);
 
-  // Begins a step. The step is scanned if `always_scans`, or if the last step was not finite.
+  // Begins a step. The step is scanned with DdpOptions::scan_gradients, or if the last step was not
+  // finite.
   void begin_step(Stream stream);
   // Scans this rank's gradient i, as accumulated so far in the step and not yet reduced.
   void scan(std::size_t i, const Buffer& gradient, Stream stream);
@@ -41,7 +42,7 @@ class FiniteCheck {
   [[nodiscard]] std::string culprits(Stream stream);
 
   ProcessGroup& group_;
-  std::vector<std::string> names_;
+  std::span<const Parameter> parameters_;
   NonFinite policy_;
   bool always_scans_;
   bool scans_ = false;      // whether gradients are scanned in this step

@@ -48,6 +48,7 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
     if (group.device().is_cuda()) launches_[b].joined = cu::Event(group.device());
   }
   if (communicates_ && options.make_hook) hook_ = options.make_hook(group, layout_);
+  if (options.record_times) recorder_.emplace(group, layout_);
 }
 
 void Reducer::set_labels(std::span<const FlightRecorder::Label> labels) {

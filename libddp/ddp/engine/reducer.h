@@ -56,6 +56,7 @@ class Reducer {
     // The caller's memory for all gradients, packed densely. If it has none, the group allocates
     // the memory.
     Buffer flat_gradients = {};
+    bool record_times = false;
   };
 
   Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients, const Options& options,
@@ -64,9 +65,7 @@ class Reducer {
   // Sets the label under which the group's recorder lists the operations of each bucket.
   void set_labels(std::span<const FlightRecorder::Label> labels);
 
-  // Records the times of each step from now on.
-  void start_recording() { recorder_.emplace(group_, layout_); }
-  // Null unless start_recording() was called.
+  // Null unless times are recorded.
   [[nodiscard]] StepRecorder* recorder() { return recorder_ ? &*recorder_ : nullptr; }
   // Null if there is no hook.
   [[nodiscard]] const GradientHook* hook() const { return hook_.get(); }

@@ -9,6 +9,7 @@
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp {
 namespace {
@@ -23,16 +24,18 @@ std::uint64_t most_common(std::span<const std::uint64_t> values) {
 
 }  // namespace
 
-ReplicaCheck::ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
-                           std::span<const ModelBuffer> buffers, int every)
+ReplicaCheck::ReplicaCheck(ProcessGroup& group, ControlVector& control,
+                           std::span<const Parameter> parameters, const DdpOptions& options)
     : group_(group),
+      control_(control),
       parameters_(parameters),
-      buffers_(buffers),
-      fingerprints_(group, parameters.size() + buffers.size(), DType::kInt64),
-      every_(static_cast<std::uint64_t>(every)) {}
+      buffers_(options.buffers),
+      fingerprints_(group, parameters_.size() + buffers_.size(), DType::kInt64),
+      every_(static_cast<std::uint64_t>(options.fingerprint_every)) {}
 
 std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
   const bool is_cuda = group_.device().is_cuda();
+  if (is_cuda && step > 2 && (step - 3) % every_ == 0) check();
   if (is_cuda && step > 1 && (step - 2) % every_ == 0) combined_ = combined();
   if ((step - 1) % every_ != 0) return combined_;
   take_parameters(step, stream);
@@ -40,20 +43,19 @@ std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
   return combined_;
 }
 
-bool ReplicaCheck::is_due_before(std::uint64_t step) const {
-  return group_.device().is_cuda() && step >= 3 && (step - 3) % every_ == 0;
-}
-
-void ReplicaCheck::finish_reading(Stream consumer) {
+void ReplicaCheck::end_step(Stream consumer) {
   if (std::exchange(is_reading_, false)) fingerprints_.make_wait(consumer);
+  if (!group_.device().is_cuda()) check();
 }
 
-void ReplicaCheck::check(const ControlLedger& ledger) {
-  if (ledger.replicas_agree()) return;
+void ReplicaCheck::check() {
+  if (control_.complete_ledger().replicas_agree()) return;
   throw MismatchError("[ddp] replicas have diverged: " + difference());
 }
 
 void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
+  // In the first step, it is not known on which stream the parameters were written.
+  if (step == 1 && group_.device().is_cuda()) cu::synchronize_device(group_.device());
   taken_in_ = steps_before_ + step;
   is_reading_ = true;
   auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);

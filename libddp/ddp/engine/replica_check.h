@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
-#include "ddp/engine/control_ledger.h"
+#include "ddp/engine/control_vector.h"
 #include "ddp/engine/ddp_options.h"
 #include "ddp/engine/host_mirror.h"
 
@@ -25,30 +25,28 @@ namespace ddp {
 // has arrived.
 class ReplicaCheck {
  public:
-  ReplicaCheck(ProcessGroup& group, std::span<const Parameter> parameters,
-               std::span<const ModelBuffer> buffers, int every);
+  // The arguments must outlive this object.
+  ReplicaCheck(ProcessGroup& group, ControlVector& control, std::span<const Parameter> parameters,
+               const DdpOptions& options);
 
   // Before the first step: messages number the steps from steps + 1.
   void continue_after(std::uint64_t steps) { steps_before_ = steps; }
   // Takes the fingerprints of the buffers after the work on `stream`.
   void take_buffers(Stream stream);
-  // Begins step 1, 2, ..., in which the parameters have the values that they have after the work on
-  // `stream`. Returns the number that the ranks compare in this step.
+  // Collective, like end_step(). Begins step 1, 2, ..., in which the parameters have the values
+  // that they have after the work on `stream`. Returns the number that the ranks compare in this
+  // step.
+  //
+  // Both throw MismatchError if the numbers of the last step that they compare differed: "step 300:
+  // parameter 'w' of rank 2 (...) differs from that of rank 0 (...)".
   [[nodiscard]] std::uint64_t begin_step(std::uint64_t step, Stream stream);
-
-  // Orders `consumer`, on which the parameters are about to change, behind the kernels that read
-  // them for the fingerprints of this step. Those may run on another stream, as they do in the
-  // first step.
-  void finish_reading(Stream consumer);
-
-  // Collective. Throws MismatchError if the ranks' numbers differed in the step that `ledger`
-  // counted last: "step 300: parameter 'w' of rank 2 (...) differs from that of rank 0 (...)".
-  void check(const ControlLedger& ledger);
-  // True if check() must be called before step `step` begins. On the CPU it is called at the end of
-  // each step instead.
-  [[nodiscard]] bool is_due_before(std::uint64_t step) const;
+  // The control vector of the step has been waited for. Orders `consumer`, on which the parameters
+  // are about to change, behind the kernels that read them for the fingerprints. Those may run on
+  // another stream, as they do in the first step.
+  void end_step(Stream consumer);
 
  private:
+  void check();
   void take_parameters(std::uint64_t step, Stream stream);
   [[nodiscard]] std::uint64_t combined();
   [[nodiscard]] std::string difference();
@@ -57,6 +55,7 @@ class ReplicaCheck {
   [[nodiscard]] std::string describe(std::size_t i, std::span<const std::uint64_t> by_rank) const;
 
   ProcessGroup& group_;
+  ControlVector& control_;
   std::span<const Parameter> parameters_;
   std::span<const ModelBuffer> buffers_;
   HostMirror fingerprints_;  // uint64; the parameters' first, then the buffers'

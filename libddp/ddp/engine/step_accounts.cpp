@@ -12,15 +12,15 @@ constexpr std::uint64_t kCpuDelay = 2;
 
 }  // namespace
 
-StepAccounts::StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step)
+StepAccounts::StepAccounts(const ProcessGroup& group, Reducer& reducer)
     : alone_(group.world_size() == 1),
+      recorder_(reducer.recorder()),
       stopwatch_(alone_ ? kCpuDevice : group.device()),  // a world of one is timed on the host
-      statistics_(group.rank(), group.world_size(), bytes_per_step,
+      statistics_(group.rank(), group.world_size(), reducer.layout().reduced_bytes(),
                   group.device().is_cuda() ? StepStatistics::kMaxDelay : kCpuDelay) {}
 
 // The ranks' times of a step are in the control vector that is launched lag() + 1 steps later.
-RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledger,
-                                   const StepRecorder* recorder) {
+RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledger) {
   if (alone_) {
     if (step % StepStopwatch::kKept == 0) count_alone();
     return {};
@@ -29,10 +29,10 @@ RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledg
   if (const auto lap = stopwatch_.next_lap()) {
     own = lap->times;
     // The recorder knows only the last step.
-    const bool is_timed = recorder != nullptr && stopwatch_.lag() == 0;
+    const bool is_timed = recorder_ != nullptr && stopwatch_.lag() == 0;
     statistics_.end_step(lap->step,
                          {.seconds = lap->seconds,
-                          .reduction_seconds = is_timed ? recorder->reduction_seconds() : 0});
+                          .reduction_seconds = is_timed ? recorder_->reduction_seconds() : 0});
   }
   const std::uint64_t delay = stopwatch_.lag() + 1;
   if (ledger.steps() > delay) {

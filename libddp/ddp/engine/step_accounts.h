@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "ddp/base/stream.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/control_ledger.h"
+#include "ddp/engine/reducer.h"
 #include "ddp/engine/step_recorder.h"
 #include "ddp/engine/step_statistics.h"
 #include "ddp/engine/step_stopwatch.h"
@@ -17,12 +17,12 @@ namespace ddp {
 // are sent to the other ranks, and adds the times of all ranks to the statistics.
 class StepAccounts {
  public:
-  StepAccounts(const ProcessGroup& group, std::size_t bytes_per_step);
+  // The reducer must outlive this object.
+  StepAccounts(const ProcessGroup& group, Reducer& reducer);
 
   // Begins step 1, 2, .... Returns the times of an earlier step, which this rank sends to the
-  // others in this step. `ledger` has the times that all ranks have sent. `recorder` may be null.
-  RankTimes begin_step(std::uint64_t step, const ControlLedger& ledger,
-                       const StepRecorder* recorder);
+  // others in this step. `ledger` has the times that all ranks have sent.
+  RankTimes begin_step(std::uint64_t step, const ControlLedger& ledger);
   // Adds a wait of this rank for a batch of the step.
   void add_data_wait(double seconds) { data_seconds_ += seconds; }
   // Backward has ended: the passes of this step are all on `stream`.
@@ -36,6 +36,7 @@ class StepAccounts {
   void count_alone();
 
   bool alone_;
+  const StepRecorder* recorder_;  // of the reducer; may be null
   StepStopwatch stopwatch_;
   StepStatistics statistics_;
   double data_seconds_ = 0;  // waits for data in this step
