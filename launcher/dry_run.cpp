@@ -100,6 +100,7 @@ std::vector<PlannedWorker> preview(const WorkerPlan& plan, JobLayout layout) {
     std::ranges::replace(worker.environment, "MASTER_PORT=0", "MASTER_PORT=(a free one)");
     describe_value(worker.environment, "TORCHELASTIC_ERROR_FILE=", "(a file of its own)");
     describe_value(worker.environment, "DDP_CRASH_FILE=", "(a file of its own)");
+    describe_value(worker.environment, "DDP_EVENTS_FILE=", "(a file of its own)");
     describe_value(worker.environment, "DDP_STEP_FILE=", "(memory of the launcher)");
   }
   return workers;

@@ -6,6 +6,7 @@
 
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/worker_env.h"
+#include "launcher/log_route.h"
 
 namespace ddp::launcher {
 namespace {
@@ -98,6 +99,9 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   if (plan.rank0_on_terminal && env.rank == 0) set(block, "DDP_LAUNCH_TTY", "1");
   const std::string crash_file = last_words(attempt, local_rank, "crash.txt");
   if (!crash_file.empty()) set(block, "DDP_CRASH_FILE", crash_file);
+  if (!crash_file.empty() && has_files(plan.logs)) {
+    set(block, "DDP_EVENTS_FILE", last_words(attempt, local_rank, "events.txt"));
+  }
   if (!attempt.step_file.empty()) set(block, "DDP_STEP_FILE", attempt.step_file);
   return block;
 }

@@ -4,8 +4,13 @@
 #include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "ddp/collectives/event_report.h"
 #include "support/allocation_counter.h"
 #include "support/run_ranks.h"
 
@@ -167,6 +172,35 @@ TEST_CASE("a rank is inside the library while a call lasts", "[recorder]") {
     CHECK(recorder.position().is_inside);
   }
   CHECK_FALSE(recorder.position().is_inside);
+}
+
+TEST_CASE("a recorder's events are described with operation, step and time", "[recorder]") {
+  FlightRecorder recorder;
+  recorder.begin_step(7);
+  {
+    const FlightRecorder::Labelled labelled(recorder, recorder.labels().add("bucket 0: fc.*"));
+    recorder.submitted(1, all_reduce(5));
+  }
+  recorder.submitted(2, send_to(3));
+  recorder.started(1, Clock::now());
+  recorder.done(1, Clock::now());
+  recorder.started(9, Clock::now());  // its submission is no longer in the ring
+  recorder.end_step();
+  recorder.broken(std::make_exception_ptr(std::runtime_error("lost")));
+  std::istringstream lines(describe_events(recorder, "rank 1"));
+  std::string line;
+  std::getline(lines, line);
+  CHECK_THAT(line, Catch::Matches("\\[rank 1\\] 8 events until 20[0-9-]+ [0-9:]+ UTC"));
+  for (const char* expected :
+       {"the step begins", "all_reduce #1 \\(bucket 0: fc\\.\\*\\): submitted",
+        "send #1 \\(float32\\[1\\]\\) to rank 3: submitted",
+        "all_reduce #1 \\(bucket 0: fc\\.\\*\\): started",
+        "all_reduce #1 \\(bucket 0: fc\\.\\*\\): done", "an older operation: started",
+        "the step ends", "the group broke"}) {
+    REQUIRE(std::getline(lines, line));
+    CHECK_THAT(line, Catch::Matches(" *-[0-9]+\\.[0-9]{6} s  step 7  " + std::string(expected)));
+  }
+  CHECK_FALSE(std::getline(lines, line));
 }
 
 TEST_CASE("a recorder without capacity keeps nothing", "[recorder]") {

@@ -4,9 +4,11 @@
 #include <signal.h>
 #include <catch2/catch.hpp>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "support/files.h"
 #include "support/hang_checks.h"
 #include "support/job.h"
 
@@ -51,6 +53,27 @@ TEST_CASE("a late rank is named once per window, and again at the timeout", "[pr
                             Catch::Contains("has not joined all_reduce #6 (bucket 0: layer3.*)"));
       CHECK(sentence_of(error) == sentence_of(last_line(job[0].err())));
     }
+  }
+}
+
+TEST_CASE("ranks whose group breaks write their last events to a file", "[process][hang]") {
+  const test::TemporaryDirectory folder;
+  const std::string file = folder.path() / "events.txt";
+  const auto environment = [&](int) { return test::Environment{{"DDP_EVENTS_FILE", file}}; };
+  for (const std::string& backend : test::cpu_backends()) {
+    INFO(backend);
+    std::filesystem::remove(file);
+    Job job(3, "absent", backend, "quick", environment);
+    for (const int rank : {0, 1}) CHECK(job[rank].wait(3s + kBound) == 3);
+    const std::string text = test::bytes_of(file);
+    for (const int rank : {0, 1}) {
+      CHECK_THAT(text, Catch::Contains("[rank " + std::to_string(rank) + " (") &&
+                           Catch::Contains(", group default of 3 ranks] "));
+    }
+    CHECK_THAT(text,
+               Catch::Contains(" s  step 5  all_reduce #6 (bucket 0: layer3.*): submitted\n"));
+    CHECK_THAT(text, Catch::Contains("the group broke\nerror: ") &&
+                         Catch::Contains("timed out after 3000 ms: rank 2 ("));
   }
 }
 

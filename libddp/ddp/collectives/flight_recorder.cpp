@@ -63,7 +63,7 @@ void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
 void FlightRecorder::broken(const std::exception_ptr& error) {
   if (is_broken_.exchange(true)) return;
   end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
-  if (error && listeners_.broken) listeners_.broken(error, step());
+  if (error && listeners_.broken) listeners_.broken(*this, error);
 }
 
 void FlightRecorder::begin_step(std::uint64_t step) {

@@ -77,9 +77,8 @@ class FlightRecorder {
   // Receivers of some events.
   struct Listeners {
     WorkerSlot slot = {};  // begin_step() writes the number of the step there
-    // Called once, with the first error that breaks the group and the last step that has begun, on
-    // the thread that calls broken().
-    std::function<void(const std::exception_ptr& error, std::uint64_t step)> broken = nullptr;
+    // Called once, with the first error that breaks the group, on the thread that calls broken().
+    std::function<void(const FlightRecorder&, const std::exception_ptr& error)> broken = nullptr;
   };
 
   // With a capacity of 0, for a world of one, nothing is recorded.

@@ -174,7 +174,7 @@ bool OperationQueue::finish_next() {
   ran_.begin = Clock::now();
   if (!poster_.finish(next.collective)) return false;
   ran_.end = Clock::now();
-  complete_next();
+  complete_next(ran_.end);
   tell_of_completion();
   return true;
 }
@@ -232,9 +232,10 @@ void OperationQueue::run_batch(Lock& lock) {
   } catch (...) {
     error = std::current_exception();
   }
-  if (ran_.end == Clock::time_point()) ran_.end = Clock::now();
+  const Clock::time_point now = Clock::now();
+  if (ran_.end == Clock::time_point()) ran_.end = now;
   lock.lock();
-  finish_batch(std::move(error));
+  finish_batch(std::move(error), now);
 }
 
 void OperationQueue::take_batch() {
@@ -255,9 +256,9 @@ void OperationQueue::note_started() {
   }
 }
 
-void OperationQueue::finish_batch(std::exception_ptr error) {
+void OperationQueue::finish_batch(std::exception_ptr error, Clock::time_point now) {
   executing_ = false;
-  for (std::size_t i = 0; !error && i < batch_.size(); ++i) complete_next();
+  for (std::size_t i = 0; !error && i < batch_.size(); ++i) complete_next(now);
   posted_ = std::max(posted_, completed_);
   if (error && !error_) error_ = std::move(error);
   if (error_) note_broken();
@@ -267,9 +268,10 @@ void OperationQueue::finish_batch(std::exception_ptr error) {
 // A failure because this rank leaves is not recorded as an error.
 void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : error_); }
 
-void OperationQueue::complete_next() {
+// Another rank may have run a posted operation earlier; `now` is when this rank knows of it.
+void OperationQueue::complete_next(Clock::time_point now) {
   entry(++completed_).ran = ran_;
-  recorder_->done(completed_, ran_.end);
+  recorder_->done(completed_, now);
 }
 
 void OperationQueue::tell_of_completion() {

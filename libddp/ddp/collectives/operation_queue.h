@@ -119,9 +119,9 @@ class OperationQueue {
   void help_until(const Settled& settled, Lock& lock);
   void take_batch();
   void note_started();
-  void finish_batch(std::exception_ptr error);
+  void finish_batch(std::exception_ptr error, Clock::time_point now);
   void note_broken();
-  void complete_next();
+  void complete_next(Clock::time_point now);
   void tell_of_completion();
   void append(std::span<const Collective> operations);
   [[nodiscard]] bool needs_thread();

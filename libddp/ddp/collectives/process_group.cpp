@@ -9,11 +9,13 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/event_report.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting.h"
 #include "ddp/collectives/operand_check.h"
+#include "ddp/collectives/rank_identity.h"
 #include "ddp/collectives/single_process_group.h"
 #include "ddp/collectives/solo_calls.h"
 #include "ddp/store/prefix_store.h"
@@ -29,13 +31,17 @@ std::optional<std::int64_t> begun(std::uint64_t step) {
 }
 
 std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
-  const auto keep_error = [file = config.error_file](const std::exception_ptr& error,
-                                                     std::uint64_t step) {
-    file.keep({describe(error), begun(step), is_caused_by_peer(error)});
+  const auto report = [group = "group " + config.name + " of " + std::to_string(config.world_size),
+                       rank = config.job_rank(config.rank), device = config.device,
+                       file = config.error_file](const FlightRecorder& recorder,
+                                                 const std::exception_ptr& error) {
+    file.keep({describe(error), begun(recorder.position().step), is_caused_by_peer(error)});
+    const std::string title = to_string(identify_self(rank, device)) + ", " + group + " ranks";
+    append_to_events_file(recorder, title, describe(error));
   };
   const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
   return std::make_shared<FlightRecorder>(
-      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = keep_error});
+      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = report});
 }
 
 // The ranks of this color, by (key, rank). It is an operation of the group, so a rank that does not
