@@ -291,6 +291,15 @@ TEST_CASE("the first line says what a step consists of", "[main]") {
   CHECK_THAT(first_line(1, {"--batch-size", "16"}), Catch::Contains(": 1 rank, global batch 16, "));
 }
 
+TEST_CASE("with several passes in a step, progress counts steps", "[main]") {
+  ChildProcess job(train_command(
+      2, {"--global-batch-size", "7000", "--accumulate", "4", "--epochs", "1", "--log-every", "4"}));
+  CHECK(job.wait(100s) == 0);
+  CHECK_THAT(job.out(), Catch::Contains("epoch 1/1 step 4/9 ") &&
+                            Catch::Contains("epoch 1/1 step 8/9 ") &&
+                            Catch::Contains("epoch 1/1 step 9/9 ") && !Catch::Contains("/35"));
+}
+
 TEST_CASE("a full disk does not end a training, and is reported at once and at the end", "[main]") {
   const TemporaryDirectory directory;
   const auto full = [&](const char* name) {

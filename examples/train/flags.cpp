@@ -85,7 +85,7 @@ void add_device(cxxopts::OptionAdder add) {
 }
 
 void add_output(cxxopts::OptionAdder add) {
-  add("log-every", "batches between progress lines; 0: one at the end of each epoch", text("100"),
+  add("log-every", "steps between progress lines; 0: one at the end of each epoch", text("100"),
       "N");
   add("metrics", "write JSON lines to this file", text(), "FILE");
   add("log-dir", "write scalars for TensorBoard into this directory", text(), "DIR");

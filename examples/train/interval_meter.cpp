@@ -10,11 +10,6 @@ void IntervalMeter::begin() {
   epoch_begin_ = begin_ = ddp::Clock::now();
 }
 
-void IntervalMeter::add_pass(std::int64_t samples) {
-  samples_ += samples;
-  ++passes_;
-}
-
 IntervalMeter::Means IntervalMeter::take(double data_wait_seconds) {
   const auto now = ddp::Clock::now();
   const double seconds = std::chrono::duration<double>(now - begin_).count();
@@ -24,7 +19,7 @@ IntervalMeter::Means IntervalMeter::take(double data_wait_seconds) {
                        .data_wait_ms = 1000 * (data_wait_seconds - wait_before_) / steps};
   begin_ = now;
   wait_before_ = data_wait_seconds;
-  samples_ = passes_ = steps_ = 0;
+  samples_ = steps_ = 0;
   return means;
 }
 

@@ -45,7 +45,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
     : options_(options),
       group_(std::move(group)),
       context_(group_->device()),
-      pass_batch_(options.pass_batch(group_->world_size())),
+      step_batch_(options.global_batch(group_->world_size())),
       task_(make_task(options.dataset, options.label_smoothing)),
       job_(options.describe(group_->world_size(), *task_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size())),
@@ -112,8 +112,7 @@ void Trainer::evaluate_epoch(int epoch) {
   if (!is_main()) return;
   const std::int64_t consumed = state().position.consumed;
   if (consumed != 0) {
-    const std::int64_t steps = steps_skipped_ + loader_.plan().steps();
-    where += fmt::format(", step {}/{}", consumed / pass_batch_, steps);
+    where += fmt::format(", step {}/{}", consumed / step_batch_, epoch_steps());
   }
   journal_->epoch(epoch, where, steps_done_, *result_);
 }
@@ -164,7 +163,7 @@ void Trainer::begin_epoch(int epoch) {
   epoch_ = epoch;
   loader_.start(plan_epoch());
   const bool is_continued = resumed_ && resumed_->position.epoch == epoch;
-  steps_skipped_ = is_continued ? resumed_->position.consumed / pass_batch_ : 0;
+  steps_skipped_ = is_continued ? resumed_->position.consumed / step_batch_ : 0;
   interval_.begin();
 }
 
@@ -176,7 +175,7 @@ Trainer::End Trainer::train_epoch(int epoch) {
     if (!batch) return End::kEpoch;
     begin_accumulation(*batch);
     train_or_tell_where(*batch, waited_since);
-    interval_.add_pass(batch->global_count);
+    interval_.add_samples(batch->global_count);
     if (!model_.is_synchronized()) continue;
     ++steps_done_;
     interval_.add_step();
@@ -187,7 +186,7 @@ Trainer::End Trainer::train_epoch(int epoch) {
     }
     const bool last = stops || !has_steps_left();
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
-    if (ends || (options_.log_every > 0 && interval_.passes() >= options_.log_every)) {
+    if (ends || (options_.log_every > 0 && interval_.steps() >= options_.log_every)) {
       log_step(epoch, *batch);
     }
     if (signals_.take_report_request()) report(stderr);
@@ -232,9 +231,9 @@ void Trainer::train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_poin
     if (!model_.is_synchronized()) return;
     check_loss(model_.engine().summary().metrics[kLossSlot].mean(), "the loss");
   } catch (const ddp::NonFiniteError&) {
-    std::throw_with_nested(ddp::NonFiniteError(
-        fmt::format("[train] epoch {}/{}, step {}/{}", epoch_ + 1, options_.epochs,
-                    steps_skipped_ + batch.step + 1, steps_skipped_ + loader_.plan().steps())));
+    std::throw_with_nested(
+        ddp::NonFiniteError(fmt::format("[train] epoch {}/{}, step {}/{}", epoch_ + 1,
+                                        options_.epochs, epoch_steps(batch), epoch_steps())));
   }
 }
 
@@ -291,8 +290,8 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
                   .data_wait_ms = means.data_wait_ms,
                   .progress = {.epoch = epoch,
                                .epochs = options_.epochs,
-                               .step = steps_skipped_ + batch.step + 1,
-                               .steps = steps_skipped_ + loader_.plan().steps(),
+                               .step = epoch_steps(batch),
+                               .steps = epoch_steps(),
                                .skipped = steps_skipped_,
                                .loss = totals.metrics[kLossSlot].mean(),
                                .score = task_->score(counts, totals.samples),

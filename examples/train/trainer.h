@@ -69,6 +69,17 @@ class Trainer {
   void tell_incomplete_files();
   // The model, device and ranks: "mlp on cpu over shm: 2 ranks, global batch 128".
   [[nodiscard]] std::string job_name() const;
+  // The steps into which these passes of an epoch are grouped.
+  [[nodiscard]] std::int64_t steps_in(std::int64_t passes) const {
+    return (passes + options_.accumulate - 1) / options_.accumulate;
+  }
+  // Steps of this epoch: up to a batch, and in all.
+  [[nodiscard]] std::int64_t epoch_steps(const ddp::Batch& batch) const {
+    return steps_skipped_ + steps_in(batch.step + 1);
+  }
+  [[nodiscard]] std::int64_t epoch_steps() const {
+    return steps_skipped_ + steps_in(loader_.plan().steps());
+  }
   [[nodiscard]] bool has_steps_left() const {
     return options_.max_steps == 0 || steps_done_ < options_.max_steps;
   }
@@ -77,7 +88,7 @@ class Trainer {
   Options options_;
   std::shared_ptr<ddp::ProcessGroup> group_;
   ddp::nn::Context context_;
-  std::int64_t pass_batch_;  // samples in one pass, over all ranks
+  std::int64_t step_batch_;  // samples in one step, over all ranks and passes
   std::unique_ptr<Task> task_;
   JobDescription job_;
   std::unique_ptr<ddp::Sampler> sampler_;

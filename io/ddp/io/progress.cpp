@@ -80,8 +80,7 @@ void Progress::update(const ProgressState& state, Clock::time_point now) {
   if (is_line_due(state) || state.step == state.steps) sink_(format_progress_line(state) + '\n');
 }
 
-// Not every step is shown here: with accumulation, or after a resume, the multiples of log_every
-// may be left out.
+// Not every step is shown here: after a resume, the multiples of log_every may be left out.
 bool Progress::is_line_due(const ProgressState& state) {
   if (options_.log_every < 1) return false;
   if (std::exchange(epoch_, state.epoch) != state.epoch) {
