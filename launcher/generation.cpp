@@ -44,7 +44,7 @@ Outcome Generation::run() {
   return {.failure = find_failure(),
           .interrupted_by = order_.interrupted_by(),
           .stopped_by_nodes = order_.is_by_nodes(),
-          .stop_requested = order_.is_requested()};
+          .stop_requested = order_.is_stop()};
 }
 
 void Generation::wait_for_events() {
@@ -148,9 +148,8 @@ void Generation::reap() {
 void Generation::record_end(pid_t pid, int status, const rusage& usage) {
   std::optional<Ending> ending = workers_.record_end(pid, status, usage);
   if (!ending) return;
-  const WorkerSlot::Values noted = workers_.noted(ending->rank);
-  if (noted.stop_request) note_stop_request(ending->rank, *noted.stop_request);
-  if (status == 0 && noted.start_phase == StartPhase::kNotThere) {
+  look_for_stop_request();
+  if (status == 0 && workers_.noted(ending->rank).start_phase == StartPhase::kNotThere) {
     start_watch_.note_absent(ending->rank);
   }
   ending->was_requested = was_requested(status);
@@ -159,13 +158,18 @@ void Generation::record_end(pid_t pid, int status, const rusage& usage) {
 
 // A signal that this launcher has not sent asked the worker to stop, as `kill` and some schedulers
 // do. The ranks stop at the same step, so the end of the job is a stop, not a success, and not a
-// reason to start it again.
-void Generation::note_stop_request(int rank, const StopRequest& request) {
-  if (request.sender == ::getpid() || request.sender == 0 || order_.signal()) return;
-  if (!order_.request()) return;
-  job_.nodes.tell_stop_of_worker();
-  job_.console.say(
-      fmt::format("{} to rank {} asked the job to stop", signal_name(request.signal_number), rank));
+// reason to start it again. Once this launcher stops the workers itself, a wrapper around a worker
+// may pass its signal on, so later requests do not count.
+void Generation::look_for_stop_request() {
+  if (stopper_.is_stopping() || order_.is_stop()) return;
+  for (const Worker& worker : workers_.all()) {
+    const std::optional<StopRequest> request = workers_.noted(worker.rank()).stop_request;
+    if (!request || request->sender == 0 || request->sender == ::getpid()) continue;
+    order_.note_request_to_worker();
+    job_.nodes.tell_stop_of_worker();
+    return job_.console.say(fmt::format("{} to rank {} asked the job to stop",
+                                        signal_name(request->signal_number), worker.rank()));
+  }
 }
 
 // True if the worker ended by the signal that it was asked to obey, or with the exit code that
@@ -232,7 +236,8 @@ bool Generation::others_may_fail() {
   if (is_unclaimed && !job_.nodes.news().is_over()) return true;
   if (!std::exchange(has_told_end_, true)) job_.nodes.end_generation();
   const OtherNodes::News news = job_.nodes.news();
-  if (news.is_stop()) order_.request();
+  if (news.stop_requested) order_.request();
+  if (news.worker_stopped) order_.note_request_to_worker();
   if (news.is_bad() && !casualties_.has_seen_failure()) order_.note_end_elsewhere();
   return !news.is_over() && !order_.is_hurried();
 }

@@ -48,7 +48,7 @@ class Generation {
   void kill_now();
   void reap();
   void record_end(pid_t pid, int status, const rusage& usage);
-  void note_stop_request(int rank, const StopRequest& request);
+  void look_for_stop_request();
   [[nodiscard]] bool was_requested(int status) const;
   [[nodiscard]] std::size_t remaining() const {
     return workers_.all().size() - casualties_.count();

@@ -5,13 +5,15 @@
 
 namespace ddp::launcher {
 
-// What has ordered one generation to end, from outside this node's workers: a signal to this
-// launcher or another node's, an end on another node, or SIGUSR1, after which the workers end by
-// themselves.
+// What has ordered one generation to end: a signal to this launcher or another node's, an end on
+// another node, or a request after which the workers end by themselves: SIGUSR1 to a launcher, or a
+// signal that somebody else sent to a worker.
 class StopOrder {
  public:
   // Records that SIGUSR1 came to this launcher or another node's. Returns true the first time.
   bool request();
+  // Records that somebody else asked a worker, of this node or another, to stop.
+  void note_request_to_worker() { is_worker_asked_ = true; }
   // Records that a signal to this launcher ends the job.
   void interrupt(int signal_number);
   // A scheduler sent the same signal to all launchers, and another launcher's was already followed.
@@ -31,6 +33,8 @@ class StopOrder {
   [[nodiscard]] std::optional<int> interrupted_by() const { return interrupted_by_; }
   [[nodiscard]] bool is_by_nodes() const { return is_by_nodes_; }
   [[nodiscard]] bool is_requested() const { return is_requested_; }
+  // Whether the workers should end by themselves, whoever asked.
+  [[nodiscard]] bool is_stop() const { return is_requested_ || is_worker_asked_; }
   [[nodiscard]] bool is_hurried() const { return is_hurried_; }
 
   // Whether a worker that was ended by this signal has obeyed the order; with `is_killing`, workers
@@ -42,6 +46,7 @@ class StopOrder {
   std::optional<int> interrupted_by_;
   bool is_by_nodes_ = false;
   bool is_requested_ = false;
+  bool is_worker_asked_ = false;
   bool is_hurried_ = false;
 };
 

@@ -55,7 +55,7 @@ WorkerSlot::WorkerSlot(const std::string& path, int local_rank) {
   static_assert(sizeof(Memory) <= kBytes);
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   struct stat info {};
-  const std::size_t size = static_cast<std::size_t>(local_rank + 1) * kBytes;
+  const std::size_t size = (static_cast<std::size_t>(local_rank) + 1) * kBytes;
   if (::fstat(file.get(), &info) != 0 || static_cast<std::size_t>(info.st_size) < size) return;
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (memory == MAP_FAILED) return;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/signal_guard.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <stdexcept>
 
@@ -16,8 +18,10 @@ std::atomic<bool> guard_exists = false;
 std::atomic<bool> stop_noted = false;
 std::atomic<bool> report_noted = false;
 std::atomic<const WorkerSlot*> slot = nullptr;
+std::atomic<pid_t> owner = 0;  // a forked child has the handler, too, but not the slot
 static_assert(std::atomic<bool>::is_always_lock_free);
 static_assert(std::atomic<const WorkerSlot*>::is_always_lock_free);
+static_assert(std::atomic<pid_t>::is_always_lock_free);
 
 void note(int signal_number, siginfo_t* info, void*) {
   if (signal_number == SIGUSR2) {
@@ -25,7 +29,12 @@ void note(int signal_number, siginfo_t* info, void*) {
     return;
   }
   stop_noted = true;
-  slot.load()->note({.signal_number = signal_number, .sender = info->si_pid});
+  if (::getpid() != owner) return;
+  // Other signals, such as a timer's, have no sender: the process asks itself.
+  const bool has_sender =
+      info->si_code == SI_USER || info->si_code == SI_QUEUE || info->si_code == SI_TKILL;
+  slot.load()->note(
+      {.signal_number = signal_number, .sender = has_sender ? info->si_pid : owner.load()});
 }
 
 // Never destroyed, since a signal may come at any time.
@@ -43,6 +52,7 @@ SignalGuard::SignalGuard() {
   stop_noted = false;
   report_noted = false;
   slot = own_slot();
+  owner = ::getpid();
   struct sigaction action = {};
   action.sa_sigaction = note;
   action.sa_flags = SA_RESTART | SA_SIGINFO;
