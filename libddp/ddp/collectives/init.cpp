@@ -155,7 +155,7 @@ std::shared_ptr<ProcessGroup> stay_alone(const InitOptions& options, GroupConfig
   return make_single_process_group(std::move(config));
 }
 
-// The watch must have found the missing rank when an operation times out.
+// So that the watch has looked for the missing rank before an operation times out.
 HangWatchOptions within(Timeout timeout, HangWatchOptions options) {
   constexpr Timeout kShortestPeriod{250};
   options.patience = std::min(options.patience, timeout);

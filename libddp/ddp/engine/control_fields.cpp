@@ -8,7 +8,7 @@
 namespace ddp {
 namespace {
 
-constexpr int kMaxNamed = 4;  // ranks in an error
+constexpr int kMaxNamed = 4;  // ranks in an error, besides the first
 
 struct Difference {
   int first;                // the lowest rank that counts
@@ -35,7 +35,9 @@ std::string to_string(const Difference& difference, const Describe& describe) {
   const std::size_t named = std::min<std::size_t>(difference.others.size(), kMaxNamed);
   for (std::size_t i = 0; i < named; ++i) text += ", " + name(difference.others[i]);
   const std::size_t left = difference.others.size() - named;
-  return left == 0 ? text : text + ", and " + std::to_string(left) + " more ranks differ";
+  return left == 0 ? text
+                   : text + ", and " + std::to_string(left) +
+                         (left == 1 ? " more rank differs" : " more ranks differ");
 }
 
 // Every rank makes a pass. Those without are missing in a simulated group, which has only one.
