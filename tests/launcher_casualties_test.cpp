@@ -129,6 +129,16 @@ TEST_CASE("without an order, no signal counts as obeyed", "[stop-order]") {
   CHECK_FALSE(order.is_from_keyboard());
 }
 
+TEST_CASE("a request to a worker is not one to the launcher", "[stop-order]") {
+  StopOrder order;
+  order.note_request_to_worker();
+  CHECK(order.is_stop());
+  CHECK_FALSE(order.is_requested());
+  CHECK_FALSE(order.asks_for(SIGUSR1, false));  // nobody has sent it that signal
+  CHECK(order.request());                       // so a SIGUSR1 to the launcher is still the first
+  CHECK(order.asks_for(SIGUSR1, false));
+}
+
 TEST_CASE("after a request, workers may end by SIGUSR1 or by the launcher's SIGKILL",
           "[stop-order]") {
   StopOrder order;

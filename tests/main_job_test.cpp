@@ -292,8 +292,8 @@ TEST_CASE("the first line says what a step consists of", "[main]") {
 }
 
 TEST_CASE("with several passes in a step, progress counts steps", "[main]") {
-  ChildProcess job(train_command(
-      2, {"--global-batch-size", "7000", "--accumulate", "4", "--epochs", "1", "--log-every", "4"}));
+  ChildProcess job(train_command(2, {"--global-batch-size", "7000", "--accumulate", "4", "--epochs",
+                                     "1", "--log-every", "4"}));
   CHECK(job.wait(100s) == 0);
   CHECK_THAT(job.out(), Catch::Contains("epoch 1/1 step 4/9 ") &&
                             Catch::Contains("epoch 1/1 step 8/9 ") &&

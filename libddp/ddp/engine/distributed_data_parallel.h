@@ -80,8 +80,8 @@ class DistributedDataParallel {
   // in the middle of a step.
   void accumulate(int passes);
 
-  // While the guard lives, wait() does not reduce. begin_step reads it, so create it before. It must
-  // not outlive this object.
+  // While the guard lives, wait() does not reduce. begin_step reads it, so create it before. It
+  // must not outlive this object.
   class [[nodiscard]] NoSync {
    public:
     NoSync(NoSync&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
