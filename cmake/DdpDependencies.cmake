@@ -33,25 +33,7 @@ function(ddp_resolve option found out)
   endif()
 endfunction()
 
-# CUDA, cuBLAS and NCCL belong together: without them a build could neither multiply nor reduce.
-set(found FALSE)
-if(NOT DDP_CUDA STREQUAL "OFF")
-  include(CheckLanguage)
-  check_language(CUDA)
-  find_package(CUDAToolkit QUIET)
-  include(DdpNvidia)
-  ddp_python_nvidia_prefixes(DDP_NVIDIA_PREFIXES)
-  ddp_find_nvidia(NCCL nccl.h libnccl.so.2)
-  ddp_find_nvidia(CUBLAS cublas_v2.h libcublas.so.${CUDAToolkit_VERSION_MAJOR})
-  set(found TRUE)
-  foreach(part CMAKE_CUDA_COMPILER CUDAToolkit_FOUND DDP_NCCL_INCLUDE_DIR DDP_CUBLAS_INCLUDE_DIR)
-    if(NOT ${part})
-      message(STATUS "No CUDA: ${part} is ${${part}}")
-      set(found FALSE)
-    endif()
-  endforeach()
-endif()
-ddp_resolve(DDP_CUDA ${found} DDP_HAVE_CUDA)
+include(DdpCuda)
 if(DDP_HAVE_CUDA)
   set(CMAKE_CUDA_ARCHITECTURES ${DDP_CUDA_ARCHITECTURES})
   enable_language(CUDA)
@@ -91,11 +73,17 @@ endif()
 ddp_resolve(DDP_GLOO ${found} DDP_HAVE_GLOO)
 
 # Only the header is used, and the file name by which the library is loaded: libdnnl.so.3, but in
-# Debian 13 libdnnl.so.3.6.
+# Debian 13 libdnnl.so.3.6. The header is that of the library: LibTorch has headers of a version of
+# its own, without the library.
 set(found FALSE)
 if(NOT DDP_ONEDNN STREQUAL "OFF")
-  find_path(DDP_ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h
-    HINTS ${ONEDNN_ROOT}/include ENV ONEDNN_ROOT PATH_SUFFIXES include)
+  find_library(DDP_ONEDNN_LIBRARY dnnl
+    HINTS ${ONEDNN_ROOT} ENV ONEDNN_ROOT PATH_SUFFIXES lib)
+  if(DDP_ONEDNN_LIBRARY)
+    get_filename_component(folder ${DDP_ONEDNN_LIBRARY} DIRECTORY)
+    find_path(DDP_ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl_version.h
+      PATHS ${folder}/../include ${folder}/../../include NO_DEFAULT_PATH)
+  endif()
   if(DDP_ONEDNN_INCLUDE_DIR)
     file(STRINGS ${DDP_ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h line
       REGEX "DNNL_VERSION_MAJOR +[0-9]+")
@@ -104,9 +92,7 @@ if(NOT DDP_ONEDNN STREQUAL "OFF")
       set(found TRUE)
     endif()
     set(DDP_ONEDNN_SONAME libdnnl.so.${DDP_ONEDNN_MAJOR})
-    find_library(DDP_ONEDNN_LIBRARY dnnl
-      HINTS ${ONEDNN_ROOT} ENV ONEDNN_ROOT PATH_SUFFIXES lib)
-    if(DDP_ONEDNN_LIBRARY AND CMAKE_OBJDUMP)
+    if(CMAKE_OBJDUMP)
       execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${DDP_ONEDNN_LIBRARY}
         OUTPUT_VARIABLE headers ERROR_QUIET)
       if(headers MATCHES "SONAME +(libdnnl\\.so[.0-9]*)")

@@ -9,13 +9,14 @@ source scripts/install_packages.sh
 
 install_packages "${build_packages[@]}" "${data_packages[@]}"
 
-# Without a GPU, kernels are compiled to PTX only, which saves time; a GPU's driver could compile
-# that further.
-architectures=()
-nvidia-smi -L &>/dev/null || architectures=(-DDDP_CUDA_ARCHITECTURES=80-virtual)
+# Kernels are compiled for this machine's GPUs alone, which saves time; without a GPU to PTX only,
+# which a GPU's driver could compile further.
+architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u |
+  sed 's/\.//; s/$/-real/' | paste -sd ';') || architectures=80-virtual
 cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DDDP_BUILD_TESTS=OFF \
   -DDDP_BUILD_BENCH=OFF -DDDP_WARNINGS_AS_ERRORS=OFF -DDDP_PRECOMPILED_HEADERS=ON \
-  "${architectures[@]}" | grep -E '^-- (ddp|  )' || { echo "configuring failed" >&2; exit 1; }
+  -DDDP_CUDA_ARCHITECTURES="$architectures" | grep -E '^-- (ddp|  )' ||
+  { echo "configuring failed" >&2; exit 1; }
 cmake --build build
 
 main_job() {
@@ -27,12 +28,14 @@ train=(build/bin/train --model lenet5 --epochs 3 --batch-size 64 --lr 0.05 --mom
 
 # Prints the number of GPUs that this build's programs can use. A program prints its device, which
 # shows whether CUDA is built in and works. ddp-launch counts the GPUs, as it respects
-# CUDA_VISIBLE_DEVICES.
+# CUDA_VISIBLE_DEVICES; where it cannot (a container may lack NVML), there is still the one that the
+# program used.
 usable_gpus() {
-  case $(build/bin/all_reduce) in
-    *" on cuda:"*) build/bin/ddp-launch -n gpu --dry-run true | grep -cE '^ *[0-9]+ +[0-9]+ ' ;;
-    *) echo 0 ;;
-  esac
+  local gpus=0
+  if [[ $(build/bin/all_reduce) == *" on cuda:"* ]]; then
+    gpus=$(build/bin/ddp-launch -n gpu --dry-run true | grep -cE '^ *[0-9]+ +[0-9]+ ') || gpus=1
+  fi
+  echo "$gpus"
 }
 
 echo
