@@ -27,7 +27,8 @@ class Nvml {
     if (!library_.is_open()) return "libnvidia-ml.so.1 cannot be loaded: no NVIDIA driver";
     const int status = call<int()>("nvmlInit_v2");
     initialised_ = status == 0;
-    return initialised_ ? "" : fmt::format("NVML does not start (error {})", status);
+    if (initialised_) return "";
+    return fmt::format("NVML does not start: {} (error {})", error_string(status), status);
   }
 
   [[nodiscard]] unsigned device_count() const {
@@ -93,6 +94,12 @@ class Nvml {
   int call(const char* name, Args... args) const {
     Signature* function = nullptr;
     return library_.find(name, function) ? function(args...) : 13;
+  }
+
+  // Such as "Driver/library version mismatch" after an update of a driver in use.
+  [[nodiscard]] const char* error_string(int status) const {
+    const char* (*function)(int) = nullptr;
+    return library_.find("nvmlErrorString", function) ? function(status) : "unknown error";
   }
 
   DynamicLibrary library_{"libnvidia-ml.so.1", DynamicLibrary::Lifetime::kThis};

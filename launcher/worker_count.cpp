@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "launcher/gpu_list.h"
 #include "launcher/launch_error.h"
 
@@ -26,8 +28,17 @@ std::string reason_for_none(const GpuInventory& gpus, const Machine& machine) {
                      machine.cuda_visible_devices.value_or(""), gpus.gpus.size());
 }
 
-int count_visible(const GpuInventory& gpus, const Machine& machine) {
-  return static_cast<int>(visible_gpus(gpus, machine.cuda_visible_devices).size());
+bool is_on_mig(const GpuInventory& gpus, const ListedGpu& gpu) {
+  return gpu.is_mig() || !gpus.gpus[*gpu.index].mig.empty();
+}
+
+// CUDA shows a process only the first of several MIG instances. Workers that share GPUs get a list
+// of their own each.
+int count_visible(const GpuInventory& gpus, const Machine& machine, bool may_share_gpus) {
+  const std::vector<ListedGpu> list = visible_gpus(gpus, machine.cuda_visible_devices);
+  const bool all_on_mig =
+      std::ranges::all_of(list, [&gpus](const ListedGpu& each) { return is_on_mig(gpus, each); });
+  return !list.empty() && all_on_mig && !may_share_gpus ? 1 : static_cast<int>(list.size());
 }
 
 WorkerCount count_for_number(int workers, const Machine& machine, bool may_share_gpus) {
@@ -36,7 +47,7 @@ WorkerCount count_for_number(int workers, const Machine& machine, bool may_share
     return {workers, ""};
   }
   const GpuInventory gpus = machine.find_gpus();
-  const int visible = count_visible(gpus, machine);
+  const int visible = count_visible(gpus, machine, may_share_gpus);
   if (visible == 0 && expects_gpus) {
     return {workers, fmt::format(kNoGpuRemark, reason_for_none(gpus, machine))};
   }
@@ -57,7 +68,7 @@ WorkerCount decide_worker_count(const WorkerRequest& request, const Machine& mac
   }
   if (request.kind == Kind::kCpu) return {machine.usable_cpus, ""};
   const GpuInventory gpus = machine.find_gpus();
-  const int visible = count_visible(gpus, machine);
+  const int visible = count_visible(gpus, machine, may_share_gpus);
   if (visible > 0) return {visible, ""};
   const std::string reason = reason_for_none(gpus, machine);
   if (request.kind == Kind::kGpu) {

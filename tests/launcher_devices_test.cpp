@@ -84,6 +84,12 @@ TEST_CASE("an impossible --gpus is refused in one line", "[launcher][devices]") 
   CHECK_THAT(none.err, Contains("this host has none"));
 }
 
+TEST_CASE("an NVML that does not start is quoted", "[launcher][devices]") {
+  const Result result = launch({"-n", "gpu", "true"}, {{"FAKE_NVML_ERROR", "18"}});
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, Contains("NVML does not start: what NVML says (error 18)"));
+}
+
 TEST_CASE("workers that share GPUs get the variables for it, and the user one remark",
           "[launcher][devices]") {
   const Result result = launch({"--gpus=4", "-n3", "--oversubscribe", "--show=all", "sh", "-c",

@@ -126,3 +126,16 @@ TEST_CASE("NCCL's most common warnings come with advice", "[nccl]") {
   last_warning.clear();
   CHECK_THAT(text, StartsWith("what NCCL says: " + warning + " (") && Contains(advice));
 }
+
+TEST_CASE("an NCCL that is older than the build needs is refused with both versions", "[nccl]") {
+  const std::string text = test::error_of([] { (void)open_nccl(DDP_FAKE_OLD_NCCL); });
+  const std::string header = "the header of " + std::to_string(NCCL_MAJOR) + "." +
+                             std::to_string(NCCL_MINOR) + "." + std::to_string(NCCL_PATCH) + ")";
+  CHECK_THAT(text, StartsWith("[nccl] " DDP_FAKE_OLD_NCCL " is NCCL 2.18.5, and 2.19.0 or later") &&
+                       Contains(header) && Contains("LD_LIBRARY_PATH"));
+}
+
+TEST_CASE("a missing NCCL is told with what helps", "[nccl]") {
+  CHECK_THAT(test::error_of([] { (void)open_nccl("libno_such_nccl.so.2"); }),
+             Contains("libno_such_nccl.so.2: cannot open") && Contains("LD_LIBRARY_PATH"));
+}

@@ -27,6 +27,7 @@ using test::expect;
 namespace {
 
 constexpr std::size_t kElements = 1000;
+constexpr std::size_t kRegisteredBytes = std::size_t{1} << 20;  // memory of NCCL is no smaller
 constexpr int kSteps = 6;
 
 // Runs f on a thread that has not used CUDA yet.
@@ -133,7 +134,7 @@ TEST_CASE("collectives use the GPU of their rank alone", "[cuda]") {
       expect(values == std::vector<double>{2, 4}, "the sums");
     });
     on_new_thread([&] { group->barrier().wait_host(); });
-    Allocation memory = on_new_thread([&] { return group->allocate(kElements * sizeof(float)); });
+    Allocation memory = on_new_thread([&] { return group->allocate(kRegisteredBytes); });
     on_new_thread([&] {
       auto batch = group->batch();
       for (const ReduceOp op : {ReduceOp::kAverage, ReduceOp::kMax}) {

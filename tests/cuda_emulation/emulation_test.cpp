@@ -197,6 +197,12 @@ TEST_CASE("a GPU for which the build has no code is an error that says what to d
   CHECK_THROWS_WITH(cu::check(cudaErrorInvalidValue, "a launch"), !Contains("ARCHITECTURES"));
 }
 
+TEST_CASE("errors of a machine whose setup is wrong say what to do", "[emulation]") {
+  CHECK_THROWS_WITH(cu::check(cudaErrorDevicesUnavailable, "a call"), Contains("compute mode"));
+  CHECK_THROWS_WITH(cu::check(cudaErrorSystemNotReady, "a call"), Contains("fabricmanager"));
+  CHECK_THROWS_WITH(cu::check(cudaErrorSystemDriverMismatch, "a call"), Contains("reboot"));
+}
+
 TEST_CASE("part of a block at a barrier", "[.]") {
   cu::launch_kernel(diverge, 1, kThreads, {});
   cu::synchronize({});

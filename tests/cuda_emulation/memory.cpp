@@ -13,13 +13,13 @@ extern "C" const char* __asan_default_options() { return "quarantine_size_mb=16"
 namespace ddp::emulation {
 namespace {
 
-constexpr std::size_t kDeviceBytes = std::size_t{16} << 30;
 constexpr std::size_t kAlignment = 256;  // CUDA's promise
 constexpr int kPoison = 0xA5;
 
 struct Allocations {
   std::mutex mutex;
   std::map<const std::byte*, std::size_t> sizes;
+  std::size_t used_bytes = 0;
 };
 
 // Never destroyed, since threads of streams may outlive main().
@@ -30,23 +30,37 @@ Allocations& allocations() {
 
 }  // namespace
 
+std::size_t device_bytes() {
+  constexpr std::size_t kDefault = std::size_t{16} << 30;
+  const char* text = std::getenv("DDP_EMULATED_MEMORY");
+  return text == nullptr ? kDefault : std::strtoull(text, nullptr, 10);
+}
+
+std::size_t used_bytes() {
+  const std::lock_guard lock(allocations().mutex);
+  return allocations().used_bytes;
+}
+
 void* allocate(std::size_t size_bytes) {
   void* data = nullptr;
-  if (size_bytes > kDeviceBytes || posix_memalign(&data, kAlignment, size_bytes) != 0) {
-    return nullptr;
-  }
-  std::memset(data, kPoison, size_bytes);
   const std::lock_guard lock(allocations().mutex);
+  const std::size_t left = device_bytes() - allocations().used_bytes;
+  if (size_bytes > left || posix_memalign(&data, kAlignment, size_bytes) != 0) return nullptr;
+  std::memset(data, kPoison, size_bytes);
   allocations().sizes[static_cast<std::byte*>(data)] = size_bytes;
+  allocations().used_bytes += size_bytes;
   return data;
 }
 
 bool release(void* data) {
   std::unique_lock lock(allocations().mutex);
-  const bool is_known = allocations().sizes.erase(static_cast<std::byte*>(data)) == 1;
+  const auto found = allocations().sizes.find(static_cast<std::byte*>(data));
+  if (found == allocations().sizes.end()) return false;
+  allocations().used_bytes -= found->second;
+  allocations().sizes.erase(found);
   lock.unlock();
-  if (is_known) std::free(data);
-  return is_known;
+  std::free(data);
+  return true;
 }
 
 Range classify(const void* data, std::size_t size_bytes) {

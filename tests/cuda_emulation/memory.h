@@ -8,8 +8,13 @@ namespace ddp::emulation {
 // The memory that the emulated CUDA has allocated: device memory and pinned host memory. All other
 // memory is pageable.
 
-// Allocates memory filled with poison, since CUDA does not promise zeros. Null if `size_bytes` is
-// more than a device has.
+// What a device has: 16 GiB, or as many bytes as DDP_EMULATED_MEMORY says. All devices together,
+// and pinned memory, too, take it.
+[[nodiscard]] std::size_t device_bytes();
+[[nodiscard]] std::size_t used_bytes();
+
+// Allocates memory filled with poison, since CUDA does not promise zeros. Null if less than
+// `size_bytes` are left.
 [[nodiscard]] void* allocate(std::size_t size_bytes);
 // False if `data` is not an allocation.
 [[nodiscard]] bool release(void* data);

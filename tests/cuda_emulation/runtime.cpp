@@ -164,6 +164,13 @@ cudaError_t cudaHostAlloc(void** data, std::size_t size_bytes, unsigned) {
 }
 cudaError_t cudaFreeHost(void* data) { return release(data); }
 
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  emulation::use_current_device();
+  *total = emulation::device_bytes();
+  *free = *total - emulation::used_bytes();
+  return cudaSuccess;
+}
+
 // The source is read when the copy runs. Pageable memory, however, is read at once, since its owner
 // may reuse it.
 cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t size_bytes,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// A fake libnvidia-ml.so.1 for ddp-launch. The variable FAKE_GPUS gives the number of GPUs.
+// A fake libnvidia-ml.so.1 for ddp-launch. The variable FAKE_GPUS gives the number of GPUs, and
+// FAKE_NVML_ERROR the code with which the start fails.
 #include <cstdio>
 #include <cstdlib>
 
@@ -30,7 +31,12 @@ unsigned count_gpus() {
 
 extern "C" {
 
-[[gnu::visibility("default")]] int nvmlInit_v2() { return 0; }
+[[gnu::visibility("default")]] int nvmlInit_v2() {
+  const char* text = std::getenv("FAKE_NVML_ERROR");
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+[[gnu::visibility("default")]] const char* nvmlErrorString(int) { return "what NVML says"; }
 
 [[gnu::visibility("default")]] int nvmlShutdown() { return 0; }
 

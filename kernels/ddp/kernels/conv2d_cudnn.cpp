@@ -265,10 +265,17 @@ class CudnnConv2d final : public Conv2dBackend {
 
 }  // namespace
 
-std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device) {
+// cuDNN may be found and not work: parts of it are missing, or it no longer knows an old GPU.
+std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device) try {
   CudnnLibrary library;
   if (!library.open()) return nullptr;
   return std::make_unique<CudnnConv2d>(library, device);
+} catch (const Error& error) {
+  log::warning(
+      "[kernels] cuDNN does not work here, so columns and cuBLAS compute convolutions, "
+      "which is slower: " +
+      describe(error));
+  return nullptr;
 }
 
 }  // namespace ddp::cu

@@ -60,12 +60,15 @@ Device choose_device(const InitOptions& options, const WorkerEnv& env,
                            "): run on the CPU (InitOptions::device)");
   }
   if (env.shares_gpus) return cuda_device(env.local_rank % visible);
+  // A scheduler may show each rank only its own GPU (srun --gpus-per-task=1). If several ranks see
+  // the same one, the rendezvous refuses them.
+  if (visible == 1) return cuda_device(0);
   if (env.local_rank < visible) return cuda_device(env.local_rank);
   throw EnvironmentError("LOCAL_RANK=" + std::to_string(env.local_rank) + ", but " +
-                         std::to_string(visible) + (visible == 1 ? " GPU is" : " GPUs are") +
-                         " visible: start no more workers than that on this host, let a launcher "
-                         "allow sharing (ddp-launch sets DDP_OVERSUBSCRIBE and what NCCL needs for "
-                         "it), or run on the CPU (InitOptions::device)");
+                         std::to_string(visible) +
+                         " GPUs are visible: start no more workers than that on this host, let a "
+                         "launcher allow sharing (ddp-launch sets DDP_OVERSUBSCRIBE and what NCCL "
+                         "needs for it), or run on the CPU (InitOptions::device)");
 }
 
 }  // namespace ddp

@@ -29,8 +29,8 @@ enum class DeviceChoice { kAuto, kCpu, kCuda };
 // (both in seconds).
 struct InitOptions {
   Backend backend = Backend::kAuto;
-  // kAuto: the CUDA device whose index is LOCAL_RANK, or the CPU if the machine has no CUDA device
-  // or the backend cannot use one.
+  // kAuto: the CUDA device whose index is LOCAL_RANK, or the only one that this process can see, or
+  // the CPU if it sees none or the backend cannot use one.
   DeviceChoice device = DeviceChoice::kAuto;
   std::optional<int> rank = std::nullopt;
   std::optional<int> world_size = std::nullopt;

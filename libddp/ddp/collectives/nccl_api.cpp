@@ -47,14 +47,49 @@ std::string_view advice_for(std::string_view warning) {
   return "NCCL_DEBUG=WARN makes NCCL say more";
 }
 
+constexpr int kOldest = 21900;  // since then, NCCL has all functions that open_nccl() loads
+
+// The codes are 2804 for 2.8.4 and 20901 for 2.9.1.
+std::string version_text(int code) {
+  const int major = code < 10000 ? code / 1000 : code / 10000;
+  const int minor = code < 10000 ? code / 100 % 10 : code / 100 % 100;
+  return fmt::format("{}.{}.{}", major, minor, code % 100);
+}
+
+int version_code(const NcclApi& nccl) {
+  int code = 0;
+  static_cast<void>(nccl.get_version(&code));  // it fails for a null pointer only
+  return code;
+}
+
+std::string file_of(const NcclApi& nccl) {
+  Dl_info info{};
+  const bool is_known = ::dladdr(reinterpret_cast<void*>(nccl.get_version), &info) != 0;
+  return is_known && info.dli_fname != nullptr ? info.dli_fname : "an unknown file";
+}
+
+// The library that the system finds first need not be the one whose header the build used.
+void refuse_if_old(const NcclApi& nccl) {
+  const int code = version_code(nccl);
+  if (code >= kOldest) return;
+  throw CudaError(fmt::format(
+      "[nccl] {} is NCCL {}, and {} or later is needed (the build was made with the "
+      "header of {}): name the folder of a newer libnccl.so.2 in LD_LIBRARY_PATH",
+      file_of(nccl), version_text(code), version_text(kOldest), version_text(NCCL_VERSION_CODE)));
+}
+
 }  // namespace
 
-NcclApi open_nccl() {
+NcclApi open_nccl(const std::string& file) {
   // NCCL's threads outlive its communicators.
-  const DynamicLibrary library("libnccl.so.2", DynamicLibrary::Lifetime::kProcess);
-  if (!library.is_open()) throw CudaError("[nccl] cannot open NCCL: " + library.problem());
+  const DynamicLibrary library(file, DynamicLibrary::Lifetime::kProcess);
+  if (!library.is_open()) {
+    throw CudaError("[nccl] cannot open NCCL (is its folder in LD_LIBRARY_PATH?): " +
+                    library.problem());
+  }
   NcclApi nccl{};
   library.load("ncclGetVersion", nccl.get_version);
+  refuse_if_old(nccl);  // it may lack the others
   library.load("ncclGetUniqueId", nccl.get_unique_id);
   library.load("ncclGetErrorString", nccl.get_error_string);
   library.load("ncclGetLastError", nccl.get_last_error);
@@ -91,18 +126,8 @@ void check_nccl(const NcclApi& nccl, ncclResult_t result, const std::string& act
   throw CudaError(fmt::format("[nccl] {}: {}", action, error_text(nccl, result)));
 }
 
-std::string nccl_version() {
-  const NcclApi nccl = open_nccl();
-  int code = 0;
-  DDP_NCCL_CHECK(nccl, get_version(&code));
-  return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
-}
+std::string nccl_version() { return version_text(version_code(open_nccl())); }
 
-std::string nccl_path() {
-  const NcclApi nccl = open_nccl();
-  Dl_info info{};
-  const bool is_known = ::dladdr(reinterpret_cast<void*>(nccl.get_version), &info) != 0;
-  return is_known && info.dli_fname != nullptr ? info.dli_fname : "an unknown file";
-}
+std::string nccl_path() { return file_of(open_nccl()); }
 
 }  // namespace ddp

@@ -37,7 +37,7 @@ struct NcclApi {
 
 // Opens libnccl.so.2. Throws CudaError with the dynamic linker's reason, Error if NCCL lacks a
 // function.
-[[nodiscard]] NcclApi open_nccl();
+[[nodiscard]] NcclApi open_nccl(const std::string& file = "libnccl.so.2");
 
 // "unhandled system error: <the last warning that NCCL gave> (<what helps>)".
 [[nodiscard]] std::string error_text(const NcclApi& nccl, ncclResult_t result);

@@ -12,6 +12,10 @@
 namespace ddp {
 namespace {
 
+// ncclMemAlloc rounds sizes up to 2 MiB, and before NCCL 2.25 to as much as 512 MiB on GPUs behind
+// NVSwitch. Registration speeds up large messages only.
+constexpr std::size_t kLeastRegistered = std::size_t{1} << 20;
+
 // Null if NCCL cannot register it: operations then use NCCL's own buffers.
 void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
   void* registration = nullptr;
@@ -77,7 +81,8 @@ Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
                                std::function<void()> before_release) {
   if (size_bytes == 0) return {};
   const cu::DeviceGuard guard(device);
-  void* data = allocate_by_nccl(communicator->api(), size_bytes);
+  const bool is_large = size_bytes >= kLeastRegistered;
+  void* data = is_large ? allocate_by_nccl(communicator->api(), size_bytes) : nullptr;
   if (data == nullptr) return allocate_plain(size_bytes, device, before_release);
   void* registration = register_memory(*communicator, data, size_bytes);
   // ncclMemFree does not wait for the device, and kernels may still use the memory.

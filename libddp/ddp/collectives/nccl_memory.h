@@ -14,7 +14,8 @@
 namespace ddp {
 
 // Zeroed memory from ncclMemAlloc, registered with the communicator, which saves its kernels a
-// copy; if NCCL cannot register it, ordinary device memory. `before_release` must not throw.
+// copy; ordinary device memory if it is small or NCCL cannot allocate it. `before_release` must not
+// throw.
 [[nodiscard]] Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
                                              std::size_t size_bytes, Device device,
                                              std::function<void()> before_release);

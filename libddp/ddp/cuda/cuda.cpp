@@ -3,7 +3,9 @@
 
 #include <cuda.h>
 
+#include <array>
 #include <cctype>
+#include <cstdio>
 #include <stdexcept>
 
 #include "ddp/base/dynamic_library.h"
@@ -61,6 +63,24 @@ void zero_device_memory(void* data, std::size_t size_bytes) {
   DDP_CUDA_CHECK(cudaStreamSynchronize(cudaStreamPerThread));
 }
 
+std::string mebibytes(std::size_t size_bytes) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", static_cast<double>(size_bytes) / (1 << 20));
+  return text.data();
+}
+
+[[noreturn]] void refuse_allocation(std::size_t size_bytes, Device device) {
+  static_cast<void>(cudaGetLastError());
+  std::size_t free = 0;
+  std::size_t total = 0;
+  DDP_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  throw CudaError("[cuda] cannot allocate " + mebibytes(size_bytes) + " MiB on " +
+                  to_string(device) + ": out of memory, " + mebibytes(free) + " of " +
+                  mebibytes(total) +
+                  " MiB are free; a smaller batch needs less, and nvidia-smi shows which processes "
+                  "use the rest");
+}
+
 // The version as text, such as "12.4".
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
@@ -77,13 +97,23 @@ DeviceSurvey survey_insufficient_driver() {
           .is_fault = true};
 }
 
-// What helps, for errors that say something about the build.
+// What helps, for errors that say something about the build or the machine's setup.
 const char* advice_for(cudaError_t status) {
-  if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorUnsupportedPtxVersion) {
-    return "";
+  switch (status) {
+    case cudaErrorNoKernelImageForDevice:
+    case cudaErrorUnsupportedPtxVersion:
+      return "; the build has no code for this GPU: configure it with "
+             "-DDDP_CUDA_ARCHITECTURES=native on this machine";
+    case cudaErrorDevicesUnavailable:
+      return "; another process may have this GPU for itself: nvidia-smi shows processes, and "
+             "nvidia-smi -q -d COMPUTE the compute mode";
+    case cudaErrorSystemNotReady:
+      return "; GPUs behind NVSwitch need the service nvidia-fabricmanager";
+    case cudaErrorSystemDriverMismatch:
+      return "; the driver was updated while it was in use: reboot, or restart the container";
+    default:
+      return "";
   }
-  return "; the build has no code for this GPU: configure it with "
-         "-DDDP_CUDA_ARCHITECTURES=native on this machine";
 }
 
 }  // namespace
@@ -106,7 +136,8 @@ DeviceSurvey survey_devices() {
     return {.why_none = cudaGetErrorString(cudaErrorNoDevice)};
   }
   if (status == cudaErrorInsufficientDriver) return survey_insufficient_driver();
-  return {.why_none = cudaGetErrorString(status), .is_fault = true};
+  return {.why_none = std::string(cudaGetErrorString(status)) + advice_for(status),
+          .is_fault = true};
 }
 
 int device_count() { return survey_devices().count; }
@@ -230,7 +261,9 @@ Allocation allocate_device(std::size_t size_bytes, Device device) {
   if (size_bytes == 0) return {};
   const DeviceGuard guard(device);
   void* data = nullptr;
-  DDP_CUDA_CHECK(cudaMalloc(&data, size_bytes));
+  const cudaError_t status = cudaMalloc(&data, size_bytes);
+  if (status == cudaErrorMemoryAllocation) refuse_allocation(size_bytes, device);
+  check(status, "cudaMalloc");
   Allocation allocation(data, size_bytes, [device](void* memory) {
     free_on(device, [memory] { return cudaFree(memory); });
   });

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp::nn {
@@ -48,11 +49,18 @@ class MemoryPool::FreeBlocks {
   }
 
   void free_surplus() {
-    BlocksBySize surplus;  // freed after the lock has been released
+    std::unique_lock lock(mutex_);
+    const bool has_surplus = idle_bytes_ > kMostIdle * most_used_bytes_;
+    lock.unlock();
+    if (has_surplus) free_idle();
+  }
+
+  // Returns how many bytes were idle.
+  std::size_t free_idle() {
+    BlocksBySize idle;  // freed after the lock has been released
     const std::lock_guard lock(mutex_);
-    if (idle_bytes_ <= kMostIdle * most_used_bytes_) return;
-    surplus.swap(by_size_);
-    idle_bytes_ = 0;
+    idle.swap(by_size_);
+    return std::exchange(idle_bytes_, 0);
   }
 
   std::size_t allocations() const {
@@ -101,11 +109,21 @@ struct MemoryPool::Block {
 MemoryPool::MemoryPool(Device device)
     : device_(device), free_blocks_(std::make_shared<FreeBlocks>()) {}
 
+// A device that is out of memory may have enough without the idle blocks.
+Allocation MemoryPool::allocate_from_device(std::size_t size_bytes) {
+  free_blocks_->free_surplus();
+  try {
+    return nn::allocate(size_bytes, device_);
+  } catch (const CudaError&) {
+    if (free_blocks_->free_idle() == 0) throw;
+  }
+  return nn::allocate(size_bytes, device_);
+}
+
 std::shared_ptr<void> MemoryPool::allocate(std::size_t size_bytes) {
   std::optional<Allocation> memory = free_blocks_->take(size_bytes);
   if (!memory) {
-    free_blocks_->free_surplus();
-    memory = nn::allocate(size_bytes, device_);
+    memory = allocate_from_device(size_bytes);
     free_blocks_->add_used(size_bytes);
   }
   const auto block = std::make_shared<Block>(free_blocks_, std::move(*memory));

@@ -19,7 +19,7 @@ namespace ddp::nn {
 //
 // Where sizes change from step to step, as with images of many sizes, blocks of sizes that do not
 // come back would pile up. So before the pool allocates a new block, it frees all idle blocks if
-// they are more than twice what was ever in use at once.
+// they are more than twice what was ever in use at once, or if a GPU has no memory left.
 class MemoryPool {
  public:
   explicit MemoryPool(Device device);
@@ -36,6 +36,8 @@ class MemoryPool {
  private:
   class FreeBlocks;
   struct Block;
+
+  [[nodiscard]] Allocation allocate_from_device(std::size_t size_bytes);
 
   Device device_;
   std::shared_ptr<FreeBlocks> free_blocks_;
