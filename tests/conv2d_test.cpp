@@ -118,6 +118,18 @@ TEMPLATE_TEST_CASE("conv2d_forward equals the sum of its definition", "[kernels]
   check_close(y, expected);
 }
 
+TEST_CASE("conv2d adds no bias without elements, even if it has an address", "[kernels][conv2d]") {
+  const std::string name = GENERATE("loops", "columns", "onednn", "best");
+  const auto backend = make_backend<float>(name);
+  if (!backend) return;
+  CAPTURE(name);
+  const Conv2dShape shape{1, 1, 1, {1, 1}, {1, 1}};
+  Values<float> x = {2}, weight = {3}, bias = {100}, y = {0};
+  ddp::cpu::conv2d_forward(buffer_of(x), buffer_of(weight), buffer_of(bias).slice(0, 0),
+                           buffer_of(y), shape, *backend);
+  CHECK(y[0] == 6);
+}
+
 TEMPLATE_TEST_CASE("the gradients of conv2d equal the sums of their definition",
                    "[kernels][conv2d]", float, double) {
   using T = TestType;

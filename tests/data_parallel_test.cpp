@@ -287,6 +287,47 @@ TEST_CASE("a backward that throws leaves nothing to the next one", "[data-parall
   CHECK(context.to_host<double>(model.parameters()[1]->grad())[0] == Approx(1));
 }
 
+TEST_CASE("a loss needs one target for each sample", "[data-parallel]") {
+  nn::Context context;
+  const auto error = [&](const nn::Shape& targets, std::size_t dim) {
+    DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                       {.device_ids = cpus(2), .dim = dim});
+    Tape tape(context);
+    return error_of([&] {
+      (void)model.loss(tape, Tensor::zeros({4, 1}, DType::kFloat64),
+                       Tensor::zeros(targets, DType::kFloat64), mean);
+    });
+  };
+  CHECK_THAT(error({3, 1}, 0), Contains("[3, 1]") && Contains("4 samples"));
+  CHECK_THAT(error({5, 1}, 0), Contains("[5, 1]") && Contains("4 samples"));
+  CHECK_THAT(error({4, 1}, 1), Contains("[4, 1]") && Contains("1 samples"));
+  CHECK_THAT(error({}, 0), Contains("[]"));
+}
+
+TEST_CASE("a factory that makes different modules is refused", "[data-parallel]") {
+  nn::Context context;
+  const auto error = [&](const nn::ModuleFactory& make) {
+    return error_of([&] {
+      const DataParallel model(context, {context, DType::kFloat64, 0}, make,
+                               {.device_ids = cpus(2)});
+    });
+  };
+  CHECK_THAT(error([made = 0](const nn::Scope& scope) mutable {
+               return std::make_unique<nn::Linear>(scope, 1, ++made);
+             }),
+             Contains("'weight' float64[2, 1] in place of 'weight' float64[1, 1]"));
+  CHECK_THAT(error([made = 0](const nn::Scope& scope) mutable {
+               const nn::BatchNormOptions options{.track_running_stats = made++ == 0};
+               return std::make_unique<nn::BatchNorm1d>(scope, 1, options);
+             }),
+             Contains("nothing in place of 'running_mean' float64[1]"));
+  CHECK_THAT(error([made = 0](const nn::Scope& scope) mutable -> std::unique_ptr<nn::Module> {
+               if (made++ == 0) return std::make_unique<Scale>(scope);
+               return std::make_unique<nn::Linear>(scope, 1, 1);
+             }),
+             Contains("1 modules in place of 2"));
+}
+
 TEST_CASE("impossible lists of devices are refused", "[data-parallel]") {
   nn::Context context;
   const auto error = [&](std::vector<Device> devices) {

@@ -3,13 +3,17 @@
 // Built twice: with the library's gemm (OpenBLAS), and with no_openblas.cpp instead.
 #include "ddp/kernels/gemm.h"
 
+#include <sys/resource.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
 
+#include "support/child_process.h"
 #include "support/run_ranks.h"
+#include "support/sanitizers.h"
 
 namespace {
 
@@ -96,4 +100,25 @@ TEST_CASE("gemm names the operand whose size or dtype is wrong", "[gemm]") {
           ddp::cpu::gemm(ddp::buffer_of(integers), ddp::buffer_of(integers),
                          ddp::buffer_of(integers), {1, 1, 1}, {});
         }) == "[kernels] gemm: int32 is not supported, only float32 and float64");
+}
+
+// Needs a process in which no product was computed yet.
+TEST_CASE("a product where no memory is left", "[.][gemm-without-memory]") {
+  std::vector<float> a(64 * 64, 1);
+  std::vector<float> c(64 * 64);
+  rlimit old{};
+  REQUIRE(getrlimit(RLIMIT_AS, &old) == 0);
+  const rlimit nothing{0, old.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_AS, &nothing) == 0);
+  const std::string error = error_of([&] {
+    ddp::cpu::gemm(ddp::buffer_of(a), ddp::buffer_of(a), ddp::buffer_of(c), {64, 64, 64}, {});
+  });
+  REQUIRE(setrlimit(RLIMIT_AS, &old) == 0);
+  CHECK((error.empty() || error.find("OpenBLAS (see ulimit -v)") != std::string::npos));
+}
+
+TEST_CASE("a product ends, also if no memory is left for OpenBLAS's own", "[gemm]") {
+  if (ddp::test::kIsSanitized) return;  // a sanitizer needs memory for its own
+  ddp::test::ChildProcess child({"/proc/self/exe", "[gemm-without-memory]"});
+  CHECK(child.wait() == 0);
 }

@@ -184,6 +184,28 @@ TEST_CASE("a launcher's terminal counts as a terminal", "[io][progress]") {
   unsetenv("DDP_LAUNCH_TTY");
 }
 
+TEST_CASE("a progress bar stays on one line of a narrow terminal", "[io][progress]") {
+  std::string text;
+  std::size_t columns = 80;
+  ddp::Progress progress({.style = ddp::ProgressStyle::kBar, .columns = [&] { return columns; }},
+                         [&](std::string_view part) { text = part; });
+  const ProgressState state{.epochs = 20,
+                            .step = 180,
+                            .steps = 469,
+                            .loss = 0.5584,
+                            .score = 0.806,
+                            .samples_per_second = 13773};
+  const ddp::Clock::time_point start{};
+  progress.update(state, start);
+  CHECK(text == '\r' + format_progress_line(state));  // 76 characters; with the bar there are 93
+  columns = 40;
+  progress.update(state, start + std::chrono::seconds(1));
+  CHECK(text == '\r' + format_progress_line(state).substr(0, 39));
+  columns = 120;
+  progress.update(state, start + std::chrono::seconds(2));
+  CHECK(text == '\r' + format_progress_bar(state));
+}
+
 TEST_CASE("in a pipe, progress is a line every few steps and at the end", "[io][progress]") {
   std::string shown;
   ddp::Progress progress({.style = ddp::ProgressStyle::kLines, .log_every = 3},

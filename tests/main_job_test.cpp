@@ -326,8 +326,8 @@ TEST_CASE("ranks with different data or flags are an error at the start", "[main
     test::write_fashion_mnist(place, {.train = 24 - rank});
   }
   const auto command = [&](const std::string& flags) {
-    const std::string shell = "cd " + directory.path().string() + " && exec " + DDP_TRAIN_PATH +
-                              " --device " + DDP_JOB_DEVICE + " " + flags;
+    const std::string shell = "cd " + directory.path().string() + " && exec '" + DDP_TRAIN_PATH +
+                              "' --device " + DDP_JOB_DEVICE + " " + flags;
     return Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=2", "sh", "-c", shell};
   };
   check_refused(command("--data-dir $RANK"),
@@ -349,6 +349,8 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   check_refused(train_command(1, {"--non-finite", "pray"}), "is not one of stop, skip, ignore");
   check_refused(train_command(1, {"--batch-size", "8", "--global-batch-size", "8"}),
                 "--batch-size and --global-batch-size exclude each other");
+  check_refused(train_command(1, {"--global-batch-size", "2147483648"}),
+                "--global-batch-size must be between 1 and 2^31 - 1");
   check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");
   check_refused(train_command(1, {"--data-dir", "/nonexistent"}),
                 "--dataset fashion-mnist --data-dir /nonexistent: [fashion_mnist] cannot load");
@@ -364,9 +366,9 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   }
   // Refused before the training, not after it.
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/nonexistent/model.safetensors"}),
-                "/nonexistent/model.safetensors");
+                "--save /nonexistent/model.safetensors: [atomic_file]");
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/dev/full"}),
-                "/dev/full: is not a regular file");
+                "--save /dev/full: [atomic_file] /dev/full: cannot replace: not a regular file");
   check_refused(train_command(2, {"--epochs", "1000", "--log-dir", "/dev/null/runs"}),
                 "/dev/null/runs: cannot make the directory");
   check_refused(train_command(1, {"--save", "--epochs", "3"}), "--save needs a value");

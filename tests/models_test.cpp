@@ -153,3 +153,14 @@ TEST_CASE("models fit the size of the images", "[nn]") {
              }),
              Contains("expected [n, channels, height, width] with multiples of 16"));
 }
+
+TEST_CASE("LeNet5 refuses images that its pools leave nothing of", "[nn]") {
+  Context context;
+  const auto make = [&](std::size_t height, std::size_t width) {
+    const ImageSizes sizes{.image = {height, width}};
+    (void)make_model("lenet5", {context, DType::kFloat32, 0}, sizes);
+  };
+  CHECK_NOTHROW(make(12, 12));
+  CHECK_THAT(error_of([&] { make(12, 11); }), Contains("12 x 11, expected at least 12 x 12"));
+  CHECK_THAT(error_of([&] { make(7, 28); }), Contains("7 x 28, expected at least 12 x 12"));
+}

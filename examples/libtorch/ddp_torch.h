@@ -10,7 +10,7 @@
 //     optimizer.step();
 //   }
 //
-// Runs with LibTorch 1.13 on the CPU; compiles with 2.6. On CUDA it has not run yet.
+// Has run on the CPU with LibTorch 1.13 and 2.15, and compiled with 2.6. Has not run on CUDA yet.
 #pragma once
 
 #include <ddp/ddp.h>
@@ -128,11 +128,15 @@ class DistributedDataParallel {
  private:
   static constexpr std::size_t kLoss = 0;  // metric slot
 
+  // Owns what adds to a parameter's .grad; its type is not the same in all versions of LibTorch.
+  using Accumulator =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
+
   struct Replica {
     std::string name;
     torch::Tensor value;
-    torch::Tensor gradient = {};                              // the view
-    std::shared_ptr<torch::autograd::Node> accumulator = {};  // what adds to .grad
+    torch::Tensor gradient = {};  // the view
+    Accumulator accumulator = {};
     std::uintptr_t hook = 0;
   };
 

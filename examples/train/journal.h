@@ -29,7 +29,7 @@ struct StepLine {
   double learning_rate = 0;
   double step_ms = 0;
   double data_wait_ms = 0;
-  ddp::ProgressState progress;  // the score as its accuracy
+  ddp::ProgressState progress;  // with a score; Journal gives it its name
 };
 
 // Rank 0's output about a training: on standard output, as JSON lines, and for TensorBoard.

@@ -9,6 +9,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/error_record.h"
 #include "options.h"
+#include "parse_options.h"
 #include "trainer.h"
 
 namespace {

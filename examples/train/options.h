@@ -73,8 +73,4 @@ struct Options {
   [[nodiscard]] JobDescription describe(int world_size, const Task& task) const;
 };
 
-// Returns nothing if --help was given and shown. Throws std::invalid_argument, in one line, for an
-// unknown flag or value.
-[[nodiscard]] std::optional<Options> parse_options(int argc, char** argv);
-
 }  // namespace train

@@ -33,10 +33,11 @@ using Seconds = std::chrono::duration<double>;
 
 // Fails at the start, rather than after hours of training, if the file cannot be written.
 void check_can_save(const std::filesystem::path& file) {
-  if (std::filesystem::exists(file) && !std::filesystem::is_regular_file(file)) {
-    throw ddp::FileError(fmt::format("--save {}: is not a regular file", file.string()));
+  try {
+    const ddp::AtomicFile probe(file);  // removed at once, and `file` is as it was
+  } catch (const ddp::FileError&) {
+    std::throw_with_nested(ddp::FileError("--save " + file.string()));
   }
-  const ddp::AtomicFile probe(file);  // gone again without having been there
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/data/image_file.h"
@@ -35,7 +36,7 @@ std::string lower_case(std::string text) {
 
 // The files of a folder by their names without the extension; hidden files are ignored.
 std::map<std::string, fs::path> files_in(const fs::path& folder,
-                                         std::initializer_list<std::string_view> extensions) {
+                                         const std::vector<std::string_view>& extensions) {
   std::error_code error;
   std::map<std::string, fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "ddp/base/background_thread.h"
@@ -30,14 +29,8 @@ Prefetcher::Prefetcher(const Options& options, Task task) : task_(std::move(task
 void Prefetcher::start_threads(int count) {
   threads_.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
-    try {
-      threads_.push_back(
-          start_background_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
-    } catch (const std::system_error& error) {
-      throw SystemError("[prefetcher] cannot start thread " + std::to_string(i + 1) + " of " +
-                            std::to_string(count),
-                        error.code().value());
-    }
+    threads_.push_back(
+        start_background_thread("ddp-data-" + std::to_string(i), [this] { work(); }));
   }
 }
 

@@ -5,8 +5,7 @@
 //   model_epoch_2.safetensors             after two epochs
 //   model_epoch_2_step_1100.safetensors   inside the third epoch, after 1100 steps in total
 //   model_best.safetensors                a copy of the best one; a hard link, where possible
-//   latest                                the list of checkpoints that are kept: see
-//   checkpoint_list.h
+//   latest                                the checkpoints that are kept (checkpoint_list.h)
 #pragma once
 
 #include <filesystem>

@@ -6,6 +6,7 @@
 #include "ddp/io/host_transfer.h"
 
 namespace ddp {
+
 void HostCopy::take(std::span<const NamedBuffer> tensors, Stream stream) {
   reserve(tensors);
   tensors_.assign(tensors.begin(), tensors.end());

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/io/progress.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <utility>
+
+#include "ddp/base/socket.h"
 
 namespace ddp {
 namespace {
@@ -63,6 +67,12 @@ std::string format_progress_line(const ProgressState& state) {
   return fmt::format("epoch {}/{} step {}", state.epoch + 1, state.epochs, tail(state));
 }
 
+std::size_t terminal_columns() {
+  const FileDescriptor terminal(::open("/dev/tty", O_WRONLY | O_NOCTTY | O_CLOEXEC));
+  winsize size{};
+  return ::ioctl(terminal.get(), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
 ProgressStyle progress_style_of_stdout() {
   const char* launcher = std::getenv("DDP_LAUNCH_TTY");
   const bool terminal = launcher != nullptr && std::string_view(launcher) == "1";
@@ -98,9 +108,13 @@ void Progress::end_line() {
 void Progress::draw_bar(const ProgressState& state, Clock::time_point now) {
   const bool last = state.step == state.steps;
   if (!last && drawn_at_ && now - *drawn_at_ < kRedrawInterval) return;
+  // A text that reached the last column could go on in the next line, and would not be redrawn.
+  const std::size_t columns = options_.columns();
+  const std::size_t limit = columns == 0 ? std::string::npos : columns - 1;
   std::string text = format_progress_bar(state);
+  if (text.size() > limit) text = format_progress_line(state).substr(0, limit);
   const std::size_t width = text.size();
-  if (width < drawn_width_) text.append(drawn_width_ - width, ' ');  // wipe the longer text before
+  text.resize(std::max(width, std::min(drawn_width_, limit)), ' ');  // wipe the longer text before
   sink_('\r' + text + (last ? "\n" : ""));
   drawn_at_ = now;
   drawn_width_ = last ? 0 : width;

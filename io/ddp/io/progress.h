@@ -43,13 +43,19 @@ enum class ProgressStyle { kBar, kLines };
 // sets DDP_LAUNCH_TTY=1); else kLines.
 [[nodiscard]] ProgressStyle progress_style_of_stdout();
 
+// The width of the terminal that controls this process, which may change at any time; 0 if there is
+// no such terminal, or it does not tell.
+[[nodiscard]] std::size_t terminal_columns();
+
 struct ProgressOptions {
   ProgressStyle style = ProgressStyle::kLines;
   std::int64_t log_every = 100;  // for kLines: steps between lines; below 1, only ends of epochs
+  std::function<std::size_t()> columns = terminal_columns;  // for kBar: its width; 0: unlimited
 };
 
-// Shows the progress of a training: a bar that is redrawn in place, at most ten times a second, or
-// plain lines. Both show the end of each epoch. For rank 0 only. Not thread-safe.
+// Shows the progress of a training: a bar that is redrawn in place, at most ten times a second (in
+// a narrow terminal only the numbers, or as many as fit into a line), or plain lines. Both show the
+// end of each epoch. For rank 0 only. Not thread-safe.
 class Progress {
  public:
   // Receives text to be shown at once; the text contains its own \r and \n.

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/io/strict_json.h"
 
 namespace ddp {
 namespace {
@@ -77,66 +77,6 @@ std::string dump(const Json& json) {
 std::string padded(std::string text) {
   text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
   return text;
-}
-
-// Refuses what nlohmann accepts and the format does not: two equal keys (nlohmann keeps one) and
-// any depth of nesting. It reads the text in a pass of its own before the parser does, because the
-// parser's callback searches a whole object whenever one of its members ends: that takes minutes
-// for a hundred thousand tensors.
-class StrictReader final : public nlohmann::json_sax<Json> {
- public:
-  bool start_object(std::size_t) override {
-    enter();
-    keys_.at(depth_).clear();
-    return true;
-  }
-  bool key(std::string& key) override {
-    if (keys_.at(depth_).insert(key).second) return true;
-    throw FileError("\"" + key + "\" occurs twice in the header");
-  }
-  bool end_object() override { return leave(); }
-  bool start_array(std::size_t) override {
-    enter();
-    return true;
-  }
-  bool end_array() override { return leave(); }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(std::int64_t) override { return true; }
-  bool number_unsigned(std::uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(Json::binary_t&) override { return true; }
-  // The parser reports it.
-  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
-    return false;
-  }
-
- private:
-  void enter() {
-    if (++depth_ > kMaxDepth) throw FileError("the header is nested too deeply");
-  }
-  bool leave() {
-    --depth_;
-    return true;
-  }
-
-  std::size_t depth_ = 0;
-  std::array<std::set<std::string>, kMaxDepth + 1> keys_;  // of the open object at each depth
-};
-
-Json parse_json(std::string_view text) {
-  if (text.empty() || text.front() != '{') throw FileError("the header is not a JSON object");
-  // nlohmann treats a zero byte as the end of the text.
-  if (text.find('\0') != text.npos) throw FileError("the header contains a zero byte");
-  StrictReader strict;
-  (void)Json::sax_parse(text, &strict);
-  try {
-    return Json::parse(text);
-  } catch (const Json::exception& error) {
-    throw FileError(std::string("the header is not JSON: ") + error.what());
-  }
 }
 
 class EntryReader {
@@ -255,7 +195,7 @@ std::string format_safetensors_header(std::span<const NamedBuffer> tensors,
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes) {
-  const Json json = parse_json(text);
+  const Json json = parse_strict_json(text, kMaxDepth);
   SafetensorsHeader header;
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadata) {

@@ -4,8 +4,8 @@
 // ui.perfetto.dev show: one complete event ("ph": "X") per line, times in microseconds.
 //
 //   [
-//   {"name": NAME, "ph": "X", "ts": BEGIN, "dur": LENGTH, "pid": PROCESS, "tid": LANE, "args":
-//   {...}},
+//   {"name": NAME, "ph": "X", "ts": BEGIN, "dur": LENGTH, "pid": PROCESS, "tid": LANE,
+//    "args": {...}},
 //   ...
 //   ]
 #pragma once

@@ -121,9 +121,10 @@ class Conv2dBackend {
 };
 
 // cuDNN. Opening the library takes long, so call this when the first convolution comes. Null if
-// this build or machine lacks it; throws CudaError if it is there but fails. Takes 16-bit types, on
-// tensor cores where there are some, for shapes for which it knows algorithms that give the same
-// bits each time. Where it knows none for float32 or float64, it warns and uses columns and cuBLAS.
+// this build or machine lacks it, or, with a warning, if it is there but does not start. Takes
+// 16-bit types, on tensor cores where there are some, for shapes for which it knows algorithms that
+// give the same bits each time. Where it knows none for float32 or float64, it warns and uses
+// columns and cuBLAS.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device);
 // Columns and cuBLAS, without 16-bit types. `blas` must outlive it.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_gemm_conv2d(Device device, Blas& blas);

@@ -62,7 +62,7 @@ template <class T>
 struct Operands {
   T* x;
   T* weight;
-  T* bias;
+  T* bias;  // null if there is none
   T* y;
 };
 
@@ -110,7 +110,8 @@ class LoopConv2d final : public Conv2dBackend {
       const detail::Conv2dLoops<T>& loops = loops_for<T>();
       const detail::Conv2dScratch<T> scratch = Parts<T>(sizes, loops.lanes).in(scratch_);
       Operands<T> at{static_cast<T*>(x.data), static_cast<T*>(weight.data),
-                     static_cast<T*>(bias.data), static_cast<T*>(y.data)};
+                     bias.count > 0 ? static_cast<T*>(bias.data) : nullptr,
+                     static_cast<T*>(y.data)};
       for (std::size_t g = 0; g < shape.groups; ++g) {
         run(loops, sizes, at, scratch);
         at.x += group.in_channels * group.input.count();

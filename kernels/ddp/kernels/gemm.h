@@ -41,7 +41,7 @@ namespace ddp::cpu {
 
 // C = alpha op(A) op(B) + beta C, all row-major and contiguous, float32 or float64. C is not read
 // if beta is 0; any dimension may be 0. Throws std::invalid_argument if a size or dtype does not
-// match.
+// match, and SystemError if there is no memory for OpenBLAS to work in.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options);
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/models/lenet5.h"
 
+#include <stdexcept>
+#include <string>
+
 #include "ddp/nn/ops.h"
 
 namespace ddp::nn {
@@ -8,6 +11,10 @@ namespace {
 
 // Pixels of a map after conv2 and its pool.
 std::size_t pixels_before_fc1(const Size2d& image) {
+  if (image.height < 12 || image.width < 12) {
+    throw std::invalid_argument("[nn] LeNet5: images of " + std::to_string(image.height) + " x " +
+                                std::to_string(image.width) + ", expected at least 12 x 12");
+  }
   return ((image.height / 2 - 4) / 2) * ((image.width / 2 - 4) / 2);
 }
 

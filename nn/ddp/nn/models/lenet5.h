@@ -14,7 +14,7 @@ namespace ddp::nn {
 // (LeCun et al. 1998) with today's activation and pooling.
 class LeNet5 final : public Module {
  public:
-  // Images must be at least 12 x 12.
+  // Throws std::invalid_argument if images are smaller than 12 x 12.
   explicit LeNet5(const Scope& scope, const ImageSizes& sizes = {});
 
   // input: n samples of any shape with the right number of elements, such as n x 1 x 28 x 28.

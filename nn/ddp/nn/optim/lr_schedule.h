@@ -27,10 +27,10 @@ struct LrSchedule {
 };
 
 // Returns the rate of `epoch` (from 0). The warm-up rises evenly and reaches `base` in its last
-// epoch:
-// base * (epoch + 1) / warmup_epochs. Then, with t epochs since the warm-up and T of them in all:
-//   step:   base * step_factor^floor(t / step_epochs)                          (PyTorch's StepLR)
-//   cosine: minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2    (PyTorch's CosineAnnealingLR)
+// epoch. With t epochs since the warm-up and T of them in all:
+//   warm-up: base * (epoch + 1) / warmup_epochs
+//   step:    base * step_factor^floor(t / step_epochs)                          (PyTorch's StepLR)
+//   cosine:  minimum + (base - minimum) * (1 + cos(pi * t / T)) / 2   (PyTorch's CosineAnnealingLR)
 // An epoch is only the unit in which the schedule counts. For a rate that changes in each step,
 // give `epochs`, `warmup_epochs` and `step_epochs` in steps, and the step as `epoch`.
 // Throws std::invalid_argument for a negative epoch, or a schedule that contradicts itself.

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/parallel/data_parallel.h"
 
-#include <algorithm>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/nn/parallel/data_parallel_checks.h"
 #include "ddp/nn/parallel/replica_thread.h"
 
 namespace ddp::nn {
@@ -18,29 +17,6 @@ void add_scaled(Context& context, double alpha, const Buffer& x, double beta, co
   const Tensor one = context.empty({1}, x.dtype);
   fill(one.buffer(), 1, context.stream());
   context.gemm(x, one.buffer(), y, {.m = x.count, .n = 1, .k = 1}, {.alpha = alpha, .beta = beta});
-}
-
-// The devices of the replicas, without the module's own.
-std::vector<Device> other_devices(Device own, std::vector<Device> device_ids) {
-  std::string names;
-  for (const Device device : device_ids) {
-    names += (names.empty() ? "" : ", ") + to_string(device);
-    if (!device.is_cuda() || std::ranges::count(device_ids, device) == 1) continue;
-    throw std::invalid_argument("[nn] DataParallel: " + to_string(device) + " is named twice");
-  }
-  const auto first = std::ranges::find(device_ids, own);
-  if (first == device_ids.end()) {
-    throw std::invalid_argument("[nn] DataParallel: the module is on " + to_string(own) +
-                                ", which is not among the devices: " + names);
-  }
-  device_ids.erase(first);
-  return device_ids;
-}
-
-std::size_t size_along(const Shape& shape, std::size_t dim, const char* what) {
-  if (dim < shape.rank()) return shape[dim];
-  throw std::invalid_argument("[nn] DataParallel: " + std::string(what) + " of shape " +
-                              to_string(shape) + " has no dimension " + std::to_string(dim));
 }
 
 }  // namespace
@@ -129,6 +105,7 @@ DataParallel::DataParallel(Context& context, const Scope& scope, const ModuleFac
     : context_(context), dim_(options.dim), module_(make(scope.on(context))) {
   for (const Device device : other_devices(context.device(), options.device_ids)) {
     replicas_.push_back(std::make_unique<Replica>(device, scope, make));
+    check_alike(*module_, *replicas_.back()->module);
   }
   add(*module_);
 }
@@ -152,6 +129,7 @@ Variable DataParallel::loss(Tape& tape, const Tensor& input, const Tensor& targe
 std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, const Work& work) {
   const auto pass = std::make_shared<Pass>();
   pass->size = size_along(work.input.shape(), dim_, "an input");
+  if (work.targets != nullptr) check_targets(work.targets->shape(), pass->size);
   const auto take = [&](const Piece& piece, Context& to, Tensor& input, Tensor& targets) {
     input = take_piece(context_, work.input, dim_, piece, to);
     if (work.targets != nullptr) targets = take_piece(context_, *work.targets, 0, piece, to);

@@ -34,17 +34,16 @@ struct DataParallelOptions {
 // process per device with DistributedModule is faster and is the right choice for training; this
 // class is for programs that must stay one process.
 //
-// Differences that matter to users of PyTorch: - The gathered output is the whole batch, so its
-// mean loss is exact however uneven the pieces are.
-//   loss() computes it on the devices, weights the pieces by their sizes, and gathers scalars only.
-// - The output device is the context's: it holds parameters, outputs and optimizer state. loss()
-//   keeps the outputs off it.
-// - Names have no prefix "module.". - A buffer (batch-norm statistics) follows only the module's
-// own piece of the batch.
+// Differences that matter to users of PyTorch. The gathered output is the whole batch, so its mean
+// loss is exact however uneven the pieces are; loss() computes it on the devices, weights the
+// pieces by their sizes, and gathers scalars only. The output device is the context's: it holds
+// parameters, outputs and optimizer state; loss() keeps the outputs off it. Names have no prefix
+// "module.". A buffer (batch-norm statistics) follows only the module's own piece of the batch.
 class DataParallel final : public Module {
  public:
   // Calls `make` once for each device; the first call, with `scope`, makes the module itself on
-  // `context`. Throws std::invalid_argument if the device ids violate the rules above.
+  // `context`. Throws std::invalid_argument if the device ids violate the rules above, or if
+  // `make` does not give every device the same parameters, buffers and child modules.
   DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
                const DataParallelOptions& options);
   ~DataParallel() override;
@@ -53,7 +52,8 @@ class DataParallel final : public Module {
   // module's context. Rethrows what a replica throws.
   Variable forward(Tape& tape, const Variable& input) override;
 
-  // The mean loss over the whole batch; `targets` is cut along dimension 0, like the input.
+  // The mean loss over the whole batch. `targets` is cut along dimension 0, in which it must have
+  // one element for each sample of the input, else std::invalid_argument.
   [[nodiscard]] Variable loss(Tape& tape, const Tensor& input, const Tensor& targets,
                               const LossFunction& function);
 

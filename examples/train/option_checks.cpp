@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "option_checks.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include "ddp/nn/models/factory.h"
+
+namespace train {
+namespace {
+
+void check(const DatasetChoice& dataset, const std::string& model) {
+  const bool is_segmented = dataset.kind == DatasetKind::kImageMasks;
+  require(is_segmented == (model == "unet"),
+          "--model " + model + " cannot be trained on --dataset " +
+              std::string(to_string(dataset.kind)) + ": unet needs image-masks");
+  require(dataset.kind == DatasetKind::kFashionMnist || !dataset.directory.empty(),
+          "--dataset " + std::string(to_string(dataset.kind)) + " needs --data-dir");
+  require(dataset.kind != DatasetKind::kFashionMnist || !dataset.is_augmented,
+          "--augment works only for --dataset cifar10 and image-masks");
+}
+
+void check_duration(const Options& options) {
+  require(options.epochs >= 1, "--epochs must be at least 1");
+  require(options.max_steps >= 0, "--max-steps must not be negative");
+  require(!options.batch_size || !options.global_batch_size,
+          "--batch-size and --global-batch-size exclude each other");
+  constexpr std::int64_t kMaxBatch = std::numeric_limits<std::int32_t>::max();  // the samplers'
+  const auto is_batch = [](std::int64_t size) { return size >= 1 && size <= kMaxBatch; };
+  require(is_batch(options.batch_size.value_or(1)), "--batch-size must be between 1 and 2^31 - 1");
+  require(is_batch(options.global_batch_size.value_or(1)),
+          "--global-batch-size must be between 1 and 2^31 - 1");
+  require(options.accumulate >= 1 && options.accumulate <= 1 << 16,
+          "--accumulate must be between 1 and 2^16");
+  require(options.global_batch_size.value_or(0) % options.accumulate == 0,
+          fmt::format("--global-batch-size {} cannot be cut into --accumulate {} equal passes",
+                      options.global_batch_size.value_or(0), options.accumulate));
+}
+
+void check(const OptimizerOptions& options) {
+  require(options.learning_rate >= 0 && std::isfinite(options.learning_rate),
+          "--lr must be finite and not negative");
+  require(options.momentum >= 0 && std::isfinite(options.momentum),
+          "--momentum must be finite and not negative");
+  require(!options.nesterov || (options.kind == OptimizerKind::kSgd && options.momentum > 0),
+          "--nesterov needs --optimizer sgd with a momentum");
+  require(options.weight_decay >= 0 && std::isfinite(options.weight_decay),
+          "--weight-decay must be finite and not negative");
+}
+
+void check_schedule(const Options& options) {
+  require(options.plateau_patience.value_or(0) >= 0, "--plateau-patience must not be negative");
+  require(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs,
+          "--warmup must be between 0 and --epochs");
+  require(options.warmup_steps >= 0, "--warmup-steps must not be negative");
+  require(options.warmup_epochs == 0 || options.warmup_steps == 0,
+          "--warmup and --warmup-steps exclude each other");
+}
+
+void check_precision(const Options& options) {
+  require(!options.amp || options.dtype == ddp::DType::kFloat32,
+          "--amp computes in 16 bits what would be float32: it cannot go with --dtype float64");
+  const bool is_scaled = options.amp == ddp::DType::kFloat16;
+  require(!is_scaled || options.non_finite_gradients() == ddp::NonFinite::kSkip,
+          "--amp fp16 finds its loss scale by skipping steps: it needs --non-finite skip");
+}
+
+}  // namespace
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw std::invalid_argument(message);
+}
+
+void check(const Options& options) {
+  ddp::nn::check_model_name(options.model);
+  check(options.dataset, options.model);
+  check_duration(options);
+  check(options.optimizer);
+  check_schedule(options);
+  check_precision(options);
+  require(options.max_grad_norm >= 0, "--clip-grad-norm must be positive, or 0");
+  require(options.label_smoothing >= 0 && options.label_smoothing <= 1,
+          "--label-smoothing must be between 0 and 1");
+  require(options.label_smoothing == 0 || options.model != "unet",
+          "--label-smoothing is for classes: --model unet has none");
+  require(options.num_workers >= 0 && options.num_workers <= 256,
+          "--num-workers must be between 0 and 256");
+  require(options.bucket_cap_mb > 0 && options.bucket_cap_mb <= 1 << 20,
+          "--bucket-cap-mb must be positive and at most 2^20");
+  require(options.log_every >= 0, "--log-every must not be negative");
+  require(options.checkpoints.every >= 0, "--checkpoint-every must not be negative");
+  require(options.checkpoints.keep >= 0, "--keep must not be negative");
+}
+
+}  // namespace train

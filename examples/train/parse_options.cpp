@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+#include "parse_options.h"
+
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <initializer_list>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "ddp/nn/amp/autocast.h"
+#include "flags.h"
+#include "option_checks.h"
+
+namespace train {
+namespace {
+
+std::string text(const cxxopts::ParseResult& parsed, const char* flag) {
+  return parsed[flag].as<std::string>();
+}
+
+// Empty if the flag was not given.
+std::string text_or_empty(const cxxopts::ParseResult& parsed, const char* flag) {
+  return parsed.count(flag) > 0 ? text(parsed, flag) : "";
+}
+
+// Returns what the flag's value stands for among the choices.
+template <class T>
+T choose(const cxxopts::ParseResult& parsed, const char* flag,
+         std::initializer_list<std::pair<const char*, T>> choices) {
+  const std::string value = text(parsed, flag);
+  std::string known;
+  for (const auto& [name, result] : choices) {
+    if (value == name) return result;
+    known += (known.empty() ? "" : ", ") + std::string(name);
+  }
+  throw std::invalid_argument("--" + std::string(flag) + "=" + value + " is not one of " + known);
+}
+
+template <class T>
+T number(const cxxopts::ParseResult& parsed, const char* flag) {
+  const std::string digits = text(parsed, flag);
+  T value{};
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error == std::errc() && end == digits.data() + digits.size()) return value;
+  throw std::invalid_argument("--" + std::string(flag) + "=" + digits + " is not " +
+                              (std::is_integral_v<T> ? "a whole number in range" : "a number"));
+}
+
+template <class T>
+std::optional<T> number_if_given(const cxxopts::ParseResult& parsed, const char* flag) {
+  if (parsed.count(flag) == 0) return std::nullopt;
+  return number<T>(parsed, flag);
+}
+
+// Rejects "--save --epochs 3", which would train for one epoch and save to a file "--epochs", and
+// "--checkpoint-dir=", which comes from an unset variable in a script.
+void check_values(const cxxopts::ParseResult& parsed) {
+  for (const cxxopts::KeyValue& flag : parsed.arguments()) {
+    require(!flag.value().empty() && !flag.value().starts_with("--"),
+            "--" + flag.key() + " needs a value");
+  }
+  const bool has_directory = parsed.count("checkpoint-dir") > 0;
+  for (const char* flag : {"checkpoint-every", "keep"}) {
+    require(has_directory || parsed.count(flag) == 0,
+            "--" + std::string(flag) + " needs --checkpoint-dir");
+  }
+  const bool is_explicit_auto = parsed.count("resume") > 0 && text(parsed, "resume") == "auto";
+  require(has_directory || !is_explicit_auto, "--resume auto needs --checkpoint-dir");
+}
+
+// The learning rate keeps its default unless given, since Adam's steps have another size.
+OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
+  const auto kind = choose<OptimizerKind>(parsed, "optimizer",
+                                          {{"sgd", OptimizerKind::kSgd},
+                                           {"adam", OptimizerKind::kAdam},
+                                           {"adamw", OptimizerKind::kAdamW}});
+  require(kind == OptimizerKind::kSgd || parsed.count("momentum") == 0,
+          "--momentum is for --optimizer sgd");
+  const double usual_rate = kind == OptimizerKind::kSgd ? 0.05 : 1e-3;
+  return {.kind = kind,
+          .learning_rate = number_if_given<double>(parsed, "lr").value_or(usual_rate),
+          .momentum = number<double>(parsed, "momentum"),
+          .nesterov = parsed["nesterov"].as<bool>(),
+          .weight_decay = number<double>(parsed, "weight-decay")};
+}
+
+DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
+  const bool is_unet = text(parsed, "model") == "unet";
+  DatasetChoice choice{.kind = is_unet ? DatasetKind::kImageMasks : DatasetKind::kFashionMnist,
+                       .is_augmented = parsed["augment"].as<bool>(),
+                       .seed = number<std::uint64_t>(parsed, "seed")};
+  if (parsed.count("dataset") > 0) {
+    choice.kind = choose<DatasetKind>(parsed, "dataset",
+                                      {{"fashion-mnist", DatasetKind::kFashionMnist},
+                                       {"cifar10", DatasetKind::kCifar10},
+                                       {"image-masks", DatasetKind::kImageMasks}});
+  }
+  choice.directory = text_or_empty(parsed, "data-dir");
+  return choice;
+}
+
+void read_schedule(const cxxopts::ParseResult& parsed, Options& options) {
+  options.warmup_epochs = number<int>(parsed, "warmup");
+  options.warmup_steps = number<std::int64_t>(parsed, "warmup-steps");
+  const auto patience = number_if_given<int>(parsed, "plateau-patience");
+  if (text(parsed, "lr-schedule") == kPlateau) {
+    options.plateau_patience = patience.value_or(10);
+    return;
+  }
+  require(!patience, "--plateau-patience is for --lr-schedule plateau");
+  // kPlateau is among the choices only because the error lists them.
+  options.lr_schedule =
+      choose<ddp::nn::LrScheduleKind>(parsed, "lr-schedule",
+                                      {{"constant", ddp::nn::LrScheduleKind::kConstant},
+                                       {"step", ddp::nn::LrScheduleKind::kStep},
+                                       {"cosine", ddp::nn::LrScheduleKind::kCosine},
+                                       {kPlateau, ddp::nn::LrScheduleKind::kConstant}});
+}
+
+void read_data(const cxxopts::ParseResult& parsed, Options& options) {
+  options.model = text(parsed, "model");
+  options.dataset = read_dataset(parsed);
+  options.sampler = choose<SamplerKind>(
+      parsed, "sampler", {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
+  options.drop_last = parsed["drop-last"].as<bool>();
+  options.num_workers = number<int>(parsed, "num-workers");
+  options.seed = number<std::uint64_t>(parsed, "seed");
+  options.init = text_or_empty(parsed, "init");
+}
+
+void read_duration(const cxxopts::ParseResult& parsed, Options& options) {
+  options.epochs = number<int>(parsed, "epochs");
+  options.max_steps = number<std::int64_t>(parsed, "max-steps");
+  options.batch_size = number_if_given<std::int64_t>(parsed, "batch-size");
+  options.global_batch_size = number_if_given<std::int64_t>(parsed, "global-batch-size");
+  options.accumulate = number<int>(parsed, "accumulate");
+}
+
+void read_optimization(const cxxopts::ParseResult& parsed, Options& options) {
+  options.optimizer = read_optimizer(parsed);
+  read_schedule(parsed, options);
+  options.max_grad_norm = number<double>(parsed, "clip-grad-norm");
+  options.label_smoothing = number<double>(parsed, "label-smoothing");
+  options.sync_batch_norm = parsed["sync-bn"].as<bool>();
+  options.amp = ddp::nn::parse_amp(text(parsed, "amp"));
+  options.dtype = choose<ddp::DType>(
+      parsed, "dtype", {{"float32", ddp::DType::kFloat32}, {"float64", ddp::DType::kFloat64}});
+  if (parsed.count("non-finite") == 0) return;
+  options.non_finite = choose<ddp::NonFinite>(parsed, "non-finite",
+                                              {{"stop", ddp::NonFinite::kStop},
+                                               {"skip", ddp::NonFinite::kSkip},
+                                               {"ignore", ddp::NonFinite::kIgnore}});
+}
+
+void read_device(const cxxopts::ParseResult& parsed, Options& options) {
+  options.device = choose<ddp::DeviceChoice>(parsed, "device",
+                                             {{"auto", ddp::DeviceChoice::kAuto},
+                                              {"cpu", ddp::DeviceChoice::kCpu},
+                                              {"cuda", ddp::DeviceChoice::kCuda}});
+  options.backend = ddp::parse_backend(text(parsed, "backend"));
+  options.bucket_cap_mb = number<double>(parsed, "bucket-cap-mb");
+}
+
+void read_output(const cxxopts::ParseResult& parsed, Options& options) {
+  options.log_every = number<std::int64_t>(parsed, "log-every");
+  options.metrics = text_or_empty(parsed, "metrics");
+  options.log_dir = text_or_empty(parsed, "log-dir");
+  options.traces = {.trace = text_or_empty(parsed, "trace"),
+                    .step_svg = text_or_empty(parsed, "step-svg")};
+  options.save = text_or_empty(parsed, "save");
+}
+
+CheckpointOptions read_checkpoints(const cxxopts::ParseResult& parsed) {
+  return {.directory = text_or_empty(parsed, "checkpoint-dir"),
+          .resume = text(parsed, "resume"),
+          .every = number<std::int64_t>(parsed, "checkpoint-every"),
+          .keep = number<int>(parsed, "keep")};
+}
+
+// In the order of make_flags().
+Options read(const cxxopts::ParseResult& parsed) {
+  Options options;
+  read_data(parsed, options);
+  read_duration(parsed, options);
+  read_optimization(parsed, options);
+  read_device(parsed, options);
+  read_output(parsed, options);
+  options.checkpoints = read_checkpoints(parsed);
+  return options;
+}
+
+// cxxopts' message about a switch does not name it; about other flags it does.
+std::string name_switch(const std::string& complaint, std::span<char*> arguments) {
+  for (const std::string_view argument : arguments) {
+    const std::size_t equals = argument.find('=');
+    if (equals == std::string_view::npos) continue;
+    if (complaint.find(argument.substr(equals + 1)) == std::string::npos) continue;
+    return std::string(argument) + ": the value of a switch can only be true or false";
+  }
+  return complaint;
+}
+
+}  // namespace
+
+std::optional<Options> parse_options(int argc, char** argv) {
+  cxxopts::Options parser = make_flags();
+  try {
+    const cxxopts::ParseResult parsed = parser.parse(argc, argv);
+    if (parsed.count("help") > 0) {
+      std::fputs(help_text(parser).c_str(), stdout);
+      return std::nullopt;
+    }
+    check_values(parsed);
+    require(parsed.unmatched().empty(),
+            "unexpected argument '" +
+                (parsed.unmatched().empty() ? "" : parsed.unmatched().front()) + "'");
+    Options options = read(parsed);
+    check(options);
+    return options;
+  } catch (const cxxopts::exceptions::incorrect_argument_type& error) {
+    throw std::invalid_argument(name_switch(error.what(), {argv, static_cast<std::size_t>(argc)}));
+  } catch (const cxxopts::exceptions::exception& error) {
+    throw std::invalid_argument(error.what());
+  }
+}
+
+}  // namespace train
