@@ -52,8 +52,8 @@ FileKind kind_of(const std::string& path) {
   return text.find('\0') == std::string_view::npos ? FileKind::kText : FileKind::kNative;
 }
 
-[[noreturn]] void refuse(const std::string& program, int error_number) {
-  throw LaunchError(fmt::format("cannot run '{}': {}", program, error_text(error_number)),
+[[noreturn]] void refuse(const std::string& program, int error_number, const char* hint = "") {
+  throw LaunchError(fmt::format("cannot run '{}': {}{}", program, error_text(error_number), hint),
                     error_number == ENOENT ? kNotFoundExitCode : kNotExecutableExitCode);
 }
 
@@ -63,7 +63,11 @@ std::string locate(const std::string& program, const std::string& search_path, b
     struct stat info {};
     if (::stat(program.c_str(), &info) != 0) refuse(program, errno);
     if (S_ISDIR(info.st_mode)) refuse(program, EISDIR);
-    if (!is_python && !is_executable(program)) refuse(program, EACCES);
+    if (!is_python && !is_executable(program)) {
+      const bool nobody_may = (info.st_mode & (S_IXUSR | S_IXGRP | S_IXOTH)) == 0;
+      refuse(program, EACCES,
+             nobody_may && is_file(program) ? " (chmod +x makes it a program)" : "");
+    }
     return program;
   }
   if (const auto found = find_in(search_path, program)) return *found;

@@ -102,7 +102,7 @@ EnvironmentBlock worker_environment(const WorkerPlan& plan, const JobLayout& lay
   if (!crash_file.empty() && has_files(plan.logs)) {
     set(block, "DDP_EVENTS_FILE", last_words(attempt, local_rank, "events.txt"));
   }
-  if (!attempt.step_file.empty()) set(block, "DDP_STEP_FILE", attempt.step_file);
+  if (!attempt.worker_slots.empty()) set(block, "DDP_WORKER_SLOTS", attempt.worker_slots);
   return block;
 }
 

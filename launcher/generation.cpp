@@ -172,7 +172,7 @@ void Generation::look_for_stop_request() {
   }
 }
 
-// True if the worker ended by the signal that it was asked to obey, or with the exit code that
+// True if the worker ended by a signal that it was asked to obey, or with the exit code that
 // shells make of it. After a failure nothing but SIGUSR1 counts as a request: the other workers
 // only follow the failure.
 bool Generation::was_requested(int status) const {
@@ -237,7 +237,10 @@ bool Generation::others_may_fail() {
   if (!std::exchange(has_told_end_, true)) job_.nodes.end_generation();
   const OtherNodes::News news = job_.nodes.news();
   if (news.stop_requested) order_.request();
-  if (news.worker_stopped) order_.note_request_to_worker();
+  if (news.worker_stopped && !order_.is_stop()) {
+    order_.note_request_to_worker();
+    job_.console.say("a signal to a rank of another node asked the job to stop");
+  }
   if (news.is_bad() && !casualties_.has_seen_failure()) order_.note_end_elsewhere();
   return !news.is_over() && !order_.is_hurried();
 }

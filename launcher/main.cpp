@@ -2,6 +2,7 @@
 //
 // ddp-launch: see help_text(). Everything is checked before anything is started.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -113,7 +115,13 @@ int run(int argc, char** argv) {
     return print("ddp-launch " DDP_VERSION "\n");
   if (options.action == Options::Action::kDryRun) return show_plan(options);
   if (!options.detach) return run_job(options, {});
-  return run_detached(std::filesystem::current_path(),
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::current_path(error);
+  if (error) {
+    throw LaunchError(fmt::format("--detach: no log file can be made in the working directory: {}",
+                                  error_text(error.value())));
+  }
+  return run_detached(folder,
                       [&](const ReportStart& on_start) { return run_job(options, on_start); });
 }
 

@@ -21,15 +21,6 @@ namespace {
 constexpr Timeout kBetweenTries = std::chrono::seconds(1);
 constexpr Timeout kBetweenLookUps{250};
 
-bool is_loopback(const sockaddr& address) {
-  if (address.sa_family == AF_INET) {
-    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
-    return (ntohl(ipv4.sin_addr.s_addr) >> 24) == 127;
-  }
-  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
-  return IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr);
-}
-
 std::string node_key(int rank) { return "node/" + std::to_string(rank); }
 
 void wait_for_node0(const Error& error, Patience& patience) {

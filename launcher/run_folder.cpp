@@ -80,7 +80,11 @@ RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::st
   } else if (stays_) {
     const char* parent = temporary_parent("/tmp");
     root_ = make_temporary_folder(parent);
-    if (root_.empty()) refuse(parent, errno);
+    if (root_.empty()) {
+      throw LaunchError(fmt::format(
+          "cannot make a log folder in '{}': {}; --log_dir or TMPDIR chooses another place", parent,
+          error_text(errno)));
+    }
     remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
   }
 }

@@ -39,6 +39,7 @@ SignalReader::SignalReader() {
   }
   sigset_t blocked = read_set;
   sigaddset(&blocked, SIGPIPE);
+  sigaddset(&blocked, SIGXFSZ);
   sigaddset(&blocked, SIGTTOU);
   ::pthread_sigmask(SIG_BLOCK, &blocked, &original_mask_);
   fd_ = FileDescriptor(::signalfd(-1, &read_set, SFD_CLOEXEC | SFD_NONBLOCK));

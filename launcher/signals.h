@@ -14,8 +14,9 @@ namespace ddp::launcher {
 
 // Turns the agent's signals into something to poll: SIGCHLD, and those of SIGINT, SIGTERM, SIGQUIT,
 // SIGHUP, SIGTSTP, SIGUSR1 and SIGUSR2 that were not ignored on entry (nohup, or a shell's "&",
-// must keep their effect). SIGPIPE is blocked, so that a closed stdout is an error of write() and
-// does not kill us; so is SIGTTOU, since the agent writes to a terminal from the background.
+// must keep their effect). SIGPIPE and SIGXFSZ are blocked, so that a closed stdout, or a log file
+// beyond ulimit -f, is an error of write() and does not kill us; so is SIGTTOU, since the agent
+// writes to a terminal from the background.
 // Construct it on the main thread before any other thread, so that threads inherit the mask. The
 // mask stays until the process ends, so that a late signal does not change the exit code.
 class SignalReader {

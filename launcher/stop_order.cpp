@@ -28,7 +28,8 @@ bool StopOrder::is_from_keyboard() const { return signal_ && launcher::is_from_k
 bool StopOrder::asks_for(int signal_number, bool is_killing) const {
   if (signal_number == SIGUSR1) return is_requested_;
   if (signal_number == SIGKILL) return is_killing && (signal_ || is_requested_);
-  return signal_ && (signal_number == SIGTERM || signal_number == signal_);
+  if (signal_number == SIGTERM) return signal_ || is_requested_;
+  return signal_ == signal_number;
 }
 
 }  // namespace ddp::launcher

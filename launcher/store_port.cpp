@@ -52,7 +52,8 @@ std::string bind_hint(int error_number, const std::string& holder,
       return fmt::format("{}; {}", holder.empty() ? "" : " by " + holder,
                          remedy_for_taken_port(node_count));
     case EADDRNOTAVAIL:
-      return fmt::format("; this host has {}", fmt::join(own_addresses, ", "));
+      return fmt::format("; this host has {}: choose one with --master_addr",
+                         fmt::join(own_addresses, ", "));
     case EACCES:
       return "; a port below 1024 needs special rights";
     default:

@@ -60,7 +60,7 @@ struct Attempt {
   int restart_count = 0;
   // DIR/<local rank>/error.json and crash.txt take a worker's error and crash records; empty: none.
   std::string error_directory = {};
-  std::string step_file = {};  // the memory of their slots (WorkerSlots); empty: nowhere
+  std::string worker_slots = {};  // path of the memory of WorkerSlots; empty: none
 };
 
 [[nodiscard]] Placement placement_of(const WorkerPlan& plan, int local_rank);

@@ -15,7 +15,7 @@ class WorkerSlots {
   // All slots are empty. Where there is no such memory they stay empty.
   explicit WorkerSlots(int local_world_size);
 
-  // For DDP_STEP_FILE; empty: there is none.
+  // For DDP_WORKER_SLOTS; empty: there is none.
   [[nodiscard]] std::string path() const;
 
   // What the worker has written so far.

@@ -48,7 +48,7 @@ Workers::Workers(const Job& job, int restart_count)
   job_.files.begin_attempt(job_.layout.local_world_size, restart_count);
   start({.restart_count = restart_count,
          .error_directory = job_.files.error_directory(),
-         .step_file = slots_.path()});
+         .worker_slots = slots_.path()});
   for (Worker& worker : workers_) {
     worker.wait_for_exec(job_.plan.command);
     read_output(worker);

@@ -166,6 +166,7 @@ ip netns pids "${nodes[1]}" | while read -r pid; do
 done
 finish 60 143 143
 says 0 'asked to stop: the last step is'
+says 0 'a signal to a rank of another node asked the job to stop'
 says 1 'SIGTERM to rank 1 asked the job to stop'
 passed "a signal to one rank ends both nodes as asked"
 

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
+#include <pthread.h>
+
 #include <catch2/catch.hpp>
 
 #include <future>
 #include <map>
 #include <memory>
+#include <new>
 #include <thread>
 
 #include "ddp/base/allocation.h"
+#include "ddp/base/background_thread.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
@@ -172,7 +176,7 @@ TEST_CASE("a worker reads from the environment what the launcher wrote", "[base]
 TEST_CASE("a launcher sets all variables of the contract and drops those of other launchers",
           "[base]") {
   const EnvironmentChanges changes = to_environment({}, 6);
-  CHECK(changes.unset == std::vector<std::string>{"DDP_LAUNCH_TTY", "DDP_STEP_FILE",
+  CHECK(changes.unset == std::vector<std::string>{"DDP_LAUNCH_TTY", "DDP_WORKER_SLOTS",
                                                   "DDP_CRASH_FILE", "DDP_OVERSUBSCRIBE"});
   CHECK(Variables(changes.set_if_missing.begin(), changes.set_if_missing.end()) ==
         Variables{{"OMP_NUM_THREADS", "6"}, {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}});
@@ -262,6 +266,23 @@ TEST_CASE("nested errors read as one sentence", "[base]") {
     CHECK(describe(error) == "loading the checkpoint: cannot open x: No such file or directory");
     CHECK(describe(std::current_exception()) == describe(error));
   }
+}
+
+TEST_CASE("a lack of memory is called so", "[base]") {
+  CHECK(describe(std::bad_alloc()) == "out of memory (std::bad_alloc)");
+}
+
+TEST_CASE("a thread that cannot be started is named with what may limit it", "[base]") {
+  pthread_attr_t old;
+  REQUIRE(pthread_getattr_default_np(&old) == 0);
+  pthread_attr_t huge = old;
+  REQUIRE(pthread_attr_setstacksize(&huge, std::size_t{1} << 60) == 0);
+  REQUIRE(pthread_setattr_default_np(&huge) == 0);
+  const std::string error =
+      test::error_of([] { start_background_thread("ddp-test", [] {}).join(); });
+  REQUIRE(pthread_setattr_default_np(&old) == 0);
+  CHECK_THAT(error,
+             Catch::StartsWith("cannot start the thread ddp-test") && Catch::Contains("ulimit -u"));
 }
 
 TEST_CASE("a call that hangs is left behind at its deadline", "[base]") {

@@ -174,14 +174,23 @@ void set_bits(Operands& operands, unsigned seed) {
   }
 }
 
-// True if two NaNs may meet in a sum or product, whose result is then either of them.
-bool nans_may_meet(std::vector<PaddedBuffer>& memory, std::size_t terms, std::size_t i) {
-  std::size_t nans = 0, infinities = 0;  // infinity - infinity is also a NaN
-  for (std::size_t t = 0; t < terms; ++t) {
-    nans += std::isnan(memory[t].at(i)) ? 1U : 0U;
-    infinities += std::isinf(memory[t].at(i)) ? 1U : 0U;
+// True if two NaNs meet in a sum or product from left to right, whose result is then either of
+// them. T is the type of the intermediate results, which may become infinite and then NaN.
+template <class T>
+bool nans_meet(std::vector<PaddedBuffer>& memory, std::size_t terms, std::size_t i, ReduceOp op) {
+  T result = static_cast<T>(memory[0].at(i));
+  for (std::size_t t = 1; t < terms; ++t) {
+    const T term = static_cast<T>(memory[t].at(i));
+    if (std::isnan(result) && std::isnan(term)) return true;
+    result = op == ReduceOp::kProduct ? result * term : result + term;
   }
-  return nans > 0 && nans + infinities > 1;
+  return false;
+}
+
+bool nans_meet(std::vector<PaddedBuffer>& memory, DType dtype, const Shape& shape, std::size_t i,
+               ReduceOp op) {
+  return dtype == DType::kFloat64 ? nans_meet<double>(memory, shape.terms, i, op)
+                                  : nans_meet<float>(memory, shape.terms, i, op);
 }
 
 bool same_element(const Buffer& a, const Buffer& b, std::size_t i) {
@@ -200,7 +209,7 @@ bool loops_agree(const Loops& one, const Loops& other, DType dtype, ReduceOp op,
   for (std::size_t t = 0; t < shape.targets; ++t) {
     for (std::size_t i = 0; i < shape.count; ++i) {
       const bool both_nan = std::isnan(a.target(t).at(i)) && std::isnan(b.target(t).at(i));
-      if (both_nan && !selects && nans_may_meet(before, shape.terms, i)) continue;
+      if (both_nan && !selects && nans_meet(before, dtype, shape, i, op)) continue;
       if (!same_element(a.targets[t], b.targets[t], i)) return false;
     }
   }

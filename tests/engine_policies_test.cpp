@@ -13,6 +13,7 @@
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/signal_guard.h"
 #include "support/engine.h"
+#include "support/grouping_locale.h"
 #include "support/ranks_of.h"
 #include "support/stderr_capture.h"
 
@@ -665,6 +666,17 @@ TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {
     Trainee trainee(group, {});
     expect(!error_of([&] { trainee.step(1, {.samples = infinity}); }).empty(), "finite samples");
   });
+}
+
+TEST_CASE("numbers in messages do not depend on the program's locale", "[engine]") {
+  const test::GroupingLocale locale;
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    Trainee trainee(group, {.nominal_samples = 1048576.5 + group.rank()});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error, Catch::Contains("rank 0 has nominal_samples 1048576.5, rank 1 has "
+                                      "nominal_samples 1048577.5"));
+  }
 }
 
 TEST_CASE("while a SignalGuard exists, a signal is recorded as a request", "[engine][signals]") {

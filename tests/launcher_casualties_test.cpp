@@ -139,13 +139,14 @@ TEST_CASE("a request to a worker is not one to the launcher", "[stop-order]") {
   CHECK(order.asks_for(SIGUSR1, false));
 }
 
-TEST_CASE("after a request, workers may end by SIGUSR1 or by the launcher's SIGKILL",
+TEST_CASE("after a request, workers may end by SIGUSR1, SIGTERM or the launcher's SIGKILL",
           "[stop-order]") {
   StopOrder order;
   CHECK(order.request());
   CHECK_FALSE(order.request());
   CHECK(order.asks_for(SIGUSR1, false));
-  CHECK_FALSE(order.asks_for(SIGTERM, false));
+  CHECK(order.asks_for(SIGTERM, false));  // as ddp-launch does
+  CHECK_FALSE(order.asks_for(SIGINT, false));
   CHECK_FALSE(order.asks_for(SIGKILL, false));
   CHECK(order.asks_for(SIGKILL, true));
 }

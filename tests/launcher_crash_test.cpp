@@ -68,7 +68,7 @@ TEST_CASE("an uncaught exception is reported with the function that threw it",
 
 TEST_CASE("a crash is reported even with a shell between launcher and program",
           "[launcher][crash]") {
-  const Result result = run(shell({}, DDP_CRASHING_WORKER " touch; exit $?"), kStopBound);
+  const Result result = run(shell({}, "'" DDP_CRASHING_WORKER "' touch; exit $?"), kStopBound);
   CHECK(result.exit_code == 128 + SIGSEGV);
   CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page()"));
 }

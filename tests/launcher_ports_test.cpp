@@ -91,7 +91,7 @@ TEST_CASE("an error about an address comes with a hint", "[ports]") {
         " by pid 1 (ddp-agent); if that is a launcher of this job, give each node its own "
         "--node_rank; otherwise give the job another --master_port");
   CHECK(bind_hint(EADDRNOTAVAIL, "", {"127.0.0.1", "10.0.0.1"}) ==
-        "; this host has 127.0.0.1, 10.0.0.1");
+        "; this host has 127.0.0.1, 10.0.0.1: choose one with --master_addr");
   CHECK_THAT(bind_hint(EACCES, "", {}), Contains("below 1024"));
   CHECK(bind_hint(ENOMEM, "", {}).empty());
 }

@@ -87,6 +87,13 @@ TEST_CASE("workers that end when asked to have not failed", "[stop]") {
           !Contains("ddp-launch: rank"));
 }
 
+TEST_CASE("a worker that ends with 143 after SIGUSR1, as a launcher does, has not failed",
+          "[stop]") {
+  const Result result = stop({"-n", "2"}, "trap 'exit 143' USR1", 2, SIGUSR1);
+  CHECK(result.exit_code == 128 + SIGTERM);
+  CHECK_THAT(result.err, !Contains("ddp-launch: rank"));
+}
+
 TEST_CASE("a worker that ends because a peer has obeyed has not failed", "[stop]") {
   const Result result =
       stop({"-n", "2"},
@@ -96,6 +103,12 @@ TEST_CASE("a worker that ends because a peer has obeyed has not failed", "[stop]
            2);
   CHECK(result.exit_code == 128 + SIGTERM);
   CHECK_THAT(result.err, !Contains("exited with code"));
+}
+
+TEST_CASE("a signal to a child of a worker does not stop the job", "[stop]") {
+  const Result result = run(command({DDP_COLLECTIVE_WORKER, "fork"}), kStopBound);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.err, !Contains("asked the job to stop"));
 }
 
 TEST_CASE("workers that are killed after the grace period are named", "[stop]") {

@@ -86,6 +86,7 @@ TEST_CASE("a program that cannot run is refused before anything starts", "[launc
   check_refusal(command({"-n", "2", "no-such-program"}), 127, "no-such-program");
   check_refusal(command({"-n", "2", "./no-such-program"}), 127, "./no-such-program");
   check_refusal(command({"-n", "2", plain}), 126, plain);
+  check_refusal(command({"-n", "2", plain}), 126, "chmod +x");
   check_refusal(command({"-n", "2", folder.path().string()}), 126, folder.path().string());
   check_refusal(command({"-n", "2", write_file(folder / "lost", "#!/no/such/interpreter\n", 0755)}),
                 127, "interpreter");
@@ -135,6 +136,39 @@ TEST_CASE("scripts need no interpreter line", "[launcher]") {
   CHECK(run(command({python, "-x"}), kRefusalBound, path).out ==
         "fake python -u " + python + " -x\n");
   CHECK(run(command({runnable}), kRefusalBound, path).out == "own line\n");
+}
+
+TEST_CASE("a limit on file sizes does not kill the launcher, and is named when it kills a worker",
+          "[launcher]") {
+  const auto limited = [](const std::string& bash_blocks, const std::vector<std::string>& argv,
+                          const ChildProcess::Options& options = {}) {
+    std::vector<std::string> all = {"/bin/bash", "-c", "ulimit -f " + bash_blocks + "; exec \"$@\"",
+                                    "-"};
+    all.insert(all.end(), argv.begin(), argv.end());
+    return run(all, ChildProcess::kDefaultTimeout, options);
+  };
+  // ThreadSanitizer writes a file into TMPDIR before main, where the signal would still kill it.
+  const ChildProcess::Options nowhere{.environment = {{"TMPDIR", "/no/such"}}};
+  CHECK(limited("0", command({"-n", "2", "true"}), nowhere).exit_code == 0);
+  const TemporaryDirectory folder;
+  const Result logged = limited(
+      "1", command({"--log_dir", folder.path().string(), "head", "-c", "5000", "/dev/zero"}));
+  CHECK(logged.exit_code == 0);
+  CHECK_THAT(logged.err, Contains("File too large"));
+  const Result killed = limited(
+      "1", command({"sh", "-c", "exec head -c 5000 /dev/zero >" + (folder / "file").string()}));
+  CHECK(killed.exit_code == 128 + SIGXFSZ);
+  CHECK_THAT(killed.err, Contains("SIGXFSZ") && Contains("the limit of 1 KiB (ulimit -f)"));
+}
+
+TEST_CASE("a place for logs that cannot be used is refused with the way to another", "[launcher]") {
+  const ChildProcess::Options nowhere{.environment = {{"TMPDIR", "/no/such"}}};
+  CHECK_THAT(run(command({"-r", "3", "true"}), kRefusalBound, nowhere).err,
+             Contains("cannot make a log folder in '/no/such'") && Contains("--log_dir"));
+  const Result gone = run({"/bin/sh", "-c", "cd \"$(mktemp -d)\" && rmdir \"$PWD\" && exec \"$@\"",
+                           "-", command({}).front(), "--detach", "true"});
+  CHECK(gone.exit_code == 2);
+  CHECK_THAT(gone.err, Contains("--detach: no log file can be made in the working directory"));
 }
 
 TEST_CASE("a script whose interpreter cannot be found is refused with the reason", "[launcher]") {
@@ -376,7 +410,7 @@ TEST_CASE("the workers die with a launcher that is killed", "[launcher]") {
 TEST_CASE("children that the launcher had before the job are not touched", "[launcher]") {
   const std::string launch = DDP_LAUNCH_PATH;
   ChildProcess child(
-      {"/bin/sh", "-c", "sleep 1000 & echo pid=$!. >&2; exec " + launch + " -n 2 true"});
+      {"/bin/sh", "-c", "sleep 1000 & echo pid=$!. >&2; exec '" + launch + "' -n 2 true"});
   const std::vector<pid_t> pids = wait_for_pids(child, 1);
   child.close_output();
   CHECK(child.wait(kStopBound) == 0);

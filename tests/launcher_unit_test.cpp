@@ -208,6 +208,21 @@ TEST_CASE("the number of workers follows the machine if requested", "[worker-cou
   CHECK(on_purpose.remark.empty());
 }
 
+TEST_CASE("MIG instances count as one GPU, unless workers may share", "[worker-count]") {
+  const WorkerRequest gpu{WorkerRequest::Kind::kGpu, 0};
+  CHECK(decide_worker_count(gpu, machine(1, "MIG-1,MIG-2")).workers == 1);
+  CHECK(decide_worker_count(gpu, machine(1, "MIG-1,MIG-2"), true).workers == 2);
+  CHECK_THAT(decide_worker_count(number(2), machine(1, "MIG-1,MIG-2")).remark,
+             Contains("1 visible GPU") && Contains("--oversubscribe"));
+  Machine divided = machine(2, std::nullopt);
+  divided.find_gpus = [] {
+    GpuInventory inventory = gpus(2);
+    for (Gpu& each : inventory.gpus) each.mig = {"MIG-of-" + each.uuid};
+    return inventory;
+  };
+  CHECK(decide_worker_count(gpu, divided).workers == 1);
+}
+
 TEST_CASE("asking for GPUs where none is visible is refused", "[worker-count]") {
   const auto error = [](const Machine& on) {
     return error_of([&] {

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstddef>
 
+#include "support/grouping_locale.h"
+
 using namespace ddp;
 
 namespace {
@@ -69,6 +71,17 @@ TEST_CASE("hosts are distinguished by what the kernel checks", "[identity]") {
     CHECK_THAT(obstacle_to_sharing(blind), Catch::Contains("mount -t proc"));
   }
   CHECK(obstacle_to_sharing(facts).empty());
+}
+
+TEST_CASE("ranks whose programs have different locales understand each other", "[identity]") {
+  const RankIdentity who{.rank = 1234, .pid = 56789};
+  std::string text;
+  {
+    const test::GroupingLocale locale;
+    text = serialize(who);
+  }
+  CHECK(parse_rank_identity(text).pid == 56789);
+  CHECK(text == serialize(who));
 }
 
 TEST_CASE("if memfd_create is refused, a rank says what to allow", "[identity]") {

@@ -25,6 +25,7 @@
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/shm_member.h"
 #include "ddp/collectives/spin_budget.h"
+#include "support/file_size_limit.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -413,6 +414,14 @@ TEST_CASE("shared memory is found by its name as long as its owner has it", "[sh
   }
   CHECK(error_of([&] { (void)SharedMemory::open(name); }).find("cannot open the shared memory") !=
         std::string::npos);
+}
+
+TEST_CASE("shared memory beyond the limit on file sizes is an error that names the limit",
+          "[shm]") {
+  const test::FileSizeLimit limit(4096);
+  CHECK(error_of([] { (void)SharedMemory::create(5000); }) ==
+        "cannot size shared memory to 5000 bytes, since ulimit -f allows files of 4096 bytes: "
+        "File too large");
 }
 
 TEST_CASE("freed blocks leave no descriptors behind", "[shm]") {

@@ -4,10 +4,12 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -178,4 +180,27 @@ TEST_CASE("a peer that does not answer is not connected, whatever poll reports",
   const std::string error = error_of(connect);
   poll_is_rash = false;
   CHECK_THAT(error, Catch::EndsWith("Transport endpoint is not connected)"));
+}
+
+TEST_CASE("without a loopback interface a connect to it fails at once and says so", "[base]") {
+  constexpr int kIsRefused = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // A new network namespace has a loopback interface that is down.
+    if (::unshare(CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+      ::_exit(kIsRefused);
+    }
+    const std::string error = error_of([] {
+      Socket::connect({"127.0.0.1", 29500}, Deadline::after(10s));
+    });
+    ::_exit(error.find("the loopback interface is down") == std::string::npos ? 1 : 0);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  REQUIRE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kIsRefused) {
+    WARN("skipped: network namespaces cannot be made here");
+  } else {
+    CHECK(WEXITSTATUS(status) == 0);
+  }
 }

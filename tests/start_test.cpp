@@ -351,3 +351,9 @@ TEST_CASE("LOCAL_RANK chooses the device", "[start]") {
   env.shares_gpus = true;
   CHECK(choose_device({}, env, {.count = 2}) == cuda_device(1));
 }
+
+TEST_CASE("the only GPU that a rank sees is its own, whatever its LOCAL_RANK", "[start]") {
+  WorkerEnv env;
+  env.local_rank = 3;
+  CHECK(choose_device({}, env, {.count = 1}) == cuda_device(0));
+}

@@ -4,10 +4,9 @@
 //   store_interop server               serves on a free port, which it prints; ends when its stdin
 //                                      closes
 //   store_interop client PORT [libuv]  tries every operation on the server at PORT; with "libuv"
-//   also
-//                                      those that only PyTorch's libuv server has
+//                                      also those that only PyTorch's libuv server has
 //   store_interop meet PORT RANK N     is one of N ranks, ours or PyTorch's, that meet on that
-//   server
+//                                      server
 // client and meet print "ok WHAT" or "FAILED WHAT: WHY" for each check.
 #include <algorithm>
 #include <functional>

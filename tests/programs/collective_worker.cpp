@@ -14,6 +14,7 @@
 //   step-throw   like throw, in the middle of a step
 //   children     destroys a group and its children, each with pending collectives, in some order
 //   early        rank 0 leaves; the others call all_reduce in an endless loop
+//   fork         asks a child that it has forked, not itself, to stop
 //   log          returns from main while another thread is logging
 //   sum          calls all_reduce once; rank 0 prints the sum
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
@@ -32,6 +33,7 @@
 // It prints "rank R ready, pid P" when it communicates. On an error it prints the text and returns
 // 3. The hang watch is ten times as fast as by default, and the timeout is three seconds; with the
 // backend nccl only in the endless loops. A "patient" worker has all of the library's defaults.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -77,6 +79,7 @@ void ready(const ddp::ProcessGroup& group) {
 }
 
 constexpr std::size_t kLargeBytes = std::size_t{64} << 20;
+constexpr std::size_t kRegisteredBytes = std::size_t{1} << 20;  // NCCL registers no less
 
 [[noreturn]] void loop(ddp::ProcessGroup& group, const ddp::Buffer& values,
                        std::optional<ddp::Timeout> timeout) {
@@ -230,7 +233,20 @@ void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
   for (std::size_t i = 0; i < 3; ++i) groups[(first + i * step) % 3].reset();
 }
 
+// Returns 0 if the child got the signal.
+int stop_a_child() {
+  const ddp::SignalGuard signals;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (int i = 0; i < 1000 && !signals.stop_requested(); ++i) std::this_thread::sleep_for(10ms);
+    ::_exit(signals.stop_requested() ? 0 : 1);
+  }
+  int status = 1;
+  return ::kill(child, SIGTERM) == 0 && ::waitpid(child, &status, 0) == child ? status : 1;
+}
+
 int run(const std::string& mode, const std::string& backend, const Patience& patience) {
+  if (mode == "fork") return stop_a_child();
   if (mode == "log") {
     log_in_background();
     return 0;
@@ -243,7 +259,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
        .device = is_nccl ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
        .timeout = is_nccl && patience.timeout ? kConnectTimeout : patience.timeout,
        .hang_watch = patience.hang_watch});
-  if (mode == "sum-allocated") return sum_with(*group, group->allocate(sizeof(float)));
+  if (mode == "sum-allocated") return sum_with(*group, group->allocate(kRegisteredBytes));
   if (mode == "loop-large") {
     loop_with(*group, ddp::allocate_host(kLargeBytes), patience.timeout);
   }

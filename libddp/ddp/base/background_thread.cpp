@@ -7,7 +7,10 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <system_error>
 #include <utility>
+
+#include "ddp/base/error.h"
 
 namespace ddp {
 namespace {
@@ -45,11 +48,15 @@ struct SchedulingAttributes {
 
 }  // namespace
 
-std::thread start_background_thread(const std::string& name, std::function<void()> body) {
+std::thread start_background_thread(const std::string& name, std::function<void()> body) try {
   const AllSignalsBlocked blocked;
   std::thread thread(std::move(body));
   pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
   return thread;
+} catch (const std::system_error& error) {
+  throw SystemError("cannot start the thread " + name +
+                        " (see ulimit -u, the control group's pids.max, ulimit -v)",
+                    error.code().value());
 }
 
 void ask_for_short_turns() noexcept {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/error.h"
 
+#include <new>
 #include <system_error>
 
 namespace ddp {
@@ -10,6 +11,7 @@ SystemError::SystemError(const std::string& action, int error_number)
 
 std::string describe(const std::exception& error) {
   std::string text = error.what();
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) text = "out of memory (" + text + ")";
   try {
     std::rethrow_if_nested(error);
   } catch (const std::exception& inner) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/resolve.h"
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <string>
 #include <thread>
@@ -82,6 +84,15 @@ AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
     if (patience.passed()) throw error;
     pause = std::min<Timeout>(pause * 2, std::chrono::seconds(2));
   }
+}
+
+bool is_loopback(const sockaddr& address) {
+  if (address.sa_family == AF_INET) {
+    const auto& ipv4 = reinterpret_cast<const sockaddr_in&>(address);
+    return (ntohl(ipv4.sin_addr.s_addr) >> 24) == 127;
+  }
+  const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(address);
+  return IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr);
 }
 
 }  // namespace ddp

@@ -21,4 +21,7 @@ inline constexpr Timeout kLateName = std::chrono::seconds(30);
 // a host which just starts appears late.
 [[nodiscard]] AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline);
 
+// For an IPv4 or IPv6 address.
+[[nodiscard]] bool is_loopback(const sockaddr& address);
+
 }  // namespace ddp

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,6 +70,15 @@ std::byte* map(int fd, std::size_t size_bytes) {
   return static_cast<std::byte*>(data);
 }
 
+// Beyond the limit ftruncate would raise SIGXFSZ, which ends the process without a word.
+void check_file_size_limit(std::size_t size_bytes) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || size_bytes <= limit.rlim_cur) return;
+  throw SystemError("cannot size shared memory to " + bytes(size_bytes) +
+                        ", since ulimit -f allows files of " + bytes(limit.rlim_cur),
+                    EFBIG);
+}
+
 }  // namespace
 
 SharedMemory::SharedMemory(FileDescriptor file, const Name& name)
@@ -77,6 +87,7 @@ SharedMemory::SharedMemory(FileDescriptor file, const Name& name)
 SharedMemory::~SharedMemory() { ::munmap(data_, name_.size_bytes); }
 
 std::shared_ptr<SharedMemory> SharedMemory::create(std::size_t size_bytes) {
+  check_file_size_limit(size_bytes);
   FileDescriptor file(::memfd_create("ddp-shm", MFD_CLOEXEC));
   if (!file.is_open()) throw SystemError("cannot create shared memory (memfd_create)", errno);
   if (::ftruncate(file.get(), static_cast<off_t>(size_bytes)) != 0) {

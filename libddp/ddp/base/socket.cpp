@@ -107,6 +107,11 @@ int fault_of(const Socket& socket) {
   return 0;
 }
 
+// Waiting does not help: nobody sets up the loopback interface of a running host or container.
+bool lacks_loopback(const addrinfo& address, int error_number) {
+  return error_number == ENETUNREACH && is_loopback(*address.ai_addr);
+}
+
 }  // namespace
 
 std::string to_string(const Endpoint& endpoint) {
@@ -138,6 +143,7 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
   Timeout pause(1);
   for (;;) {
     std::string reasons;
+    bool may_succeed_later = false;
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
       auto [fd, error] = try_connect(*address, deadline);
@@ -151,8 +157,13 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
       }
       if (!reasons.empty()) reasons += ", ";
       reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
+      if (lacks_loopback(*address, error)) {
+        reasons += ", since the loopback interface is down (ip link set lo up)";
+      } else {
+        may_succeed_later = true;
+      }
     }
-    if (deadline.passed()) {
+    if (!may_succeed_later || deadline.passed()) {
       throw NetworkError("cannot connect to " + to_string(endpoint) + " (" + reasons + ")");
     }
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));

@@ -45,8 +45,8 @@ class Socket {
   explicit Socket(FileDescriptor fd);
 
   // Resolves the host and tries its addresses in turn until one accepts. Refused and unreachable
-  // addresses are tried again until the deadline, since the server may still be starting. Throws a
-  // NetworkError that lists every address with its reason.
+  // addresses are tried again until the deadline, since the server may still be starting (but not
+  // loopback ones while that interface is down). Throws a NetworkError that lists all with reasons.
   static Socket connect(const Endpoint& endpoint, Deadline deadline);
 
   // Binds exactly the first address that the host resolves to; an empty host means every interface.

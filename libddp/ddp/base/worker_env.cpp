@@ -163,7 +163,7 @@ EnvironmentChanges to_environment(const WorkerEnv& env, int omp_threads) {
                  {"TORCHELASTIC_SIGNALS_TO_HANDLE", "SIGTERM,SIGINT,SIGHUP,SIGQUIT"}};
   changes.set_if_missing = {{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
                             {"OMP_NUM_THREADS", std::to_string(omp_threads)}};
-  changes.unset = {"DDP_LAUNCH_TTY", "DDP_STEP_FILE", "DDP_CRASH_FILE"};
+  changes.unset = {"DDP_LAUNCH_TTY", "DDP_WORKER_SLOTS", "DDP_CRASH_FILE"};
   if (env.shares_gpus) {
     changes.set.emplace_back("DDP_OVERSUBSCRIBE", "1");
   } else {

@@ -65,7 +65,7 @@ WorkerSlot::WorkerSlot(const std::string& path, int local_rank) {
 }
 
 WorkerSlot WorkerSlot::from_environment() {
-  const char* path = std::getenv("DDP_STEP_FILE");
+  const char* path = std::getenv("DDP_WORKER_SLOTS");
   const std::optional<int> local_rank = local_rank_in_environment();
   return path == nullptr || *path == '\0' || !local_rank ? WorkerSlot()
                                                          : WorkerSlot(path, *local_rank);

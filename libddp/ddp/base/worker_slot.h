@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What each worker of a host tells its launcher while it runs, in memory that the launcher owns and
-// can still read after the worker has been killed. DDP_STEP_FILE names the file. It has one slot of
-// 64 bytes for each local rank: WorkerSlot::Values.
+// can still read after the worker has been killed. DDP_WORKER_SLOTS names the file. It has one slot
+// of 64 bytes for each local rank: WorkerSlot::Values.
 #pragma once
 
 #include <sys/types.h>
@@ -43,7 +43,7 @@ class WorkerSlot {
   WorkerSlot() = default;  // nothing is written; also if the file cannot be mapped
   WorkerSlot(const std::string& path, int local_rank);
 
-  // The slot of LOCAL_RANK in DDP_STEP_FILE; without these variables, one to which nothing is
+  // The slot of LOCAL_RANK in DDP_WORKER_SLOTS; without these variables, one to which nothing is
   // written.
   static WorkerSlot from_environment();
 

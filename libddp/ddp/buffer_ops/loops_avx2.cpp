@@ -2,6 +2,7 @@
 //
 // The only file of this library that is compiled with -mavx2 -mf16c. It is compiled without -mfma,
 // so that products and sums are rounded as in the other loops.
+#include <cpuid.h>
 #include <immintrin.h>
 
 #include "ddp/buffer_ops/loops_of.h"
@@ -25,11 +26,18 @@ struct Float16Format : HalfVectors<32> {
   static Pair from_order(Pair lanes) { return lanes; }
 };
 
+// What __builtin_cpu_supports("f16c") says, which clang 16 does not know.
+bool has_f16c() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 }  // namespace
 
 const Loops* avx2_loops() {
   static constexpr Loops kLoops = make_loops<32, Float16Format>();
-  const bool runs_here = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+  // Asked once, since a virtual machine answers the instruction cpuid only after some 30 µs.
+  static const bool runs_here = __builtin_cpu_supports("avx2") && has_f16c();
   return runs_here ? &kLoops : nullptr;
 }
 

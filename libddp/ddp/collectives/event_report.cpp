@@ -2,11 +2,11 @@
 #include "ddp/collectives/event_report.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <exception>
@@ -81,11 +81,9 @@ std::string describe_events(const FlightRecorder& recorder, std::string_view tit
   std::string text = "[" + std::string(title) + "] " + std::to_string(events.size()) +
                      " events until " + utc_now() + "\n";
   for (const Event& event : events) {
-    std::array<char, 64> when{};
     const double seconds = std::chrono::duration<double>(event.time - now).count();
-    std::snprintf(when.data(), when.size(), "%14.6f s  step %llu  ", seconds,
-                  static_cast<unsigned long long>(event.step));
-    text += when.data() + describe(event, operations) + "\n";
+    text +=
+        fmt::format("{:14.6f} s  step {}  {}\n", seconds, event.step, describe(event, operations));
   }
   return text;
 }

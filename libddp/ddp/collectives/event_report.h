@@ -17,6 +17,7 @@ namespace ddp {
 //       -0.000010 s  step 457  the group broke
 [[nodiscard]] std::string describe_events(const FlightRecorder& recorder, std::string_view title);
 
+// For a group that breaks, before its waiting calls throw: the process may end right after that.
 // Appends that text and a line with `error` to the file that DDP_EVENTS_FILE names, in one piece,
 // since other ranks may append to it at the same time. Does nothing without that variable, and
 // ignores its own errors, which must not hide the given one.

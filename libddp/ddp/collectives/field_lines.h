@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // The text format of values that ranks send each other: one field per line, so no field may
-// contain a newline.
+// contain a newline. Numbers are written as in C, whatever the program's locale is, since a rank on
+// another host may have a different one.
 #pragma once
 
 #include <concepts>
+#include <locale>
 #include <sstream>
 #include <string>
 
@@ -12,6 +14,8 @@ namespace ddp {
 
 class FieldWriter {
  public:
+  FieldWriter() { text_.imbue(std::locale::classic()); }
+
   template <class T>
   FieldWriter& operator<<(const T& field) {
     text_ << field << '\n';
@@ -39,6 +43,7 @@ class FieldReader {
     std::string line;
     std::getline(lines_, line);
     std::istringstream number(line);
+    number.imbue(std::locale::classic());
     if (!(number >> field) || number.peek() != std::istringstream::traits_type::eof()) {
       lines_.setstate(std::ios::failbit);
     }

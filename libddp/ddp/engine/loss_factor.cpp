@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/loss_factor.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
-#include <sstream>
 #include <stdexcept>
 
 #include "ddp/base/log.h"
@@ -39,13 +40,11 @@ double LossFactor::begin_pass(double samples, bool is_whole_step) {
 // the factor.
 void LossFactor::warn(double factor) {
   may_be_forgotten_ = false;
-  std::ostringstream n;
-  n << factor;
-  log::warning("[ddp] a step has " + n.str() +
-               " samples and DdpOptions::nominal_samples is not set: gradients are " + n.str() +
-               " times too small unless the mean loss is multiplied by what begin_step() returned; "
-               "with nominal_samples = " +
-               n.str() + ", begin_step() returns 1");
+  log::warning(
+      fmt::format("[ddp] a step has {0} samples and DdpOptions::nominal_samples is not set: "
+                  "gradients are {0} times too small unless the mean loss is multiplied by what "
+                  "begin_step() returned; with nominal_samples = {0}, begin_step() returns 1",
+                  factor));
 }
 
 }  // namespace ddp

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/model_check.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
 #include <limits>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -109,19 +112,15 @@ std::string describe_buffer(const ModelBuffer& buffer) {
 }
 
 std::string describe_parameter(const Parameter& parameter) {
-  std::ostringstream text;
-  text << "'" << parameter.name << "' " << to_string(parameter.value.dtype) << '[';
-  for (std::size_t i = 0; i < parameter.shape.size(); ++i) {
-    text << (i == 0 ? "" : ", ") << parameter.shape[i];
-  }
-  text << ']';
-  return text.str();
+  return fmt::format("'{}' {}[{}]", parameter.name, to_string(parameter.value.dtype),
+                     fmt::join(parameter.shape, ", "));
 }
 
 // The options that must be equal on all ranks.
 std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
   const BucketOptions& buckets = options.buckets;
   std::ostringstream text;
+  text.imbue(std::locale::classic());  // ranks compare it, and may have different locales
   text.precision(std::numeric_limits<double>::max_digits10);
   text << "gradient_kind " << (options.gradient_kind == GradientKind::kSum ? "sum" : "mean")
        << "\nnominal_samples " << options.nominal_samples << "\nbucket caps "

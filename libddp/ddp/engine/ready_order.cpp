@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/ready_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <sstream>
 #include <vector>
 
 namespace ddp {
@@ -34,16 +35,10 @@ std::string order_advice(const BucketLayout& layout, std::span<const std::size_t
   if (observed.size() != layout.slots.size()) return "";
   const OrderCost cost = cost_of_order(layout, observed);
   if (!is_worth_telling(layout, cost)) return "";
-  std::ostringstream text;
-  text
-      << cost.buckets << " of " << layout.buckets.size()
-      << " buckets were full but had to wait for an earlier one; pass the order in which gradients "
-         "became ready: .order = {";
-  for (std::size_t at = 0; at < observed.size(); ++at) {
-    text << (at == 0 ? "" : ", ") << observed[at];
-  }
-  text << '}';
-  return text.str();
+  return fmt::format(
+      "{} of {} buckets were full but had to wait for an earlier one; pass the order in which "
+      "gradients became ready: .order = {{{}}}",
+      cost.buckets, layout.buckets.size(), fmt::join(observed, ", "));
 }
 
 }  // namespace ddp

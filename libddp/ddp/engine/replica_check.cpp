@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/replica_check.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <bit>
-#include <sstream>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -104,17 +105,15 @@ std::string ReplicaCheck::difference() {
 
 std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
   const std::uint64_t usual = most_common(by_rank);
-  std::ostringstream text;
-  text << "step " << taken_in_ << ": " << name(i) << " of ";
+  std::string text = fmt::format("step {}: {} of ", taken_in_, name(i));
   const char* separator = "rank ";
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (by_rank[rank] == usual) continue;
-    text << separator << rank << " (fingerprint " << std::hex << by_rank[rank] << std::dec << ')';
+    text += fmt::format("{}{} (fingerprint {:x})", separator, rank, by_rank[rank]);
     separator = ", rank ";
   }
-  text << " differs from that of rank " << std::ranges::find(by_rank, usual) - by_rank.begin()
-       << " (" << std::hex << usual << ')';
-  return text.str();
+  return text + fmt::format(" differs from that of rank {} ({:x})",
+                            std::ranges::find(by_rank, usual) - by_rank.begin(), usual);
 }
 
 }  // namespace ddp

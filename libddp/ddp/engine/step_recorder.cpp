@@ -17,9 +17,7 @@ std::uint64_t operations_to_time(std::size_t buckets) {
 }  // namespace
 
 StepRecorder::StepRecorder(ProcessGroup& group, const BucketLayout& layout)
-    : group_(group),
-      backward_end_{cu::StreamMoment(group.device())},
-      end_{cu::StreamMoment(group.device())} {
+    : backward_end_{cu::StreamMoment(group.device())}, end_{cu::StreamMoment(group.device())} {
   group.start_timing(operations_to_time(layout.buckets.size()));
   if (group.device().is_cuda()) clock_.emplace(group.device());
   for (const BucketSpec& bucket : layout.buckets) {

@@ -46,7 +46,6 @@ class StepRecorder {
   // The time of the mark, or of begin() if the mark was not taken.
   [[nodiscard]] Clock::time_point time_of(const Mark& mark);
 
-  ProcessGroup& group_;
   std::optional<cu::DeviceClock> clock_;  // CUDA only
   Clock::time_point begin_;
   Mark backward_end_;
