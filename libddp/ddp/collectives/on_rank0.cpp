@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 //
 // Keys under a fresh name: "who" exists once rank 0 has come, and "collectives" before it; "beat"
-// counts while fn runs, "result" holds the end: empty, or the text of the exception.
+// counts while fn runs, "result" holds the end: empty, or the text of the exception. A key of the
+// group, kBroken, says why a rank broke the group in on_rank0: whoever waits for rank 0 has no
+// operation that would fail, and rank 0 may never come, since it has one.
 #include "ddp/collectives/on_rank0.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 
@@ -21,6 +24,7 @@ namespace {
 
 constexpr const char* kFailed = "failed: ";
 constexpr const char* kHasEnded = " has ended";
+constexpr const char* kBroken = "on_rank0_broken";
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
 
@@ -73,18 +77,24 @@ std::string describe_trouble(const RankIdentity& leader, Timeout silence) {
   }
 }
 
-std::string await_leader(Store& store, Timeout timeout) {
-  try {
-    return store.get("who", timeout);
-  } catch (const TimeoutError&) {
-    throw TimeoutError("[on_rank0] rank 0 has not called on_rank0 within " +
-                       std::to_string(timeout.count()) + " ms");
+// Returns what is under "who".
+std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
+  const Deadline deadline = Deadline::after(group.timeout());
+  for (;;) {
+    try {
+      return store.get("who", std::min(period, deadline.remaining()));
+    } catch (const TimeoutError&) {
+      if (const auto reason = group.store().clone()->find(kBroken)) throw PeerError(*reason);
+      if (!deadline.passed()) continue;
+      throw TimeoutError("[on_rank0] rank 0 has not called on_rank0 within " +
+                         std::to_string(group.timeout().count()) + " ms");
+    }
   }
 }
 
-RankIdentity meet_leader(ProcessGroup& group, Store& store) {
+RankIdentity meet_leader(ProcessGroup& group, Store& store, Timeout period) {
   std::string who;
-  meet(group.meetings(), "on_rank0", [&] { who = await_leader(store, group.timeout()); });
+  meet(group.meetings(), "on_rank0", [&] { who = await_leader(group, store, period); });
   return parse_rank_identity(who);
 }
 
@@ -105,6 +115,7 @@ void check_same_call(ProcessGroup& group, Store& store) {
       " collectives of the group, but rank " + std::to_string(group.rank()) + " after " + own +
       ": one of them has skipped an on_rank0, or a collective before it; call it on all ranks, in "
       "the same order";
+  group.store().clone()->set(kBroken, text);
   group.abort(text);
   throw MismatchError(text);
 }
@@ -137,7 +148,7 @@ bool is_ending(const RankIdentity& leader) {
 std::string follow(ProcessGroup& group, Store& store, const OnRank0Options& options) {
   std::optional<RankIdentity> leader;
   try {
-    leader = meet_leader(group, store);
+    leader = meet_leader(group, store, options.period);
     check_same_call(group, store);
     return await_result(group, store, *leader, options);
   } catch (const NetworkError&) {
