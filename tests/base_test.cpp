@@ -317,6 +317,18 @@ TEST_CASE("the text of a buffer gives its dtype, count and device", "[base]") {
   CHECK(buffer.size_bytes() == 20);
 }
 
+TEST_CASE("vectors, arrays and spans are buffers", "[base]") {
+  std::vector<float> vector(3);
+  std::array<double, 2> array{};
+  std::int64_t plain[4] = {};
+  const std::span<float, 3> fixed(vector.data(), 3);
+  CHECK(to_string(buffer_of(vector)) == "float32[3] on cpu");
+  CHECK(to_string(buffer_of(array)) == "float64[2] on cpu");
+  CHECK(to_string(buffer_of(plain)) == "int64[4] on cpu");
+  CHECK(to_string(buffer_of(fixed)) == "float32[3] on cpu");
+  CHECK(to_string(buffer_of(std::span(vector))) == "float32[3] on cpu");
+}
+
 TEST_CASE("a buffer's elements are not read as another type", "[base]") {
   std::vector<float> values(5);
   const Buffer buffer = buffer_of(values);

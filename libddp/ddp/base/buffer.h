@@ -47,11 +47,12 @@ template <class T>
   return {elements.data(), elements.size(), dtype_of<T>, device};
 }
 
-// For containers: std::vector<float> v; buffer_of(v).
+// For containers: std::vector<float> v; buffer_of(v). A std::array or a C array is one as well.
 template <class Container>
 requires requires(Container& c) { std::span(c); }
 [[nodiscard]] Buffer buffer_of(Container& container, Device device = kCpuDevice) {
-  return buffer_of(std::span(container), device);
+  using Element = typename decltype(std::span(container))::element_type;
+  return buffer_of(std::span<Element>(container), device);
 }
 
 // "float32[1024] on cpu".
