@@ -242,6 +242,14 @@ TEST_CASE("a warm-up by steps reaches the rate in its last step", "[main]") {
   for (std::size_t i = 0; i < 6; ++i) CHECK(rates[i] == Approx(kExpected[i]));
 }
 
+TEST_CASE("the time left is that up to --max-steps", "[main]") {
+  ChildProcess job(train_command(2, {"--epochs", "2", "--max-steps", "6", "--log-every", "4"}));
+  REQUIRE(job.wait(100s) == 0);
+  CHECK_THAT(job.out(), Catch::Contains("epoch 1/2 step 4/6 ") &&
+                            Catch::Contains("epoch 1/2 step 6/6 ") &&
+                            Catch::Contains("epoch 1/2, step 6/469: test accuracy"));
+}
+
 // The first step with this learning rate gives weights with which the second step overflows.
 TEST_CASE("a loss that is not finite ends the job with the epoch and step", "[main]") {
   const TemporaryDirectory directory;

@@ -81,7 +81,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
 void Trainer::run() {
   if (is_main()) announce();
   const std::int64_t first = resumed_ ? resumed_->position.epoch : 0;
-  End end = has_steps_left() ? End::kEpoch : End::kLimit;
+  End end = steps_left() > 0 ? End::kEpoch : End::kLimit;
   if (end == End::kLimit || first >= options_.epochs) {
     result_ = evaluator_.evaluate(model_);
     if (is_main()) journal_->untrained(*result_);
@@ -185,7 +185,7 @@ Trainer::End Trainer::train_epoch(int epoch) {
     if (stops && is_main()) {
       journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
     }
-    const bool last = stops || !has_steps_left();
+    const bool last = stops || steps_left() <= 0;
     const bool ends = last || batch->step + 1 == loader_.plan().steps();
     if (ends || (options_.log_every > 0 && interval_.steps() >= options_.log_every)) {
       log_step(epoch, *batch);
@@ -285,14 +285,15 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
   }
   const IntervalMeter::Means means = interval_.take(loader_.statistics().wait_seconds);
   if (!is_main()) return;
+  const std::int64_t step = epoch_steps(batch);
   journal_->step({.step = steps_done_,
                   .learning_rate = optimizer_->learning_rate(),
                   .step_ms = means.step_ms,
                   .data_wait_ms = means.data_wait_ms,
                   .progress = {.epoch = epoch,
                                .epochs = options_.epochs,
-                               .step = epoch_steps(batch),
-                               .steps = epoch_steps(),
+                               .step = step,
+                               .steps = step + std::min(epoch_steps() - step, steps_left()),
                                .skipped = steps_skipped_,
                                .loss = totals.metrics[kLossSlot].mean(),
                                .score = task_->score(counts, totals.samples),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -80,8 +81,10 @@ class Trainer {
   [[nodiscard]] std::int64_t epoch_steps() const {
     return steps_skipped_ + steps_in(loader_.plan().steps());
   }
-  [[nodiscard]] bool has_steps_left() const {
-    return options_.max_steps == 0 || steps_done_ < options_.max_steps;
+  // Steps before --max-steps is reached.
+  [[nodiscard]] std::int64_t steps_left() const {
+    constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+    return options_.max_steps == 0 ? kUnlimited : options_.max_steps - steps_done_;
   }
   [[nodiscard]] bool is_main() const { return group_->rank() == 0; }
 
