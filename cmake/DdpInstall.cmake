@@ -12,7 +12,7 @@ endforeach()
 install(TARGETS ${libraries} EXPORT ddpTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(TARGETS ddp-launch RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(TARGETS ddp-launch ddp-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # This header needs LibTorch when it is used, but not when it is installed.
 install(FILES examples/libtorch/ddp_torch.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

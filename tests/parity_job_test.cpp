@@ -43,3 +43,17 @@ TEST_CASE("accumulated batches equal one large batch", "[parity]") {
     CHECK(largest_relative_difference(large, small) < 1e-12);
   }
 }
+
+TEST_CASE("ddp-prove finds the same model with any number of ranks", "[parity]") {
+  const test::TrainingSet set;
+  const Arguments sharing = {"--tolerance", "0.01", "1,2", "--oversubscribe"};
+  const Arguments prove = Arguments{DDP_PROVE_PATH} +
+                          (test::kRanksShareGpu ? sharing : Arguments{"1,2,3"}) +
+                          Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + set.flags();
+  test::ChildProcess right(prove + Arguments{"--model", "lenet5", "--global-batch-size", "64"});
+  CHECK(right.wait(Timeout(100000)) == 0);
+  CHECK_THAT(right.out(), Catch::Contains("the same model with any of these numbers of ranks"));
+  test::ChildProcess wrong(prove + Arguments{"--model", "lenet5", "--batch-size", "64"});
+  CHECK(wrong.wait(Timeout(100000)) == 1);
+  CHECK_THAT(wrong.err(), Catch::Contains("samples: 64 with 1 rank, but 128 with 2 ranks"));
+}

@@ -59,6 +59,8 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
+      sketcher_(StepSketcher::from_environment(*group_, parameters_, gradients(),
+                                               !options_.buffers.empty())),
       accounts_(*group_, reducer_) {
   // Ranks that leave it out agree with those that give 1.
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
@@ -219,6 +221,12 @@ void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i
                               " parameters, 0 to " + std::to_string(parameters_.size() - 1));
 }
 
+std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
+  std::vector<Buffer> result;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) result.push_back(gradient(i));
+  return result;
+}
+
 void DistributedDataParallel::Impl::open_step() {
   if (!alone_) log_who_ran_out();
   ++step_;
@@ -272,6 +280,7 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   callers_.copy_back(stream);
   outcome_.end_step(
       {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
+  if (sketcher_) sketch_step(stream);
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.
@@ -297,6 +306,15 @@ void DistributedDataParallel::Impl::average(Stream stream) {
   for (std::size_t b = 0; b < reducer_.layout().buckets.size(); ++b) {
     scale(reducer_.bucket(b), control_.gradient_scale(), stream);
   }
+}
+
+void DistributedDataParallel::Impl::sketch_step(Stream stream) {
+  const double* folded = gradient_scale();
+  const double scale =
+      folded == nullptr
+          ? 1
+          : item({const_cast<double*>(folded), 1, DType::kFloat64, group_->device()}, stream);
+  sketcher_->add(number_of_step(), outcome_.summary().samples, scale, stream);
 }
 
 }  // namespace ddp

@@ -21,6 +21,7 @@
 #include "ddp/engine/replica_check.h"
 #include "ddp/engine/step_accounts.h"
 #include "ddp/engine/step_outcome.h"
+#include "ddp/engine/step_sketcher.h"
 
 namespace ddp {
 
@@ -76,6 +77,7 @@ class DistributedDataParallel::Impl {
     if (i >= parameters_.size()) refuse_index(call, i);
   }
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
+  std::vector<Buffer> gradients() const;
   void open_step();
   void note_pass(const StepOptions& pass);
   void launch_control(Stream stream);
@@ -84,6 +86,7 @@ class DistributedDataParallel::Impl {
   void hold(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
+  void sketch_step(Stream stream);
 
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
@@ -100,6 +103,7 @@ class DistributedDataParallel::Impl {
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
+  std::optional<StepSketcher> sketcher_;    // only under ddp-prove
   State state_ = State::kIdle;
   std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
   std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one

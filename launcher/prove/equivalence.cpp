@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/prove/equivalence.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace ddp::prove {
+namespace {
+
+using Part = TensorSketch ParameterSketch::*;
+
+// A gradient whose norm is below this fraction of the whole model's may be rounding alone, like
+// that of a bias before a batch norm.
+constexpr double kNegligible = 1e-4;
+// Gradients that are nearer than this come from nearly the same samples.
+constexpr double kRelated = 0.05;
+
+double norm(const TensorSketch& sketch) {
+  double sum = 0;
+  for (const double projection : sketch) sum += projection * projection;
+  return std::sqrt(sum / kProjections);
+}
+
+double norm_of_gradients(const StepSketch& step) {
+  double sum = 0;
+  for (const ParameterSketch& parameter : step.parameters) {
+    sum += norm(parameter.gradient) * norm(parameter.gradient);
+  }
+  return std::sqrt(sum);
+}
+
+// Relative to the norm of `a`, or to `floor` if that is larger. Infinite if there is a NaN.
+double relative_distance(const TensorSketch& a, const TensorSketch& b, double floor) {
+  TensorSketch apart;
+  for (std::size_t j = 0; j < kProjections; ++j) apart[j] = b[j] - a[j];
+  if (norm(apart) == 0) return 0;
+  const double relative = norm(apart) / std::max(norm(a), floor);
+  return std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
+}
+
+void keep_larger(Distance& kept, double relative, const ParameterSketch& parameter,
+                 const StepSketch& step) {
+  if (relative > kept.relative) kept = {relative, parameter.name, step.step};
+}
+
+// `before` is the step before in the same engine, if there is one. An optimizer like Adam makes
+// full steps of negligible gradients, so what they have moved is not compared.
+Distance distance_of_values(const StepSketch& a, const StepSketch& b, const StepSketch* before) {
+  const double floor = before == nullptr ? 0 : kNegligible * norm_of_gradients(*before);
+  Distance result;
+  for (std::size_t i = 0; i < a.parameters.size(); ++i) {
+    const ParameterSketch& parameter = a.parameters[i];
+    if (before != nullptr && norm(before->parameters[i].gradient) < floor) continue;
+    keep_larger(result, relative_distance(parameter.value, b.parameters[i].value, 0), parameter, a);
+  }
+  return result;
+}
+
+Distance distance_of_gradients(const StepSketch& a, const StepSketch& b) {
+  const double floor = kNegligible * norm_of_gradients(a);
+  Distance result;
+  for (std::size_t i = 0; i < a.parameters.size(); ++i) {
+    const ParameterSketch& parameter = a.parameters[i];
+    keep_larger(result, relative_distance(parameter.gradient, b.parameters[i].gradient, floor),
+                parameter, a);
+  }
+  return result;
+}
+
+// c, if all gradients of `b` are c times those of `a`.
+std::optional<double> common_factor(const StepSketch& a, const StepSketch& b, double tolerance) {
+  double aa = 0;
+  double ab = 0;
+  double bb = 0;
+  for (std::size_t i = 0; i < a.parameters.size(); ++i) {
+    for (std::size_t j = 0; j < kProjections; ++j) {
+      const double x = a.parameters[i].gradient[j];
+      const double y = b.parameters[i].gradient[j];
+      aa += x * x;
+      ab += x * y;
+      bb += y * y;
+    }
+  }
+  const double rest = std::sqrt(std::max(0.0, 1 - ab * ab / (aa * bb)));
+  if (!(rest <= tolerance)) return std::nullopt;
+  return ab / aa;
+}
+
+bool is_near(double a, double b) { return std::abs(a / b - 1) < 0.01; }
+
+std::string cause_of_factor(double factor, double growth) {
+  if (is_near(factor, growth)) {
+    return "they are summed over ranks, not averaged: is the loss a sum, where GradientKind::kMean "
+           "expects a mean, or multiplied by the number of ranks?";
+  }
+  if (is_near(factor, 1 / growth)) {
+    return "they are divided by the number of ranks twice: the engine has done it already";
+  }
+  return "multiply the mean loss by what begin_step returns, and give begin_step the number of "
+         "samples behind that mean";
+}
+
+std::string cause_of_distance(double relative, const StepSketch& step, int ranks) {
+  if (std::isinf(relative)) return "one of the two is infinite or not a number";
+  if (relative < kRelated) {
+    return "a mean of the ranks' means, where their batches are unequal? 16-bit arithmetic needs a "
+           "larger --tolerance";
+  }
+  std::string text = fmt::format(
+      "do {} together read the samples of the global batch, each once (a sampler with rank and "
+      "world size, and the same seed on all)? Do dropout or augmentation depend on the rank?",
+      count_ranks(ranks));
+  if (step.has_buffers) {
+    text += " Does batch norm see the rank's own batch alone (convert_sync_batchnorm)?";
+  }
+  return text;
+}
+
+bool have_same_parameters(const StepSketch& a, const StepSketch& b) {
+  const auto is_same = [](const ParameterSketch& x, const ParameterSketch& y) {
+    return x.name == y.name && x.count == y.count;
+  };
+  return a.engine == b.engine && std::ranges::equal(a.parameters, b.parameters, is_same);
+}
+
+const StepSketch* step_before(const Run& run, std::size_t k) {
+  for (std::size_t i = k; i > 0; --i) {
+    if (run.steps[i - 1].engine == run.steps[k].engine) return &run.steps[i - 1];
+  }
+  return nullptr;
+}
+
+class Comparer {
+ public:
+  Comparer(const Run& reference, const Run& other, double tolerance)
+      : reference_(reference), other_(other), tolerance_(tolerance) {}
+
+  Comparison run() {
+    const std::size_t steps = std::min(reference_.steps.size(), other_.steps.size());
+    for (std::size_t k = 0; k < steps && result_.difference.empty(); ++k) {
+      result_.difference = difference_in_step(k);
+    }
+    if (result_.difference.empty() && reference_.steps.size() != other_.steps.size()) {
+      result_.difference = differ("steps", reference_.steps.size(), other_.steps.size());
+    }
+    return std::move(result_);
+  }
+
+ private:
+  // "samples: 60 with 1 rank, but 180 with 3 ranks".
+  template <class T>
+  [[nodiscard]] std::string differ(std::string_view what, T a, T b) const {
+    return fmt::format("{}: {} with {}, but {} with {}", what, a, count_ranks(reference_.ranks), b,
+                       count_ranks(other_.ranks));
+  }
+
+  std::string difference_in_step(std::size_t k) {
+    const StepSketch& a = reference_.steps[k];
+    const StepSketch& b = other_.steps[k];
+    std::string text;
+    if (!have_same_parameters(a, b)) text = "the models have other parameters";
+    if (text.empty()) text = difference_of_values(a, b, step_before(reference_, k));
+    if (text.empty()) text = difference_of_samples(a, b);
+    if (text.empty()) text = difference_of_gradients(a, b);
+    return text.empty() ? "" : fmt::format("step {}: {}", a.step, text);
+  }
+
+  std::string difference_of_values(const StepSketch& a, const StepSketch& b,
+                                   const StepSketch* before) {
+    const Distance distance = distance_of_values(a, b, before);
+    if (distance.relative > result_.values.relative) result_.values = distance;
+    if (distance.relative <= tolerance_) return "";
+    const std::string what =
+        fmt::format("parameter '{}' differs by {:.2g}", distance.parameter, distance.relative);
+    if (before == nullptr) {
+      return what +
+             " before any step: give the model the same seed, whatever the rank and their "
+             "number";
+    }
+    return what +
+           ", although its gradient was the same: does the learning rate depend on the "
+           "number of ranks?";
+  }
+
+  // A program that leaves StepOptions::samples out has one on each rank.
+  [[nodiscard]] std::string difference_of_samples(const StepSketch& a, const StepSketch& b) const {
+    const bool is_counted = a.samples != reference_.ranks || b.samples != other_.ranks;
+    if (a.samples == b.samples || !is_counted) return "";
+    return differ("samples", a.samples, b.samples) +
+           ": keep the global batch, and divide it by the number of ranks";
+  }
+
+  std::string difference_of_gradients(const StepSketch& a, const StepSketch& b) {
+    const Distance distance = distance_of_gradients(a, b);
+    if (distance.relative > result_.gradients.relative) result_.gradients = distance;
+    if (distance.relative <= tolerance_) return "";
+    const auto factor = common_factor(a, b, tolerance_);
+    if (factor && std::abs(*factor - 1) > tolerance_) {
+      return fmt::format("all gradients are {:.4g} times those with {}: {}", *factor,
+                         count_ranks(reference_.ranks),
+                         cause_of_factor(*factor, 1.0 * other_.ranks / reference_.ranks));
+    }
+    return fmt::format("the gradient of '{}' differs by {:.2g}: {}", distance.parameter,
+                       distance.relative, cause_of_distance(distance.relative, a, other_.ranks));
+  }
+
+  const Run& reference_;
+  const Run& other_;
+  double tolerance_;
+  Comparison result_;
+};
+
+}  // namespace
+
+Comparison compare(const Run& reference, const Run& other, double tolerance) {
+  return Comparer(reference, other, tolerance).run();
+}
+
+std::string count_ranks(int ranks) {
+  return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+}
+
+}  // namespace ddp::prove

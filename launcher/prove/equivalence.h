@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+//
+// Whether two numbers of ranks train the same model: compares the first steps of two runs of a
+// program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddp/base/step_sketch.h"
+
+namespace ddp::prove {
+
+struct Run {
+  int ranks = 0;
+  std::vector<StepSketch> steps;  // in the order in which they were made
+};
+
+// How far a tensor of one run is from the same tensor of another, relative to its norm.
+struct Distance {
+  double relative = 0;
+  std::string parameter;
+  std::uint64_t step = 0;
+};
+
+struct Comparison {
+  // The largest ones; if the runs differ, up to there.
+  Distance values;
+  Distance gradients;
+  // What differs first by more than the tolerance, and what may be the cause; empty if nothing
+  // does.
+  std::string difference;
+};
+
+[[nodiscard]] Comparison compare(const Run& reference, const Run& other, double tolerance);
+
+// "1 rank", "3 ranks".
+[[nodiscard]] std::string count_ranks(int ranks);
+
+}  // namespace ddp::prove

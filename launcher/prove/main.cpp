@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+//
+// ddp-prove: see help_text().
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "launcher/launch_error.h"
+#include "launcher/prove/equivalence.h"
+#include "launcher/prove/options.h"
+#include "launcher/prove/recorded_run.h"
+
+namespace ddp::prove {
+namespace {
+
+constexpr int kDiffer = 1;
+constexpr int kRefused = 2;
+
+void say(const std::string& line) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+}
+
+int fail(const std::string& text, int exit_code) {
+  fmt::print(stderr, "ddp-prove: {}\n", text);
+  return exit_code;
+}
+
+// "64", or "64, 64, 40" if steps differ.
+std::string samples_of(const Run& run) {
+  std::string all;
+  bool are_equal = true;
+  for (const StepSketch& step : run.steps) {
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", step.samples);
+    are_equal = are_equal && step.samples == run.steps.front().samples;
+  }
+  return are_equal ? fmt::format("{}", run.steps.front().samples) : all;
+}
+
+std::string to_text(const char* what, const Distance& distance) {
+  if (distance.relative == 0) return fmt::format("{} equal", what);
+  return fmt::format("{} within {:.1e} ('{}', step {})", what, distance.relative,
+                     distance.parameter, distance.step);
+}
+
+int prove(const Options& options) {
+  const Run reference = record_run(options.ranks.front(), options);
+  say(fmt::format("{}: {} steps of {} samples", count_ranks(reference.ranks),
+                  reference.steps.size(), samples_of(reference)));
+  for (std::size_t i = 1; i < options.ranks.size(); ++i) {
+    const Run other = record_run(options.ranks[i], options);
+    const Comparison comparison = compare(reference, other, options.tolerance);
+    if (!comparison.difference.empty()) {
+      return fail(fmt::format("{} do not train the same model as {}: {}", count_ranks(other.ranks),
+                              count_ranks(reference.ranks), comparison.difference),
+                  kDiffer);
+    }
+    say(fmt::format("{}: {}, {}", count_ranks(other.ranks),
+                    to_text("gradients", comparison.gradients),
+                    to_text("parameters", comparison.values)));
+  }
+  say("the same model with any of these numbers of ranks");
+  return std::ferror(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+int run(const std::vector<std::string>& args) {
+  const Options options = parse_options(args);
+  if (!options.help) return prove(options);
+  fmt::print("{}", help_text());
+  return std::fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+}  // namespace
+}  // namespace ddp::prove
+
+int main(int argc, char** argv) {
+  using ddp::prove::fail;
+  try {
+    return ddp::prove::run({argv + 1, argv + argc});
+  } catch (const ddp::prove::RunError& error) {
+    return fail(error.what(), error.exit_code());
+  } catch (const ddp::launcher::LaunchError& error) {
+    return fail(error.what(), error.exit_code());
+  } catch (const std::exception& error) {
+    return fail(ddp::describe(error), ddp::prove::kRefused);
+  }
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/prove/options.h"
+
+#include <charconv>
+#include <cstddef>
+
+#include "launcher/flag_value.h"
+#include "launcher/launch_error.h"
+
+namespace ddp::prove {
+namespace {
+
+using launcher::FlagValue;
+using launcher::LaunchError;
+
+double to_tolerance(const FlagValue& value) {
+  const char* end = value.text.data() + value.text.size();
+  double tolerance = 0;
+  const auto [stop, error] = std::from_chars(value.text.data(), end, tolerance);
+  if (error != std::errc() || stop != end || !(tolerance > 0 && tolerance < 1)) {
+    launcher::refuse_value(value, "a number between 0 and 1");
+  }
+  return tolerance;
+}
+
+std::vector<int> to_numbers_of_ranks(const FlagValue& value) {
+  std::vector<int> result;
+  for (const std::string& piece : launcher::split(value.text, ',')) {
+    result.push_back(launcher::number_in(piece).value_or(0));
+    if (result.back() < 1) launcher::refuse_value(value, "numbers of ranks such as 1,2,4");
+  }
+  if (result.size() < 2) launcher::refuse_value(value, "at least two numbers, such as 1,2");
+  return result;
+}
+
+void set(Options& options, const FlagValue& value) {
+  if (value.source == "--steps") {
+    options.steps = launcher::to_count(value, 1);
+  } else if (value.source == "--tolerance") {
+    options.tolerance = to_tolerance(value);
+  } else {
+    throw LaunchError("unknown flag '" + value.source +
+                      "'; ddp-launch's flags come behind the numbers of ranks (see --help)");
+  }
+}
+
+// The flag at args[i], which moves i to its last argument.
+FlagValue take_flag(const std::vector<std::string>& args, std::size_t& i) {
+  const std::size_t equals = args[i].find('=');
+  if (equals != std::string::npos) return {args[i].substr(0, equals), args[i].substr(equals + 1)};
+  const std::string& name = args[i];
+  if (++i == args.size()) throw LaunchError(name + " needs a value (see --help)");
+  return {name, args[i]};
+}
+
+}  // namespace
+
+Options parse_options(const std::vector<std::string>& args) {
+  Options options;
+  std::size_t i = 0;
+  for (; i < args.size() && args[i].starts_with('-'); ++i) {
+    options.help = options.help || args[i] == "--help" || args[i] == "-h";
+    if (options.help) return options;
+    set(options, take_flag(args, i));
+  }
+  if (i == args.size()) throw LaunchError("no numbers of ranks, such as 1,2,4 (see --help)");
+  options.ranks = to_numbers_of_ranks({"RANKS", args[i]});
+  options.command.assign(args.begin() + static_cast<std::ptrdiff_t>(i) + 1, args.end());
+  if (options.command.empty()) throw LaunchError("no PROGRAM (see --help)");
+  return options;
+}
+
+std::string help_text() {
+  return R"(Usage: ddp-prove [flags] RANKS [ddp-launch's flags] PROGRAM [args…]
+
+Tests whether PROGRAM trains the same model with any number of ranks. Runs it by ddp-launch with
+each number in RANKS, ends it after a few steps of its DistributedDataParallel, and compares
+parameters and gradients with those of the first number.
+
+  ddp-prove 1,2,4 ./train --global-batch-size 64
+
+PROGRAM must keep the global batch whatever the number of ranks. What it prints to stdout is left
+out. Random numbers that depend on the rank (dropout, augmentation), and batch norm over a rank's
+own batch, make a difference and are reported as one.
+
+  --steps N      steps to compare (3)
+  --tolerance X  largest relative difference of a parameter or gradient (0.001)
+  -h, --help     this text
+
+Exit code: 0 if they are the same, 1 if not, 2 if the command line is wrong; that of ddp-launch if
+a run fails.
+)";
+}
+
+}  // namespace ddp::prove

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/prove/recorded_run.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ddp/base/step_sketch.h"
+#include "launcher/launch_error.h"
+#include "launcher/run_folder.h"
+
+namespace ddp::prove {
+namespace {
+
+constexpr int kNoExec = 127;
+
+volatile std::sig_atomic_t running_job = 0;
+
+void forward(int signal_number) {
+  if (running_job > 0) ::kill(static_cast<pid_t>(running_job), signal_number);
+}
+
+std::vector<std::string> launch_command(int ranks, const Options& options) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe");
+  std::vector<std::string> command = {self.parent_path() / "ddp-launch", "-n",
+                                      std::to_string(ranks)};
+  command.insert(command.end(), options.command.begin(), options.command.end());
+  return command;
+}
+
+// In the child.
+[[noreturn]] void execute(std::vector<std::string> command) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  const int null = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  ::dup2(null, STDOUT_FILENO);
+  std::vector<char*> argv;
+  for (std::string& argument : command) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(argv[0], argv.data());
+  ::_exit(kNoExec);
+}
+
+// Returns the exit code, or 128 + the signal. Ctrl-C reaches ddp-launch, too, which is waited for.
+int run(const std::vector<std::string>& command) {
+  const pid_t job = ::fork();
+  if (job < 0) throw SystemError("fork", errno);
+  if (job == 0) execute(command);
+  running_job = job;
+  const auto ctrl_c = std::signal(SIGINT, SIG_IGN);
+  const auto stop = std::signal(SIGTERM, forward);
+  int status = 0;
+  while (::waitpid(job, &status, 0) < 0 && errno == EINTR) {
+  }
+  std::signal(SIGTERM, stop);
+  std::signal(SIGINT, ctrl_c);
+  running_job = 0;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::vector<StepSketch> read_steps(const std::string& path) {
+  std::vector<StepSketch> steps;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) steps.push_back(parse_step_sketch(line));
+  return steps;
+}
+
+}  // namespace
+
+Run record_run(int ranks, const Options& options) {
+  const launcher::PrivateFolder folder;
+  if (folder.path().empty()) {
+    throw launcher::LaunchError("cannot make a folder in TMPDIR, /dev/shm or /tmp");
+  }
+  const std::string file = folder.path() + "/steps";
+  ::setenv("DDP_PROVE_FILE", file.c_str(), 1);
+  ::setenv("DDP_PROVE_STEPS", std::to_string(options.steps).c_str(), 1);
+  const int exit_code = run(launch_command(ranks, options));
+  if (exit_code != 0) {
+    throw RunError(
+        fmt::format("the run with {} ended with exit code {}", count_ranks(ranks), exit_code),
+        exit_code);
+  }
+  Run result{.ranks = ranks, .steps = read_steps(file)};
+  if (result.steps.empty()) {
+    throw launcher::LaunchError(fmt::format(
+        "the run with {} made no step of a ddp::DistributedDataParallel", count_ranks(ranks)));
+  }
+  return result;
+}
+
+}  // namespace ddp::prove

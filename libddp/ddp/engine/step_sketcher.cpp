@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/step_sketcher.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <utility>
+
+#include "ddp/base/env_reader.h"
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+std::atomic<int> engines_so_far = 0;
+
+std::vector<double> to_host(const Buffer& buffer, Stream stream) {
+  std::vector<double> result(buffer.count);
+  if (!buffer.device.is_cuda()) {
+    cpu::cast(buffer, buffer_of(result));
+    return result;
+  }
+  const cu::DeviceGuard guard(buffer.device);
+  std::vector<std::byte> raw(buffer.size_bytes());
+  cu::copy_async(raw.data(), buffer.data, raw.size(), stream);
+  cu::synchronize(stream);
+  cpu::cast({raw.data(), buffer.count, buffer.dtype, kCpuDevice}, buffer_of(result));
+  return result;
+}
+
+}  // namespace
+
+std::optional<StepSketcher> StepSketcher::from_environment(ProcessGroup& group,
+                                                           std::span<const Parameter> parameters,
+                                                           std::vector<Buffer> gradients,
+                                                           bool has_buffers) {
+  const EnvReader env(::getenv);
+  const std::optional<std::string> path = env.text("DDP_PROVE_FILE");
+  if (!path) return std::nullopt;
+  return StepSketcher(group, *path, env.integer("DDP_PROVE_STEPS", 1).value_or(1), parameters,
+                      std::move(gradients), has_buffers);
+}
+
+StepSketcher::StepSketcher(ProcessGroup& group, std::string path, int steps,
+                           std::span<const Parameter> parameters, std::vector<Buffer> gradients,
+                           bool has_buffers)
+    : group_(group),
+      path_(std::move(path)),
+      steps_left_(steps),
+      parameters_(parameters),
+      gradients_(std::move(gradients)),
+      has_buffers_(has_buffers),
+      engine_(engines_so_far++) {}
+
+void StepSketcher::add(std::uint64_t step, double samples, double scale, Stream stream) {
+  if (group_.rank() == 0) {
+    StepSketch result{.engine = engine_,
+                      .step = step,
+                      .samples = samples,
+                      .has_buffers = has_buffers_,
+                      .parameters = {}};
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const Parameter& parameter = parameters_[i];
+      std::vector<double> gradient = to_host(gradients_[i], stream);
+      for (double& element : gradient) element *= scale;
+      result.parameters.push_back({.name = parameter.name,
+                                   .count = parameter.value.count,
+                                   .value = sketch(to_host(parameter.value, stream), i),
+                                   .gradient = sketch(gradient, i)});
+    }
+    write(result);
+  }
+  if (--steps_left_ == 0) end_process();
+}
+
+void StepSketcher::write(const StepSketch& step) const {
+  std::ofstream file(path_, std::ios::app);
+  file << to_json(step) << '\n';
+  if (!file.flush()) throw FileError("cannot write DDP_PROVE_FILE=" + path_);
+}
+
+// No rank leaves before all have made the step.
+void StepSketcher::end_process() {
+  group_.barrier().wait_host();
+  std::fflush(nullptr);
+  std::_Exit(EXIT_SUCCESS);
+}
+
+}  // namespace ddp

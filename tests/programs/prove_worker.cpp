@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+//
+// A trainer with the mistake that argv[1] names, for prove_test.
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "ddp/base/random.h"
+#include "ddp/ddp.h"
+
+namespace {
+
+constexpr int kSteps = 5;
+constexpr int kBatch = 60;
+constexpr int kInputs = 4;
+
+struct Model {
+  std::array<double, kInputs> weight;
+  std::array<double, 1> bias;
+};
+
+double input(int sample, int i) {
+  return ddp::random_unit(1, static_cast<std::uint64_t>(sample), static_cast<std::uint64_t>(i));
+}
+
+double target(int sample) { return 3 * input(sample, 0) - input(sample, 1) + 0.5; }
+
+// The gradient of the mean squared error over the samples.
+Model gradient_of(const Model& model, const std::vector<int>& samples) {
+  Model result{};
+  for (const int sample : samples) {
+    double error = model.bias[0] - target(sample);
+    for (int i = 0; i < kInputs; ++i) error += model.weight[i] * input(sample, i);
+    const double scale = 2 * error / static_cast<double>(samples.size());
+    for (int i = 0; i < kInputs; ++i) result.weight[i] += scale * input(sample, i);
+    result.bias[0] += scale;
+  }
+  return result;
+}
+
+void write(std::span<const double> values, double factor, const ddp::Buffer& gradient) {
+  for (std::size_t i = 0; i < values.size(); ++i) gradient.as<double>()[i] = factor * values[i];
+}
+
+void train(const std::string& mistake) {
+  const auto group = ddp::init_process_group();
+  const int ranks = group->world_size();
+  const int own = mistake == "same data" ? 0 : group->rank();
+  const int batch = mistake == "batch of a rank" ? kBatch * ranks : kBatch;
+  const double seed = mistake == "seed" ? ranks : 1;
+  const double rate = mistake == "rate" ? 0.1 * ranks : 0.1;
+  Model model{{0.1 * seed, 0.2, 0.3, 0.4}, {0.5}};
+  ddp::DistributedDataParallel ddp(
+      group,
+      {{"weight", {kInputs}, ddp::buffer_of(model.weight)},
+       {"bias", {1}, ddp::buffer_of(model.bias)}},
+      {.nominal_samples = 10, .fold_scale = mistake == "none, folded"});
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<int> samples;
+    for (int i = own; i < batch; i += ranks) samples.push_back(step * batch + i);
+    double factor = ddp.begin_step({.samples = samples.size()});
+    if (mistake == "factor") factor = 1;
+    if (mistake == "sum") factor *= ranks;
+    if (mistake == "divided") factor /= ranks;
+    const Model gradient = gradient_of(model, samples);
+    write(gradient.bias, factor, ddp.gradient(1));
+    ddp.mark_ready(1, {});
+    write(gradient.weight, factor, ddp.gradient(0));
+    ddp.mark_ready(0, {});
+    ddp.wait({});
+    const double scale = ddp.gradient_scale() == nullptr ? 1 : *ddp.gradient_scale();
+    for (int i = 0; i < kInputs; ++i) {
+      model.weight[i] -= rate * scale * ddp.gradient(0).as<double>()[i];
+    }
+    model.bias[0] -= rate * scale * ddp.gradient(1).as<double>()[0];
+  }
+  std::printf("trained to the end\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc == 2 && argv[1] != std::string("no engine")) train(argv[1]);
+    return 0;
+  } catch (const std::exception& error) {
+    ddp::record_error(error);
+    std::fprintf(stderr, "prove_worker: %s\n", ddp::describe(error).c_str());
+    return 3;
+  }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+//
+// ddp-prove: seeded mistakes are found and explained, and a right program passes.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/step_sketch.h"
+#include "launcher/launch_error.h"
+#include "launcher/prove/equivalence.h"
+#include "launcher/prove/options.h"
+#include "support/launch.h"
+
+namespace ddp::prove {
+namespace {
+
+using Catch::Matchers::Contains;
+using test::launch::Result;
+using test::launch::run;
+using test::launch::Strings;
+
+Result prove(const Strings& args) {
+  Strings command = {DDP_PROVE_PATH};
+  command.insert(command.end(), args.begin(), args.end());
+  return run(command);
+}
+
+Result prove_worker(const std::string& mistake, const std::string& ranks = "1,2,3") {
+  return prove({ranks, PROVE_WORKER_PATH, mistake});
+}
+
+void check_found(const std::string& mistake, const std::string& text) {
+  CAPTURE(mistake);
+  const Result result = prove_worker(mistake, "1,3");
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.err,
+             Contains("ddp-prove: 3 ranks do not train the same model as 1 rank: " + text));
+}
+
+StepSketch step_with(double weight, double gradient) {
+  const std::vector<double> value = {weight, 2 * weight};
+  const std::vector<double> slope = {gradient, -gradient};
+  return {.step = 1, .samples = 8, .parameters = {{"w", 2, sketch(value, 0), sketch(slope, 0)}}};
+}
+
+}  // namespace
+
+TEST_CASE("sketches tell how far tensors are apart", "[prove]") {
+  std::vector<double> a(1000);
+  for (std::size_t i = 0; i < a.size(); ++i) a[i] = static_cast<double>(i % 7);
+  std::vector<double> b = a;
+  CHECK(sketch(a, 0) == sketch(b, 0));
+  CHECK(sketch(a, 0) != sketch(a, 1));
+  b[500] += 2;
+  const TensorSketch before = sketch(a, 0);
+  const TensorSketch after = sketch(b, 0);
+  for (std::size_t j = 0; j < kProjections; ++j) {
+    CHECK(std::abs(after[j] - before[j]) == Approx(2));
+  }
+}
+
+TEST_CASE("a step is read back as it was written", "[prove]") {
+  StepSketch step = step_with(1.0 / 3, 1e-300);
+  step.engine = 1;
+  step.has_buffers = true;
+  step.parameters[0].name = "layer \"1\"\n";
+  const std::string line = to_json(step);
+  CHECK(line.find('\n') == std::string::npos);
+  const StepSketch read = parse_step_sketch(line);
+  CHECK(read.engine == 1);
+  CHECK(read.step == 1);
+  CHECK(read.samples == 8);
+  CHECK(read.has_buffers);
+  REQUIRE(read.parameters.size() == 1);
+  CHECK(read.parameters[0].name == step.parameters[0].name);
+  CHECK(read.parameters[0].count == 2);
+  CHECK(read.parameters[0].value == step.parameters[0].value);
+  CHECK(read.parameters[0].gradient == step.parameters[0].gradient);
+  CHECK_THROWS_AS(parse_step_sketch("{\"engine\":"), FileError);
+  CHECK_THROWS_AS(parse_step_sketch("{}"), FileError);
+}
+
+TEST_CASE("runs are compared by their largest relative distance", "[prove]") {
+  const Run one{1, {step_with(1, 1)}};
+  const Comparison same = compare(one, {2, {step_with(1, 1 + 1e-6)}}, 1e-3);
+  CHECK(same.difference.empty());
+  CHECK(same.values.relative == 0);
+  CHECK(same.gradients.relative == Approx(1e-6).epsilon(0.01));
+  CHECK(same.gradients.parameter == "w");
+  CHECK_THAT(
+      compare(one, {2, {step_with(1, std::numeric_limits<double>::quiet_NaN())}}, 1e-3).difference,
+      Contains("infinite or not a number"));
+  CHECK_THAT(compare(one, {2, {step_with(1, 1), step_with(1, 1)}}, 1e-3).difference,
+             Contains("steps: 1 with 1 rank, but 2 with 2 ranks"));
+  Run other{2, {step_with(1, 1)}};
+  other.steps[0].parameters[0].name = "v";
+  CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have other"));
+}
+
+TEST_CASE("ddp-prove's command line", "[prove]") {
+  const Options options =
+      parse_options({"--steps", "5", "--tolerance=1e-6", "1,2,4", "--oversubscribe", "./a", "-n"});
+  CHECK(options.steps == 5);
+  CHECK(options.tolerance == 1e-6);
+  CHECK(options.ranks == std::vector<int>{1, 2, 4});
+  CHECK(options.command == Strings{"--oversubscribe", "./a", "-n"});
+  for (const Strings& wrong : std::vector<Strings>{{},
+                                                   {"1,2"},
+                                                   {"1", "./a"},
+                                                   {"0,2", "./a"},
+                                                   {"1,x", "./a"},
+                                                   {"--steps"},
+                                                   {"--steps", "0", "1,2", "./a"},
+                                                   {"--tolerance", "nan", "1,2", "./a"},
+                                                   {"--bind", "numa", "1,2", "./a"}}) {
+    CAPTURE(wrong);
+    CHECK_THROWS_AS(parse_options(wrong), launcher::LaunchError);
+  }
+  CHECK_THAT(prove({"--help"}).out, Contains("Usage: ddp-prove"));
+}
+
+TEST_CASE("a program that is right passes, and is ended after the steps", "[prove]") {
+  for (const char* program : {"none", "none, folded"}) {
+    CAPTURE(program);
+    const Result result = prove_worker(program);
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.out, Contains("1 rank: 3 steps of 60 samples\n2 ranks: gradients ") &&
+                               Contains("\n3 ranks: gradients ") &&
+                               Contains("\nthe same model with any of these numbers of ranks\n") &&
+                               !Contains("trained to the end"));
+    CHECK(result.err.empty());
+  }
+}
+
+TEST_CASE("mistakes are found and explained", "[prove]") {
+  check_found("sum",
+              "step 1: all gradients are 3 times those with 1 rank: they are summed over ranks");
+  check_found("divided",
+              "step 1: all gradients are 0.3333 times those with 1 rank: they are divided");
+  check_found(
+      "factor",
+      "step 1: all gradients are 0.5 times those with 1 rank: multiply the mean loss by what "
+      "begin_step returns");
+  check_found("same data", "step 1: the gradient of ");
+  check_found("seed", "step 1: parameter 'weight' differs by 0.3");
+  check_found("batch of a rank", "step 1: samples: 60 with 1 rank, but 180 with 3 ranks");
+  check_found("rate", "step 2: parameter ");
+}
+
+TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
+  const Result failed = prove({"1,2", "sh", "-c", "exit 5"});
+  CHECK(failed.exit_code == 5);
+  CHECK_THAT(failed.err, Contains("ddp-prove: the run with 1 rank ended with exit code 5"));
+  const Result none = prove_worker("no engine");
+  CHECK(none.exit_code == 2);
+  CHECK_THAT(none.err, Contains("the run with 1 rank made no step"));
+}
+
+}  // namespace ddp::prove
