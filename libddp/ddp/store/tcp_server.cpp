@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/limited_warning.h"
 #include "ddp/base/log.h"
+#include "ddp/store/loopback_guard.h"
 #include "ddp/store/store_state.h"
 #include "ddp/store/wire.h"
 
@@ -69,6 +71,7 @@ class TcpServer::Impl {
  public:
   Impl(const Endpoint& endpoint, std::chrono::microseconds spin)
       : listener_(Socket::listen(endpoint)),
+        guard_(LoopbackGuard::of(listener_)),
         epoll_(::epoll_create1(EPOLL_CLOEXEC)),
         wake_up_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         state_([this](ClientId client, std::string_view bytes) { reply(client, bytes); }),
@@ -132,6 +135,7 @@ class TcpServer::Impl {
   void accept_all() {
     try {
       while (std::optional<Socket> socket = listener_.accept()) {
+        if (!is_admitted(*socket)) continue;
         const ClientId id = next_client_++;
         watch(socket->fd(), id, EPOLLIN, EPOLL_CTL_ADD);
         Connection& connection = connections_[id];
@@ -141,6 +145,15 @@ class TcpServer::Impl {
     } catch (const Error& error) {
       pause_accepting(error);
     }
+  }
+
+  bool is_admitted(const Socket& socket) {
+    const std::string refusal = guard_ ? guard_->refusal(socket) : "";
+    if (!refusal.empty()) {
+      drops_.log("[tcp_server] refused the connection from " + to_string(socket.peer_endpoint()) +
+                 ": " + refusal);
+    }
+    return refusal.empty();
   }
 
   // Descriptors are exhausted: pending connections stay in the kernel's backlog for a while.
@@ -281,6 +294,7 @@ class TcpServer::Impl {
   static constexpr Timeout kAcceptPause{100};
 
   Socket listener_;
+  std::optional<LoopbackGuard> guard_;
   FileDescriptor epoll_;
   FileDescriptor wake_up_;
   std::array<epoll_event, 64> events_;
