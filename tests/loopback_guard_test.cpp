@@ -44,14 +44,14 @@ int wait_for(pid_t child) {
 // A server in a process of its own.
 class ServerOf {
  public:
-  explicit ServerOf(uid_t user) {
+  ServerOf(uid_t user, const std::string& host) {
     int ends[2];
     REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
     FileDescriptor theirs(ends[1]);
     ours_ = FileDescriptor(ends[0]);
     pid_ = fork_as(user, [&] {
       ours_.reset();
-      const TcpServer server({"127.0.0.1", 0});
+      const TcpServer server({host, 0});
       std::uint16_t port = server.endpoint().port;
       if (::write(theirs.get(), &port, sizeof(port)) != sizeof(port)) return 1;
       return static_cast<int>(::read(theirs.get(), &port, 1));  // until the test is over
@@ -59,7 +59,7 @@ class ServerOf {
     theirs.reset();
     std::uint16_t port = 0;
     REQUIRE(::read(ours_.get(), &port, sizeof(port)) == sizeof(port));
-    endpoint_ = {"127.0.0.1", port};
+    endpoint_ = {host, port};
   }
   ~ServerOf() {
     ours_.reset();
@@ -109,7 +109,9 @@ bool is_skipped() {
 
 TEST_CASE("a store on loopback serves its user and root, and no other user", "[store]") {
   if (is_skipped()) return;
-  const ServerOf server(kUser);
+  const std::string host = GENERATE(as<std::string>{}, "127.0.0.1", "::1");
+  CAPTURE(host);
+  const ServerOf server(kUser, host);
   CHECK(can_set(server.endpoint(), kUser, "own"));
   CHECK(can_set(server.endpoint(), 0, "root"));
   CHECK_FALSE(can_set(server.endpoint(), kOther, "other"));
@@ -126,7 +128,7 @@ TEST_CASE("a store on loopback serves its user and root, and no other user", "[s
 
 TEST_CASE("root's store serves all users, whose processes root may have started", "[store]") {
   if (is_skipped()) return;
-  const ServerOf server(0);
+  const ServerOf server(0, "127.0.0.1");
   CHECK(can_set(server.endpoint(), kUser, "user"));
 }
 
