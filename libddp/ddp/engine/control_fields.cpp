@@ -93,6 +93,7 @@ void ControlFields::write_state(int rank, const RankState& state, int passes) {
   own[3] = state.is_active ? 1 : 0;
   own[4] = static_cast<double>(state.epoch);
   own[5] = static_cast<double>(passes);
+  own[6] = static_cast<double>(state.gradient_fingerprint);
 }
 
 RankTimes ControlFields::times(int rank) const {

@@ -17,8 +17,9 @@ struct RankState {
   std::int64_t epoch = 0;  // of the rank's data
   bool asks_to_stop = false;
   std::array<bool, kMaxVotes> votes = {};
-  std::uint64_t fingerprint = 0;  // of the rank's replica; must be equal on all ranks
-  RankTimes times = {};           // of an earlier step
+  std::uint64_t fingerprint = 0;           // of the rank's replica; must be equal on all ranks
+  std::uint64_t gradient_fingerprint = 0;  // see SameDataCheck; below 2^53
+  RankTimes times = {};                    // of an earlier step
 };
 
 // Reads and writes the numbers of a control vector, which lie in the caller's memory. They are
@@ -28,7 +29,8 @@ struct RankState {
 //   pass        := samples / n_ref, samples, kMaxMetrics x (sum, weight)
 //   state       := active ranks, stop requests, votes[kMaxVotes], fingerprint, rank[world_size]
 //   fingerprint := kPieces x (piece, piece squared)
-//   rank        := work seconds, data seconds, idle, active, epoch, backward passes
+//   rank        := work seconds, data seconds, idle, active, epoch, backward passes,
+//                  fingerprint of gradients
 //
 // A rank writes its own entry of `rank` and leaves the others 0, so the sum holds the entries of
 // all ranks.
@@ -77,6 +79,10 @@ class ControlFields {
     return static_cast<std::int64_t>(numbers_[rank_index(rank) + 5]);
   }
 
+  [[nodiscard]] std::uint64_t gradient_fingerprint(int rank) const {
+    return static_cast<std::uint64_t>(numbers_[rank_index(rank) + 6]);
+  }
+
   // For sums over all ranks: whether all ranks wrote the same fingerprint.
   [[nodiscard]] bool fingerprints_agree() const;
 
@@ -87,7 +93,7 @@ class ControlFields {
   static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
   static constexpr std::size_t kPieces = 4;
   static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
-  static constexpr std::size_t kRankFields = 6;
+  static constexpr std::size_t kRankFields = 7;
 
   static constexpr std::size_t rank_index(int rank) {
     return kRanks + kRankFields * static_cast<std::size_t>(rank);

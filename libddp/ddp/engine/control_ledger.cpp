@@ -6,7 +6,9 @@
 namespace ddp {
 
 ControlLedger::ControlLedger(int world_size)
-    : times_(static_cast<std::size_t>(world_size)), active_(times_.size(), 1) {}
+    : times_(static_cast<std::size_t>(world_size)),
+      active_(times_.size(), 1),
+      gradient_fingerprints_(times_.size()) {}
 
 void ControlLedger::count(const ControlFields& sums) {
   count_pass(sums, kMaxMetrics);
@@ -16,6 +18,7 @@ void ControlLedger::count(const ControlFields& sums) {
   for (int rank = 0; rank < sums.world_size(); ++rank) {
     times_[static_cast<std::size_t>(rank)] = sums.times(rank);
     active_[static_cast<std::size_t>(rank)] = sums.is_active(rank) ? 1 : 0;
+    gradient_fingerprints_[static_cast<std::size_t>(rank)] = sums.gradient_fingerprint(rank);
   }
   replicas_agree_ = sums.fingerprints_agree();
 }

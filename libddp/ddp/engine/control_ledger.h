@@ -32,6 +32,10 @@ class ControlLedger {
   }
   // By rank; zeros in a world of one.
   [[nodiscard]] std::span<const RankTimes> times() const { return times_; }
+  // By rank; see SameDataCheck.
+  [[nodiscard]] std::span<const std::uint64_t> gradient_fingerprints() const {
+    return gradient_fingerprints_;
+  }
   [[nodiscard]] bool replicas_agree() const { return replicas_agree_; }
 
   // The totals over all steps since the last call.
@@ -45,6 +49,7 @@ class ControlLedger {
   StepSummary totals_;
   std::vector<RankTimes> times_;
   std::vector<std::uint8_t> active_;  // by rank
+  std::vector<std::uint64_t> gradient_fingerprints_;
   bool replicas_agree_ = true;
 };
 

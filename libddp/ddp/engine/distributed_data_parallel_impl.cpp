@@ -72,6 +72,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   std::vector<Buffer> buffers;
   for (const ModelBuffer& buffer : options_.buffers) buffers.push_back(buffer.value);
   buffers_.emplace(*group_, std::move(buffers));
+  same_data_.emplace(*group_);
   if (options_.fingerprint_every > 0) {
     replicas_.emplace(*group_, control_, parameters_, options_);
     replicas_->take_buffers({});
@@ -228,11 +229,15 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
 }
 
 void DistributedDataParallel::Impl::open_step() {
-  if (!alone_) log_who_ran_out();
+  if (!alone_) {
+    log_who_ran_out();
+    log_same_data();
+  }
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
   if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
+  if (same_data_) own_.gradient_fingerprint = same_data_->fingerprint();
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
   step_samples_ = 0;
 }
@@ -248,6 +253,7 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
 }
 
 void DistributedDataParallel::Impl::launch_control(Stream stream) {
+  if (same_data_ && step_ == 1 && step_samples_ > 0) same_data_->take(reducer_.bucket(0), stream);
   const FlightRecorder::Labelled labelled(group_->recorder(), control_label_);
   control_.launch(own_, stream);
 }
@@ -281,6 +287,12 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   outcome_.end_step(
       {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
   if (sketcher_) sketch_step(stream);
+}
+
+void DistributedDataParallel::Impl::log_same_data() {
+  if (group_->rank() != 0) return;
+  const std::string warning = same_data_->warning(control_.arrived_ledger());
+  if (!warning.empty()) log::warning(warning);
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.

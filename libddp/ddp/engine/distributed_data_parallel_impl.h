@@ -19,6 +19,7 @@
 #include "ddp/engine/pass_plan.h"
 #include "ddp/engine/reducer.h"
 #include "ddp/engine/replica_check.h"
+#include "ddp/engine/same_data_check.h"
 #include "ddp/engine/step_accounts.h"
 #include "ddp/engine/step_outcome.h"
 #include "ddp/engine/step_sketcher.h"
@@ -82,6 +83,7 @@ class DistributedDataParallel::Impl {
   void note_pass(const StepOptions& pass);
   void launch_control(Stream stream);
   void log_who_ran_out();
+  void log_same_data();
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);
@@ -102,6 +104,7 @@ class DistributedDataParallel::Impl {
   std::optional<ParameterUse> use_;
   std::optional<FiniteCheck> finite_;
   std::optional<ReplicaCheck> replicas_;
+  std::optional<SameDataCheck> same_data_;  // only with several ranks
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
   std::optional<StepSketcher> sketcher_;    // only under ddp-prove
   State state_ = State::kIdle;

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+//
+// Ranks that read the same samples compute the same gradients, which the engine tells.
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include "support/child_process.h"
+#include "support/engine.h"
+#include "support/stderr_capture.h"
+
+namespace ddp {
+namespace {
+
+struct Rank {
+  double gradient;
+  double samples = 1;
+};
+
+// The lines about equal gradients that five steps log, on each backend.
+std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks) {
+  const test::StderrCapture captured;
+  test::run_on_all_backends(static_cast<int>(ranks.size()), [&](ProcessGroup& group) {
+    const Rank& own = ranks[static_cast<std::size_t>(group.rank())];
+    test::Model model(group.rank());
+    DistributedDataParallel ddp({&group, [](ProcessGroup*) {}}, model.parameters,
+                                {.nominal_samples = 1});
+    for (int step = 0; step < 5; ++step) {
+      (void)ddp.begin_step({.samples = step == 0 ? own.samples : 1.0});
+      for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
+        test::write_gradient(ddp, i, own.gradient);
+      }
+      test::mark_all(ddp);
+      ddp.wait();
+    }
+  });
+  std::vector<std::string> lines;
+  for (const std::string& line : test::lines_of(captured.text())) {
+    if (line.find("the same gradients") != std::string::npos) lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that compute the same gradients are named once", "[engine][data]") {
+  const auto lines = lines_of_job({{1}, {5}, {2}, {5}});
+  CHECK(lines.size() == test::backends().size());
+  for (const std::string& line : lines) {
+    CHECK_THAT(line, Catch::Contains("ranks 1, 3 had exactly the same gradients in the first "
+                                     "step: do they read the same samples?"));
+  }
+}
+
+TEST_CASE("no rank is named whose gradients differ, are zero, or come from no samples",
+          "[engine][data]") {
+  CHECK(lines_of_job({{1}, {2}, {3}}).empty());
+  CHECK(lines_of_job({{0}, {0}, {3}}).empty());
+  CHECK(lines_of_job({{3, 0}, {3, 0}, {3}}).empty());
+}
+
+}  // namespace ddp
