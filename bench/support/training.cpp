@@ -15,7 +15,7 @@ Training::Training(const Workload& workload, std::shared_ptr<ProcessGroup> group
           nn::make_model(workload.model, nn::Scope(context_, workload.dtype, 0), workload.sizes())),
       replica_(*module_, context_, std::move(group), std::move(options)),
       sgd_(context_, module_->parameters(), {.learning_rate = 1e-3, .momentum = 0.9}),
-      batch_(make_batch(context_, workload)) {}
+      batch_(make_batch(context_, workload, engine().group().rank())) {}
 
 nn::Variable Training::loss() {
   return loss_of(tape_, module_->forward(tape_, batch_.images), batch_);

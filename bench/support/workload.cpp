@@ -16,11 +16,12 @@ nn::Tensor make_tensor(nn::Context& context, const std::vector<double>& values,
   return context.from_host<float>(std::vector<float>(values.begin(), values.end()), shape);
 }
 
-nn::Tensor make_images(nn::Context& context, const Workload& workload,
-                       const nn::ImageSizes& sizes) {
+nn::Tensor make_images(nn::Context& context, const Workload& workload, const nn::ImageSizes& sizes,
+                       int rank) {
+  const auto seed = static_cast<std::uint64_t>(rank);
   const nn::Shape shape{workload.batch, sizes.channels, sizes.image.height, sizes.image.width};
   std::vector<double> values(shape.count());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(0, 1, i) - 1;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(seed, 1, i) - 1;
   return make_tensor(context, values, shape, workload.dtype);
 }
 
@@ -52,9 +53,9 @@ std::string Workload::precision() const {
   return amp ? std::string(to_string(*amp)) + " amp" : std::string(to_string(dtype));
 }
 
-Batch make_batch(nn::Context& context, const Workload& workload) {
+Batch make_batch(nn::Context& context, const Workload& workload, int rank) {
   const nn::ImageSizes sizes = workload.sizes();
-  return {make_images(context, workload, sizes),
+  return {make_images(context, workload, sizes, rank),
           workload.model == "unet" ? make_masks(context, workload, sizes)
                                    : make_labels(context, workload.batch, sizes.classes)};
 }

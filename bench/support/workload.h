@@ -31,7 +31,8 @@ struct Batch {
   nn::Tensor targets;  // labels, or for unet masks
 };
 
-[[nodiscard]] Batch make_batch(nn::Context& context, const Workload& workload);
+// The batch of a rank; each rank has other images.
+[[nodiscard]] Batch make_batch(nn::Context& context, const Workload& workload, int rank = 0);
 
 // Cross-entropy for labels, binary cross-entropy for masks.
 [[nodiscard]] nn::Variable loss_of(nn::Tape& tape, const nn::Variable& logits, const Batch& batch);
