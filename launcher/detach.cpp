@@ -15,6 +15,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/signals.h"
 #include "launcher/verdict.h"
@@ -28,7 +29,7 @@ std::string log_path(const std::string& folder, pid_t pid) {
 
 void put(int fd, std::string_view text) {
   // Errors are ignored, since there is nobody to report them to.
-  [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
+  static_cast<void>(write_all(fd, text));
 }
 
 void leave_terminal(const std::string& path) {

@@ -44,10 +44,10 @@ bool to_bool(const FlagValue& value) {
   return value.text == "1";
 }
 
-int to_count(const FlagValue& value, int minimum) {
+int to_count(const FlagValue& value, int least, int most) {
   const auto count = number_in(value.text);
-  if (!count || *count < minimum) {
-    refuse_value(value, fmt::format("a number of at least {}", minimum));
+  if (!count || *count < least || *count > most) {
+    refuse_value(value, fmt::format("a number from {} to {}", least, most));
   }
   return *count;
 }

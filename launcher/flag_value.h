@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,7 +25,8 @@ struct FlagValue {
 [[noreturn]] void refuse_value(const FlagValue& value, std::string_view expected);
 
 [[nodiscard]] bool to_bool(const FlagValue& value);
-[[nodiscard]] int to_count(const FlagValue& value, int minimum);
+[[nodiscard]] int to_count(const FlagValue& value, int least,
+                           int most = std::numeric_limits<int>::max());
 [[nodiscard]] std::uint16_t to_port(const FlagValue& value);
 // Up to a day, in milliseconds.
 [[nodiscard]] Timeout to_seconds(const FlagValue& value);

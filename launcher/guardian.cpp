@@ -21,6 +21,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/write_all.h"
 #include "launcher/process_tree.h"
 #include "launcher/stopper.h"
 #include "launcher/verdict.h"
@@ -123,9 +124,8 @@ class Guardian {
 };
 
 void say(const std::string& sentence) {
-  const std::string line = "ddp-launch: " + sentence + "\n";
   // Errors are ignored, since there is nobody to report them to.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(write_all(STDERR_FILENO, "ddp-launch: " + sentence + "\n"));
 }
 
 // 0 without /proc, or if argv was moved; the command line then stays as it is.

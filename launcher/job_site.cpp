@@ -16,7 +16,6 @@
 #include "launcher/node_watch.h"
 #include "launcher/patience.h"
 #include "launcher/store_port.h"
-#include "launcher/worker_port.h"
 
 namespace ddp::launcher {
 namespace {
@@ -39,6 +38,13 @@ std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
     if (is_anothers) return nullptr;
     throw;
   }
+}
+
+// Where rank 0 is to listen (--store worker). The port (0: any) is free on every interface now,
+// since programs may bind any of them. It stays unbound, so another process may take it before rank
+// 0 does. The server is only started because serve_store() explains what is wrong with a port.
+Endpoint choose_worker_port(const Endpoint& wanted) {
+  return {wanted.host, serve_store({"", wanted.port})->endpoint().port};
 }
 
 JobSite open_on_one_node(const NodeOptions& options, StoreHost host, const JobLayout& assumed) {

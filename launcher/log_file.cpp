@@ -2,10 +2,11 @@
 #include "launcher/log_file.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
+
+#include "ddp/base/write_all.h"
 
 namespace ddp::launcher {
 
@@ -18,15 +19,8 @@ LogFile::LogFile(std::string path) : path_(std::move(path)) {
 }
 
 int LogFile::write(std::string_view bytes) {
-  while (file_.is_open() && !bytes.empty()) {
-    const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
-    if (written >= 0) {
-      bytes.remove_prefix(static_cast<std::size_t>(written));
-    } else if (errno != EINTR) {
-      error_ = errno;
-      file_.reset();
-    }
-  }
+  if (file_.is_open()) error_ = write_all(file_.get(), bytes);
+  if (error_ != 0) file_.reset();
   return std::exchange(error_, 0);
 }
 

@@ -11,11 +11,13 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/host_name.h"
+#include "ddp/base/write_all.h"
 #include "launcher/agent.h"
 #include "launcher/console.h"
 #include "launcher/detach.h"
@@ -95,8 +97,10 @@ int run_job(const Options& options, const ReportStart& on_start) {
   return run_guarded(signals, [&] { return run_agent(options, plan, path, signals); });
 }
 
-int print(const std::string& text) {
-  return ::write(STDOUT_FILENO, text.data(), text.size()) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+int print(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == 0) return EXIT_SUCCESS;
+  throw LaunchError("cannot write to stdout: " + error_text(error), EXIT_FAILURE);
 }
 
 int show_plan(const Options& options) {
@@ -126,9 +130,8 @@ int run(int argc, char** argv) {
 }
 
 int refuse(const std::exception& error, int exit_code) {
-  const std::string line = "ddp-launch: " + describe(error) + "\n";
   // Errors are ignored, since there is nobody to report them to.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  static_cast<void>(write_all(STDERR_FILENO, "ddp-launch: " + describe(error) + "\n"));
   return exit_code;
 }
 

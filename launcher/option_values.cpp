@@ -17,7 +17,9 @@ WorkerRequest to_workers(const FlagValue& value) {
   if (value.text == "gpu") return {Kind::kGpu, 0};
   if (value.text == "cpu") return {Kind::kCpu, 0};
   const auto number = number_in(value.text);
-  if (!number || *number < 1) refuse_value(value, "a number of at least 1, auto, gpu or cpu");
+  if (!number || *number < 1 || *number > kMaxWorldSize) {
+    refuse_value(value, fmt::format("a number from 1 to {}, auto, gpu or cpu", kMaxWorldSize));
+  }
   return {Kind::kNumber, *number};
 }
 
@@ -55,7 +57,7 @@ int to_node_count(const FlagValue& value) {
                     value.source, value.text));
   }
   if (range.size() > 2) refuse_value(value, "a number of nodes");
-  return to_count({value.source, range.front()}, 1);
+  return to_count({value.source, range.front()}, 1, kMaxWorldSize);
 }
 
 NodeOptions::Backend to_backend(const FlagValue& value) {

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <future>
+#include <limits>
 #include <map>
 #include <memory>
 #include <new>
@@ -307,6 +308,7 @@ TEST_CASE("host allocations are aligned and zeroed, and empty ones are fine", "[
   const Buffer bytes{memory.data(), 1001, DType::kUInt8, kCpuDevice};
   for (const std::uint8_t byte : bytes.as<std::uint8_t>()) REQUIRE(byte == 0);
   CHECK(allocate_host(0).data() == nullptr);
+  CHECK_THROWS_AS(allocate_host(std::numeric_limits<std::size_t>::max()), std::bad_alloc);
 }
 
 TEST_CASE("the text of a buffer gives its dtype, count and device", "[base]") {

@@ -11,7 +11,9 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/shm_process_group.h"
 #include "support/collective_checks.h"
 #include "support/groups.h"
 
@@ -278,6 +280,61 @@ TEST_CASE("a rank that left is named by those who split or duplicate the group",
   }
 }
 
+// The ranks have met in an operation, and wait for each other in the store.
+TEST_CASE("ranks that split or duplicate a group notice that another rank breaks it",
+          "[collectives]") {
+  const auto split_half = [](ProcessGroup& group) {
+    std::vector<std::int32_t> color_and_key(2);
+    std::vector<std::int32_t> all(2 * static_cast<std::size_t>(group.world_size()));
+    group.all_gather(buffer_of(color_and_key), buffer_of(all)).wait();
+  };
+  struct Call {
+    std::function<void(ProcessGroup&)> whole;
+    std::function<void(ProcessGroup&)> half;
+  };
+  const Call calls[] = {{[](ProcessGroup& group) { (void)group.split(0, 0); }, split_half},
+                        {[](ProcessGroup& group) { (void)group.duplicate(); },
+                         [](ProcessGroup& group) { group.barrier().wait(); }}};
+  for (const Backend backend : test::backends()) {
+    for (const Call& call : calls) {
+      run_groups(backend, 3, [&](ProcessGroup& group) {
+        const auto begin = Clock::now();
+        const std::string error = error_of([&] {
+          if (group.rank() != 1) return call.whole(group);
+          call.half(group);
+          group.abort("on purpose");
+        });
+        if (group.rank() == 1) return;
+        expect(error.find("rank 1 aborted: on purpose") != std::string::npos, error);
+        expect(Clock::now() - begin < 10s, "the error to come soon");
+      });
+    }
+  }
+}
+
+TEST_CASE("the error of a rank that cannot construct its group ends the others' wait for it",
+          "[collectives]") {
+  const auto store = std::make_shared<HashStore>();
+  const auto begin = Clock::now();
+  test::run_ranks(3, [&](int rank) {
+    const GroupConfig config{.store = store,
+                             .background_store = store,
+                             .rank = rank,
+                             .world_size = 3,
+                             .start_timeout = test::kStartTimeout};
+    const std::string error = error_of([&] {
+      (void)start_group(config, [](GroupConfig own) {
+        if (own.rank == 1) throw SystemError("cannot create shared memory", ENOMEM);
+        return make_shm_process_group(std::move(own));
+      });
+    });
+    const std::string cause = "cannot create shared memory: Cannot allocate memory";
+    expect(error == (rank == 1 ? cause : "[start] rank 1 cannot join group \"default\": " + cause),
+           error);
+  });
+  CHECK(Clock::now() - begin < 10s);
+}
+
 TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives]") {
   std::vector<float> values(100);
   CHECK(error_of([&] {
@@ -296,6 +353,36 @@ TEST_CASE("a group that is destroyed ends what was submitted", "[collectives]") 
       });
       for (const auto& sums : values) CHECK(sums == std::vector<float>(count, 2));
     }
+  }
+}
+
+TEST_CASE("a forked child that destroys its parent's group does it no harm", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    if (backend == Backend::kShmGloo) continue;  // consists of the others
+    const auto store = std::make_shared<HashStore>();
+    test::run_ranks(2, [&](int rank) {
+      auto group = init_process_group({.backend = backend,
+                                       .device = DeviceChoice::kCpu,
+                                       .rank = rank,
+                                       .world_size = 2,
+                                       .store = store,
+                                       .ranks_are_threads = true});
+      Allocation memory = group->allocate(1 << 20);
+      group->barrier().wait();
+      const pid_t child = rank == 0 ? ::fork() : -1;
+      if (child == 0) {
+        ::alarm(10);
+        memory = {};
+        group.reset();
+        ::_exit(0);
+      }
+      int status = 0;
+      if (rank == 0) expect(::waitpid(child, &status, 0) == child, "a child");
+      expect(status == 0, "the child to end by itself");
+      float value = 1;
+      group->all_reduce({&value, 1, DType::kFloat32, kCpuDevice}).wait();
+      expect(value == 2, "the sum");
+    });
   }
 }
 

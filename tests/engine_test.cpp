@@ -36,6 +36,7 @@ class RecordingGroup final : public ProcessGroup {
       : ProcessGroup({.store = nullptr, .rank = world_size - 1, .world_size = world_size}) {}
   std::string_view backend() const override { return "recording"; }
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
   std::vector<Collective> submitted;
 
@@ -627,6 +628,12 @@ TEST_CASE("parameters are checked before anything is sent", "[engine]") {
   CHECK(error_of([&] {
           DistributedDataParallel ddp(group, model.parameters);
         }).find("its shape has 299 elements") != std::string::npos);
+  for (const std::int64_t extent : {std::int64_t{-1}, std::int64_t{1} << 32}) {
+    model.parameters[0].shape = {extent, extent, 300};
+    CHECK(error_of([&] {
+            DistributedDataParallel ddp(group, model.parameters);
+          }).find("its shape is [" + std::to_string(extent)) != std::string::npos);
+  }
   model.parameters[0].shape = {30, 10};
   model.parameters[2].name = "fc1.weight";
   CHECK(error_of([&] { DistributedDataParallel ddp(group, model.parameters); }) ==

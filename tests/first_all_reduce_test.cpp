@@ -25,6 +25,7 @@ class FaultyGroup final : public ProcessGroup {
         fault_(fault) {}
   std::string_view backend() const override { return "faulty"; }
   Allocation allocate(std::size_t size_bytes) override { return allocate_host(size_bytes); }
+  void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
   std::string aborted_with;
   Timeout patience{};  // timeout of the all_reduce

@@ -51,6 +51,15 @@ TEST_CASE("help and version go to stdout", "[launcher]") {
   CHECK_THAT(run(command({"--version"})).out, Matches("ddp-launch [0-9.]+\n"));
 }
 
+TEST_CASE("help that cannot be written is an error", "[launcher]") {
+  const ChildProcess::Options onto_full_disk = {.stdout_path = "/dev/full"};
+  for (const char* flag : {"--help", "--version"}) {
+    const Result result = run(command({flag}), ChildProcess::kDefaultTimeout, onto_full_disk);
+    CHECK(result.exit_code == 1);
+    CHECK(result.err == "ddp-launch: cannot write to stdout: No space left on device\n");
+  }
+}
+
 TEST_CASE("each worker gets its ranks and the others' number", "[launcher]") {
   const Result result = run(shell({"-n", "3", "--show", "all"},
                                   "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE "
@@ -107,7 +116,8 @@ TEST_CASE("a wrong command line is refused before anything starts", "[launcher]"
   check_refusal(command({"-n", "2", "--show", "2", "true"}), 2, "rank 2");
   check_refusal(command({"-n", "2", "--local-ranks-filter", "2,7", "true"}), 2,
                 "--local_ranks_filter 2,7: there is no such local rank among 2 workers");
-  check_refusal(command({"-n", "100000000", "true"}), 2, "open files");
+  check_refusal({"/bin/sh", "-c", R"(ulimit -n 100 && exec "$0" -n 50 true)", DDP_LAUNCH_PATH}, 2,
+                "open files");
   check_refusal(command({}), 2, "no PROGRAM");
 }
 

@@ -326,6 +326,12 @@ TEST_CASE("a full disk does not end a training, and is reported at once and at t
                                         ", " + files[1] + ", " + files[2] + "\n"));
 }
 
+TEST_CASE("help that cannot be written is an error", "[main]") {
+  ChildProcess train({DDP_TRAIN_PATH, "--help"}, {.stdout_path = "/dev/full"});
+  CHECK(train.wait() == 1);
+  CHECK(train.err() == "train: cannot write to standard output\n");
+}
+
 TEST_CASE("ranks with different data or flags are an error at the start", "[main]") {
   const TemporaryDirectory directory;
   for (const std::uint32_t rank : {0, 1}) {

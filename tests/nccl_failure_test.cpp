@@ -12,6 +12,8 @@
 #include "ddp/collectives/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
+#include "support/fake_nccl.h"
+#include "support/gate.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
@@ -24,18 +26,11 @@ ncclResult_t async_error = ncclSuccess;
 std::string last_warning;
 
 NcclApi failing_nccl() {
-  NcclApi nccl{};
-  nccl.get_unique_id = [](ncclUniqueId*) { return ncclSuccess; };
-  nccl.comm_init_rank_config = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
-    *comm = reinterpret_cast<ncclComm_t>(&async_error);  // any non-null pointer
-    return ncclSuccess;
-  };
-  nccl.comm_abort = [](ncclComm_t) { return ncclSuccess; };
+  NcclApi nccl = test::fake_nccl();
   nccl.comm_get_async_error = [](ncclComm_t, ncclResult_t* state) {
     *state = async_error;
     return ncclSuccess;
   };
-  nccl.get_error_string = [](ncclResult_t) { return "what NCCL says"; };
   nccl.get_last_error = [](ncclComm_t) { return last_warning.c_str(); };
   return nccl;
 }
@@ -97,6 +92,20 @@ TEST_CASE("an NCCL that works or is starting breaks nothing", "[nccl]") {
   Survivor survivor;
   CHECK(survivor.error_after(ncclSuccess).empty());
   CHECK(survivor.error_after(ncclInProgress).empty());
+}
+
+TEST_CASE("a start of NCCL that waits in vain ends when another rank cannot start", "[nccl]") {
+  static test::Gate end;  // the thread that hangs may outlive the test
+  NcclApi nccl = failing_nccl();
+  nccl.comm_init_rank_config = [](ncclComm_t*, int, ncclUniqueId, int, ncclConfig_t*) {
+    return end.wait_for(1) ? ncclSuccess : ncclInternalError;
+  };
+  Survivor survivor;
+  survivor.config.while_starting = [](const auto&) { throw PeerError("rank 1 cannot start"); };
+  const auto begin = Clock::now();
+  CHECK_THROWS_AS(NcclCommunicator(survivor.config, nccl), PeerError);
+  CHECK(Clock::now() - begin < std::chrono::seconds(5));
+  end.raise();
 }
 
 TEST_CASE("NCCL's most common warnings come with advice", "[nccl]") {

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "ddp/nn/models/mlp.h"
@@ -131,6 +132,11 @@ TEST_CASE("a shape takes integers of any type, and no negative ones", "[nn]") {
   const std::int64_t rows = 3;
   const int columns = 4;
   CHECK(to_string(Shape{rows, columns, std::size_t{5}, 6U}) == "[3, 4, 5, 6]");
+  const auto huge = std::int64_t{1} << 32;
+  CHECK((Shape{huge, 0, huge, huge}.count()) == 0);
+  CHECK((Shape{huge, 1 << 28}.count()) == std::size_t{1} << 60);
+  CHECK_THROWS_AS((Shape{huge, huge}.count()), std::invalid_argument);
+  CHECK_THROWS_AS((Shape{huge, 1 << 29}.count()), std::invalid_argument);
   const std::int64_t less = -1;
   CHECK(error_of([&] {
           static_cast<void>(Shape{less, columns});

@@ -189,6 +189,43 @@ TEST_CASE("a rank 0 that does not call on_rank0 is named", "[on_rank0]") {
       300ms);
 }
 
+TEST_CASE("whoever waits in on_rank0 notices that another rank has broken the group",
+          "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    for (const bool rank0_comes : {false, true}) {
+      test::Gate noticed;
+      test::run_groups(backend, 3, [&](ProcessGroup& group) {
+        const auto wait = [&] { expect(noticed.wait_for(1), "rank 2 to notice"); };
+        if (group.rank() == 0) return rank0_comes ? on_rank0(group, wait, kQuick) : wait();
+        if (group.rank() == 1) {
+          group.abort("on purpose");
+          return wait();
+        }
+        const std::string text = error_of([&] {
+          on_rank0(
+              group, [] {}, kQuick);
+        });
+        noticed.raise();
+        expect(text.find("rank 1 aborted: on purpose") != std::string::npos, text);
+      });
+    }
+  }
+}
+
+TEST_CASE("whoever waits in on_rank0 notices that rank 0 has left", "[on_rank0]") {
+  for (const Backend backend : test::backends()) {
+    test::run_groups(backend, 2, [&](ProcessGroup& group) {
+      if (group.rank() == 0) return;
+      const std::string text = error_of([&] {
+        on_rank0(
+            group, [] {}, kQuick);
+      });
+      expect(text.find("rank 0 (") != std::string::npos, text);
+      expect(text.find("left the group, while rank 1 waits for it") != std::string::npos, text);
+    });
+  }
+}
+
 // Otherwise the rank would take the result of the call that it skipped.
 TEST_CASE("a rank that skips an on_rank0 is named in its next one", "[on_rank0]") {
   for (const Backend backend : test::backends()) {

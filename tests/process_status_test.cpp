@@ -24,14 +24,15 @@ TEST_CASE("signals without a name have a number", "[process-status]") {
 }
 
 TEST_CASE("process states are read from /proc", "[process-status]") {
-  const auto parsed =
-      parse_process_stat("4711 (a) (b) S 1 4700 4700 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0\n");
+  const auto parsed = parse_process_stat(
+      "4711 (a) (b) S 1 4700 4700 0 -1 4194564 1 2 3 4 5 6 7 8 20 0 1 0 98765 0\n");
   REQUIRE(parsed);
   CHECK(parsed->pid == 4711);
   CHECK(parsed->state == 'S');
   CHECK(parsed->parent == 1);
   CHECK(parsed->group == 4700);
   CHECK(parsed->is_exiting());
+  CHECK(parsed->start_time == 98765);
   CHECK_FALSE(parse_process_stat("4711 (a"));
   CHECK_FALSE(parse_process_stat("4711 (a) S 1"));
   const auto own = read_process(::getpid());

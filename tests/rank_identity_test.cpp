@@ -5,8 +5,6 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <array>
 #include <catch2/catch.hpp>
@@ -14,6 +12,7 @@
 #include <cstddef>
 
 #include "support/grouping_locale.h"
+#include "support/in_child.h"
 
 using namespace ddp;
 
@@ -30,16 +29,6 @@ bool refuse_memfd_create() {
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
-constexpr int kCannotRefuse = 77;
-
-int say_obstacle_without_memfd() {
-  if (!refuse_memfd_create()) return kCannotRefuse;
-  const std::string obstacle = obstacle_to_sharing();
-  const bool says_all = obstacle.find("memfd_create is refused") != std::string::npos &&
-                        obstacle.find("seccomp") != std::string::npos;
-  return says_all ? 0 : 1;
 }
 
 }  // namespace
@@ -84,17 +73,20 @@ TEST_CASE("ranks whose programs have different locales understand each other", "
   CHECK(text == serialize(who));
 }
 
+TEST_CASE("a process that got the pid of one that has ended is not taken for it", "[identity]") {
+  RankIdentity who = identify_self(0, kCpuDevice);
+  CHECK(state_of(who) == ProcessState::kAlive);
+  --who.start_time;
+  CHECK(state_of(who) == ProcessState::kEnded);
+}
+
 TEST_CASE("if memfd_create is refused, a rank says what to allow", "[identity]") {
   CHECK(obstacle_to_sharing().empty());
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) ::_exit(say_obstacle_without_memfd());
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kCannotRefuse) {
-    WARN("SKIPPED: this process may not filter its system calls");
-  } else {
-    CHECK(WEXITSTATUS(status) == 0);
-  }
+  test::check_in_child([] {
+    if (!refuse_memfd_create()) return test::Verdict::kImpossible;
+    const std::string obstacle = obstacle_to_sharing();
+    const bool says_all = obstacle.find("memfd_create is refused") != std::string::npos &&
+                          obstacle.find("seccomp") != std::string::npos;
+    return says_all ? test::Verdict::kGood : test::Verdict::kBad;
+  });
 }

@@ -4,7 +4,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -20,6 +19,8 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "support/in_child.h"
+#include "support/own_network.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
@@ -183,24 +184,12 @@ TEST_CASE("a peer that does not answer is not connected, whatever poll reports",
 }
 
 TEST_CASE("without a loopback interface a connect to it fails at once and says so", "[base]") {
-  constexpr int kIsRefused = 77;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    // A new network namespace has a loopback interface that is down.
-    if (::unshare(CLONE_NEWNET) != 0 && ::unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
-      ::_exit(kIsRefused);
-    }
+  test::check_in_child([] {
+    if (!test::enter_own_network()) return test::Verdict::kImpossible;
     const std::string error = error_of([] {
       Socket::connect({"127.0.0.1", 29500}, Deadline::after(10s));
     });
-    ::_exit(error.find("the loopback interface is down") == std::string::npos ? 1 : 0);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kIsRefused) {
-    WARN("skipped: network namespaces cannot be made here");
-  } else {
-    CHECK(WEXITSTATUS(status) == 0);
-  }
+    const bool says_it = error.find("the loopback interface is down") != std::string::npos;
+    return says_it ? test::Verdict::kGood : test::Verdict::kBad;
+  });
 }

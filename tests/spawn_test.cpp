@@ -20,12 +20,15 @@
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/collectives/init.h"
+#include "ddp/collectives/on_rank0.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/gemm.h"
 #include "launcher/environment.h"
 #include "support/child_process.h"
 #include "support/files.h"
 #include "support/gate.h"
+#include "support/in_child.h"
+#include "support/own_network.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -108,6 +111,37 @@ TEST_CASE("spawned ranks find each other, again and again", "[spawn]") {
       std::filesystem::remove(file);
     }
   }
+}
+
+TEST_CASE("ranks meet on a host that has only IPv6's loopback address", "[spawn]") {
+  test::check_in_child([] {
+    if (!test::enter_own_network() || !test::bring_up_ipv6_loopback()) {
+      return test::Verdict::kImpossible;
+    }
+    const auto listen_on = [](const char* host) {
+      return error_of([&] { static_cast<void>(Socket::listen({host, 0})); });
+    };
+    if (listen_on("127.0.0.1").empty() || !listen_on("::1").empty()) {
+      return test::Verdict::kImpossible;
+    }
+    const std::string error = spawn_error(2, [](int) { meet()->barrier().wait(); });
+    std::fputs(error.c_str(), stderr);
+    return error.empty() ? test::Verdict::kGood : test::Verdict::kBad;
+  });
+}
+
+TEST_CASE("whoever waits in on_rank0 for a rank 0 that has died learns of it", "[spawn]") {
+  const TemporaryDirectory directory;
+  spawn(
+      [&](int rank) {
+        const auto group = init_process_group({.device = DeviceChoice::kCpu, .timeout = 20s});
+        group->barrier().wait();
+        if (rank == 0) ::_exit(0);
+        test::write_bytes(directory / "error", error_of([&] { on_rank0(*group, [] {}); }));
+      },
+      2);
+  CHECK_THAT(test::bytes_of(directory / "error"),
+             Matches("\\[shm\\] rank 0 \\(pid [0-9]+\\) died, while rank 1 waits for it"));
 }
 
 TEST_CASE("a process that ignores SIGCHLD still learns how its ranks ended", "[spawn]") {

@@ -48,6 +48,7 @@ class Variable {
 Hello self_as(int rank, int world_size, int pid = ::getpid()) {
   Hello self = describe_self(rank, kCpuDevice);
   self.world_size = world_size;
+  if (pid != ::getpid()) self.who.start_time = 0;  // unknown
   self.who.pid = pid;
   return self;
 }

@@ -85,7 +85,8 @@ std::size_t parse_bytes(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   const std::optional<std::size_t> unit = unit_bytes({rest, static_cast<std::size_t>(end - rest)});
-  if (error != std::errc() || value < 0 || value > kMaxUnits || !unit) {
+  const bool is_size = value >= 0 && value <= kMaxUnits;  // "nan" is a number for from_chars
+  if (error != std::errc() || !is_size || !unit) {
     throw std::invalid_argument("'" + std::string(text) + "' is not a size such as 8, 64K or 1.5M");
   }
   return static_cast<std::size_t>(value * static_cast<double>(*unit));

@@ -31,6 +31,8 @@ class SimulatedDeviceGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "simulated"; }
 
+  void check_on(std::span<const int>, const std::function<bool()>&) override {}
+
   Allocation allocate(std::size_t size_bytes) override {
     return cu::allocate_device(size_bytes, device());
   }

@@ -28,6 +28,8 @@ class SimulatedGroup final : public ProcessGroup {
 
   std::string_view backend() const override { return "simulated"; }
 
+  void check_on(std::span<const int>, const std::function<bool()>&) override {}
+
   Allocation allocate(std::size_t size_bytes) override {
     return guard_operand_memory(
         allocate_host(size_bytes), [this](Timeout timeout) { return queue_.wait_idle(timeout); },

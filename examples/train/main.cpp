@@ -35,6 +35,11 @@ std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
   }
 }
 
+void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw ddp::FileError("cannot write to standard output");
+}
+
 int fail(const std::exception& error, int exit_code) {
   ddp::record_error(error);
   std::fprintf(stderr, "train: %s\n", ddp::describe(error).c_str());
@@ -46,12 +51,8 @@ int fail(const std::exception& error, int exit_code) {
 int main(int argc, char** argv) {
   try {
     const auto options = train::parse_options(argc, argv);
-    if (!options) return 0;
-    const auto group = join(*options);
-    run(*options, group);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw ddp::FileError("cannot write to standard output");
-    }
+    if (options) run(*options, join(*options));
+    check_output();
     return 0;
   } catch (const std::invalid_argument& error) {
     return fail(error, 2);

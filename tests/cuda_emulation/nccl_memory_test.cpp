@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "ddp/store/hash_store.h"
+#include "support/fake_nccl.h"
 
 using namespace ddp;
 
@@ -15,15 +16,7 @@ namespace {
 int allocations = 0;
 
 NcclApi counting_nccl() {
-  NcclApi nccl{};
-  nccl.get_unique_id = [](ncclUniqueId*) { return ncclSuccess; };
-  nccl.comm_init_rank_config = [](ncclComm_t* comm, int, ncclUniqueId, int, ncclConfig_t*) {
-    *comm = reinterpret_cast<ncclComm_t>(&allocations);  // any non-null pointer
-    return ncclSuccess;
-  };
-  nccl.comm_abort = [](ncclComm_t) { return ncclSuccess; };
-  nccl.get_error_string = [](ncclResult_t) { return "no memory"; };
-  nccl.get_last_error = [](ncclComm_t) { return ""; };
+  NcclApi nccl = test::fake_nccl();
   nccl.mem_alloc = [](void**, std::size_t) {
     ++allocations;
     return ncclUnhandledCudaError;  // so the memory is CUDA's

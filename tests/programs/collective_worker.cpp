@@ -236,9 +236,15 @@ void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
 // Returns 0 if the child got the signal.
 int stop_a_child() {
   const ddp::SignalGuard signals;
+  sigset_t stop;
+  sigset_t before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &stop, &before);  // so that it does not come before the wait for it
   const pid_t child = ::fork();
   if (child == 0) {
-    for (int i = 0; i < 1000 && !signals.stop_requested(); ++i) std::this_thread::sleep_for(10ms);
+    ::alarm(10);
+    ::sigsuspend(&before);
     ::_exit(signals.stop_requested() ? 0 : 1);
   }
   int status = 1;

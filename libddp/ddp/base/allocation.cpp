@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <new>
 
 namespace ddp {
@@ -17,6 +18,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 }  // namespace
 
 Allocation allocate_host(std::size_t size_bytes) {
+  if (size_bytes > std::numeric_limits<std::size_t>::max() - kHostAlignment) throw std::bad_alloc();
   const std::size_t rounded = host_aligned(size_bytes);
   if (rounded == 0) return {};
   const bool is_large = rounded >= kHugePage;

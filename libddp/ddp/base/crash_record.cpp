@@ -13,13 +13,14 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <climits>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+
+#include "ddp/base/write_all.h"
 
 namespace ddp {
 namespace {
@@ -39,22 +40,12 @@ static_assert(std::atomic<pid_t>::is_always_lock_free);
 int first_signal = 0;
 siginfo_t first_info;
 
-bool write_all(int file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 void copy_mappings(int file) {
   const int maps = ::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
   char part[4096];
   ssize_t size = 0;
   while ((size = ::read(maps, part, sizeof(part))) > 0) {
-    if (!write_all(file, {part, static_cast<std::size_t>(size)})) break;
+    if (write_all(file, {part, static_cast<std::size_t>(size)}) != 0) break;
   }
   ::close(maps);
 }
@@ -70,7 +61,7 @@ void write_frame(int file, std::string_view kind, std::uintptr_t address) {
   } while (address != 0);
   at -= kind.size();
   std::memcpy(at, kind.data(), kind.size());
-  write_all(file, {at, static_cast<std::size_t>(end - at)});
+  static_cast<void>(write_all(file, {at, static_cast<std::size_t>(end - at)}));
 }
 
 struct FrameWriter {
@@ -93,7 +84,7 @@ void write_record() {
   const int file = ::open(record_path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (file < 0) return;
   copy_mappings(file);
-  write_all(file, "\n");
+  static_cast<void>(write_all(file, "\n"));
   FrameWriter writer{.file = file};
   _Unwind_Backtrace(write_next_frame, &writer);
   ::close(file);

@@ -11,21 +11,12 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/socket.h"
+#include "ddp/base/write_all.h"
 
 namespace ddp {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool write_all(const FileDescriptor& file, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(file.get(), text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
 
 // The file must never be incomplete: it is written under a temporary name and gets its own when it
 // is complete, unless another record has that name by then.
@@ -33,7 +24,7 @@ void publish(const std::string& path, std::string_view text) {
   std::string temporary = path + ".XXXXXX";
   const FileDescriptor file(::mkstemp(temporary.data()));
   if (!file.is_open()) return;
-  const bool is_whole = write_all(file, text);
+  const bool is_whole = write_all(file.get(), text) == 0;
   if (is_whole && ::link(temporary.c_str(), path.c_str()) != 0 && errno != EEXIST) {
     std::rename(temporary.c_str(), path.c_str());  // the file system has no hard links
   }

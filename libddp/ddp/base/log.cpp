@@ -55,6 +55,4 @@ void info(std::string_view message) { write(spdlog::level::info, message); }
 void warning(std::string_view message) { write(spdlog::level::warn, message); }
 void error(std::string_view message) { write(spdlog::level::err, message); }
 
-bool debug_enabled() { return logger().should_log(spdlog::level::debug); }
-
 }  // namespace ddp::log

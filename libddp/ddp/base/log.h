@@ -17,7 +17,4 @@ void info(std::string_view message);
 void warning(std::string_view message);
 void error(std::string_view message);
 
-// True if debug lines are shown. Callers whose message is costly to build ask first.
-[[nodiscard]] bool debug_enabled();
-
 }  // namespace ddp::log

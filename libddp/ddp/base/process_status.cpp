@@ -37,21 +37,20 @@ int exit_code_of(int status) {
 
 bool ProcessStat::is_exiting() const { return is_zombie() || (flags & kPfExiting) != 0; }
 
-// "pid (name) state ppid pgrp session tty tpgid flags …"; the name may hold blanks and brackets.
+// "pid (name) state ppid pgrp session tty tpgid flags", twelve more numbers, then "starttime …";
+// the name may hold blanks and brackets.
 std::optional<ProcessStat> parse_process_stat(std::string_view text) {
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string_view::npos) return std::nullopt;
   ProcessStat result;
-  int session = 0;
-  int terminal = 0;
-  int terminal_group = 0;
+  std::string skipped;
   std::istringstream before{std::string(text.substr(0, text.find(' ')))};
   std::istringstream after{std::string(text.substr(name_end + 1))};
   if (!(before >> result.pid)) return std::nullopt;
-  if (!(after >> result.state >> result.parent >> result.group >> session >> terminal >>
-        terminal_group >> result.flags)) {
-    return std::nullopt;
-  }
+  after >> result.state >> result.parent >> result.group >> skipped >> skipped >> skipped >>
+      result.flags;
+  for (int i = 0; i < 12; ++i) after >> skipped;
+  if (!(after >> result.start_time)) return std::nullopt;
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,8 @@ struct ProcessStat {
   pid_t parent = 0;
   pid_t group = 0;
   unsigned flags = 0;  // the kernel's PF_* flags
+  // In the kernel's ticks since the boot: with the pid it names a process for good.
+  std::uint64_t start_time = 0;
 
   [[nodiscard]] bool is_zombie() const { return state == 'Z' || state == 'X'; }
   // True if a signal or a debugger stopped the process.

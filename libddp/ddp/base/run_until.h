@@ -12,4 +12,9 @@ namespace ddp {
 // what `action` throws.
 [[nodiscard]] bool run_until(Deadline deadline, std::function<void()> action);
 
+// The same, and calls `look` every `period` meanwhile. Also rethrows what `look` throws; the thread
+// then continues unattended, too.
+[[nodiscard]] bool run_until(Deadline deadline, std::function<void()> action,
+                             const std::function<void()>& look, Timeout period);
+
 }  // namespace ddp

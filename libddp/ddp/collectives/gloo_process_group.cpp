@@ -18,11 +18,11 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/periodic_thread.h"
-#include "ddp/base/run_until.h"
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/gloo_algorithms.h"
 #include "ddp/collectives/gloo_links.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/peer_roll.h"
 
@@ -81,7 +81,13 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
     context->connectFullMesh(*store, device);
   };
   try {
-    if (run_until(Deadline::after(config.start_timeout + kConnectGrace), action)) return context;
+    if (run_start(config, Deadline::after(config.start_timeout + kConnectGrace), action)) {
+      return context;
+    }
+  } catch (const PeerError&) {  // these two are the whole group's, not of this rank's connections
+    throw;
+  } catch (const MismatchError&) {
+    throw;
   } catch (const gloo::Exception& error) {
     throw NetworkError(origin + ": " + error.what());
   } catch (const TimeoutError& error) {  // thrown by our store
@@ -117,6 +123,9 @@ class GlooOperations {
   }
   void abort(const std::string& reason) {
     first_error_.set(PeerError(origin_ + " aborted: " + reason));
+  }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) {
+    roll_.check_on(awaited, has_come, first_error_, "[gloo]");
   }
 
  private:
@@ -204,6 +213,9 @@ class GlooProcessGroup final : public QueuedProcessGroup {
   }
 
   std::string_view backend() const override { return "gloo"; }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    operations_->check_on(awaited, has_come);
+  }
 
   Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
 
@@ -227,7 +239,7 @@ bool gloo_is_compiled_in() { return true; }
 
 std::shared_ptr<QueuedProcessGroup> make_gloo_process_group(GroupConfig config,
                                                             std::string address) {
-  return std::make_shared<GlooProcessGroup>(std::move(config), std::move(address));
+  return make_group_object<GlooProcessGroup>(std::move(config), std::move(address));
 }
 
 }  // namespace ddp

@@ -14,6 +14,7 @@
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/hierarchical_algorithms.h"
 #include "ddp/collectives/host_groups.h"
 #include "ddp/collectives/host_layout.h"
@@ -60,6 +61,9 @@ class HostsOperations {
 
   void abort(const std::string& reason) {
     first_error_.set(PeerError(origin_ + " aborted: " + reason));
+  }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) {
+    roll_.check_on(awaited, has_come, first_error_, "[shm+gloo]");
   }
 
   // Nothing runs any more, neither here nor on the threads of the groups between hosts.
@@ -153,6 +157,9 @@ class HierarchicalProcessGroup final : public QueuedProcessGroup {
   }
 
   std::string_view backend() const override { return "shm+gloo"; }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    operations_->check_on(awaited, has_come);
+  }
 
   Allocation allocate(std::size_t size_bytes) override;
 
@@ -188,8 +195,8 @@ std::shared_ptr<ProcessGroup> make_hierarchical_process_group(GroupConfig config
   HostLayout layout = layout_of(config, hosts);
   if (layout.host_count() == 1) return make_shm_process_group(std::move(config));
   if (layout.width() == 1) return make_gloo_process_group(std::move(config), std::move(address));
-  return std::make_shared<HierarchicalProcessGroup>(std::move(config), std::move(layout),
-                                                    std::move(hosts), std::move(address));
+  return make_group_object<HierarchicalProcessGroup>(std::move(config), std::move(layout),
+                                                     std::move(hosts), std::move(address));
 }
 
 }  // namespace ddp

@@ -26,7 +26,8 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
       .device = config.device,
       .timeout = config.timeout,
       .start_timeout = config.start_timeout,
-      .name = config.name + "/" + name};
+      .name = config.name + "/" + name,
+      .while_starting = config.while_starting};
   for (const int rank : ranks) inner.job_ranks.push_back(config.job_rank(rank));
   return inner;
 }

@@ -18,6 +18,7 @@
 #include "ddp/collectives/device_choice.h"
 #include "ddp/collectives/first_all_reduce.h"
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/hierarchical_process_group.h"
 #include "ddp/collectives/job_store.h"
@@ -182,7 +183,9 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
     config.hang_watch = std::make_shared<HangWatch>(config.background_store, self.who,
                                                     within(config.timeout, options.hang_watch));
   }
-  return make_group(options, env, job, std::move(config), std::move(agreement.plan));
+  return start_group(std::move(config), [&](GroupConfig own) {
+    return make_group(options, env, job, std::move(own), std::move(agreement.plan));
+  });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/base/run_until.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -34,7 +35,9 @@ ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadlin
     config.store->set(kIdKey, std::string_view(id.internal, sizeof id.internal));
     return id;
   }
-  const std::string bytes = config.store->get(kIdKey, deadline.remaining());
+  const std::string keys[] = {kIdKey};
+  await_start(config, *config.store, keys, deadline.remaining());
+  const std::string bytes = config.store->get(kIdKey);
   if (bytes.size() != sizeof id.internal) {
     throw PeerError(fmt::format("[nccl] {}: rank 0 published an id of {} bytes, not {}",
                                 describe_group(config), bytes.size(), sizeof id.internal));
@@ -65,7 +68,7 @@ ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
     check_nccl(nccl, nccl.comm_init_rank_config(handle.get(), world_size, id, rank, &options),
                action);
   };
-  if (run_until(deadline, init)) return *handle;
+  if (run_start(config, deadline, init)) return *handle;
   throw TimeoutError(fmt::format("[nccl] connect {}: not all ranks connected within {} ms",
                                  describe_group(config), config.start_timeout.count()));
 }

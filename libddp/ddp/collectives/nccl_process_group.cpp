@@ -20,6 +20,7 @@
 #include "ddp/collectives/event_ring.h"
 #include "ddp/collectives/first_error.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/nccl_calls.h"
 #include "ddp/collectives/nccl_communicator.h"
 #include "ddp/collectives/nccl_failure.h"
@@ -51,6 +52,9 @@ class NcclProcessGroup final : public ProcessGroup {
   ~NcclProcessGroup() override;
 
   std::string_view backend() const override { return "nccl"; }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    roll_.check_on(awaited, has_come, first_error_, "[nccl]");
+  }
   Allocation allocate(std::size_t size_bytes) override;
 
  protected:
@@ -61,7 +65,7 @@ class NcclProcessGroup final : public ProcessGroup {
   void time_last(std::uint64_t operations) override;
   std::optional<Interval> interval(std::uint64_t sequence) override;
   std::shared_ptr<ProcessGroup> make_child(GroupConfig config) override {
-    return std::make_shared<NcclProcessGroup>(std::move(config));
+    return make_group_object<NcclProcessGroup>(std::move(config));
   }
 
  private:
@@ -259,7 +263,7 @@ void NcclProcessGroup::do_abort(std::string_view reason) {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_nccl_process_group(GroupConfig config) {
-  return std::make_shared<NcclProcessGroup>(std::move(config));
+  return make_group_object<NcclProcessGroup>(std::move(config));
 }
 
 }  // namespace ddp

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Keys under a fresh name: "who" exists once rank 0 has come, and "collectives" before it; "beat"
-// counts while fn runs, "result" holds the end: empty, or the text of the exception. A key of the
-// group, kBroken, says why a rank broke the group in on_rank0: whoever waits for rank 0 has no
-// operation that would fail, and rank 0 may never come, since it has one.
+// counts while fn runs, "result" holds the end: empty, or the text of the exception.
 #include "ddp/collectives/on_rank0.h"
 
 #include <algorithm>
@@ -22,9 +20,10 @@
 namespace ddp {
 namespace {
 
+constexpr const char* kResult = "result";
 constexpr const char* kFailed = "failed: ";
 constexpr const char* kHasEnded = " has ended";
-constexpr const char* kBroken = "on_rank0_broken";
+constexpr int kLeader[] = {0};
 constexpr Timeout kEndingGrace{1000};
 constexpr Timeout kPause{5};
 
@@ -61,7 +60,7 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   const std::string who = serialize(identify_self(0, group.device()));
   meet(group.meetings(), "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
-  store.set("result", run(store, fn, period, error));
+  store.set(kResult, run(store, fn, period, error));
   let_all_read(store, group.rank(), group.world_size());
   if (error) std::rethrow_exception(error);
 }
@@ -84,7 +83,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
     try {
       return store.get("who", std::min(period, deadline.remaining()));
     } catch (const TimeoutError&) {
-      if (const auto reason = group.store().clone()->find(kBroken)) throw PeerError(*reason);
+      group.check_on(kLeader, [&] { return store.has("who"); });
       if (!deadline.passed()) continue;
       throw TimeoutError("[on_rank0] rank 0 has not called on_rank0 within " +
                          std::to_string(group.timeout().count()) + " ms");
@@ -115,7 +114,6 @@ void check_same_call(ProcessGroup& group, Store& store) {
       " collectives of the group, but rank " + std::to_string(group.rank()) + " after " + own +
       ": one of them has skipped an on_rank0, or a collective before it; call it on all ranks, in "
       "the same order";
-  group.store().clone()->set(kBroken, text);
   group.abort(text);
   throw MismatchError(text);
 }
@@ -124,13 +122,15 @@ void check_same_call(ProcessGroup& group, Store& store) {
 std::string await_result(ProcessGroup& group, Store& store, const RankIdentity& leader,
                          const OnRank0Options& options) {
   LifeSign life(options.period);
-  while (!store.wait_for("result", options.period)) {
+  while (!store.wait_for(kResult, options.period)) {
     const Timeout silence = life.silence(static_cast<std::uint64_t>(store.add("beat", 0)));
-    const bool has_ended = state_of(leader) == ProcessState::kEnded;
-    if (silence < options.silence && !has_ended) continue;
-    give_up(group, to_string(leader) + describe_trouble(leader, silence));
+    const bool has_ended = state_of(leader) == ProcessState::kEnded && !store.has(kResult);
+    if (silence >= options.silence || has_ended) {
+      give_up(group, to_string(leader) + describe_trouble(leader, silence));
+    }
+    group.check_on({}, [] { return true; });  // only whether it is broken
   }
-  return store.get("result");
+  return store.get(kResult);
 }
 
 // A process that ends closes its connections a moment before it counts as ended.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/operand_memory.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "ddp/base/log.h"
@@ -24,7 +26,9 @@ Allocation guard_operand_memory(Allocation memory, WaitIdle wait_idle,
   void* data = owner->data();
   const std::size_t size_bytes = owner->size_bytes();
   return {data, size_bytes,
-          [owner, wait_idle = std::move(wait_idle), group = std::move(group)](void*) {
+          [owner, wait_idle = std::move(wait_idle), group = std::move(group),
+           process = ::getpid()](void*) {
+            if (process != ::getpid()) return;  // a forked child's copy, which nothing uses
             const std::shared_ptr<ProcessGroup> alive = group.lock();
             if (!alive || come_to_rest(wait_idle, *alive)) return;
             log::warning("[ddp] memory that a hanging collective may still use is not freed");

@@ -4,7 +4,9 @@
 #include <optional>
 #include <thread>
 
+#include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/collectives/first_error.h"
 #include "ddp/collectives/rank_identity.h"
 #include "ddp/store/prefix_store.h"
 
@@ -82,6 +84,20 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
     log::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
                error.what());
     return Fate::kUnknown;
+  }
+}
+
+void PeerRoll::check_on(std::span<const int> awaited, const std::function<bool()>& has_come,
+                        FirstError& first_error, const std::string& origin) const {
+  (void)first_error.look();
+  first_error.rethrow_if_set();
+  for (const int rank : awaited) {
+    const Fate fate = fate_of(rank);
+    if (fate == Fate::kUnknown || has_come()) continue;
+    first_error.set(PeerError(origin + " " + names({rank}) +
+                              (fate == Fate::kLeft ? " left the group" : " died") +
+                              ", while rank " + std::to_string(rank_) + " waits for it"));
+    first_error.rethrow_if_set();
   }
 }
 

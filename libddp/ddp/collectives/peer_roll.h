@@ -3,12 +3,15 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "ddp/collectives/process_group.h"
 
 namespace ddp {
+
+class FirstError;
 
 // Finds the missing rank when only a broken connection is known: each rank of a group writes into
 // the store who it is, and when it leaves.
@@ -30,6 +33,10 @@ class PeerRoll {
   enum class Fate { kUnknown, kLeft, kDied };
   // The fate of one rank, as far as this rank can see now.
   [[nodiscard]] Fate fate_of(int rank) const noexcept;
+
+  // See ProcessGroup::check_on(); `origin` begins the message.
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come,
+                FirstError& first_error, const std::string& origin) const;
 
   // "rank 1 (node7, pid 123, cpu)", several joined by "or". Unknown parts are left out.
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const noexcept;

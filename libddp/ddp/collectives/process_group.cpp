@@ -11,6 +11,7 @@
 #include "ddp/base/error.h"
 #include "ddp/collectives/event_report.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/hang_watch.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/meeting.h"
@@ -258,9 +259,12 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
     const FlightRecorder::Labelled labelled(*recorder_, recorder_->labels().add("duplicate"));
     barrier().wait_host();
   }
+  std::vector<int> everybody(static_cast<std::size_t>(world_size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
   std::shared_ptr<ProcessGroup> child;
-  meet(*meetings_, "duplicate",
-       [&] { child = make_child(child_config(fresh_name("duplicate"), rank(), world_size())); });
+  meet(*meetings_, "duplicate", [&] {
+    child = start_child(child_config(fresh_name("duplicate"), rank(), world_size()), everybody);
+  });
   return child;
 }
 
@@ -283,7 +287,21 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
   child.job_ranks.clear();
   for (const int member : members) child.job_ranks.push_back(config_.job_rank(member));
   if (child.world_size == 1) return make_single_process_group(std::move(child));
-  return make_child(std::move(child));
+  return start_child(std::move(child), members);
+}
+
+// `members` are the child's ranks, numbered as in this group. All of them wait for their rank 0,
+// and it waits for all of them.
+std::shared_ptr<ProcessGroup> ProcessGroup::start_child(GroupConfig config,
+                                                        std::span<const int> members) {
+  std::vector<int> awaited(members.begin(), config.rank == 0 ? members.end() : members.begin() + 1);
+  std::erase(awaited, rank());
+  config.while_starting = [self = weak_from_this(),
+                           awaited = std::move(awaited)](const std::function<bool()>& has_come) {
+    if (const auto parent = self.lock()) parent->check_on(awaited, has_come);
+  };
+  return start_group(std::move(config),
+                     [this](GroupConfig child) { return make_child(std::move(child)); });
 }
 
 ScopedSolo::ScopedSolo(ProcessGroup& group, const char* where) : group_(group) {

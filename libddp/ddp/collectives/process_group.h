@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -53,6 +54,9 @@ struct GroupConfig {
   WorkerSlot worker_slot = {};
   // Shared with the groups that are made from this one. Null: the group makes its own.
   std::shared_ptr<SoloCalls> solo_calls = nullptr;
+  // If set, called every now and then while this rank waits for the others to construct the group.
+  // Throws if it waits in vain; see ProcessGroup::check_on() for `has_come`.
+  std::function<void(const std::function<bool()>& has_come)> while_starting = nullptr;
 
   [[nodiscard]] int job_rank(int group_rank) const {
     return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
@@ -93,7 +97,7 @@ struct [[nodiscard]] Work {
 // Destroying a group gives its operations a second to end; otherwise it does not wait for its
 // peers. NCCL is the exception: it may close its connections only when all ranks of the host do,
 // and gets 10 s for that. After a fork, the child cannot use the group: calls and waits throw
-// std::logic_error there.
+// std::logic_error there, and destroying it does nothing.
 //
 // Thread safety: submit operations from one thread at a time; abort() and the waits are for any
 // thread.
@@ -180,6 +184,12 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // Breaks the group on all ranks: their waits throw PeerError with this rank and the reason.
   void abort(std::string_view reason);
 
+  // For a wait in the store, which does not end by itself when the group breaks: call it every now
+  // and then. Throws the error that broke the group. Breaks it if this rank sees that one of the
+  // ranks `awaited` has died or left, unless has_come(), which is called after that, says that what
+  // the wait is for is there. For libddp's own use.
+  virtual void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) = 0;
+
  protected:
   explicit ProcessGroup(GroupConfig config);
 
@@ -212,6 +222,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(const std::string& name,
                                                         std::span<const int> members);
+  [[nodiscard]] std::shared_ptr<ProcessGroup> start_child(GroupConfig config,
+                                                          std::span<const int> members);
 
   GroupConfig config_;
   std::shared_ptr<FlightRecorder> recorder_;

@@ -75,6 +75,7 @@ RankIdentity identify_self(int rank, Device device) {
           .host = host_identity(),
           .host_name = host_name(),
           .pid = ::getpid(),
+          .start_time = read_process(::getpid()).value_or(ProcessStat()).start_time,
           .device = to_string(device)};
 }
 
@@ -84,11 +85,11 @@ std::string to_string(const RankIdentity& who) {
 }
 
 FieldWriter& operator<<(FieldWriter& fields, const RankIdentity& who) {
-  return fields << who.rank << who.pid << who.host << who.host_name << who.device;
+  return fields << who.rank << who.pid << who.start_time << who.host << who.host_name << who.device;
 }
 
 FieldReader& operator>>(FieldReader& fields, RankIdentity& who) {
-  return fields >> who.rank >> who.pid >> who.host >> who.host_name >> who.device;
+  return fields >> who.rank >> who.pid >> who.start_time >> who.host >> who.host_name >> who.device;
 }
 
 std::string serialize(const RankIdentity& who) {
@@ -112,6 +113,7 @@ ProcessState state_of(const RankIdentity& who) {
   if (!sees_processes || who.host != host_identity(facts)) return ProcessState::kUnknown;
   const auto process = read_process(who.pid);
   if (!process || process->is_zombie()) return ProcessState::kEnded;
+  if (who.start_time != 0 && process->start_time != who.start_time) return ProcessState::kEnded;
   return process->is_stopped() ? ProcessState::kStopped : ProcessState::kAlive;
 }
 

@@ -41,6 +41,7 @@ struct RankIdentity {
   std::string host = {};  // host_identity()
   std::string host_name = {};
   int pid = 0;
+  std::uint64_t start_time = 0;  // see ProcessStat, since pids are reused; 0: unknown
   std::string device = {};
 };
 

@@ -29,7 +29,8 @@ std::string hello_key(int rank) { return fmt::format("hello/{}", rank); }
 std::string initialisation(std::int64_t number) { return fmt::format("init_{}", number); }
 
 bool is_same_process(const Hello& one, const Hello& other) {
-  return one.who.host == other.who.host && one.who.pid == other.who.pid;
+  return one.who.host == other.who.host && one.who.pid == other.who.pid &&
+         one.who.start_time == other.who.start_time;
 }
 
 bool has_ended(const Hello& hello) { return state_of(hello.who) == ProcessState::kEnded; }

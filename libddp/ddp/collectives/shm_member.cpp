@@ -140,11 +140,23 @@ void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_a
   const bool is_dead = Clock::now() >= next_look_ && watch_.is_dead(other);
   const bool has_left = control(other).left.load() != 0;
   if (!(has_left ? is_awaited(other) : is_dead) || ready()) return;
-  const std::string who =
-      "[shm] rank " + number(other) + " (pid " + number(control(other).pid) + ")";
-  const std::string during = ", while rank " + number(rank_) + " is in " + operation();
-  std::rethrow_exception(
-      fail(Cause::kPeer, who + (has_left ? " left the group" : " died") + during));
+  lose(other, has_left, "is in " + operation());
+}
+
+void Member::lose(int rank, bool has_left, const std::string& during) {
+  const std::string who = "[shm] rank " + number(rank) + " (pid " + number(control(rank).pid) + ")";
+  std::rethrow_exception(fail(Cause::kPeer, who + (has_left ? " left the group" : " died") +
+                                                ", while rank " + number(rank_) + " " + during));
+}
+
+void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
+  if (is_broken()) throw_recorded_error();
+  for (int other = 0; other < world_size(); ++other) {
+    const bool is_dead = other != rank_ && watch_.is_dead(other);
+    const bool has_left = control(other).left.load() != 0;
+    const bool is_awaited = std::ranges::find(awaited, other) != awaited.end();
+    if ((has_left ? is_awaited : is_dead) && !has_come()) lose(other, has_left, "waits for it");
+  }
 }
 
 // If the peer of our send or recv is in a collective that we have not begun, each waits for the

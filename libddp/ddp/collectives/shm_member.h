@@ -14,6 +14,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "ddp/base/time.h"
@@ -34,8 +35,8 @@ inline void relax() {
 #endif
 }
 
-// One rank's view of the segment. Used by one thread at a time, except for ring(), fail(), leave()
-// and the getters.
+// One rank's view of the segment. Used by one thread at a time, except for ring(), fail(),
+// check_on(), leave() and the getters.
 //
 // The counters that ranks wait for use sequential consistency: it pairs a rank that is about to
 // sleep with a rank that makes its condition true and looks for sleepers.
@@ -82,6 +83,8 @@ class Member {
   // and text the first failing rank decides, unless it is killed while it writes them.
   std::exception_ptr fail(Cause cause, const std::string& text);
   [[nodiscard]] bool is_broken() const;
+  // See ProcessGroup::check_on().
+  void check_on(std::span<const int> awaited, const Condition& has_come);
   // This rank no longer takes part; its own waits throw.
   void leave();
   [[nodiscard]] bool is_leaving() const { return leaving_.load(); }
@@ -99,6 +102,7 @@ class Member {
   [[nodiscard]] std::exception_ptr recorded_error() const;
   [[noreturn]] void throw_recorded_error() const;
   [[noreturn]] void time_out(const IsAwaited& is_awaited);
+  [[noreturn]] void lose(int rank, bool has_left, const std::string& during);
   [[nodiscard]] std::string late_ranks(const IsAwaited& is_awaited) const;
   [[nodiscard]] std::string operation() const;
 

@@ -6,6 +6,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/operation_queue.h"
 #include "ddp/collectives/queued_process_group.h"
 #include "ddp/collectives/shm_board.h"
@@ -44,6 +45,15 @@ class ShmProcessGroup final : public QueuedProcessGroup {
   }
 
   std::string_view backend() const override { return "shm"; }
+
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    try {
+      self_.check_on(awaited, has_come);
+    } catch (const Error&) {
+      if (self_.is_broken()) queue_.fail(std::current_exception());
+      throw;
+    }
+  }
 
   Allocation allocate(std::size_t size_bytes) override {
     const bool is_small = size_bytes <= shm::small_bytes(CollectiveKind::kAllReduce, world_size());
@@ -136,7 +146,7 @@ class ShmProcessGroup final : public QueuedProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_shm_process_group(GroupConfig config) {
-  return std::make_shared<ShmProcessGroup>(std::move(config));
+  return make_group_object<ShmProcessGroup>(std::move(config));
 }
 
 }  // namespace ddp

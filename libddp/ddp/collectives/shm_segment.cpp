@@ -9,12 +9,19 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/cpu_sharing.h"
+#include "ddp/collectives/group_start.h"
 
 namespace ddp::shm {
 namespace {
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+// Keys of the group: where rank 0's segment is, that a rank has mapped it, that all have.
+const std::string kSegment = "shm/segment";
+const std::string kComplete = "shm/complete";
+
+std::string ready_key(int rank) { return "shm/ready/" + std::to_string(rank); }
 
 constexpr std::size_t kPage = 4096;
 
@@ -62,19 +69,20 @@ void Segment::create(const GroupConfig& config) {
   header().layout = kLayout;
   introduce(0);
   const SharedMemory::Name name = memory_->name();
-  config.store->set("shm/segment", std::to_string(name.pid) + " " + std::to_string(name.fd) + " " +
-                                       std::to_string(name.inode) + " " +
-                                       std::to_string(name.size_bytes));
+  config.store->set(kSegment, std::to_string(name.pid) + " " + std::to_string(name.fd) + " " +
+                                  std::to_string(name.inode) + " " +
+                                  std::to_string(name.size_bytes));
   std::vector<std::string> keys;
   for (std::size_t other = 1; other < ranks_; ++other) {
-    keys.push_back("shm/ready/" + std::to_string(other));
+    keys.push_back(ready_key(static_cast<int>(other)));
   }
-  config.store->wait(keys, config.start_timeout);
-  config.store->set("shm/complete", "");
+  await_start(config, *config.store, keys, config.start_timeout);
+  config.store->set(kComplete, "");
 }
 
 void Segment::open(const GroupConfig& config) {
-  std::istringstream text(config.store->get("shm/segment", config.start_timeout));
+  await_start(config, *config.store, {&kSegment, 1}, config.start_timeout);
+  std::istringstream text(config.store->get(kSegment));
   SharedMemory::Name name;
   text >> name.pid >> name.fd >> name.inode >> name.size_bytes;
   memory_ = SharedMemory::open(name);
@@ -83,8 +91,8 @@ void Segment::open(const GroupConfig& config) {
     throw MismatchError(to_string(name) + " is not the shared memory of this build of libddp");
   }
   introduce(config.rank);
-  config.store->set("shm/ready/" + std::to_string(config.rank), "");
-  (void)config.store->get("shm/complete", config.start_timeout);
+  config.store->set(ready_key(config.rank), "");
+  await_start(config, *config.store, {&kComplete, 1}, config.start_timeout);
 }
 
 void Segment::introduce(int rank) const {

@@ -6,6 +6,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -18,6 +19,9 @@ class SingleProcessGroup final : public ProcessGroup {
   }
 
   std::string_view backend() const override { return "self"; }
+  void check_on(std::span<const int>, const std::function<bool()>&) override {
+    check_not_aborted();
+  }
 
   Allocation allocate(std::size_t size_bytes) override {
     return device().is_cuda() ? cu::allocate_device(size_bytes, device())
@@ -78,7 +82,7 @@ class SingleProcessGroup final : public ProcessGroup {
 }  // namespace
 
 std::shared_ptr<ProcessGroup> make_single_process_group(GroupConfig config) {
-  return std::make_shared<SingleProcessGroup>(std::move(config));
+  return make_group_object<SingleProcessGroup>(std::move(config));
 }
 
 }  // namespace ddp

@@ -14,6 +14,7 @@
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/base/poll_until.h"
+#include "ddp/base/socket.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/fork_check.h"
 #include "ddp/collectives/spawned_process.h"
@@ -21,8 +22,6 @@
 
 namespace ddp {
 namespace {
-
-constexpr const char* kHost = "127.0.0.1";
 
 constexpr Timeout kForever = Timeout::max();
 // If the first rank that failed blames a peer, wait this long for the peer's own error.
@@ -33,13 +32,25 @@ bool is_consequence(const SpawnedEnding& ending) {
   return ending.error && ending.error->caused_by_peer;
 }
 
+// A host may have only IPv6's loopback address.
+std::string loopback_address() {
+  for (const char* address : {"127.0.0.1", "::1"}) {
+    try {
+      static_cast<void>(Socket::listen({address, 0}));
+      return address;
+    } catch (const Error&) {
+    }
+  }
+  return "127.0.0.1";  // the store's error will say why it does not work
+}
+
 // shares_gpus is inherited from this process.
-WorkerEnv worker_env(int rank, int nprocs) {
+WorkerEnv worker_env(int rank, int nprocs, const std::string& host) {
   return {.rank = rank,
           .world_size = nprocs,
           .local_rank = rank,
           .local_world_size = nprocs,
-          .master = {kHost, 0},
+          .master = {host, 0},
           .run_id = "spawn_" + std::to_string(::getpid()),
           .agent_hosts_store = true,
           .shares_gpus = EnvReader(::getenv).flag("DDP_OVERSUBSCRIBE")};
@@ -63,11 +74,12 @@ class ReapableChildren {
 // The processes of all ranks.
 class Ranks {
  public:
-  Ranks(const SpawnedProcess::Function& fn, int nprocs) {
+  // `host` is where their store will be.
+  Ranks(const SpawnedProcess::Function& fn, int nprocs, const std::string& host) {
     processes_.reserve(static_cast<std::size_t>(nprocs));
     const int omp_threads = cpus_per_worker(usable_cpus(), nprocs);
     for (int rank = 0; rank < nprocs; ++rank) {
-      const SpawnedRank self{.env = worker_env(rank, nprocs), .omp_threads = omp_threads};
+      const SpawnedRank self{.env = worker_env(rank, nprocs, host), .omp_threads = omp_threads};
       processes_.push_back(SpawnedProcess::start(self, fn, processes_));
     }
   }
@@ -143,8 +155,9 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs) {
   }
   check_can_fork();
   const ReapableChildren reapable;
-  Ranks ranks(fn, nprocs);
-  const TcpServer store({.host = kHost, .port = 0});  // starts a thread: only after the forks
+  const std::string host = loopback_address();
+  Ranks ranks(fn, nprocs, host);
+  const TcpServer store({.host = host, .port = 0});  // starts a thread: only after the forks
   ranks.tell_port(store.endpoint().port);
   ranks.wait();
   ranks.throw_if_failed();

@@ -45,9 +45,21 @@ void apply(const EnvironmentChanges& changes) {
 
 std::optional<std::uint16_t> receive_port(const FileDescriptor& channel) {
   std::uint16_t port = 0;
-  const ssize_t size = ::recv(channel.get(), &port, sizeof(port), MSG_WAITALL);
+  ssize_t size = 0;
+  do {
+    size = ::recv(channel.get(), &port, sizeof(port), MSG_WAITALL);
+  } while (size < 0 && errno == EINTR);
   if (size != static_cast<ssize_t>(sizeof(port))) return std::nullopt;  // the parent has given up
   return port;
+}
+
+// Its wait status; nothing, with errno, if it is no child.
+std::optional<int> wait_for(pid_t child) {
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return std::nullopt;
+  }
+  return status;
 }
 
 void report(const FileDescriptor& channel, const std::exception_ptr& error) {
@@ -123,7 +135,7 @@ SpawnedProcess::SpawnedProcess(SpawnedProcess&& other) noexcept
 SpawnedProcess::~SpawnedProcess() {
   if (pid_ == 0 || ending_) return;
   ::kill(pid_, SIGKILL);
-  ::waitpid(pid_, nullptr, 0);
+  (void)wait_for(pid_);
 }
 
 void SpawnedProcess::forget() noexcept {
@@ -142,11 +154,9 @@ void SpawnedProcess::send_signal(int signal_number) const {
 }
 
 void SpawnedProcess::reap() {
-  int status = 0;
-  while (::waitpid(pid_, &status, 0) < 0) {
-    if (errno != EINTR) throw SystemError("[spawn] cannot wait for a child", errno);
-  }
-  ending_ = {.status = status, .error = received_error()};
+  const std::optional<int> status = wait_for(pid_);
+  if (!status) throw SystemError("[spawn] cannot wait for a child", errno);
+  ending_ = {.status = *status, .error = received_error()};
 }
 
 std::optional<ErrorRecord> SpawnedProcess::received_error() const {

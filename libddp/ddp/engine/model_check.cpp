@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -22,16 +23,25 @@
 namespace ddp {
 namespace {
 
+// Nothing if a dimension is negative, or if the number is too large.
+std::optional<std::size_t> elements_of(const std::vector<std::int64_t>& shape) {
+  std::size_t elements = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements)) return std::nullopt;
+  }
+  return elements;
+}
+
 void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
   const Buffer& value = parameter.value;
   const Buffer& grad = parameter.grad;
   const auto refuse = [&](const std::string& complaint) {
     throw std::invalid_argument("[ddp] parameter '" + parameter.name + "': " + complaint);
   };
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : parameter.shape) elements *= extent;
-  if (static_cast<std::size_t>(elements) != value.count) {
-    refuse("its shape has " + std::to_string(elements) + " elements, but its value is " +
+  const auto elements = elements_of(parameter.shape);
+  if (!elements) refuse(fmt::format("its shape is [{}]", fmt::join(parameter.shape, ", ")));
+  if (*elements != value.count) {
+    refuse("its shape has " + std::to_string(*elements) + " elements, but its value is " +
            to_string(value));
   }
   if (value.device != group.device() || !is_floating_point(value.dtype)) {

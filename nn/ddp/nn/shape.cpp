@@ -2,6 +2,8 @@
 #include "ddp/nn/shape.h"
 
 #include <algorithm>
+#include <limits>
+#include <span>
 #include <stdexcept>
 
 namespace ddp::nn {
@@ -26,8 +28,17 @@ Shape Shape::with(std::size_t i, std::size_t size) const {
 }
 
 std::size_t Shape::count() const {
+  constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / sizeof(double);
+  const std::span sizes(sizes_.data(), rank_);
+  if (std::ranges::find(sizes, std::size_t{0}) != sizes.end()) return 0;
   std::size_t count = 1;
-  for (std::size_t i = 0; i < rank_; ++i) count *= sizes_[i];
+  for (const std::size_t size : sizes) {
+    if (size > kMost / count) {
+      throw std::invalid_argument("[nn] a tensor of shape " + to_string(*this) +
+                                  " has more elements than there can be bytes of memory");
+    }
+    count *= size;
+  }
   return count;
 }
 

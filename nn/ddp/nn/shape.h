@@ -43,7 +43,8 @@ class Shape {
   [[nodiscard]] std::size_t operator[](std::size_t i) const { return sizes_[i]; }
   // The same shape with another size of dimension `i`; the caller keeps `i` below rank().
   [[nodiscard]] Shape with(std::size_t i, std::size_t size) const;
-  // The number of elements; 1 for rank 0, a scalar.
+  // The number of elements; 1 for rank 0, a scalar. Throws std::invalid_argument if their bytes
+  // cannot be counted.
   [[nodiscard]] std::size_t count() const;
 
   friend bool operator==(const Shape&, const Shape&) = default;

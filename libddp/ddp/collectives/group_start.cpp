@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/group_start.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/run_until.h"
+#include "ddp/collectives/group_failure.h"
+
+namespace ddp {
+namespace {
+
+// A key of the group: the note (group_failure.h) of the first rank that could not construct it.
+constexpr const char* kFailed = "start_failed";
+
+constexpr Timeout kBetweenLooks{500};
+
+// Ranks that lose the store notice it in their own waits.
+std::optional<std::string> find_note(Store& store) {
+  try {
+    return store.find(kFailed);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void tell(Store& store, const std::string& who, const std::exception& error) {
+  GroupFailure failure = GroupFailure::of(error);
+  failure.sentence = "[start] " + who + ": " + describe(error);
+  try {
+    store.compare_set(kFailed, "", failure.note());
+  } catch (const Error&) {
+    // Then the others wait until their time is over.
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> start_group(
+    GroupConfig config, const std::function<std::shared_ptr<ProcessGroup>(GroupConfig)>& make) {
+  const std::shared_ptr<Store> store = config.background_store;
+  const std::string who =
+      "rank " + std::to_string(config.rank) + " cannot join group \"" + config.name + "\"";
+  config.while_starting =
+      [store, look = std::move(config.while_starting)](const std::function<bool()>& has_come) {
+        if (look) look(has_come);
+        if (const auto note = find_note(*store)) {
+          std::rethrow_exception(GroupFailure::from_note(*note).error());
+        }
+      };
+  try {
+    return make(std::move(config));
+  } catch (const TimeoutError&) {
+    throw;
+  } catch (const std::exception& error) {
+    tell(*store, who, error);
+    throw;
+  }
+}
+
+void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
+                 Timeout timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  while (!store.wait_for(keys, std::min(kBetweenLooks, deadline.remaining()))) {
+    if (config.while_starting) config.while_starting([&] { return store.check(keys); });
+    if (!deadline.passed()) continue;
+    throw TimeoutError("[start] rank " + std::to_string(config.rank) + " has waited " +
+                       std::to_string(timeout.count()) + " ms for the other ranks of group \"" +
+                       config.name + "\" (" + keys.front() + ")");
+  }
+}
+
+// Whether a rank that has died or left has done its part cannot be told here.
+bool run_start(const GroupConfig& config, Deadline deadline, std::function<void()> action) {
+  const auto look = [&config] {
+    if (config.while_starting) config.while_starting([] { return true; });
+  };
+  return run_until(deadline, std::move(action), look, kBetweenLooks);
+}
+
+}  // namespace ddp

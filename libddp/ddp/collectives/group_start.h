@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "ddp/base/time.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/store/store.h"
+
+namespace ddp {
+
+// Makes a group by make(config), in which this rank waits for the other ranks of the group. If
+// `make` fails on one rank, the others do not wait for it any longer: they throw its error as
+// PeerError, or MismatchError if it is one. A TimeoutError remains the rank's own, since the
+// others have the same time.
+[[nodiscard]] std::shared_ptr<ProcessGroup> start_group(
+    GroupConfig config, const std::function<std::shared_ptr<ProcessGroup>(GroupConfig)>& make);
+
+// Makes an object of a group's class. A forked child of this process does not destroy it: the
+// group's threads are not there, and the other ranks would take the child's leaving for this
+// rank's.
+template <class Group, class... Arguments>
+[[nodiscard]] std::shared_ptr<Group> make_group_object(Arguments&&... arguments) {
+  const auto destroy = [process = ::getpid()](Group* group) {
+    if (process == ::getpid()) delete group;
+  };
+  return {new Group(std::forward<Arguments>(arguments)...), destroy};
+}
+
+// Waits in `store` for keys that the other ranks of a group write when they construct it. Throws
+// TimeoutError after `timeout`, and what config.while_starting throws.
+void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
+                 Timeout timeout);
+
+// Runs `action`, which waits for the other ranks outside the store, as run_until() does. Throws
+// what config.while_starting throws; the action then continues unattended.
+[[nodiscard]] bool run_start(const GroupConfig& config, Deadline deadline,
+                             std::function<void()> action);
+
+}  // namespace ddp
