@@ -68,14 +68,37 @@ struct ConvTranspose2dOptions {
 // Returns n x the number of elements of a sample, without a copy.
 [[nodiscard]] Variable flatten(const Variable& x);
 
-// max(x, 0), element-wise.
+// Element-wise functions, which have torch's names, and its gradients where there is a kink.
+[[nodiscard]] Variable abs(Tape& tape, const Variable& x);
+[[nodiscard]] Variable clamp(Tape& tape, const Variable& x, double low, double high);
+[[nodiscard]] Variable exp(Tape& tape, const Variable& x);
+[[nodiscard]] Variable gelu(Tape& tape, const Variable& x);
+[[nodiscard]] Variable leaky_relu(Tape& tape, const Variable& x, double slope = 0.01);
+[[nodiscard]] Variable log(Tape& tape, const Variable& x);
 [[nodiscard]] Variable relu(Tape& tape, const Variable& x);
-
-// 1 / (1 + exp(-x)), element-wise.
 [[nodiscard]] Variable sigmoid(Tape& tape, const Variable& x);
+[[nodiscard]] Variable silu(Tape& tape, const Variable& x);
+[[nodiscard]] Variable softplus(Tape& tape, const Variable& x);
+[[nodiscard]] Variable sqrt(Tape& tape, const Variable& x);
+[[nodiscard]] Variable square(Tape& tape, const Variable& x);
+[[nodiscard]] Variable tanh(Tape& tape, const Variable& x);
 
-// a + b, element-wise; the shapes must be equal.
+// a + b, a - b, a * b and a / b, element-wise; the shapes must be equal.
 [[nodiscard]] Variable add(Tape& tape, const Variable& a, const Variable& b);
+[[nodiscard]] Variable sub(Tape& tape, const Variable& a, const Variable& b);
+[[nodiscard]] Variable mul(Tape& tape, const Variable& a, const Variable& b);
+[[nodiscard]] Variable div(Tape& tape, const Variable& a, const Variable& b);
+// With a number for each element.
+[[nodiscard]] Variable add(Tape& tape, const Variable& x, double term);
+[[nodiscard]] Variable mul(Tape& tape, const Variable& x, double factor);
+
+// The sum of each sample, that is of all dimensions but the first: n x ... to n. The sums of this
+// section are computed in float64.
+[[nodiscard]] Variable row_sums(Tape& tape, const Variable& x);
+// Of all elements: a scalar. Without elements the mean is 0, as a rank's loss without samples must
+// be.
+[[nodiscard]] Variable sum(Tape& tape, const Variable& x);
+[[nodiscard]] Variable mean(Tape& tape, const Variable& x);
 
 // The channels of a, then those of b: n x (channels of both) x further dimensions, which must be
 // equal.
