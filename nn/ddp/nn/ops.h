@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/nn/statistics_reducer.h"
@@ -130,6 +131,11 @@ struct BatchNormTraining {
 // probability. The choice is a function of the tape's random key and of `layer`.
 [[nodiscard]] Variable dropout(Tape& tape, const Variable& x, double probability,
                                std::uint64_t layer);
+
+// Standard normal numbers, torch.randn: a function of the tape's random key, of `name` and of the
+// element's place in the global batch, so ranks draw what one rank would. The host makes them, and
+// on CUDA waits for the copy.
+[[nodiscard]] Tensor normal(Tape& tape, const Shape& shape, DType dtype, std::string_view name);
 
 // Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is n x
 // classes, labels are int64 in [0, classes). A label out of range throws on the CPU; on CUDA the
