@@ -239,6 +239,33 @@ TEST_CASE("concat appends channels, sample by sample", "[nn]") {
   CHECK(context.to_host<double>(joined) == Doubles{1, 2, 3, 4, 30, 40, 5, 6, 7, 8, 70, 80});
 }
 
+TEST_CASE("narrow takes rows or channels, and gradients flow back to them alone", "[nn]") {
+  Context context;
+  Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {3, 4, 2}, 1);
+  {
+    Tape tape(context, Recording::kOff);
+    const Tensor counted = context.from_host<double>(Doubles{1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2});
+    const auto part = [&](std::size_t dimension, std::size_t start, std::size_t length) {
+      return context.to_host<double>(narrow(tape, counted, dimension, start, length).value());
+    };
+    CHECK(part(0, 1, 1) == Doubles{5, 6, 7, 8});
+    CHECK(part(1, 1, 1) == Doubles{3, 4, 7, 8});
+    CHECK(part(1, 2, 0).empty());
+    CHECK(error_of([&] { (void)part(1, 1, 2); }) ==
+          "[nn] narrow: x is [2, 2, 2], which has no 2 from 1 on in dimension 1, which must be 0 "
+          "or 1");
+    CHECK_THAT(error_of([&] { (void)part(2, 0, 1); }), Contains("in dimension 2"));
+  }
+  check_gradients(context,
+                  [&](Tape& tape) {
+                    const Variable all = tape.watch(x);
+                    const Variable rows = narrow(tape, all, 0, 1, 2);
+                    const Variable channels = narrow(tape, rows, 1, 0, 2);
+                    return weighted_sum(tape, mul(tape, channels, narrow(tape, rows, 1, 1, 2)));
+                  },
+                  {&x});
+}
+
 TEST_CASE("every loss and gradient of an empty batch is 0", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);

@@ -105,6 +105,11 @@ struct ConvTranspose2dOptions {
 // equal.
 [[nodiscard]] Variable concat(Tape& tape, const Variable& a, const Variable& b);
 
+// The elements start to start + length - 1 of dimension 0 (rows) or 1 (channels), copied:
+// torch.narrow.
+[[nodiscard]] Variable narrow(Tape& tape, const Variable& x, std::size_t dimension,
+                              std::size_t start, std::size_t length);
+
 // Batch normalisation of x (n x channels x further dimensions) by the mean and the biased variance
 // of each channel over the batch:
 //   y = (x - mean) / sqrt(variance + eps) * weight + bias
