@@ -31,6 +31,7 @@ using ddp::load_checkpoint;
 using ddp::LoadedCheckpoint;
 using ddp::metadata_text;
 using ddp::NamedBuffer;
+using ddp::restore_matching_tensors;
 using ddp::restore_tensors;
 using ddp::save_checkpoint;
 using ddp::test::bytes_of;
@@ -170,6 +171,45 @@ TEST_CASE("names under PyTorch's wrapper are accepted", "[checkpoint]") {
   save_checkpoint(directory / "file", {&wrapped, 1}, {});
   restore_tensors(directory / "file", load_checkpoint(directory / "file"), {&bare, 1});
   CHECK(live == saved);
+}
+
+TEST_CASE("tensors that both sides have are restored, and the others' names returned",
+          "[checkpoint]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  using Names = std::vector<std::string>;
+  std::vector<float> saved = {1, 2, 3, 4}, live(4);
+  const auto part = [](std::vector<float>& values, std::size_t i) {
+    return buffer_of(std::span(values).subspan(i, 1));
+  };
+  const std::vector<NamedBuffer> from = {{"module.a", {1}, part(saved, 0)},
+                                         {"z", {1}, part(saved, 1)},
+                                         {"b", {1}, part(saved, 2)},
+                                         {"old", {1}, part(saved, 3)}};
+  save_checkpoint(file, from, {});
+  const ddp::Safetensors loaded = load_checkpoint(file);
+  const std::vector<NamedBuffer> to = {{"new", {1}, part(live, 0)},
+                                       {"b", {1}, part(live, 1)},
+                                       {"a", {1}, part(live, 2)},
+                                       {"also_new", {1}, part(live, 3)}};
+  const ddp::UnmatchedNames names = restore_matching_tensors(file, loaded, to);
+  CHECK(names.missing == Names{"new", "also_new"});
+  CHECK(names.unexpected == Names{"z", "old"});
+  CHECK(live == std::vector<float>{0, 3, 1, 0});
+
+  const auto error = [&](const std::vector<NamedBuffer>& targets) {
+    return error_of([&] { (void)restore_matching_tensors(file, loaded, targets); });
+  };
+  const std::string origin = "[checkpoint] " + file.string() + ": ";
+  std::vector<float> both(2);
+  CHECK(error({{"z", {1}, part(live, 0)}, {"b", {2}, buffer_of(both)}}) ==
+        origin + "tensor \"b\" is float32[1] in the file and float32[2] in this program");
+  CHECK(error({{"encoder.a", {1}, part(live, 0)}, {"encoder.b", {1}, part(live, 1)}}) ==
+        origin +
+            "it has none of this program's 2 tensors, such as \"encoder.a\"; its own 4 are "
+            "such as \"module.a\"");
+  CHECK(live == std::vector<float>{0, 3, 1, 0});
+  CHECK(error({}).empty());
 }
 
 TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {

@@ -139,3 +139,36 @@ TEST_CASE("dropout does nothing in evaluation, and needs a fresh key in training
   CHECK(error_of([&] { Dropout(layers.scope.child("d"), 1.5); }) ==
         "[nn] Dropout d: the probability is 1.500000, expected 0 to 1");
 }
+
+TEST_CASE("ranks draw the rows of the noise that one rank draws", "[dropout]") {
+  Context context;
+  Tape tape(context, Recording::kOff);
+  const auto draw = [&](const RandomKey& key, std::size_t rows, const char* name = "z") {
+    tape.set_random_key(key);
+    return context.to_host<double>(normal(tape, {rows, kColumns}, DType::kFloat64, name));
+  };
+  const Doubles whole = draw({.seed = 4, .step = 2}, 5);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const Doubles own = draw({.seed = 4, .step = 2, .first_row = rank, .row_stride = 2}, 2);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      CHECK(own[i] == whole[(rank + i / kColumns * 2) * kColumns + i % kColumns]);
+    }
+  }
+  CHECK(draw({.seed = 4, .step = 3}, 5) != whole);
+  CHECK(draw({.seed = 5, .step = 2}, 5) != whole);
+  CHECK(draw({.seed = 4, .step = 2}, 5, "other") != whole);
+}
+
+TEST_CASE("noise has the moments of the standard normal distribution", "[dropout]") {
+  Context context;
+  Tape tape(context, Recording::kOff);
+  tape.set_random_key({});
+  const Tensor noise = normal(tape, {2000, 500}, DType::kFloat32, "z");
+  const double expected[] = {0, 1, 0, 3};
+  for (int power = 1; power <= 4; ++power) {
+    double sum = 0;
+    for (const float value : noise.buffer().as<float>()) sum += std::pow(value, power);
+    CHECK(sum / 1e6 == Approx(expected[power - 1]).margin(0.04));
+  }
+  CHECK(normal(tape, {0, 3}, DType::kFloat32, "z").count() == 0);
+}

@@ -8,8 +8,8 @@
 
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/cross_entropy.h"
-#include "ddp/kernels/relu.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/unary.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -21,6 +21,7 @@ using ddp::test::error_of;
 using Doubles = std::vector<double>;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr ddp::UnaryFunction kRelu{ddp::UnaryKind::kRelu};
 
 Doubles uniform(std::size_t count, unsigned seed) {
   std::mt19937 engine(seed);
@@ -94,26 +95,26 @@ TEST_CASE("bias_grad sums columns, and the sum of no rows is 0", "[kernels]") {
   check_close(grad_bias, expected_gradient(sums, mode));
 }
 
-TEST_CASE("relu_forward cuts at 0, even in place, and keeps NaN", "[kernels]") {
+TEST_CASE("relu cuts at 0, even in place, and keeps NaN", "[kernels]") {
   Doubles x{-1.5, -0.0, 0.0, 2.5, kNan};
   Doubles y(x.size(), kNan);
-  ddp::cpu::relu_forward(buffer_of(x), buffer_of(y));
+  ddp::cpu::unary_forward(buffer_of(x), buffer_of(y), kRelu);
   CHECK(Doubles(y.begin(), y.end() - 1) == Doubles{0, 0, 0, 2.5});
   CHECK(std::isnan(y.back()));
-  ddp::cpu::relu_forward(buffer_of(x), buffer_of(x));
+  ddp::cpu::unary_forward(buffer_of(x), buffer_of(x), kRelu);
   CHECK(Doubles(x.begin(), x.end() - 1) == Doubles{0, 0, 0, 2.5});
 }
 
-TEST_CASE("relu_backward lets the gradient through where the output is positive", "[kernels]") {
+TEST_CASE("relu lets the gradient through where the output is positive", "[kernels]") {
   const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
   const std::size_t count = GENERATE(0U, 1U, 37U);
   Doubles y = uniform(count, 1);
-  ddp::cpu::relu_forward(buffer_of(y), buffer_of(y));
+  ddp::cpu::unary_forward(buffer_of(y), buffer_of(y), kRelu);
   Doubles grad_y = uniform(count, 2);
   Doubles expected(count);
   for (std::size_t i = 0; i < count; ++i) expected[i] = y[i] > 0 ? grad_y[i] : 0;
   Doubles grad_x = initial_gradient(count, mode);
-  ddp::cpu::relu_backward(buffer_of(y), buffer_of(grad_y), {buffer_of(grad_x), mode});
+  ddp::cpu::unary_backward(buffer_of(y), buffer_of(grad_y), {buffer_of(grad_x), mode}, kRelu);
   check_close(grad_x, expected_gradient(expected, mode));
 }
 
@@ -228,8 +229,8 @@ TEST_CASE("sgd_step follows PyTorch's formula over three steps", "[kernels]") {
 
 TEST_CASE("kernels refuse operands of wrong sizes or dtypes", "[kernels]") {
   Doubles three(3), four(4);
-  CHECK(error_of([&] { ddp::cpu::relu_forward(buffer_of(three), buffer_of(four)); }) ==
-        "[kernels] relu_forward: y is float64[4] on cpu, expected float64[3] on cpu");
+  CHECK(error_of([&] { ddp::cpu::unary_forward(buffer_of(three), buffer_of(four), kRelu); }) ==
+        "[kernels] unary_forward: y is float64[4] on cpu, expected float64[3] on cpu");
   CHECK(error_of([&] {
           const ddp::SgdTensor tensor{buffer_of(three), buffer_of(three), {}};
           ddp::cpu::sgd_step({&tensor, 1}, {.momentum = 0.9}, nullptr);

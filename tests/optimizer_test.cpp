@@ -17,6 +17,7 @@
 #include "ddp/nn/optim/lr_schedule.h"
 #include "ddp/nn/optim/reduce_lr_on_plateau.h"
 #include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/optim/weight_average.h"
 #include "ddp/nn/scope.h"
 #include "support/reference.h"
 #include "support/run_ranks.h"
@@ -24,6 +25,7 @@
 namespace {
 
 using namespace ddp::nn;
+using Catch::Matchers::Contains;
 using ddp::AdamStep;
 using ddp::DType;
 using ddp::SgdStep;
@@ -168,6 +170,53 @@ TEST_CASE("in float32 fifty steps equal PyTorch's float64 ones to 1e-5", "[optim
     CHECK(ddp::test::difference(values, reference().at(each.name + " " + parameter->name())) <
           1e-5);
   }
+}
+
+TEST_CASE("averages of fifty steps' weights equal those of PyTorch's AveragedModel",
+          "[optim][torch]") {
+  const bool is_plain = GENERATE(false, true);
+  const std::string name = is_plain ? "swa" : "ema";
+  Pair pair;
+  const auto optimizer = kCases[0].make(pair);
+  WeightAverage average(pair.context, pair.both,
+                        {.decay = is_plain ? std::nullopt : std::optional(0.9)});
+  for (std::size_t step = 0; step < 50; ++step) {
+    run(kCases[0], pair, *optimizer, step, step + 1);
+    average.update();
+  }
+  const auto values = [&](const Parameter& of) { return pair.context.to_host<double>(of.value()); };
+  const std::vector<double> last = values(pair.w);
+  average.swap();
+  CHECK(ddp::test::difference(values(pair.w), reference().at(name + " w")) < 1e-12);
+  CHECK(ddp::test::difference(values(pair.b), reference().at(name + " b")) < 1e-12);
+  CHECK_THAT(error_of([&] { average.update(); }), Contains("call swap() once more"));
+  average.swap();
+  CHECK(values(pair.w) == last);
+}
+
+TEST_CASE("a weight average with restored state continues exactly", "[optim]") {
+  const auto train = [](Pair& pair, WeightAverage& average, int first, int end) {
+    for (int step = first; step < end; ++step) {
+      ddp::fill(pair.w.value().buffer(), step * step);
+      average.update();
+    }
+  };
+  Pair pair;
+  WeightAverage whole(pair.context, pair.both), first(pair.context, pair.both);
+  CHECK_THAT(error_of([&] { whole.swap(); }), Contains("before an update()"));
+  train(pair, whole, 0, 8);
+  train(pair, first, 0, 3);
+  WeightAverage rest(pair.context, pair.both);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(rest.state()[i].name == (std::vector<std::string>{"w", "b", "updates"}[i]));
+    copy(first.state()[i].value.buffer(), rest.state()[i].value.buffer());
+  }
+  train(pair, rest, 3, 8);
+  CHECK(pair.context.to_host<double>(rest.state()[0].value) ==
+        pair.context.to_host<double>(whole.state()[0].value));
+  CHECK(pair.context.to_host<std::int64_t>(rest.state()[2].value) == std::vector<std::int64_t>{8});
+  CHECK(error_of([&] { WeightAverage(pair.context, pair.both, {.decay = 1.5}); }) ==
+        "[nn] the decay of a WeightAverage is 1.500000, expected 0 to 1");
 }
 
 TEST_CASE("an optimizer with restored state continues exactly", "[optim]") {

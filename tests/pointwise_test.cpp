@@ -29,6 +29,55 @@ using Doubles = std::vector<double>;
 
 using LossOf = std::function<Variable(Tape&, const Variable& x)>;
 
+struct Function {
+  std::string name;
+  LossOf value_of;  // not only of losses
+};
+
+const std::vector<Function>& functions_with_edges() {
+  static const std::vector<Function> functions = {
+      {"abs", ddp::nn::abs},
+      {"clamp", [](Tape& tape, const Variable& x) { return clamp(tape, x, -1, 2); }},
+      {"gelu", gelu},
+      {"leaky_relu", [](Tape& tape, const Variable& x) { return leaky_relu(tape, x, 0.2); }},
+      {"relu", relu},
+      {"sigmoid", sigmoid},
+      {"silu", silu},
+      {"softplus", softplus},
+      {"square", square},
+      {"tanh", ddp::nn::tanh}};
+  return functions;
+}
+
+Variable above_half(Tape& tape, const Variable& x) { return add(tape, square(tape, x), 0.5); }
+
+const std::vector<Function>& other_functions() {
+  static const std::vector<Function> functions = {
+      {"exp", ddp::nn::exp},
+      {"log", [](Tape& tape, const Variable& x) { return log(tape, above_half(tape, x)); }},
+      {"sqrt", [](Tape& tape, const Variable& x) { return sqrt(tape, above_half(tape, x)); }},
+      {"numbers",
+       [](Tape& tape, const Variable& x) { return add(tape, mul(tape, x, -2.5), 0.75); }},
+      {"sub",
+       [](Tape& tape, const Variable& x) { return sub(tape, square(tape, x), tanh(tape, x)); }},
+      {"mul", [](Tape& tape, const Variable& x) { return mul(tape, x, tanh(tape, x)); }},
+      {"div",
+       [](Tape& tape, const Variable& x) { return div(tape, tanh(tape, x), above_half(tape, x)); }},
+      {"row_sums", [](Tape& tape, const Variable& x) { return row_sums(tape, mul(tape, x, x)); }},
+      {"sum", [](Tape& tape, const Variable& x) { return sum(tape, mul(tape, x, x)); }},
+      {"mean", [](Tape& tape, const Variable& x) { return mean(tape, mul(tape, x, x)); }}};
+  return functions;
+}
+
+void check_function(LayerRun& run, const std::string& name, const LossOf& value_of,
+                    const Tensor& input) {
+  Parameter x("x", input);
+  const Variable y = value_of(run.tape(), run.tape().watch(x));
+  run.check("y", y.value());
+  static_cast<void>(run.tape().backward(weighted_sum(run.tape(), y, "grad " + name)));
+  run.check("grad_x", x.grad());
+}
+
 void check_loss(const std::string& name, const Shape& shape, DType dtype, double scale,
                 const LossOf& loss_of) {
   LayerRun run(name, shape, dtype);
@@ -37,6 +86,10 @@ void check_loss(const std::string& name, const Shape& shape, DType dtype, double
   run.check("loss", loss.value());
   run.tape().backward(loss);
   run.check("grad_x", x.grad());
+}
+
+Tensor edges(Context& context, DType dtype) {
+  return to_tensor(context, {-1000, -1, 0, 2, 1000}, {5}, dtype);
 }
 
 Tensor probabilities(Context& context, const Shape& shape, DType dtype) {
@@ -73,6 +126,48 @@ TEST_CASE("losses and their gradients equal PyTorch's", "[nn][torch]") {
   });
 }
 
+TEST_CASE("functions and their gradients equal PyTorch's, also at kinks and far out",
+          "[nn][torch]") {
+  const DType dtype = GENERATE(DType::kFloat64, DType::kFloat32);
+  for (const auto& [name, value_of] : functions_with_edges()) {
+    LayerRun run(name, {3, 2, 4}, dtype);
+    check_function(run, name, value_of, run.input(0));
+    LayerRun at_edges(name + "_edges", {5}, dtype);
+    check_function(at_edges, name + "_edges", value_of, edges(at_edges.tape().context(), dtype));
+  }
+  for (const auto& [name, value_of] : other_functions()) {
+    LayerRun run(name, {3, 2, 4}, dtype);
+    check_function(run, name, value_of, run.input(0));
+  }
+}
+
+TEST_CASE("gradients of functions equal central differences", "[nn]") {
+  Context context;
+  Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {4, 3}, 1.5);
+  const auto check = [&](const Function& function) {
+    CAPTURE(function.name);
+    x.clear_grad();
+    check_gradients(
+        context,
+        [&](Tape& tape) { return weighted_sum(tape, function.value_of(tape, tape.watch(x))); },
+        {&x});
+  };
+  for (const Function& function : functions_with_edges()) check(function);
+  for (const Function& function : other_functions()) check(function);
+}
+
+TEST_CASE("functions that leave the range of 16 bits are computed in float32", "[nn]") {
+  Context context;
+  Tape tape(context, Recording::kOn, DType::kFloat16);
+  const Tensor x = context.empty({1}, DType::kFloat16);
+  ddp::fill(x.buffer(), 300);
+  for (const Variable& y : {square(tape, x), sum(tape, square(tape, x)), mean(tape, x)}) {
+    CHECK(y.value().dtype() == DType::kFloat32);
+  }
+  CHECK(context.to_host<float>(square(tape, x).value()).front() == 90000);
+  CHECK(tanh(tape, x).value().dtype() == DType::kFloat16);
+}
+
 TEST_CASE("gradients of losses equal central differences", "[nn]") {
   Context context;
   Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {4, 3}, 1);
@@ -88,7 +183,7 @@ TEST_CASE("gradients of losses equal central differences", "[nn]") {
   }
 }
 
-TEST_CASE("gradients of add, concat and sigmoid equal central differences", "[nn]") {
+TEST_CASE("gradients of two operands equal central differences", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
   Parameter a = scope.uniform("a", {2, 3, 2, 2}, 1);
@@ -100,6 +195,15 @@ TEST_CASE("gradients of add, concat and sigmoid equal central differences", "[nn
                     const Variable sum = add(tape, left, add(tape, right, left));
                     return weighted_sum(
                         tape, sigmoid(tape, concat(tape, sum, concat(tape, right, left))));
+                  },
+                  {&b, &a});
+  a.clear_grad();
+  b.clear_grad();
+  check_gradients(context,
+                  [&](Tape& tape) {
+                    const Variable left = tape.watch(a), right = tape.watch(b);
+                    const Variable product = mul(tape, left, sub(tape, left, right));
+                    return weighted_sum(tape, div(tape, product, above_half(tape, right)));
                   },
                   {&b, &a});
 }
@@ -135,6 +239,33 @@ TEST_CASE("concat appends channels, sample by sample", "[nn]") {
   CHECK(context.to_host<double>(joined) == Doubles{1, 2, 3, 4, 30, 40, 5, 6, 7, 8, 70, 80});
 }
 
+TEST_CASE("narrow takes rows or channels, and gradients flow back to them alone", "[nn]") {
+  Context context;
+  Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {3, 4, 2}, 1);
+  {
+    Tape tape(context, Recording::kOff);
+    const Tensor counted = context.from_host<double>(Doubles{1, 2, 3, 4, 5, 6, 7, 8}, {2, 2, 2});
+    const auto part = [&](std::size_t dimension, std::size_t start, std::size_t length) {
+      return context.to_host<double>(narrow(tape, counted, dimension, start, length).value());
+    };
+    CHECK(part(0, 1, 1) == Doubles{5, 6, 7, 8});
+    CHECK(part(1, 1, 1) == Doubles{3, 4, 7, 8});
+    CHECK(part(1, 2, 0).empty());
+    CHECK(error_of([&] { (void)part(1, 1, 2); }) ==
+          "[nn] narrow: x is [2, 2, 2], which has no 2 from 1 on in dimension 1, which must be 0 "
+          "or 1");
+    CHECK_THAT(error_of([&] { (void)part(2, 0, 1); }), Contains("in dimension 2"));
+  }
+  check_gradients(context,
+                  [&](Tape& tape) {
+                    const Variable all = tape.watch(x);
+                    const Variable rows = narrow(tape, all, 0, 1, 2);
+                    const Variable channels = narrow(tape, rows, 1, 0, 2);
+                    return weighted_sum(tape, mul(tape, channels, narrow(tape, rows, 1, 1, 2)));
+                  },
+                  {&x});
+}
+
 TEST_CASE("every loss and gradient of an empty batch is 0", "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat64, 1);
@@ -144,12 +275,14 @@ TEST_CASE("every loss and gradient of an empty batch is 0", "[nn]") {
   const std::vector<LossOf> losses = {
       [&](Tape& tape, const Variable& x) { return mse_loss(tape, x, none); },
       [&](Tape& tape, const Variable& x) { return bce_with_logits(tape, x, none, 2); },
-      [&](Tape& tape, const Variable& x) { return softmax_cross_entropy(tape, x, labels, 0.1); }};
+      [&](Tape& tape, const Variable& x) { return softmax_cross_entropy(tape, x, labels, 0.1); },
+      [&](Tape& tape, const Variable& x) { return sum(tape, x); },
+      [&](Tape& tape, const Variable& x) { return mean(tape, row_sums(tape, x)); }};
   for (const LossOf& loss_of : losses) {
     Tape tape(context);
     const Variable x =
         linear(tape, Tensor::zeros({0, 2}, DType::kFloat64), tape.watch(weight), tape.watch(bias));
-    const Variable wide = add(tape, x, sigmoid(tape, x));
+    const Variable wide = add(tape, x, mul(tape, x, sigmoid(tape, x)));
     const Variable loss = loss_of(tape, wide);
     CHECK(context.to_host<double>(loss.value()) == Doubles{0});
     tape.backward(loss);
@@ -167,6 +300,11 @@ TEST_CASE("operations with several operands name shapes that do not fit", "[nn]"
   CHECK(error_of([&] {
           static_cast<void>(add(tape, zeros({2, 3}), zeros({3, 2})));
         }) == "[nn] add: a is [2, 3], b [3, 2], expected one shape");
+  CHECK(error_of([&] {
+          static_cast<void>(div(tape, zeros({2, 3}), zeros({2})));
+        }) == "[nn] div: a is [2, 3], b [2], expected one shape");
+  CHECK(error_of([&] { static_cast<void>(row_sums(tape, zeros({}))); }) ==
+        "[nn] a scalar has no rows");
   CHECK(error_of([&] {
           static_cast<void>(concat(tape, zeros({2, 3, 4}), zeros({2, 3, 5})));
         }) ==

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "ddp/data/cifar10.h"
@@ -29,6 +31,116 @@ using namespace ddp;
 using nn::Tensor;
 using nn::Variable;
 using test::expect;
+
+namespace {
+
+class Autoencoder final : public nn::Module {
+ public:
+  explicit Autoencoder(const nn::Scope& scope)
+      : encode_(scope.child("encode"), 12, 8),
+        mean_(scope.child("mean"), 8, 2),
+        log_variance_(scope.child("log_variance"), 8, 2),
+        decode_(scope.child("decode"), 2, 12) {
+    add(encode_);
+    add(mean_);
+    add(log_variance_);
+    add(decode_);
+  }
+
+  Variable forward(nn::Tape& tape, const Variable& x) override {
+    return decode_.forward(tape, mean_.forward(tape, nn::relu(tape, encode_.forward(tape, x))));
+  }
+
+  // x: n x 12, from 0 to 1.
+  Variable loss(nn::Tape& tape, const Tensor& x) {
+    const Variable hidden = nn::relu(tape, encode_.forward(tape, x));
+    const Variable mean = mean_.forward(tape, hidden);
+    const Variable log_variance = log_variance_.forward(tape, hidden);
+    const Variable stddev = nn::exp(tape, nn::mul(tape, log_variance, 0.5));
+    const Tensor noise = nn::normal(tape, mean.shape(), x.dtype(), "noise");
+    const Variable z = nn::add(tape, mean, nn::mul(tape, stddev, noise));
+    const Variable per_value = nn::bce_with_logits(tape, decode_.forward(tape, z), x);
+    const Variable squares = nn::add(tape, nn::square(tape, mean), nn::square(tape, stddev));
+    const Variable terms = nn::add(tape, nn::sub(tape, squares, log_variance), -1);
+    const Variable divergence = nn::mean(tape, nn::row_sums(tape, terms));
+    return nn::add(tape, nn::mul(tape, per_value, 12),  // values of a sample
+                   nn::mul(tape, divergence, 0.5));
+  }
+
+ private:
+  nn::Linear encode_;
+  nn::Linear mean_;
+  nn::Linear log_variance_;
+  nn::Linear decode_;
+};
+
+// x * min(max(x + 3, 0), 6) / 6, in float32 on the CPU.
+Variable hardswish(nn::Tape& tape, const Variable& x) {
+  Tensor y = tape.context().empty(x.shape(), DType::kFloat32);
+  const std::span<const float> all = x.buffer().as<float>();
+  const auto value = [](float each) { return each * std::clamp(each + 3, 0.f, 6.f) / 6; };
+  std::ranges::transform(all, y.buffer().as<float>().begin(), value);
+  const auto backward = [x = x.value()](const Buffer& grad_y, const GradientTarget& target) {
+    const std::span<const float> in = x.buffer().as<float>(), incoming = grad_y.as<float>();
+    const std::span<float> grad_x = target.buffer.as<float>();
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const float slope = in[i] < -3 ? 0 : in[i] > 3 ? 1 : in[i] / 3 + 0.5f;
+      const float before = target.mode == WriteMode::kAccumulate ? grad_x[i] : 0;
+      grad_x[i] = before + slope * incoming[i];
+    }
+  };
+  return tape.record(std::move(y), nn::Edge{x, backward});
+}
+
+}  // namespace
+
+// With 3 samples on two ranks: 2 and 1, or 3 and none.
+TEST_CASE("recipe: a loss of one's own", "[recipe]") {
+  const std::size_t on_rank0 = GENERATE(2U, 3U);
+  test::on_two_ranks([&] {
+    const auto group = init_process_group();
+    nn::Context context(group->device());
+    std::vector<double> pixels(36);
+    for (std::size_t i = 0; i < 36; ++i) pixels[i] = random_unit(1, 2, i);
+    const auto rows = [&](std::size_t first, std::size_t end) {
+      return context.from_host<double>(std::span(pixels).subspan(12 * first, 12 * (end - first)),
+                                       {end - first, 12});
+    };
+    nn::Tape tape(context);
+    const auto train = [&](nn::DistributedModule& model, Autoencoder& module, std::size_t first,
+                           std::size_t end) {
+      nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1});
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        tape.set_random_key({.seed = 0, .step = step, .first_row = first});
+        model.backward(tape, module.loss(tape, rows(first, end)), end - first);
+        optimizer.step();
+      }
+      return context.to_host<double>(module.parameters().front()->value());
+    };
+    const nn::Scope scope(context, DType::kFloat64, /*seed=*/0);
+    Autoencoder module(scope), whole(scope);
+    nn::DistributedModule model(module, context, group, {.nominal_samples = 2});
+    const std::vector<double> shared =
+        group->rank() == 0 ? train(model, module, 0, on_rank0) : train(model, module, on_rank0, 3);
+    const auto alone = group->split(group->rank(), 0);
+    nn::DistributedModule single(whole, context, alone, {.nominal_samples = 3});
+    const std::vector<double> expected = train(single, whole, 0, 3);
+    const auto is_close = [](double a, double b) { return std::abs(a - b) < 1e-12; };
+    expect(std::ranges::equal(shared, expected, is_close), "what one rank computes");
+  });
+}
+
+TEST_CASE("recipe: a function with a gradient of its own", "[recipe]") {
+  nn::Context context;
+  nn::Tape tape(context);
+  const std::vector<float> values = {-4, -1.5, 0, 1.5, 4};
+  nn::Parameter x("x", context.from_host<float>(values, {5}));
+  const Variable twice =
+      nn::add(tape, hardswish(tape, tape.watch(x)), hardswish(tape, tape.watch(x)));
+  CHECK(context.to_host<float>(twice.value()) == std::vector<float>{-0.0f, -0.75, 0, 2.25, 8});
+  tape.backward(nn::sum(tape, twice));
+  CHECK(context.to_host<float>(x.grad()) == std::vector<float>{0, 0, 1, 2, 2});
+}
 
 TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
   test::on_two_ranks([] {
@@ -99,13 +211,14 @@ TEST_CASE("recipe: fine-tuning with frozen layers", "[recipe]") {
     group->barrier().wait();
     nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, 1, 10);
 
-    const auto is_head = [](const auto& tensor) { return tensor.name.starts_with("fc."); };
     Safetensors weights = load_safetensors(file);
-    std::vector<NamedBuffer> targets = nn::named_buffers(module.state_dict());
-    std::erase_if(weights.tensors, is_head);
-    std::erase_if(targets, is_head);
-    restore_tensors(file, weights, targets);
+    std::erase_if(weights.tensors, [](const auto& each) { return each.name.starts_with("fc."); });
+    const UnmatchedNames names =
+        restore_matching_tensors(file, weights, nn::named_buffers(module.state_dict()));
 
+    using Names = std::vector<std::string>;
+    expect(names.missing == Names{"fc.weight", "fc.bias"}, "the head is missing");
+    expect(names.unexpected.empty(), "nothing else is in the file");
     for (nn::Parameter* parameter : module.parameters()) {
       parameter->set_requires_grad(parameter->name().starts_with("fc."));
     }

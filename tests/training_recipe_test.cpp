@@ -19,6 +19,7 @@
 #include "ddp/nn/amp/grad_scaler.h"
 #include "ddp/nn/modules/dropout.h"
 #include "ddp/nn/named_buffers.h"
+#include "ddp/nn/optim/weight_average.h"
 #include "ddp/nn/parallel/data_parallel.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
 #include "support/files.h"
@@ -236,6 +237,36 @@ TEST_CASE("recipe: synchronised batch norm, and dropout", "[recipe]") {
     const Variable y = dropout.forward(tape, x);
 
     expect(y.shape() == x.shape(), "a value for each");
+  });
+}
+
+TEST_CASE("recipe: averaged weights", "[recipe]") {
+  const ImageDataset test_set = make_set("test", 13);
+  on_two_ranks([&] {
+    Trainee trainee;
+    auto& [train_set, group, context, module, model, optimizer, tape, sampler, loader, _] = trainee;
+    const auto weights = [&] {
+      return context.to_host<float>(module.parameters().front()->value());
+    };
+
+    nn::WeightAverage average(context, model.parameters(), {.decay = 0.999});
+
+    for (int step = 0; step < 3; ++step) {
+      trainee.backward();
+
+      optimizer.step();
+      average.update();
+    }
+    const std::vector<float> own = weights();
+
+    average.swap();  // the model has the averages
+    const double accuracy = evaluate(*group, context, model, test_set);
+    average.swap();  // and its own weights again
+
+    expect(std::abs(accuracy * 13 - std::round(accuracy * 13)) < 1e-9, "thirteenths");
+    expect(weights() == own, "its own weights");
+    average.swap();
+    expect(weights() != own && trainee.is_in_step(), "averages, equal on all ranks");
   });
 }
 

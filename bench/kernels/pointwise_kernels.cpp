@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/add.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/binary.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/columns.h"
 #include "ddp/kernels/dropout.h"
-#include "ddp/kernels/relu.h"
-#include "ddp/kernels/sigmoid.h"
+#include "ddp/kernels/unary.h"
 #include "kernels/work.h"
 
 namespace ddp::bench {
@@ -21,26 +20,24 @@ ChannelShape channels_of(const Workbench& bench) {
   return {bench.images(), Workbench::kChannels, Workbench::kSide * Workbench::kSide};
 }
 
-// y = f(x).
-template <class Cpu, class Cuda>
-MakeWork forward_work(const char* kernel, Cpu cpu_kernel, Cuda cuda_kernel) {
+MakeWork forward_work(const char* kernel, UnaryKind kind) {
   return [=](Workbench& bench) {
     const Tensor x = bench.large(), y = bench.large();
     const auto run = [=, &bench] {
-      bench.context.run(cpu_kernel, cuda_kernel, x.buffer(), y.buffer());
+      bench.context.run(cpu::unary_forward, cu::unary_forward, x.buffer(), y.buffer(),
+                        UnaryFunction{kind});
     };
     return Work{.kernel = kernel, .traffic = {x, y}, .run = run};
   };
 }
 
-// grad_x from y and grad_y.
-template <class Cpu, class Cuda>
-MakeWork backward_work(const char* kernel, Cpu cpu_kernel, Cuda cuda_kernel) {
+// From y and grad_y.
+MakeWork backward_work(const char* kernel, UnaryKind kind) {
   return [=](Workbench& bench) {
     const Tensor y = bench.large(), grad_y = bench.large(), grad_x = bench.large();
     const auto run = [=, &bench] {
-      bench.context.run(cpu_kernel, cuda_kernel, y.buffer(), grad_y.buffer(),
-                        GradientTarget{grad_x.buffer()});
+      bench.context.run(cpu::unary_backward, cu::unary_backward, y.buffer(), grad_y.buffer(),
+                        GradientTarget{grad_x.buffer()}, UnaryFunction{kind});
     };
     return Work{.kernel = kernel, .traffic = {y, grad_y, grad_x}, .run = run};
   };
@@ -49,7 +46,8 @@ MakeWork backward_work(const char* kernel, Cpu cpu_kernel, Cuda cuda_kernel) {
 Work add_work(Workbench& bench) {
   const Tensor a = bench.large(), b = bench.large(), y = bench.large();
   const auto run = [=, &bench] {
-    bench.context.run(cpu::add, cu::add, a.buffer(), b.buffer(), y.buffer());
+    bench.context.run(cpu::binary, cu::binary, a.buffer(), b.buffer(), GradientTarget{y.buffer()},
+                      BinaryFunction{BinaryKind::kSum});
   };
   return {.kernel = "add", .traffic = {a, b, y}, .run = run};
 }
@@ -111,10 +109,10 @@ Work put_columns_work(Workbench& bench) {
 
 std::vector<MakeWork> pointwise_kernels() {
   return {add_work,
-          forward_work("relu_forward", cpu::relu_forward, cu::relu_forward),
-          backward_work("relu_backward", cpu::relu_backward, cu::relu_backward),
-          forward_work("sigmoid_forward", cpu::sigmoid_forward, cu::sigmoid_forward),
-          backward_work("sigmoid_backward", cpu::sigmoid_backward, cu::sigmoid_backward),
+          forward_work("relu_forward", UnaryKind::kRelu),
+          backward_work("relu_backward", UnaryKind::kRelu),
+          forward_work("sigmoid_forward", UnaryKind::kSigmoid),
+          backward_work("sigmoid_backward", UnaryKind::kSigmoid),
           dropout_work,
           bias_add_work,
           bias_grad_work,

@@ -13,7 +13,6 @@
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/gemm.h"
-#include "ddp/kernels/relu.h"
 #include "gpu/twin.h"
 
 namespace {
@@ -64,20 +63,6 @@ TEMPLATE_TEST_CASE("cu::bias_add and cu::bias_grad equal their CPU twins", "[gpu
   ddp::cpu::bias_grad(y.cpu(), {grad.cpu(), mode}, shape);
   ddp::cu::bias_grad(y.cuda(), {grad.cuda(), mode}, shape, {});
   grad.check_equal(100 * kTolerance<T>);
-}
-
-TEMPLATE_TEST_CASE("cu::relu equals cpu::relu", "[gpu]", float, double) {
-  using T = TestType;
-  const std::size_t count = GENERATE(0U, 1U, 1009U, 20'000'003U);  // more than a grid
-  const auto mode = GENERATE(WriteMode::kOverwrite, WriteMode::kAccumulate);
-  auto x = Twin<T>::uniform(count, 1), y = Twin<T>::poison(count);
-  ddp::cpu::relu_forward(x.cpu(), y.cpu());
-  ddp::cu::relu_forward(x.cuda(), y.cuda(), {});
-  auto grad_y = Twin<T>::uniform(count, 2), grad_x = Twin<T>::gradient(count, mode);
-  ddp::cpu::relu_backward(y.cpu(), grad_y.cpu(), {grad_x.cpu(), mode});
-  ddp::cu::relu_backward(y.cuda(), grad_y.cuda(), {grad_x.cuda(), mode}, {});
-  y.check_equal(0);
-  grad_x.check_equal(kTolerance<T>);
 }
 
 TEMPLATE_TEST_CASE("cu::softmax_cross_entropy equals its CPU twin", "[gpu]", float, double) {

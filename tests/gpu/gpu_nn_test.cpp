@@ -8,6 +8,7 @@
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/optim/weight_average.h"
 #include "ddp/nn/random.h"
 
 namespace {
@@ -47,7 +48,37 @@ std::vector<double> train(const Case& model_case, ddp::Device device) {
   return values;
 }
 
+// The averaged weights after four steps with a loss of many functions.
+std::vector<double> train_composed(ddp::Device device) {
+  Context context(device);
+  Parameter w = Scope(context, ddp::DType::kFloat64, 1).uniform("w", {6, 4}, 1);
+  Parameter* const parameters[] = {&w};
+  Sgd sgd(context, parameters, {.learning_rate = 0.1});
+  WeightAverage average(context, parameters, {.decay = 0.7});
+  Tape tape(context);
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    tape.set_random_key({.step = step});
+    const Variable all = tape.watch(w);
+    const Variable left = narrow(tape, all, 1, 0, 2), right = narrow(tape, all, 1, 2, 2);
+    const Tensor noise = normal(tape, left.shape(), ddp::DType::kFloat64, "noise");
+    const Variable noisy = add(tape, left, mul(tape, exp(tape, mul(tape, right, 0.5)), noise));
+    const Variable ratio = div(tape, noisy, add(tape, square(tape, sub(tape, left, right)), 1));
+    const Variable rows = narrow(tape, row_sums(tape, square(tape, ratio)), 0, 1, 4);
+    tape.backward(mean(tape, sqrt(tape, softplus(tape, rows))));
+    sgd.step();
+    average.update();
+  }
+  average.swap();
+  return context.to_host<double>(w.value());
+}
+
 }  // namespace
+
+TEST_CASE("losses of one's own and averaged weights are the same on the GPU", "[gpu][nn]") {
+  const auto expected = train_composed(ddp::kCpuDevice);
+  const auto values = train_composed(ddp::cuda_device(0));
+  CHECK_THAT(values, Catch::Matchers::Approx(expected).epsilon(1e-11).margin(1e-12));
+}
 
 TEST_CASE("ten steps on the GPU equal ten steps on the CPU in float64", "[gpu][nn]") {
   const Case model_case = GENERATE(Case{small_mlp, 12}, Case{lenet5, 784});

@@ -3,12 +3,13 @@
 // Compares the CUDA kernels of element-wise operations, dropout and losses with their CPU twins.
 #include <catch2/catch.hpp>
 
-#include "ddp/kernels/add.h"
+#include "ddp/kernels/binary.h"
 #include "ddp/kernels/columns.h"
 #include "ddp/kernels/dropout.h"
 #include "ddp/kernels/mask_overlap.h"
 #include "ddp/kernels/pointwise_loss.h"
-#include "ddp/kernels/sigmoid.h"
+#include "ddp/kernels/row_sums.h"
+#include "ddp/kernels/unary.h"
 #include "gpu/twin.h"
 
 namespace {
@@ -31,20 +32,76 @@ TEMPLATE_TEST_CASE("cu::mask_overlap equals its CPU twin", "[gpu]", float, doubl
   counts.check_equal(0);
 }
 
-TEMPLATE_TEST_CASE("cu::add and cu::sigmoid equal their CPU twins", "[gpu]", float, double) {
+TEMPLATE_TEST_CASE("cu::unary_forward and its backward equal their CPU twins", "[gpu]", float,
+                   double) {
   using T = TestType;
-  const std::size_t count = GENERATE(0U, 1U, 1009U, 20'000'003U);  // more than a grid
+  using K = ddp::UnaryKind;
+  const K kind =
+      GENERATE(K::kAbs, K::kAffine, K::kClamp, K::kExp, K::kGelu, K::kLeakyRelu, K::kLog, K::kRelu,
+               K::kSigmoid, K::kSilu, K::kSoftplus, K::kSqrt, K::kSquare, K::kTanh);
+  const std::size_t count = GENERATE(0U, 1U, 1009U);
   const WriteMode mode = any_mode();
-  auto a = Twin<T>::uniform(count, 1), b = Twin<T>::uniform(count, 2), y = Twin<T>::poison(count);
-  ddp::cpu::add(a.cpu(), b.cpu(), y.cpu());
-  ddp::cu::add(a.cuda(), b.cuda(), y.cuda(), {});
-  y.check_equal(0);
-  ddp::cpu::sigmoid_forward(a.cpu(), y.cpu());
-  ddp::cu::sigmoid_forward(a.cuda(), y.cuda(), {});
+  const ddp::UnaryFunction f{kind, 0.25, 1.5};
+  CAPTURE(static_cast<int>(kind), count);
+  auto x = Twin<T>::uniform(count, 1), y = Twin<T>::poison(count);
+  auto grad_y = Twin<T>::uniform(count, 2), grad_x = Twin<T>::gradient(count, mode);
+  if (kind == K::kLog || kind == K::kSqrt) {  // a positive operand
+    ddp::cpu::unary_forward(x.cpu(), x.cpu(), {K::kExp});
+    ddp::cu::unary_forward(x.cuda(), x.cuda(), {K::kExp}, {});
+  }
+  ddp::cpu::unary_forward(x.cpu(), y.cpu(), f);
+  ddp::cu::unary_forward(x.cuda(), y.cuda(), f, {});
   y.check_equal(kTolerance<T>);
-  auto grad_x = Twin<T>::gradient(count, mode);
-  ddp::cpu::sigmoid_backward(a.cpu(), b.cpu(), {grad_x.cpu(), mode});
-  ddp::cu::sigmoid_backward(a.cuda(), b.cuda(), {grad_x.cuda(), mode}, {});
+  auto& kept = ddp::is_slope_of_value(kind) ? y : x;
+  ddp::cpu::unary_backward(kept.cpu(), grad_y.cpu(), {grad_x.cpu(), mode}, f);
+  ddp::cu::unary_backward(kept.cuda(), grad_y.cuda(), {grad_x.cuda(), mode}, f, {});
+  grad_x.check_equal(kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("element-wise kernels process more than a grid", "[gpu]", float, double) {
+  using T = TestType;
+  constexpr std::size_t kCount = 20'000'003;
+  constexpr ddp::UnaryFunction kRelu{ddp::UnaryKind::kRelu};
+  auto a = Twin<T>::uniform(kCount, 1), b = Twin<T>::uniform(kCount, 2);
+  auto y = Twin<T>::poison(kCount);
+  ddp::cpu::unary_forward(a.cpu(), y.cpu(), kRelu);
+  ddp::cu::unary_forward(a.cuda(), y.cuda(), kRelu, {});
+  y.check_equal(0);
+  ddp::cpu::unary_backward(y.cpu(), b.cpu(), {a.cpu()}, kRelu);
+  ddp::cu::unary_backward(y.cuda(), b.cuda(), {a.cuda()}, kRelu, {});
+  a.check_equal(0);
+  ddp::cpu::binary(a.cpu(), b.cpu(), {y.cpu()}, {ddp::BinaryKind::kSum});
+  ddp::cu::binary(a.cuda(), b.cuda(), {y.cuda()}, {ddp::BinaryKind::kSum}, {});
+  y.check_equal(0);
+}
+
+TEMPLATE_TEST_CASE("cu::binary equals cpu::binary", "[gpu]", float, double) {
+  using T = TestType;
+  using K = ddp::BinaryKind;
+  const K kind = GENERATE(K::kSum, K::kProduct, K::kQuotient, K::kMix);
+  const std::size_t count = GENERATE(0U, 1U, 1009U);
+  const double factor = GENERATE(-1.0, 0.25, 0.75);
+  const WriteMode mode = any_mode();
+  auto a = Twin<T>::uniform(count, 1), b = Twin<T>::uniform(count, 2);
+  auto y = Twin<T>::gradient(count, mode);
+  ddp::cpu::binary(a.cpu(), b.cpu(), {y.cpu(), mode}, {kind, factor});
+  ddp::cu::binary(a.cuda(), b.cuda(), {y.cuda(), mode}, {kind, factor}, {});
+  y.check_equal(kTolerance<T>);
+}
+
+TEMPLATE_TEST_CASE("cu::row_sums equals its CPU twin", "[gpu]", float, double) {
+  using T = TestType;
+  const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 1001},
+                              MatrixShape{70'000, 2}, MatrixShape{3, 0}, MatrixShape{1, 70'000});
+  const WriteMode mode = any_mode();
+  auto x = Twin<T>::uniform(shape.count(), 1), sums = Twin<T>::poison(shape.rows);
+  ddp::cpu::row_sums_forward(x.cpu(), sums.cpu(), shape);
+  ddp::cu::row_sums_forward(x.cuda(), sums.cuda(), shape, {});
+  sums.check_equal(kTolerance<T>);
+  auto grad_sums = Twin<T>::uniform(shape.rows, 2);
+  auto grad_x = Twin<T>::gradient(shape.count(), mode);
+  ddp::cpu::row_sums_backward(grad_sums.cpu(), {grad_x.cpu(), mode}, shape);
+  ddp::cu::row_sums_backward(grad_sums.cuda(), {grad_x.cuda(), mode}, shape, {});
   grad_x.check_equal(kTolerance<T>);
 }
 

@@ -11,6 +11,7 @@ streams "weight" and "bias". Lines hold all elements:
     NAME grad_x ..., grad_weight ..., grad_bias ...
     NAME running_mean ..., running_var ..., num_batches_tracked N
     NAME loss V                    of losses, and grad_x
+    NAME y ..., grad_x ...         of functions; those named NAME_edges have x = EDGES
 Targets of losses are draws of stream "target NAME", for bce in [0, 1], for labels of 4 classes.
 """
 import torch
@@ -58,6 +59,22 @@ def run_loss(name, shape, loss_of, scale=1):
     show(name, "grad_x", x.grad)
 
 
+EDGES = (-1000, -1, 0, 2, 1000)
+
+
+def run_function(name, function, x=None):
+    x = input_of(name, (3, 2, 4)) if x is None else x
+    y = function(x)
+    y.backward(draws(SEED, f"grad {name}", 0, y.shape))
+    show(name, "y", y)
+    show(name, "grad_x", x.grad)
+
+
+def run_with_edges(name, function):
+    run_function(name, function)
+    run_function(name + "_edges", function, torch.tensor(EDGES, dtype=torch.float64, requires_grad=True))
+
+
 def target_of(name, shape):
     return draws(SEED, f"target {name}", 0, shape)
 
@@ -81,3 +98,24 @@ run_loss("bce_weighted", shape, lambda x: bce(x, probability, pos_weight=torch.t
 run_loss("bce_huge", shape, lambda x: bce(x, probability, pos_weight=torch.tensor(2.5)), scale=1000)
 labels = ((target_of("smoothed", (6,)) + 1) * 2).long()
 run_loss("smoothed", (6, 4), lambda x: F.cross_entropy(x, labels, label_smoothing=0.1))
+
+run_with_edges("abs", torch.abs)
+run_with_edges("clamp", lambda x: torch.clamp(x, -1, 2))
+run_with_edges("gelu", F.gelu)
+run_with_edges("leaky_relu", lambda x: F.leaky_relu(x, 0.2))
+run_with_edges("relu", torch.relu)
+run_with_edges("sigmoid", torch.sigmoid)
+run_with_edges("silu", F.silu)
+run_with_edges("softplus", F.softplus)
+run_with_edges("square", torch.square)
+run_with_edges("tanh", torch.tanh)
+run_function("exp", torch.exp)
+run_function("log", lambda x: torch.log(x * x + 0.5))
+run_function("sqrt", lambda x: torch.sqrt(x * x + 0.5))
+run_function("numbers", lambda x: x * -2.5 + 0.75)
+run_function("sub", lambda x: x * x - torch.tanh(x))
+run_function("mul", lambda x: x * torch.tanh(x))
+run_function("div", lambda x: torch.tanh(x) / (x * x + 0.5))
+run_function("row_sums", lambda x: (x * x).flatten(1).sum(1))
+run_function("sum", lambda x: (x * x).sum())
+run_function("mean", lambda x: (x * x).mean())

@@ -12,6 +12,7 @@ that end in "_clipped" clip the norm of both gradients to 1.5 first. Lines:
     NAME PARAMETER N V0 V1 ...          the parameter after 50 steps
     NAME PARAMETER.STATE N V0 V1 ...    PyTorch's state of it
     NAME norm STEP VALUE                what clip_grad_norm_ returned
+    ema PARAMETER N ..., swa ...        AveragedModel of "sgd", with decay 0.9 or the plain average
     linear STEP RATE                    LinearLR(base 0.4, start_factor 0.25, total_iters 6)
     plateau_NAME RATE BEST BAD COOLDOWN ReduceLROnPlateau(base 0.4) of PLATEAUS after its next value:
                                         rate, best, num_bad_epochs, cooldown_counter
@@ -64,6 +65,21 @@ def run(title, make):
                 print_tensor(f"{title} {name}.{key}", torch.as_tensor(state), 17)
 
 
+def run_average(title, **options):
+    values = {n: torch.nn.Parameter(draws(SEED, n, 0, s)) for n, s in SHAPES.items()}
+    averaged = torch.optim.swa_utils.AveragedModel(torch.nn.ParameterDict(values), **options)
+    optimizer = OPTIMIZERS["sgd"](list(values.values()))
+    for step in range(STEPS):
+        for name, value in values.items():
+            value.grad = draws(SEED, f"grad {name}", step * value.numel(), value.shape)
+        if step % 7 == 3:
+            values["b"].grad = None
+        optimizer.step()
+        averaged.update_parameters(torch.nn.ParameterDict(values))
+    for name in SHAPES:
+        print_tensor(f"{title} {name}", averaged.module[name], 17)
+
+
 def run_warmup():
     sgd = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.4)
     scheduler = torch.optim.lr_scheduler.LinearLR(sgd, start_factor=0.25, total_iters=6)
@@ -87,6 +103,8 @@ def run_plateau(title, options):
 
 for title, make in OPTIMIZERS.items():
     run(title, make)
+run_average("ema", avg_fn=lambda average, value, n: 0.9 * average + 0.1 * value)
+run_average("swa")
 run_warmup()
 for title, options in PLATEAUS.items():
     run_plateau(title, options)

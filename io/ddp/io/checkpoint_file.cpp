@@ -52,27 +52,41 @@ void verify(const Safetensors& loaded) {
 // Finds loaded tensors by the targets' names; each can be taken once.
 class TensorMatch {
  public:
-  TensorMatch(const std::filesystem::path& path, const Safetensors& loaded) : path_(path) {
+  TensorMatch(const std::filesystem::path& path, const Safetensors& loaded)
+      : path_(path), loaded_(loaded) {
     for (const NamedBuffer& tensor : loaded.tensors) by_name_[tensor.name] = &tensor;
   }
 
-  const NamedBuffer& take(const NamedBuffer& target) {
+  // Null if there is no tensor of that name.
+  const NamedBuffer* take_if_there(const NamedBuffer& target) {
     auto found = by_name_.find(target.name);
     if (found == by_name_.end()) found = by_name_.find(std::string(kWrapper) + target.name);
-    if (found == by_name_.end()) fail(target.name, "is missing");
+    if (found == by_name_.end()) return nullptr;
     const NamedBuffer& tensor = *found->second;
     if (tensor.shape != target.shape || tensor.buffer.dtype != target.buffer.dtype) {
       fail(target.name,
            "is " + describe(tensor) + " in the file and " + describe(target) + " in this program");
     }
     by_name_.erase(found);
-    return tensor;
+    return &tensor;
+  }
+  const NamedBuffer& take(const NamedBuffer& target) {
+    const NamedBuffer* tensor = take_if_there(target);
+    if (tensor == nullptr) fail(target.name, "is missing");
+    return *tensor;
   }
 
-  void check_nothing_left() const {
-    if (!by_name_.empty()) {
-      fail(by_name_.begin()->first, "is in the file, but nothing in this program has that name");
+  // The names that were not taken, in file order.
+  [[nodiscard]] std::vector<std::string> left() const {
+    std::vector<std::string> names;
+    for (const NamedBuffer& tensor : loaded_.tensors) {
+      if (by_name_.contains(tensor.name)) names.push_back(tensor.name);
     }
+    return names;
+  }
+  void check_nothing_left() const {
+    if (by_name_.empty()) return;
+    fail(left().front(), "is in the file, but nothing in this program has that name");
   }
 
  private:
@@ -81,8 +95,30 @@ class TensorMatch {
   }
 
   const std::filesystem::path& path_;
+  const Safetensors& loaded_;
   std::unordered_map<std::string, const NamedBuffer*> by_name_;
 };
+
+struct CopyPlan {
+  const NamedBuffer* source;
+  const NamedBuffer* target;
+};
+
+void copy_all(const std::vector<CopyPlan>& plans, Stream stream) {
+  HostTransfer transfer(stream);
+  for (const auto& [source, target] : plans) transfer.copy(source->buffer, target->buffer);
+  transfer.wait();
+}
+
+// For a match that has found nothing.
+void check_no_names(const std::filesystem::path& path, const UnmatchedNames& names) {
+  if (names.missing.empty() || names.unexpected.empty()) return;
+  throw FileError(fmt::format(
+      "[checkpoint] {}: it has none of this program's {} tensors, such as \"{}\"; its own {} are "
+      "such as \"{}\"",
+      path.string(), names.missing.size(), names.missing.front(), names.unexpected.size(),
+      names.unexpected.front()));
+}
 
 }  // namespace
 
@@ -125,14 +161,29 @@ Safetensors load_checkpoint(const std::filesystem::path& path) {
 void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
                      std::span<const NamedBuffer> targets, Stream stream) {
   TensorMatch match(path, loaded);
-  std::vector<const NamedBuffer*> sources;
-  for (const NamedBuffer& target : targets) sources.push_back(&match.take(target));
+  std::vector<CopyPlan> plans;
+  for (const NamedBuffer& target : targets) plans.push_back({&match.take(target), &target});
   match.check_nothing_left();
-  HostTransfer transfer(stream);
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    transfer.copy(sources[i]->buffer, targets[i].buffer);
+  copy_all(plans, stream);
+}
+
+UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
+                                        const Safetensors& loaded,
+                                        std::span<const NamedBuffer> targets, Stream stream) {
+  TensorMatch match(path, loaded);
+  UnmatchedNames names;
+  std::vector<CopyPlan> plans;
+  for (const NamedBuffer& target : targets) {
+    if (const NamedBuffer* tensor = match.take_if_there(target)) {
+      plans.push_back({tensor, &target});
+    } else {
+      names.missing.push_back(target.name);
+    }
   }
-  transfer.wait();
+  names.unexpected = match.left();
+  if (plans.empty()) check_no_names(path, names);
+  copy_all(plans, stream);
+  return names;
 }
 
 }  // namespace ddp

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "ddp/base/stream.h"
 #include "ddp/io/safetensors.h"
@@ -39,5 +40,19 @@ void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuf
 // throws a FileError that names file and tensor, before anything is written.
 void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
                      std::span<const NamedBuffer> targets, Stream stream = {});
+
+// The names that two sides do not share, each in its own side's order.
+struct UnmatchedNames {
+  std::vector<std::string> missing;     // targets that the file does not have
+  std::vector<std::string> unexpected;  // tensors of the file that no target has
+};
+
+// Like restore_tensors, but copies only what both sides have, and leaves the other targets as they
+// are: load_state_dict(strict=False). Another shape or dtype is an error as well; so is a file that
+// has none of the targets, for which PyTorch loads nothing and says nothing.
+[[nodiscard]] UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
+                                                      const Safetensors& loaded,
+                                                      std::span<const NamedBuffer> targets,
+                                                      Stream stream = {});
 
 }  // namespace ddp

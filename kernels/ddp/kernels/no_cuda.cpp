@@ -3,10 +3,10 @@
 // Stands in for the CUDA twins in a build without the CUDA toolkit.
 #include "ddp/base/error.h"
 #include "ddp/kernels/adam.h"
-#include "ddp/kernels/add.h"
 #include "ddp/kernels/avg_pool2d.h"
 #include "ddp/kernels/batch_norm.h"
 #include "ddp/kernels/bias.h"
+#include "ddp/kernels/binary.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/kernels/columns.h"
@@ -18,9 +18,9 @@
 #include "ddp/kernels/mask_overlap.h"
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/pointwise_loss.h"
-#include "ddp/kernels/relu.h"
+#include "ddp/kernels/row_sums.h"
 #include "ddp/kernels/sgd.h"
-#include "ddp/kernels/sigmoid.h"
+#include "ddp/kernels/unary.h"
 #include "ddp/kernels/upsample_nearest2d.h"
 
 namespace ddp::cu {
@@ -114,10 +114,17 @@ void upsample_nearest2d_backward(const Buffer&, const GradientTarget&, const Ups
                                  Stream) {
   refuse();
 }
-void add(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
+void unary_forward(const Buffer&, const Buffer&, const UnaryFunction&, Stream) { refuse(); }
+void unary_backward(const Buffer&, const Buffer&, const GradientTarget&, const UnaryFunction&,
+                    Stream) {
+  refuse();
+}
+void binary(const Buffer&, const Buffer&, const GradientTarget&, const BinaryFunction&, Stream) {
+  refuse();
+}
+void row_sums_forward(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
+void row_sums_backward(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
 void mask_overlap(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
-void sigmoid_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
-void sigmoid_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
 void put_columns(const Buffer&, const Buffer&, const ColumnRange&, Stream) { refuse(); }
 void take_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
 void mse_forward(const Buffer&, const Buffer&, const PointwiseLossResult&, MatrixShape, Stream) {
@@ -137,8 +144,6 @@ void bce_with_logits_backward(const Buffer&, const Buffer&, double, const Buffer
 }
 void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
 void bias_grad(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
-void relu_forward(const Buffer&, const Buffer&, Stream) { refuse(); }
-void relu_backward(const Buffer&, const Buffer&, const GradientTarget&, Stream) { refuse(); }
 void dropout(const Buffer&, const GradientTarget&, const DropoutMask&, MatrixShape, Stream) {
   refuse();
 }

@@ -5,7 +5,9 @@
 // standard library.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <string_view>
 
 namespace ddp {
@@ -29,6 +31,13 @@ namespace ddp {
 [[nodiscard]] constexpr double random_unit(std::uint64_t seed, std::uint64_t stream,
                                            std::uint64_t index) {
   return static_cast<double>(random_bits(seed, stream, index) >> 11) * 0x1p-53;
+}
+
+// A standard normal number, from draws 2 * index and 2 * index + 1 (Box and Muller 1958).
+[[nodiscard]] inline double random_normal(std::uint64_t seed, std::uint64_t stream,
+                                          std::uint64_t index) {
+  const double radius = std::sqrt(-2 * std::log(1 - random_unit(seed, stream, 2 * index)));
+  return radius * std::cos(2 * std::numbers::pi * random_unit(seed, stream, 2 * index + 1));
 }
 
 // The stream that belongs to a name: its FNV-1a hash.

@@ -36,7 +36,7 @@ class Context {
   // Returns a tensor of undefined content from the pool, for temporaries of a step.
   [[nodiscard]] Tensor empty(const Shape& shape, DType dtype);
 
-  // Calls the kernel for this device: run(cpu::relu_forward, cu::relu_forward, x, y). 16-bit
+  // Calls the kernel for this device: run(cpu::unary_forward, cu::unary_forward, x, y, f). 16-bit
   // operands are computed in float32 and rounded, by WideOperands.
   template <class Cpu, class Cuda, class... Arguments>
   void run(Cpu cpu_kernel, Cuda cuda_kernel, const Arguments&... arguments) {

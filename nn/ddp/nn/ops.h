@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "ddp/kernels/channel_moments.h"
 #include "ddp/nn/statistics_reducer.h"
@@ -68,18 +69,46 @@ struct ConvTranspose2dOptions {
 // Returns n x the number of elements of a sample, without a copy.
 [[nodiscard]] Variable flatten(const Variable& x);
 
-// max(x, 0), element-wise.
+// Element-wise functions, which have torch's names, and its gradients where there is a kink.
+[[nodiscard]] Variable abs(Tape& tape, const Variable& x);
+[[nodiscard]] Variable clamp(Tape& tape, const Variable& x, double low, double high);
+[[nodiscard]] Variable exp(Tape& tape, const Variable& x);
+[[nodiscard]] Variable gelu(Tape& tape, const Variable& x);
+[[nodiscard]] Variable leaky_relu(Tape& tape, const Variable& x, double slope = 0.01);
+[[nodiscard]] Variable log(Tape& tape, const Variable& x);
 [[nodiscard]] Variable relu(Tape& tape, const Variable& x);
-
-// 1 / (1 + exp(-x)), element-wise.
 [[nodiscard]] Variable sigmoid(Tape& tape, const Variable& x);
+[[nodiscard]] Variable silu(Tape& tape, const Variable& x);
+[[nodiscard]] Variable softplus(Tape& tape, const Variable& x);
+[[nodiscard]] Variable sqrt(Tape& tape, const Variable& x);
+[[nodiscard]] Variable square(Tape& tape, const Variable& x);
+[[nodiscard]] Variable tanh(Tape& tape, const Variable& x);
 
-// a + b, element-wise; the shapes must be equal.
+// a + b, a - b, a * b and a / b, element-wise; the shapes must be equal.
 [[nodiscard]] Variable add(Tape& tape, const Variable& a, const Variable& b);
+[[nodiscard]] Variable sub(Tape& tape, const Variable& a, const Variable& b);
+[[nodiscard]] Variable mul(Tape& tape, const Variable& a, const Variable& b);
+[[nodiscard]] Variable div(Tape& tape, const Variable& a, const Variable& b);
+// With a number for each element.
+[[nodiscard]] Variable add(Tape& tape, const Variable& x, double term);
+[[nodiscard]] Variable mul(Tape& tape, const Variable& x, double factor);
+
+// The sum of each sample, that is of all dimensions but the first: n x ... to n. The sums of this
+// section are computed in float64.
+[[nodiscard]] Variable row_sums(Tape& tape, const Variable& x);
+// Of all elements: a scalar. Without elements the mean is 0, as a rank's loss without samples must
+// be.
+[[nodiscard]] Variable sum(Tape& tape, const Variable& x);
+[[nodiscard]] Variable mean(Tape& tape, const Variable& x);
 
 // The channels of a, then those of b: n x (channels of both) x further dimensions, which must be
 // equal.
 [[nodiscard]] Variable concat(Tape& tape, const Variable& a, const Variable& b);
+
+// The elements start to start + length - 1 of dimension 0 (rows) or 1 (channels), copied:
+// torch.narrow.
+[[nodiscard]] Variable narrow(Tape& tape, const Variable& x, std::size_t dimension,
+                              std::size_t start, std::size_t length);
 
 // Batch normalisation of x (n x channels x further dimensions) by the mean and the biased variance
 // of each channel over the batch:
@@ -107,6 +136,11 @@ struct BatchNormTraining {
 // probability. The choice is a function of the tape's random key and of `layer`.
 [[nodiscard]] Variable dropout(Tape& tape, const Variable& x, double probability,
                                std::uint64_t layer);
+
+// Standard normal numbers, torch.randn: a function of the tape's random key, of `name` and of the
+// element's place in the global batch, so ranks draw what one rank would. The host makes them, and
+// on CUDA waits for the copy.
+[[nodiscard]] Tensor normal(Tape& tape, const Shape& shape, DType dtype, std::string_view name);
 
 // Mean over the rows of -log softmax(logits)[label]: a scalar, 0 for an empty batch. logits is n x
 // classes, labels are int64 in [0, classes). A label out of range throws on the CPU; on CUDA the

@@ -9,6 +9,7 @@ namespace ddp::nn {
 
 using ddp::mix_bits;
 using ddp::random_bits;
+using ddp::random_normal;
 using ddp::random_unit;
 using ddp::stream_of;
 

@@ -5,13 +5,8 @@
 
 #include <cstddef>
 
+#include "ddp/kernels/detail/host_device.h"
 #include "ddp/kernels/pool2d_shape.h"
-
-#ifdef __CUDACC__
-#define DDP_HOST_DEVICE __host__ __device__
-#else
-#define DDP_HOST_DEVICE
-#endif
 
 namespace ddp::detail {
 

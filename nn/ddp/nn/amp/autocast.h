@@ -4,8 +4,9 @@
 // runs in a type that depends on the kind of operation, whatever types its operands have:
 //   in the 16-bit type, with float32 sums      products: linear, conv2d, conv_transpose2d
 //   in float32                                 normalisations, softmax and losses
-//                                              (PyTorch rounds the results of batch norms)
-//   in the widest of its operands' types       operations that join operands, such as sums
+//                                              (PyTorch rounds the results of batch norms);
+//                                              exp, log, softplus, square; sum, mean
+//   in the widest of its operands' types       operations that join operands, such as add
 //   in the type of its operand                 all others
 // Parameters and their gradients stay float32; parameters are cast once in each pass. The gradient
 // of a 16-bit result also has 16 bits. float16 has a small range, so scale the loss with it

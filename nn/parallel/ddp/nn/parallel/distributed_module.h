@@ -76,7 +76,7 @@ class DistributedModule final : public Module, public GradientOwner {
                 std::span<const StepMetric> metrics = {}) {
     backward(tape, loss, StepOptions{.samples = batch.count, .epoch = batch.epoch}, metrics);
   }
-  void backward(Tape& tape, const Variable& loss, double samples,
+  void backward(Tape& tape, const Variable& loss, SampleCount samples,
                 std::span<const StepMetric> metrics = {}) {
     backward(tape, loss, StepOptions{.samples = samples}, metrics);
   }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/binary.h"
+
+#include "ddp/kernels/detail/binary_functions.h"
+
+namespace ddp::cpu {
+
+void binary(const Buffer& a, const Buffer& b, const GradientTarget& y, const BinaryFunction& f) {
+  detail::dispatch_binary(a, b, y.buffer, f, [&](const auto& function, auto element) {
+    using T = decltype(element);
+    const T* left = static_cast<const T*>(a.data);
+    const T* right = static_cast<const T*>(b.data);
+    T* out = static_cast<T*>(y.buffer.data);
+    if (y.mode == WriteMode::kAccumulate) {
+      for (std::size_t i = 0; i < a.count; ++i) out[i] += function(left[i], right[i]);
+    } else {
+      for (std::size_t i = 0; i < a.count; ++i) out[i] = function(left[i], right[i]);
+    }
+  });
+}
+
+}  // namespace ddp::cpu

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/kernels/unary.h"
+
+#include "ddp/kernels/detail/unary_functions.h"
+
+namespace ddp::cpu {
+
+void unary_forward(const Buffer& x, const Buffer& y, const UnaryFunction& f) {
+  detail::require("unary_forward", "y", y, x);
+  detail::dispatch_unary("unary_forward", x.dtype, f, [&](const auto& function, auto element) {
+    using T = decltype(element);
+    const T* in = static_cast<const T*>(x.data);
+    T* out = static_cast<T*>(y.data);
+    for (std::size_t i = 0; i < x.count; ++i) out[i] = function.value(in[i]);
+  });
+}
+
+void unary_backward(const Buffer& kept, const Buffer& grad_y, const GradientTarget& grad_x,
+                    const UnaryFunction& f) {
+  detail::require("unary_backward", "grad_y", grad_y, kept);
+  detail::require("unary_backward", "grad_x", grad_x.buffer, kept);
+  detail::dispatch_unary("unary_backward", kept.dtype, f, [&](const auto& function, auto element) {
+    using T = decltype(element);
+    const T* of = static_cast<const T*>(kept.data);
+    const T* incoming = static_cast<const T*>(grad_y.data);
+    T* target = static_cast<T*>(grad_x.buffer.data);
+    if (grad_x.mode == WriteMode::kAccumulate) {
+      for (std::size_t i = 0; i < kept.count; ++i) {
+        target[i] += function.gradient(of[i], incoming[i]);
+      }
+    } else {
+      for (std::size_t i = 0; i < kept.count; ++i) {
+        target[i] = function.gradient(of[i], incoming[i]);
+      }
+    }
+  });
+}
+
+}  // namespace ddp::cpu

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/optim/weight_average.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/kernels/binary.h"
+
+namespace ddp::nn {
+
+WeightAverage::WeightAverage(Context& context, std::span<Parameter* const> parameters,
+                             const WeightAverageOptions& options)
+    : context_(context),
+      parameters_(parameters.begin(), parameters.end()),
+      decay_(options.decay),
+      updates_(Tensor::zeros({}, DType::kInt64)) {
+  if (decay_ && !(*decay_ >= 0 && *decay_ <= 1)) {
+    throw std::invalid_argument("[nn] the decay of a WeightAverage is " + std::to_string(*decay_) +
+                                ", expected 0 to 1");
+  }
+  for (const Parameter* parameter : parameters_) {
+    const Tensor& value = parameter->value();
+    averages_.push_back(Tensor::zeros(value.shape(), value.dtype(), value.device()));
+  }
+}
+
+void WeightAverage::update() {
+  if (is_swapped_) {
+    throw std::logic_error(
+        "[nn] WeightAverage::update: the parameters hold the averages: call swap() once more "
+        "before the training goes on");
+  }
+  std::int64_t& updates = updates_.buffer().as<std::int64_t>()[0];
+  const double share = 1 / static_cast<double>(updates + 1);
+  const double weight = updates == 0 || !decay_ ? share : 1 - *decay_;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Buffer& average = averages_[i].buffer();
+    context_.run(cpu::binary, cu::binary, average, parameters_[i]->value().buffer(),
+                 GradientTarget{average}, BinaryFunction{BinaryKind::kMix, weight});
+  }
+  ++updates;
+}
+
+void WeightAverage::swap() {
+  if (updates_.buffer().as<std::int64_t>()[0] == 0) {
+    throw std::logic_error("[nn] WeightAverage::swap: there is no average before an update()");
+  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const Buffer& value = parameters_[i]->value().buffer();
+    const Buffer& average = averages_[i].buffer();
+    const Tensor kept = context_.empty({value.count}, value.dtype);
+    copy(value, kept.buffer(), context_.stream());
+    copy(average, value, context_.stream());
+    copy(kept.buffer(), average, context_.stream());
+  }
+  is_swapped_ = !is_swapped_;
+}
+
+std::vector<NamedTensor> WeightAverage::state() const {
+  std::vector<NamedTensor> state;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    state.push_back({parameters_[i]->name(), averages_[i]});
+  }
+  state.push_back({"updates", updates_});
+  return state;
+}
+
+}  // namespace ddp::nn
