@@ -120,6 +120,9 @@ TEST_CASE("ddp-prove's command line", "[prove]") {
     CHECK_THROWS_AS(parse_options(wrong), launcher::LaunchError);
   }
   CHECK_THAT(prove({"--help"}).out, Contains("Usage: ddp-prove"));
+  test::ChildProcess lost({DDP_PROVE_PATH, "--help"}, {.stdout_path = "/dev/full"});
+  CHECK(lost.wait() == 1);
+  CHECK_THAT(lost.err(), Contains("ddp-prove: cannot write to stdout: No space left"));
 }
 
 TEST_CASE("a program that is right passes, and is ended after the steps", "[prove]") {

@@ -2,14 +2,16 @@
 //
 // ddp-prove: see help_text().
 #include <fmt/core.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/write_all.h"
 #include "launcher/launch_error.h"
 #include "launcher/prove/equivalence.h"
 #include "launcher/prove/options.h"
@@ -21,13 +23,15 @@ namespace {
 constexpr int kDiffer = 1;
 constexpr int kRefused = 2;
 
-void say(const std::string& line) {
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+void print(std::string_view text) {
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error == 0) return;
+  throw launcher::LaunchError("cannot write to stdout: " + error_text(error), EXIT_FAILURE);
 }
 
 int fail(const std::string& text, int exit_code) {
-  fmt::print(stderr, "ddp-prove: {}\n", text);
+  // Errors are ignored, since there is nobody to report them to.
+  static_cast<void>(write_all(STDERR_FILENO, "ddp-prove: " + text + "\n"));
   return exit_code;
 }
 
@@ -50,8 +54,8 @@ std::string to_text(const char* what, const Distance& distance) {
 
 int prove(const Options& options) {
   const Run reference = record_run(options.ranks.front(), options);
-  say(fmt::format("{}: {} steps of {} samples", count_ranks(reference.ranks),
-                  reference.steps.size(), samples_of(reference)));
+  print(fmt::format("{}: {} steps of {} samples\n", count_ranks(reference.ranks),
+                    reference.steps.size(), samples_of(reference)));
   for (std::size_t i = 1; i < options.ranks.size(); ++i) {
     const Run other = record_run(options.ranks[i], options);
     const Comparison comparison = compare(reference, other, options.tolerance);
@@ -60,19 +64,19 @@ int prove(const Options& options) {
                               count_ranks(reference.ranks), comparison.difference),
                   kDiffer);
     }
-    say(fmt::format("{}: {}, {}", count_ranks(other.ranks),
-                    to_text("gradients", comparison.gradients),
-                    to_text("parameters", comparison.values)));
+    print(fmt::format("{}: {}, {}\n", count_ranks(other.ranks),
+                      to_text("gradients", comparison.gradients),
+                      to_text("parameters", comparison.values)));
   }
-  say("the same model with any of these numbers of ranks");
-  return std::ferror(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  print("the same model with any of these numbers of ranks\n");
+  return EXIT_SUCCESS;
 }
 
 int run(const std::vector<std::string>& args) {
   const Options options = parse_options(args);
   if (!options.help) return prove(options);
-  fmt::print("{}", help_text());
-  return std::fflush(stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  print(help_text());
+  return EXIT_SUCCESS;
 }
 
 }  // namespace
