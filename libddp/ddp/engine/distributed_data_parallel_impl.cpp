@@ -59,13 +59,13 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       factor_(*group_, options_),
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
-      sketcher_(StepSketcher::from_environment(*group_, parameters_, gradients(),
-                                               !options_.buffers.empty())),
       accounts_(*group_, reducer_) {
   // Ranks that leave it out agree with those that give 1.
   if (options_.nominal_samples == 0) options_.nominal_samples = 1;
   reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
+  sketcher_ =
+      StepSketcher::from_environment(*group_, parameters_, gradients(), !options_.buffers.empty());
   if (alone_) return;
   check_equal_models(*group_, parameters_, options_, reducer_.hook());
   broadcast_model(*group_, parameters_, options_.buffers);
@@ -236,8 +236,7 @@ void DistributedDataParallel::Impl::open_step() {
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
-  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
-  if (same_data_) own_.gradient_fingerprint = same_data_->fingerprint();
+  if (!alone_) take_fingerprints();
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
   step_samples_ = 0;
 }
@@ -287,6 +286,11 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   outcome_.end_step(
       {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
   if (sketcher_) sketch_step(stream);
+}
+
+void DistributedDataParallel::Impl::take_fingerprints() {
+  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
+  own_.gradient_fingerprint = same_data_->fingerprint();
 }
 
 void DistributedDataParallel::Impl::log_same_data() {

@@ -84,6 +84,7 @@ class DistributedDataParallel::Impl {
   void launch_control(Stream stream);
   void log_who_ran_out();
   void log_same_data();
+  void take_fingerprints();
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);
@@ -94,6 +95,7 @@ class DistributedDataParallel::Impl {
   std::vector<Parameter> parameters_;
   DdpOptions options_;
   bool alone_;
+  std::unique_ptr<StepSketcher> sketcher_;  // only under ddp-prove
   FlightRecorder::Label control_label_;
   ControlVector control_;
   Reducer reducer_;
@@ -106,7 +108,6 @@ class DistributedDataParallel::Impl {
   std::optional<ReplicaCheck> replicas_;
   std::optional<SameDataCheck> same_data_;  // only with several ranks
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
-  std::optional<StepSketcher> sketcher_;    // only under ddp-prove
   State state_ = State::kIdle;
   std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
   std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one

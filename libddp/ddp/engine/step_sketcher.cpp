@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <utility>
 
 #include "ddp/base/env_reader.h"
@@ -33,15 +34,15 @@ std::vector<double> to_host(const Buffer& buffer, Stream stream) {
 
 }  // namespace
 
-std::optional<StepSketcher> StepSketcher::from_environment(ProcessGroup& group,
-                                                           std::span<const Parameter> parameters,
-                                                           std::vector<Buffer> gradients,
-                                                           bool has_buffers) {
+std::unique_ptr<StepSketcher> StepSketcher::from_environment(ProcessGroup& group,
+                                                             std::span<const Parameter> parameters,
+                                                             std::vector<Buffer> gradients,
+                                                             bool has_buffers) {
   const EnvReader env(::getenv);
   const std::optional<std::string> path = env.text("DDP_PROVE_FILE");
-  if (!path) return std::nullopt;
-  return StepSketcher(group, *path, env.integer("DDP_PROVE_STEPS", 1).value_or(1), parameters,
-                      std::move(gradients), has_buffers);
+  if (!path) return nullptr;
+  return std::make_unique<StepSketcher>(group, *path, env.integer("DDP_PROVE_STEPS", 1).value_or(1),
+                                        parameters, std::move(gradients), has_buffers);
 }
 
 StepSketcher::StepSketcher(ProcessGroup& group, std::string path, int steps,

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,19 +23,20 @@ class StepSketcher {
  public:
   // Nothing if ddp-prove did not start this process. `gradients` are those of the parameters; all
   // arguments must outlive this object.
-  static std::optional<StepSketcher> from_environment(ProcessGroup& group,
-                                                      std::span<const Parameter> parameters,
-                                                      std::vector<Buffer> gradients,
-                                                      bool has_buffers);
+  static std::unique_ptr<StepSketcher> from_environment(ProcessGroup& group,
+                                                        std::span<const Parameter> parameters,
+                                                        std::vector<Buffer> gradients,
+                                                        bool has_buffers);
+
+  StepSketcher(ProcessGroup& group, std::string path, int steps,
+               std::span<const Parameter> parameters, std::vector<Buffer> gradients,
+               bool has_buffers);
 
   // Collective, at the end of a step: the gradients, multiplied by `scale`, are the mean over the
   // `samples` of all ranks. Blocks the host. Rank 0 throws FileError if it cannot write.
   void add(std::uint64_t step, double samples, double scale, Stream stream);
 
  private:
-  StepSketcher(ProcessGroup& group, std::string path, int steps,
-               std::span<const Parameter> parameters, std::vector<Buffer> gradients,
-               bool has_buffers);
   void write(const StepSketch& step) const;
   [[noreturn]] void end_process();
 
