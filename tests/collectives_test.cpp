@@ -15,6 +15,7 @@
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/shm_process_group.h"
 #include "support/collective_checks.h"
+#include "support/forwarding_store.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -58,6 +59,20 @@ std::vector<std::string> caught_by_ranks(Backend backend,
   });
   return all;
 }
+
+// The store of a rank that learns late where the others are.
+class LateStore final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  std::string get(std::string_view key, Timeout timeout) override {
+    std::this_thread::sleep_for(50ms);
+    return store()->get(key, timeout);
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<LateStore>(store()->clone(timeout));
+  }
+};
 
 }  // namespace
 
@@ -516,6 +531,20 @@ TEST_CASE("a Gloo group without its peers gives up in time with an error", "[col
   });
   CHECK_THAT(error, Catch::StartsWith("[gloo] rank 0 (127.0.0.1) cannot connect to its peers"));
   CHECK_FALSE(promised.passed());
+}
+
+TEST_CASE("a rank that leaves a Gloo group at once waits until the others have connected",
+          "[collectives]") {
+  if (!gloo_is_compiled_in()) return;
+  for (int round = 0; round < 8; ++round) {  // by chance, either rank calls the other
+    const auto store = std::make_shared<HashStore>();
+    test::run_ranks(2, [&](int rank) {
+      std::shared_ptr<Store> own = store;
+      if (rank == 1) own = std::make_shared<LateStore>(store);
+      (void)make_gloo_process_group(
+          {.store = own, .rank = rank, .world_size = 2, .start_timeout = 60s}, "127.0.0.1");
+    });
+  }
 }
 
 TEST_CASE("a Gloo group waits for a late peer longer than its operations may take",

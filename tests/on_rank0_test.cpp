@@ -20,6 +20,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/rank_identity.h"
 #include "ddp/store/hash_store.h"
+#include "support/forwarding_store.h"
 #include "support/gate.h"
 #include "support/groups.h"
 
@@ -50,36 +51,24 @@ class EndedProcess {
 };
 
 // The store of a rank that reads rank 0's identity and then loses the connection.
-class StoreOfRank0 final : public Store {
+class StoreOfRank0 final : public test::ForwardingStore {
  public:
   StoreOfRank0(std::shared_ptr<Store> store, std::string who)
-      : store_(std::move(store)), who_(std::move(who)) {}
+      : ForwardingStore(std::move(store)), who_(std::move(who)) {}
 
-  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
   std::string get(std::string_view key, Timeout timeout) override {
-    return key.ends_with("on_rank0_0/who") ? who_ : store_->get(key, timeout);
-  }
-  std::int64_t add(std::string_view key, std::int64_t delta) override {
-    return store_->add(key, delta);
-  }
-  std::string compare_set(std::string_view key, std::string_view expected,
-                          std::string_view desired) override {
-    return store_->compare_set(key, expected, desired);
+    return key.ends_with("on_rank0_0/who") ? who_ : store()->get(key, timeout);
   }
   void wait(std::span<const std::string> keys, Timeout timeout) override {
     if (keys[0].ends_with("on_rank0_0/result"))
       throw NetworkError("the peer closed the connection");
-    store_->wait(keys, timeout);
+    store()->wait(keys, timeout);
   }
-  bool check(std::span<const std::string> keys) override { return store_->check(keys); }
-  bool delete_key(std::string_view key) override { return store_->delete_key(key); }
   std::shared_ptr<Store> clone(Timeout timeout) const override {
-    return std::make_shared<StoreOfRank0>(store_->clone(timeout), who_);
+    return std::make_shared<StoreOfRank0>(store()->clone(timeout), who_);
   }
-  Timeout timeout() const override { return store_->timeout(); }
 
  private:
-  std::shared_ptr<Store> store_;
   std::string who_;
 };
 

@@ -67,13 +67,16 @@ class RendezvousStore final : public gloo::rendezvous::Store {
 };
 
 // Gloo gives up on an unreachable peer, but by its own rules and not always. So connecting runs on
-// a thread with its own store connection, which is abandoned if it takes too long.
+// a thread with its own store connection, which is abandoned if it takes too long. And it takes a
+// peer that has connected and already left for one that it cannot reach, so no rank goes on before
+// all have connected.
 std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::string& address) {
   const std::string origin = "[gloo] rank " + std::to_string(config.rank) + " (" + address +
                              ") cannot connect to its peers";
   const auto context = std::make_shared<gloo::rendezvous::Context>(config.rank, config.world_size);
   const auto store = std::make_shared<RendezvousStore>(config.store->clone(config.start_timeout),
                                                        config.start_timeout);
+  const Deadline deadline = Deadline::after(config.start_timeout + kConnectGrace);
   context->setTimeout(config.start_timeout);  // each operation sets its own
   const auto action = [=] {
     gloo::transport::tcp::attr attributes(address.c_str());
@@ -81,7 +84,8 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
     context->connectFullMesh(*store, device);
   };
   try {
-    if (run_start(config, Deadline::after(config.start_timeout + kConnectGrace), action)) {
+    if (run_start(config, deadline, action)) {
+      meet(config, deadline.remaining());
       return context;
     }
   } catch (const PeerError&) {  // these two are the whole group's, not of this rank's connections

@@ -15,6 +15,10 @@ namespace {
 // A key of the group: the note (group_failure.h) of the first rank that could not construct it.
 constexpr const char* kFailed = "start_failed";
 
+// Keys of the group: how many of its ranks have met, and that all have.
+constexpr const char* kMet = "start_met";
+constexpr const char* kAllMet = "start_all_met";
+
 constexpr Timeout kBetweenLooks{500};
 
 // Ranks that lose the store notice it in their own waits.
@@ -70,6 +74,12 @@ void await_start(const GroupConfig& config, Store& store, std::span<const std::s
                        std::to_string(timeout.count()) + " ms for the other ranks of group \"" +
                        config.name + "\" (" + keys.front() + ")");
   }
+}
+
+void meet(const GroupConfig& config, Timeout timeout) {
+  if (config.store->add(kMet, 1) == config.world_size) config.store->set(kAllMet, "");
+  const std::string keys[] = {kAllMet};
+  await_start(config, *config.store, keys, timeout);
 }
 
 // Whether a rank that has died or left has done its part cannot be told here.

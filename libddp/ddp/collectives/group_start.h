@@ -38,6 +38,9 @@ template <class Group, class... Arguments>
 void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
                  Timeout timeout);
 
+// Waits in config.store, as await_start() does, until all ranks of the group are here.
+void meet(const GroupConfig& config, Timeout timeout);
+
 // Runs `action`, which waits for the other ranks outside the store, as run_until() does. Throws
 // what config.while_starting throws; the action then continues unattended.
 [[nodiscard]] bool run_start(const GroupConfig& config, Deadline deadline,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include "ddp/collectives/flight_recorder.h"
 #include "ddp/nn/modules/batch_norm.h"
@@ -54,16 +55,15 @@ void refuse_data_parallel(Module& module) {
 
 std::size_t convert_sync_batchnorm(Module& module, ProcessGroup& group) {
   refuse_data_parallel(module);
+  std::vector<BatchNorm*> batch_norms;
+  for (Module* each : module.modules()) {
+    if (auto* batch_norm = dynamic_cast<BatchNorm*>(each)) batch_norms.push_back(batch_norm);
+  }
+  if (batch_norms.empty()) return 0;  // without a group of their own
   std::shared_ptr<StatisticsReducer> reducer;
   if (group.world_size() > 1) reducer = std::make_shared<GroupReducer>(group.duplicate());
-  std::size_t converted = 0;
-  for (Module* each : module.modules()) {
-    auto* batch_norm = dynamic_cast<BatchNorm*>(each);
-    if (batch_norm == nullptr) continue;
-    batch_norm->set_statistics_reducer(reducer);
-    ++converted;
-  }
-  return converted;
+  for (BatchNorm* each : batch_norms) each->set_statistics_reducer(reducer);
+  return batch_norms.size();
 }
 
 }  // namespace ddp::nn
