@@ -3,15 +3,19 @@
 // ddp-prove: seeded mistakes are found and explained, and a right program passes.
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/step_sketch.h"
+#include "ddp/base/time.h"
 #include "launcher/launch_error.h"
 #include "launcher/prove/equivalence.h"
 #include "launcher/prove/options.h"
+#include "support/files.h"
 #include "support/launch.h"
 
 namespace ddp::prove {
@@ -160,6 +164,24 @@ TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   const Result none = prove_worker("no engine");
   CHECK(none.exit_code == 2);
   CHECK_THAT(none.err, Contains("the run with 1 rank made no step"));
+}
+
+TEST_CASE("whatever ends ddp-prove, it leaves no files", "[prove]") {
+  using namespace std::chrono_literals;
+  for (const int signal_number : {SIGHUP, SIGTERM, SIGKILL}) {
+    CAPTURE(signal_number);
+    const test::TemporaryDirectory folder;
+    test::ChildProcess child({DDP_PROVE_PATH, "1,2", "sh", "-c", "echo it runs >&2; sleep 60"},
+                             {.environment = {{"TMPDIR", folder.path()}}});
+    child.wait_for_output("it runs");
+    child.send_signal(signal_number);
+    CHECK(child.wait() == 128 + signal_number);
+    const Deadline deadline = Deadline::after(5 * 2s);  // the job may end after ddp-prove
+    while (test::entries_of(folder.path()) > 0 && !deadline.passed()) {
+      std::this_thread::sleep_for(10ms);
+    }
+    CHECK(test::entries_of(folder.path()) == 0);
+  }
 }
 
 }  // namespace ddp::prove

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,9 +16,9 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/socket.h"
 #include "ddp/base/step_sketch.h"
 #include "launcher/launch_error.h"
-#include "launcher/run_folder.h"
 
 namespace ddp::prove {
 namespace {
@@ -50,6 +51,29 @@ std::vector<std::string> launch_command(int ranks, const Options& options) {
   ::_exit(kNoExec);
 }
 
+// The steps of one run, in memory that goes with this process, however it ends.
+class StepFile {
+ public:
+  StepFile() : memory_(::memfd_create("ddp-steps", MFD_CLOEXEC)) {
+    if (!memory_.is_open()) throw SystemError("memfd_create", errno);
+  }
+
+  // Under which other processes of this user can open it.
+  [[nodiscard]] std::string path() const {
+    return fmt::format("/proc/{}/fd/{}", ::getpid(), memory_.get());
+  }
+
+  [[nodiscard]] std::vector<StepSketch> read() const {
+    std::vector<StepSketch> steps;
+    std::ifstream file(path());
+    for (std::string line; std::getline(file, line);) steps.push_back(parse_step_sketch(line));
+    return steps;
+  }
+
+ private:
+  FileDescriptor memory_;
+};
+
 // Returns the exit code, or 128 + the signal. Ctrl-C reaches ddp-launch, too, which is waited for.
 int run(const std::vector<std::string>& command) {
   const pid_t job = ::fork();
@@ -67,22 +91,11 @@ int run(const std::vector<std::string>& command) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::vector<StepSketch> read_steps(const std::string& path) {
-  std::vector<StepSketch> steps;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) steps.push_back(parse_step_sketch(line));
-  return steps;
-}
-
 }  // namespace
 
 Run record_run(int ranks, const Options& options) {
-  const launcher::PrivateFolder folder;
-  if (folder.path().empty()) {
-    throw launcher::LaunchError("cannot make a folder in TMPDIR, /dev/shm or /tmp");
-  }
-  const std::string file = folder.path() + "/steps";
-  ::setenv("DDP_PROVE_FILE", file.c_str(), 1);
+  const StepFile file;
+  ::setenv("DDP_PROVE_FILE", file.path().c_str(), 1);
   ::setenv("DDP_PROVE_STEPS", std::to_string(options.steps).c_str(), 1);
   const int exit_code = run(launch_command(ranks, options));
   if (exit_code != 0) {
@@ -90,7 +103,7 @@ Run record_run(int ranks, const Options& options) {
         fmt::format("the run with {} ended with exit code {}", count_ranks(ranks), exit_code),
         exit_code);
   }
-  Run result{.ranks = ranks, .steps = read_steps(file)};
+  Run result{.ranks = ranks, .steps = file.read()};
   if (result.steps.empty()) {
     throw launcher::LaunchError(fmt::format(
         "the run with {} made no step of a ddp::DistributedDataParallel", count_ranks(ranks)));
