@@ -7,6 +7,7 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -15,6 +16,7 @@
 #include "ddp/collectives/device_choice.h"
 #include "ddp/collectives/rendezvous.h"
 #include "ddp/store/hash_store.h"
+#include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_server.h"
 #include "support/groups.h"
 #include "support/stderr_capture.h"
@@ -63,6 +65,30 @@ int ended_pid() {
   ::waitpid(pid, nullptr, 0);
   return pid;
 }
+
+// A process that only waits to be killed.
+class WaitingProcess {
+ public:
+  WaitingProcess() : pid_(::fork()) {
+    if (pid_ != 0) return;
+    for (;;) ::pause();
+  }
+  ~WaitingProcess() { kill(); }
+  WaitingProcess(const WaitingProcess&) = delete;
+  WaitingProcess& operator=(const WaitingProcess&) = delete;
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void kill() {
+    if (is_killed_) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    is_killed_ = true;
+  }
+
+ private:
+  pid_t pid_;
+  bool is_killed_ = false;
+};
 
 // What a rank logged while it waited, and how the wait ended.
 struct Wait {
@@ -248,6 +274,41 @@ TEST_CASE("a process that has ended may be replaced", "[start]") {
   });
   CHECK_THAT(line, Contains("1 of 2 ranks are here after") && Contains("missing: rank 1"));
   CHECK(job->get("init/1") == "1");  // they used the keys of the dead process
+}
+
+TEST_CASE("a rank that dies while the group is made is named by those who wait", "[start]") {
+  for (const Backend backend : {Backend::kShm, Backend::kGloo}) {
+    if (backend == Backend::kGloo && !gloo_is_compiled_in()) continue;
+    CAPTURE(to_string(backend));
+    const auto store = std::make_shared<HashStore>();
+    WaitingProcess mortal;
+    const auto begin = Clock::now();
+    test::run_ranks(2, [&](int rank) {
+      if (rank == 0) {
+        const std::string error = error_of([&] {
+          (void)init_process_group({.backend = backend,
+                                    .device = DeviceChoice::kCpu,
+                                    .rank = 0,
+                                    .world_size = 2,
+                                    .store = store,
+                                    .ranks_are_threads = true,
+                                    .start_timeout = kFarAway});
+        });
+        const std::string who = "pid " + std::to_string(mortal.pid()) + ", cpu) died before";
+        expect(error.find("[init] rank 1 (") == 0, error);
+        expect(error.find(who) != std::string::npos, error);
+        return;
+      }
+      const auto run = std::make_shared<PrefixStore>("ddp/none", store);
+      Hello self = self_as(1, 2, mortal.pid());
+      self.backend = backend;
+      StartPatience patience(20s);
+      const auto own = claim_rank(std::make_shared<PrefixStore>("attempt_0", run), self);
+      (void)agree_on_plan(*own, self, patience);
+      mortal.kill();
+    });
+    CHECK(Clock::now() - begin < kAtOnce);
+  }
 }
 
 TEST_CASE("timeouts come from the options, else from the environment", "[start]") {

@@ -67,9 +67,7 @@ class RendezvousStore final : public gloo::rendezvous::Store {
 };
 
 // Gloo gives up on an unreachable peer, but by its own rules and not always. So connecting runs on
-// a thread with its own store connection, which is abandoned if it takes too long. And it takes a
-// peer that has connected and already left for one that it cannot reach, so no rank goes on before
-// all have connected.
+// a thread with its own store connection, which is abandoned if it takes too long.
 std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::string& address) {
   const std::string origin = "[gloo] rank " + std::to_string(config.rank) + " (" + address +
                              ") cannot connect to its peers";
@@ -84,10 +82,7 @@ std::shared_ptr<gloo::Context> connect(const GroupConfig& config, const std::str
     context->connectFullMesh(*store, device);
   };
   try {
-    if (run_start(config, deadline, action)) {
-      meet(config, deadline.remaining());
-      return context;
-    }
+    if (connect_all(config, deadline, action)) return context;
   } catch (const PeerError&) {  // these two are the whole group's, not of this rank's connections
     throw;
   } catch (const MismatchError&) {

@@ -15,9 +15,9 @@ namespace {
 // A key of the group: the note (group_failure.h) of the first rank that could not construct it.
 constexpr const char* kFailed = "start_failed";
 
-// Keys of the group: how many of its ranks have met, and that all have.
-constexpr const char* kMet = "start_met";
-constexpr const char* kAllMet = "start_all_met";
+// Keys of the group: how many of its ranks are here, and that all are.
+constexpr const char* kHere = "start_here";
+constexpr const char* kAllHere = "start_all_here";
 
 constexpr Timeout kBetweenLooks{500};
 
@@ -76,18 +76,20 @@ void await_start(const GroupConfig& config, Store& store, std::span<const std::s
   }
 }
 
-void meet(const GroupConfig& config, Timeout timeout) {
-  if (config.store->add(kMet, 1) == config.world_size) config.store->set(kAllMet, "");
-  const std::string keys[] = {kAllMet};
+void await_all(const GroupConfig& config, Timeout timeout) {
+  if (config.store->add(kHere, 1) == config.world_size) config.store->set(kAllHere, "");
+  const std::string keys[] = {kAllHere};
   await_start(config, *config.store, keys, timeout);
 }
 
-// Whether a rank that has died or left has done its part cannot be told here.
-bool run_start(const GroupConfig& config, Deadline deadline, std::function<void()> action) {
+bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect) {
   const auto look = [&config] {
-    if (config.while_starting) config.while_starting([] { return true; });
+    if (!config.while_starting) return;
+    config.while_starting([&config] { return config.store->has(kAllHere); });
   };
-  return run_until(deadline, std::move(action), look, kBetweenLooks);
+  if (!run_until(deadline, std::move(connect), look, kBetweenLooks)) return false;
+  await_all(config, deadline.remaining());
+  return true;
 }
 
 }  // namespace ddp

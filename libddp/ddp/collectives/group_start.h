@@ -38,12 +38,15 @@ template <class Group, class... Arguments>
 void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
                  Timeout timeout);
 
-// Waits in config.store, as await_start() does, until all ranks of the group are here.
-void meet(const GroupConfig& config, Timeout timeout);
+// Waits in config.store, as await_start() does, until all ranks of the group are here. A rank may
+// be here once.
+void await_all(const GroupConfig& config, Timeout timeout);
 
-// Runs `action`, which waits for the other ranks outside the store, as run_until() does. Throws
-// what config.while_starting throws; the action then continues unattended.
-[[nodiscard]] bool run_start(const GroupConfig& config, Deadline deadline,
-                             std::function<void()> action);
+// Runs `connect`, which connects this rank with the others outside the store, as run_until() does,
+// and then waits until all ranks have connected: so nobody who is connected leaves while another
+// one is still connecting. Throws what config.while_starting throws; `connect` then continues
+// unattended.
+[[nodiscard]] bool connect_all(const GroupConfig& config, Deadline deadline,
+                               std::function<void()> connect);
 
 }  // namespace ddp

@@ -7,6 +7,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/group_start.h"
 #include "ddp/collectives/shm_process_group.h"
 #include "ddp/store/prefix_store.h"
 
@@ -63,7 +64,8 @@ bool HostGroups::wait_idle(Timeout timeout) const {
 }
 
 // The group of all ranks is made first: its ranks are the caller's, so its errors about an
-// unreachable network name the right ranks.
+// unreachable network name the right ranks. At the end all ranks wait for each other, so that one
+// that has left did not leave while another one waited for it.
 HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
                             const std::string& address) {
   const HostLayout::Place self = layout.place(config.rank);
@@ -77,6 +79,7 @@ HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
   }
   groups.inside =
       make_inside(config, self.host, layout.members[static_cast<std::size_t>(self.host)]);
+  await_all(config, config.start_timeout);
   return groups;
 }
 

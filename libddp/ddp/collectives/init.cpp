@@ -99,7 +99,7 @@ void refuse_if_stale(Store& run, const WorkerEnv& env) {
                          " of this job is running");
 }
 
-// What the ranks have agreed on, and the part of the store for their group's keys.
+// What the ranks have agreed on, and the part of the store for this initialisation.
 struct Agreement {
   std::shared_ptr<Store> store;
   Plan plan;
@@ -112,9 +112,9 @@ Agreement agree(const std::shared_ptr<Store>& store, const Hello& self, const Wo
   const auto job =
       std::make_shared<PrefixStore>("attempt_" + std::to_string(env.restart_count), run);
   // A process may initialise more than once, and must not read the keys of the previous time.
-  const std::shared_ptr<Store> own = claim_rank(job, self);
+  std::shared_ptr<Store> own = claim_rank(job, self);
   Plan plan = agree_on_plan(*own, self, patience);
-  return {std::make_shared<PrefixStore>("default", own), std::move(plan)};
+  return {std::move(own), std::move(plan)};
 } catch (const NetworkError&) {
   std::throw_with_nested(
       NetworkError("[init] rank " + std::to_string(env.rank) + " has lost " + patience.place() +
@@ -177,8 +177,13 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   Agreement agreement = agree(job.store, self, env, patience);
   config.worker_slot.set_start_phase(StartPhase::kMet);
   warn_if_alone(self);
-  config.store = std::move(agreement.store);
-  config.background_store = config.store->clone(kBackgroundStoreTimeout);
+  const std::shared_ptr<Store> background = agreement.store->clone(kBackgroundStoreTimeout);
+  config.store = std::make_shared<PrefixStore>("default", agreement.store);
+  config.background_store = std::make_shared<PrefixStore>("default", background);
+  config.while_starting = [background, rank = env.rank,
+                           plan = agreement.plan](const std::function<bool()>& has_come) {
+    check_neighbours(*background, rank, plan, has_come);
+  };
   if (options.hang_watch.period > Timeout(0)) {
     config.hang_watch = std::make_shared<HangWatch>(config.background_store, self.who,
                                                     within(config.timeout, options.hang_watch));

@@ -68,7 +68,7 @@ ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
     check_nccl(nccl, nccl.comm_init_rank_config(handle.get(), world_size, id, rank, &options),
                action);
   };
-  if (run_start(config, deadline, init)) return *handle;
+  if (connect_all(config, deadline, init)) return *handle;
   throw TimeoutError(fmt::format("[nccl] connect {}: not all ranks connected within {} ms",
                                  describe_group(config), config.start_timeout.count()));
 }

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -181,6 +182,14 @@ std::string exchange(Store& store, const Hello& self, StartPatience& patience) {
   return store.compare_set(kPlan, "", make_plan(store, self, patience));
 }
 
+std::optional<Hello> find_hello(Store& store, int rank) {
+  try {
+    return parse_hello(store.get(hello_key(rank)));
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 Plan parse_plan(const std::string& text) {
   std::istringstream words(text);
   std::string backend;
@@ -206,6 +215,18 @@ Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience) {
   const GroupFailure failure = GroupFailure::from_note(plan);
   if (failure.kind == GroupFailure::Kind::kPeer) throw EnvironmentError(failure.sentence);
   std::rethrow_exception(failure.error());
+}
+
+void check_neighbours(Store& store, int rank, const Plan& plan,
+                      const std::function<bool()>& has_come) {
+  const int host = plan.hosts.at(static_cast<std::size_t>(rank));
+  for (int other = 0; other < static_cast<int>(plan.hosts.size()); ++other) {
+    if (other == rank || plan.hosts[static_cast<std::size_t>(other)] != host) continue;
+    const auto hello = find_hello(store, other);
+    if (!hello || !has_ended(*hello) || has_come()) continue;
+    throw PeerError("[init] " + to_string(hello->who) +
+                    " died before all ranks were connected with each other");
+  }
 }
 
 }  // namespace ddp

@@ -12,6 +12,7 @@
 // So there are world_size reads in total, not world_size squared.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -37,5 +38,11 @@ struct Plan {
 // TimeoutError naming the missing ranks once the patience is over. Before that, the first rank to
 // arrive logs them whenever `patience` says so.
 [[nodiscard]] Plan agree_on_plan(Store& store, const Hello& self, StartPatience& patience);
+
+// For ranks that follow the plan, with the same store: throws PeerError if the process of another
+// rank on the host of this one has ended, unless has_come() is true, which says that the rank has
+// done its part. Knows nothing if the store does not answer.
+void check_neighbours(Store& store, int rank, const Plan& plan,
+                      const std::function<bool()>& has_come);
 
 }  // namespace ddp
