@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/allocation.h"
+#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/io/checkpoint_file.h"
 #include "support/child_process.h"
 #include "support/files.h"
@@ -150,6 +152,20 @@ double scale_in(const std::filesystem::path& checkpoint) {
   return 0;
 }
 
+// Rounds the floating-point tensors of a model's file to `dtype`, and writes them to `to`.
+void save_as(ddp::DType dtype, const std::filesystem::path& from, const std::filesystem::path& to) {
+  ddp::Safetensors model = load_safetensors(from);
+  std::vector<ddp::Allocation> memory;
+  for (ddp::NamedBuffer& tensor : model.tensors) {
+    const ddp::Buffer source = tensor.buffer;
+    if (!is_floating_point(source.dtype)) continue;
+    memory.push_back(ddp::allocate_host(source.count * size_of(dtype)));
+    tensor.buffer = {memory.back().data(), source.count, dtype, ddp::kCpuDevice};
+    ddp::cpu::cast(source, tensor.buffer);
+  }
+  save_safetensors(to, model.tensors);
+}
+
 }  // namespace
 
 TEST_CASE("every model trains on two ranks and resumes exactly", "[models]") {
@@ -269,4 +285,32 @@ TEST_CASE("a job can begin with the weights of another job, and refuses those of
   ChildProcess other({DDP_TRAIN_PATH, "--device", "cpu", "--init", first.file("model")});
   CHECK(other.wait() == 1);
   CHECK_THAT(other.err(), Contains(first.file("model").string()) && Contains("fc1.weight"));
+}
+
+TEST_CASE("a job can begin with 16-bit weights, but not with those that it would round",
+          "[models]") {
+  const Sets sets;
+  const Arguments flags = sets.fashion_mnist() + Arguments{"--model", "lenet5"};
+  const Job source(flags);
+  source.run(1, {"--max-steps", "2"});
+  const auto file = source.file("weights");
+  const Arguments still = {"--seed", "1", "--init", file, "--lr", "0", "--max-steps", "1"};
+  for (const ddp::DType dtype :
+       {ddp::DType::kFloat16, ddp::DType::kBFloat16, ddp::DType::kFloat32}) {
+    save_as(dtype, source.file("model"), file);
+    for (const char* own : {"float32", "float64"}) {
+      CAPTURE(to_string(dtype), own);
+      const Job job(flags + still + Arguments{"--dtype", own});
+      job.run(2, {});
+      save_as(dtype, job.file("model"), job.file("back"));
+      CHECK(bytes_of(job.file("back")) == bytes_of(file));
+    }
+  }
+  save_as(ddp::DType::kFloat64, source.file("model"), file);
+  ChildProcess narrower(Arguments{DDP_TRAIN_PATH, "--device", "cpu"} + flags + still);
+  CHECK(narrower.wait() == 1);
+  CHECK_THAT(narrower.err(),
+             Contains(file.string() + ": tensor \"conv1.weight\" is float64[6, 1, 5, 5] in the "
+                                      "file and float32[6, 1, 5, 5] in this program, which would "
+                                      "round it"));
 }

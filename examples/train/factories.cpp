@@ -65,7 +65,8 @@ std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::
       ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
   if (group.rank() == 0 && !options.init.empty()) {
     ddp::restore_tensors(options.init, load_model_tensors(options.init),
-                         ddp::nn::named_buffers(module->state_dict()), context.stream());
+                         ddp::nn::named_buffers(module->state_dict()), context.stream(),
+                         ddp::FloatCast::kExact);
   }
   return module;
 }

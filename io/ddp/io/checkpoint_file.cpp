@@ -49,11 +49,18 @@ void verify(const Safetensors& loaded) {
   }
 }
 
+bool is_allowed(FloatCast cast, DType from, DType to) {
+  if (from == to) return true;
+  if (cast == FloatCast::kNone || !is_floating_point(from) || !is_floating_point(to)) return false;
+  // A wider type has all values of a narrower one; neither 16-bit type has all of the other's.
+  return cast == FloatCast::kAny || size_of(from) < size_of(to);
+}
+
 // Finds loaded tensors by the targets' names; each can be taken once.
 class TensorMatch {
  public:
-  TensorMatch(const std::filesystem::path& path, const Safetensors& loaded)
-      : path_(path), loaded_(loaded) {
+  TensorMatch(const std::filesystem::path& path, const Safetensors& loaded, FloatCast cast)
+      : path_(path), loaded_(loaded), cast_(cast) {
     for (const NamedBuffer& tensor : loaded.tensors) by_name_[tensor.name] = &tensor;
   }
 
@@ -63,10 +70,7 @@ class TensorMatch {
     if (found == by_name_.end()) found = by_name_.find(std::string(kWrapper) + target.name);
     if (found == by_name_.end()) return nullptr;
     const NamedBuffer& tensor = *found->second;
-    if (tensor.shape != target.shape || tensor.buffer.dtype != target.buffer.dtype) {
-      fail(target.name,
-           "is " + describe(tensor) + " in the file and " + describe(target) + " in this program");
-    }
+    check(tensor, target);
     by_name_.erase(found);
     return &tensor;
   }
@@ -90,12 +94,22 @@ class TensorMatch {
   }
 
  private:
+  void check(const NamedBuffer& tensor, const NamedBuffer& target) const {
+    const DType from = tensor.buffer.dtype, to = target.buffer.dtype;
+    const bool has_shape = tensor.shape == target.shape;
+    if (has_shape && is_allowed(cast_, from, to)) return;
+    const bool would_round =
+        has_shape && cast_ == FloatCast::kExact && is_allowed(FloatCast::kAny, from, to);
+    fail(target.name, "is " + describe(tensor) + " in the file and " + describe(target) +
+                          " in this program" + (would_round ? ", which would round it" : ""));
+  }
   [[noreturn]] void fail(const std::string& name, const std::string& complaint) const {
     throw FileError("[checkpoint] " + path_.string() + ": tensor \"" + name + "\" " + complaint);
   }
 
   const std::filesystem::path& path_;
   const Safetensors& loaded_;
+  FloatCast cast_;
   std::unordered_map<std::string, const NamedBuffer*> by_name_;
 };
 
@@ -159,8 +173,8 @@ Safetensors load_checkpoint(const std::filesystem::path& path) {
 }
 
 void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
-                     std::span<const NamedBuffer> targets, Stream stream) {
-  TensorMatch match(path, loaded);
+                     std::span<const NamedBuffer> targets, Stream stream, FloatCast cast) {
+  TensorMatch match(path, loaded, cast);
   std::vector<CopyPlan> plans;
   for (const NamedBuffer& target : targets) plans.push_back({&match.take(target), &target});
   match.check_nothing_left();
@@ -169,8 +183,9 @@ void restore_tensors(const std::filesystem::path& path, const Safetensors& loade
 
 UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
                                         const Safetensors& loaded,
-                                        std::span<const NamedBuffer> targets, Stream stream) {
-  TensorMatch match(path, loaded);
+                                        std::span<const NamedBuffer> targets, Stream stream,
+                                        FloatCast cast) {
+  TensorMatch match(path, loaded, cast);
   UnmatchedNames names;
   std::vector<CopyPlan> plans;
   for (const NamedBuffer& target : targets) {
