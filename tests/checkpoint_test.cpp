@@ -34,6 +34,7 @@ using ddp::load_safetensors;
 using ddp::LoadedCheckpoint;
 using ddp::metadata_text;
 using ddp::NamedBuffer;
+using ddp::restore_fitting_tensors;
 using ddp::restore_matching_tensors;
 using ddp::restore_tensors;
 using ddp::save_checkpoint;
@@ -312,6 +313,48 @@ TEST_CASE("tensors that both sides have are restored, and the others' names retu
             "such as \"module.a\"");
   CHECK(live == std::vector<float>{0, 3, 1, 0});
   CHECK(error({}).empty());
+  const ddp::Safetensors nothing;
+  CHECK(error_of([&] { (void)restore_matching_tensors(file, nothing, to); }) ==
+        origin + "it has no tensors");
+}
+
+TEST_CASE("tensors of another shape can be left as they are, and are named", "[checkpoint]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  using Names = std::vector<std::string>;
+  std::vector<float> saved = {1, 2, 3, 4}, live(4);
+  const auto part = [](std::vector<float>& values, std::size_t at, std::size_t n) {
+    return buffer_of(std::span(values).subspan(at, n));
+  };
+  save_safetensors(file, std::vector<NamedBuffer>{{"module.fc.weight", {2}, part(saved, 0, 2)},
+                                                  {"a", {1}, part(saved, 2, 1)},
+                                                  {"old", {1}, part(saved, 3, 1)}});
+  const ddp::Safetensors loaded = load_safetensors(file);
+  std::vector<NamedBuffer> to = {{"new", {1}, part(live, 0, 1)},
+                                 {"fc.weight", {1}, part(live, 1, 1)},
+                                 {"a", {1}, part(live, 2, 1)}};
+  const ddp::UnmatchedNames names = restore_fitting_tensors(file, loaded, to);
+  CHECK(names.missing == Names{"new"});
+  CHECK(names.mismatched == Names{"fc.weight"});
+  CHECK(names.unexpected == Names{"old"});
+  CHECK(live == std::vector<float>{0, 0, 3, 0});
+
+  const auto error = [&](const std::vector<NamedBuffer>& targets) {
+    return error_of([&] { (void)restore_fitting_tensors(file, loaded, targets); });
+  };
+  const std::string origin = "[checkpoint] " + file.string() + ": ";
+  to[2].shape = {1, 1};
+  CHECK(error(to) == origin +
+                         "it has 2 of this program's tensors, such as \"fc.weight\", but all of "
+                         "them in another shape");
+  CHECK_THAT(error({{"b", {1}, part(live, 0, 1)}}), Contains("it has none of this program's 1 "));
+  std::vector<double> wide(1);
+  CHECK_THAT(error({{"a", {1}, buffer_of(wide)}}),
+             Contains("tensor \"a\" is float32[1] in the file and float64[1] in this program"));
+  CHECK(live == std::vector<float>{0, 0, 3, 0});
+  const NamedBuffer a{"a", {1}, buffer_of(wide)};
+  (void)restore_fitting_tensors(file, loaded, {&a, 1}, {}, FloatCast::kExact);
+  CHECK(wide[0] == 3);
 }
 
 TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {

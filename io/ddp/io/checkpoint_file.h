@@ -50,10 +50,11 @@ void restore_tensors(const std::filesystem::path& path, const Safetensors& loade
                      std::span<const NamedBuffer> targets, Stream stream = {},
                      FloatCast cast = FloatCast::kNone);
 
-// The names that two sides do not share, each in its own side's order.
+// The names of what was not restored: unexpected ones in the file's order, others in the targets'.
 struct UnmatchedNames {
   std::vector<std::string> missing;     // targets that the file does not have
   std::vector<std::string> unexpected;  // tensors of the file that no target has
+  std::vector<std::string> mismatched;  // targets whose shape in the file is another
 };
 
 // Like restore_tensors, but copies only what both sides have, and leaves the other targets as they
@@ -64,5 +65,13 @@ struct UnmatchedNames {
                                                       std::span<const NamedBuffer> targets,
                                                       Stream stream = {},
                                                       FloatCast cast = FloatCast::kNone);
+
+// Like restore_matching_tensors, but also leaves targets as they are whose shape in the file is
+// another, as for a model with another number of classes.
+[[nodiscard]] UnmatchedNames restore_fitting_tensors(const std::filesystem::path& path,
+                                                     const Safetensors& loaded,
+                                                     std::span<const NamedBuffer> targets,
+                                                     Stream stream = {},
+                                                     FloatCast cast = FloatCast::kNone);
 
 }  // namespace ddp

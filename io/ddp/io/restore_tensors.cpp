@@ -41,15 +41,25 @@ class TensorMatch {
     auto found = by_name_.find(target.name);
     if (found == by_name_.end()) found = by_name_.find(std::string(kWrapper) + target.name);
     if (found == by_name_.end()) return nullptr;
-    const NamedBuffer& tensor = *found->second;
-    check(tensor, target);
+    const NamedBuffer* tensor = found->second;
     by_name_.erase(found);
-    return &tensor;
+    return tensor;
   }
   const NamedBuffer& take(const NamedBuffer& target) {
     const NamedBuffer* tensor = take_if_there(target);
     if (tensor == nullptr) fail(target.name, "is missing");
     return *tensor;
+  }
+
+  // Throws unless the tensor can be copied into the target.
+  void check(const NamedBuffer& tensor, const NamedBuffer& target) const {
+    const DType from = tensor.buffer.dtype, to = target.buffer.dtype;
+    const bool has_shape = tensor.shape == target.shape;
+    if (has_shape && is_allowed(cast_, from, to)) return;
+    const bool would_round =
+        has_shape && cast_ == FloatCast::kExact && is_allowed(FloatCast::kAny, from, to);
+    fail(target.name, "is " + describe(tensor) + " in the file and " + describe(target) +
+                          " in this program" + (would_round ? ", which would round it" : ""));
   }
 
   // The names that were not taken, in file order.
@@ -66,15 +76,6 @@ class TensorMatch {
   }
 
  private:
-  void check(const NamedBuffer& tensor, const NamedBuffer& target) const {
-    const DType from = tensor.buffer.dtype, to = target.buffer.dtype;
-    const bool has_shape = tensor.shape == target.shape;
-    if (has_shape && is_allowed(cast_, from, to)) return;
-    const bool would_round =
-        has_shape && cast_ == FloatCast::kExact && is_allowed(FloatCast::kAny, from, to);
-    fail(target.name, "is " + describe(tensor) + " in the file and " + describe(target) +
-                          " in this program" + (would_round ? ", which would round it" : ""));
-  }
   [[noreturn]] void fail(const std::string& name, const std::string& complaint) const {
     throw FileError("[checkpoint] " + path_.string() + ": tensor \"" + name + "\" " + complaint);
   }
@@ -96,14 +97,50 @@ void copy_all(const std::vector<CopyPlan>& plans, Stream stream) {
   transfer.wait();
 }
 
-// For a match that has found nothing.
-void check_no_names(const std::filesystem::path& path, const UnmatchedNames& names) {
-  if (names.missing.empty() || names.unexpected.empty()) return;
+[[noreturn]] void refuse_to_take_nothing(const std::filesystem::path& path,
+                                         const UnmatchedNames& names) {
+  const std::string origin = "[checkpoint] " + path.string() + ": ";
+  if (!names.mismatched.empty()) {
+    throw FileError(
+        fmt::format("{}it has {} of this program's tensors, such as \"{}\", but all of "
+                    "them in another shape",
+                    origin, names.mismatched.size(), names.mismatched.front()));
+  }
+  if (names.unexpected.empty()) throw FileError(origin + "it has no tensors");
   throw FileError(fmt::format(
-      "[checkpoint] {}: it has none of this program's {} tensors, such as \"{}\"; its own {} are "
-      "such as \"{}\"",
-      path.string(), names.missing.size(), names.missing.front(), names.unexpected.size(),
+      "{}it has none of this program's {} tensors, such as \"{}\"; its own {} are such as \"{}\"",
+      origin, names.missing.size(), names.missing.front(), names.unexpected.size(),
       names.unexpected.front()));
+}
+
+enum class OtherShapes { kRefused, kLeft };
+
+struct PartOptions {
+  OtherShapes other_shapes;
+  FloatCast cast;
+  Stream stream;
+};
+
+UnmatchedNames restore_part(const std::filesystem::path& path, const Safetensors& loaded,
+                            std::span<const NamedBuffer> targets, const PartOptions& options) {
+  TensorMatch match(path, loaded, options.cast);
+  UnmatchedNames names;
+  std::vector<CopyPlan> plans;
+  for (const NamedBuffer& target : targets) {
+    const NamedBuffer* tensor = match.take_if_there(target);
+    if (tensor == nullptr) {
+      names.missing.push_back(target.name);
+    } else if (tensor->shape != target.shape && options.other_shapes == OtherShapes::kLeft) {
+      names.mismatched.push_back(target.name);
+    } else {
+      match.check(*tensor, target);
+      plans.push_back({tensor, &target});
+    }
+  }
+  names.unexpected = match.left();
+  if (plans.empty() && !targets.empty()) refuse_to_take_nothing(path, names);
+  copy_all(plans, options.stream);
+  return names;
 }
 
 }  // namespace
@@ -112,7 +149,11 @@ void restore_tensors(const std::filesystem::path& path, const Safetensors& loade
                      std::span<const NamedBuffer> targets, Stream stream, FloatCast cast) {
   TensorMatch match(path, loaded, cast);
   std::vector<CopyPlan> plans;
-  for (const NamedBuffer& target : targets) plans.push_back({&match.take(target), &target});
+  for (const NamedBuffer& target : targets) {
+    const NamedBuffer& tensor = match.take(target);
+    match.check(tensor, target);
+    plans.push_back({&tensor, &target});
+  }
   match.check_nothing_left();
   copy_all(plans, stream);
 }
@@ -121,20 +162,13 @@ UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
                                         const Safetensors& loaded,
                                         std::span<const NamedBuffer> targets, Stream stream,
                                         FloatCast cast) {
-  TensorMatch match(path, loaded, cast);
-  UnmatchedNames names;
-  std::vector<CopyPlan> plans;
-  for (const NamedBuffer& target : targets) {
-    if (const NamedBuffer* tensor = match.take_if_there(target)) {
-      plans.push_back({tensor, &target});
-    } else {
-      names.missing.push_back(target.name);
-    }
-  }
-  names.unexpected = match.left();
-  if (plans.empty()) check_no_names(path, names);
-  copy_all(plans, stream);
-  return names;
+  return restore_part(path, loaded, targets, {OtherShapes::kRefused, cast, stream});
+}
+
+UnmatchedNames restore_fitting_tensors(const std::filesystem::path& path, const Safetensors& loaded,
+                                       std::span<const NamedBuffer> targets, Stream stream,
+                                       FloatCast cast) {
+  return restore_part(path, loaded, targets, {OtherShapes::kLeft, cast, stream});
 }
 
 }  // namespace ddp
