@@ -314,3 +314,67 @@ TEST_CASE("a job can begin with 16-bit weights, but not with those that it would
                                       "file and float32[6, 1, 5, 5] in this program, which would "
                                       "round it"));
 }
+
+TEST_CASE("a job can begin with those tensors of a file that fit, and names the others",
+          "[models]") {
+  const Sets sets;
+  const Arguments flags = sets.fashion_mnist() + Arguments{"--model", "lenet5", "--max-steps", "1"};
+  const Arguments still = {"--seed", "1", "--lr", "0"};
+  const Job source(flags), drawn(flags + still);
+  source.run(1, {});
+  drawn.run(1, {});
+  ddp::Safetensors weights = load_safetensors(source.file("model"));
+  std::vector<float> head(100 * 84, 1);  // for 100 classes
+  const auto resize = [&](ddp::NamedBuffer& tensor, std::vector<std::int64_t> shape, auto count) {
+    tensor.shape = std::move(shape);
+    tensor.buffer = ddp::buffer_of(std::span(head).first(count));
+  };
+  for (ddp::NamedBuffer& tensor : weights.tensors) {
+    if (tensor.name == "conv2.bias") tensor.name = "extra";
+    if (tensor.name == "fc3.weight") resize(tensor, {100, 84}, 100 * 84);
+    if (tensor.name == "fc3.bias") resize(tensor, {100}, 100);
+  }
+  const auto file = source.file("weights");
+  save_safetensors(file, weights.tensors);
+  const Arguments init = {"--init", file};
+  const Arguments part = {"--init-partial"};
+
+  const auto saved = source.file("began");
+  ChildProcess job(Arguments{DDP_LAUNCH_PATH, "--nproc_per_node=2", DDP_TRAIN_PATH, "--device",
+                             "cpu", "--save", saved} +
+                   flags + still + init + part);
+  CHECK(job.wait(60s) == 0);
+  INFO(job.err());
+  const std::string line = "took 7 of the model's 10 tensors from " + file.string() +
+                           "; of another shape there: fc3.weight, fc3.bias"
+                           "; missing there: conv2.bias; not in the model: extra\n";
+  CHECK_THAT(job.out(), Contains(line));
+  CHECK(job.out().find(line) == job.out().rfind(line));
+  const ddp::Safetensors began = load_safetensors(saved);
+  const ddp::Safetensors taken = load_safetensors(source.file("model"));
+  const ddp::Safetensors rest = load_safetensors(drawn.file("model"));
+  for (std::size_t i = 0; i < began.tensors.size(); ++i) {
+    const std::string& name = began.tensors[i].name;
+    CAPTURE(name);
+    const bool is_drawn = name == "conv2.bias" || name.starts_with("fc3.");
+    const ddp::Safetensors& from = is_drawn ? rest : taken;
+    REQUIRE(from.tensors[i].name == name);
+    const auto values = [i](const ddp::Safetensors& model) {
+      const auto span = model.tensors[i].buffer.as<float>();
+      return std::vector<float>(span.begin(), span.end());
+    };
+    CHECK(values(began) == values(from));
+  }
+
+  const Arguments alone = Arguments{DDP_TRAIN_PATH, "--device", "cpu"} + flags + init;
+  ChildProcess whole(alone);
+  CHECK(whole.wait() == 1);
+  CHECK_THAT(whole.err(), Contains(file.string() + ": tensor \"conv2.bias\" is missing"));
+  std::erase_if(weights.tensors, [](const auto& each) { return !each.name.starts_with("fc3."); });
+  save_safetensors(file, weights.tensors);
+  ChildProcess nothing(alone + part);
+  CHECK(nothing.wait() == 1);
+  CHECK_THAT(nothing.err(), Contains(file.string() + ": it has 2 of this program's tensors, such "
+                                                     "as \"fc3.weight\", but all of them in "
+                                                     "another shape"));
+}
