@@ -39,7 +39,7 @@ allowed() {
     libddp/ddp/engine) echo "engine collectives buffer_ops cuda store base" ;;
     samplers/*) echo samplers ;;
     data/*) echo "data samplers cuda base" ;;
-    io/*) echo "io cuda base" ;;
+    io/*) echo "io buffer_ops cuda base" ;;
     kernels/*) echo "kernels buffer_ops cuda base" ;;
     nn/parallel/*) echo "nn kernels engine collectives buffer_ops cuda store base" ;;
     nn/*) echo "nn kernels buffer_ops cuda base" ;;

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <thread>
 #include <vector>
@@ -27,13 +28,17 @@ using ddp::buffer_of;
 using ddp::CheckpointDirectory;
 using ddp::CheckpointName;
 using ddp::find_number;
+using ddp::FloatCast;
 using ddp::load_checkpoint;
+using ddp::load_safetensors;
 using ddp::LoadedCheckpoint;
 using ddp::metadata_text;
 using ddp::NamedBuffer;
+using ddp::restore_fitting_tensors;
 using ddp::restore_matching_tensors;
 using ddp::restore_tensors;
 using ddp::save_checkpoint;
+using ddp::save_safetensors;
 using ddp::test::bytes_of;
 using ddp::test::entries_of;
 using ddp::test::error_of;
@@ -162,6 +167,104 @@ TEST_CASE("tensors that do not fit are named, and nothing is overwritten", "[che
   CHECK(live == saved);
 }
 
+TEST_CASE("floating-point tensors become the targets' dtypes, if that is asked for",
+          "[checkpoint][cast]") {
+  using ddp::BFloat16;
+  using ddp::Float16;
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  const auto restored = [&](auto saved, auto live, FloatCast cast) {
+    const NamedBuffer from{"module.w", {4}, buffer_of(saved)};
+    const NamedBuffer to{"w", {4}, buffer_of(live)};
+    save_safetensors(file, {&from, 1});
+    restore_tensors(file, load_safetensors(file), {&to, 1}, {}, cast);
+    return live;
+  };
+  // 1.00390625 is exact in float16, 2^-130 in bfloat16, and the rest in both.
+  const std::vector<Float16> halves = {Float16(1.00390625F), Float16(-2), Float16(0x1p-24F),
+                                       Float16(65504)};
+  const std::vector<BFloat16> brains = {BFloat16(1.5F), BFloat16(-2), BFloat16(0x1p-130F),
+                                        BFloat16(0x1p127F)};
+  const std::vector<float> floats = {0.1F, -2, 0x1p-149F, 3e38F};
+  const std::vector<float> widened_halves = {1.00390625F, -2, 0x1p-24F, 65504};
+  const std::vector<float> widened_brains = {1.5F, -2, 0x1p-130F, 0x1p127F};
+  const auto doubles = [](const std::vector<float>& values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  const std::vector<float> f32(4);
+  const std::vector<double> f64(4);
+  for (const FloatCast cast : {FloatCast::kExact, FloatCast::kAny}) {
+    CHECK(restored(halves, f32, cast) == widened_halves);
+    CHECK(restored(halves, f64, cast) == doubles(widened_halves));
+    CHECK(restored(brains, f32, cast) == widened_brains);
+    CHECK(restored(brains, f64, cast) == doubles(widened_brains));
+    CHECK(restored(floats, f64, cast) == doubles(floats));
+    CHECK(restored(floats, f32, cast) == floats);
+  }
+
+  const auto bits = [](const auto& values) {
+    std::vector<std::uint16_t> result;
+    for (const auto value : values) result.push_back(value.bits());
+    return result;
+  };
+  const std::vector<Float16> f16(4);
+  const std::vector<BFloat16> bf16(4);
+  using Bits = std::vector<std::uint16_t>;
+  CHECK(bits(restored(floats, f16, FloatCast::kAny)) == Bits{0x2e66, 0xc000, 0, 0x7c00});
+  CHECK(bits(restored(halves, bf16, FloatCast::kAny)) == Bits{0x3f80, 0xc000, 0x3380, 0x4780});
+  CHECK(restored(std::vector<double>{0.1, 1e300, -2, 0}, f32, FloatCast::kAny) ==
+        std::vector<float>{0.1F, std::numeric_limits<float>::infinity(), -2, 0});
+
+  const auto error = [&](const auto& saved, const auto& live, FloatCast cast) {
+    return error_of([&] { (void)restored(saved, live, cast); });
+  };
+  const std::string origin = "[checkpoint] " + file.string() + ": tensor \"w\" is ";
+  CHECK(error(halves, f32, FloatCast::kNone) ==
+        origin + "float16[4] in the file and float32[4] in this program");
+  CHECK(error(floats, f16, FloatCast::kExact) ==
+        origin + "float32[4] in the file and float16[4] in this program, which would round it");
+  CHECK(error(f64, f32, FloatCast::kExact) ==
+        origin + "float64[4] in the file and float32[4] in this program, which would round it");
+  CHECK(error(halves, bf16, FloatCast::kExact) ==
+        origin + "float16[4] in the file and bfloat16[4] in this program, which would round it");
+  CHECK(error(brains, f16, FloatCast::kExact) ==
+        origin + "bfloat16[4] in the file and float16[4] in this program, which would round it");
+  const std::vector<std::int32_t> integers(4);
+  for (const FloatCast cast : {FloatCast::kExact, FloatCast::kAny}) {
+    CHECK(error(integers, f64, cast) ==
+          origin + "int32[4] in the file and float64[4] in this program");
+    CHECK(error(halves, std::vector<std::int64_t>(4), cast) ==
+          origin + "float16[4] in the file and int64[4] in this program");
+    CHECK(error(integers, std::vector<std::int64_t>(4), cast) ==
+          origin + "int32[4] in the file and int64[4] in this program");
+  }
+}
+
+TEST_CASE("a tensor that cannot be converted leaves all others as they are", "[checkpoint][cast]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  std::vector<ddp::BFloat16> narrow = {ddp::BFloat16(3)};
+  std::vector<double> wide = {4};
+  std::vector<float> a = {1}, b = {2};
+  const std::vector<NamedBuffer> from = {{"a", {1}, buffer_of(narrow)},
+                                         {"b", {1}, buffer_of(wide)}};
+  const std::vector<NamedBuffer> to = {{"a", {1}, buffer_of(a)}, {"b", {1}, buffer_of(b)}};
+  const std::vector<NamedBuffer> part = {to[0], {"c", {1}, buffer_of(b)}};
+  save_safetensors(file, from);
+  const ddp::Safetensors loaded = load_safetensors(file);
+  CHECK_THROWS_AS(restore_tensors(file, loaded, to, {}, FloatCast::kExact), ddp::FileError);
+  CHECK_THROWS_AS(restore_matching_tensors(file, loaded, to, {}, FloatCast::kExact),
+                  ddp::FileError);
+  CHECK_THROWS_AS(restore_matching_tensors(file, loaded, part), ddp::FileError);
+  CHECK(a[0] == 1);
+  const ddp::UnmatchedNames names =
+      restore_matching_tensors(file, loaded, part, {}, FloatCast::kExact);
+  CHECK(names.missing == std::vector<std::string>{"c"});
+  CHECK(names.unexpected == std::vector<std::string>{"b"});
+  CHECK(a[0] == 3);
+  CHECK(b[0] == 2);
+}
+
 TEST_CASE("names under PyTorch's wrapper are accepted", "[checkpoint]") {
   const TemporaryDirectory directory;
   std::vector<float> saved = {1, 2};
@@ -210,6 +313,48 @@ TEST_CASE("tensors that both sides have are restored, and the others' names retu
             "such as \"module.a\"");
   CHECK(live == std::vector<float>{0, 3, 1, 0});
   CHECK(error({}).empty());
+  const ddp::Safetensors nothing;
+  CHECK(error_of([&] { (void)restore_matching_tensors(file, nothing, to); }) ==
+        origin + "it has no tensors");
+}
+
+TEST_CASE("tensors of another shape can be left as they are, and are named", "[checkpoint]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  using Names = std::vector<std::string>;
+  std::vector<float> saved = {1, 2, 3, 4}, live(4);
+  const auto part = [](std::vector<float>& values, std::size_t at, std::size_t n) {
+    return buffer_of(std::span(values).subspan(at, n));
+  };
+  save_safetensors(file, std::vector<NamedBuffer>{{"module.fc.weight", {2}, part(saved, 0, 2)},
+                                                  {"a", {1}, part(saved, 2, 1)},
+                                                  {"old", {1}, part(saved, 3, 1)}});
+  const ddp::Safetensors loaded = load_safetensors(file);
+  std::vector<NamedBuffer> to = {{"new", {1}, part(live, 0, 1)},
+                                 {"fc.weight", {1}, part(live, 1, 1)},
+                                 {"a", {1}, part(live, 2, 1)}};
+  const ddp::UnmatchedNames names = restore_fitting_tensors(file, loaded, to);
+  CHECK(names.missing == Names{"new"});
+  CHECK(names.mismatched == Names{"fc.weight"});
+  CHECK(names.unexpected == Names{"old"});
+  CHECK(live == std::vector<float>{0, 0, 3, 0});
+
+  const auto error = [&](const std::vector<NamedBuffer>& targets) {
+    return error_of([&] { (void)restore_fitting_tensors(file, loaded, targets); });
+  };
+  const std::string origin = "[checkpoint] " + file.string() + ": ";
+  to[2].shape = {1, 1};
+  CHECK(error(to) == origin +
+                         "it has 2 of this program's tensors, such as \"fc.weight\", but all of "
+                         "them in another shape");
+  CHECK_THAT(error({{"b", {1}, part(live, 0, 1)}}), Contains("it has none of this program's 1 "));
+  std::vector<double> wide(1);
+  CHECK_THAT(error({{"a", {1}, buffer_of(wide)}}),
+             Contains("tensor \"a\" is float32[1] in the file and float64[1] in this program"));
+  CHECK(live == std::vector<float>{0, 0, 3, 0});
+  const NamedBuffer a{"a", {1}, buffer_of(wide)};
+  (void)restore_fitting_tensors(file, loaded, {&a, 1}, {}, FloatCast::kExact);
+  CHECK(wide[0] == 3);
 }
 
 TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {

@@ -213,8 +213,8 @@ TEST_CASE("recipe: fine-tuning with frozen layers", "[recipe]") {
 
     Safetensors weights = load_safetensors(file);
     std::erase_if(weights.tensors, [](const auto& each) { return each.name.starts_with("fc."); });
-    const UnmatchedNames names =
-        restore_matching_tensors(file, weights, nn::named_buffers(module.state_dict()));
+    const UnmatchedNames names = restore_matching_tensors(
+        file, weights, nn::named_buffers(module.state_dict()), context.stream(), FloatCast::kExact);
 
     using Names = std::vector<std::string>;
     expect(names.missing == Names{"fc.weight", "fc.bias"}, "the head is missing");
@@ -310,7 +310,8 @@ TEST_CASE("recipe: weights from PyTorch", "[recipe]") {
   save_safetensors(file, wrapped);
 
   nn::ResNet18 module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/3, /*classes=*/10);
-  restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()));
+  restore_tensors(file, load_safetensors(file), nn::named_buffers(module.state_dict()),
+                  context.stream(), FloatCast::kExact);
 
   const auto values = [&](const nn::Module& of) {
     return context.to_host<float>(of.parameters().front()->value());

@@ -2,8 +2,10 @@
 #include "factories.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <stdexcept>
+#include <vector>
 
 #include "checkpoint_tensors.h"
 #include "ddp/io/checkpoint_file.h"
@@ -13,6 +15,25 @@
 #include "ddp/samplers/exact_sampler.h"
 
 namespace train {
+namespace {
+
+// "took 8 of the model's 10 tensors from a.safetensors; of another shape there: fc.weight,
+// fc.bias".
+std::string describe_partial_init(const std::filesystem::path& file, std::size_t tensors,
+                                  const ddp::UnmatchedNames& names) {
+  const std::size_t taken = tensors - names.missing.size() - names.mismatched.size();
+  std::string text =
+      fmt::format("took {} of the model's {} tensors from {}", taken, tensors, file.string());
+  const auto add = [&](const char* what, const std::vector<std::string>& which) {
+    if (!which.empty()) text += fmt::format("; {}: {}", what, fmt::join(which, ", "));
+  };
+  add("of another shape there", names.mismatched);
+  add("missing there", names.missing);
+  add("not in the model", names.unexpected);
+  return text;
+}
+
+}  // namespace
 
 std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::ProcessGroup& group,
                                            std::int64_t dataset_size) {
@@ -59,15 +80,23 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   return result;
 }
 
-std::unique_ptr<ddp::nn::Module> make_module(const Options& options, const ddp::ProcessGroup& group,
-                                             ddp::nn::Context& context, const Task& task) {
-  auto module =
-      ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
-  if (group.rank() == 0 && !options.init.empty()) {
-    ddp::restore_tensors(options.init, load_model_tensors(options.init),
-                         ddp::nn::named_buffers(module->state_dict()), context.stream());
+std::unique_ptr<ddp::nn::Module> make_module(const Options& options, ddp::nn::Context& context,
+                                             const Task& task) {
+  return ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
+}
+
+std::string load_initial_weights(const Options& options, const ddp::ProcessGroup& group,
+                                 const ddp::nn::Context& context, ddp::nn::Module& module) {
+  if (group.rank() != 0 || options.init.empty()) return "";
+  const ddp::Safetensors loaded = load_model_tensors(options.init);
+  const std::vector<ddp::NamedBuffer> tensors = ddp::nn::named_buffers(module.state_dict());
+  if (!options.is_init_partial) {
+    ddp::restore_tensors(options.init, loaded, tensors, context.stream(), ddp::FloatCast::kExact);
+    return "";
   }
-  return module;
+  const ddp::UnmatchedNames names = ddp::restore_fitting_tensors(
+      options.init, loaded, tensors, context.stream(), ddp::FloatCast::kExact);
+  return describe_partial_init(options.init, tensors.size(), names);
 }
 
 }  // namespace train

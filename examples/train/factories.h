@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "ddp/collectives/process_group.h"
 #include "ddp/data/data_loader.h"
@@ -29,11 +30,16 @@ namespace train {
 [[nodiscard]] ddp::DdpOptions engine_options(const Options& options,
                                              const ddp::ProcessGroup& group);
 
-// Makes the model, with weights drawn from the seed. With --init, rank 0 loads them from the file
-// instead, and DistributedModule copies rank 0's weights to all ranks.
+// Makes the model, with weights drawn from the seed.
 [[nodiscard]] std::unique_ptr<ddp::nn::Module> make_module(const Options& options,
-                                                           const ddp::ProcessGroup& group,
                                                            ddp::nn::Context& context,
                                                            const Task& task);
+
+// With --init, loads the file's weights into rank 0's model; DistributedModule copies them to all
+// ranks. Returns a line about what was taken and what was not if that may be a part, on rank 0.
+[[nodiscard]] std::string load_initial_weights(const Options& options,
+                                               const ddp::ProcessGroup& group,
+                                               const ddp::nn::Context& context,
+                                               ddp::nn::Module& module);
 
 }  // namespace train

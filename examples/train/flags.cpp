@@ -36,6 +36,7 @@ void add_data(cxxopts::OptionAdder add) {
   add("seed", "seed of initial weights, data order and augmentation", text("0"), "N");
   add("init", "begin with the weights in this file, written by --save or by safetensors in Python",
       text(), "FILE.safetensors");
+  add("init-partial", "take from the --init file what fits by name and shape, and draw the rest");
 }
 
 void add_duration(cxxopts::OptionAdder add) {

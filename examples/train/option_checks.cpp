@@ -78,6 +78,7 @@ void require(bool condition, const std::string& message) {
 void check(const Options& options) {
   ddp::nn::check_model_name(options.model);
   check(options.dataset, options.model);
+  require(!options.is_init_partial || !options.init.empty(), "--init-partial needs --init");
   check_duration(options);
   check(options.optimizer);
   check_schedule(options);

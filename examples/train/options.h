@@ -28,8 +28,9 @@ struct Options {
   std::optional<std::int64_t> batch_size;         // of a rank in a pass
   std::optional<std::int64_t> global_batch_size;  // of all ranks in all passes of a step
   OptimizerOptions optimizer;
-  std::filesystem::path init;  // the weights to begin with; empty: drawn from the seed
-  double max_grad_norm = 0;    // 0: gradients are not clipped
+  std::filesystem::path init;    // the weights to begin with; empty: drawn from the seed
+  bool is_init_partial = false;  // the file's tensors may be others than the model's
+  double max_grad_norm = 0;      // 0: gradients are not clipped
   double label_smoothing = 0;
   bool sync_batch_norm = false;
   ddp::nn::LrScheduleKind lr_schedule = ddp::nn::LrScheduleKind::kConstant;

@@ -131,6 +131,7 @@ void read_data(const cxxopts::ParseResult& parsed, Options& options) {
   options.num_workers = number<int>(parsed, "num-workers");
   options.seed = number<std::uint64_t>(parsed, "seed");
   options.init = text_or_empty(parsed, "init");
+  options.is_init_partial = parsed["init-partial"].as<bool>();
 }
 
 void read_duration(const cxxopts::ParseResult& parsed, Options& options) {

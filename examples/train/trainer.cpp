@@ -51,7 +51,8 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       job_(options.describe(group_->world_size(), *task_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size())),
       loader_(task_->train_set(), loader_options(options, *group_)),
-      module_(make_module(options, *group_, context_, *task_)),
+      module_(make_module(options, context_, *task_)),
+      init_remark_(load_initial_weights(options, *group_, context_, *module_)),
       model_(*module_, context_, group_, engine_options(options, *group_)),
       optimizer_(make_optimizer(options.optimizer, context_, model_.parameters())),
       tape_(context_, ddp::nn::Recording::kOn, options.amp),
@@ -140,6 +141,7 @@ void Trainer::resume() {
 
 void Trainer::announce() {
   journal_->say(fmt::format("{}, {} training samples", job_name(), task_->train_set().size()));
+  if (!resumed_ && !init_remark_.empty()) journal_->say(init_remark_);
   if (!resumed_) return;
   journal_->say(checkpoints_->remark());
   journal_->resumed(*resumed_);

@@ -97,6 +97,7 @@ class Trainer {
   std::unique_ptr<ddp::Sampler> sampler_;
   ddp::DataLoader loader_;
   std::unique_ptr<ddp::nn::Module> module_;
+  std::string init_remark_;  // before model_, which sends the loaded weights to all ranks
   ddp::nn::DistributedModule model_;
   std::unique_ptr<ddp::nn::Optimizer> optimizer_;
   std::optional<ddp::nn::GradScaler> scaler_;  // with float16

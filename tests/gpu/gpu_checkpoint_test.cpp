@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <vector>
 
+#include "ddp/base/error.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_file.h"
@@ -40,4 +41,45 @@ TEST_CASE("tensors in device memory are saved in the background and restored", "
   stream.synchronize();
   CHECK(restored == expected);
   CHECK(steps[0] == 7);
+}
+
+TEST_CASE("16-bit weights are restored into device memory of a wider type", "[gpu][io]") {
+  const Device device = cuda_device(0);
+  const cu::DeviceGuard guard(device);
+  const cu::OwnedStream stream(device);
+  constexpr std::int64_t kCount = 10007;
+  std::vector<Float16> halves(kCount);
+  std::vector<BFloat16> brains(kCount);
+  std::vector<float> expected(kCount);
+  std::vector<double> expected_wide(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) {
+    expected[i] = static_cast<float>(i % 2048) / 8;  // 11 bits
+    halves[i] = Float16(expected[i]);
+    expected_wide[i] = -static_cast<double>(i % 256);  // 8 bits
+    brains[i] = BFloat16(static_cast<float>(expected_wide[i]));
+  }
+  const test::TemporaryDirectory directory;
+  const std::filesystem::path file = directory / "weights";
+  save_safetensors(file, std::vector<NamedBuffer>{{"half", {kCount}, buffer_of(halves)},
+                                                  {"brain", {kCount}, buffer_of(brains)},
+                                                  {"same", {kCount}, buffer_of(expected)}});
+
+  std::vector<float> on_host(kCount);
+  const Allocation floats = cu::allocate_device(kCount * sizeof(float), device);
+  const Allocation doubles = cu::allocate_device(kCount * sizeof(double), device);
+  const NamedBuffer targets[] = {
+      {"half", {kCount}, {floats.data(), kCount, DType::kFloat32, device}},
+      {"brain", {kCount}, {doubles.data(), kCount, DType::kFloat64, device}},
+      {"same", {kCount}, buffer_of(on_host)}};
+  const Safetensors loaded = load_safetensors(file);
+  CHECK_THROWS_AS(restore_tensors(file, loaded, targets, stream.view()), FileError);
+  restore_tensors(file, loaded, targets, stream.view(), FloatCast::kExact);
+  std::vector<float> restored(kCount);
+  std::vector<double> restored_wide(kCount);
+  cu::copy_async(restored.data(), floats.data(), floats.size_bytes(), stream.view());
+  cu::copy_async(restored_wide.data(), doubles.data(), doubles.size_bytes(), stream.view());
+  stream.synchronize();
+  CHECK(restored == expected);
+  CHECK(restored_wide == expected_wide);
+  CHECK(on_host == expected);
 }

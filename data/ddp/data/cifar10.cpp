@@ -13,7 +13,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
-#include "ddp/data/regular_file.h"
+#include "ddp/base/regular_file.h"
 
 namespace ddp {
 namespace {
@@ -40,7 +40,7 @@ std::vector<std::uint8_t> contents_of(const fs::path& path) try {
   RegularFile file(path);
   check_size(file.size());
   std::vector<std::uint8_t> bytes(file.size());
-  const std::size_t count = file.read(bytes);
+  const std::size_t count = file.read(bytes.data(), bytes.size());
   if (count == bytes.size()) return bytes;
   throw std::runtime_error(fmt::format("{} of {} bytes were read", count, bytes.size()));
 } catch (const std::runtime_error& error) {

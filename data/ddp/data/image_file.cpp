@@ -10,8 +10,8 @@
 #include <stdexcept>
 
 #include "ddp/base/error.h"
+#include "ddp/base/regular_file.h"
 #include "ddp/data/image_codecs.h"
-#include "ddp/data/regular_file.h"
 
 namespace ddp {
 namespace {
@@ -40,7 +40,7 @@ std::string beginning_of(Bytes file) {
 std::vector<std::uint8_t> contents_of(const fs::path& path, std::size_t at_most) {
   RegularFile file(path);
   std::vector<std::uint8_t> bytes(std::min<std::size_t>(file.size(), at_most));
-  bytes.resize(file.read(bytes));
+  bytes.resize(file.read(bytes.data(), bytes.size()));
   return bytes;
 }
 

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "ddp/base/error.h"
-#include "ddp/data/regular_file.h"
+#include "ddp/base/regular_file.h"
 
 namespace ddp {
 namespace {

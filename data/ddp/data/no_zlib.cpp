@@ -6,8 +6,8 @@
 #include <string>
 
 #include "ddp/base/error.h"
+#include "ddp/base/regular_file.h"
 #include "ddp/data/input_file.h"
-#include "ddp/data/regular_file.h"
 
 namespace ddp {
 namespace {
@@ -17,7 +17,7 @@ class PlainFile : public InputFile {
   explicit PlainFile(const std::filesystem::path& path) : path_(path), file_(open(path)) {}
 
   std::size_t read(std::span<std::uint8_t> bytes) override try {
-    return file_.read(bytes);
+    return file_.read(bytes.data(), bytes.size());
   } catch (const std::runtime_error& error) {
     fail(path_, error.what());
   }

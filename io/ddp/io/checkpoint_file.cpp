@@ -5,20 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/io/crc32.h"
-#include "ddp/io/host_transfer.h"
 
 namespace ddp {
 namespace {
 
 constexpr const char* kChecksum = "checksum";
-constexpr std::string_view kWrapper = "module.";
 
 class Crc32 {
  public:
@@ -33,10 +29,6 @@ class Crc32 {
   std::uint32_t value_ = 0;
 };
 
-std::string describe(const NamedBuffer& tensor) {
-  return fmt::format("{}[{}]", to_string(tensor.buffer.dtype), fmt::join(tensor.shape, ", "));
-}
-
 void verify(const Safetensors& loaded) {
   const auto stored = loaded.metadata.find(kChecksum);
   if (stored == loaded.metadata.end()) {
@@ -47,77 +39,6 @@ void verify(const Safetensors& loaded) {
     throw FileError("the content has checksum " + actual + ", but " + stored->second +
                     " was written, so it is damaged");
   }
-}
-
-// Finds loaded tensors by the targets' names; each can be taken once.
-class TensorMatch {
- public:
-  TensorMatch(const std::filesystem::path& path, const Safetensors& loaded)
-      : path_(path), loaded_(loaded) {
-    for (const NamedBuffer& tensor : loaded.tensors) by_name_[tensor.name] = &tensor;
-  }
-
-  // Null if there is no tensor of that name.
-  const NamedBuffer* take_if_there(const NamedBuffer& target) {
-    auto found = by_name_.find(target.name);
-    if (found == by_name_.end()) found = by_name_.find(std::string(kWrapper) + target.name);
-    if (found == by_name_.end()) return nullptr;
-    const NamedBuffer& tensor = *found->second;
-    if (tensor.shape != target.shape || tensor.buffer.dtype != target.buffer.dtype) {
-      fail(target.name,
-           "is " + describe(tensor) + " in the file and " + describe(target) + " in this program");
-    }
-    by_name_.erase(found);
-    return &tensor;
-  }
-  const NamedBuffer& take(const NamedBuffer& target) {
-    const NamedBuffer* tensor = take_if_there(target);
-    if (tensor == nullptr) fail(target.name, "is missing");
-    return *tensor;
-  }
-
-  // The names that were not taken, in file order.
-  [[nodiscard]] std::vector<std::string> left() const {
-    std::vector<std::string> names;
-    for (const NamedBuffer& tensor : loaded_.tensors) {
-      if (by_name_.contains(tensor.name)) names.push_back(tensor.name);
-    }
-    return names;
-  }
-  void check_nothing_left() const {
-    if (by_name_.empty()) return;
-    fail(left().front(), "is in the file, but nothing in this program has that name");
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& name, const std::string& complaint) const {
-    throw FileError("[checkpoint] " + path_.string() + ": tensor \"" + name + "\" " + complaint);
-  }
-
-  const std::filesystem::path& path_;
-  const Safetensors& loaded_;
-  std::unordered_map<std::string, const NamedBuffer*> by_name_;
-};
-
-struct CopyPlan {
-  const NamedBuffer* source;
-  const NamedBuffer* target;
-};
-
-void copy_all(const std::vector<CopyPlan>& plans, Stream stream) {
-  HostTransfer transfer(stream);
-  for (const auto& [source, target] : plans) transfer.copy(source->buffer, target->buffer);
-  transfer.wait();
-}
-
-// For a match that has found nothing.
-void check_no_names(const std::filesystem::path& path, const UnmatchedNames& names) {
-  if (names.missing.empty() || names.unexpected.empty()) return;
-  throw FileError(fmt::format(
-      "[checkpoint] {}: it has none of this program's {} tensors, such as \"{}\"; its own {} are "
-      "such as \"{}\"",
-      path.string(), names.missing.size(), names.missing.front(), names.unexpected.size(),
-      names.unexpected.front()));
 }
 
 }  // namespace
@@ -156,34 +77,6 @@ Safetensors load_checkpoint(const std::filesystem::path& path) {
     std::throw_with_nested(FileError("[checkpoint] cannot load " + path.string()));
   }
   return loaded;
-}
-
-void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
-                     std::span<const NamedBuffer> targets, Stream stream) {
-  TensorMatch match(path, loaded);
-  std::vector<CopyPlan> plans;
-  for (const NamedBuffer& target : targets) plans.push_back({&match.take(target), &target});
-  match.check_nothing_left();
-  copy_all(plans, stream);
-}
-
-UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
-                                        const Safetensors& loaded,
-                                        std::span<const NamedBuffer> targets, Stream stream) {
-  TensorMatch match(path, loaded);
-  UnmatchedNames names;
-  std::vector<CopyPlan> plans;
-  for (const NamedBuffer& target : targets) {
-    if (const NamedBuffer* tensor = match.take_if_there(target)) {
-      plans.push_back({tensor, &target});
-    } else {
-      names.missing.push_back(target.name);
-    }
-  }
-  names.unexpected = match.left();
-  if (plans.empty()) check_no_names(path, names);
-  copy_all(plans, stream);
-  return names;
 }
 
 }  // namespace ddp

@@ -34,17 +34,27 @@ void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuf
 // Like load_safetensors. Also throws FileError if the checksum is missing or wrong.
 [[nodiscard]] Safetensors load_checkpoint(const std::filesystem::path& path);
 
+// What happens to a floating-point tensor whose dtype in the file is not its target's.
+enum class FloatCast {
+  kNone,   // it is an error: a checkpoint's dtypes belong to the training that goes on
+  kExact,  // it is converted if that is exact (bfloat16 to float32); otherwise it is an error
+  kAny,    // it is converted, and rounded if need be; what is too large becomes infinite
+};
+
 // Copies the tensors that were loaded from `path` into the targets of the same names, in CPU or
 // device memory, and returns when the copies are done. A loaded name may have the prefix "module.",
-// which PyTorch's wrappers add. If a tensor is missing, left over, or of another shape or dtype,
-// throws a FileError that names file and tensor, before anything is written.
+// which PyTorch's wrappers add. If a tensor is missing, left over, of another shape, or of another
+// dtype that `cast` does not allow, throws a FileError that names file and tensor, before anything
+// is written.
 void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
-                     std::span<const NamedBuffer> targets, Stream stream = {});
+                     std::span<const NamedBuffer> targets, Stream stream = {},
+                     FloatCast cast = FloatCast::kNone);
 
-// The names that two sides do not share, each in its own side's order.
+// The names of what was not restored: unexpected ones in the file's order, others in the targets'.
 struct UnmatchedNames {
   std::vector<std::string> missing;     // targets that the file does not have
   std::vector<std::string> unexpected;  // tensors of the file that no target has
+  std::vector<std::string> mismatched;  // targets whose shape in the file is another
 };
 
 // Like restore_tensors, but copies only what both sides have, and leaves the other targets as they
@@ -53,6 +63,15 @@ struct UnmatchedNames {
 [[nodiscard]] UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
                                                       const Safetensors& loaded,
                                                       std::span<const NamedBuffer> targets,
-                                                      Stream stream = {});
+                                                      Stream stream = {},
+                                                      FloatCast cast = FloatCast::kNone);
+
+// Like restore_matching_tensors, but also leaves targets as they are whose shape in the file is
+// another, as for a model with another number of classes.
+[[nodiscard]] UnmatchedNames restore_fitting_tensors(const std::filesystem::path& path,
+                                                     const Safetensors& loaded,
+                                                     std::span<const NamedBuffer> targets,
+                                                     Stream stream = {},
+                                                     FloatCast cast = FloatCast::kNone);
 
 }  // namespace ddp

@@ -12,11 +12,14 @@ class HostTransfer {
  public:
   explicit HostTransfer(Stream stream) : stream_(stream) {}
 
-  // Source and target must have the same number of bytes.
+  // Source and target must have the same count. Only a source in CPU memory may have another dtype
+  // than its target; it is then cast.
   void copy(const Buffer& source, const Buffer& target);
   void wait();
 
  private:
+  void convert(const Buffer& source, const Buffer& target);
+
   Stream stream_;
   bool is_pending_ = false;
 };

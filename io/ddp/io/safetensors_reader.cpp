@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,43 +9,17 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/base/socket.h"
+#include "ddp/base/regular_file.h"
 #include "ddp/io/safetensors.h"
 #include "ddp/io/safetensors_header.h"
 
 namespace ddp {
 namespace {
 
-class InputFile {
- public:
-  // O_NONBLOCK, so that opening a named pipe does not wait for its writer. A pipe is then rejected.
-  explicit InputFile(const std::filesystem::path& path)
-      : fd_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (!fd_.is_open()) throw SystemError("cannot be opened", errno);
-    struct stat status {};
-    if (fstat(fd_.get(), &status) != 0) throw SystemError("its size cannot be read", errno);
-    if (!S_ISREG(status.st_mode)) throw FileError("is not a regular file");
-    size_ = static_cast<std::uint64_t>(status.st_size);
-  }
-
-  [[nodiscard]] std::uint64_t size() const { return size_; }
-
-  void read(void* destination, std::size_t size) {
-    auto* bytes = static_cast<std::byte*>(destination);
-    while (size > 0) {
-      const ssize_t got = ::read(fd_.get(), bytes, size);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) throw SystemError("cannot be read", errno);
-      if (got == 0) throw FileError("became shorter while it was read");
-      bytes += got;
-      size -= static_cast<std::size_t>(got);
-    }
-  }
-
- private:
-  FileDescriptor fd_;
-  std::uint64_t size_ = 0;
-};
+void read_exactly(RegularFile& file, void* destination, std::size_t size_bytes) {
+  if (file.read(destination, size_bytes) == size_bytes) return;
+  throw FileError("became shorter while it was read");
+}
 
 // The first bytes of files of torch.save: a zip archive or, before PyTorch 1.6, a pickle.
 bool is_of_pytorch(std::uint64_t first_bytes) {
@@ -68,18 +39,18 @@ bool is_of_pytorch(std::uint64_t first_bytes) {
                   length, rest, kMaxSafetensorsHeaderBytes));
 }
 
-SafetensorsHeader read_header(InputFile& file) {
+SafetensorsHeader read_header(RegularFile& file) {
   std::uint64_t length = 0;
   if (file.size() < sizeof(length)) {
     throw FileError(fmt::format("has {} bytes, too few for a header", file.size()));
   }
-  file.read(&length, sizeof(length));
+  read_exactly(file, &length, sizeof(length));
   const std::uint64_t rest = file.size() - sizeof(length);
   if (length > std::min(rest, kMaxSafetensorsHeaderBytes)) {
     refuse_length(length, rest);
   }
   std::string text(length, '\0');
-  file.read(text.data(), text.size());
+  read_exactly(file, text.data(), text.size());
   return parse_safetensors_header(text, rest - length);
 }
 
@@ -92,7 +63,7 @@ Allocation allocate(std::size_t size_bytes) {
 }
 
 // Offsets ascend, so the file is read from front to back.
-Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
+Safetensors read_tensors(RegularFile& file, SafetensorsHeader header) {
   std::size_t total_bytes = 0;
   for (const SafetensorsEntry& entry : header.entries) {
     total_bytes += host_aligned(entry.end - entry.begin);
@@ -103,7 +74,7 @@ Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
   for (SafetensorsEntry& entry : header.entries) {
     const std::size_t size_bytes = entry.end - entry.begin;
     const Buffer buffer{memory, size_bytes / size_of(entry.dtype), entry.dtype, kCpuDevice};
-    file.read(buffer.data, size_bytes);
+    read_exactly(file, buffer.data, size_bytes);
     result.tensors.push_back({std::move(entry.name), std::move(entry.shape), buffer});
     memory += host_aligned(size_bytes);
   }
@@ -114,7 +85,7 @@ Safetensors read_tensors(InputFile& file, SafetensorsHeader header) {
 
 Safetensors load_safetensors(const std::filesystem::path& path) {
   try {
-    InputFile file(path);
+    RegularFile file(path);
     return read_tensors(file, read_header(file));
   } catch (const std::exception&) {
     std::throw_with_nested(FileError("[safetensors] cannot load " + path.string()));

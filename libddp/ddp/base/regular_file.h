@@ -4,24 +4,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 
 #include "ddp/base/socket.h"
 
 namespace ddp {
 
 // A regular file that is open for reading. Nothing else is opened: a named pipe, for example, would
-// block its reader until a writer comes. Errors are std::runtime_error with the reason, to which
-// the caller adds the file's name.
+// block its reader until a writer comes. Throws FileError if the file is not regular and
+// SystemError if the system fails, with the reason alone: the caller adds the file's name.
 class RegularFile {
  public:
   explicit RegularFile(const std::filesystem::path& path);
 
+  // When it was opened.
   [[nodiscard]] std::uint64_t size() const { return size_; }
 
   // Reads on from where the last call ended. Returns the number of bytes read, which is less than
   // asked for only at the end of the file.
-  std::size_t read(std::span<std::uint8_t> bytes);
+  [[nodiscard]] std::size_t read(void* destination, std::size_t size_bytes);
 
   [[nodiscard]] int descriptor() const { return file_.get(); }
   // Whoever has the descriptor closes it from now on; this object can then only be destroyed.

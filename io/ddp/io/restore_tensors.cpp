@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+//
+// The part of checkpoint_file.h that copies loaded tensors into those of the program.
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/io/checkpoint_file.h"
+#include "ddp/io/host_transfer.h"
+
+namespace ddp {
+namespace {
+
+constexpr std::string_view kWrapper = "module.";
+
+std::string describe(const NamedBuffer& tensor) {
+  return fmt::format("{}[{}]", to_string(tensor.buffer.dtype), fmt::join(tensor.shape, ", "));
+}
+
+bool is_allowed(FloatCast cast, DType from, DType to) {
+  if (from == to) return true;
+  if (cast == FloatCast::kNone || !is_floating_point(from) || !is_floating_point(to)) return false;
+  // A wider type has all values of a narrower one; neither 16-bit type has all of the other's.
+  return cast == FloatCast::kAny || size_of(from) < size_of(to);
+}
+
+// Finds loaded tensors by the targets' names; each can be taken once.
+class TensorMatch {
+ public:
+  TensorMatch(const std::filesystem::path& path, const Safetensors& loaded, FloatCast cast)
+      : path_(path), loaded_(loaded), cast_(cast) {
+    for (const NamedBuffer& tensor : loaded.tensors) by_name_[tensor.name] = &tensor;
+  }
+
+  // Null if there is no tensor of that name.
+  const NamedBuffer* take_if_there(const NamedBuffer& target) {
+    auto found = by_name_.find(target.name);
+    if (found == by_name_.end()) found = by_name_.find(std::string(kWrapper) + target.name);
+    if (found == by_name_.end()) return nullptr;
+    const NamedBuffer* tensor = found->second;
+    by_name_.erase(found);
+    return tensor;
+  }
+  const NamedBuffer& take(const NamedBuffer& target) {
+    const NamedBuffer* tensor = take_if_there(target);
+    if (tensor == nullptr) fail(target.name, "is missing");
+    return *tensor;
+  }
+
+  // Throws unless the tensor can be copied into the target.
+  void check(const NamedBuffer& tensor, const NamedBuffer& target) const {
+    const DType from = tensor.buffer.dtype, to = target.buffer.dtype;
+    const bool has_shape = tensor.shape == target.shape;
+    if (has_shape && is_allowed(cast_, from, to)) return;
+    const bool would_round =
+        has_shape && cast_ == FloatCast::kExact && is_allowed(FloatCast::kAny, from, to);
+    fail(target.name, "is " + describe(tensor) + " in the file and " + describe(target) +
+                          " in this program" + (would_round ? ", which would round it" : ""));
+  }
+
+  // The names that were not taken, in file order.
+  [[nodiscard]] std::vector<std::string> left() const {
+    std::vector<std::string> names;
+    for (const NamedBuffer& tensor : loaded_.tensors) {
+      if (by_name_.contains(tensor.name)) names.push_back(tensor.name);
+    }
+    return names;
+  }
+  void check_nothing_left() const {
+    if (by_name_.empty()) return;
+    fail(left().front(), "is in the file, but nothing in this program has that name");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& name, const std::string& complaint) const {
+    throw FileError("[checkpoint] " + path_.string() + ": tensor \"" + name + "\" " + complaint);
+  }
+
+  const std::filesystem::path& path_;
+  const Safetensors& loaded_;
+  FloatCast cast_;
+  std::unordered_map<std::string, const NamedBuffer*> by_name_;
+};
+
+struct CopyPlan {
+  const NamedBuffer* source;
+  const NamedBuffer* target;
+};
+
+void copy_all(const std::vector<CopyPlan>& plans, Stream stream) {
+  HostTransfer transfer(stream);
+  for (const auto& [source, target] : plans) transfer.copy(source->buffer, target->buffer);
+  transfer.wait();
+}
+
+[[noreturn]] void refuse_to_take_nothing(const std::filesystem::path& path,
+                                         const UnmatchedNames& names) {
+  const std::string origin = "[checkpoint] " + path.string() + ": ";
+  if (!names.mismatched.empty()) {
+    throw FileError(
+        fmt::format("{}it has {} of this program's tensors, such as \"{}\", but all of "
+                    "them in another shape",
+                    origin, names.mismatched.size(), names.mismatched.front()));
+  }
+  if (names.unexpected.empty()) throw FileError(origin + "it has no tensors");
+  throw FileError(fmt::format(
+      "{}it has none of this program's {} tensors, such as \"{}\"; its own {} are such as \"{}\"",
+      origin, names.missing.size(), names.missing.front(), names.unexpected.size(),
+      names.unexpected.front()));
+}
+
+enum class OtherShapes { kRefused, kLeft };
+
+struct PartOptions {
+  OtherShapes other_shapes;
+  FloatCast cast;
+  Stream stream;
+};
+
+UnmatchedNames restore_part(const std::filesystem::path& path, const Safetensors& loaded,
+                            std::span<const NamedBuffer> targets, const PartOptions& options) {
+  TensorMatch match(path, loaded, options.cast);
+  UnmatchedNames names;
+  std::vector<CopyPlan> plans;
+  for (const NamedBuffer& target : targets) {
+    const NamedBuffer* tensor = match.take_if_there(target);
+    if (tensor == nullptr) {
+      names.missing.push_back(target.name);
+    } else if (tensor->shape != target.shape && options.other_shapes == OtherShapes::kLeft) {
+      names.mismatched.push_back(target.name);
+    } else {
+      match.check(*tensor, target);
+      plans.push_back({tensor, &target});
+    }
+  }
+  names.unexpected = match.left();
+  if (plans.empty() && !targets.empty()) refuse_to_take_nothing(path, names);
+  copy_all(plans, options.stream);
+  return names;
+}
+
+}  // namespace
+
+void restore_tensors(const std::filesystem::path& path, const Safetensors& loaded,
+                     std::span<const NamedBuffer> targets, Stream stream, FloatCast cast) {
+  TensorMatch match(path, loaded, cast);
+  std::vector<CopyPlan> plans;
+  for (const NamedBuffer& target : targets) {
+    const NamedBuffer& tensor = match.take(target);
+    match.check(tensor, target);
+    plans.push_back({&tensor, &target});
+  }
+  match.check_nothing_left();
+  copy_all(plans, stream);
+}
+
+UnmatchedNames restore_matching_tensors(const std::filesystem::path& path,
+                                        const Safetensors& loaded,
+                                        std::span<const NamedBuffer> targets, Stream stream,
+                                        FloatCast cast) {
+  return restore_part(path, loaded, targets, {OtherShapes::kRefused, cast, stream});
+}
+
+UnmatchedNames restore_fitting_tensors(const std::filesystem::path& path, const Safetensors& loaded,
+                                       std::span<const NamedBuffer> targets, Stream stream,
+                                       FloatCast cast) {
+  return restore_part(path, loaded, targets, {OtherShapes::kLeft, cast, stream});
+}
+
+}  // namespace ddp
