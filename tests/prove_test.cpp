@@ -119,7 +119,8 @@ TEST_CASE("ddp-prove's command line", "[prove]") {
                                                    {"--steps"},
                                                    {"--steps", "0", "1,2", "./a"},
                                                    {"--tolerance", "nan", "1,2", "./a"},
-                                                   {"--bind", "numa", "1,2", "./a"}}) {
+                                                   {"--bind", "numa", "1,2", "./a"},
+                                                   {"1,2", "--bindd", "numa", "./a"}}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(parse_options(wrong), launcher::LaunchError);
   }
@@ -127,6 +128,21 @@ TEST_CASE("ddp-prove's command line", "[prove]") {
   test::ChildProcess lost({DDP_PROVE_PATH, "--help"}, {.stdout_path = "/dev/full"});
   CHECK(lost.wait() == 1);
   CHECK_THAT(lost.err(), Contains("ddp-prove: cannot write to stdout: No space left"));
+}
+
+TEST_CASE("ddp-launch's flags must leave it the numbers of ranks, and one run each", "[prove]") {
+  for (const Strings& flags : std::vector<Strings>{{"-n", "4"},
+                                                   {"--nproc_per_node=1"},
+                                                   {"--nnodes=2", "--master_addr=node7"},
+                                                   {"--dry_run"},
+                                                   {"--version"},
+                                                   {"--detach"}}) {
+    CAPTURE(flags);
+    Strings args = {"1,2"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    args.push_back("./a");
+    CHECK_THROWS_WITH(parse_options(args), Contains("leave out"));
+  }
 }
 
 TEST_CASE("a program that is right passes, and is ended after the steps", "[prove]") {

@@ -33,9 +33,8 @@ void forward(int signal_number) {
 
 std::vector<std::string> launch_command(int ranks, const Options& options) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<std::string> command = {self.parent_path() / "ddp-launch", "-n",
-                                      std::to_string(ranks)};
-  command.insert(command.end(), options.command.begin(), options.command.end());
+  std::vector<std::string> command = launch_arguments(ranks, options);
+  command.insert(command.begin(), self.parent_path() / "ddp-launch");
   return command;
 }
 
