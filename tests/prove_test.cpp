@@ -186,6 +186,13 @@ TEST_CASE("a program that is right passes, and is ended after the steps", "[prov
   }
 }
 
+TEST_CASE("steps are described in a line, however many", "[prove]") {
+  CHECK_THAT(prove_worker("none, short batch").out,
+             Contains("1 rank: 3 steps of 30 to 60 samples\n"));
+  CHECK_THAT(prove({"--steps", "1", "1,2", PROVE_WORKER_PATH, "none"}).out,
+             Contains("1 rank: 1 step of 60 samples\n"));
+}
+
 TEST_CASE("mistakes are found and explained", "[prove]") {
   check_found("sum",
               "step 1: all gradients are 3 times those with 1 rank: they are summed over ranks");

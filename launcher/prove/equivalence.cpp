@@ -110,7 +110,7 @@ std::string cause_of_factor(double factor, double growth) {
 }
 
 std::string cause_of_distance(double relative, const StepSketch& step, int ranks) {
-  if (std::isinf(relative)) return "one of the two is infinite or not a number";
+  if (std::isinf(relative)) return "it is infinite or not a number";
   if (relative < kRelated) {
     return "a mean of the ranks' means, where their batches are unequal? 16-bit arithmetic needs a "
            "larger --tolerance";
