@@ -102,6 +102,28 @@ TEST_CASE("runs are compared by their largest relative distance", "[prove]") {
   Run other{2, {step_with(1, 1)}};
   other.steps[0].parameters[0].name = "v";
   CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have other"));
+  other = {2, {step_with(1, 1)}};
+  other.steps[0].engine = 1;
+  CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have other"));
+}
+
+// Like those of a bias before a batch norm, of which Adam makes full steps.
+TEST_CASE("gradients that may be rounding alone do not count, nor what they have moved",
+          "[prove]") {
+  const auto steps = [](double rounding, double moved, double weight) {
+    std::vector<StepSketch> result = {step_with(1, 1), step_with(weight, 1)};
+    for (StepSketch& step : result) {
+      step.parameters.push_back({"bias", 2, {}, sketch(std::vector{rounding, 0.0}, 1)});
+    }
+    result[1].parameters[1].value = sketch(std::vector{moved, 0.0}, 1);
+    return result;
+  };
+  const auto difference = [&](double rounding, double moved, double weight) {
+    return compare({1, steps(1e-8, 1, 2)}, {2, steps(rounding, moved, weight)}, 1e-3).difference;
+  };
+  CHECK(difference(-1e-8, -1, 2).empty());
+  CHECK_THAT(difference(-1e-8, -1, 2.1), Contains("parameter 'w' differs by 0.05, although"));
+  CHECK_THAT(difference(1e-6, 1, 2), Contains("the gradient of 'bias' differs"));
 }
 
 TEST_CASE("tensors of zeros are compared like others", "[prove]") {
