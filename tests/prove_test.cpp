@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <thread>
@@ -234,6 +235,12 @@ TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   const Result failed = prove({"1,2", "sh", "-c", "exit 5"});
   CHECK(failed.exit_code == 5);
   CHECK_THAT(failed.err, Contains("ddp-prove: the run with 1 rank ended with exit code 5"));
+  const test::TemporaryDirectory folder;
+  std::filesystem::copy(DDP_PROVE_PATH, folder / "ddp-prove");
+  const Result alone = run({(folder / "ddp-prove").string(), "1,2", "true"});
+  CHECK(alone.exit_code == 127);
+  CHECK_THAT(alone.err, Contains("ddp-prove: cannot run '" + (folder / "ddp-launch").string() +
+                                 "': No such file or directory\n"));
   const Result none = prove_worker("no engine");
   CHECK(none.exit_code == 2);
   CHECK_THAT(none.err, Contains("the run with 1 rank made no step"));
