@@ -185,6 +185,7 @@ TEST_CASE("ddp-launch's flags must leave it the numbers of ranks, and one run ea
   for (const Strings& flags : std::vector<Strings>{{"-n", "4"},
                                                    {"--nproc_per_node=1"},
                                                    {"--nnodes=2", "--master_addr=node7"},
+                                                   {"--max_restarts=1"},
                                                    {"--dry_run"},
                                                    {"--version"},
                                                    {"--detach"}}) {

@@ -70,6 +70,9 @@ void check_launch(int ranks, const Options& options) {
     throw LaunchError(
         "leave out ddp-launch's --help, --version, --dry_run and --detach: runs are waited for");
   }
+  if (launch.max_restarts > 0) {
+    throw LaunchError("leave out ddp-launch's --max_restarts: a run must not have steps twice");
+  }
   if (launch.nodes.count > 1) {
     throw LaunchError("leave out --nnodes, mpirun and srun: all ranks run on this node");
   }
