@@ -4,8 +4,10 @@
 // 1, a prime and large, in every dtype. The operands are small integers, whose sums are exact.
 #include <sys/wait.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
 
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "ddp/collectives/shm_process_group.h"
 #include "support/collective_checks.h"
 #include "support/forwarding_store.h"
+#include "support/gate.h"
 #include "support/groups.h"
 
 using namespace ddp;
@@ -327,6 +330,24 @@ TEST_CASE("ranks that split or duplicate a group notice that another rank breaks
   }
 }
 
+TEST_CASE("a rank that has left breaks only waits that have not got what they wait for",
+          "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 2, [](ProcessGroup& group) {
+      if (group.rank() == 0) return;
+      const int leader[] = {0};
+      bool has_left = false;
+      const auto has_come = [&] { return has_left = true; };
+      const Deadline deadline = Deadline::after(10s);
+      while (!has_left && !deadline.passed()) group.check_on(leader, has_come);
+      expect(has_left, "rank 0's leaving to be seen");
+      group.check_on({}, [] { return false; });
+      const std::string error = error_of([&] { group.check_on(leader, [] { return false; }); });
+      expect(error.find("left the group, while rank 1 waits for it") != std::string::npos, error);
+    });
+  }
+}
+
 TEST_CASE("the error of a rank that cannot construct its group ends the others' wait for it",
           "[collectives]") {
   const auto store = std::make_shared<HashStore>();
@@ -375,6 +396,7 @@ TEST_CASE("a forked child that destroys its parent's group does it no harm", "[c
   for (const Backend backend : test::backends()) {
     if (backend == Backend::kShmGloo) continue;  // consists of the others
     const auto store = std::make_shared<HashStore>();
+    test::Gate child_ended;
     test::run_ranks(2, [&](int rank) {
       auto group = init_process_group({.backend = backend,
                                        .device = DeviceChoice::kCpu,
@@ -384,6 +406,10 @@ TEST_CASE("a forked child that destroys its parent's group does it no harm", "[c
                                        .ranks_are_threads = true});
       Allocation memory = group->allocate(1 << 20);
       group->barrier().wait();
+      const std::span<float> values(static_cast<float*>(memory.data()), (1 << 20) / sizeof(float));
+      std::ranges::fill(values, 1);
+      if (rank == 1) expect(child_ended.wait_for(1), "the child to end");
+      const Work sum = group->all_reduce(buffer_of(values));
       const pid_t child = rank == 0 ? ::fork() : -1;
       if (child == 0) {
         ::alarm(10);
@@ -392,11 +418,13 @@ TEST_CASE("a forked child that destroys its parent's group does it no harm", "[c
         ::_exit(0);
       }
       int status = 0;
-      if (rank == 0) expect(::waitpid(child, &status, 0) == child, "a child");
+      if (rank == 0) {
+        expect(::waitpid(child, &status, 0) == child, "a child");
+        child_ended.raise();
+      }
       expect(status == 0, "the child to end by itself");
-      float value = 1;
-      group->all_reduce({&value, 1, DType::kFloat32, kCpuDevice}).wait();
-      expect(value == 2, "the sum");
+      sum.wait();
+      expect(std::ranges::count(values, 2) == std::ssize(values), "the sums");
     });
   }
 }

@@ -50,8 +50,8 @@ class EndedProcess {
   pid_t pid_;
 };
 
-// The store of a rank that reads rank 0's identity and then loses the connection.
-class StoreOfRank0 final : public test::ForwardingStore {
+// The store of a rank that reads another identity of rank 0.
+class StoreOfRank0 : public test::ForwardingStore {
  public:
   StoreOfRank0(std::shared_ptr<Store> store, std::string who)
       : ForwardingStore(std::move(store)), who_(std::move(who)) {}
@@ -59,17 +59,46 @@ class StoreOfRank0 final : public test::ForwardingStore {
   std::string get(std::string_view key, Timeout timeout) override {
     return key.ends_with("on_rank0_0/who") ? who_ : store()->get(key, timeout);
   }
+
+ protected:
+  [[nodiscard]] const std::string& who() const { return who_; }
+
+ private:
+  std::string who_;
+};
+
+// The rank then loses the connection.
+class LostStore final : public StoreOfRank0 {
+ public:
+  using StoreOfRank0::StoreOfRank0;
+
   void wait(std::span<const std::string> keys, Timeout timeout) override {
     if (keys[0].ends_with("on_rank0_0/result"))
       throw NetworkError("the peer closed the connection");
     store()->wait(keys, timeout);
   }
   std::shared_ptr<Store> clone(Timeout timeout) const override {
-    return std::make_shared<StoreOfRank0>(store()->clone(timeout), who_);
+    return std::make_shared<LostStore>(store()->clone(timeout), who());
+  }
+};
+
+// Rank 0's result comes when the rank has waited for it in vain, and before it looks further.
+class LateStore final : public StoreOfRank0 {
+ public:
+  using StoreOfRank0::StoreOfRank0;
+
+  void wait(std::span<const std::string> keys, Timeout timeout) override {
+    store()->wait(keys, timeout);
+    if (keys[0].ends_with("on_rank0_0/result") && !std::exchange(is_late_, true)) {
+      throw TimeoutError("no result yet");
+    }
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override {
+    return std::make_shared<LateStore>(store()->clone(timeout), who());
   }
 
  private:
-  std::string who_;
+  bool is_late_ = false;
 };
 
 // The error of rank 1 if the store disappears while `leader` is in on_rank0.
@@ -79,7 +108,7 @@ std::string loss_of_store(const RankIdentity& leader) {
   const std::shared_future<std::string> result = error.get_future();
   test::run_ranks(2, [&](int rank) {
     std::shared_ptr<Store> store = hash_store;
-    if (rank == 1) store = std::make_shared<StoreOfRank0>(store, serialize(leader));
+    if (rank == 1) store = std::make_shared<LostStore>(store, serialize(leader));
     const auto group = init_process_group({.backend = Backend::kShm,
                                            .device = DeviceChoice::kCpu,
                                            .rank = rank,
@@ -135,6 +164,26 @@ TEST_CASE("rank 0 may take longer than any timeout", "[on_rank0]") {
         expect(value == 3, "a group that works");
       },
       kTimeout);
+}
+
+TEST_CASE("a result is read although rank 0 has ended since", "[on_rank0]") {
+  const EndedProcess ended;
+  RankIdentity leader = identify_self(0, kCpuDevice);
+  leader.pid = ended.pid();
+  const auto hash_store = std::make_shared<HashStore>();
+  test::run_ranks(2, [&](int rank) {
+    std::shared_ptr<Store> store = hash_store;
+    if (rank == 1) store = std::make_shared<LateStore>(store, serialize(leader));
+    const auto group = init_process_group({.backend = Backend::kShm,
+                                           .device = DeviceChoice::kCpu,
+                                           .rank = rank,
+                                           .world_size = 2,
+                                           .store = store,
+                                           .ranks_are_threads = true});
+    bool has_run = false;
+    on_rank0(*group, [&] { has_run = true; }, {.period = 10s, .silence = 20s});
+    expect(has_run == (rank == 0), "rank 0 to run the function");
+  });
 }
 
 TEST_CASE("an exception on rank 0 is thrown on all ranks", "[on_rank0]") {

@@ -156,6 +156,16 @@ TEST_CASE("gradients of functions equal central differences", "[nn]") {
   for (const Function& function : other_functions()) check(function);
 }
 
+TEST_CASE("clamp between bounds in the wrong order gives the upper one, as in PyTorch", "[nn]") {
+  Context context;
+  Tape tape(context);
+  Parameter x("x", context.from_host<double>(Doubles{-3, 0, 3}, {3}));
+  const Variable y = clamp(tape, tape.watch(x), 2, -1);
+  CHECK(context.to_host<double>(y.value()) == Doubles{-1, -1, -1});
+  static_cast<void>(tape.backward(sum(tape, y)));
+  CHECK(context.to_host<double>(x.grad()) == Doubles{0, 0, 0});
+}
+
 TEST_CASE("functions that leave the range of 16 bits are computed in float32", "[nn]") {
   Context context;
   Tape tape(context, Recording::kOn, DType::kFloat16);

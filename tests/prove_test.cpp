@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <csignal>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <thread>
@@ -102,6 +103,56 @@ TEST_CASE("runs are compared by their largest relative distance", "[prove]") {
   Run other{2, {step_with(1, 1)}};
   other.steps[0].parameters[0].name = "v";
   CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have other"));
+  other = {2, {step_with(1, 1)}};
+  other.steps[0].engine = 1;
+  CHECK_THAT(compare(one, other, 1e-3).difference, Contains("step 1: the models have other"));
+}
+
+// Like those of a bias before a batch norm, of which Adam makes full steps.
+TEST_CASE("gradients that may be rounding alone do not count, nor what they have moved",
+          "[prove]") {
+  const auto steps = [](double rounding, double moved, double weight) {
+    std::vector<StepSketch> result = {step_with(1, 1), step_with(weight, 1)};
+    for (StepSketch& step : result) {
+      step.parameters.push_back({"bias", 2, {}, sketch(std::vector{rounding, 0.0}, 1)});
+    }
+    result[1].parameters[1].value = sketch(std::vector{moved, 0.0}, 1);
+    return result;
+  };
+  const auto difference = [&](double rounding, double moved, double weight) {
+    return compare({1, steps(1e-8, 1, 2)}, {2, steps(rounding, moved, weight)}, 1e-3).difference;
+  };
+  CHECK(difference(-1e-8, -1, 2).empty());
+  CHECK_THAT(difference(-1e-8, -1, 2.1), Contains("parameter 'w' differs by 0.05, although"));
+  CHECK_THAT(difference(1e-6, 1, 2), Contains("the gradient of 'bias' differs"));
+}
+
+TEST_CASE("tensors of zeros are compared like others", "[prove]") {
+  const auto difference = [](const StepSketch& a, const StepSketch& b) {
+    return compare({1, {a}}, {2, {b}}, 1e-3).difference;
+  };
+  CHECK(difference(step_with(0, 0), step_with(0, 0)).empty());
+  CHECK_THAT(difference(step_with(0, 1), step_with(2, 1)),
+             Contains("parameter 'w' differs by 1 before any step"));
+  CHECK_THAT(difference(step_with(1, 0), step_with(1, 2)),
+             Contains("the gradient of 'w' differs by 1: do 2 ranks together"));
+}
+
+// Convolutions with batch norm amplify it to some per cent in three steps of float32.
+TEST_CASE("where earlier steps agree, rounding that grows is a possible cause", "[prove]") {
+  const auto difference = [](double first, double second) {
+    StepSketch last = step_with(1, 1);
+    StepSketch other = step_with(1, 1);
+    last.parameters.push_back({"v", 2, {}, sketch(std::vector{1.0, 0.0}, 1)});
+    other.parameters.push_back({"v", 2, {}, sketch(std::vector{1.0, second}, 1)});
+    return compare({1, {step_with(1, 1), last}}, {2, {step_with(1, first), other}}, 1e-3)
+        .difference;
+  };
+  CHECK(difference(1, 0).empty());
+  CHECK_THAT(difference(1, 0.03), Contains("rounding"));
+  CHECK_THAT(difference(1, 3), Contains("rounding"));
+  CHECK_THAT(difference(2, 0.03), !Contains("rounding"));
+  CHECK_THAT(difference(1, std::numeric_limits<double>::infinity()), !Contains("rounding"));
 }
 
 TEST_CASE("ddp-prove's command line", "[prove]") {
@@ -119,7 +170,8 @@ TEST_CASE("ddp-prove's command line", "[prove]") {
                                                    {"--steps"},
                                                    {"--steps", "0", "1,2", "./a"},
                                                    {"--tolerance", "nan", "1,2", "./a"},
-                                                   {"--bind", "numa", "1,2", "./a"}}) {
+                                                   {"--bind", "numa", "1,2", "./a"},
+                                                   {"1,2", "--bindd", "numa", "./a"}}) {
     CAPTURE(wrong);
     CHECK_THROWS_AS(parse_options(wrong), launcher::LaunchError);
   }
@@ -127,6 +179,22 @@ TEST_CASE("ddp-prove's command line", "[prove]") {
   test::ChildProcess lost({DDP_PROVE_PATH, "--help"}, {.stdout_path = "/dev/full"});
   CHECK(lost.wait() == 1);
   CHECK_THAT(lost.err(), Contains("ddp-prove: cannot write to stdout: No space left"));
+}
+
+TEST_CASE("ddp-launch's flags must leave it the numbers of ranks, and one run each", "[prove]") {
+  for (const Strings& flags : std::vector<Strings>{{"-n", "4"},
+                                                   {"--nproc_per_node=1"},
+                                                   {"--nnodes=2", "--master_addr=node7"},
+                                                   {"--max_restarts=1"},
+                                                   {"--dry_run"},
+                                                   {"--version"},
+                                                   {"--detach"}}) {
+    CAPTURE(flags);
+    Strings args = {"1,2"};
+    args.insert(args.end(), flags.begin(), flags.end());
+    args.push_back("./a");
+    CHECK_THROWS_WITH(parse_options(args), Contains("leave out"));
+  }
 }
 
 TEST_CASE("a program that is right passes, and is ended after the steps", "[prove]") {
@@ -140,6 +208,13 @@ TEST_CASE("a program that is right passes, and is ended after the steps", "[prov
                                !Contains("trained to the end"));
     CHECK(result.err.empty());
   }
+}
+
+TEST_CASE("steps are described in a line, however many", "[prove]") {
+  CHECK_THAT(prove_worker("none, short batch").out,
+             Contains("1 rank: 3 steps of 30 to 60 samples\n"));
+  CHECK_THAT(prove({"--steps", "1", "1,2", PROVE_WORKER_PATH, "none"}).out,
+             Contains("1 rank: 1 step of 60 samples\n"));
 }
 
 TEST_CASE("mistakes are found and explained", "[prove]") {
@@ -161,6 +236,12 @@ TEST_CASE("a run that fails, and a program without an engine", "[prove]") {
   const Result failed = prove({"1,2", "sh", "-c", "exit 5"});
   CHECK(failed.exit_code == 5);
   CHECK_THAT(failed.err, Contains("ddp-prove: the run with 1 rank ended with exit code 5"));
+  const test::TemporaryDirectory folder;
+  std::filesystem::copy(DDP_PROVE_PATH, folder / "ddp-prove");
+  const Result alone = run({(folder / "ddp-prove").string(), "1,2", "true"});
+  CHECK(alone.exit_code == 127);
+  CHECK_THAT(alone.err, Contains("ddp-prove: cannot run '" + (folder / "ddp-launch").string() +
+                                 "': No such file or directory\n"));
   const Result none = prove_worker("no engine");
   CHECK(none.exit_code == 2);
   CHECK_THAT(none.err, Contains("the run with 1 rank made no step"));

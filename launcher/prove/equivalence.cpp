@@ -36,12 +36,14 @@ double norm_of_gradients(const StepSketch& step) {
   return std::sqrt(sum);
 }
 
-// Relative to the norm of `a`, or to `floor` if that is larger. Infinite if there is a NaN.
+// Relative to the norm of `a`, or to `floor` if that is larger; 1 if both of these are 0. Infinite
+// if there is a NaN.
 double relative_distance(const TensorSketch& a, const TensorSketch& b, double floor) {
   TensorSketch apart;
   for (std::size_t j = 0; j < kProjections; ++j) apart[j] = b[j] - a[j];
   if (norm(apart) == 0) return 0;
-  const double relative = norm(apart) / std::max(norm(a), floor);
+  const double scale = std::max(norm(a), floor);
+  const double relative = norm(apart) / (scale > 0 ? scale : norm(b));
   return std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
 }
 
@@ -108,7 +110,7 @@ std::string cause_of_factor(double factor, double growth) {
 }
 
 std::string cause_of_distance(double relative, const StepSketch& step, int ranks) {
-  if (std::isinf(relative)) return "one of the two is infinite or not a number";
+  if (std::isinf(relative)) return "it is infinite or not a number";
   if (relative < kRelated) {
     return "a mean of the ranks' means, where their batches are unequal? 16-bit arithmetic needs a "
            "larger --tolerance";
@@ -122,6 +124,10 @@ std::string cause_of_distance(double relative, const StepSketch& step, int ranks
   }
   return text;
 }
+
+// Rounding grows from step to step, in some models tenfold and more.
+constexpr const char* kMayBeRounding =
+    " (Or it is rounding that has grown, since the steps before agree: does it differ in float64?)";
 
 bool have_same_parameters(const StepSketch& a, const StepSketch& b) {
   const auto is_same = [](const ParameterSketch& x, const ParameterSketch& y) {
@@ -166,9 +172,10 @@ class Comparer {
     const StepSketch& b = other_.steps[k];
     std::string text;
     if (!have_same_parameters(a, b)) text = "the models have other parameters";
-    if (text.empty()) text = difference_of_values(a, b, step_before(reference_, k));
+    const StepSketch* before = step_before(reference_, k);
+    if (text.empty()) text = difference_of_values(a, b, before);
     if (text.empty()) text = difference_of_samples(a, b);
-    if (text.empty()) text = difference_of_gradients(a, b);
+    if (text.empty()) text = difference_of_gradients(a, b, before);
     return text.empty() ? "" : fmt::format("step {}: {}", a.step, text);
   }
 
@@ -197,7 +204,8 @@ class Comparer {
            ": keep the global batch, and divide it by the number of ranks";
   }
 
-  std::string difference_of_gradients(const StepSketch& a, const StepSketch& b) {
+  std::string difference_of_gradients(const StepSketch& a, const StepSketch& b,
+                                      const StepSketch* before) {
     const Distance distance = distance_of_gradients(a, b);
     if (distance.relative > result_.gradients.relative) result_.gradients = distance;
     if (distance.relative <= tolerance_) return "";
@@ -207,8 +215,10 @@ class Comparer {
                          count_ranks(reference_.ranks),
                          cause_of_factor(*factor, 1.0 * other_.ranks / reference_.ranks));
     }
-    return fmt::format("the gradient of '{}' differs by {:.2g}: {}", distance.parameter,
-                       distance.relative, cause_of_distance(distance.relative, a, other_.ranks));
+    const bool may_be_rounding = before != nullptr && std::isfinite(distance.relative);
+    return fmt::format("the gradient of '{}' differs by {:.2g}: {}{}", distance.parameter,
+                       distance.relative, cause_of_distance(distance.relative, a, other_.ranks),
+                       may_be_rounding ? kMayBeRounding : "");
   }
 
   const Run& reference_;

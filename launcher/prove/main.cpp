@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <string>
@@ -35,15 +36,13 @@ int fail(const std::string& text, int exit_code) {
   return exit_code;
 }
 
-// "64", or "64, 64, 40" if steps differ.
-std::string samples_of(const Run& run) {
-  std::string all;
-  bool are_equal = true;
-  for (const StepSketch& step : run.steps) {
-    all += fmt::format("{}{}", all.empty() ? "" : ", ", step.samples);
-    are_equal = are_equal && step.samples == run.steps.front().samples;
-  }
-  return are_equal ? fmt::format("{}", run.steps.front().samples) : all;
+// "3 steps of 64 samples", or "of 40 to 64 samples".
+std::string describe_steps(const Run& run) {
+  const auto [least, most] = std::ranges::minmax(run.steps, {}, &StepSketch::samples);
+  const std::string range =
+      least.samples == most.samples ? "" : fmt::format("{} to ", least.samples);
+  return fmt::format("{} step{} of {}{} samples", run.steps.size(),
+                     run.steps.size() == 1 ? "" : "s", range, most.samples);
 }
 
 std::string to_text(const char* what, const Distance& distance) {
@@ -54,8 +53,7 @@ std::string to_text(const char* what, const Distance& distance) {
 
 int prove(const Options& options) {
   const Run reference = record_run(options.ranks.front(), options);
-  print(fmt::format("{}: {} steps of {} samples\n", count_ranks(reference.ranks),
-                    reference.steps.size(), samples_of(reference)));
+  print(fmt::format("{}: {}\n", count_ranks(reference.ranks), describe_steps(reference)));
   for (std::size_t i = 1; i < options.ranks.size(); ++i) {
     const Run other = record_run(options.ranks[i], options);
     const Comparison comparison = compare(reference, other, options.tolerance);

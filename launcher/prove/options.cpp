@@ -3,9 +3,11 @@
 
 #include <charconv>
 #include <cstddef>
+#include <cstdlib>
 
 #include "launcher/flag_value.h"
 #include "launcher/launch_error.h"
+#include "launcher/options.h"
 
 namespace ddp::prove {
 namespace {
@@ -53,7 +55,40 @@ FlagValue take_flag(const std::vector<std::string>& args, std::size_t& i) {
   return {name, args[i]};
 }
 
+launcher::Options parse_launch(const std::vector<std::string>& arguments) {
+  try {
+    return launcher::parse_options(arguments, ::getenv);
+  } catch (const LaunchError& error) {
+    throw LaunchError(std::string("ddp-launch's flags: ") + error.what(), error.exit_code());
+  }
+}
+
+// Each run must have its number of ranks, all of them here, and end before it is compared.
+void check_launch(int ranks, const Options& options) {
+  const launcher::Options launch = parse_launch(launch_arguments(ranks, options));
+  if (launch.action != launcher::Options::Action::kRun || launch.detach) {
+    throw LaunchError(
+        "leave out ddp-launch's --help, --version, --dry_run and --detach: runs are waited for");
+  }
+  if (launch.max_restarts > 0) {
+    throw LaunchError("leave out ddp-launch's --max_restarts: a run must not have steps twice");
+  }
+  if (launch.nodes.count > 1) {
+    throw LaunchError("leave out --nnodes, mpirun and srun: all ranks run on this node");
+  }
+  using Kind = launcher::WorkerRequest::Kind;
+  if (launch.workers.kind != Kind::kNumber || launch.workers.number != ranks) {
+    throw LaunchError("leave out ddp-launch's -n: it gets each number in RANKS");
+  }
+}
+
 }  // namespace
+
+std::vector<std::string> launch_arguments(int ranks, const Options& options) {
+  std::vector<std::string> arguments = {"-n", std::to_string(ranks)};
+  arguments.insert(arguments.end(), options.command.begin(), options.command.end());
+  return arguments;
+}
 
 Options parse_options(const std::vector<std::string>& args) {
   Options options;
@@ -67,6 +102,7 @@ Options parse_options(const std::vector<std::string>& args) {
   options.ranks = to_numbers_of_ranks({"RANKS", args[i]});
   options.command.assign(args.begin() + static_cast<std::ptrdiff_t>(i) + 1, args.end());
   if (options.command.empty()) throw LaunchError("no PROGRAM (see --help)");
+  for (const int ranks : options.ranks) check_launch(ranks, options);
   return options;
 }
 

@@ -14,6 +14,9 @@ struct Options {
   std::vector<std::string> command;  // for ddp-launch: its flags, the program, its arguments
 };
 
+// What follows "ddp-launch" to run the program with so many ranks.
+[[nodiscard]] std::vector<std::string> launch_arguments(int ranks, const Options& options);
+
 // Throws launcher::LaunchError if the command line is wrong.
 [[nodiscard]] Options parse_options(const std::vector<std::string>& args);
 

@@ -23,8 +23,6 @@
 namespace ddp::prove {
 namespace {
 
-constexpr int kNoExec = 127;
-
 volatile std::sig_atomic_t running_job = 0;
 
 void forward(int signal_number) {
@@ -33,9 +31,13 @@ void forward(int signal_number) {
 
 std::vector<std::string> launch_command(int ranks, const Options& options) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  std::vector<std::string> command = {self.parent_path() / "ddp-launch", "-n",
-                                      std::to_string(ranks)};
-  command.insert(command.end(), options.command.begin(), options.command.end());
+  const std::string launch = self.parent_path() / "ddp-launch";
+  if (::access(launch.c_str(), X_OK) != 0) {
+    throw launcher::LaunchError(fmt::format("cannot run '{}': {}", launch, error_text(errno)),
+                                launcher::kNotFoundExitCode);
+  }
+  std::vector<std::string> command = launch_arguments(ranks, options);
+  command.insert(command.begin(), launch);
   return command;
 }
 
@@ -48,7 +50,7 @@ std::vector<std::string> launch_command(int ranks, const Options& options) {
   for (std::string& argument : command) argv.push_back(argument.data());
   argv.push_back(nullptr);
   ::execv(argv[0], argv.data());
-  ::_exit(kNoExec);
+  ::_exit(launcher::kNotFoundExitCode);
 }
 
 // The steps of one run, in memory that goes with this process, however it ends.

@@ -28,11 +28,13 @@ Allocation guard_operand_memory(Allocation memory, WaitIdle wait_idle,
   return {data, size_bytes,
           [owner, wait_idle = std::move(wait_idle), group = std::move(group),
            process = ::getpid()](void*) {
-            if (process != ::getpid()) return;  // a forked child's copy, which nothing uses
-            const std::shared_ptr<ProcessGroup> alive = group.lock();
-            if (!alive || come_to_rest(wait_idle, *alive)) return;
-            log::warning("[ddp] memory that a hanging collective may still use is not freed");
-            new std::shared_ptr<Allocation>(owner);  // leaked on purpose
+            if (process == ::getpid()) {
+              const std::shared_ptr<ProcessGroup> alive = group.lock();
+              if (!alive || come_to_rest(wait_idle, *alive)) return;
+              log::warning("[ddp] memory that a hanging collective may still use is not freed");
+            }
+            // Leaked on purpose, also in a forked child, where the heap may be locked for good.
+            new std::shared_ptr<Allocation>(owner);
           }};
 }
 

@@ -39,7 +39,12 @@ void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
     throw std::invalid_argument("[ddp] parameter '" + parameter.name + "': " + complaint);
   };
   const auto elements = elements_of(parameter.shape);
-  if (!elements) refuse(fmt::format("its shape is [{}]", fmt::join(parameter.shape, ", ")));
+  if (!elements) {
+    refuse(
+        fmt::format("its shape is [{}]: dimensions must not be negative, nor their product too "
+                    "large",
+                    fmt::join(parameter.shape, ", ")));
+  }
   if (*elements != value.count) {
     refuse("its shape has " + std::to_string(*elements) + " elements, but its value is " +
            to_string(value));

@@ -16,8 +16,9 @@ namespace ddp {
 // gradients in the first step are equal bit for bit. The job would train all the same, as if it had
 // one rank.
 //
-// On CUDA the host does not wait: fingerprints are taken in the first step, sent in the control
-// vectors of the later ones, and compared when one of these has arrived.
+// Fingerprints are taken in the first step, sent in the control vectors of the later ones, and
+// compared when one of these has arrived. On CUDA the host waits once, when the second step begins,
+// for a copy from the first one's backward pass.
 class SameDataCheck {
  public:
   // The group must outlive this object.

@@ -36,7 +36,10 @@ template <class T>
 struct Clamp {
   T low, high;
 
-  DDP_HOST_DEVICE T value(T x) const { return x < low ? low : x > high ? high : x; }
+  DDP_HOST_DEVICE T value(T x) const {
+    const T raised = x < low ? low : x;
+    return raised > high ? high : raised;
+  }
   DDP_HOST_DEVICE T gradient(T x, T grad_y) const { return x < low || x > high ? T{0} : grad_y; }
 };
 
