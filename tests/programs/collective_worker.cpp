@@ -121,7 +121,7 @@ void send_to_one_that_stops(ddp::ProcessGroup& group) {
 // Logs in an endless loop on a detached thread.
 void log_in_background() {
   std::thread([] {
-    for (;;) ddp::log::error("still here");
+    for (;;) ddp::logging::error("still here");
   }).detach();
 }
 

@@ -85,7 +85,7 @@ ImageDataset load(DataSplit split, const fs::path& data_dir, const ImageTransfor
     if (count != kRecords) deviations += fmt::format(", {} has {}", file, count);
   }
   if (!deviations.empty()) {
-    log::warning(
+    logging::warning(
         fmt::format("[cifar10] {}: the archive's files have {} images each, but{} (cut "
                     "short, or your own?)",
                     directory.string(), kRecords, deviations.substr(1)));

@@ -86,7 +86,7 @@ std::optional<LoadedCheckpoint> CheckpointDirectory::load_newest() {
     } catch (const FileError& error) {
       if (is_error_of_system(error)) throw;
       if (!newest_error) newest_error = std::current_exception();
-      log::warning(describe(error) + "; this checkpoint is skipped");
+      logging::warning(describe(error) + "; this checkpoint is skipped");
     }
   }
   if (!newest_error) return std::nullopt;
@@ -122,7 +122,7 @@ void CheckpointDirectory::list_and_prune() {
     std::error_code error;
     std::filesystem::remove(file, error);
     if (error) {
-      log::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
+      logging::warning("[checkpoint] cannot remove " + file.string() + ": " + error.message());
     }
   }
   names_.resize(keep);

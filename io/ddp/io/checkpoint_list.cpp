@@ -84,8 +84,8 @@ std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& di
     auto names = parse_list(file);
     if (file.bad()) throw SystemError(latest.string() + ": cannot be read", errno);
     if (names) return *names;
-    log::warning("[checkpoint] " + latest.string() +
-                 " is not a list of checkpoints: using the names of the files there instead");
+    logging::warning("[checkpoint] " + latest.string() +
+                     " is not a list of checkpoints: using the names of the files there instead");
     return find_checkpoints(directory);
   } catch (const std::exception&) {
     std::throw_with_nested(FileError("[checkpoint] cannot read " + directory.string()));

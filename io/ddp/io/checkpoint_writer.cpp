@@ -14,7 +14,7 @@ CheckpointWriter::~CheckpointWriter() {
   try {
     finish();
   } catch (const std::exception& error) {
-    log::error("[checkpoint] the last checkpoint was not saved: " + describe(error));
+    logging::error("[checkpoint] the last checkpoint was not saved: " + describe(error));
   }
 }
 

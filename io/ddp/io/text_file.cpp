@@ -29,8 +29,8 @@ void TextFile::write(std::string_view text) {
       text.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno != EINTR) {
       failed_ = true;
-      log::error(origin_ + path_.string() +
-                 ": cannot write, so nothing more is added to it: " + error_text(errno));
+      logging::error(origin_ + path_.string() +
+                     ": cannot write, so nothing more is added to it: " + error_text(errno));
     }
   }
 }

@@ -100,12 +100,12 @@ void warn_of_missing(const Plan& plan) {
   const auto text = [](const Size2d& size) {
     return std::to_string(size.height) + " x " + std::to_string(size.width);
   };
-  log::warning("[kernels] cuDNN has no algorithm that gives the same bits each time for a " +
-               std::string(to_string(plan.dtype)) + " convolution of " +
-               std::to_string(plan.shape.batch) + " inputs of " +
-               std::to_string(plan.shape.in_channels) + " x " + text(plan.shape.input) +
-               " with a kernel of " + text(plan.shape.kernel) +
-               ": columns and cuBLAS compute it, which is slower");
+  logging::warning("[kernels] cuDNN has no algorithm that gives the same bits each time for a " +
+                   std::string(to_string(plan.dtype)) + " convolution of " +
+                   std::to_string(plan.shape.batch) + " inputs of " +
+                   std::to_string(plan.shape.in_channels) + " x " + text(plan.shape.input) +
+                   " with a kernel of " + text(plan.shape.kernel) +
+                   ": columns and cuBLAS compute it, which is slower");
 }
 
 // `function` with its first arguments given.
@@ -271,7 +271,7 @@ std::unique_ptr<Conv2dBackend> make_cudnn_conv2d(Device device) try {
   if (!library.open()) return nullptr;
   return std::make_unique<CudnnConv2d>(library, device);
 } catch (const Error& error) {
-  log::warning(
+  logging::warning(
       "[kernels] cuDNN does not work here, so columns and cuBLAS compute convolutions, "
       "which is slower: " +
       describe(error));

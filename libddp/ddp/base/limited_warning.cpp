@@ -27,9 +27,9 @@ void LimitedWarning::log(std::string message) {
 }
 
 void LimitedWarning::write(const std::string& message, std::uint64_t left_out) {
-  if (left_out == 0) return log::warning(message);
-  log::warning(message + " (and " + std::to_string(left_out) +
-               " more such warnings since the last one that is shown)");
+  if (left_out == 0) return logging::warning(message);
+  logging::warning(message + " (and " + std::to_string(left_out) +
+                   " more such warnings since the last one that is shown)");
 }
 
 }  // namespace ddp

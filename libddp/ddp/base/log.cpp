@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-namespace ddp::log {
+namespace ddp::logging {
 namespace {
 
 std::atomic<int> rank_or_minus_one{-1};
@@ -55,4 +55,4 @@ void info(std::string_view message) { write(spdlog::level::info, message); }
 void warning(std::string_view message) { write(spdlog::level::warn, message); }
 void error(std::string_view message) { write(spdlog::level::err, message); }
 
-}  // namespace ddp::log
+}  // namespace ddp::logging

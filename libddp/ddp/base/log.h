@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-namespace ddp::log {
+namespace ddp::logging {
 
 // Sets the rank in the prefix of all later lines of this process; ranks that are threads share it.
 void set_rank(int rank);
@@ -17,4 +17,4 @@ void info(std::string_view message);
 void warning(std::string_view message);
 void error(std::string_view message);
 
-}  // namespace ddp::log
+}  // namespace ddp::logging

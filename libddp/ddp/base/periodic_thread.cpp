@@ -14,10 +14,10 @@ bool survives(const std::string& name, const std::function<bool()>& tick) {
   try {
     return tick();
   } catch (const TimeoutError& error) {
-    log::debug("[" + name + "] tries again: " + describe(error));
+    logging::debug("[" + name + "] tries again: " + describe(error));
     return true;
   } catch (const std::exception& error) {
-    log::debug("[" + name + "] stops: " + describe(error));
+    logging::debug("[" + name + "] stops: " + describe(error));
     return false;
   }
 }

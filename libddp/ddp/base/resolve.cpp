@@ -78,7 +78,8 @@ AddressList resolve_patiently(const Endpoint& endpoint, Deadline deadline) {
     const NetworkError error = cannot_resolve(endpoint, reason_of(answer.status));
     if (!may_appear_late(answer.status)) throw error;
     if (quiet.passed() && !std::exchange(has_told, true)) {
-      log::warning(std::string(error.what()) + "; asking again, since the name may appear later");
+      logging::warning(std::string(error.what()) +
+                       "; asking again, since the name may appear later");
     }
     std::this_thread::sleep_for(std::min(pause, patience.remaining()));
     if (patience.passed()) throw error;

@@ -26,8 +26,8 @@ std::string CallExchange::mismatch(const CollectiveSignature& own) {
     const std::string found = ask(own);
     if (!found.empty()) return found;
   } catch (const Error& error) {
-    log::debug(std::string("[call_exchange] cannot learn what the other ranks called: ") +
-               error.what());
+    logging::debug(std::string("[call_exchange] cannot learn what the other ranks called: ") +
+                   error.what());
   }
   return "ranks called different collectives: rank " + std::to_string(rank_) + " called " +
          to_string(own);

@@ -34,10 +34,10 @@ bool wants_cuda(const InitOptions& options) {
 
 Device fall_to_cpu(const WorkerEnv& env, const cu::DeviceSurvey& survey) {
   if (env.rank == 0 && survey.is_fault) {
-    log::warning("[init] this process runs on the CPU, since CUDA does not work here: " +
-                 survey.why_none);
+    logging::warning("[init] this process runs on the CPU, since CUDA does not work here: " +
+                     survey.why_none);
   } else if (env.rank == 0) {
-    log::info("[init] this process runs on the CPU: " + survey.why_none);
+    logging::info("[init] this process runs on the CPU: " + survey.why_none);
   }
   return kCpuDevice;
 }

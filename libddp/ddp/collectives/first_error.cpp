@@ -28,7 +28,8 @@ bool FirstError::look() noexcept {
   try {
     return find();
   } catch (const std::exception& error) {
-    log::debug(std::string("[first_error] cannot read the other ranks' errors: ") + error.what());
+    logging::debug(std::string("[first_error] cannot read the other ranks' errors: ") +
+                   error.what());
     return is_set();
   }
 }
@@ -42,8 +43,8 @@ std::string FirstError::post(const std::string& note) noexcept {
   try {
     return store_->compare_set(kKey, "", note);
   } catch (const std::exception& error) {
-    log::debug(std::string("[first_error] cannot tell the other ranks of this rank's error: ") +
-               error.what());
+    logging::debug(std::string("[first_error] cannot tell the other ranks of this rank's error: ") +
+                   error.what());
     return note;
   }
 }

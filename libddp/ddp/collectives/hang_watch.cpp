@@ -36,7 +36,7 @@ void HangWatch::introduce() {
   try {
     publish({});
   } catch (const Error& error) {
-    log::debug("[hang_watch] " + describe(error));  // the thread will retry
+    logging::debug("[hang_watch] " + describe(error));  // the thread will retry
   }
 }
 

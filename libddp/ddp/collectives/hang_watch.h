@@ -41,7 +41,7 @@ class HangWatch {
 
   // `store` is the job's; `self` is this rank.
   HangWatch(std::shared_ptr<Store> store, RankIdentity self, const HangWatchOptions& options,
-            Report report = log::warning);
+            Report report = logging::warning);
 
   // Starts watching a recorder of the group, for as long as the recorder lives. `job_ranks` are the
   // group's members, by rank of the group; `aspect` distinguishes several recorders of one group.

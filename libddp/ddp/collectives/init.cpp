@@ -131,15 +131,15 @@ Hello describe_self(const InitOptions& options, const WorkerEnv& env, Device dev
 
 void warn_if_alone(const Hello& self) {
   if (!self.gpu.empty() || self.alone_because.empty()) return;
-  log::warning(
+  logging::warning(
       "[init] rank " + std::to_string(self.who.rank) +
       " cannot share memory with other ranks and uses TCP, which is slow: " + self.alone_because);
 }
 
 std::shared_ptr<ProcessGroup> make_group(const InitOptions& options, const WorkerEnv& env,
                                          const JobStore& store, GroupConfig config, Plan plan) {
-  log::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
-             std::string(to_string(plan.backend)) + " on " + to_string(config.device));
+  logging::debug("[init] " + std::to_string(env.world_size) + " ranks meet over " +
+                 std::string(to_string(plan.backend)) + " on " + to_string(config.device));
   if (plan.backend == Backend::kNccl) {
     auto group = make_nccl_process_group(std::move(config));
     try_first_all_reduce(*group);
@@ -169,7 +169,7 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   GroupConfig config = describe_rank(options, env);
   config.error_file = error_file;
   if (env.world_size == 1) return stay_alone(options, std::move(config));
-  if (!options.ranks_are_threads) log::set_rank(env.rank);
+  if (!options.ranks_are_threads) logging::set_rank(env.rank);
   config.worker_slot.set_start_phase(StartPhase::kWaiting);
   StartPatience patience(config.start_timeout, options.store ? "" : to_string(env.master));
   const JobStore job = open_job_store(options, env, config.start_timeout, patience);

@@ -107,11 +107,12 @@ void NcclCommunicator::end(End how) noexcept {
       how(handle);  // its result does not help any more
     });
     if (!ended) {
-      log::warning(fmt::format("[nccl] a communicator did not close within {} ms and is left open",
-                               kEndTimeout.count()));
+      logging::warning(
+          fmt::format("[nccl] a communicator did not close within {} ms and is left open",
+                      kEndTimeout.count()));
     }
   } catch (const std::exception& error) {
-    log::warning("[nccl] cannot close a communicator: " + describe(error));
+    logging::warning("[nccl] cannot close a communicator: " + describe(error));
   }
 }
 

@@ -24,7 +24,7 @@ void* register_memory(NcclCommunicator& communicator, void* data, std::size_t si
       DDP_NCCL_CHECK(communicator.api(), comm_register(comm, data, size_bytes, &registration));
     });
   } catch (const CudaError& error) {
-    log::info(
+    logging::info(
         fmt::format("[nccl] {} bytes of memory stay unregistered: {}", size_bytes, error.what()));
   }
   return registration;
@@ -37,7 +37,7 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
       DDP_NCCL_CHECK(communicator.api(), comm_deregister(comm, registration));
     });
   } catch (const CudaError& error) {
-    log::debug(error.what());  // a closed communicator has no registrations any more
+    logging::debug(error.what());  // a closed communicator has no registrations any more
   }
 }
 
@@ -46,7 +46,7 @@ void* allocate_by_nccl(const NcclApi& nccl, std::size_t size_bytes) {
   void* data = nullptr;
   const ncclResult_t result = nccl.mem_alloc(&data, size_bytes);
   if (result == ncclSuccess) return data;
-  log::info(
+  logging::info(
       fmt::format("[nccl] {} bytes are plain device memory, since NCCL could not allocate them: {}",
                   size_bytes, error_text(nccl, result)));
   return nullptr;
@@ -64,7 +64,7 @@ void release_memory(NcclCommunicator& communicator, void* data, void* registrati
     deregister_memory(communicator, registration);
     DDP_NCCL_CHECK(communicator.api(), mem_free(data));
   } catch (const std::exception& error) {
-    log::warning(describe(error));
+    logging::warning(describe(error));
   }
 }
 

@@ -31,7 +31,7 @@ Allocation guard_operand_memory(Allocation memory, WaitIdle wait_idle,
             if (process == ::getpid()) {
               const std::shared_ptr<ProcessGroup> alive = group.lock();
               if (!alive || come_to_rest(wait_idle, *alive)) return;
-              log::warning("[ddp] memory that a hanging collective may still use is not freed");
+              logging::warning("[ddp] memory that a hanging collective may still use is not freed");
             }
             // Leaked on purpose, also in a forked child, where the heap may be locked for good.
             new std::shared_ptr<Allocation>(owner);

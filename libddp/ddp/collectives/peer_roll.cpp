@@ -38,7 +38,8 @@ void PeerRoll::leave() noexcept {
   try {
     store_->set(left(rank_), "");
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") + error.what());
+    logging::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") +
+                   error.what());
   }
 }
 
@@ -52,7 +53,8 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noe
     }
     return found;
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot find out which rank is missing: ") + error.what());
+    logging::debug(std::string("[peer_roll] cannot find out which rank is missing: ") +
+                   error.what());
     return "";
   }
 }
@@ -81,8 +83,8 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
   try {
     return look_at(rank);
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
-               error.what());
+    logging::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
+                   error.what());
     return Fate::kUnknown;
   }
 }
@@ -111,8 +113,8 @@ std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {
   try {
     for (const int rank : ranks) all += (all.empty() ? "" : " or ") + name(rank);
   } catch (const std::exception& error) {
-    log::debug(std::string("[peer_roll] cannot look up the hosts and pids of ranks: ") +
-               error.what());
+    logging::debug(std::string("[peer_roll] cannot look up the hosts and pids of ranks: ") +
+                   error.what());
   }
   return all;
 }

@@ -18,7 +18,7 @@ class StartPatience {
 
   // The time runs from now on. `store` is the meeting place, for messages; it may be empty.
   explicit StartPatience(Timeout timeout, std::string store = "", Timeout period = kPeriod,
-                         Report report = log::warning);
+                         Report report = logging::warning);
 
   // How long to wait before the next check, at most `longest`.
   [[nodiscard]] Timeout slice(Timeout longest = Timeout::max()) const;

@@ -76,9 +76,9 @@ void note_overdue(Device device, Backlog& backlog, Wait& wait) {
   if (wait.has_ended) return;
   wait.is_overdue = true;
   ++backlog.overdue_waits;
-  log::warning("[cuda] " + to_string(device) + " has not finished its work within " +
-               std::to_string(kPatience.count() / 1000) +
-               " s; none of its memory is freed until it does");
+  logging::warning("[cuda] " + to_string(device) + " has not finished its work within " +
+                   std::to_string(kPatience.count() / 1000) +
+                   " s; none of its memory is freed until it does");
 }
 
 // True if the process is exiting and CUDA is shut down. Then no kernels run, and all device memory
@@ -104,7 +104,7 @@ void release_when_idle(Device device, Release release) noexcept {
                                      });
     if (!has_ended) note_overdue(device, backlog, *wait);
   } catch (const std::exception& error) {
-    log::warning("[cuda] memory of " + to_string(device) + " is not freed: " + describe(error));
+    logging::warning("[cuda] memory of " + to_string(device) + " is not freed: " + describe(error));
   }
 }
 

@@ -266,9 +266,9 @@ void DistributedDataParallel::Impl::log_who_ran_out() {
   for (int rank = 0; rank < group_->world_size(); ++rank) {
     if (!ledger.is_active(rank)) idle.push_back(rank);
   }
-  log::warning("[ddp] " + rank_list(idle) + " ran out of data after step " +
-               std::to_string(steps_before_ + ledger.steps() - 1) +
-               "; the job goes on with empty batches there until all ranks have run out");
+  logging::warning("[ddp] " + rank_list(idle) + " ran out of data after step " +
+                   std::to_string(steps_before_ + ledger.steps() - 1) +
+                   "; the job goes on with empty batches there until all ranks have run out");
   has_logged_who_ran_out_ = true;
 }
 
@@ -296,7 +296,7 @@ void DistributedDataParallel::Impl::take_fingerprints() {
 void DistributedDataParallel::Impl::log_same_data() {
   if (group_->rank() != 0) return;
   const std::string warning = same_data_->warning(control_.arrived_ledger());
-  if (!warning.empty()) log::warning(warning);
+  if (!warning.empty()) logging::warning(warning);
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.

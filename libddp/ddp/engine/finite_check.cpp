@@ -74,7 +74,7 @@ bool FiniteCheck::check(std::uint64_t step, Stream stream) {
   if (!std::has_single_bit(++skipped_)) return false;
   const std::string text = describe(step, stream);
   if (group_.rank() == 0) {
-    log::warning(text + "; the step is skipped (" + std::to_string(skipped_) + " so far)");
+    logging::warning(text + "; the step is skipped (" + std::to_string(skipped_) + " so far)");
   }
   return false;
 }

@@ -40,7 +40,7 @@ double LossFactor::begin_pass(double samples, bool is_whole_step) {
 // the factor.
 void LossFactor::warn(double factor) {
   may_be_forgotten_ = false;
-  log::warning(
+  logging::warning(
       fmt::format("[ddp] a step has {0} samples and DdpOptions::nominal_samples is not set: "
                   "gradients are {0} times too small unless the mean loss is multiplied by what "
                   "begin_step() returned; with nominal_samples = {0}, begin_step() returns 1",

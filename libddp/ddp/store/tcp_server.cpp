@@ -276,7 +276,7 @@ class TcpServer::Impl {
     const std::string line =
         "[tcp_server] dropped the connection from " + to_string(connection.peer) + ": " + reason;
     if (hung_up && std::strstr(reason, "closed") != nullptr) {
-      log::debug(line);
+      logging::debug(line);
     } else {
       drops_.log(line);
     }

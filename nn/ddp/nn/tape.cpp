@@ -40,10 +40,10 @@ Variable Tape::watch(Parameter& parameter) {
 
 void Tape::warn_of_growth(const Parameter& parameter) {
   if (std::exchange(has_warned_, true)) return;
-  log::warning("[nn] a tape has seen parameter '" + parameter.name() + "' " +
-               std::to_string(kManyTimes) +
-               " times without a backward(), and keeps all that was computed since: for a "
-               "validation make a tape with Recording::kOff");
+  logging::warning("[nn] a tape has seen parameter '" + parameter.name() + "' " +
+                   std::to_string(kManyTimes) +
+                   " times without a backward(), and keeps all that was computed since: for a "
+                   "validation make a tape with Recording::kOff");
 }
 
 Variable Tape::record_all(Tensor output, std::vector<Edge> edges) {

@@ -59,7 +59,7 @@ auto choose_cudnn_algorithm(const CudnnLibrary& library, cudnnConvolutionDescrip
     int count = 0;
     const cudnnStatus_t status = find(static_cast<int>(found.size()), &count, found.data());
     if (status != CUDNN_STATUS_SUCCESS) {
-      log::info(std::string("[kernels] cuDNN: ") + name + ": " + library.error_string(status));
+      logging::info(std::string("[kernels] cuDNN: ") + name + ": " + library.error_string(status));
       continue;
     }
     for (int i = 0; i < count; ++i) {
