@@ -21,6 +21,8 @@ using Part = TensorSketch ParameterSketch::*;
 constexpr double kNegligible = 1e-4;
 // Gradients that are nearer than this come from nearly the same samples.
 constexpr double kRelated = 0.05;
+// By how much the differences of two right runs may exceed those of a control run.
+constexpr double kControlMargin = 10;
 
 double norm(const TensorSketch& sketch) {
   double sum = 0;
@@ -125,10 +127,6 @@ std::string cause_of_distance(double relative, const StepSketch& step, int ranks
   return text;
 }
 
-// Rounding grows from step to step, in some models tenfold and more.
-constexpr const char* kMayBeRounding =
-    " (Or it is rounding that has grown, since the steps before agree: does it differ in float64?)";
-
 bool have_same_parameters(const StepSketch& a, const StepSketch& b) {
   const auto is_same = [](const ParameterSketch& x, const ParameterSketch& y) {
     return x.name == y.name && x.count == y.count;
@@ -145,8 +143,8 @@ const StepSketch* step_before(const Run& run, std::size_t k) {
 
 class Comparer {
  public:
-  Comparer(const Run& reference, const Run& other, double tolerance)
-      : reference_(reference), other_(other), tolerance_(tolerance) {}
+  Comparer(const Run& reference, const Run& other, double tolerance, const Run* control)
+      : reference_(reference), other_(other), tolerance_(tolerance), control_(control) {}
 
   Comparison run() {
     const std::size_t steps = std::min(reference_.steps.size(), other_.steps.size());
@@ -173,17 +171,35 @@ class Comparer {
     std::string text;
     if (!have_same_parameters(a, b)) text = "the models have other parameters";
     const StepSketch* before = step_before(reference_, k);
-    if (text.empty()) text = difference_of_values(a, b, before);
+    const StepSketch* control = before == nullptr ? nullptr : control_of(k);
+    if (text.empty()) text = difference_of_values(a, b, before, control);
     if (text.empty()) text = difference_of_samples(a, b);
-    if (text.empty()) text = difference_of_gradients(a, b, before);
-    return text.empty() ? "" : fmt::format("step {}: {}", a.step, text);
+    if (text.empty()) text = difference_of_gradients(a, b, control);
+    if (text.empty()) return "";
+    result_.is_late = before != nullptr;
+    return fmt::format("step {}: {}", a.step, text);
+  }
+
+  // Null if the control run is of no use for this step.
+  [[nodiscard]] const StepSketch* control_of(std::size_t k) const {
+    if (control_ == nullptr || control_->steps.size() <= k) return nullptr;
+    const StepSketch& control = control_->steps[k];
+    return have_same_parameters(reference_.steps[k], control) ? &control : nullptr;
+  }
+
+  // Whether a distance counts as a difference.
+  [[nodiscard]] bool is_far(const Distance& distance, const Distance& of_control) const {
+    const double control = std::isfinite(of_control.relative) ? of_control.relative : 0;
+    return distance.relative > std::max(tolerance_, kControlMargin * control);
   }
 
   std::string difference_of_values(const StepSketch& a, const StepSketch& b,
-                                   const StepSketch* before) {
+                                   const StepSketch* before, const StepSketch* control) {
     const Distance distance = distance_of_values(a, b, before);
     if (distance.relative > result_.values.relative) result_.values = distance;
-    if (distance.relative <= tolerance_) return "";
+    const Distance of_control =
+        control == nullptr ? Distance() : distance_of_values(a, *control, before);
+    if (!is_far(distance, of_control)) return "";
     const std::string what =
         fmt::format("parameter '{}' differs by {:.2g}", distance.parameter, distance.relative);
     if (before == nullptr) {
@@ -205,32 +221,33 @@ class Comparer {
   }
 
   std::string difference_of_gradients(const StepSketch& a, const StepSketch& b,
-                                      const StepSketch* before) {
+                                      const StepSketch* control) {
     const Distance distance = distance_of_gradients(a, b);
     if (distance.relative > result_.gradients.relative) result_.gradients = distance;
-    if (distance.relative <= tolerance_) return "";
+    const Distance of_control =
+        control == nullptr ? Distance() : distance_of_gradients(a, *control);
+    if (!is_far(distance, of_control)) return "";
     const auto factor = common_factor(a, b, tolerance_);
     if (factor && std::abs(*factor - 1) > tolerance_) {
       return fmt::format("all gradients are {:.4g} times those with {}: {}", *factor,
                          count_ranks(reference_.ranks),
                          cause_of_factor(*factor, 1.0 * other_.ranks / reference_.ranks));
     }
-    const bool may_be_rounding = before != nullptr && std::isfinite(distance.relative);
-    return fmt::format("the gradient of '{}' differs by {:.2g}: {}{}", distance.parameter,
-                       distance.relative, cause_of_distance(distance.relative, a, other_.ranks),
-                       may_be_rounding ? kMayBeRounding : "");
+    return fmt::format("the gradient of '{}' differs by {:.2g}: {}", distance.parameter,
+                       distance.relative, cause_of_distance(distance.relative, a, other_.ranks));
   }
 
   const Run& reference_;
   const Run& other_;
   double tolerance_;
+  const Run* control_;  // may be null
   Comparison result_;
 };
 
 }  // namespace
 
-Comparison compare(const Run& reference, const Run& other, double tolerance) {
-  return Comparer(reference, other, tolerance).run();
+Comparison compare(const Run& reference, const Run& other, double tolerance, const Run* control) {
+  return Comparer(reference, other, tolerance, control).run();
 }
 
 std::string count_ranks(int ranks) {

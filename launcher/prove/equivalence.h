@@ -31,9 +31,14 @@ struct Comparison {
   // What differs first by more than the tolerance, and what may be the cause; empty if nothing
   // does.
   std::string difference;
+  // It is not in the first step, so it may be rounding that has grown. A control run can tell.
+  bool is_late = false;
 };
 
-[[nodiscard]] Comparison compare(const Run& reference, const Run& other, double tolerance);
+// `control` is a run with the reference's number of ranks, whose parameters began with other last
+// bits. After the first step, a difference counts only if it is much larger than the control's.
+[[nodiscard]] Comparison compare(const Run& reference, const Run& other, double tolerance,
+                                 const Run* control = nullptr);
 
 // "1 rank", "3 ranks".
 [[nodiscard]] std::string count_ranks(int ranks);

@@ -95,10 +95,11 @@ int run(const std::vector<std::string>& command) {
 
 }  // namespace
 
-Run record_run(int ranks, const Options& options) {
+Run record_run(int ranks, const Options& options, Start start) {
   const StepFile file;
   ::setenv("DDP_PROVE_FILE", file.path().c_str(), 1);
   ::setenv("DDP_PROVE_STEPS", std::to_string(options.steps).c_str(), 1);
+  ::setenv("DDP_PROVE_NUDGE", start == Start::kNudged ? "1" : "0", 1);
   const int exit_code = run(launch_command(ranks, options));
   if (exit_code != 0) {
     throw RunError(

@@ -17,8 +17,11 @@ class RunError : public Error {
   int exit_code_;
 };
 
+// With which parameters a program begins: its own, or the same with other last bits.
+enum class Start { kOwn, kNudged };
+
 // Runs the program with so many ranks, and returns the steps that its engines have made. Throws
 // RunError, or launcher::LaunchError if there were none.
-[[nodiscard]] Run record_run(int ranks, const Options& options);
+[[nodiscard]] Run record_run(int ranks, const Options& options, Start start = Start::kOwn);
 
 }  // namespace ddp::prove

@@ -10,6 +10,7 @@
 
 #include "ddp/base/env_reader.h"
 #include "ddp/base/error.h"
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/cuda/cuda.h"
 
@@ -32,6 +33,40 @@ std::vector<double> to_host(const Buffer& buffer, Stream stream) {
   return result;
 }
 
+void from_host(std::vector<double>& values, const Buffer& buffer) {
+  const Buffer source = buffer_of(values);
+  if (!buffer.device.is_cuda()) return cpu::cast(source, buffer);
+  const cu::DeviceGuard guard(buffer.device);
+  std::vector<std::byte> raw(buffer.size_bytes());
+  cpu::cast(source, {raw.data(), buffer.count, buffer.dtype, kCpuDevice});
+  cu::copy_async(buffer.data, raw.data(), raw.size(), {});
+  cu::synchronize({});
+}
+
+// The distance from 1 to the next number of this type.
+double epsilon_of(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64:
+      return 0x1p-52;
+    case DType::kFloat32:
+      return 0x1p-23;
+    case DType::kFloat16:
+      return 0x1p-10;
+    default:
+      return 0x1p-7;  // bfloat16
+  }
+}
+
+// `index` is the parameter's.
+void nudge(const Buffer& value, std::size_t index) {
+  std::vector<double> elements = to_host(value, {});
+  const double epsilon = epsilon_of(value.dtype);
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    elements[i] *= random_bits(0, index, i) % 2 == 0 ? 1 + epsilon : 1 - epsilon;
+  }
+  from_host(elements, value);
+}
+
 }  // namespace
 
 std::unique_ptr<StepSketcher> StepSketcher::from_environment(ProcessGroup& group,
@@ -41,6 +76,9 @@ std::unique_ptr<StepSketcher> StepSketcher::from_environment(ProcessGroup& group
   const EnvReader env(::getenv);
   const std::optional<std::string> path = env.text("DDP_PROVE_FILE");
   if (!path) return nullptr;
+  if (env.flag("DDP_PROVE_NUDGE")) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) nudge(parameters[i].value, i);
+  }
   return std::make_unique<StepSketcher>(group, *path, env.integer("DDP_PROVE_STEPS", 1).value_or(1),
                                         parameters, std::move(gradients), has_buffers);
 }

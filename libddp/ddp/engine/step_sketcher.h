@@ -18,7 +18,8 @@ namespace ddp {
 
 // Under ddp-prove (DDP_PROVE_FILE is set): appends sketches of the first steps to that file, and
 // ends the process after the last of them (DDP_PROVE_STEPS), since the rest of the training would
-// prove nothing, and must not overwrite the user's files.
+// prove nothing, and must not overwrite the user's files. With DDP_PROVE_NUDGE=1 the parameters
+// begin with other last bits, the same on all ranks, to show how far rounding grows.
 class StepSketcher {
  public:
   // Nothing if ddp-prove did not start this process. `gradients` are those of the parameters; all
