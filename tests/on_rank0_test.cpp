@@ -101,25 +101,33 @@ class LateStore final : public StoreOfRank0 {
   bool is_late_ = false;
 };
 
-// The error of rank 1 if the store disappears while `leader` is in on_rank0.
-std::string loss_of_store(const RankIdentity& leader) {
+// Runs fn(group) on two ranks. Rank 1 sees their store through a StoreOfRank1, which takes `leader`
+// for rank 0.
+template <class StoreOfRank1>
+void run_with_store(const RankIdentity& leader, const std::function<void(ProcessGroup&)>& fn) {
   const auto hash_store = std::make_shared<HashStore>();
-  std::promise<std::string> error;
-  const std::shared_future<std::string> result = error.get_future();
   test::run_ranks(2, [&](int rank) {
     std::shared_ptr<Store> store = hash_store;
-    if (rank == 1) store = std::make_shared<LostStore>(store, serialize(leader));
+    if (rank == 1) store = std::make_shared<StoreOfRank1>(store, serialize(leader));
     const auto group = init_process_group({.backend = Backend::kShm,
                                            .device = DeviceChoice::kCpu,
                                            .rank = rank,
                                            .world_size = 2,
                                            .store = store,
                                            .ranks_are_threads = true});
-    if (rank == 1)
-      error.set_value(error_of([&] {
-        on_rank0(
-            *group, [] {}, kQuick);
-      }));
+    fn(*group);
+  });
+}
+
+// The error of rank 1 if the store disappears while `leader` is in on_rank0.
+std::string loss_of_store(const RankIdentity& leader) {
+  std::promise<std::string> error;
+  const std::shared_future<std::string> result = error.get_future();
+  run_with_store<LostStore>(leader, [&](ProcessGroup& group) {
+    if (group.rank() == 1) {
+      const auto nothing = [] {};
+      error.set_value(error_of([&] { on_rank0(group, nothing, kQuick); }));
+    }
     result.wait();
   });
   return result.get();
@@ -170,19 +178,10 @@ TEST_CASE("a result is read although rank 0 has ended since", "[on_rank0]") {
   const EndedProcess ended;
   RankIdentity leader = identify_self(0, kCpuDevice);
   leader.pid = ended.pid();
-  const auto hash_store = std::make_shared<HashStore>();
-  test::run_ranks(2, [&](int rank) {
-    std::shared_ptr<Store> store = hash_store;
-    if (rank == 1) store = std::make_shared<LateStore>(store, serialize(leader));
-    const auto group = init_process_group({.backend = Backend::kShm,
-                                           .device = DeviceChoice::kCpu,
-                                           .rank = rank,
-                                           .world_size = 2,
-                                           .store = store,
-                                           .ranks_are_threads = true});
+  run_with_store<LateStore>(leader, [](ProcessGroup& group) {
     bool has_run = false;
-    on_rank0(*group, [&] { has_run = true; }, {.period = 10s, .silence = 20s});
-    expect(has_run == (rank == 0), "rank 0 to run the function");
+    on_rank0(group, [&] { has_run = true; }, {.period = 10s, .silence = 20s});
+    expect(has_run == (group.rank() == 0), "rank 0 to run the function");
   });
 }
 
