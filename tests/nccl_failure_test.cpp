@@ -3,10 +3,8 @@
 // What ranks report when NCCL fails, tested with a fake NCCL. No GPU is needed.
 #include "ddp/collectives/nccl_failure.h"
 
-#include <array>
 #include <catch2/catch.hpp>
 #include <limits>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -42,13 +40,8 @@ struct Survivor {
   // The error after this state of the communicator; empty if there is none.
   std::string error_after(ncclResult_t state) {
     async_error = state;
-    std::array<std::optional<NcclCommunicator>, 2> communicators;
-    test::run_ranks(2, [&](int rank) {
-      GroupConfig own = config;
-      own.rank = rank;
-      communicators[static_cast<std::size_t>(rank)].emplace(own, failing_nccl());
-    });
-    look_for_async_error(*communicators[0], first_error, roll, "operations on rank 0");
+    NcclCommunicator communicator(test::without_peers(config), failing_nccl());
+    look_for_async_error(communicator, first_error, roll, "operations on rank 0");
     return test::error_of([&] { first_error.rethrow_if_set(); });
   }
 

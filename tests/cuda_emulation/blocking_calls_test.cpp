@@ -13,6 +13,7 @@
 #include "ddp/collectives/nccl_watchdog.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
+#include "support/fake_nccl.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -80,7 +81,7 @@ struct WatchedGroup {
   HashStore store;
   GroupConfig config{
       .store = store.clone(), .background_store = store.clone(), .world_size = 2, .device = kGpu};
-  NcclCommunicator communicator{config, abortable_nccl()};
+  NcclCommunicator communicator{test::without_peers(config), abortable_nccl()};
   EventRing operations{kGpu};
   cu::OwnedStream stream{kGpu};
   FirstError first_error{store.clone()};

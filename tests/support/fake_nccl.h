@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ddp/collectives/nccl_api.h"
+#include "ddp/collectives/process_group.h"
 
 namespace ddp::test {
 
@@ -18,6 +19,12 @@ inline NcclApi fake_nccl() {
   nccl.get_error_string = [](ncclResult_t) { return "what NCCL says"; };
   nccl.get_last_error = [](ncclComm_t) { return ""; };
   return nccl;
+}
+
+// The configuration for a rank's communicator whose peers are not there: they would be waited for.
+inline GroupConfig without_peers(GroupConfig config) {
+  config.world_size = 1;
+  return config;
 }
 
 }  // namespace ddp::test
