@@ -7,6 +7,8 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 
+#include "ddp/base/home_process.h"
+
 using namespace ddp;
 
 TEST_CASE("a wait status is described in words and as a shell's exit code", "[process-status]") {
@@ -51,4 +53,20 @@ TEST_CASE("a child ends with its parent, or learns that the parent is gone", "[p
     REQUIRE(::waitpid(child, &status, 0) == child);
     CHECK(exit_code_of(status) == (is_parent ? 0 : 1));
   }
+}
+
+TEST_CASE("what was made before a fork belongs to the parent, what was made after it to the child",
+          "[process-status]") {
+  const HomeProcess parent;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const HomeProcess here;
+    const bool is_right = !parent.is_here() && parent.pid() == ::getppid() && here.is_here() &&
+                          here.pid() == ::getpid();
+    ::_exit(is_right ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(exit_code_of(status) == 0);
+  CHECK(parent.is_here());
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/process_group.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <numeric>
 #include <stdexcept>
@@ -91,8 +89,7 @@ ProcessGroup::ProcessGroup(GroupConfig config)
     : config_(std::move(config)),
       recorder_(make_recorder(config_)),
       meetings_(std::make_shared<FlightRecorder>(config_.world_size > 1 ? kMeetings : 0)),
-      operation_timeout_(config_.timeout),
-      process_(::getpid()) {
+      operation_timeout_(config_.timeout) {
   if (!config_.background_store && config_.store) {
     config_.background_store = config_.store->clone(kBackgroundStoreTimeout);
   }
@@ -167,8 +164,9 @@ Work ProcessGroup::run(Collective collective, Stream producer) {
 
 // The other ranks would take messages of a forked child for its parent's.
 void ProcessGroup::check_process() const {
-  if (::getpid() == process_) return;
-  throw std::logic_error("group \"" + name() + "\" belongs to process " + std::to_string(process_) +
+  if (process_.is_here()) return;
+  throw std::logic_error("group \"" + name() + "\" belongs to process " +
+                         std::to_string(process_.pid()) +
                          "; this process is a fork of it and cannot use it");
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -17,6 +15,7 @@
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
 #include "ddp/base/error_record.h"
+#include "ddp/base/home_process.h"
 #include "ddp/base/scoped_value.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
@@ -233,7 +232,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   std::uint8_t operation_issuer_ = 0;
   std::uint8_t issuers_ = 0;
   const char* solo_in_ = nullptr;             // see ScopedSolo
-  pid_t process_;                             // in which the group was made
+  HomeProcess process_;                       // in which the group was made
   std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
   std::vector<Collective> batch_;             // operations of the open batch
   bool is_in_batch_ = false;
