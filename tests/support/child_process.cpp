@@ -62,6 +62,10 @@ void become(char* const* argv, char* const* envp, const ChildProcess::Options& o
             const int (&fds)[3]) {
   for (int fd = 0; fd < 3; ++fd) ::dup2(fds[fd], fd);
   if (options.close_stdout) ::close(STDOUT_FILENO);
+  // A shell's background job ignores SIGINT, and nohup's SIGHUP, which the child would inherit.
+  for (const int signal_number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) {
+    std::signal(signal_number, SIG_DFL);
+  }
   for (const int signal_number : options.ignored_signals) std::signal(signal_number, SIG_IGN);
   ::execve(argv[0], argv, envp);
   ::_exit(99);
