@@ -49,7 +49,8 @@ def read_libraries():
 
 def configure_command():
     options = {"CMAKE_BUILD_TYPE": "Release", "DDP_CUDA": "ON", "DDP_WARNINGS_AS_ERRORS": "OFF",
-               "DDP_CUDA_ARCHITECTURES": machine.architecture() + "-real"}
+               "DDP_CUDA_ARCHITECTURES": machine.architecture() + "-real",
+               "CMAKE_CUDA_FLAGS": "-lineinfo"}  # for compute-sanitizer; the code stays the same
     if os.path.isdir(VENDORED):
         options["DDP_VENDORED_HEADERS"] = VENDORED
         options.update({"DDP_" + name: "OFF" for name in LEFT_OUT})

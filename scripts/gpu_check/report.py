@@ -7,8 +7,8 @@ import results
 from runner import PASSED, SKIPPED, TIMED_OUT
 
 
-def verdict(content, expected_cases):
-    """Lists what is wrong, in a sentence each."""
+def verdict(content, case_counts):
+    """Lists what is wrong, in a sentence each. For `case_counts` see results.case_counts()."""
     complaints = list(content["complaints"])
     for phase in content["phases"]:
         if phase["name"] in content["excused"]:
@@ -23,9 +23,10 @@ def verdict(content, expected_cases):
         if case["result"] in ("failed", "begun"):
             what = "failed" if case["result"] == "failed" else "did not end"
             complaints.append(f"{case['program']}: \"{case['case']}\" {what}")
-    ran = results.ran_alone(content["cases"])
-    if content["has_gpu"] and "tests" in content["parts"] and ran < expected_cases:
-        complaints.append(f"{ran} test cases ran, and {expected_cases} should have")
+    for part, program, expected in case_counts:
+        ran = results.ran_alone(content["cases"], program)
+        if content["has_gpu"] and part in content["parts"] and ran < expected:
+            complaints.append(f"{program}: {ran} test cases ran, and {expected} should have")
     return complaints
 
 

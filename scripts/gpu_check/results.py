@@ -31,10 +31,17 @@ def cases(folder):
     return list(found.values())
 
 
-def ran_alone(all_cases):
-    """Counts the cases that a program ran to their end by itself, not under ddp-launch."""
-    alone = (each for each in all_cases if not re.search(r"-\d+-of-\d+$", each["program"]))
-    return sum(each["result"] in ("passed", "failed") for each in alone)
+def case_counts(text):
+    """Returns (part, program, number of its test cases) for each line of case_counts.txt."""
+    lines = (line.split() for line in text.splitlines())
+    return [(part, program, int(cases)) for part, program, cases in lines]
+
+
+def ran_alone(all_cases, program):
+    """Counts the cases that the program ran to their end by itself: under ddp-launch, the name in
+    its log goes on with the rank."""
+    return sum(each["program"] == program and each["result"] in ("passed", "failed")
+               for each in all_cases)
 
 
 def remedy_for_sharing(log):

@@ -53,7 +53,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual([(c["program"], c["case"], c["result"]) for c in cases],
                          [("a-1-of-2", "one", "passed"), ("a", "one", "passed"),
                           ("a", "two", "begun")])
-        self.assertEqual(results.ran_alone(cases), 1)
+        self.assertEqual(results.ran_alone(cases, "a"), 1)
 
     def test_figures_are_lines_of_json(self):
         log = self.write("b.log", 'text\n{"figure": "copy", "unit": "GB/s", "median": 1, "spread": '
@@ -64,18 +64,26 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(complaints), 1)
 
     def content(self, **changes):
-        return {"has_gpu": True, "parts": ["tests", "benchmarks"], "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
+        return {"has_gpu": True, "parts": [*gpu_check.PARTS], "machine": {"commit": "abc"}, "gpu_states": [], "tests": [],
                 "phases": [], "complaints": [], "tails": {}, "failures": [], "figures": [],
                 "excused": {}, "warnings": [], "benchmarks": [],
                 "cases": [{"program": "a", "case": "one", "result": "passed", "seconds": 1}],
                 **changes}
 
     def test_too_few_cases_fail(self):
-        self.assertEqual(report.verdict(self.content(), 1), [])
-        self.assertEqual(report.verdict(self.content(), 2),
-                         ["1 test cases ran, and 2 should have"])
-        self.assertEqual(report.verdict(self.content(has_gpu=False, cases=[]), 2), [])
-        self.assertEqual(report.verdict(self.content(parts=["benchmarks"], cases=[]), 2), [])
+        one, two = (results.case_counts(f"tests a {number}\n") for number in (1, 2))
+        self.assertEqual(report.verdict(self.content(), one), [])
+        self.assertEqual(report.verdict(self.content(), two),
+                         ["a: 1 test cases ran, and 2 should have"])
+        self.assertEqual(report.verdict(self.content(has_gpu=False, cases=[]), two), [])
+        self.assertEqual(report.verdict(self.content(parts=["benchmarks"], cases=[]), two), [])
+        self.assertEqual(report.verdict(self.content(parts=["ranks"], cases=[]), two), [])
+
+    def test_case_counts_can_be_read(self):
+        with open(gpu_check.CASE_COUNTS, encoding="utf-8") as file:
+            counts = results.case_counts(file.read())
+        self.assertEqual({part for part, _, _ in counts}, {"tests", "ranks"})
+        self.assertGreater(min(cases for _, _, cases in counts), 0)
 
     def test_a_sanitizer_may_be_cut_off_but_finds_errors_before(self):
         fine = self.write("fine.log", "========= COMPUTE-SANITIZER\n")
@@ -86,10 +94,10 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(results.sanitizer_errors(bad), ["Invalid read of size 4"])
         self.assertEqual(results.sanitizer_errors(cut), [])
         phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 50, "limit": 50}
-        self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
+        self.assertEqual(report.verdict(self.content(phases=[phase]), []),
                          ["memcheck a did not end within 50 s"])
         self.assertEqual(report.verdict(self.content(phases=[phase],
-                                                     excused={"memcheck a": "was cut off"}), 1), [])
+                                                     excused={"memcheck a": "was cut off"}), []), [])
 
     def after_sanitizer(self, status, log="none", tool="/bin/compute-sanitizer", **changes):
         content = self.content(**changes)
@@ -107,7 +115,7 @@ class GpuCheckTest(unittest.TestCase):
                                   "supported. Please refer to the documentation\n")
         excused = self.after_sanitizer(1, log)["excused"]
         phase = {"name": "memcheck a", "status": 1, "seconds": 1, "limit": 50}
-        self.assertEqual(report.verdict(self.content(phases=[phase], excused=excused), 1), [])
+        self.assertEqual(report.verdict(self.content(phases=[phase], excused=excused), []), [])
         self.assertEqual(self.after_sanitizer(1)["excused"], {})
         report.write(self.content(excused=excused), self.folder)
         with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
@@ -121,7 +129,7 @@ class GpuCheckTest(unittest.TestCase):
 
     def test_what_never_began_is_no_success(self):
         phase = {"name": "memcheck a", "status": TIMED_OUT, "seconds": 0, "limit": 0}
-        self.assertEqual(report.verdict(self.content(phases=[phase]), 1),
+        self.assertEqual(report.verdict(self.content(phases=[phase]), []),
                          ["there was no time left for memcheck a"])
 
     def test_both_reports_are_written(self):
@@ -167,8 +175,9 @@ class GpuCheckTest(unittest.TestCase):
         with open(os.path.join(self.folder, "gpu-report.md"), encoding="utf-8") as file:
             self.assertIn("| what | GPU 0 at the start |", file.read())
 
-    def test_either_part_can_be_left_out(self):
+    def test_parts_can_be_left_out(self):
         for parts, expected in ((["tests"], {"tests", "memcheck gpu_buffer_ops_test"}),
+                                (["ranks"], {"tests of ranks"}),
                                 (["benchmarks"], {"build benchmarks", "benchmark 1"})):
             runner = mock.Mock()
             runner.run.side_effect = lambda name, command, limit, **_: Outcome(name, PASSED, 1,
@@ -176,8 +185,8 @@ class GpuCheckTest(unittest.TestCase):
             with mock.patch("machine.facts"), mock.patch("main.provide_fashion_mnist"):
                 gpu_check.go_through(runner, self.content(parts=parts))
             ran = {call.args[0] for call in runner.run.call_args_list}
-            self.assertEqual(ran & {"tests", "memcheck gpu_buffer_ops_test", "build benchmarks",
-                                    "benchmark 1"}, expected)
+            self.assertEqual(ran & {"tests", "tests of ranks", "memcheck gpu_buffer_ops_test",
+                                    "build benchmarks", "benchmark 1"}, expected)
 
     def phases_of_tests(self, status, log_text):
         """Returns the environment of each phase by name and the content of the report, given how the
@@ -204,12 +213,14 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(content["complaints"],
                          ["tests of ranks that share the GPU did not run"])
 
-    def test_ranks_are_tested_with_what_they_need_to_share_the_gpu(self):
+    def test_all_tests_run_with_what_ranks_need_to_share_the_gpu(self):
         phases, content = self.phases_of_tests(1, "Sharing a GPU fails as it is: exit code 1\n"
                                                   "Sharing a GPU works with A_B=0 C=0\n")
-        self.assertEqual({name: phases["tests of ranks"][name] for name in ("A_B", "C")},
-                         {"A_B": "0", "C": "0"})
-        self.assertEqual(content["warnings"], ["tests of ranks ran with A_B=0 C=0, and fail without"])
+        for phase in ("tests", "tests of ranks"):
+            self.assertEqual({name: phases[phase][name] for name in ("A_B", "C")},
+                             {"A_B": "0", "C": "0"})
+        self.assertEqual(content["warnings"],
+                         ["tests ran with A_B=0 C=0; ranks cannot share the GPU without"])
 
     def test_a_figure_may_come_with_a_warning(self):
         log = self.write("b.log", '{"figure": "step", "unit": "us", "median": 3, "spread": 0, '
