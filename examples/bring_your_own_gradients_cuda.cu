@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // The same program as bring_your_own_gradients.cpp, in CUDA: kernels, memory and stream are our
-// own, and libddp only reduces the gradients. The host never waits inside a step: libddp uses
-// events to order its reductions behind our stream, and our optimizer behind the reductions.
+// own, and libddp only reduces the gradients. It never makes the host wait inside a step: events
+// order its reductions behind our stream, and our optimizer behind the reductions.
 //
 //   ddp-launch --nproc_per_node=2 build/bin/bring_your_own_gradients_cuda
 #include <cuda_runtime.h>
@@ -196,7 +196,8 @@ int Trainer::load(const ddp::Dataset& dataset, const std::vector<std::int64_t>& 
   std::vector<float> pixels(indices.size() * kPixels);
   std::vector<std::int64_t> labels(indices.size());
   dataset.gather(indices, ddp::buffer_of(pixels), ddp::buffer_of(labels));
-  // The source is pageable memory, so the call returns only when it has read it.
+  // The source is pageable memory, so the call returns only when it has read it, for which it may
+  // wait for the stream. ddp::DataLoader copies from pinned memory instead.
   check(cudaMemcpyAsync(pixels_.get(), pixels.data(), pixels.size() * sizeof(float),
                         cudaMemcpyDefault, stream_.get()));
   check(cudaMemcpyAsync(labels_.get(), labels.data(), labels.size() * sizeof(std::int64_t),

@@ -104,8 +104,10 @@ void warn_of_missing(const Plan& plan) {
                    std::string(to_string(plan.dtype)) + " convolution of " +
                    std::to_string(plan.shape.batch) + " inputs of " +
                    std::to_string(plan.shape.in_channels) + " x " + text(plan.shape.input) +
-                   " with a kernel of " + text(plan.shape.kernel) +
-                   ": columns and cuBLAS compute it, which is slower");
+                   " with a kernel of " + text(plan.shape.kernel) + ": " +
+                   (size_of(plan.dtype) == 2 ? "it is computed in float32 from copies"
+                                             : "columns and cuBLAS compute it") +
+                   ", which is slower");
 }
 
 // `function` with its first arguments given.
@@ -238,8 +240,7 @@ class CudnnConv2d final : public Conv2dBackend {
     plan.grad_weight = choose<cudnnConvolutionBwdFilterAlgoPerf_t>(
         plan, "find_backward_filter", library_.find_backward_filter,
         library_.backward_filter_scratch, x, y, convolution, weight);
-    const bool is_complete = plan.forward && plan.grad_input && plan.grad_weight;
-    if (!is_complete && size_of(plan.dtype) > 2) warn_of_missing(plan);
+    if (!plan.forward || !plan.grad_input || !plan.grad_weight) warn_of_missing(plan);
   }
 
   // For float32 and float64, which must work without a suitable algorithm of cuDNN, too.
