@@ -1,16 +1,22 @@
 // SPDX-License-Identifier: MIT
 //
-// Compares the CUDA kernels of transformers with their CPU twins.
+// Compares the CUDA kernels of transformers with their CPU twins, and a small GPT on the GPU with
+// one on the CPU.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/kernels/embedding.h"
 #include "ddp/kernels/layer_norm.h"
 #include "ddp/kernels/softmax.h"
 #include "ddp/kernels/transpose.h"
+#include "ddp/nn/models/gpt.h"
+#include "ddp/nn/ops.h"
+#include "ddp/nn/optim/sgd.h"
 #include "gpu/twin.h"
 
 namespace {
@@ -19,6 +25,7 @@ using ddp::MatrixShape;
 using ddp::SoftmaxMask;
 using ddp::TransposeShape;
 using ddp::WriteMode;
+using ddp::test::kGpu;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
 
@@ -118,4 +125,52 @@ TEMPLATE_TEST_CASE("cu::transpose equals its CPU twin", "[gpu]", float, double) 
   ddp::cpu::transpose(x.cpu(), {y.cpu(), mode}, shape);
   ddp::cu::transpose(x.cuda(), {y.cuda(), mode}, shape, {});
   y.check_equal(0);
+}
+
+namespace {
+
+using namespace ddp::nn;
+
+// The losses of three steps.
+std::vector<double> train_gpt(ddp::Device device, ddp::DType dtype,
+                              std::optional<ddp::DType> autocast = {}) {
+  Context context(device);
+  Gpt model({context, dtype, 1},
+            {.vocabulary = 11, .context = 8, .layers = 2, .heads = 2, .width = 12});
+  std::vector<std::int64_t> tokens(3 * 7);
+  for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i * i % 11);
+  const Tensor input = context.from_host(tokens, {3, 7});
+  const Tensor labels = context.from_host(tokens, {3 * 7});
+  Tape tape(context, Recording::kOn, autocast);
+  Sgd sgd(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  std::vector<double> losses;
+  for (int step = 0; step < 3; ++step) {
+    const Variable loss = softmax_cross_entropy(tape, model.forward(tape, input), labels);
+    const Tensor exact = context.empty({}, ddp::DType::kFloat64);
+    ddp::cast(loss.value().buffer(), exact.buffer(), context.stream());
+    losses.push_back(context.to_host<double>(exact).front());
+    tape.backward(loss);
+    sgd.step();
+  }
+  return losses;
+}
+
+void check_losses(ddp::DType dtype, std::optional<ddp::DType> autocast, double tolerance) {
+  const std::vector<double> expected = train_gpt(ddp::kCpuDevice, dtype, autocast);
+  const std::vector<double> losses = train_gpt(kGpu, dtype, autocast);
+  for (std::size_t step = 0; step < expected.size(); ++step) {
+    CHECK(losses[step] == Approx(expected[step]).epsilon(tolerance));
+  }
+  CHECK(expected.back() < expected.front());
+}
+
+}  // namespace
+
+TEST_CASE("a GPT trains on the GPU as on the CPU", "[gpu][nn]") {
+  check_losses(ddp::DType::kFloat64, {}, 1e-12);
+  check_losses(ddp::DType::kFloat32, {}, 1e-5);
+}
+
+TEST_CASE("a GPT trains in 16 bits on the GPU as on the CPU", "[gpu][amp]") {
+  check_losses(ddp::DType::kFloat32, ddp::DType::kBFloat16, 1e-2);
 }
