@@ -51,18 +51,18 @@ class GptBlock final : public Module {
 };
 
 // GPT-2 (Radford et al. 2019): the layers, names and initial distributions of Hugging Face's
-// GPT2Model, followed by logits that share the weight of the tokens' embedding. nanoGPT's names
-// have a prefix: Gpt(scope.child("transformer")). Its weights (out x in, as PyTorch's) fit as they
-// are; of Hugging Face's, transpose those of c_attn, c_proj and c_fc, which are in x out, and leave
-// out the buffers (h.0.attn.bias, which is a mask).
+// GPT2Model, followed by logits that share the weight of the tokens' embedding. To load a file of
+// Hugging Face's, transpose the weights of c_attn, c_proj and c_fc, which are in x out there, and
+// leave out the masks (h.0.attn.bias). nanoGPT's names have a prefix, Gpt(scope.child(
+// "transformer")), and its weights are out x in, as here; leave out lm_head.weight, which is
+// wte.weight.
 class Gpt final : public Module {
  public:
   // std::invalid_argument unless the heads divide the width.
   explicit Gpt(const Scope& scope, const GptOptions& options = {});
 
-  // input: tokens, a constant of int64, n x at most `context` (std::invalid_argument). Returns
-  // n * tokens x vocabulary logits, for the token after each; n samples' labels are n * tokens,
-  // too.
+  // input: tokens, a constant of int64, n x at most `context` (std::invalid_argument). Returns the
+  // logits of the token that follows each: n * tokens x vocabulary.
   Variable forward(Tape& tape, const Variable& input) override;
 
  private:
