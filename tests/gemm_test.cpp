@@ -85,6 +85,33 @@ TEMPLATE_TEST_CASE("gemm takes dimensions of 0, and an empty sum overwrites or k
   check_against_naive<TestType>({4, 3, 0}, {transpose_a, transpose_b, 1, 2});
 }
 
+TEMPLATE_TEST_CASE("gemm_batched equals products one by one", "[gemm]", float, double) {
+  using T = TestType;
+  const std::size_t batch = GENERATE(0U, 1U, 7U);
+  const bool is_shared = GENERATE(false, true);
+  const auto transpose = GENERATE(Transpose::kNo, Transpose::kYes);
+  const double beta = GENERATE(0.0, 0.5);
+  const auto shape = GENERATE(GemmShape{5, 9, 4}, GemmShape{3, 2, 0});
+  const GemmOptions options{transpose, transpose, 2, beta};
+  const auto [m, n, k] = shape;
+  auto a = small_integers<T>(m * k * batch, 1);
+  auto b = small_integers<T>(is_shared ? k * n : k * n * batch, 2);
+  auto c = small_integers<T>(m * n * batch, 3);
+  if (beta == 0) c.assign(c.size(), std::numeric_limits<T>::quiet_NaN());
+  std::vector<T> expected;
+  const auto part = [](const std::vector<T>& all, std::size_t i, std::size_t size) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(i * size);
+    return std::vector<T>(first, first + static_cast<std::ptrdiff_t>(size));
+  };
+  for (std::size_t i = 0; i < batch; ++i) {
+    const auto one = naive_gemm(part(a, i, m * k), part(b, is_shared ? 0 : i, k * n),
+                                part(c, i, m * n), shape, options);
+    expected.insert(expected.end(), one.begin(), one.end());
+  }
+  ddp::cpu::gemm_batched(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), shape, options);
+  CHECK(c == expected);
+}
+
 TEST_CASE("gemm names the operand whose size or dtype is wrong", "[gemm]") {
   std::vector<float> a(6), b(12), c(8);
   std::vector<double> doubles(12);

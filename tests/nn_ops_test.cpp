@@ -152,7 +152,7 @@ TEST_CASE("operations refuse wrong shapes or dtypes and name them", "[nn]") {
   CHECK(error_of([&] {
           static_cast<void>(linear(tape, zeros({2, 5}), zeros({3, 4}), zeros({3})));
         }) ==
-        "[nn] linear: x is [2, 5], weight [3, 4], bias [3], expected [n, in], [out, in], [out]");
+        "[nn] linear: x is [2, 5], weight [3, 4], bias [3], expected [..., in], [out, in], [out]");
   CHECK(
       error_of([&] {
         static_cast<void>(linear(tape, zeros({2, 4}), zeros({3, 4}, DType::kFloat64), zeros({3})));

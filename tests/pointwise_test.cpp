@@ -39,6 +39,7 @@ const std::vector<Function>& functions_with_edges() {
       {"abs", ddp::nn::abs},
       {"clamp", [](Tape& tape, const Variable& x) { return clamp(tape, x, -1, 2); }},
       {"gelu", gelu},
+      {"gelu_tanh", gelu_tanh},
       {"leaky_relu", [](Tape& tape, const Variable& x) { return leaky_relu(tape, x, 0.2); }},
       {"relu", relu},
       {"sigmoid", sigmoid},

@@ -56,7 +56,7 @@ class KernelBench {
   void run() {
     measure_copy();
     for (const auto& kernels : {buffer_kernels(), pointwise_kernels(), loss_kernels(),
-                                image_kernels(), optimizer_kernels()}) {
+                                image_kernels(), transformer_kernels(), optimizer_kernels()}) {
       for (const MakeWork& make : kernels) measure_traffic(make(bench_));
     }
     for (const ddp::DType dtype : {ddp::DType::kFloat32, ddp::DType::kBFloat16}) {

@@ -99,7 +99,8 @@ Work channel_bias_grad_work(Workbench& bench) {
 Work put_columns_work(Workbench& bench) {
   const Tensor part = bench.random(bench.elements / 2), whole = bench.large();
   const auto run = [=, &bench] {
-    bench.context.run(cpu::put_columns, cu::put_columns, part.buffer(), whole.buffer(),
+    bench.context.run(cpu::put_columns, cu::put_columns, part.buffer(),
+                      GradientTarget{whole.buffer()},
                       ColumnRange{matrix_of(bench), 0, kColumns / 2});
   };
   return {.kernel = "put_columns", .traffic = {part, part}, .run = run};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Matrix products of linear layers, and resnet18's convolutions for images of 224 x 224.
+// Matrix products of linear layers and of attention, and resnet18's convolutions of 224 x 224
+// images.
 #include <fmt/core.h>
 
 #include "ddp/kernels/conv2d.h"
@@ -40,6 +41,25 @@ std::vector<Product> products_of_linear(std::size_t batch, std::size_t in, std::
   return {{"gemm, forward", {batch, out, in}, {.transpose_b = Transpose::kYes}},
           {"gemm, grad_input", {batch, in, out}, {}},
           {"gemm, grad_weight", {out, in, batch}, {.transpose_a = Transpose::kYes}}};
+}
+
+// The products of attention: scores = q k', y = weights v, for 4 samples of 1024 tokens, 16 heads.
+Work attention_work(Workbench& bench, const char* name, DType dtype, const GemmShape& shape,
+                    Transpose transpose_b) {
+  constexpr std::size_t kProducts = 4 * 16;
+  const auto [m, n, k] = shape;
+  const Tensor a = bench.random(kProducts * m * k, dtype),
+               b = bench.random(kProducts * k * n, dtype);
+  const Tensor c = bench.random(kProducts * m * n, dtype);
+  const auto run = [=, &bench] {
+    bench.context.gemm_batched(a.buffer(), b.buffer(), c.buffer(), shape,
+                               {.transpose_b = transpose_b});
+  };
+  return {.kernel = fmt::format("{} {} times {} x {} x {}", name, kProducts, m, n, k),
+          .dtype = dtype,
+          .traffic = {a, b, c},
+          .flops = 2.0 * static_cast<double>(kProducts * m * n * k),
+          .run = run};
 }
 
 // A convolution layer of resnet18; the input is square.
@@ -103,6 +123,15 @@ void add_linear(std::vector<MakeWork>& all, DType dtype) {
   }
 }
 
+void add_attention(std::vector<MakeWork>& all, DType dtype) {
+  all.push_back([=](Workbench& bench) {
+    return attention_work(bench, "gemm_batched, scores", dtype, {1024, 1024, 64}, Transpose::kYes);
+  });
+  all.push_back([=](Workbench& bench) {
+    return attention_work(bench, "gemm_batched, values", dtype, {1024, 64, 1024}, Transpose::kNo);
+  });
+}
+
 void add_layer(std::vector<MakeWork>& all, const Layer& layer, DType dtype) {
   for (const Pass pass : {Pass::kForward, Pass::kGradInput, Pass::kGradWeight}) {
     // Training never computes the gradient of the images.
@@ -117,6 +146,7 @@ std::vector<MakeWork> product_kernels() {
   std::vector<MakeWork> all;
   for (const DType dtype : kDTypes) {
     add_linear(all, dtype);
+    add_attention(all, dtype);
     for (const Layer& layer : kLayers) add_layer(all, layer, dtype);
   }
   return all;

@@ -55,6 +55,7 @@ using MakeWork = std::function<Work(Workbench&)>;
 [[nodiscard]] std::vector<MakeWork> pointwise_kernels();
 [[nodiscard]] std::vector<MakeWork> loss_kernels();
 [[nodiscard]] std::vector<MakeWork> image_kernels();
+[[nodiscard]] std::vector<MakeWork> transformer_kernels();
 [[nodiscard]] std::vector<MakeWork> optimizer_kernels();
 [[nodiscard]] std::vector<MakeWork> product_kernels();
 

@@ -47,6 +47,14 @@ class Twin {
   Buffer cpu() { return buffer_of(host_); }
   Buffer cuda() const { return {device_.data(), host_.size(), dtype_of<T>, kGpu}; }
 
+  std::vector<T> download() const {
+    std::vector<T> copy(host_.size());
+    cu::synchronize({});
+    cu::copy_async(copy.data(), device_.data(), copy.size() * sizeof(T), {});
+    cu::synchronize({});
+    return copy;
+  }
+
   // Checks that both are equal up to `tolerance` times the largest of the value, 1, and the root
   // mean square of all values. So a small element whose large terms cancelled may have the same
   // absolute error as the others.
@@ -63,14 +71,6 @@ class Twin {
   }
 
  private:
-  std::vector<T> download() const {
-    std::vector<T> copy(host_.size());
-    cu::synchronize({});
-    cu::copy_async(copy.data(), device_.data(), copy.size() * sizeof(T), {});
-    cu::synchronize({});
-    return copy;
-  }
-
   double root_mean_square() const {
     double squares = 0;
     for (const T value : host_) squares += static_cast<double>(value) * static_cast<double>(value);

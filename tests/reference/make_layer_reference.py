@@ -102,6 +102,7 @@ run_loss("smoothed", (6, 4), lambda x: F.cross_entropy(x, labels, label_smoothin
 run_with_edges("abs", torch.abs)
 run_with_edges("clamp", lambda x: torch.clamp(x, -1, 2))
 run_with_edges("gelu", F.gelu)
+run_with_edges("gelu_tanh", lambda x: F.gelu(x, approximate="tanh"))
 run_with_edges("leaky_relu", lambda x: F.leaky_relu(x, 0.2))
 run_with_edges("relu", torch.relu)
 run_with_edges("sigmoid", torch.sigmoid)

@@ -2,6 +2,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/column_sums.cuh"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu {
@@ -15,30 +16,10 @@ __global__ void bias_add_kernel(T* y, const T* bias, MatrixShape shape) {
   }
 }
 
-// A block sums 32 columns: warp w takes rows w, w + 8, ..., then warp 0 adds the 8 partial sums.
-// The order is fixed, so equal inputs give equal bits.
 template <class T>
 __global__ void bias_grad_kernel(const T* grad_y, T* grad_bias, MatrixShape shape, WriteMode mode) {
-  __shared__ T partial[launch::kRowsPerBlock][launch::kWarp];
-  const unsigned warp = threadIdx.x / launch::kWarp;
-  const unsigned lane = threadIdx.x % launch::kWarp;
-  for (std::size_t first = static_cast<std::size_t>(blockIdx.x) * launch::kWarp;
-       first < shape.columns; first += static_cast<std::size_t>(gridDim.x) * launch::kWarp) {
-    const std::size_t column = first + lane;
-    T sum = 0;
-    if (column < shape.columns) {
-      for (std::size_t row = warp; row < shape.rows; row += launch::kRowsPerBlock) {
-        sum += grad_y[row * shape.columns + column];
-      }
-    }
-    partial[warp][lane] = sum;
-    __syncthreads();
-    if (warp == 0 && column < shape.columns) {
-      for (unsigned w = 1; w < launch::kRowsPerBlock; ++w) sum += partial[w][lane];
-      launch::store(&grad_bias[column], sum, mode);
-    }
-    __syncthreads();
-  }
+  const auto term = [&](std::size_t r, std::size_t c) { return grad_y[r * shape.columns + c]; };
+  launch::store_column_sums(term, grad_bias, shape, mode);
 }
 
 }  // namespace

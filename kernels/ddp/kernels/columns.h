@@ -22,8 +22,8 @@ struct ColumnRange {
 
 namespace ddp::cpu {
 
-// whole[r, first + c] = part[r, c].
-void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range);
+// whole[r, first + c] = part[r, c]; the other columns are left as they are.
+void put_columns(const Buffer& part, const GradientTarget& whole, const ColumnRange& range);
 // part[r, c] = whole[r, first + c].
 void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnRange& range);
 
@@ -31,7 +31,8 @@ void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnR
 
 namespace ddp::cu {
 
-void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range, Stream stream);
+void put_columns(const Buffer& part, const GradientTarget& whole, const ColumnRange& range,
+                 Stream stream);
 void take_columns(const Buffer& whole, const GradientTarget& part, const ColumnRange& range,
                   Stream stream);
 

@@ -17,14 +17,14 @@ void write_row(const T* source, T* target, std::size_t count, WriteMode mode) {
 
 }  // namespace
 
-void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range) {
-  detail::check_columns("put_columns", part, whole, range);
-  detail::dispatch_float("put_columns", whole.dtype, [&](auto element) {
+void put_columns(const Buffer& part, const GradientTarget& whole, const ColumnRange& range) {
+  detail::check_columns("put_columns", part, whole.buffer, range);
+  detail::dispatch_float("put_columns", part.dtype, [&](auto element) {
     using T = decltype(element);
     for (std::size_t r = 0; r < range.whole.rows; ++r) {
       write_row(static_cast<const T*>(part.data) + r * range.count,
-                static_cast<T*>(whole.data) + r * range.whole.columns + range.first, range.count,
-                WriteMode::kOverwrite);
+                static_cast<T*>(whole.buffer.data) + r * range.whole.columns + range.first,
+                range.count, whole.mode);
     }
   });
 }

@@ -13,9 +13,10 @@ __device__ std::size_t place_in_whole(std::size_t i, const ColumnRange& range) {
 }
 
 template <class T>
-__global__ void put_columns_kernel(const T* part, T* whole, ColumnRange range, std::size_t count) {
+__global__ void put_columns_kernel(const T* part, T* whole, ColumnRange range, std::size_t count,
+                                   WriteMode mode) {
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    whole[place_in_whole(i, range)] = part[i];
+    launch::store(&whole[place_in_whole(i, range)], part[i], mode);
   }
 }
 
@@ -29,14 +30,16 @@ __global__ void take_columns_kernel(const T* whole, T* part, ColumnRange range, 
 
 }  // namespace
 
-void put_columns(const Buffer& part, const Buffer& whole, const ColumnRange& range, Stream stream) {
-  detail::check_columns("put_columns", part, whole, range);
+void put_columns(const Buffer& part, const GradientTarget& whole, const ColumnRange& range,
+                 Stream stream) {
+  detail::check_columns("put_columns", part, whole.buffer, range);
   if (part.count == 0) return;
   const DeviceGuard guard(part.device);
-  detail::dispatch_float("put_columns", whole.dtype, [&](auto element) {
+  detail::dispatch_float("put_columns", part.dtype, [&](auto element) {
     using T = decltype(element);
     launch::run(put_columns_kernel<T>, launch::blocks_for(part.count), stream,
-                static_cast<const T*>(part.data), static_cast<T*>(whole.data), range, part.count);
+                static_cast<const T*>(part.data), static_cast<T*>(whole.buffer.data), range,
+                part.count, whole.mode);
   });
 }
 

@@ -16,30 +16,27 @@
 namespace ddp::cu {
 namespace {
 
-__device__ unsigned lane() { return threadIdx.x % launch::kWarp; }
-__device__ std::size_t first_row() { return launch::global_thread() / launch::kWarp; }
-__device__ std::size_t row_step() { return launch::grid_threads() / launch::kWarp; }
-
 template <class T>
 __global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* probabilities,
                                T* row_losses, MatrixShape shape, T label_smoothing) {
   const std::size_t classes = shape.columns;
-  for (std::size_t r = first_row(); r < shape.rows; r += row_step()) {
+  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
     const T* in = logits + r * classes;
     T* out = probabilities + r * classes;
     T maximum = -static_cast<T>(INFINITY);
-    for (std::size_t c = lane(); c < classes; c += launch::kWarp) maximum = max(maximum, in[c]);
+    for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp)
+      maximum = max(maximum, in[c]);
     maximum = launch::warp_max(maximum);
     T sum = 0, shifted_sum = 0;
-    for (std::size_t c = lane(); c < classes; c += launch::kWarp) {
+    for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp) {
       out[c] = exp(in[c] - maximum);
       sum += out[c];
       shifted_sum += in[c] - maximum;
     }
     sum = launch::warp_sum(sum);
     shifted_sum = launch::warp_sum(shifted_sum);
-    for (std::size_t c = lane(); c < classes; c += launch::kWarp) out[c] *= T{1} / sum;
-    if (lane() == 0) {
+    for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp) out[c] *= T{1} / sum;
+    if (launch::lane() == 0) {
       const std::int64_t label = labels[r];
       const bool valid = label >= 0 && static_cast<std::size_t>(label) < classes;
       const T loss = valid ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
@@ -76,18 +73,18 @@ __device__ bool comes_before_label(const T* row, std::size_t c, std::size_t labe
 template <class T>
 __global__ void count_correct_kernel(const T* logits, const std::int64_t* labels,
                                      unsigned long long* count, MatrixShape shape, std::size_t k) {
-  for (std::size_t r = first_row(); r < shape.rows; r += row_step()) {
+  for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
     if (labels[r] < 0 || labels[r] >= static_cast<std::int64_t>(shape.columns)) continue;
     const T* row = logits + r * shape.columns;
     const auto own = static_cast<std::size_t>(labels[r]);
     unsigned long long before = 0;
-    for (std::size_t c = lane(); c < shape.columns; c += launch::kWarp) {
+    for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
       before += comes_before_label(row, c, own) ? 1 : 0;
     }
     for (unsigned offset = launch::kWarp / 2; offset > 0; offset /= 2) {
       before += __shfl_xor_sync(0xffffffffU, before, offset);
     }
-    if (lane() == 0 && before < k) atomicAdd(count, 1ULL);
+    if (launch::lane() == 0 && before < k) atomicAdd(count, 1ULL);
   }
 }
 

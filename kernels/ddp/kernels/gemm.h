@@ -45,6 +45,11 @@ namespace ddp::cpu {
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options);
 
+// Several products of one shape: c holds the results one after the other, as many as fit. a and b
+// each hold one operand per product, or a single one that all products share.
+void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+                  const GemmOptions& options);
+
 }  // namespace ddp::cpu
 
 namespace ddp::cu {
@@ -65,13 +70,10 @@ class Blas {
   std::unique_ptr<Library> library_;
 };
 
-// Also takes float16 and bfloat16: they are multiplied in that type, on tensor cores where there
-// are some, summed in float32 and rounded once. float32 is not rounded to TF32.
+// These also take float16 and bfloat16, which are multiplied in that type, on tensor cores where
+// there are some, summed in float32 and rounded once. float32 is not rounded to TF32.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream);
-
-// Several products of one shape: c holds the results one after the other, as many as fit. a and b
-// each hold one operand per product, or a single one that all products share.
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
                   const GemmOptions& options, Blas& blas, Stream stream);
 

@@ -13,13 +13,17 @@
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/dropout.h"
+#include "ddp/kernels/embedding.h"
 #include "ddp/kernels/gemm.h"
 #include "ddp/kernels/grad_norm.h"
+#include "ddp/kernels/layer_norm.h"
 #include "ddp/kernels/mask_overlap.h"
 #include "ddp/kernels/max_pool2d.h"
 #include "ddp/kernels/pointwise_loss.h"
 #include "ddp/kernels/row_sums.h"
 #include "ddp/kernels/sgd.h"
+#include "ddp/kernels/softmax.h"
+#include "ddp/kernels/transpose.h"
 #include "ddp/kernels/unary.h"
 #include "ddp/kernels/upsample_nearest2d.h"
 
@@ -125,7 +129,7 @@ void binary(const Buffer&, const Buffer&, const GradientTarget&, const BinaryFun
 void row_sums_forward(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }
 void row_sums_backward(const Buffer&, const GradientTarget&, MatrixShape, Stream) { refuse(); }
 void mask_overlap(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
-void put_columns(const Buffer&, const Buffer&, const ColumnRange&, Stream) { refuse(); }
+void put_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
 void take_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
 void mse_forward(const Buffer&, const Buffer&, const PointwiseLossResult&, MatrixShape, Stream) {
   refuse();
@@ -158,6 +162,29 @@ void softmax_cross_entropy_backward(const Buffer&, const Buffer&, const Buffer&,
 void count_correct(const Buffer&, const Buffer&, const Buffer&, MatrixShape, std::size_t, Stream) {
   refuse();
 }
+void softmax_forward(const Buffer&, const Buffer&, MatrixShape, SoftmaxMask, Stream) { refuse(); }
+void softmax_backward(const Buffer&, const Buffer&, const GradientTarget&, MatrixShape, Stream) {
+  refuse();
+}
+void layer_norm_forward(const Buffer&, const Buffer&, const Buffer&, double, const LayerNormResult&,
+                        MatrixShape, Stream) {
+  refuse();
+}
+void layer_norm_grad_input(const LayerNormOperands&, const Buffer&, const Buffer&,
+                           const GradientTarget&, MatrixShape, Stream) {
+  refuse();
+}
+void layer_norm_grad_weight(const LayerNormOperands&, const Buffer&, const GradientTarget&,
+                            MatrixShape, Stream) {
+  refuse();
+}
+void embedding_forward(const Buffer&, const Buffer&, const Buffer&, MatrixShape, Stream) {
+  refuse();
+}
+void embedding_backward(const Buffer&, const Buffer&, const GradientTarget&, MatrixShape, Stream) {
+  refuse();
+}
+void transpose(const Buffer&, const GradientTarget&, const TransposeShape&, Stream) { refuse(); }
 void sgd_step(std::span<const SgdTensor>, const SgdStep&, const double*, Stream) { refuse(); }
 void adam_step(std::span<const AdamTensor>, const AdamStep&, const double*, Stream) { refuse(); }
 void clip_grad_norm(std::span<const Buffer>, double, const double*, const ClippedGradients&,

@@ -16,6 +16,7 @@ enum class UnaryKind : std::uint8_t {
   kClamp,      // min(max(x, a), b); slope 1 from a to b, both included
   kExp,        // exp(x)
   kGelu,       // x * (1 + erf(x / sqrt(2))) / 2
+  kGeluTanh,   // x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2
   kLeakyRelu,  // x > 0 ? x : a * x; slope a at 0
   kLog,        // the natural logarithm
   kRelu,       // max(x, 0); slope 0 at 0

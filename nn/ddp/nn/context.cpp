@@ -31,6 +31,12 @@ void Context::gemm(const Buffer& a, const Buffer& b, const Buffer& c, const Gemm
   with_wide_operands(cpu::gemm, a, b, c, shape, options);
 }
 
+void Context::gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c,
+                           const GemmShape& shape, const GemmOptions& options) {
+  if (device_.is_cuda()) return cu::gemm_batched(a, b, c, shape, options, *blas_, stream_);
+  with_wide_operands(cpu::gemm_batched, a, b, c, shape, options);
+}
+
 cpu::Conv2dBackend& Context::cpu_conv2d() {
   if (!cpu_conv2d_) cpu_conv2d_ = cpu::make_conv2d();
   return *cpu_conv2d_;

@@ -70,6 +70,8 @@ class Context {
   // On CUDA, 16-bit operands are multiplied in their type and summed in float32.
   void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
             const GemmOptions& options);
+  void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
+                    const GemmOptions& options);
 
   // Copies between this device and the host; both wait until the copy is done.
   template <class T>

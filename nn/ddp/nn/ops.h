@@ -15,9 +15,13 @@
 
 namespace ddp::nn {
 
-// x (n x in) times weight (out x in) transposed, plus bias (out): n x out.
+// x (... x in) times weight (out x in) transposed, plus bias (out), if there is one: ... x out.
 [[nodiscard]] Variable linear(Tape& tape, const Variable& x, const Variable& weight,
-                              const Variable& bias);
+                              const std::optional<Variable>& bias = {});
+
+// Matrix products: a (... x m x k) times b (... x k x n), with equal dimensions before the last
+// two.
+[[nodiscard]] Variable matmul(Tape& tape, const Variable& a, const Variable& b);
 
 struct Conv2dOptions {
   Size2d stride{1, 1};
@@ -74,6 +78,7 @@ struct ConvTranspose2dOptions {
 [[nodiscard]] Variable clamp(Tape& tape, const Variable& x, double low, double high);
 [[nodiscard]] Variable exp(Tape& tape, const Variable& x);
 [[nodiscard]] Variable gelu(Tape& tape, const Variable& x);
+[[nodiscard]] Variable gelu_tanh(Tape& tape, const Variable& x);  // gelu(approximate="tanh")
 [[nodiscard]] Variable leaky_relu(Tape& tape, const Variable& x, double slope = 0.01);
 [[nodiscard]] Variable log(Tape& tape, const Variable& x);
 [[nodiscard]] Variable relu(Tape& tape, const Variable& x);
@@ -84,7 +89,8 @@ struct ConvTranspose2dOptions {
 [[nodiscard]] Variable square(Tape& tape, const Variable& x);
 [[nodiscard]] Variable tanh(Tape& tape, const Variable& x);
 
-// a + b, a - b, a * b and a / b, element-wise; the shapes must be equal.
+// a + b, a - b, a * b and a / b, element-wise; the shapes must be equal. Only add() takes a b that
+// lacks the first dimensions of a, and adds it to each part of that shape.
 [[nodiscard]] Variable add(Tape& tape, const Variable& a, const Variable& b);
 [[nodiscard]] Variable sub(Tape& tape, const Variable& a, const Variable& b);
 [[nodiscard]] Variable mul(Tape& tape, const Variable& a, const Variable& b);
@@ -100,6 +106,10 @@ struct ConvTranspose2dOptions {
 // be.
 [[nodiscard]] Variable sum(Tape& tape, const Variable& x);
 [[nodiscard]] Variable mean(Tape& tape, const Variable& x);
+
+// x with two dimensions exchanged: torch.transpose, but copied.
+[[nodiscard]] Variable transpose(Tape& tape, const Variable& x, std::size_t dimension0,
+                                 std::size_t dimension1);
 
 // The channels of a, then those of b: n x (channels of both) x further dimensions, which must be
 // equal.
@@ -131,6 +141,32 @@ struct BatchNormTraining {
 [[nodiscard]] Variable batch_norm_inference(Tape& tape, const Variable& x, const Variable& weight,
                                             const Variable& bias, const Tensor& mean,
                                             const Tensor& variance, double eps);
+
+// Layer normalisation over the last dimensions of x, those that weight and bias have: by the mean
+// and the biased variance of their elements,
+//   y = (x - mean) / sqrt(variance + eps) * weight + bias
+[[nodiscard]] Variable layer_norm(Tape& tape, const Variable& x, const Variable& weight,
+                                  const Variable& bias, double eps = 1e-5);
+
+// exp(x) divided by its sum over the last dimension.
+[[nodiscard]] Variable softmax(Tape& tape, const Variable& x);
+
+// The rows of `weight` (count x width) with these indices, int64 of any shape: that shape x width.
+// An index outside its range throws on the CPU; on CUDA its row is NaN.
+[[nodiscard]] Variable embedding(Tape& tape, const Tensor& indices, const Variable& weight);
+
+struct AttentionOptions {
+  bool is_causal = false;   // position i sees positions 0 to i; as many queries as keys are needed
+  double dropout_p = 0;     // of an attention weight
+  std::uint64_t layer = 0;  // of the dropout, as for dropout()
+};
+
+// softmax(q k' / sqrt(width)) v for q (... x queries x width), k (... x keys x width) and v (... x
+// keys x any width), with equal dimensions before the last two: n x heads, usually. It keeps the
+// attention weights (queries x keys) for the backward pass.
+[[nodiscard]] Variable scaled_dot_product_attention(Tape& tape, const Variable& q,
+                                                    const Variable& k, const Variable& v,
+                                                    const AttentionOptions& options = {});
 
 // Drops each element of x (sets it to 0) with that probability, and divides the others by 1 -
 // probability. The choice is a function of the tape's random key and of `layer`.

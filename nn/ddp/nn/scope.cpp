@@ -21,18 +21,29 @@ Scope Scope::on(Context& context) const {
   return scope;
 }
 
-Parameter Scope::uniform(std::string_view name, const Shape& shape, double bound) const {
+template <class Draw>
+Parameter Scope::drawn(std::string_view name, const Shape& shape, const Draw& draw) const {
   const std::string parameter_name = full_name(name);
   const std::uint64_t stream = stream_of(parameter_name);
   std::vector<double> draws(shape.count());
-  for (std::size_t i = 0; i < draws.size(); ++i) {
-    draws[i] = bound * (2 * random_unit(seed_, stream, i) - 1);
-  }
+  for (std::size_t i = 0; i < draws.size(); ++i) draws[i] = draw(stream, i);
   const Tensor exact = context_->from_host<double>(draws, shape);
   Tensor value = Tensor::zeros(shape, dtype_, context_->device());
   cast(exact.buffer(), value.buffer(), context_->stream());
   context_->synchronize();  // `exact` goes away
   return {parameter_name, std::move(value)};
+}
+
+Parameter Scope::uniform(std::string_view name, const Shape& shape, double bound) const {
+  return drawn(name, shape, [&](std::uint64_t stream, std::size_t i) {
+    return bound * (2 * random_unit(seed_, stream, i) - 1);
+  });
+}
+
+Parameter Scope::normal(std::string_view name, const Shape& shape, double stddev) const {
+  return drawn(name, shape, [&](std::uint64_t stream, std::size_t i) {
+    return stddev * random_normal(seed_, stream, i);
+  });
 }
 
 Parameter Scope::constant(std::string_view name, const Shape& shape, double value) const {

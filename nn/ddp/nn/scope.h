@@ -29,6 +29,8 @@ class Scope {
 
   // Drawn from U(-bound, bound).
   [[nodiscard]] Parameter uniform(std::string_view name, const Shape& shape, double bound) const;
+  // Drawn from the normal distribution with mean 0.
+  [[nodiscard]] Parameter normal(std::string_view name, const Shape& shape, double stddev) const;
   // Every element is `value`.
   [[nodiscard]] Parameter constant(std::string_view name, const Shape& shape, double value) const;
   // State that is not trained; it has the scope's dtype unless another one is given.
@@ -38,6 +40,9 @@ class Scope {
 
  private:
   [[nodiscard]] std::string full_name(std::string_view name) const;
+  // Element i is draw(stream of the name, i).
+  template <class Draw>
+  [[nodiscard]] Parameter drawn(std::string_view name, const Shape& shape, const Draw& draw) const;
 
   Context* context_;
   DType dtype_;

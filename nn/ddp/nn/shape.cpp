@@ -12,18 +12,27 @@ void Extent::refuse(std::ptrdiff_t size) {
   throw std::invalid_argument("[nn] a shape with a dimension of size " + std::to_string(size));
 }
 
+void Shape::check_rank(std::size_t rank) {
+  if (rank <= kMaxRank) return;
+  throw std::invalid_argument("[nn] a shape of " + std::to_string(rank) + " dimensions, at most " +
+                              std::to_string(kMaxRank) + " are supported");
+}
+
 Shape::Shape(std::initializer_list<Extent> sizes) : rank_(sizes.size()) {
-  if (rank_ > kMaxRank) {
-    throw std::invalid_argument("[nn] a shape of " + std::to_string(rank_) +
-                                " dimensions, at most " + std::to_string(kMaxRank) +
-                                " are supported");
-  }
+  check_rank(rank_);
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
 }
 
 Shape Shape::with(std::size_t i, std::size_t size) const {
   Shape shape = *this;
   shape.sizes_[i] = size;
+  return shape;
+}
+
+Shape Shape::appended(std::size_t size) const {
+  check_rank(rank_ + 1);
+  Shape shape = *this;
+  shape.sizes_[shape.rank_++] = size;
   return shape;
 }
 
@@ -55,6 +64,22 @@ MatrixShape as_matrix(const Shape& shape) {
   MatrixShape matrix{shape[0], 1};
   for (std::size_t i = 1; i < shape.rank(); ++i) matrix.columns *= shape[i];
   return matrix;
+}
+
+MatrixShape as_rows(const Shape& shape) {
+  if (shape.rank() == 0) throw std::invalid_argument("[nn] a scalar has no rows");
+  MatrixShape matrix{1, shape[shape.rank() - 1]};
+  for (std::size_t i = 0; i + 1 < shape.rank(); ++i) matrix.rows *= shape[i];
+  return matrix;
+}
+
+bool is_tail(const Shape& part, const Shape& whole) {
+  if (part.rank() > whole.rank()) return false;
+  const std::size_t first = whole.rank() - part.rank();
+  for (std::size_t i = 0; i < part.rank(); ++i) {
+    if (part[i] != whole[first + i]) return false;
+  }
+  return true;
 }
 
 }  // namespace ddp::nn

@@ -43,6 +43,8 @@ class Shape {
   [[nodiscard]] std::size_t operator[](std::size_t i) const { return sizes_[i]; }
   // The same shape with another size of dimension `i`; the caller keeps `i` below rank().
   [[nodiscard]] Shape with(std::size_t i, std::size_t size) const;
+  // The same shape with one more dimension, the innermost. Throws as the constructor does.
+  [[nodiscard]] Shape appended(std::size_t size) const;
   // The number of elements; 1 for rank 0, a scalar. Throws std::invalid_argument if their bytes
   // cannot be counted.
   [[nodiscard]] std::size_t count() const;
@@ -50,6 +52,8 @@ class Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 
  private:
+  static void check_rank(std::size_t rank);
+
   std::array<std::size_t, kMaxRank> sizes_{};  // 0 beyond rank_
   std::size_t rank_ = 0;
 };
@@ -60,5 +64,10 @@ class Shape {
 // The first dimension as rows, all others together as columns. Throws std::invalid_argument for a
 // scalar.
 [[nodiscard]] MatrixShape as_matrix(const Shape& shape);
+// All dimensions but the last together as rows, the last one as columns. Throws as as_matrix().
+[[nodiscard]] MatrixShape as_rows(const Shape& shape);
+
+// Whether `part` is the last dimensions of `whole`, of which a scalar has none.
+[[nodiscard]] bool is_tail(const Shape& part, const Shape& whole);
 
 }  // namespace ddp::nn

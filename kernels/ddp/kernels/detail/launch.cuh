@@ -36,6 +36,11 @@ __device__ inline std::size_t grid_threads() {
   return static_cast<std::size_t>(gridDim.x) * blockDim.x;
 }
 
+// For kernels in which one warp handles one row: its first row, and the distance to its next one.
+__device__ inline unsigned lane() { return threadIdx.x % kWarp; }
+__device__ inline std::size_t first_row() { return global_thread() / kWarp; }
+__device__ inline std::size_t row_step() { return grid_threads() / kWarp; }
+
 template <class T>
 __device__ void store(T* target, T value, WriteMode mode) {
   *target = mode == WriteMode::kAccumulate ? *target + value : value;

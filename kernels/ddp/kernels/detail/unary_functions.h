@@ -61,6 +61,23 @@ struct Gelu {
   }
 };
 
+// (1 + tanh(u)) / 2 is sigmoid(2 * u), which is more exact below 0.
+template <class T>
+struct GeluTanh {
+  static constexpr T kFactor = static_cast<T>(1.59576912160573071176);  // 2 * sqrt(2 / pi)
+  static constexpr T kCubic = static_cast<T>(0.044715);
+
+  DDP_HOST_DEVICE static T cdf(T x) {
+    return T{1} / (T{1} + std::exp(-kFactor * (x + kCubic * x * x * x)));
+  }
+  DDP_HOST_DEVICE T value(T x) const { return x * cdf(x); }
+  DDP_HOST_DEVICE T gradient(T x, T grad_y) const {
+    const T p = cdf(x);
+    const T slope = kFactor * (T{1} + T{3} * kCubic * x * x);
+    return grad_y * (p + x * p * (T{1} - p) * slope);
+  }
+};
+
 template <class T>
 struct LeakyRelu {
   T slope;
@@ -137,6 +154,8 @@ void with_unary(const UnaryFunction& f, Run&& run) {
       return run(Exp<T>{});
     case UnaryKind::kGelu:
       return run(Gelu<T>{});
+    case UnaryKind::kGeluTanh:
+      return run(GeluTanh<T>{});
     case UnaryKind::kLeakyRelu:
       return run(LeakyRelu<T>{a});
     case UnaryKind::kLog:

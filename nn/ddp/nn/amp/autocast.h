@@ -2,7 +2,7 @@
 //
 // Mixed precision as in torch.autocast. On a Tape that was made with a 16-bit dtype, each operation
 // runs in a type that depends on the kind of operation, whatever types its operands have:
-//   in the 16-bit type, with float32 sums      products: linear, conv2d, conv_transpose2d
+//   in the 16-bit type, with float32 sums      products: linear, matmul, conv2d, conv_transpose2d
 //   in float32                                 normalisations, softmax and losses
 //                                              (PyTorch rounds the results of batch norms);
 //                                              exp, log, softplus, square; sum, mean

@@ -21,6 +21,12 @@ Linear::Linear(const Scope& scope, std::size_t in, std::size_t out)
   add(bias_);
 }
 
+Linear::Linear(const Scope& scope, std::size_t in, std::size_t out, double stddev)
+    : weight_(scope.normal("weight", {out, in}, stddev)), bias_(scope.constant("bias", {out}, 0)) {
+  add(weight_);
+  add(bias_);
+}
+
 Variable Linear::forward(Tape& tape, const Variable& input) {
   return linear(tape, input, tape.watch(weight_), tape.watch(bias_));
 }

@@ -13,8 +13,10 @@ namespace ddp::nn {
 class Linear final : public Module {
  public:
   Linear(const Scope& scope, std::size_t in, std::size_t out);
+  // The weight is drawn from the normal distribution instead, and the bias is 0.
+  Linear(const Scope& scope, std::size_t in, std::size_t out, double stddev);
 
-  // input: n x in.
+  // input: ... x in.
   Variable forward(Tape& tape, const Variable& input) override;
 
  private:

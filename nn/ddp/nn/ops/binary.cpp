@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/kernels/bias.h"
 #include "ddp/kernels/unary.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/ops.h"
@@ -47,10 +48,27 @@ BackwardFunction combined(Context& context, const Tensor& other, const BinaryFun
   };
 }
 
+// Adds b to each part of a that has its shape.
+Variable add_to_parts(Tape& tape, const Variable& a, const Variable& b) {
+  Context& context = tape.context();
+  const std::size_t size = b.value().count();
+  const MatrixShape parts{size == 0 ? 0 : a.value().count() / size, size};
+  Tensor y = context.empty(a.shape(), a.value().dtype());
+  copy(a.buffer(), y.buffer(), context.stream());
+  context.run(cpu::bias_add, cu::bias_add, y.buffer(), b.buffer(), parts);
+  const auto to_b = [&context, parts](const Buffer& grad_y, const GradientTarget& target) {
+    context.run(cpu::bias_grad, cu::bias_grad, grad_y, target, parts);
+  };
+  return tape.record(std::move(y), Edge{b, to_b}, Edge{a, passed_on(context)});
+}
+
 }  // namespace
 
 Variable add(Tape& tape, const Variable& a, const Variable& b) {
   if (must_promote(a, b)) return add(tape, widened(tape, a), widened(tape, b));
+  if (b.shape().rank() < a.shape().rank() && is_tail(b.shape(), a.shape())) {
+    return add_to_parts(tape, a, b);
+  }
   Context& context = tape.context();
   return tape.record(binary(context, "add", a.value(), b.value(), {BinaryKind::kSum}),
                      Edge{a, passed_on(context)}, Edge{b, passed_on(context)});

@@ -26,8 +26,8 @@ Variable concat(Tape& tape, const Variable& a, const Variable& b) {
   const std::size_t columns_of_a = as_matrix(a.shape()).columns;
   const ColumnRange left{whole, 0, columns_of_a};
   const ColumnRange right{whole, columns_of_a, whole.columns - columns_of_a};
-  context.run(cpu::put_columns, cu::put_columns, a.buffer(), y.buffer(), left);
-  context.run(cpu::put_columns, cu::put_columns, b.buffer(), y.buffer(), right);
+  context.run(cpu::put_columns, cu::put_columns, a.buffer(), GradientTarget{y.buffer()}, left);
+  context.run(cpu::put_columns, cu::put_columns, b.buffer(), GradientTarget{y.buffer()}, right);
   const auto backward_to = [&context](const ColumnRange& range) {
     return [&context, range](const Buffer& grad_y, const GradientTarget& target) {
       context.run(cpu::take_columns, cu::take_columns, grad_y, target, range);

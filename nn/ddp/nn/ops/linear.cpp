@@ -9,29 +9,33 @@
 namespace ddp::nn {
 namespace {
 
-void check_shapes(const Shape& x, const Shape& weight, const Shape& bias) {
-  if (x.rank() == 2 && weight.rank() == 2 && x[1] == weight[1] && bias == Shape{weight[0]}) return;
-  throw std::invalid_argument("[nn] linear: x is " + to_string(x) + ", weight " +
-                              to_string(weight) + ", bias " + to_string(bias) +
-                              ", expected [n, in], [out, in], [out]");
+void check_shapes(const Shape& x, const Shape& weight, const std::optional<Variable>& bias) {
+  const bool has_matching_bias = !bias || bias->shape() == Shape{weight[0]};
+  if (x.rank() > 0 && weight.rank() == 2 && x[x.rank() - 1] == weight[1] && has_matching_bias) {
+    return;
+  }
+  throw std::invalid_argument(
+      "[nn] linear: x is " + to_string(x) + ", weight " + to_string(weight) + ", bias " +
+      (bias ? to_string(bias->shape()) : "none") + ", expected [..., in], [out, in], [out]");
 }
-
-double beta_of(WriteMode mode) { return mode == WriteMode::kAccumulate ? 1 : 0; }
 
 }  // namespace
 
-Variable linear(Tape& tape, const Variable& x, const Variable& weight, const Variable& bias) {
-  check_shapes(x.shape(), weight.shape(), bias.shape());
+Variable linear(Tape& tape, const Variable& x, const Variable& weight,
+                const std::optional<Variable>& bias) {
+  check_shapes(x.shape(), weight.shape(), bias);
   if (must_narrow(tape, x, weight)) {
     return linear(tape, narrowed(tape, x), narrowed(tape, weight), narrowed(tape, bias));
   }
   require_one_dtype("linear", x, weight);
   Context& context = tape.context();
-  const std::size_t n = x.shape()[0], in = weight.shape()[1], out = weight.shape()[0];
-  Tensor y = context.empty({n, out}, x.value().dtype());
+  const std::size_t n = as_rows(x.shape()).rows, in = weight.shape()[1], out = weight.shape()[0];
+  Tensor y = context.empty(x.shape().with(x.shape().rank() - 1, out), x.value().dtype());
   context.gemm(x.buffer(), weight.buffer(), y.buffer(), {.m = n, .n = out, .k = in},
                {.transpose_b = Transpose::kYes});
-  context.run(cpu::bias_add, cu::bias_add, y.buffer(), bias.buffer(), MatrixShape{n, out});
+  if (bias) {
+    context.run(cpu::bias_add, cu::bias_add, y.buffer(), bias->buffer(), MatrixShape{n, out});
+  }
 
   const auto bias_backward = [&context, n, out](const Buffer& grad_y,
                                                 const GradientTarget& target) {
@@ -47,8 +51,10 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight, const Var
     context.gemm(grad_y, weight.buffer(), target.buffer, {.m = n, .n = in, .k = out},
                  {.beta = beta_of(target.mode)});
   };
-  return tape.record(std::move(y), Edge{bias, bias_backward}, Edge{weight, weight_backward},
-                     Edge{x, x_backward});
+  Edge to_weight{weight, weight_backward}, to_x{x, x_backward};
+  if (!bias) return tape.record(std::move(y), std::move(to_weight), std::move(to_x));
+  return tape.record(std::move(y), Edge{*bias, bias_backward}, std::move(to_weight),
+                     std::move(to_x));
 }
 
 }  // namespace ddp::nn

@@ -39,13 +39,9 @@ Variable narrow(Tape& tape, const Variable& x, std::size_t dimension, std::size_
   context.run(cpu::take_columns, cu::take_columns, x.buffer(), GradientTarget{y.buffer()}, range);
   // The rest of x has no gradient from here.
   const auto backward = [&context, range](const Buffer& grad_y, const GradientTarget& target) {
-    const bool is_first = target.mode == WriteMode::kOverwrite;
-    const Buffer& grad_x = target.buffer;
-    const Tensor whole = is_first ? Tensor::view(grad_x, {grad_x.count})
-                                  : context.empty({grad_x.count}, grad_x.dtype);
-    fill(whole.buffer(), 0, context.stream());
-    context.run(cpu::put_columns, cu::put_columns, grad_y, whole.buffer(), range);
-    if (!is_first) reduce(whole.buffer(), grad_x, ReduceOp::kSum, context.stream());
+    if (target.mode == WriteMode::kOverwrite) fill(target.buffer, 0, context.stream());
+    context.run(cpu::put_columns, cu::put_columns, grad_y,
+                GradientTarget{target.buffer, WriteMode::kAccumulate}, range);
   };
   return tape.record(std::move(y), Edge{x, backward});
 }

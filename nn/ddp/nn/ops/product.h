@@ -22,4 +22,7 @@ inline void require_one_dtype(const char* operation, const Variable& x, const Va
       "(its Scope) need one type");
 }
 
+// The factor for what a product's target holds already.
+inline double beta_of(WriteMode mode) { return mode == WriteMode::kAccumulate ? 1 : 0; }
+
 }  // namespace ddp::nn

@@ -28,6 +28,7 @@ Variable wide_unary(Tape& tape, const Variable& x, UnaryKind kind) {
 Variable abs(Tape& tape, const Variable& x) { return unary(tape, x, {UnaryKind::kAbs}); }
 Variable exp(Tape& tape, const Variable& x) { return wide_unary(tape, x, UnaryKind::kExp); }
 Variable gelu(Tape& tape, const Variable& x) { return unary(tape, x, {UnaryKind::kGelu}); }
+Variable gelu_tanh(Tape& tape, const Variable& x) { return unary(tape, x, {UnaryKind::kGeluTanh}); }
 Variable log(Tape& tape, const Variable& x) { return wide_unary(tape, x, UnaryKind::kLog); }
 Variable relu(Tape& tape, const Variable& x) { return unary(tape, x, {UnaryKind::kRelu}); }
 Variable sigmoid(Tape& tape, const Variable& x) { return unary(tape, x, {UnaryKind::kSigmoid}); }

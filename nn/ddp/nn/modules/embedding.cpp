@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/modules/embedding.h"
+
+#include "ddp/nn/ops.h"
+
+namespace ddp::nn {
+
+Embedding::Embedding(const Scope& scope, std::size_t count, std::size_t width, double stddev)
+    : weight_(scope.normal("weight", {count, width}, stddev)) {
+  add(weight_);
+}
+
+Variable Embedding::forward(Tape& tape, const Variable& input) {
+  return embedding(tape, input.value(), tape.watch(weight_));
+}
+
+}  // namespace ddp::nn

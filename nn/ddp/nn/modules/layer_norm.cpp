@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/nn/modules/layer_norm.h"
+
+#include "ddp/nn/ops.h"
+
+namespace ddp::nn {
+
+LayerNorm::LayerNorm(const Scope& scope, std::size_t width, double eps)
+    : eps_(eps),
+      weight_(scope.constant("weight", {width}, 1)),
+      bias_(scope.constant("bias", {width}, 0)) {
+  add(weight_);
+  add(bias_);
+}
+
+Variable LayerNorm::forward(Tape& tape, const Variable& input) {
+  return layer_norm(tape, input, tape.watch(weight_), tape.watch(bias_), eps_);
+}
+
+}  // namespace ddp::nn
