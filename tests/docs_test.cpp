@@ -171,13 +171,14 @@ TEST_CASE("flags that README.md and docs/ name are in --help", "[docs]") {
   const std::map<std::string, Flags> ours = {
       {"ddp-launch", flags_in_help_of(DDP_LAUNCH_PATH)},
       {"ddp-prove", flags_in_help_of(DDP_PROVE_PATH)},
+      {"generate", flags_in_help_of(DDP_GENERATE_PATH)},
       {"train", flags_in_help_of(DDP_TRAIN_PATH)},
       {"make_crack_set", flags_in_help_of(DDP_MAKE_CRACK_SET_PATH)}};
   Flags any = kOthers;
   for (const auto& [_, flags] : ours) any.insert(flags.begin(), flags.end());
 
   // The beginning of a command. Programs that are not ours may have any flags.
-  const std::regex program(R"((build/bin/)?(ddp-launch|ddp-prove|train|make_crack_set))");
+  const std::regex program(R"((build/bin/)?(ddp-launch|ddp-prove|generate|train|make_crack_set))");
   const std::regex other_program(
       R"(\./.*|scripts/.*|.*bench_.*|.*\.py|package\.train|PROGRAM|#SBATCH|)"
       "cmake|mpirun|python3|srun|tar|tensorboard|torchrun");

@@ -353,7 +353,8 @@ TEST_CASE("ranks with different data or flags are an error at the start", "[main
 TEST_CASE("bad input is refused in one line", "[main]") {
   // Refused before the data is read.
   check_refused(train_command(1, {"--model", "transformer9", "--data-dir", "/nonexistent"}),
-                "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet");
+                "there is no model \"transformer9\", only: mlp, lenet5, convnet, resnet18, unet, "
+                "gpt-nano, gpt-micro, gpt-mini, gpt2");
   check_refused(train_command(1, {"--sync-bn=maybe"}),
                 "--sync-bn=maybe: the value of a switch can only be true or false");
   check_refused(train_command(2, {"--global-batch-size", "10", "--accumulate", "3"}),

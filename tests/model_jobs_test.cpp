@@ -63,6 +63,17 @@ class Sets {
     }
     return {"--data-dir", place};
   }
+  // 24 samples of 16 bytes, also if each epoch cuts them elsewhere, and 6 to test.
+  [[nodiscard]] Arguments text() const {
+    const auto place = directory_ / "text";
+    if (std::filesystem::create_directory(place)) {
+      std::string pangrams;
+      while (pangrams.size() < 400) pangrams += "the quick brown fox jumps over the lazy dog. ";
+      ddp::test::write_bytes(place / "train.txt", pangrams.substr(0, 400));
+      ddp::test::write_bytes(place / "test.txt", pangrams.substr(0, 100));
+    }
+    return {"--model", "gpt-nano", "--data-dir", place, "--context", "16"};
+  }
 
  private:
   TemporaryDirectory directory_;
@@ -181,6 +192,7 @@ TEST_CASE("every model trains on two ranks and resumes exactly", "[models]") {
   check_goes_on_exactly(
       sets.cracks() + Arguments{"--model", "unet", "--global-batch-size", "2", "--augment"},
       {.epochs = "1", .step = "1"});
+  check_goes_on_exactly(sets.text() + batch + Arguments{"--augment", "--optimizer", "adamw"});
 }
 
 TEST_CASE("every way to train resumes exactly", "[models]") {
@@ -220,6 +232,71 @@ TEST_CASE("a job that goes on with 3 and with 4 ranks ends as if one rank had do
                                     load_safetensors(unbroken.file("model"))) < 1e-12);
 }
 
+TEST_CASE("a language model is the same on 1, 2 and 3 ranks", "[models]") {
+  const Sets sets;
+  const Arguments flags =
+      sets.text() +
+      Arguments{"--dtype", "float64", "--global-batch-size", "8", "--max-steps", "3", "--augment"};
+  const Job alone(flags);
+  alone.run(1, {});
+  for (const int ranks : {2, 3}) {
+    INFO(ranks << " ranks");
+    const Job job(flags);
+    job.run(ranks, {});
+    CHECK(largest_relative_difference(load_safetensors(job.file("model")),
+                                      load_safetensors(alone.file("model"))) < 1e-12);
+  }
+}
+
+TEST_CASE("a language model that two ranks trained goes on with the text that it was trained on",
+          "[models]") {
+  const Sets sets;
+  const Job job(sets.text());
+  job.run(2, {"--optimizer", "adamw", "--lr", "0.003", "--global-batch-size", "8", "--epochs", "60",
+              "--augment"});
+  CHECK(std::stod(score_of(job.final_line())) > 0.8);
+  const auto generate = [&](const Arguments& flags) {
+    return Arguments{DDP_GENERATE_PATH, "--model", "gpt-nano", "--weights", job.file("model")} +
+           flags;
+  };
+  ChildProcess likeliest(
+      generate({"--prompt", "the quick brown ", "--temperature", "0", "--length", "28"}));
+  CHECK(likeliest.wait() == 0);
+  CHECK(likeliest.out() == "the quick brown fox jumps over the lazy dog.\n");
+
+  ChildProcess first(generate({"--length", "40"})), again(generate({"--length", "40"}));
+  CHECK(first.wait() == 0);
+  CHECK(again.wait() == 0);
+  CHECK(first.out() == again.out());
+  CHECK(first.out().size() == 42);
+  ChildProcess other(generate({"--seed", "1", "--length", "40", "--temperature", "5"}));
+  CHECK(other.wait() == 0);
+  CHECK(other.out() != first.out());
+  ChildProcess wrong(generate({"--temperature", "-1"}));
+  CHECK(wrong.wait() == 1);
+  CHECK(wrong.err() == "generate: --temperature must not be negative\n");
+}
+
+TEST_CASE("models and data that do not fit are refused by name", "[models]") {
+  const Sets sets;
+  const auto refusal = [](const Arguments& flags) {
+    ChildProcess job(Arguments{DDP_TRAIN_PATH, "--device", "cpu"} + flags);
+    CHECK(job.wait() == 2);
+    return job.err();
+  };
+  CHECK_THAT(refusal({"--model", "gpt-nano", "--dataset", "fashion-mnist"}),
+             Contains("--model gpt-nano cannot be trained on --dataset fashion-mnist"));
+  CHECK_THAT(refusal({"--model", "mlp", "--dataset", "text", "--data-dir", "/"}),
+             Contains("--model mlp cannot be trained on --dataset text"));
+  CHECK_THAT(refusal({"--model", "gpt-nano"}), Contains("--dataset text needs --data-dir"));
+  CHECK_THAT(refusal({"--context", "5"}), Contains("--context is for --dataset text"));
+  ChildProcess long_context(Arguments{DDP_TRAIN_PATH, "--device", "cpu"} + sets.text() +
+                            Arguments{"--context", "400"});
+  CHECK(long_context.wait() == 2);
+  CHECK_THAT(long_context.err(),
+             Contains("train.txt: [text_dataset] a text of 400 bytes is too short"));
+}
+
 TEST_CASE("a job in float16 resumes with its loss scale", "[models][amp]") {
   const Sets sets;
   // With batches of one sample per rank, the initial scale of 65536 overflows at once.
@@ -241,7 +318,8 @@ TEST_CASE("1, 2, 3 and 4 ranks evaluate a model to exactly the same result",
   const Arguments cases[] = {
       sets.fashion_mnist() + Arguments{"--model", "lenet5", "--lr", "0.001"},
       sets.cifar10() + Arguments{"--model", "convnet", "--amp", "bf16", "--lr", "0.001"},
-      sets.cracks() + Arguments{"--model", "unet", "--seed", "1", "--lr", "0.3"}};
+      sets.cracks() + Arguments{"--model", "unet", "--seed", "1", "--lr", "0.3"},
+      sets.text() + Arguments{"--optimizer", "adamw"}};
   for (const Arguments& flags : cases) {
     INFO(Catch::StringMaker<Arguments>::convert(flags));
     const Job job(flags + step);

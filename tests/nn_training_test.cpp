@@ -153,9 +153,9 @@ TEST_CASE("the default MLP has PyTorch's names and shapes in order", "[nn]") {
         "fc1.weight[256, 784] fc1.bias[256] fc2.weight[128, 256] fc2.bias[128] fc3.weight[10, 128] "
         "fc3.bias[10] ");
   CHECK(model->buffers().empty());
-  CHECK(error_of([&] {
-          static_cast<void>(make_model("resnet", Scope(context, DType::kFloat32, 1)));
-        }) == "[nn] there is no model \"resnet\", only: mlp, lenet5, convnet, resnet18, unet");
+  CHECK(error_of(
+            [&] { static_cast<void>(make_model("resnet", Scope(context, DType::kFloat32, 1))); }) ==
+        "[nn] there is no model of images \"resnet\", only: mlp, lenet5, convnet, resnet18, unet");
 }
 
 TEST_CASE("two parameters, buffers or children with the same name are refused", "[nn]") {

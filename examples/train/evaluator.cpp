@@ -25,8 +25,7 @@ Evaluator::Evaluator(const Options& options, const Task& task, ddp::ProcessGroup
     : options_(options), task_(task), group_(group), context_(context) {}
 
 std::int64_t Evaluator::global_batch() const {
-  const auto elements = static_cast<std::int64_t>(ddp::elements_of(task_.test_set().input_shape()));
-  return std::max<std::int64_t>(kBatchElements / elements, 1);
+  return std::max<std::int64_t>(kBatchElements / task_.elements_of_sample(), 1);
 }
 
 Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
@@ -37,7 +36,7 @@ Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
                                    .rank = group_.rank(),
                                    .global_batch_size = global_batch(),
                                    .shuffle = false});
-  ddp::DataLoader loader(task_.test_set(), loader_options(options_, group_));
+  ddp::DataLoader loader(task_.test_set(), loader_options(options_, task_, group_));
   loader.start(sampler.plan({}));
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
   std::array<double, ddp::kMaxMetrics> sums{};  // indexed by slot

@@ -9,7 +9,6 @@
 
 #include "checkpoint_tensors.h"
 #include "ddp/io/checkpoint_file.h"
-#include "ddp/nn/models/factory.h"
 #include "ddp/nn/named_buffers.h"
 #include "ddp/samplers/distributed_sampler.h"
 #include "ddp/samplers/exact_sampler.h"
@@ -64,8 +63,11 @@ std::unique_ptr<ddp::Sampler> make_sampler(const Options& options, const ddp::Pr
                                      .seed = options.seed});
 }
 
-ddp::DataLoaderOptions loader_options(const Options& options, const ddp::ProcessGroup& group) {
-  return {.dtype = options.dtype, .device = group.device(), .num_workers = options.num_workers};
+ddp::DataLoaderOptions loader_options(const Options& options, const Task& task,
+                                      const ddp::ProcessGroup& group) {
+  return {.dtype = task.input_dtype(options.dtype),
+          .device = group.device(),
+          .num_workers = options.num_workers};
 }
 
 ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& group) {
@@ -82,7 +84,7 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
 
 std::unique_ptr<ddp::nn::Module> make_module(const Options& options, ddp::nn::Context& context,
                                              const Task& task) {
-  return ddp::nn::make_model(options.model, {context, options.dtype, options.seed}, task.sizes());
+  return task.make_model(options.model, {context, options.dtype, options.seed});
 }
 
 std::string load_initial_weights(const Options& options, const ddp::ProcessGroup& group,

@@ -24,7 +24,7 @@ namespace train {
                                                          const ddp::ProcessGroup& group,
                                                          std::int64_t dataset_size);
 
-[[nodiscard]] ddp::DataLoaderOptions loader_options(const Options& options,
+[[nodiscard]] ddp::DataLoaderOptions loader_options(const Options& options, const Task& task,
                                                     const ddp::ProcessGroup& group);
 
 [[nodiscard]] ddp::DdpOptions engine_options(const Options& options,

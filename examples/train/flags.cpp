@@ -12,7 +12,8 @@ constexpr const char* kTitle =
     "  train                                                        one process\n"
     "  ddp-launch --nproc_per_node=2 train --model lenet5           two ranks\n"
     "  ddp-launch --nproc_per_node=2 train --model resnet18 --dataset cifar10 --data-dir DIR\n"
-    "  ddp-launch --nproc_per_node=2 train --model unet --data-dir DIR\n";
+    "  ddp-launch --nproc_per_node=2 train --model unet --data-dir DIR\n"
+    "  ddp-launch --nproc_per_node=2 train --model gpt-micro --data-dir DIR --optimizer adamw\n";
 
 constexpr const char* kGroups[] = {"Model and data", "Duration", "Training",
                                    "Device",         "Output",   "Checkpoint"};
@@ -21,14 +22,19 @@ std::shared_ptr<cxxopts::Value> text() { return cxxopts::value<std::string>(); }
 std::shared_ptr<cxxopts::Value> text(const char* value) { return text()->default_value(value); }
 
 void add_data(cxxopts::OptionAdder add) {
-  add("model", "mlp, lenet5, convnet, resnet18 or unet", text("mlp"), "NAME");
-  add("dataset",
-      "fashion-mnist, cifar10 or image-masks (default: the last for unet, else the first)", text(),
-      "NAME");
+  add("model",
+      "mlp, lenet5, convnet, resnet18; unet for image-masks; gpt-nano, gpt-micro, gpt-mini or gpt2 "
+      "for text",
+      text("mlp"), "NAME");
+  add("dataset", "fashion-mnist, cifar10, image-masks or text (default: the first for the model)",
+      text(), "NAME");
   add("data-dir",
-      "where the dataset's files are; image-masks: train/ and test/ with images/ and masks/ each",
+      "where the dataset's files are; image-masks: train/ and test/ with images/ and masks/ each; "
+      "text: train.txt and test.txt",
       text(), "DIR");
-  add("augment", "flip training images at random, and crop those of cifar10");
+  add("context", "with text: bytes in a sample (default 128)", text(), "N");
+  add("augment",
+      "flip training images at random, crop those of cifar10, cut texts elsewhere in each epoch");
   add("sampler", "exact (cuts each global batch over the ranks) or torch (DistributedSampler)",
       text("exact"), "NAME");
   add("drop-last", "leave out an epoch's last batch if it is smaller than the others");

@@ -15,13 +15,16 @@ namespace {
 
 void check(const DatasetChoice& dataset, const std::string& model) {
   const bool is_segmented = dataset.kind == DatasetKind::kImageMasks;
-  require(is_segmented == (model == "unet"),
+  const bool is_text = dataset.kind == DatasetKind::kText;
+  require(is_segmented == (model == "unet") && is_text == ddp::nn::is_language_model(model),
           "--model " + model + " cannot be trained on --dataset " +
-              std::string(to_string(dataset.kind)) + ": unet needs image-masks");
+              std::string(to_string(dataset.kind)) + ": unet needs image-masks, gpt needs text");
   require(dataset.kind == DatasetKind::kFashionMnist || !dataset.directory.empty(),
           "--dataset " + std::string(to_string(dataset.kind)) + " needs --data-dir");
   require(dataset.kind != DatasetKind::kFashionMnist || !dataset.is_augmented,
-          "--augment works only for --dataset cifar10 and image-masks");
+          "--augment works only for --dataset cifar10, image-masks and text");
+  require(dataset.context >= 1 && dataset.context <= 1 << 20,
+          "--context must be between 1 and 2^20");
 }
 
 void check_duration(const Options& options) {

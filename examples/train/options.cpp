@@ -22,6 +22,12 @@ std::string non_finite_name(const Options& options) {
   return options.stops_at_bad_loss() ? "stop at the loss" : "ignore";
 }
 
+std::string dataset_name(const DatasetChoice& dataset) {
+  const std::string kind(to_string(dataset.kind));
+  if (dataset.kind != DatasetKind::kText) return kind;
+  return fmt::format("{} in samples of {} bytes", kind, dataset.context);
+}
+
 }  // namespace
 
 std::int64_t Options::pass_batch(int world_size) const {
@@ -60,7 +66,7 @@ double Options::learning_rate(double base, int epoch, std::int64_t step) const {
 JobDescription Options::describe(int world_size, const Task& task) const {
   const auto text = [](const auto& value) { return fmt::format("{}", value); };
   return {.essentials = {{"model", model},
-                         {"dataset", std::string(to_string(dataset.kind))},
+                         {"dataset", dataset_name(dataset)},
                          {"dataset_size", text(task.train_set().size())},
                          {"seed", text(seed)}},
           .settings = {{"ranks", text(world_size)},

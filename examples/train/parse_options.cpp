@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "ddp/nn/amp/autocast.h"
+#include "ddp/nn/models/factory.h"
 #include "flags.h"
 #include "option_checks.h"
 
@@ -89,16 +90,25 @@ OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
           .weight_decay = number<double>(parsed, "weight-decay")};
 }
 
+DatasetKind usual_dataset(const std::string& model) {
+  if (ddp::nn::is_language_model(model)) return DatasetKind::kText;
+  return model == "unet" ? DatasetKind::kImageMasks : DatasetKind::kFashionMnist;
+}
+
 DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
-  const bool is_unet = text(parsed, "model") == "unet";
-  DatasetChoice choice{.kind = is_unet ? DatasetKind::kImageMasks : DatasetKind::kFashionMnist,
+  DatasetChoice choice{.kind = usual_dataset(text(parsed, "model")),
                        .is_augmented = parsed["augment"].as<bool>(),
                        .seed = number<std::uint64_t>(parsed, "seed")};
   if (parsed.count("dataset") > 0) {
     choice.kind = choose<DatasetKind>(parsed, "dataset",
                                       {{"fashion-mnist", DatasetKind::kFashionMnist},
                                        {"cifar10", DatasetKind::kCifar10},
-                                       {"image-masks", DatasetKind::kImageMasks}});
+                                       {"image-masks", DatasetKind::kImageMasks},
+                                       {"text", DatasetKind::kText}});
+  }
+  if (const auto context = number_if_given<std::int64_t>(parsed, "context")) {
+    require(choice.kind == DatasetKind::kText, "--context is for --dataset text");
+    choice.context = *context;
   }
   choice.directory = text_or_empty(parsed, "data-dir");
   return choice;

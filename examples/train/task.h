@@ -14,19 +14,21 @@
 #include "ddp/data/batch.h"
 #include "ddp/data/data_split.h"
 #include "ddp/data/dataset.h"
-#include "ddp/nn/models/image_sizes.h"
+#include "ddp/nn/module.h"
+#include "ddp/nn/scope.h"
 #include "ddp/nn/tape.h"
 
 namespace train {
 
-enum class DatasetKind { kFashionMnist, kCifar10, kImageMasks };
+enum class DatasetKind { kFashionMnist, kCifar10, kImageMasks, kText };
 
 [[nodiscard]] std::string_view to_string(DatasetKind kind);
 
 struct DatasetChoice {
   DatasetKind kind = DatasetKind::kFashionMnist;
   std::filesystem::path directory = {};
-  bool is_augmented = false;  // training images are cropped and flipped at random
+  bool is_augmented = false;   // training samples are cropped, flipped or shifted at random
+  std::int64_t context = 128;  // bytes of a sample of a text
   std::uint64_t seed = 0;
 };
 
@@ -51,21 +53,27 @@ class Task {
   // "accuracy"
   [[nodiscard]] virtual std::string_view score_name() const = 0;
 
+  // Those of the batch, in the shape that models take.
+  [[nodiscard]] virtual ddp::nn::Tensor inputs(const ddp::Batch& batch) const = 0;
+  // A model for these data, with weights drawn from the scope's seed. Throws std::invalid_argument
+  // if there is none of that name.
+  [[nodiscard]] virtual std::unique_ptr<ddp::nn::Module> make_model(
+      std::string_view name, const ddp::nn::Scope& scope) const = 0;
+  // The type of the inputs if models compute in `dtype`.
+  [[nodiscard]] virtual ddp::DType input_dtype(ddp::DType dtype) const { return dtype; }
+  // The elements of the largest activations that a sample may need, roughly.
+  [[nodiscard]] virtual std::int64_t elements_of_sample() const;
+
   [[nodiscard]] const ddp::Dataset& train_set() const { return *train_set_; }
   [[nodiscard]] const ddp::Dataset& test_set() const { return *test_set_; }
-  [[nodiscard]] const ddp::nn::ImageSizes& sizes() const { return sizes_; }
-
-  // The batch's images.
-  [[nodiscard]] ddp::nn::Tensor inputs(const ddp::Batch& batch) const;
 
  protected:
-  Task(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset> test_set,
-       std::size_t classes);
+  // std::invalid_argument if samples of the two sets differ in shape.
+  Task(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset> test_set);
 
  private:
   std::unique_ptr<ddp::Dataset> train_set_;
   std::unique_ptr<ddp::Dataset> test_set_;
-  ddp::nn::ImageSizes sizes_;
 };
 
 // Reads the data, or at least their locations.

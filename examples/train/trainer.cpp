@@ -50,7 +50,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
       task_(make_task(options.dataset, options.label_smoothing)),
       job_(options.describe(group_->world_size(), *task_)),
       sampler_(make_sampler(options, *group_, task_->train_set().size())),
-      loader_(task_->train_set(), loader_options(options, *group_)),
+      loader_(task_->train_set(), loader_options(options, *task_, *group_)),
       module_(make_module(options, context_, *task_)),
       init_remark_(load_initial_weights(options, *group_, context_, *module_)),
       model_(*module_, context_, group_, engine_options(options, *group_)),

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/models/factory.h"
 
+#include <algorithm>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 
 #include "ddp/nn/models/convnet.h"
+#include "ddp/nn/models/gpt.h"
 #include "ddp/nn/models/lenet5.h"
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/models/resnet18.h"
@@ -44,23 +47,68 @@ constexpr KnownModel kModels[] = {{"mlp", make_mlp},
                                   {"resnet18", make<ResNet18>},
                                   {"unet", make_unet}};
 
-const KnownModel& find_model(std::string_view name) {
-  std::string known;
-  for (const KnownModel& model : kModels) {
-    if (model.name == name) return model;
-    known += (known.empty() ? "" : ", ") + std::string(model.name);
+struct KnownGpt {
+  std::string_view name;
+  std::size_t layers;
+  std::size_t heads;
+  std::size_t width;
+};
+
+constexpr KnownGpt kGpts[] = {{"gpt-nano", 3, 3, 48},
+                              {"gpt-micro", 4, 4, 128},
+                              {"gpt-mini", 6, 6, 192},
+                              {"gpt2", 12, 12, 768}};
+
+template <class Model, std::size_t n>
+const Model* find(const Model (&models)[n], std::string_view name) {
+  const Model* found = std::ranges::find(models, name, &Model::name);
+  return found == std::end(models) ? nullptr : found;
+}
+
+template <class Model, std::size_t n>
+void add_names(const Model (&models)[n], std::string& list) {
+  for (const Model& model : models) {
+    list += (list.empty() ? "" : ", ") + std::string(model.name);
   }
-  throw std::invalid_argument("[nn] there is no model \"" + std::string(name) +
+}
+
+[[noreturn]] void refuse(const char* what, std::string_view name, const std::string& known) {
+  throw std::invalid_argument("[nn] there is no " + std::string(what) + " \"" + std::string(name) +
                               "\", only: " + known);
 }
 
 }  // namespace
 
-void check_model_name(std::string_view name) { (void)find_model(name); }
+bool is_language_model(std::string_view name) { return find(kGpts, name) != nullptr; }
+
+void check_model_name(std::string_view name) {
+  if (find(kModels, name) != nullptr || is_language_model(name)) return;
+  std::string known;
+  add_names(kModels, known);
+  add_names(kGpts, known);
+  refuse("model", name, known);
+}
 
 std::unique_ptr<Module> make_model(std::string_view name, const Scope& scope,
                                    const ImageSizes& sizes) {
-  return find_model(name).make(scope, sizes);
+  if (const KnownModel* model = find(kModels, name)) return model->make(scope, sizes);
+  std::string known;
+  add_names(kModels, known);
+  refuse("model of images", name, known);
+}
+
+std::unique_ptr<Module> make_language_model(std::string_view name, const Scope& scope,
+                                            const TextSizes& sizes) {
+  if (const KnownGpt* gpt = find(kGpts, name)) {
+    return std::make_unique<Gpt>(scope, GptOptions{.vocabulary = sizes.vocabulary,
+                                                   .context = sizes.context,
+                                                   .layers = gpt->layers,
+                                                   .heads = gpt->heads,
+                                                   .width = gpt->width});
+  }
+  std::string known;
+  add_names(kGpts, known);
+  refuse("language model", name, known);
 }
 
 }  // namespace ddp::nn

@@ -100,8 +100,11 @@ Gpt::Gpt(const Scope& scope, const GptOptions& options)
 Variable Gpt::forward(Tape& tape, const Variable& input) {
   check_input(input.value(), options_.context);
   const std::size_t n = input.shape()[0], tokens = input.shape()[1];
+  // Before the positions, so that backward reaches the embeddings in the reverse order of their
+  // registration, as buckets expect.
+  const Variable embedded = wte_.forward(tape, input);
   const Variable positions = narrow(tape, tape.watch(wpe_.weight()), 0, 0, tokens);
-  Variable x = drop_.forward(tape, nn::add(tape, wte_.forward(tape, input), positions));
+  Variable x = drop_.forward(tape, nn::add(tape, embedded, positions));
   for (const auto& block : h_) x = block->forward(tape, x);
   const Variable logits = linear(tape, ln_f_.forward(tape, x), tape.watch(wte_.weight()));
   return logits.reshaped({n * tokens, options_.vocabulary});

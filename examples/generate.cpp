@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+//
+// Goes on with a text as a trained language model would:
+//   ddp-launch --nproc_per_node=2 build/bin/train --model gpt-micro --data-dir DIR --optimizer
+//   adamw
+//     --save gpt.safetensors
+//   build/bin/generate --model gpt-micro --weights gpt.safetensors --prompt "In the beginning"
+#include <ddp/base/error.h>
+#include <ddp/base/random.h>
+#include <ddp/io/checkpoint_file.h>
+#include <ddp/io/safetensors.h>
+#include <ddp/nn/models/factory.h>
+#include <ddp/nn/named_buffers.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cxxopts.hpp>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+using namespace ddp;
+
+namespace {
+
+constexpr std::size_t kBytes = 256;
+
+// The position embedding has a row for each byte that the model was trained to look back at.
+std::size_t context_of(const Safetensors& weights) {
+  const auto positions = std::ranges::find(weights.tensors, "wpe.weight", &NamedBuffer::name);
+  if (positions != weights.tensors.end()) return static_cast<std::size_t>(positions->shape[0]);
+  throw std::invalid_argument("the weights have no \"wpe.weight\": are they those of a GPT?");
+}
+
+class Generator {
+ public:
+  Generator(const std::string& model, const std::string& file)
+      : weights_(load_safetensors(file)), window_(context_of(weights_)) {
+    module_ = nn::make_language_model(model, {context_, DType::kFloat32, /*seed=*/0},
+                                      {.vocabulary = kBytes, .context = window_});
+    restore_tensors(file, weights_, nn::named_buffers(module_->state_dict()), context_.stream(),
+                    FloatCast::kAny);
+    module_->eval();
+  }
+
+  // The logits of the byte after the text.
+  [[nodiscard]] std::vector<float> next(std::span<const std::int64_t> text) {
+    const auto seen = text.last(std::min(text.size(), window_));
+    const nn::Variable logits = module_->forward(tape_, context_.from_host(seen, {1, seen.size()}));
+    const std::vector<float> all = context_.to_host<float>(logits.value());
+    return {all.end() - kBytes, all.end()};
+  }
+
+ private:
+  nn::Context context_;
+  nn::Tape tape_{context_, nn::Recording::kOff};
+  Safetensors weights_;
+  std::size_t window_;
+  std::unique_ptr<nn::Module> module_;
+};
+
+// Draws from softmax(logits / temperature); `draw` is in [0, 1). Temperature 0 takes the largest.
+std::int64_t choose(const std::vector<float>& logits, double temperature, double draw) {
+  const auto largest = std::ranges::max_element(logits);
+  if (temperature == 0) return largest - logits.begin();
+  std::vector<double> sums;  // of the weights up to each byte
+  for (const float logit : logits) {
+    const double weight = std::exp((logit - *largest) / temperature);
+    sums.push_back(weight + (sums.empty() ? 0 : sums.back()));
+  }
+  return std::ranges::upper_bound(sums, draw * sums.back()) - sums.begin();
+}
+
+void generate(const cxxopts::ParseResult& flags) {
+  const auto prompt = flags["prompt"].as<std::string>();
+  const auto temperature = flags["temperature"].as<double>();
+  if (prompt.empty()) throw std::invalid_argument("--prompt must not be empty");
+  if (!(temperature >= 0)) throw std::invalid_argument("--temperature must not be negative");
+  Generator generator(flags["model"].as<std::string>(), flags["weights"].as<std::string>());
+  std::vector<std::int64_t> text;
+  for (const char byte : prompt) text.push_back(static_cast<unsigned char>(byte));
+  std::fputs(prompt.c_str(), stdout);
+  for (std::uint64_t i = 0; i < flags["length"].as<std::uint64_t>(); ++i) {
+    const double draw = random_unit(flags["seed"].as<std::uint64_t>(), stream_of("generate"), i);
+    text.push_back(choose(generator.next(text), temperature, draw));
+    std::fputc(static_cast<int>(text.back()), stdout);
+    std::fflush(stdout);
+  }
+  std::fputc('\n', stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    cxxopts::Options parser("generate", "Goes on with a text as a trained language model would");
+    auto add = parser.add_options();
+    add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
+    add("weights", "what train --save wrote", cxxopts::value<std::string>(), "FILE.safetensors");
+    add("prompt", "the beginning", cxxopts::value<std::string>()->default_value("\n"), "TEXT");
+    add("length", "bytes to add", cxxopts::value<std::uint64_t>()->default_value("500"), "N");
+    add("temperature", "0: always the likeliest byte; 1: as likely as the model says",
+        cxxopts::value<double>()->default_value("0.8"), "F");
+    add("seed", "of the choices", cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+    add("help", "show this text");
+    const cxxopts::ParseResult parsed = parser.parse(argc, argv);
+    const bool is_complete = parsed.count("model") > 0 && parsed.count("weights") > 0;
+    if (parsed.count("help") > 0 || !is_complete) {
+      std::fputs(parser.help().c_str(), parsed.count("help") > 0 ? stdout : stderr);
+      return parsed.count("help") > 0 ? 0 : 2;
+    }
+    generate(parsed);
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "generate: %s\n", describe(error).c_str());
+    return 1;
+  }
+}
