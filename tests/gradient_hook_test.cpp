@@ -71,8 +71,7 @@ class DoublingHook final : public GradientHook {
   }
   void finish(const GradientBucket& bucket, Stream consumer) override {
     work_.wait(consumer);
-    const double two = 2;
-    scale(bucket.gradients, &two, consumer);
+    scale(bucket.gradients, 2, consumer);
     ++finished_;
   }
 
