@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <span>
 #include <thread>
@@ -683,6 +684,17 @@ TEST_CASE("host memory is broadcast in place", "[broadcast]") {
       bytes[3] = static_cast<std::uint8_t>(group.rank());
       broadcast_tensors(group, tensors, 2);
       expect(bytes[3] == 2 && bytes[4] == 1, "and the root's tensors");
+    });
+  }
+}
+
+TEST_CASE("values in host memory are gathered by rank", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 3, [](ProcessGroup& group) {
+      const std::int32_t own[] = {group.rank(), 10 * group.rank()};
+      expect(all_gather_on_host(group, own) == std::vector{0, 0, 1, 10, 2, 20}, "two of each rank");
+      const std::vector<double> halves = all_gather_on_host(group, std::array{group.rank() / 2.0});
+      expect(halves == std::vector{0.0, 0.5, 1.0}, "one of each rank");
     });
   }
 }

@@ -642,13 +642,17 @@ TEST_CASE("buffers on different devices do not make models different", "[engine]
 }
 
 TEST_CASE("different policies of ranks are an error at construction", "[engine]") {
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    Trainee trainee(group, {.fingerprint_every = 100 + group.rank()});
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("rank 0 has fingerprint_every 100, rank 1 has "
-                                      "fingerprint_every 101"));
-  }
+  const auto check_text = [](const std::string& text, const DdpOptions& of_0,
+                             const DdpOptions& of_1) {
+    const auto errors = errors_of_ranks(
+        2, [&](ProcessGroup& group) { Trainee trainee(group, group.rank() == 0 ? of_0 : of_1); });
+    for (const std::string& error : errors) CHECK(error == "[ddp] models differ in " + text);
+  };
+  check_text("fingerprint_every: rank 0 has 100, rank 1 has 101", {}, {.fingerprint_every = 101});
+  check_text("non_finite: rank 0 has skip, rank 1 has stop", {.non_finite = NonFinite::kSkip},
+             {.non_finite = NonFinite::kStop});
+  check_text("buckets.order: rank 0 has [], rank 1 has [2, 0, 1]", {},
+             {.buckets = {.order = {2, 0, 1}}});
 }
 
 TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {
@@ -656,8 +660,7 @@ TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {
     Trainee trainee(group, {.nominal_samples = 1048576.0 + group.rank()});
   });
   for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("rank 0 has nominal_samples 1048576, rank 1 has "
-                                      "nominal_samples 1048577"));
+    CHECK_THAT(error, Catch::Contains("nominal_samples: rank 0 has 1048576, rank 1 has 1048577"));
   }
   run_on_all_backends(1, [](ProcessGroup& group) {
     const double infinity = std::numeric_limits<double>::infinity();
@@ -674,8 +677,8 @@ TEST_CASE("numbers in messages do not depend on the program's locale", "[engine]
     Trainee trainee(group, {.nominal_samples = 1048576.5 + group.rank()});
   });
   for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("rank 0 has nominal_samples 1048576.5, rank 1 has "
-                                      "nominal_samples 1048577.5"));
+    CHECK_THAT(error,
+               Catch::Contains("nominal_samples: rank 0 has 1048576.5, rank 1 has 1048577.5"));
   }
 }
 

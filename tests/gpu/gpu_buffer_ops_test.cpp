@@ -171,6 +171,9 @@ TEST_CASE("scale and reciprocal on CUDA equal those on the CPU", "[gpu][buffer_o
       INFO(describe_case(dtype, shape));
       const PaddedBuffer target = random_bits(dtype, shape.count, shape.target_offset, 3);
       CHECK(twins_agree(
+          gpu, target, [&](Buffer t) { cpu::scale(t, factor); },
+          [&](Buffer t) { cu::scale(t, factor, gpu.stream()); }));
+      CHECK(twins_agree(
           gpu, target, [&](Buffer t) { cpu::scale(t, &factor); },
           [&](Buffer t) { cu::scale(t, device_factor, gpu.stream()); }));
       CHECK(twins_agree(

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -75,12 +76,11 @@ struct Trainee {
   }
   // True if all ranks have the same parameters.
   [[nodiscard]] bool is_in_step() const {
-    std::vector<double> sum(1);
+    double sum = 0;
     for (const nn::Parameter* parameter : module.parameters()) {
-      for (const float value : parameter->value().buffer().as<float>()) sum[0] += value;
+      for (const float value : parameter->value().buffer().as<float>()) sum += value;
     }
-    std::vector<double> sums(2);
-    all_gather_on_host(*group, buffer_of(sum), buffer_of(sums));
+    const std::vector<double> sums = all_gather_on_host(*group, std::array{sum});
     return sums[0] == sums[1];
   }
 

@@ -59,6 +59,10 @@ void cast(const Buffer& source, const Buffer& target, Stream stream) {
   target.device.is_cuda() ? cu::cast(source, target, stream) : cpu::cast(source, target);
 }
 
+void scale(const Buffer& target, double factor, Stream stream) {
+  target.device.is_cuda() ? cu::scale(target, factor, stream) : cpu::scale(target, factor);
+}
+
 void scale(const Buffer& target, const double* factor, Stream stream) {
   target.device.is_cuda() ? cu::scale(target, factor, stream) : cpu::scale(target, factor);
 }

@@ -21,7 +21,9 @@ void copy(const Buffer& source, const Buffer& target);
 // target = convert(source), the only operation whose dtypes may differ. Floating point to integer
 // truncates towards zero and saturates (NaN becomes 0); integer to integer wraps around.
 void cast(const Buffer& source, const Buffer& target);
-// target *= *factor, for floating-point types. The factor is first rounded to the compute type.
+// target *= factor, for floating-point types. The factor is first rounded to the compute type.
+void scale(const Buffer& target, double factor);
+// The factor is read when the operation runs. It must not lie in the target.
 void scale(const Buffer& target, const double* factor);
 // target = 1 / target, for floating-point types; 0 stays 0.
 void reciprocal(const Buffer& target);
@@ -47,6 +49,7 @@ namespace ddp::cu {
 void fill(const Buffer& target, double value, Stream stream);
 void copy(const Buffer& source, const Buffer& target, Stream stream);
 void cast(const Buffer& source, const Buffer& target, Stream stream);
+void scale(const Buffer& target, double factor, Stream stream);
 void scale(const Buffer& target, const double* factor, Stream stream);
 void reciprocal(const Buffer& target, Stream stream);
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream);
@@ -60,6 +63,7 @@ namespace ddp {
 void fill(const Buffer& target, double value, Stream stream = {});
 void copy(const Buffer& source, const Buffer& target, Stream stream = {});
 void cast(const Buffer& source, const Buffer& target, Stream stream = {});
+void scale(const Buffer& target, double factor, Stream stream = {});
 void scale(const Buffer& target, const double* factor, Stream stream = {});
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream = {});
 void reciprocal(const Buffer& target, Stream stream = {});

@@ -128,11 +128,13 @@ void cast(const Buffer& source, const Buffer& target) {
   });
 }
 
-void scale(const Buffer& target, const double* factor) {
+void scale(const Buffer& target, double factor) {
   buffer_ops::check_device("scale", target, DeviceType::kCpu);
   buffer_ops::check_floating_point("scale", target);
-  best_loops().reduce_of(target.dtype, ReduceOp::kAverage)({&target, 1, &target, 1, *factor});
+  best_loops().reduce_of(target.dtype, ReduceOp::kAverage)({&target, 1, &target, 1, factor});
 }
+
+void scale(const Buffer& target, const double* factor) { cpu::scale(target, *factor); }
 
 void reciprocal(const Buffer& target) {
   buffer_ops::check_device("reciprocal", target, DeviceType::kCpu);

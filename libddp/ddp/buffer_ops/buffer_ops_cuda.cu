@@ -46,12 +46,20 @@ struct Transform {
 };
 
 struct MultiplyBy {
-  const double* factor;
+  double factor;
 
   template <class T>
   __device__ T operator()(T value) const {
-    return value * convert<T>(*factor);
+    return value * convert<T>(factor);
   }
+};
+
+template <class T>
+struct ScaleByValueAt {
+  T* target;
+  const double* factor;
+
+  __device__ Transform<T, MultiplyBy> loaded() const { return {target, {*factor}}; }
 };
 
 struct Invert {
@@ -204,16 +212,17 @@ __global__ void add_fingerprint(const std::uint8_t* bytes, std::size_t size_byte
   if (threadIdx.x % 32 == 0) atomicAdd(result, sum);
 }
 
+// `operation_on` makes the operation from a pointer to the elements.
 template <class F>
-void transform(std::string_view name, const Buffer& target, F f, Stream stream) {
+void transform(std::string_view name, const Buffer& target, F operation_on, Stream stream) {
   buffer_ops::check_device(name, target, DeviceType::kCuda);
   buffer_ops::check_floating_point(name, target);
   const DeviceGuard guard(target.device);
   dispatch_device(target.dtype, [&](auto zero) {
     using T = decltype(zero);
     if constexpr (!std::is_integral_v<T>) {
-      launch<kAccessBytes / sizeof(T)>(Transform<T, F>{static_cast<T*>(target.data), f},
-                                       target.count, is_aligned(target.data, kAccessBytes), stream);
+      launch<kAccessBytes / sizeof(T)>(operation_on(static_cast<T*>(target.data)), target.count,
+                                       is_aligned(target.data, kAccessBytes), stream);
     }
   });
 }
@@ -253,12 +262,19 @@ void cast(const Buffer& source, const Buffer& target, Stream stream) {
   });
 }
 
+void scale(const Buffer& target, double factor, Stream stream) {
+  const auto operation = [=](auto* elements) { return Transform{elements, MultiplyBy{factor}}; };
+  transform("scale", target, operation, stream);
+}
+
 void scale(const Buffer& target, const double* factor, Stream stream) {
-  transform("scale", target, MultiplyBy{factor}, stream);
+  const auto operation = [=](auto* elements) { return ScaleByValueAt{elements, factor}; };
+  transform("scale", target, operation, stream);
 }
 
 void reciprocal(const Buffer& target, Stream stream) {
-  transform("reciprocal", target, Invert{}, stream);
+  const auto operation = [](auto* elements) { return Transform{elements, Invert{}}; };
+  transform("reciprocal", target, operation, stream);
 }
 
 void reduce(const Buffer& source, const Buffer& target, ReduceOp op, Stream stream) {

@@ -109,8 +109,20 @@ __device__ inline std::size_t thread_count() {
   return static_cast<std::size_t>(gridDim.x) * blockDim.x;
 }
 
+// What a thread runs. An operation with an operand in memory that it reads as a constant does so in
+// loaded(), once: in the loop, it would be read again after every store, which might change it.
+template <class Operation>
+__device__ auto loaded(const Operation& operation) {
+  if constexpr (requires { operation.loaded(); }) {
+    return operation.loaded();
+  } else {
+    return operation;
+  }
+}
+
 template <int N, class Operation>
-__global__ void for_each_pack(Operation operation, std::size_t count) {
+__global__ void for_each_pack(Operation given, std::size_t count) {
+  const auto operation = loaded(given);
   const std::size_t packs = count / N;
   for (std::size_t i = thread_index(); i < packs; i += thread_count()) {
     operation.template at<N>(i * N);

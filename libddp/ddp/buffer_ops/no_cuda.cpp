@@ -14,6 +14,7 @@ namespace {
 void fill(const Buffer&, double, Stream) { refuse(); }
 void copy(const Buffer&, const Buffer&, Stream) { refuse(); }
 void cast(const Buffer&, const Buffer&, Stream) { refuse(); }
+void scale(const Buffer&, double, Stream) { refuse(); }
 void scale(const Buffer&, const double*, Stream) { refuse(); }
 void reduce(const Buffer&, const Buffer&, ReduceOp, Stream) { refuse(); }
 void reciprocal(const Buffer&, Stream) { refuse(); }

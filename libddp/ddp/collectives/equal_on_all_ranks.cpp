@@ -2,6 +2,7 @@
 #include "ddp/collectives/equal_on_all_ranks.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -50,13 +51,6 @@ std::int64_t hash_of(std::string text) {
   return static_cast<std::int64_t>(hash ^ text.size());
 }
 
-// The result is by rank.
-std::vector<std::int64_t> gather(ProcessGroup& group, std::int64_t own) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(group.world_size()));
-  all_gather_on_host(group, buffer_of(std::span(&own, 1)), buffer_of(all));
-  return all;
-}
-
 std::vector<int> ranks_with(std::int64_t hash, const std::vector<std::int64_t>& hashes) {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < hashes.size(); ++rank) {
@@ -90,7 +84,7 @@ std::string difference(const std::vector<NamedValue>& first, const std::vector<N
 void check_equal_on_all_ranks(ProcessGroup& group, std::string_view what,
                               std::span<const NamedValue> values) {
   const std::string own = serialize(values);
-  const std::vector<std::int64_t> hashes = gather(group, hash_of(own));
+  const auto hashes = all_gather_on_host(group, std::array{hash_of(own)});
   const auto odd = std::ranges::find_if(hashes, [&](auto hash) { return hash != hashes[0]; });
   if (odd == hashes.end()) return;
   const std::vector<int> others = ranks_with(*odd, hashes);

@@ -194,10 +194,7 @@ void GlooAlgorithms::all_reduce(const Buffer& data, ReduceOp op) {
   options.setReduceFunction(combine);
   options.setTag(tag_++);
   gloo::allreduce(options);
-  if (op == ReduceOp::kAverage) {
-    const double factor = 1.0 / context_->size;
-    cpu::scale(data, &factor);
-  }
+  if (op == ReduceOp::kAverage) cpu::scale(data, 1.0 / context_->size);
 }
 
 void GlooAlgorithms::reduce(const Collective& operation) {
@@ -270,9 +267,7 @@ void GlooAlgorithms::reduce_scatter(const Collective& operation) {
   for (std::size_t r = 1; r < index(context_->size); ++r) {
     cpu::reduce(terms.slice(r * sum.count, sum.count), sum, operation.op);
   }
-  if (operation.op != ReduceOp::kAverage) return;
-  const double factor = 1.0 / context_->size;
-  cpu::scale(sum, &factor);
+  if (operation.op == ReduceOp::kAverage) cpu::scale(sum, 1.0 / context_->size);
 }
 
 }  // namespace ddp

@@ -288,8 +288,7 @@ ReduceOp HierarchicalAlgorithms::wire_op() const {
 
 void HierarchicalAlgorithms::finish_average(const Buffer& sum) const {
   if (current_.op != ReduceOp::kAverage) return;
-  const double factor = 1.0 / layout_.world_size();
-  cpu::scale(sum, &factor);
+  cpu::scale(sum, 1.0 / layout_.world_size());
 }
 
 }  // namespace ddp

@@ -2,6 +2,7 @@
 #include "ddp/collectives/host_collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "ddp/cuda/cuda.h"
@@ -88,9 +89,8 @@ void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& 
 
 // Texts travel in equal pieces, as long as the longest.
 std::vector<std::string> all_gather_text(ProcessGroup& group, std::string_view text) {
-  auto own_size = static_cast<std::int64_t>(text.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(group.world_size()));
-  all_gather_on_host(group, buffer_of(std::span(&own_size, 1)), buffer_of(sizes));
+  const auto own_size = static_cast<std::int64_t>(text.size());
+  const auto sizes = all_gather_on_host(group, std::array{own_size});
   std::vector<std::string> texts(sizes.size());
   const auto longest = static_cast<std::size_t>(*std::ranges::max_element(sizes));
   if (longest == 0) return texts;

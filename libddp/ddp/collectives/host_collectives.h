@@ -37,6 +37,18 @@ void broadcast_tensors(ProcessGroup& group, std::span<const NamedBuffer> tensors
 
 // output[r * n ..] = rank r's input of n elements.
 void all_gather_on_host(ProcessGroup& group, const Buffer& input, const Buffer& output);
+// Every rank's values, one rank's after the other's: auto sizes = all_gather_on_host(*group,
+// std::array{size}). All ranks pass equally many.
+template <class Values>
+requires requires(const Values& own) { std::span(own); }
+[[nodiscard]] auto all_gather_on_host(ProcessGroup& group, const Values& own) {
+  const std::span values(own);
+  using T = typename decltype(values)::value_type;
+  std::vector<T> all(values.size() * static_cast<std::size_t>(group.world_size()));
+  const Buffer input{const_cast<T*>(values.data()), values.size(), dtype_of<T>};
+  all_gather_on_host(group, input, buffer_of(all));
+  return all;
+}
 
 // Every rank's text, by rank; any bytes, of any length, also none. Takes world_size times the
 // longest text of memory.

@@ -82,7 +82,6 @@ class NcclProcessGroup final : public ProcessGroup {
   std::shared_ptr<NcclCommunicator> communicator_;
   cu::OwnedStream side_;
   cu::Event handover_;  // orders the side stream behind the producers
-  Allocation inverse_world_size_;
   Allocation barrier_element_;
   EventRing operations_;
   std::optional<OperationTimer> timer_;
@@ -97,7 +96,6 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
       communicator_(std::make_shared<NcclCommunicator>(config())),
       side_(device(), cu::StreamPriority::kGreatest),
       handover_(device()),
-      inverse_world_size_(cu::allocate_device(sizeof(double), device())),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
       first_error_(config().background_store,
@@ -105,8 +103,6 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
                      recorder->broken(error);
                    }),
       roll_(config()) {
-  cu::fill({inverse_world_size_.data(), 1, DType::kFloat64, device()}, 1.0 / world_size(),
-           side_.view());
   check_ = std::make_unique<CallCheck>(
       config().background_store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
       [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
@@ -230,7 +226,7 @@ void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
   for (const Collective& each : operations) {
     const bool has_result = each.kind != CollectiveKind::kReduce || each.peer == rank();
     if (each.op != ReduceOp::kAverage || !has_result) continue;
-    cu::scale(each.output, static_cast<const double*>(inverse_world_size_.data()), side_.view());
+    cu::scale(each.output, 1.0 / world_size(), side_.view());
   }
 }
 

@@ -2,6 +2,7 @@
 #include "ddp/collectives/process_group.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <stdexcept>
 #include <vector>
@@ -47,9 +48,7 @@ std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
 // come, or calls something else, is detected as usual.
 std::vector<int> find_part(ProcessGroup& group, int color, int key) {
   const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
-  std::vector<std::int32_t> own = {color, key};
-  std::vector<std::int32_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
-  all_gather_on_host(group, buffer_of(own), buffer_of(all));
+  const std::vector<int> all = all_gather_on_host(group, std::array{color, key});
   std::vector<std::pair<int, int>> members;  // (key, rank)
   for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
     if (all[2 * rank] == color) members.emplace_back(all[2 * rank + 1], static_cast<int>(rank));

@@ -5,7 +5,6 @@
 
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/cpu_sharing.h"
@@ -17,11 +16,8 @@ namespace {
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-// Keys of the group: where rank 0's segment is, that a rank has mapped it, that all have.
+// A key of the group: where rank 0's segment is.
 const std::string kSegment = "shm/segment";
-const std::string kComplete = "shm/complete";
-
-std::string ready_key(int rank) { return "shm/ready/" + std::to_string(rank); }
 
 constexpr std::size_t kPage = 4096;
 
@@ -61,23 +57,18 @@ struct Layout {
 
 Segment::Segment(const GroupConfig& config) : ranks_(static_cast<std::size_t>(config.world_size)) {
   config.rank == 0 ? create(config) : open(config);
+  introduce(config.rank);
+  await_all(config, config.start_timeout);
 }
 
 void Segment::create(const GroupConfig& config) {
   memory_ = SharedMemory::create(Layout(ranks_).size_bytes);
   find_parts();
   header().layout = kLayout;
-  introduce(0);
   const SharedMemory::Name name = memory_->name();
   config.store->set(kSegment, std::to_string(name.pid) + " " + std::to_string(name.fd) + " " +
                                   std::to_string(name.inode) + " " +
                                   std::to_string(name.size_bytes));
-  std::vector<std::string> keys;
-  for (std::size_t other = 1; other < ranks_; ++other) {
-    keys.push_back(ready_key(static_cast<int>(other)));
-  }
-  await_start(config, *config.store, keys, config.start_timeout);
-  config.store->set(kComplete, "");
 }
 
 void Segment::open(const GroupConfig& config) {
@@ -90,9 +81,6 @@ void Segment::open(const GroupConfig& config) {
   if (name.size_bytes != Layout(ranks_).size_bytes || header().layout != kLayout) {
     throw MismatchError(to_string(name) + " is not the shared memory of this build of libddp");
   }
-  introduce(config.rank);
-  config.store->set(ready_key(config.rank), "");
-  await_start(config, *config.store, {&kComplete, 1}, config.start_timeout);
 }
 
 void Segment::introduce(int rank) const {

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/cuda/cuda.h"
 #include "ddp/engine/gradient_hook.h"
 
 namespace ddp {
@@ -19,7 +18,7 @@ class CompressionHook final : public GradientHook {
       if (is_compressed(bucket.dtype)) elements += padded(bucket.count);
     }
     memory_ = group.allocate(elements * size_of(wire_type));
-    if (wire_type == DType::kFloat16) make_factors();
+    if (wire_type == DType::kFloat16) terms_ = group.world_size();
   }
 
   std::string name() const override { return "compress_to_" + std::string(to_string(wire_type_)); }
@@ -27,7 +26,7 @@ class CompressionHook final : public GradientHook {
   Work launch(const GradientBucket& bucket, Stream producer) override {
     Buffer operand = bucket.gradients;
     if (is_compressed(operand.dtype)) {
-      if (divide_ != nullptr) scale(operand, divide_, producer);
+      if (terms_ > 1) scale(operand, 1 / terms_, producer);
       operand = wire(bucket);
       cast(bucket.gradients, operand, producer);
     }
@@ -38,7 +37,7 @@ class CompressionHook final : public GradientHook {
     works_[bucket.index].wait(consumer);
     if (!is_compressed(bucket.gradients.dtype)) return;
     cast(wire(bucket), bucket.gradients, consumer);
-    if (multiply_ != nullptr) scale(bucket.gradients, multiply_, consumer);
+    if (terms_ > 1) scale(bucket.gradients, terms_, consumer);
   }
 
  private:
@@ -47,17 +46,6 @@ class CompressionHook final : public GradientHook {
   static std::size_t padded(std::size_t elements) {
     constexpr std::size_t kUnit = kBucketAlignment / size_of(DType::kFloat16);
     return (elements + kUnit - 1) / kUnit * kUnit;
-  }
-
-  void make_factors() {
-    const bool cuda = group_.device().is_cuda();
-    const cu::DeviceGuard guard(group_.device());
-    factors_ = cuda ? cu::allocate_pinned(2 * sizeof(double)) : allocate_host(2 * sizeof(double));
-    auto* factors = static_cast<double*>(factors_.data());
-    factors[0] = 1.0 / group_.world_size();
-    factors[1] = group_.world_size();
-    divide_ = factors;
-    multiply_ = factors + 1;
   }
 
   [[nodiscard]] Buffer wire(const GradientBucket& bucket) const {
@@ -70,9 +58,7 @@ class CompressionHook final : public GradientHook {
   std::vector<Work> works_;           // by bucket
   std::vector<std::size_t> offsets_;  // where each bucket begins in memory_, in elements
   Allocation memory_;
-  Allocation factors_;
-  const double* divide_ = nullptr;
-  const double* multiply_ = nullptr;
+  double terms_ = 1;  // gradients travel divided by it
 };
 
 }  // namespace

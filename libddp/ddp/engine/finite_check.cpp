@@ -104,9 +104,8 @@ std::string FiniteCheck::culprits(Stream stream) {
   scanned_.download(stream);
   const auto* own = static_cast<const std::uint8_t*>(scanned_.arrived());
   const auto* end = own + parameters_.size();
-  std::vector<std::int64_t> mine = {std::count(own, end, 0), std::find(own, end, 0) - own};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(group_.world_size()));
-  all_gather_on_host(group_, buffer_of(mine), buffer_of(all));
+  const std::int64_t mine[] = {std::count(own, end, 0), std::find(own, end, 0) - own};
+  const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
   std::string text;
   for (std::size_t rank = 0; 2 * rank < all.size(); ++rank) {
     const Bad bad{all[2 * rank], all[2 * rank + 1]};

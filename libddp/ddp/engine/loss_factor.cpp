@@ -13,23 +13,23 @@ namespace ddp {
 LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
     : is_alone_(group.world_size() == 1),
       is_sum_(options.gradient_kind == GradientKind::kSum),
+      scales_buckets_(options.scale_at_ready),
       nominal_samples_(options.nominal_samples),
       may_be_forgotten_(!is_alone_ && group.rank() == 0 && options.nominal_samples == 0) {
   if (nominal_samples_ == 0) nominal_samples_ = 1;
   if (!(nominal_samples_ > 0 && std::isfinite(nominal_samples_))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
-  if (options.scale_at_ready) ring_.emplace(group.device());
 }
 
 double LossFactor::begin_pass(double samples, bool is_whole_step) {
-  if (ring_ && !is_whole_step) {
+  if (scales_buckets_ && !is_whole_step) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
   divides_ = !is_alone_ || !is_whole_step || is_sum_;
   const double factor = is_sum_ || !divides_ ? 1 : samples / nominal_samples_;
-  if (ring_) {
-    for_buckets_ = factor == 1 ? nullptr : ring_->keep(factor);
+  if (scales_buckets_) {
+    for_buckets_ = factor;
     return 1;
   }
   if (may_be_forgotten_ && factor > 1) warn(factor);

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <optional>
-
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/ddp_options.h"
-#include "ddp/engine/factor_ring.h"
 
 namespace ddp {
 
@@ -22,13 +19,11 @@ class LossFactor {
   // n_ref, in which the control vector counts samples.
   [[nodiscard]] double unit() const { return is_sum_ ? 1 : nominal_samples_; }
 
-  // Opens a pass, which may be its whole step, and returns the factor for the caller's loss. Call
-  // it after ControlVector::reset() (see FactorRing). Throws std::logic_error for a part of a step
-  // with scale_at_ready.
+  // Opens a pass, which may be its whole step, and returns the factor for the caller's loss. Throws
+  // std::logic_error for a part of a step with scale_at_ready.
   [[nodiscard]] double begin_pass(double samples, bool is_whole_step);
-  // The factor for the buckets of this pass, in memory that the device can read; null if they must
-  // not be multiplied.
-  [[nodiscard]] const double* for_buckets() const { return for_buckets_; }
+  // The factor for the buckets of this pass.
+  [[nodiscard]] double for_buckets() const { return for_buckets_; }
   // True if the summed gradients of the step must be divided.
   [[nodiscard]] bool divides() const { return divides_; }
 
@@ -37,11 +32,11 @@ class LossFactor {
 
   bool is_alone_;
   bool is_sum_;
+  bool scales_buckets_;
   double nominal_samples_;
   bool may_be_forgotten_;  // nominal_samples was not set, and the warning has not been given
   bool divides_ = false;
-  const double* for_buckets_ = nullptr;
-  std::optional<FactorRing> ring_;  // only with scale_at_ready
+  double for_buckets_ = 1;
 };
 
 }  // namespace ddp

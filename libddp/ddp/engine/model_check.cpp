@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <limits>
-#include <locale>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -118,56 +116,101 @@ void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& f
                               to_string(value.device));
 }
 
-constexpr const char* kSetUp = "the set-up";
-
-// The description leaves out the device, because ranks on one host use different devices.
-std::string describe_buffer(const ModelBuffer& buffer) {
-  return "buffer '" + buffer.name + "' " + std::string(to_string(buffer.value.dtype)) + '[' +
-         std::to_string(buffer.value.count) + ']';
+std::string_view to_string(GradientKind kind) {
+  return kind == GradientKind::kSum ? "sum" : "mean";
 }
 
-std::string describe_parameter(const Parameter& parameter) {
+std::string_view to_string(UnusedParameters unused) {
+  switch (unused) {
+    case UnusedParameters::kError:
+      return "error";
+    case UnusedParameters::kZero:
+      return "zero";
+    case UnusedParameters::kStatic:
+      return "static";
+  }
+  return "";
+}
+
+std::string_view to_string(BufferSync sync) {
+  switch (sync) {
+    case BufferSync::kOnDemand:
+      return "on_demand";
+    case BufferSync::kEveryForward:
+      return "every_forward";
+    case BufferSync::kNever:
+      return "never";
+  }
+  return "";
+}
+
+std::string_view to_string(NonFinite policy) {
+  switch (policy) {
+    case NonFinite::kIgnore:
+      return "ignore";
+    case NonFinite::kSkip:
+      return "skip";
+    case NonFinite::kStop:
+      return "stop";
+  }
+  return "";
+}
+
+// fmt's numbers do not depend on the locale, which ranks may not share.
+template <class Value>
+NamedValue named(const char* name, const Value& value) {
+  return {name, fmt::format("{}", value)};
+}
+
+// The options that must be equal on all ranks, but for the buffers.
+std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
+  const BucketOptions& buckets = options.buckets;
+  return {
+      named("gradient_kind", to_string(options.gradient_kind)),
+      named("nominal_samples", static_cast<double>(options.nominal_samples)),
+      named("buckets.bucket_bytes_cap", buckets.bucket_bytes_cap),
+      named("buckets.first_bucket_bytes_cap", buckets.first_bucket_bytes_cap),
+      named("buckets.last_bucket_bytes_cap", buckets.last_bucket_bytes_cap),
+      named("buckets.parts", buckets.parts),
+      named("buckets.min_buckets", buckets.min_buckets),
+      named("buckets.order", fmt::format("[{}]", fmt::join(buckets.order, ", "))),
+      named("flat_gradients", options.flat_gradients.data != nullptr ? "yes" : "no"),
+      named("unused", to_string(options.unused)),
+      named("buffer_sync", to_string(options.buffer_sync)),
+      named("hook", hook != nullptr ? hook->name() : "none"),
+      named("fingerprint_every", options.fingerprint_every),
+      named("non_finite", to_string(options.non_finite)),
+      named("scan_gradients", options.scan_gradients),
+  };
+}
+
+// The description leaves out the device, because ranks on one host use different devices.
+std::string describe(const Parameter& parameter) {
   return fmt::format("'{}' {}[{}]", parameter.name, to_string(parameter.value.dtype),
                      fmt::join(parameter.shape, ", "));
 }
 
-// The options that must be equal on all ranks.
-std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
-  const BucketOptions& buckets = options.buckets;
-  std::ostringstream text;
-  text.imbue(std::locale::classic());  // ranks compare it, and may have different locales
-  text.precision(std::numeric_limits<double>::max_digits10);
-  text << "gradient_kind " << (options.gradient_kind == GradientKind::kSum ? "sum" : "mean")
-       << "\nnominal_samples " << options.nominal_samples << "\nbucket caps "
-       << buckets.first_bucket_bytes_cap << ", " << buckets.bucket_bytes_cap << " and "
-       << buckets.last_bucket_bytes_cap << " bytes, 1/" << buckets.parts
-       << " of the model, at least " << buckets.min_buckets << " buckets\nbucket order";
-  for (const std::size_t i : buckets.order) text << ' ' << i;
-  text << "\nflat_gradients " << (options.flat_gradients.data != nullptr ? "yes" : "no");
-  text << "\nunused " << static_cast<int>(options.unused) << "\nbuffer_sync "
-       << static_cast<int>(options.buffer_sync) << "\nhook " << (hook ? hook->name() : "none")
-       << "\nfingerprint_every " << options.fingerprint_every << "\nnon_finite "
-       << static_cast<int>(options.non_finite) << ", scan_gradients " << options.scan_gradients
-       << '\n'
-       << options.buffers.size() << " buffers";
+std::string describe(const ModelBuffer& buffer) {
+  return fmt::format("'{}' {}[{}]", buffer.name, to_string(buffer.value.dtype), buffer.value.count);
+}
+
+template <class Named>  // Parameter, ModelBuffer
+std::vector<NamedValue> describe_all(std::span<const Named> all, const std::string& what) {
   std::vector<NamedValue> values;
-  std::istringstream lines(text.str());
-  for (std::string line; std::getline(lines, line);) values.push_back({kSetUp, line});
+  for (const Named& each : all) {
+    values.push_back({what + " " + std::to_string(values.size()), describe(each)});
+  }
+  values.push_back({what + " " + std::to_string(values.size()), "no more " + what + "s"});
   return values;
 }
 
-// The parameters, then the options and buffers that must be equal on all ranks.
+// What must be equal on all ranks.
 std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
                                        const DdpOptions& options, const GradientHook* hook) {
-  std::vector<NamedValue> values;
-  for (const Parameter& parameter : parameters) {
-    values.push_back({"parameter " + std::to_string(values.size()), describe_parameter(parameter)});
-  }
-  values.push_back({"parameter " + std::to_string(values.size()), "no more parameters"});
+  std::vector<NamedValue> values = describe_all(parameters, "parameter");
   std::ranges::move(describe_options(options, hook), std::back_inserter(values));
-  for (const ModelBuffer& buffer : options.buffers) {
-    values.push_back({kSetUp, describe_buffer(buffer)});
-  }
+  std::ranges::move(describe_all<ModelBuffer>(options.buffers, "buffer"),
+                    std::back_inserter(values));
   return values;
 }
 

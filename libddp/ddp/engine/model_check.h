@@ -17,9 +17,9 @@ namespace ddp {
                                              std::vector<Parameter> parameters,
                                              const DdpOptions& options);
 
-// Throws MismatchError on every rank, naming the first parameter that differs, unless all ranks
-// pass equal names, shapes, dtypes, options and hooks. Collective; equal models cost one small
-// all_gather.
+// Throws MismatchError on every rank, naming the first parameter, option or buffer that differs,
+// unless all ranks pass equal names, shapes, dtypes, options and hooks. Collective; equal models
+// cost one small all_gather.
 void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
                         const DdpOptions& options, const GradientHook* hook);
 

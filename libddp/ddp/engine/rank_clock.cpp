@@ -5,11 +5,11 @@
 
 #include <array>
 #include <cstddef>
-#include <fstream>
 #include <functional>
 #include <string>
 
 #include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/rank_identity.h"
 
 namespace ddp {
 namespace {
@@ -26,20 +26,11 @@ Clock::time_point time_at(std::int64_t ns) {
 
 // Equal for processes that share a steady clock: same boot, same time namespace.
 std::int64_t clock_identity() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot;
-  std::getline(file, boot);
   struct stat status {};
   const bool known = ::stat("/proc/self/ns/time", &status) == 0;  // since Linux 5.6
-  const std::string identity = boot + "/" + (known ? std::to_string(status.st_ino) : "");
+  const std::string clock = known ? std::to_string(status.st_ino) : "";
+  const std::string identity = host_facts().boot_id + "/" + clock;
   return static_cast<std::int64_t>(std::hash<std::string>{}(identity));
-}
-
-// Returns the `own` of all ranks, concatenated by rank.
-std::vector<std::int64_t> gather(ProcessGroup& group, std::span<std::int64_t> own) {
-  std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group.world_size()));
-  all_gather_on_host(group, buffer_of(own), buffer_of(all));
-  return all;
 }
 
 // Exchanges one-byte messages with a peer; only their timing matters.
@@ -103,8 +94,7 @@ ClockReading reading_of(const Exchange& asked, const std::int64_t* answered) {
 }  // namespace
 
 std::vector<ClockReading> read_clocks(ProcessGroup& group, SharedClocks shared) {
-  std::int64_t own = clock_identity();
-  const std::vector<std::int64_t> identities = gather(group, std::span(&own, 1));
+  const auto identities = all_gather_on_host(group, std::array{clock_identity()});
   const auto is_asked = [&](std::size_t rank) {
     return rank != 0 && (shared == SharedClocks::kMeasure || identities[rank] != identities[0]);
   };
@@ -115,7 +105,7 @@ std::vector<ClockReading> read_clocks(ProcessGroup& group, SharedClocks shared) 
     if (group.rank() == 0) asked[rank] = ask(group, static_cast<int>(rank));
     if (group.rank() == static_cast<int>(rank)) answered = answer(group);
   }
-  const std::vector<std::int64_t> answers = gather(group, answered);
+  const std::vector<std::int64_t> answers = all_gather_on_host(group, answered);
   std::vector<ClockReading> readings;
   if (group.rank() != 0) return readings;
   for (std::size_t rank = 0; rank < identities.size(); ++rank) {

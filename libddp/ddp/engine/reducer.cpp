@@ -85,7 +85,7 @@ void Reducer::begin(Reduction reduction, bool has_samples) {
   has_samples_ = has_samples;
   next_ = 0;
   zeros_ = false;
-  factor_ = nullptr;
+  factor_ = 1;
   order_.clear();
   if (recorder_) recorder_->begin();
   for (BucketState& bucket : buckets_) bucket = {};
@@ -142,7 +142,7 @@ void Reducer::launch(std::size_t b) {
   const ScopedIssuer issued(group_, issuer_);
   if (b == 0) at_launch_.before_first(producer);
   zero_missing(b, producer);
-  if (factor_ != nullptr && !zeros_) scale(bucket(b), factor_, producer);
+  if (factor_ != 1 && !zeros_) scale(bucket(b), factor_, producer);
   if (layout_.tail_count > 0 && b + 1 == buckets_.size()) at_launch_.before_last(producer);
   const FlightRecorder::Labelled labelled(group_.recorder(), launch.label);
   launch.work = hook_ ? hook_->launch(describe(b), producer)

@@ -125,9 +125,8 @@ class Reducer {
   // Makes the pass zero each bucket before its launch, or without one at the end of backward,
   // because this rank has had no samples in the step so far.
   void contribute_zeros() { zeros_ = true; }
-  // Makes the pass multiply each bucket by *factor before its launch. The device of the group must
-  // be able to read *factor until then.
-  void contribute_scaled(const double* factor) { factor_ = factor; }
+  // Makes the pass multiply each bucket by `factor` before its launch.
+  void contribute_scaled(double factor) { factor_ = factor; }
 
   [[nodiscard]] std::uint64_t launches() const { return launch_count_; }
 
@@ -184,7 +183,7 @@ class Reducer {
   bool is_held_ = false;
   bool has_samples_ = true;  // in this pass
   bool zeros_ = false;
-  const double* factor_ = nullptr;
+  double factor_ = 1;
   std::optional<StepRecorder> recorder_;
   std::uint64_t launch_count_ = 0;
 };

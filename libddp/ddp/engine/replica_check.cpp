@@ -89,13 +89,13 @@ std::string ReplicaCheck::name(std::size_t i) const {
 
 std::string ReplicaCheck::difference() {
   const std::size_t count = own().size();
-  std::vector<std::uint64_t> mine(own().begin(), own().end());
-  std::vector<std::uint64_t> all(count * static_cast<std::size_t>(group_.world_size()));
-  all_gather_on_host(group_, {mine.data(), count, DType::kInt64, kCpuDevice},
-                     {all.data(), all.size(), DType::kInt64, kCpuDevice});
+  const std::vector<std::int64_t> mine(own().begin(), own().end());
+  const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
   for (std::size_t i = 0; i < count; ++i) {
     std::vector<std::uint64_t> by_rank;
-    for (std::size_t at = i; at < all.size(); at += count) by_rank.push_back(all[at]);
+    for (std::size_t at = i; at < all.size(); at += count) {
+      by_rank.push_back(static_cast<std::uint64_t>(all[at]));
+    }
     if (std::ranges::adjacent_find(by_rank, std::ranges::not_equal_to()) != by_rank.end()) {
       return describe(i, by_rank);
     }

@@ -116,9 +116,7 @@ std::vector<std::int64_t> StepHistory::gather(std::size_t first, std::size_t cou
     const ConstRow source = row(first + i);
     own.insert(own.end(), source.begin(), source.end());
   }
-  std::vector<std::int64_t> all(own.size() * static_cast<std::size_t>(group_.world_size()));
-  all_gather_on_host(group_, buffer_of(own), buffer_of(all));
-  return all;
+  return all_gather_on_host(group_, own);
 }
 
 std::vector<RankStep> StepHistory::step_of(ConstRow gathered, std::size_t index) const {

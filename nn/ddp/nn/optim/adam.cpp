@@ -20,7 +20,8 @@ Adam::Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups)
     : Optimizer(groups), context_(context), groups_(groups.begin(), groups.end()) {}
 
 void Adam::step(const double* grad_scale) {
-  for (const Group& group : groups_) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
     tensors_.clear();
     const std::span<std::int64_t> steps = group.steps.buffer().as<std::int64_t>();
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
@@ -31,20 +32,8 @@ void Adam::step(const double* grad_scale) {
       parameter.clear_grad();
     }
     context_.run(cpu::adam_step, cu::adam_step, std::span<const AdamTensor>(tensors_),
-                 group.options, grad_scale);
+                 at_its_rate(group.options, g), grad_scale);
   }
-}
-
-double Adam::learning_rate() const {
-  return groups_.empty() ? 0 : groups_.front().options.learning_rate;
-}
-
-void Adam::set_learning_rate(double learning_rate) {
-  for (Group& group : groups_) group.options.learning_rate = learning_rate;
-}
-
-void Adam::set_group_learning_rate(std::size_t group, double learning_rate) {
-  groups_.at(group).options.learning_rate = learning_rate;
 }
 
 std::vector<NamedTensor> Adam::state() const {

@@ -24,9 +24,6 @@ class Adam final : public Optimizer {
 
   using Optimizer::step;
   void step(const double* grad_scale) override;
-  [[nodiscard]] double learning_rate() const override;
-  void set_learning_rate(double learning_rate) override;
-  void set_group_learning_rate(std::size_t group, double learning_rate) override;
   // "fc1.weight.exp_avg", "fc1.weight.exp_avg_sq", "fc1.weight.step", ...
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 
@@ -35,7 +32,7 @@ class Adam final : public Optimizer {
     explicit Group(ParameterGroup<AdamStep> group);
 
     std::vector<Parameter*> parameters;
-    AdamStep options;
+    AdamStep options;  // with the first learning rate; at_its_rate() has the current one
     FlatState exp_avgs;
     FlatState exp_avg_sqs;
     Tensor steps;  // int64 on the CPU, one element per parameter

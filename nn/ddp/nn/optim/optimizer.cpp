@@ -27,6 +27,18 @@ void Optimizer::step() {
   owner == nullptr ? step(nullptr) : owner->step(*this);
 }
 
+double Optimizer::learning_rate() const {
+  return learning_rates_.empty() ? 0 : learning_rates_.front();
+}
+
+void Optimizer::set_learning_rate(double learning_rate) {
+  std::ranges::fill(learning_rates_, learning_rate);
+}
+
+void Optimizer::set_group_learning_rate(std::size_t group, double learning_rate) {
+  learning_rates_.at(group) = learning_rate;
+}
+
 void Optimizer::check_each_is_once() const {
   std::unordered_set<const Parameter*> known;
   for (const Parameter* parameter : parameters_) {

@@ -40,10 +40,10 @@ class Optimizer {
   [[nodiscard]] std::span<Parameter* const> parameters() const { return parameters_; }
 
   // The setter changes the rate of all groups; the getter returns the first group's.
-  [[nodiscard]] virtual double learning_rate() const = 0;
-  virtual void set_learning_rate(double learning_rate) = 0;
+  [[nodiscard]] double learning_rate() const;
+  void set_learning_rate(double learning_rate);
   // Sets the rate of one group, counted from 0. Throws std::out_of_range if there is no such group.
-  virtual void set_group_learning_rate(std::size_t group, double learning_rate) = 0;
+  void set_group_learning_rate(std::size_t group, double learning_rate);
 
   // What a checkpoint must contain besides the parameters: views of the live state, named after the
   // parameters and in their order. After they are overwritten, the optimizer continues from the new
@@ -55,14 +55,23 @@ class Optimizer {
   explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
     for (const ParameterGroup<Options>& group : groups) {
       parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
+      learning_rates_.push_back(group.options.learning_rate);
     }
     check_each_is_once();
+  }
+
+  // The options of a group, with the learning rate that it has now.
+  template <class Options>
+  [[nodiscard]] Options at_its_rate(Options options, std::size_t group) const {
+    options.learning_rate = learning_rates_.at(group);
+    return options;
   }
 
  private:
   void check_each_is_once() const;
 
   std::vector<Parameter*> parameters_;
+  std::vector<double> learning_rates_;  // by group
 };
 
 // Splits parameters for models whose biases and normalisations must not decay: these have at most

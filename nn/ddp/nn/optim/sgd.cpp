@@ -17,7 +17,8 @@ Sgd::Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups)
     : Optimizer(groups), context_(context), groups_(groups.begin(), groups.end()) {}
 
 void Sgd::step(const double* grad_scale) {
-  for (const Group& group : groups_) {
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const Group& group = groups_[g];
     tensors_.clear();
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       Parameter& parameter = *group.parameters[i];
@@ -28,21 +29,9 @@ void Sgd::step(const double* grad_scale) {
            group.options.momentum == 0 ? value.slice(0, 0) : group.momentum_buffers[i]});
       parameter.clear_grad();
     }
-    context_.run(cpu::sgd_step, cu::sgd_step, std::span<const SgdTensor>(tensors_), group.options,
-                 grad_scale);
+    context_.run(cpu::sgd_step, cu::sgd_step, std::span<const SgdTensor>(tensors_),
+                 at_its_rate(group.options, g), grad_scale);
   }
-}
-
-double Sgd::learning_rate() const {
-  return groups_.empty() ? 0 : groups_.front().options.learning_rate;
-}
-
-void Sgd::set_learning_rate(double learning_rate) {
-  for (Group& group : groups_) group.options.learning_rate = learning_rate;
-}
-
-void Sgd::set_group_learning_rate(std::size_t group, double learning_rate) {
-  groups_.at(group).options.learning_rate = learning_rate;
 }
 
 std::vector<NamedTensor> Sgd::state() const {

@@ -23,9 +23,6 @@ class Sgd final : public Optimizer {
 
   using Optimizer::step;
   void step(const double* grad_scale) override;
-  [[nodiscard]] double learning_rate() const override;
-  void set_learning_rate(double learning_rate) override;
-  void set_group_learning_rate(std::size_t group, double learning_rate) override;
   // "fc1.weight.momentum_buffer", ...; groups whose momentum is 0 have no state.
   [[nodiscard]] std::vector<NamedTensor> state() const override;
 
@@ -34,7 +31,7 @@ class Sgd final : public Optimizer {
     explicit Group(ParameterGroup<SgdStep> group);
 
     std::vector<Parameter*> parameters;
-    SgdStep options;
+    SgdStep options;             // with the first learning rate; at_its_rate() has the current one
     FlatState momentum_buffers;  // empty if momentum is 0
   };
 

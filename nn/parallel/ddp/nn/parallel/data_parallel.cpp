@@ -6,17 +6,17 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/kernels/unary.h"
 #include "ddp/nn/parallel/data_parallel_checks.h"
 #include "ddp/nn/parallel/replica_thread.h"
 
 namespace ddp::nn {
 namespace {
 
-// y = alpha x + beta y, for any device.
-void add_scaled(Context& context, double alpha, const Buffer& x, double beta, const Buffer& y) {
-  const Tensor one = context.empty({1}, x.dtype);
-  fill(one.buffer(), 1, context.stream());
-  context.gemm(x, one.buffer(), y, {.m = x.count, .n = 1, .k = 1}, {.alpha = alpha, .beta = beta});
+// y = factor * x, or that is added to y.
+void put_scaled(Context& context, const Buffer& x, double factor, const GradientTarget& y) {
+  context.run(cpu::unary_backward, cu::unary_backward, x, x, y,
+              UnaryFunction{UnaryKind::kAffine, factor});
 }
 
 }  // namespace
@@ -251,15 +251,16 @@ Variable DataParallel::sum_losses(Tape& tape, const Variable& token, const Varia
                                   const std::shared_ptr<Pass>& pass) {
   const DType dtype = own.value().dtype();
   const Tensor sum = context_.empty({}, dtype);
-  add_scaled(context_, pass->weight_of(pass->own), own.buffer(), 0, sum.buffer());
+  put_scaled(context_, own.buffer(), pass->weight_of(pass->own), {sum.buffer()});
   for (const auto& part : pass->parts) {
     const Tensor loss = context_.empty({}, dtype);
     transfer(part->replica.context, part->output.buffer(), context_, {loss.buffer()});
-    add_scaled(context_, pass->weight_of(part->piece), loss.buffer(), 1, sum.buffer());
+    put_scaled(context_, loss.buffer(), pass->weight_of(part->piece),
+               {sum.buffer(), WriteMode::kAccumulate});
   }
   return record(tape, token, own, sum, pass, [this, pass](const Buffer& grad, const Piece& piece) {
     Tensor share = context_.empty({}, grad.dtype);
-    add_scaled(context_, pass->weight_of(piece), grad, 0, share.buffer());
+    put_scaled(context_, grad, pass->weight_of(piece), {share.buffer()});
     return share;
   });
 }
