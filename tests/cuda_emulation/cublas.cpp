@@ -112,7 +112,9 @@ struct Product {
   }
 
  private:
+  // Without a sum, nothing is written, as was seen of batched products (PyTorch issue 31421).
   void run_one() const {
+    if (k == 0) return;
     const std::vector<double> rows = matrix(a, m, k, false), columns = matrix(b, k, n, true);
     const auto depth = static_cast<std::size_t>(k);
     for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i) {

@@ -152,6 +152,12 @@ const void* data_of(const Buffer& operand, const Buffer& stand_in) {
   return operand.count > 0 ? operand.data : stand_in.data;
 }
 
+// What is left of a product without terms, for which some versions of cuBLAS write nothing.
+void multiply_by_beta(const Buffer& c, double beta, Stream stream) {
+  if (beta == 0) return cu::fill(c, 0, stream);  // c may hold NaN
+  if (beta != 1) cu::scale(c, beta, stream);
+}
+
 }  // namespace
 
 // cuBLAS is column-major, and a row-major matrix read so is its transpose: C' = op(B)' op(A)'.
@@ -161,7 +167,7 @@ void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& sh
   check_dtype("gemm", c.dtype);
   if (c.count == 0) return;
   const auto [m, n, k] = shape;
-  if (k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
+  if (k == 0) return multiply_by_beta(c, options.beta, stream);
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
   const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
@@ -181,7 +187,7 @@ void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmS
   check_dtype("gemm_batched", c.dtype);
   if (c.count == 0) return;
   const auto [m, n, k] = shape;
-  if (k == 0 && options.beta == 0) return cu::fill(c, 0, stream);
+  if (k == 0) return multiply_by_beta(c, options.beta, stream);
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
   const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
