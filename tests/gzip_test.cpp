@@ -9,6 +9,7 @@
 
 #include "ddp/data/fashion_mnist.h"
 #include "ddp/data/idx.h"
+#include "ddp/data/text_dataset.h"
 #include "support/files.h"
 #include "support/idx_bytes.h"
 #include "support/idx_error.h"
@@ -32,6 +33,15 @@ void write_gzipped(const fs::path& path, const std::string& bytes) {
 }
 
 }  // namespace
+
+TEST_CASE("a gzipped text is read if there is no plain one", "[data][text]") {
+  const TemporaryDirectory directory;
+  write_gzipped(directory / "a.gz", "packed");
+  CHECK(ddp::read_text(directory / "a") == std::vector<std::uint8_t>{'p', 'a', 'c', 'k', 'e', 'd'});
+  CHECK(ddp::read_text(directory / "a.gz").size() == 6);
+  write_bytes(directory / "a", "plain");
+  CHECK(ddp::read_text(directory / "a").size() == 5);
+}
 
 TEST_CASE("a gzipped IDX file is read as a plain one", "[data][idx]") {
   const TemporaryDirectory directory;

@@ -6,7 +6,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include "ddp/data/text_dataset.h"
@@ -63,19 +62,11 @@ class TextTask final : public Task {
   double label_smoothing_;
 };
 
-// The plain file if it exists, also if neither does; reading it then reports that.
-std::filesystem::path find_text(const std::filesystem::path& directory, const char* name) {
-  const std::filesystem::path plain = directory / name;
-  const std::filesystem::path gzipped = directory / (std::string(name) + ".gz");
-  std::error_code ignored;
-  return exists(plain, ignored) || !exists(gzipped, ignored) ? plain : gzipped;
-}
-
 }  // namespace
 
 std::unique_ptr<Task> make_text_task(const DatasetChoice& choice, double label_smoothing) {
   const auto load = [&](const char* name, std::optional<std::uint64_t> shift_seed) {
-    const std::filesystem::path file = find_text(choice.directory, name);
+    const std::filesystem::path file = choice.directory / name;
     std::vector<std::uint8_t> text = ddp::read_text(file);
     try {
       return std::make_unique<ddp::TextDataset>(

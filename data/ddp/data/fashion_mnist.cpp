@@ -11,6 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/data/idx.h"
+#include "ddp/data/input_file.h"
 
 namespace ddp {
 namespace {
@@ -20,13 +21,6 @@ namespace fs = std::filesystem;
 fs::path default_directory() {
   const char* given = std::getenv("DDP_FASHION_MNIST");
   return given != nullptr && *given != '\0' ? given : "/usr/share/datasets/fashion-mnist";
-}
-
-// The plain file if it exists, also if neither does; the reader will then report it.
-fs::path find_file(const fs::path& directory, const std::string& name) {
-  const fs::path plain = directory / name, gzipped = directory / (name + ".gz");
-  std::error_code ignored;
-  return fs::exists(plain, ignored) || !fs::exists(gzipped, ignored) ? plain : gzipped;
 }
 
 void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t images) {
@@ -43,8 +37,8 @@ void check_labels(const fs::path& path, const IdxArray& labels, std::int64_t ima
 }
 
 ImageDataset load(const fs::path& directory, const std::string& prefix) {
-  const fs::path label_path = find_file(directory, prefix + "-labels-idx1-ubyte");
-  IdxArray images = read_idx(find_file(directory, prefix + "-images-idx3-ubyte"), 3);
+  const fs::path label_path = plain_or_gzipped(directory / (prefix + "-labels-idx1-ubyte"));
+  IdxArray images = read_idx(plain_or_gzipped(directory / (prefix + "-images-idx3-ubyte")), 3);
   IdxArray labels = read_idx(label_path, 1);
   check_labels(label_path, labels, images.shape[0]);
   return ImageDataset({.shape = {1, images.shape[1], images.shape[2]},

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <system_error>
 
 namespace ddp {
 
@@ -21,6 +22,13 @@ class InputFile {
   // An upper bound on the number of bytes in the file, unpacked.
   [[nodiscard]] virtual std::uint64_t max_size() const = 0;
 };
+
+// `path`, or `path`.gz if only that exists.
+[[nodiscard]] inline std::filesystem::path plain_or_gzipped(const std::filesystem::path& path) {
+  const std::filesystem::path gzipped = path.string() + ".gz";
+  std::error_code ignored;
+  return exists(path, ignored) || !exists(gzipped, ignored) ? path : gzipped;
+}
 
 // False in a build without zlib.
 [[nodiscard]] bool gzip_is_compiled_in();

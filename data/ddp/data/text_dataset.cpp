@@ -54,7 +54,7 @@ void TextDataset::read(std::int64_t index, std::int64_t epoch, const Buffer& inp
 }
 
 std::vector<std::uint8_t> read_text(const std::filesystem::path& path) {
-  const std::unique_ptr<InputFile> file = open_input_file(path);
+  const std::unique_ptr<InputFile> file = open_input_file(plain_or_gzipped(path));
   std::vector<std::uint8_t> text;
   constexpr std::size_t kPiece = 1 << 20;
   for (std::size_t got = kPiece; got == kPiece;) {

@@ -47,8 +47,8 @@ class TextDataset final : public Dataset {
   std::int64_t size_;
 };
 
-// The bytes of a file, unpacked if it is gzipped. Throws FileError and EnvironmentError as
-// open_input_file() does.
+// The bytes of a file, or of `path`.gz if only that exists, unpacked if it is gzipped. Throws
+// FileError and EnvironmentError as open_input_file() does.
 [[nodiscard]] std::vector<std::uint8_t> read_text(const std::filesystem::path& path);
 
 }  // namespace ddp
