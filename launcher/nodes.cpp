@@ -7,8 +7,10 @@
 #include <random>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/base/resolve.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_store.h"
@@ -138,14 +140,13 @@ std::vector<std::string> node_keys(int count) {
 }
 
 std::string describe_waiting(Store& store, const NodePlan& plan) {
-  int missing = 0;
-  std::string ranks;
+  std::vector<int> missing;
   for (int rank = 0; rank < plan.count; ++rank) {
-    if (store.has(node_key(rank))) continue;
-    ranks += (missing++ == 0 ? "" : ", ") + std::to_string(rank);
+    if (!store.has(node_key(rank))) missing.push_back(rank);
   }
-  return fmt::format("{}/{} nodes here; missing node {}; {}{}", plan.count - missing, plan.count,
-                     ranks, plan.rank == 0 ? "listening on " : "meeting at ",
+  const auto here = static_cast<std::size_t>(plan.count) - missing.size();
+  return fmt::format("{}/{} nodes here; missing node {}; {}{}", here, plan.count,
+                     number_list(missing), plan.rank == 0 ? "listening on " : "meeting at ",
                      to_string(plan.store));
 }
 
