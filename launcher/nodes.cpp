@@ -107,7 +107,7 @@ class Registration {
   // A claim whose answer was lost may or may not be stored.
   void remove() {
     const std::string key = node_key(rank_);
-    if (store_->has(key) && store_->get(key) == own_) store_->delete_key(key);
+    if (store_->find(key) == own_) store_->delete_key(key);
   }
 
   std::string own_;
@@ -117,8 +117,8 @@ class Registration {
 
 // Node 0's run id, which all nodes use; empty until it is there.
 std::string agreed_run_id(Store& store, const NodePlan& plan) {
-  if (!store.has("run_id")) return "";
-  std::string agreed = store.get("run_id");
+  std::string agreed = store.find("run_id").value_or("");
+  if (agreed.empty()) return agreed;
   if (plan.run_id.empty() || agreed == plan.run_id) return agreed;
   throw LaunchError(fmt::format("the store at {} serves job '{}', not '{}' (--rdzv_id)",
                                 to_string(plan.store), agreed, plan.run_id));
