@@ -560,7 +560,7 @@ TEST_CASE("the report says how many steps it does not count", "[engine]") {
         mark_all(ddp);
         ddp.wait();
       }
-      const StepCosts costs = ddp.step_statistics().costs();
+      const StepCosts costs = ddp.step_costs();
       const std::uint64_t rest = 12 - costs.steps - costs.pauses - costs.stalls.steps;
       const std::string line =
           "not counted: " + std::to_string(rest) + " of 12 steps: the first ones, which warm up" +

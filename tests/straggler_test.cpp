@@ -51,7 +51,7 @@ std::vector<Straggler> found_by(ProcessGroup& group, const Delay& delay) {
     mark_all(ddp);
     ddp.wait();
   }
-  return ddp.step_statistics().stragglers();
+  return ddp.step_costs().stragglers;
 }
 
 }  // namespace
@@ -95,7 +95,7 @@ TEST_CASE("steps of accumulating ranks and of a single rank are counted, too", "
           ddp.wait();
         }
       }
-      const StepCosts costs = ddp.step_statistics().costs();
+      const StepCosts costs = ddp.step_costs();
       // All steps except the first and the last two, whose times are not exchanged yet. On a busy
       // machine some are left out as pauses or stalls, since a step takes only microseconds.
       const std::uint64_t expected = group.world_size() == 1 ? 29 : 27;
