@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "ddp/base/poll_until.h"
-#include "launcher/cpu_list.h"
+#include "ddp/base/rank_list.h"
 #include "launcher/earlier.h"
 
 namespace ddp::launcher {
@@ -275,11 +275,9 @@ void Generation::say_who_was_killed() {
   const std::optional<Timeout> time = stopper_.overdue_after();
   if (!time || ranks.empty()) return;
   const bool is_one = ranks.size() == 1;
-  job_.console.say(
-      fmt::format("rank{} {} had not ended after {:g} s and {} killed; give {} longer with --grace "
-                  "SECONDS",
-                  is_one ? "" : "s", to_string(ranks), seconds(*time), is_one ? "was" : "were",
-                  is_one ? "it" : "them"));
+  job_.console.say(fmt::format(
+      "{} had not ended after {:g} s and {} killed; give {} longer with --grace SECONDS",
+      rank_list(ranks), seconds(*time), is_one ? "was" : "were", is_one ? "it" : "them"));
 }
 
 void Generation::say_who_does_not_end() {

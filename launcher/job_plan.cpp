@@ -2,6 +2,7 @@
 #include "launcher/job_plan.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,7 +14,6 @@
 #include "ddp/base/cpu_count.h"
 #include "ddp/base/descriptor_limit.h"
 #include "launcher/command.h"
-#include "launcher/cpu_list.h"
 #include "launcher/environment.h"
 #include "launcher/fellow_launchers.h"
 #include "launcher/launch_error.h"
@@ -139,7 +139,7 @@ void check_shown_ranks(const LogOptions& logs, const JobLayout& layout) {
   const auto& filter = logs.local_ranks_filter;
   if (filter && layout.node_count == 1 && std::ranges::none_of(*filter, is_there)) {
     throw LaunchError(fmt::format("--local_ranks_filter {}: there is no such local rank {}",
-                                  to_string(*filter), among));
+                                  fmt::join(*filter, ","), among));
   }
 }
 

@@ -81,7 +81,8 @@ NodeWatch::~NodeWatch() {
 void NodeWatch::begin(int generation) {
   const std::lock_guard lock(mutex_);
   generation_ = generation_key(generation);
-  words_ = {.stops = words_.stops, .worker_stopped = words_.worker_stopped};
+  said_ = said_.lasting();
+  written_ = written_.lasting();
   news_ = {.lost = std::move(news_.lost),
            .is_open = generation == 0,
            .stop_requested = news_.stop_requested,
@@ -114,7 +115,7 @@ template <typename T>
 void NodeWatch::say(T Words::*word, T what) {
   {
     const std::lock_guard lock(mutex_);
-    words_.*word = std::move(what);
+    said_.*word = std::move(what);
   }
   changed_.notify_all();
 }
@@ -160,7 +161,7 @@ void NodeWatch::run() {
     lock.unlock();
     talk();
     lock.lock();
-    changed_.wait_for(lock, kBetweenTalks, [this] { return stopping_ || words_.any(); });
+    changed_.wait_for(lock, kBetweenTalks, [this] { return stopping_ || said_ != written_; });
   }
 }
 
@@ -168,32 +169,32 @@ void NodeWatch::run() {
 void NodeWatch::talk() {
   std::unique_lock lock(mutex_);
   const std::string generation = generation_;
-  const Words words = std::exchange(words_, {});
+  const Words said = said_, written = written_;
   lock.unlock();
   try {
-    tell(generation, words);
+    tell(generation, said, written);
     look(generation);
     exchange_signs_of_life();
     store_life_.silence(++store_answers_);
   } catch (const Error& error) {
-    const std::lock_guard relock(mutex_);
-    const bool is_of_now = generation == generation_;
-    words_.stops = words_.stops || words.stops;
-    words_.worker_stopped = words_.worker_stopped || words.worker_stopped;
-    if (is_of_now && words_.claim.empty()) words_.claim = words.claim;
-    words_.ends = words_.ends || (is_of_now && words.ends);
     const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
     if (may_answer_yet && store_life_.silence(store_answers_) < signs_.vanished) return;
+    const std::lock_guard relock(mutex_);
     lose(describe_node(0, meeting_.nodes[0].host) +
          " cannot be reached any more: " + describe(error));
   }
 }
 
-void NodeWatch::tell(const std::string& generation, const Words& words) {
-  if (words.stops) store_->set("stop", "1");
-  if (words.worker_stopped) store_->set("worker_stopped", "1");
-  if (!words.claim.empty()) store_->compare_set(generation + "/claim", "", words.claim);
-  if (words.ends) store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
+// After an error, the same is written again.
+void NodeWatch::tell(const std::string& generation, const Words& said, const Words& written) {
+  if (said.stops && !written.stops) store_->set("stop", "1");
+  if (said.worker_stopped && !written.worker_stopped) store_->set("worker_stopped", "1");
+  if (said.claim != written.claim) store_->compare_set(generation + "/claim", "", said.claim);
+  if (said.ends && !written.ends) {
+    store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
+  }
+  const std::lock_guard lock(mutex_);
+  written_ = generation == generation_ ? said : said.lasting();
 }
 
 // Reads first who has ended, then whether a node has failed or was asked to stop. A node writes the
@@ -201,9 +202,8 @@ void NodeWatch::tell(const std::string& generation, const Words& words) {
 void NodeWatch::look(const std::string& generation) {
   const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
   const bool all_ended = have_all_ended(generation);
-  const std::string claim_key = generation + "/claim";
   const auto [failed_node, stop_signal] =
-      parse_claim(store_->has(claim_key) ? store_->get(claim_key) : "");
+      parse_claim(store_->find(generation + "/claim").value_or(""));
   const bool stop_requested = store_->has("stop");
   const bool worker_stopped = store_->has("worker_stopped");
   const std::lock_guard lock(mutex_);
@@ -245,10 +245,10 @@ void NodeWatch::exchange_signs_of_life() {
 
 // The first report counts for all nodes.
 void NodeWatch::read_loss() {
-  if (!store_->has("lost")) return;
-  const std::string sentence = store_->get("lost");
+  const std::optional<std::string> sentence = store_->find("lost");
+  if (!sentence) return;
   const std::lock_guard lock(mutex_);
-  lose(sentence);
+  lose(*sentence);
 }
 
 // Called under mutex_.

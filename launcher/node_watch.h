@@ -63,14 +63,17 @@ class NodeWatch : public OtherNodes {
   void leave() override;
 
  private:
-  // What this thread has not yet written to the store.
   struct Words {
     std::string claim = {};  // a claim of the first failure
     bool ends = false;
     bool stops = false;
     bool worker_stopped = false;
 
-    [[nodiscard]] bool any() const { return !claim.empty() || ends || stops || worker_stopped; }
+    // What also counts in the next generation.
+    [[nodiscard]] Words lasting() const {
+      return {.stops = stops, .worker_stopped = worker_stopped};
+    }
+    friend bool operator==(const Words&, const Words&) = default;
   };
   struct Peer {
     int node;
@@ -82,7 +85,7 @@ class NodeWatch : public OtherNodes {
   void say(T Words::*word, T what);
   void run();
   void talk();
-  void tell(const std::string& generation, const Words& words);
+  void tell(const std::string& generation, const Words& said, const Words& written);
   void look(const std::string& generation);
   [[nodiscard]] bool have_all_ended(const std::string& generation);
   void exchange_signs_of_life();
@@ -101,7 +104,8 @@ class NodeWatch : public OtherNodes {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string generation_;  // under mutex_, like all below
-  Words words_;
+  Words said_;              // what this node says in this generation
+  Words written_;           // what of it the store has
   bool stopping_ = false;
   News news_;
   std::thread thread_;

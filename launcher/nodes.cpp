@@ -7,8 +7,10 @@
 #include <random>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/base/resolve.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_store.h"
@@ -105,7 +107,7 @@ class Registration {
   // A claim whose answer was lost may or may not be stored.
   void remove() {
     const std::string key = node_key(rank_);
-    if (store_->has(key) && store_->get(key) == own_) store_->delete_key(key);
+    if (store_->find(key) == own_) store_->delete_key(key);
   }
 
   std::string own_;
@@ -115,8 +117,8 @@ class Registration {
 
 // Node 0's run id, which all nodes use; empty until it is there.
 std::string agreed_run_id(Store& store, const NodePlan& plan) {
-  if (!store.has("run_id")) return "";
-  std::string agreed = store.get("run_id");
+  std::string agreed = store.find("run_id").value_or("");
+  if (agreed.empty()) return agreed;
   if (plan.run_id.empty() || agreed == plan.run_id) return agreed;
   throw LaunchError(fmt::format("the store at {} serves job '{}', not '{}' (--rdzv_id)",
                                 to_string(plan.store), agreed, plan.run_id));
@@ -138,14 +140,13 @@ std::vector<std::string> node_keys(int count) {
 }
 
 std::string describe_waiting(Store& store, const NodePlan& plan) {
-  int missing = 0;
-  std::string ranks;
+  std::vector<int> missing;
   for (int rank = 0; rank < plan.count; ++rank) {
-    if (store.has(node_key(rank))) continue;
-    ranks += (missing++ == 0 ? "" : ", ") + std::to_string(rank);
+    if (!store.has(node_key(rank))) missing.push_back(rank);
   }
-  return fmt::format("{}/{} nodes here; missing node {}; {}{}", plan.count - missing, plan.count,
-                     ranks, plan.rank == 0 ? "listening on " : "meeting at ",
+  const auto here = static_cast<std::size_t>(plan.count) - missing.size();
+  return fmt::format("{}/{} nodes here; missing node {}; {}{}", here, plan.count,
+                     number_list(missing), plan.rank == 0 ? "listening on " : "meeting at ",
                      to_string(plan.store));
 }
 

@@ -6,16 +6,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "launcher/cpu_list.h"
+#include "ddp/base/rank_list.h"
 
 namespace ddp::launcher {
-namespace {
-
-std::string describe_ranks(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", to_string(ranks));
-}
-
-}  // namespace
 
 void StartWatch::note_absent(int rank) {
   absent_.push_back(rank);
@@ -30,8 +23,7 @@ std::string StartWatch::look(const std::vector<int>& waiting) {
   is_said_ = true;
   next_.reset();
   return fmt::format("{} ended with code 0 without init_process_group, where {} wait{}",
-                     describe_ranks(absent_), describe_ranks(waiting),
-                     waiting.size() == 1 ? "s" : "");
+                     rank_list(absent_), rank_list(waiting), waiting.size() == 1 ? "s" : "");
 }
 
 }  // namespace ddp::launcher

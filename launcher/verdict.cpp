@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "launcher/cpu_list.h"
+#include "ddp/base/rank_list.h"
 
 namespace ddp::launcher {
 namespace {
@@ -66,12 +66,12 @@ std::string describe_why(const Ending& ending) {
 
 // Ranks that ended after the same step, or before any, are described together.
 std::string describe(const std::vector<Finished>& finished) {
-  std::map<std::optional<std::int64_t>, CpuList> ranks_by_step;
+  std::map<std::optional<std::int64_t>, std::vector<int>> ranks_by_step;
   for (const Finished& each : finished) ranks_by_step[each.step].push_back(each.rank);
   std::string text;
   for (const auto& [step, ranks] : ranks_by_step) {
-    text += fmt::format("; rank{} {} had ended with code 0{}", ranks.size() == 1 ? "" : "s",
-                        to_string(ranks), step ? fmt::format(" after step {}", *step) : "");
+    text += fmt::format("; {} had ended with code 0{}", rank_list(ranks),
+                        step ? fmt::format(" after step {}", *step) : "");
   }
   return text;
 }

@@ -47,7 +47,7 @@ TEST_CASE("several passes over unequal micro-batches make one step", "[engine][a
         for (std::size_t i = 0; own_memory && i < 3; ++i) {
           model.parameters[i].grad = buffer_of(own[i]);
         }
-        const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+        const auto shared = group.shared_from_this();
         DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 4});
         const std::size_t buckets = ddp.layout().buckets.size();
         for (const std::vector<double>& batches :
@@ -81,7 +81,7 @@ TEST_CASE("several passes over unequal micro-batches make one step", "[engine][a
 TEST_CASE("an optimizer step before the last pass is an error", "[engine][accumulation]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters, {.fold_scale = true});
     expect(!error_of([&] { ddp.accumulate(0); }).empty(), "no pass at all");
     {
@@ -101,7 +101,7 @@ TEST_CASE("ranks that accumulate different numbers of passes get an error",
           "[engine][accumulation]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     ddp.accumulate(group.rank() + 1);
     const std::string error = error_of([&] {
@@ -121,7 +121,7 @@ TEST_CASE("different numbers of passes are found even if one rank makes the aver
   std::vector<std::string> errors(static_cast<std::size_t>(world_size));
   run_groups(Backend::kShm, world_size, [&](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     ddp.accumulate(group.rank() + 1);
     errors[static_cast<std::size_t>(group.rank())] = error_of([&] {
@@ -136,7 +136,7 @@ TEST_CASE("what ranks exchange belongs to one step, even if the step has several
   for (const int world_size : {1, 2}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters);
       for (int step = 0; step < 4; ++step) {
         const bool has_batch = step < 2;

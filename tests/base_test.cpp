@@ -15,6 +15,7 @@
 #include "ddp/base/buffer.h"
 #include "ddp/base/dynamic_library.h"
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/base/run_until.h"
 #include "ddp/base/timed_mutex.h"
 #include "ddp/base/worker_env.h"
@@ -267,6 +268,17 @@ TEST_CASE("nested errors read as one sentence", "[base]") {
     CHECK(describe(error) == "loading the checkpoint: cannot open x: No such file or directory");
     CHECK(describe(std::current_exception()) == describe(error));
   }
+}
+
+TEST_CASE("ranks are listed in ranges, and some if there are many", "[base]") {
+  const auto list = [](const std::vector<int>& ranks) { return rank_list(ranks); };
+  CHECK(list({3}) == "rank 3");
+  CHECK(list({2, 3}) == "ranks 2, 3");
+  CHECK(list({0, 1, 2, 3, 8}) == "ranks 0-3, 8");
+  CHECK(list({1, 4, 5, 7, 8, 9}) == "ranks 1, 4, 5, 7-9");
+  std::vector<int> odd;
+  for (int rank = 1; rank < 40; rank += 2) odd.push_back(rank);
+  CHECK(list(odd) == "ranks 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31 and 4 more");
 }
 
 TEST_CASE("a lack of memory is called so", "[base]") {

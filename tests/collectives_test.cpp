@@ -127,10 +127,16 @@ TEST_CASE("operations run in order without being waited for", "[collectives]") {
 
 TEST_CASE("more operations than the queue holds only make the caller wait", "[collectives]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
-    float value = 0;
+    std::vector<float> values(5000);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i + 1);
     Work last;
-    for (int i = 0; i < 5000; ++i) last = group.all_reduce(buffer_of(std::span(&value, 1)));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      last = group.all_reduce(buffer_of(values).slice(i, 1));
+    }
     last.wait();
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      expect(values[i] == static_cast<float>(2 * (i + 1)), "each was summed once");
+    }
   });
 }
 

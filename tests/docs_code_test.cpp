@@ -29,9 +29,8 @@ using Group = std::shared_ptr<ddp::ProcessGroup>;
 
 // The ranks of a job of two, as threads.
 void on_two_ranks(const std::function<void(const Group&)>& fn) {
-  ddp::test::run_groups(ddp::Backend::kShm, 2, [&](ddp::ProcessGroup& group) {
-    fn(Group(&group, [](ddp::ProcessGroup*) {}));
-  });
+  ddp::test::run_groups(ddp::Backend::kShm, 2,
+                        [&](ddp::ProcessGroup& group) { fn(group.shared_from_this()); });
 }
 
 }  // namespace

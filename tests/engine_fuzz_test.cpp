@@ -232,7 +232,7 @@ class Trainee {
         statistics_(3, static_cast<float>(group.rank())),
         values_(plan.parameters),
         own_(plan.parameters),
-        ddp_({&group, [](ProcessGroup*) {}}, make_parameters(), with_buffer()) {}
+        ddp_(group.shared_from_this(), make_parameters(), with_buffer()) {}
 
   void run() {
     for (int step = 0; step < kSteps; ++step) {

@@ -52,7 +52,7 @@ std::vector<std::string> errors_of_ranks(int world_size,
 // A model and its engine on one rank of a group that outlives them.
 struct Trainee {
   Trainee(ProcessGroup& group, DdpOptions options)
-      : model(0), ddp({&group, [](ProcessGroup*) {}}, model.parameters, std::move(options)) {}
+      : model(0), ddp(group.shared_from_this(), model.parameters, std::move(options)) {}
 
   // One step in which all gradients are `value`.
   void step(double value, const StepOptions& options = {}) {
@@ -144,7 +144,7 @@ TEST_CASE("a parameter may be used in only some passes of a step", "[engine][unu
       std::vector<double> value(5, 1.0);
       std::vector<double> own(5, 77.0);  // left from an earlier step
       std::vector<double> other(3, 1.0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(
           shared,
           {{"late", {5}, buffer_of(value), buffer_of(own)}, {"always", {3}, buffer_of(other)}},
@@ -218,7 +218,7 @@ TEST_CASE("ranks may use different parameters in a static graph", "[engine][unus
     std::vector<std::vector<double>> own = model.values;
     for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
     DistributedDataParallel ddp(
-        {&group, [](ProcessGroup*) {}}, model.parameters,
+        group.shared_from_this(), model.parameters,
         {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
     // Rank 0 uses 2 and 0, rank 1 uses 1 and 0. Rank 0 is idle while rank 1 learns.
     const std::size_t first = group.rank() == 0 ? 2 : 1;
@@ -551,7 +551,7 @@ TEST_CASE("the rank is named even if its gradients are in the caller's memory",
     Model model(0);
     std::vector<std::vector<double>> own = model.values;
     for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
-    DistributedDataParallel ddp({&group, [](ProcessGroup*) {}}, model.parameters,
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
                                 {.non_finite = NonFinite::kStop, .scan_gradients = true});
     ddp.accumulate(2);
     for (const bool is_second : {false, true}) {

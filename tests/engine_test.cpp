@@ -70,7 +70,7 @@ TEST_CASE("rank 0's values reach every rank at construction", "[engine]") {
   run_on_all_backends(3, [](ProcessGroup& group) {
     Model model(group.rank() + 5);
     std::vector<float> statistics(4, static_cast<float>(group.rank()));
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters,
                                 {.buffers = {{"running_mean", buffer_of(statistics)}}});
     for (const auto& value : model.values) {
@@ -106,7 +106,7 @@ TEST_CASE("the values of a thousand small parameters travel together", "[engine]
       }
       std::vector<std::int64_t> counts(7, group.rank());
       std::vector<std::uint8_t> flags(3, static_cast<std::uint8_t>(group.rank()));
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       const std::uint64_t before = group.recorder().position().collectives;
       DistributedDataParallel ddp(
           shared, parameters,
@@ -127,7 +127,7 @@ TEST_CASE("gradients become the mean weighted by samples", "[engine]") {
   for (const int world_size : {1, 2, 3, 4}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 4});
       for (int step = 1; step <= 3; ++step) {
         double sum = 0;
@@ -155,7 +155,7 @@ TEST_CASE("the summary is the last finished step's, also while the next one is o
   for (const int world_size : {1, 2}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters);
       expect(ddp.summary().samples == 0, "nothing before the first step");
       (void)ddp.begin_step({.samples = 3});
@@ -178,7 +178,7 @@ TEST_CASE("totals add up the steps since they were taken last", "[engine]") {
   for (const int world_size : {1, 2}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters);
       for (const int steps : {3, 40}) {  // more than are kept
         for (int step = 1; step <= steps; ++step) {
@@ -200,7 +200,7 @@ TEST_CASE("totals add up the steps since they were taken last", "[engine]") {
 TEST_CASE("a metric may be one element of memory", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     (void)ddp.begin_step();
     float loss = group.rank() == 0 ? 1.0F : 4.0F;
@@ -218,7 +218,7 @@ TEST_CASE("a step can be left by an exception while a bucket is being reduced", 
   run_on_all_backends(2, [](ProcessGroup& group) {
     std::vector<float> value(200003);
     const Parameter large = {"w", {200003}, buffer_of(value)};
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     {
       DistributedDataParallel ddp(shared, {large});
       (void)ddp.begin_step();
@@ -233,7 +233,7 @@ TEST_CASE("sums of gradients become the same means, without a factor", "[engine]
     for (const bool fold_scale : {false, true}) {
       run_on_all_backends(world_size, [&](ProcessGroup& group) {
         Model model(0);
-        const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+        const auto shared = group.shared_from_this();
         DistributedDataParallel ddp(
             shared, model.parameters,
             {.gradient_kind = GradientKind::kSum, .fold_scale = fold_scale});
@@ -258,7 +258,7 @@ TEST_CASE("sums of gradients become the same means, without a factor", "[engine]
 TEST_CASE("the engine can apply the factor itself", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters,
                                 {.nominal_samples = 2, .scale_at_ready = true});
     for (const double own : {3.0, 0.0, 2.0}) {
@@ -275,7 +275,7 @@ TEST_CASE("the engine can apply the factor itself", "[engine]") {
 TEST_CASE("nominal batches have the factor 1", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 32});
     expect(ddp.begin_step({.samples = 32}) == 1, "factor 1");
     mark_all(ddp);
@@ -287,7 +287,7 @@ TEST_CASE("a rank without samples adds zeros, even if its gradients are NaN", "[
   for (const bool runs_backward : {false, true}) {
     run_on_all_backends(2, [&](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters);
       const bool idle = group.rank() == 1;
       const double factor = ddp.begin_step({.samples = idle ? 0.0 : 2.0});
@@ -303,7 +303,7 @@ TEST_CASE("a rank without samples adds zeros, even if its gradients are NaN", "[
 TEST_CASE("a step in which nobody has samples gives zero gradients", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     (void)ddp.begin_step({.samples = 0});
     ddp.wait();
@@ -386,7 +386,7 @@ TEST_CASE("a world of one without samples has zero gradients", "[engine]") {
 TEST_CASE("the addresses of gradients never change and lie in the buckets", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     const void* before = ddp.gradient(1).data;
     for (int step = 0; step < 3; ++step) {
@@ -405,7 +405,7 @@ TEST_CASE("the addresses of gradients never change and lie in the buckets", "[en
 TEST_CASE("a step over shm allocates no memory on any thread", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
     Model model(0);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = 2});
     const auto step = [&](double samples) {
       (void)ddp.begin_step({.samples = samples});
@@ -429,7 +429,7 @@ TEST_CASE("callers may keep their gradients in their own memory", "[engine]") {
     Model model(0);
     std::vector<double> own(7, 1.0 + group.rank());
     model.parameters[1].grad = buffer_of(own);
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     DistributedDataParallel ddp(shared, model.parameters);
     expect(ddp.gradient(1).data == own.data(), "the caller's memory");
     (void)ddp.begin_step();
@@ -445,7 +445,7 @@ TEST_CASE("different models are an error on every rank that names the first diff
   run_on_all_backends(3, [](ProcessGroup& group) {
     Model model(0);
     if (group.rank() == 2) model.parameters[1].name = "fc1.bis";
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     const std::string error =
         error_of([&] { DistributedDataParallel ddp(shared, model.parameters); });
     expect(error ==
@@ -488,7 +488,7 @@ TEST_CASE("a parameter that a rank lacks is named", "[engine]") {
     const std::string last = std::to_string(model.parameters.size() - 1);
     const std::string name = model.parameters.back().name;
     if (group.rank() == 1) model.parameters.pop_back();
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     const std::string error =
         error_of([&] { DistributedDataParallel ddp(shared, model.parameters); });
     expect(error.starts_with("[ddp] models differ in parameter " + last + ": rank 0 has '" + name +
@@ -500,7 +500,7 @@ TEST_CASE("a parameter that a rank lacks is named", "[engine]") {
 
 TEST_CASE("each comparison of models names its own difference", "[engine]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     for (const std::string name : {"first", "second", "third"}) {
       Model model(0);
       if (group.rank() == 1) model.parameters[0].name = name;
@@ -553,14 +553,14 @@ TEST_CASE("the report says how many steps it does not count", "[engine]") {
   for (const int world_size : {1, 2}) {
     run_on_all_backends(world_size, [&](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters);
       for (int step = 0; step < 12; ++step) {
         (void)ddp.begin_step();
         mark_all(ddp);
         ddp.wait();
       }
-      const StepCosts costs = ddp.step_statistics().costs();
+      const StepCosts costs = ddp.step_costs();
       const std::uint64_t rest = 12 - costs.steps - costs.pauses - costs.stalls.steps;
       const std::string line =
           "not counted: " + std::to_string(rest) + " of 12 steps: the first ones, which warm up" +
@@ -575,7 +575,7 @@ TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engi
     test::StderrCapture capture;
     run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters, {.nominal_samples = nominal_samples});
       for (int step = 0; step < 2; ++step) {
         (void)ddp.begin_step({.samples = samples});

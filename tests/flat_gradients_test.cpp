@@ -118,7 +118,7 @@ TEST_CASE("the caller's flat gradients serve as buckets and give the same bits",
   for (const Backend backend : test::backends()) worlds.emplace_back(backend, 2);
   for (const auto& [backend, world_size] : worlds) {
     run_groups(backend, world_size, [](ProcessGroup& group) {
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       FlatModel model;
       const Allocation memory = group.allocate(model.size() * sizeof(double));
       const Buffer flat{memory.data(), model.size(), DType::kFloat64, group.device()};
@@ -136,7 +136,7 @@ TEST_CASE("the caller's flat gradients serve as buckets and give the same bits",
 
 TEST_CASE("flat gradients that do not fit are refused", "[engine]") {
   run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto shared = group.shared_from_this();
     Model model(0);
     std::vector<double> flat(310);
     const auto construct = [&](DdpOptions options) {

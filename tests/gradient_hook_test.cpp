@@ -57,10 +57,6 @@ double error_of_step(DistributedDataParallel& ddp, const ProcessGroup& group, do
   return worst;
 }
 
-std::shared_ptr<ProcessGroup> borrowed(ProcessGroup& group) {
-  return {&group, [](ProcessGroup*) {}};
-}
-
 // A hook that doubles what it reduces, and counts its calls.
 class DoublingHook final : public GradientHook {
  public:
@@ -90,7 +86,7 @@ TEST_CASE("gradients of several types are reduced, in buckets of one type", "[en
   for (const int world_size : {1, 2, 3, 4}) {
     run_on_all_backends(world_size, [&](ProcessGroup& group) {
       MixedModel model(dtypes);
-      DistributedDataParallel ddp(borrowed(group), model.parameters,
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
                                   {.buckets = {.min_buckets = 1}});
       for (int step = 0; step < 3; ++step) {
         expect(error_of_step(ddp, group) < 0.004, "the mean, rounded to 8 bits");
@@ -111,7 +107,8 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
     for (const int world_size : {1, 2, 3, 4}) {
       run_on_all_backends(world_size, [&](ProcessGroup& group) {
         MixedModel model({DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat32});
-        DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = make_hook});
+        DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                    {.hook = make_hook});
         for (int step = 0; step < 3; ++step) {
           expect(error_of_step(ddp, group, 1.2345) < 0.01, "the mean, rounded");
         }
@@ -125,7 +122,8 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
 TEST_CASE("sums of float16 do not overflow before the gradients do", "[engine][hook]") {
   run_on_all_backends(4, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32});
-    DistributedDataParallel ddp(borrowed(group), model.parameters, {.hook = compress_to_float16});
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                {.hook = compress_to_float16});
     expect(error_of_step(ddp, group, 15000) < 0.001, "sums of 150000 exceed float16");
   });
 }
@@ -154,7 +152,7 @@ TEST_CASE("compression halves the data sent, and does not change 16-bit gradient
      private:
       std::unique_ptr<GradientHook> inner_;
     };
-    DistributedDataParallel ddp(borrowed(group), model.parameters,
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
                                 {.hook = [](ProcessGroup& g, const BucketLayout& layout) {
                                   return std::make_unique<Probe>(compress_to_bfloat16(g, layout));
                                 }});
@@ -166,7 +164,7 @@ TEST_CASE("a custom hook replaces the sum", "[engine][hook]") {
   run_on_all_backends(3, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat64, DType::kFloat64});
     int finished = 0;
-    DistributedDataParallel ddp(borrowed(group), model.parameters,
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
                                 {.buckets = {.bucket_bytes_cap = 8, .min_buckets = 2},
                                  .hook = [&](ProcessGroup& g, const BucketLayout&) {
                                    return std::make_unique<DoublingHook>(g, finished);
@@ -183,8 +181,8 @@ TEST_CASE("different hooks of ranks are an error at construction", "[engine][hoo
     MixedModel model({DType::kFloat32});
     DdpOptions options;
     if (group.rank() == 1) options.hook = compress_to_bfloat16;
-    errors[static_cast<std::size_t>(group.rank())] =
-        error_of([&] { DistributedDataParallel ddp(borrowed(group), model.parameters, options); });
+    errors[static_cast<std::size_t>(group.rank())] = error_of(
+        [&] { DistributedDataParallel ddp(group.shared_from_this(), model.parameters, options); });
   });
   for (const std::string& error : errors) {
     CHECK(error == "[ddp] models differ in hook: rank 0 has none, rank 1 has compress_to_bfloat16");

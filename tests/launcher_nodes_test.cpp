@@ -398,7 +398,8 @@ TEST_CASE("all nodes know that the job's end was asked for at a worker of one", 
 
 namespace {
 
-// A store that reports the requested key: the first key of a check(), or the key of an add().
+// A store that reports the requested key: the first key of a check(), or that of an add() or a
+// compare_set(), by which find() reads.
 class ObservedStore : public ddp::Store {
  public:
   using Observer = std::function<void(const std::string& key)>;
@@ -417,7 +418,9 @@ class ObservedStore : public ddp::Store {
   }
   std::string compare_set(std::string_view key, std::string_view expected,
                           std::string_view desired) override {
-    return store_->compare_set(key, expected, desired);
+    std::string stored = store_->compare_set(key, expected, desired);
+    observer_(std::string(key));
+    return stored;
   }
   void wait(std::span<const std::string> keys, Timeout timeout) override {
     store_->wait(keys, timeout);

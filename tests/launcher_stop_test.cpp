@@ -124,7 +124,7 @@ TEST_CASE("workers that are killed after the grace period are named", "[stop]") 
       stop({"-n", "3", "--grace", "1.5"}, "[ $RANK = 1 ] || trap '' TERM USR1", 3, signal_number);
   CHECK(two.exit_code == exit_code);
   CHECK(last_line(two.err) ==
-        "ddp-launch: ranks 0,2 had not ended after 1.5 s and were killed; give them longer with "
+        "ddp-launch: ranks 0, 2 had not ended after 1.5 s and were killed; give them longer with "
         "--grace SECONDS");
 }
 

@@ -249,7 +249,7 @@ TEST_CASE("a rank that ends with 0 and never joins those that wait for it is nam
       "[ $RANK = 1 ] && { sleep 2; exit 0; }; exec '" DDP_COLLECTIVE_WORKER "' loop shm";
   ChildProcess child(shell({"-n", "3"}, script));
   child.wait_for_output(
-      "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0,2 wait\n");
+      "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0, 2 wait\n");
   child.send_signal(SIGTERM);
   CHECK(child.wait(kStopBound) == 128 + SIGTERM);
 }

@@ -67,7 +67,7 @@ class Trainer {
  public:
   Trainer(ProcessGroup& group, bool overlap)
       : values_(kLayers, std::vector<float>(kElements)),
-        ddp_(std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {}), parameters(),
+        ddp_(group.shared_from_this(), parameters(),
              {.buckets = {.bucket_bytes_cap = kElements * sizeof(float), .overlap = overlap},
               .record_times = true}) {}
 

@@ -23,8 +23,7 @@ std::vector<std::string> lines_of_job(const std::vector<Rank>& ranks) {
   test::run_on_all_backends(static_cast<int>(ranks.size()), [&](ProcessGroup& group) {
     const Rank& own = ranks[static_cast<std::size_t>(group.rank())];
     test::Model model(group.rank());
-    DistributedDataParallel ddp({&group, [](ProcessGroup*) {}}, model.parameters,
-                                {.nominal_samples = 1});
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters, {.nominal_samples = 1});
     for (int step = 0; step < 5; ++step) {
       (void)ddp.begin_step({.samples = step == 0 ? own.samples : 1.0});
       for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {

@@ -139,7 +139,7 @@ TEST_CASE("200 ms in one rank are reported with rank, amount and cause within 20
           job.data = [&](int rank, int step) {
             return 1 * kMs + (cause == Lateness::kData ? late(rank, step) : 0);
           };
-          const std::vector<Straggler> found = statistics_of(job, begin + 20).stragglers();
+          const std::vector<Straggler> found = statistics_of(job, begin + 20).costs().stragglers;
           REQUIRE(found.size() == 1);
           CHECK(found[0].rank == slow);
           CHECK(found[0].cause == cause);
@@ -159,14 +159,14 @@ TEST_CASE("single slow steps and small differences are not reported", "[statisti
     return 20 * kMs + noise(random) + (step % 7 == rank ? 300 * kMs : 0);
   };
   const StepStatistics statistics = statistics_of(job, 400);
-  CHECK(statistics.stragglers().empty());
-  CHECK_THAT(statistics.advice(), Contains("none is always late"));
+  CHECK(statistics.costs().stragglers.empty());
+  CHECK_THAT(advice_on(statistics.costs()), Contains("none is always late"));
 }
 
 TEST_CASE("two of four ranks may be late, each by its own amount", "[statistics]") {
   Job job{.world_size = 4};
   job.compute = [](int rank, int) { return (20 + (rank % 2) * 10 * rank) * kMs; };
-  const std::vector<Straggler> found = statistics_of(job, 52).stragglers();
+  const std::vector<Straggler> found = statistics_of(job, 52).costs().stragglers;
   REQUIRE(found.size() == 2);
   CHECK(found[0].rank == 3);
   CHECK(found[0].late_seconds == approx(30 * kMs));
@@ -178,7 +178,7 @@ TEST_CASE("a rank with fewer samples than the others makes no rank a straggler",
   Job job{.world_size = 3};
   job.compute = [](int rank, int) { return (rank == 2 ? 20 : 30) * kMs; };
   const StepStatistics statistics = statistics_of(job, 52);
-  CHECK(statistics.stragglers().empty());
+  CHECK(statistics.costs().stragglers.empty());
   CHECK(statistics.costs().straggler_seconds == approx(10.0 / 3 * kMs));
   CHECK(statistics.costs().speed_up == approx(80.0 / 32));
 }
@@ -199,7 +199,7 @@ TEST_CASE("a rank that ran out of data makes no rank a straggler, and no later s
   CHECK(costs.straggler_seconds == approx(30 * 19.99 / 2 / 91 * kMs));
   CHECK(costs.idle_steps == 30);
   CHECK(costs.beside_idle_seconds == approx(costs.straggler_seconds));
-  CHECK_THAT(statistics.advice(),
+  CHECK_THAT(advice_on(statistics.costs()),
              Contains("in 30 of 91 steps, some rank had no samples and waited for the others"));
 }
 
@@ -207,11 +207,12 @@ TEST_CASE("a rank that has recovered is in the report, but not late any more", "
   Job job;
   job.compute = [](int rank, int step) { return (20 + (rank == 1 && step < 50 ? 40 : 0)) * kMs; };
   const StepStatistics statistics = statistics_of(job, 202);
-  const std::vector<Straggler> found = statistics.stragglers();
+  const std::vector<Straggler> found = statistics.costs().stragglers;
   REQUIRE(found.size() == 1);
   CHECK(found[0].steps == 50);
   CHECK(found[0].late_now_seconds == 0);
-  CHECK_THAT(statistics.advice(), Contains("rank 1 is 40.0 ms late in 50 of 200 steps (compute)"));
+  CHECK_THAT(advice_on(statistics.costs()),
+             Contains("rank 1 is 40.0 ms late in 50 of 200 steps (compute)"));
 }
 
 TEST_CASE("pauses are left out and counted, but waits for data are not", "[statistics]") {
@@ -240,7 +241,7 @@ TEST_CASE("a rank that stands still once is named and does not change the means"
   CHECK(costs.pauses == 0);
   CHECK(costs.stalls.steps == 1);
   CHECK(costs.straggler_seconds == approx(0));
-  CHECK_THAT(statistics.report(),
+  CHECK_THAT(format_report(statistics.costs()),
              Contains("left out: 1 step in which one rank stood still, 15.0 s in all; the longest "
                       "was rank 1's, 15.0 s\n"));
   // A rank that becomes slow and stays slow is a straggler, and its steps count.
@@ -248,8 +249,8 @@ TEST_CASE("a rank that stands still once is named and does not change the means"
   slower.compute = [](int rank, int step) { return (rank == 1 && step >= 50 ? 300 : 20) * kMs; };
   const StepStatistics late = statistics_of(slower, 302);
   CHECK(late.costs().stalls.steps < 10);
-  REQUIRE(late.stragglers().size() == 1);
-  CHECK(late.stragglers()[0].late_seconds == approx(280 * kMs));
+  REQUIRE(late.costs().stragglers.size() == 1);
+  CHECK(late.costs().stragglers[0].late_seconds == approx(280 * kMs));
 }
 
 TEST_CASE("ranks' times may come late or be missing", "[statistics]") {
@@ -325,7 +326,7 @@ TEST_CASE("the report is short and says what a step costs", "[statistics]") {
   Job job{.exposed = 1.2 * kMs, .reductions = 4 * kMs};
   job.compute = [](int, int step) { return (step == 50 ? 900 : 20) * kMs; };
   job.data = [](int, int) { return 0.5 * kMs; };
-  const std::string report = statistics_of(job, 103).report();
+  const std::string report = format_report(statistics_of(job, 103).costs());
   INFO(report);
   CHECK(report ==
         "100 steps of 21.7 ms on 2 ranks; estimated speed-up over one rank: 1.89\n"
@@ -337,10 +338,11 @@ TEST_CASE("the report is short and says what a step costs", "[statistics]") {
         "left out: 1 far longer step, 902 ms in all (such as evaluation or saving)\n"
         "advice: communication is exposed: larger batches or accumulate() make it rarer, bf16 "
         "compression makes it smaller\n");
-  const std::string alone = statistics_of({.world_size = 1, .exposed = 0}, 50).report();
+  const std::string alone =
+      format_report(statistics_of({.world_size = 1, .exposed = 0}, 50).costs());
   CHECK_THAT(alone, StartsWith("48 steps of 20.0 ms on 1 rank\n"));
   CHECK(lines_in(alone) == 4);
-  CHECK_THAT(statistics_of({}, 2).report(), Contains("too few steps"));
+  CHECK_THAT(format_report(statistics_of({}, 2).costs()), Contains("too few steps"));
 }
 
 TEST_CASE("the advice is about the largest loss", "[statistics]") {

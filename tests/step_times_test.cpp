@@ -20,7 +20,7 @@ TEST_CASE("a recorded step tells when its parts happened, in their order", "[eng
   for (const int world_size : {1, 2}) {
     run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel silent(shared, model.parameters);
       expect(!error_of([&] { (void)silent.times(); }).empty(), "not asked to record");
       DistributedDataParallel ddp(shared, model.parameters, {.record_times = true});
@@ -54,7 +54,7 @@ TEST_CASE("every reduction of many buckets has its time", "[engine]") {
         parameters.push_back(
             {"p" + std::to_string(parameters.size()), {1}, buffer_of(std::span(&value, 1))});
       }
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, parameters,
                                   {.buckets = {.min_buckets = buckets}, .record_times = true});
       (void)ddp.begin_step();

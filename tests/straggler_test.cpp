@@ -36,7 +36,7 @@ double seconds_of(Clock::duration duration) {
 // The stragglers that a rank reports after kSteps.
 std::vector<Straggler> found_by(ProcessGroup& group, const Delay& delay) {
   Model model(0);
-  const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+  const auto shared = group.shared_from_this();
   DistributedDataParallel ddp(shared, model.parameters);
   for (int step = 0; step < kSteps; ++step) {
     StepOptions options;
@@ -51,7 +51,7 @@ std::vector<Straggler> found_by(ProcessGroup& group, const Delay& delay) {
     mark_all(ddp);
     ddp.wait();
   }
-  return ddp.step_statistics().stragglers();
+  return ddp.step_costs().stragglers;
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ TEST_CASE("steps of accumulating ranks and of a single rank are counted, too", "
   for (const int world_size : {1, 2}) {
     test::run_groups(Backend::kShm, world_size, [](ProcessGroup& group) {
       Model model(0);
-      const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+      const auto shared = group.shared_from_this();
       DistributedDataParallel ddp(shared, model.parameters, {.record_times = true});
       for (int step = 0; step < 30; ++step) {
         ddp.accumulate(3);
@@ -95,7 +95,7 @@ TEST_CASE("steps of accumulating ranks and of a single rank are counted, too", "
           ddp.wait();
         }
       }
-      const StepCosts costs = ddp.step_statistics().costs();
+      const StepCosts costs = ddp.step_costs();
       // All steps except the first and the last two, whose times are not exchanged yet. On a busy
       // machine some are left out as pauses or stalls, since a step takes only microseconds.
       const std::uint64_t expected = group.world_size() == 1 ? 29 : 27;

@@ -60,46 +60,30 @@ Work count_correct_work(Workbench& bench) {
   return {.kernel = "count_correct", .traffic = {logits}, .run = run};
 }
 
-Work mse_forward_work(Workbench& bench) {
-  const Tensor x = bench.large(), target = bench.large();
-  const Tensor row_losses = bench.random(matrix_of(bench).rows), loss = bench.random(1);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::mse_forward, cu::mse_forward, x.buffer(), target.buffer(),
-                      PointwiseLossResult{row_losses.buffer(), loss.buffer()}, matrix_of(bench));
+MakeWork loss_forward_work(const char* name, const PointwiseLoss& f) {
+  return [=](Workbench& bench) {
+    const Tensor x = bench.large(), target = bench.large();
+    const Tensor row_losses = bench.random(matrix_of(bench).rows), loss = bench.random(1);
+    const auto run = [=, &bench] {
+      bench.context.run(cpu::pointwise_loss_forward, cu::pointwise_loss_forward, x.buffer(),
+                        target.buffer(), PointwiseLossResult{row_losses.buffer(), loss.buffer()},
+                        matrix_of(bench), f);
+    };
+    return Work{.kernel = name, .traffic = {x, target}, .run = run};
   };
-  return {.kernel = "mse_forward", .traffic = {x, target}, .run = run};
 }
 
-Work mse_backward_work(Workbench& bench) {
-  const Tensor x = bench.large(), target = bench.large(), grad_x = bench.large();
-  const Tensor grad_loss = bench.random(1);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::mse_backward, cu::mse_backward, x.buffer(), target.buffer(),
-                      grad_loss.buffer(), GradientTarget{grad_x.buffer()}, matrix_of(bench));
+MakeWork loss_backward_work(const char* name, const PointwiseLoss& f) {
+  return [=](Workbench& bench) {
+    const Tensor x = bench.large(), target = bench.large(), grad_x = bench.large();
+    const Tensor grad_loss = bench.random(1);
+    const auto run = [=, &bench] {
+      bench.context.run(cpu::pointwise_loss_backward, cu::pointwise_loss_backward, x.buffer(),
+                        target.buffer(), grad_loss.buffer(), GradientTarget{grad_x.buffer()},
+                        matrix_of(bench), f);
+    };
+    return Work{.kernel = name, .traffic = {x, target, grad_x}, .run = run};
   };
-  return {.kernel = "mse_backward", .traffic = {x, target, grad_x}, .run = run};
-}
-
-Work bce_forward_work(Workbench& bench) {
-  const Tensor x = bench.large(), target = bench.large();
-  const Tensor row_losses = bench.random(matrix_of(bench).rows), loss = bench.random(1);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::bce_with_logits_forward, cu::bce_with_logits_forward, x.buffer(),
-                      target.buffer(), 1.0, PointwiseLossResult{row_losses.buffer(), loss.buffer()},
-                      matrix_of(bench));
-  };
-  return {.kernel = "bce_with_logits_forward", .traffic = {x, target}, .run = run};
-}
-
-Work bce_backward_work(Workbench& bench) {
-  const Tensor x = bench.large(), target = bench.large(), grad_x = bench.large();
-  const Tensor grad_loss = bench.random(1);
-  const auto run = [=, &bench] {
-    bench.context.run(cpu::bce_with_logits_backward, cu::bce_with_logits_backward, x.buffer(),
-                      target.buffer(), 1.0, grad_loss.buffer(), GradientTarget{grad_x.buffer()},
-                      matrix_of(bench));
-  };
-  return {.kernel = "bce_with_logits_backward", .traffic = {x, target, grad_x}, .run = run};
 }
 
 Work mask_overlap_work(Workbench& bench) {
@@ -115,10 +99,16 @@ Work mask_overlap_work(Workbench& bench) {
 }  // namespace
 
 std::vector<MakeWork> loss_kernels() {
-  return {cross_entropy_forward_work, cross_entropy_backward_work,
-          count_correct_work,         mse_forward_work,
-          mse_backward_work,          bce_forward_work,
-          bce_backward_work,          mask_overlap_work};
+  constexpr PointwiseLoss kMse{PointwiseLossKind::kSquaredError};
+  constexpr PointwiseLoss kBce{PointwiseLossKind::kBceWithLogits};
+  return {cross_entropy_forward_work,
+          cross_entropy_backward_work,
+          count_correct_work,
+          loss_forward_work("mse_forward", kMse),
+          loss_backward_work("mse_backward", kMse),
+          loss_forward_work("bce_with_logits_forward", kBce),
+          loss_backward_work("bce_with_logits_backward", kBce),
+          mask_overlap_work};
 }
 
 }  // namespace ddp::bench

@@ -9,18 +9,17 @@
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/operand_memory.h"
-#include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/queued_process_group.h"
 #include "ddp/store/hash_store.h"
 #include "support/precise_sleep.h"
 
 namespace ddp::bench {
 namespace {
 
-class SimulatedGroup final : public ProcessGroup {
+class SimulatedGroup final : public QueuedProcessGroup {
  public:
   SimulatedGroup(GroupConfig group_config, const SimulatedLink& link)
-      : ProcessGroup(std::move(group_config)),
+      : QueuedProcessGroup(std::move(group_config)),
         link_(link),
         addend_(allocate_host(kSummedBytes)),
         queue_("ddp-simulated", "[simulated]", shared_recorder(),
@@ -30,27 +29,16 @@ class SimulatedGroup final : public ProcessGroup {
 
   void check_on(std::span<const int>, const std::function<bool()>&) override {}
 
-  Allocation allocate(std::size_t size_bytes) override {
-    return guard_operand_memory(
-        allocate_host(size_bytes), [this](Timeout timeout) { return queue_.wait_idle(timeout); },
-        weak_from_this());
-  }
+  Allocation allocate(std::size_t size_bytes) override { return guard(allocate_host(size_bytes)); }
 
  protected:
+  OperationQueue& queue() override { return queue_; }
   void do_abort(std::string_view reason) override {
     queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
   }
   std::uint64_t submit(std::span<const Collective> operations) override {
     for (const Collective& each : operations) refuse_unknown(each.kind);
-    return queue_.submit(operations);
-  }
-  void wait(std::uint64_t sequence, Stream) override { queue_.wait(sequence, timeout()); }
-  void wait_host(std::uint64_t sequence, Timeout timeout) override {
-    queue_.wait(sequence, timeout);
-  }
-  void time_last(std::uint64_t) override {}  // the queue always takes times
-  std::optional<Interval> interval(std::uint64_t sequence) override {
-    return queue_.interval(sequence);
+    return QueuedProcessGroup::submit(operations);
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
     return std::make_shared<SimulatedGroup>(std::move(child), link_);

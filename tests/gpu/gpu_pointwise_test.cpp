@@ -15,6 +15,7 @@
 namespace {
 
 using ddp::MatrixShape;
+using ddp::PointwiseLossKind;
 using ddp::WriteMode;
 using ddp::test::kTolerance;
 using ddp::test::Twin;
@@ -135,37 +136,26 @@ TEMPLATE_TEST_CASE("cu::dropout drops what cpu::dropout drops", "[gpu]", float, 
   y.check_equal(kTolerance<T>);
 }
 
-TEMPLATE_TEST_CASE("cu::mse and cu::bce_with_logits equal their CPU twins", "[gpu]", float,
-                   double) {
+TEMPLATE_TEST_CASE("cu::pointwise_loss equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 1001},
                               MatrixShape{70'000, 2}, MatrixShape{3, 0});
+  const ddp::PointwiseLoss f =
+      GENERATE(ddp::PointwiseLoss{PointwiseLossKind::kSquaredError},
+               ddp::PointwiseLoss{.kind = PointwiseLossKind::kBceWithLogits, .pos_weight = 2.5});
   auto x = Twin<T>::uniform(shape.count(), 1), target = Twin<T>::uniform(shape.count(), 2);
   auto rows = Twin<T>::poison(shape.rows), loss = Twin<T>::poison(1);
-  ddp::cpu::mse_forward(x.cpu(), target.cpu(), {rows.cpu(), loss.cpu()}, shape);
-  ddp::cu::mse_forward(x.cuda(), target.cuda(), {rows.cuda(), loss.cuda()}, shape, {});
+  ddp::cpu::pointwise_loss_forward(x.cpu(), target.cpu(), {rows.cpu(), loss.cpu()}, shape, f);
+  ddp::cu::pointwise_loss_forward(x.cuda(), target.cuda(), {rows.cuda(), loss.cuda()}, shape, f,
+                                  {});
   rows.check_equal(kTolerance<T>);
   loss.check_equal(kTolerance<T>);
   for (const WriteMode mode : {WriteMode::kOverwrite, WriteMode::kAccumulate}) {
     auto grad_x = Twin<T>::gradient(shape.count(), mode);
-    ddp::cpu::mse_backward(x.cpu(), target.cpu(), loss.cpu(), {grad_x.cpu(), mode}, shape);
-    ddp::cu::mse_backward(x.cuda(), target.cuda(), loss.cuda(), {grad_x.cuda(), mode}, shape, {});
-    grad_x.check_equal(kTolerance<T>);
-  }
-
-  constexpr double kPosWeight = 2.5;
-  ddp::cpu::bce_with_logits_forward(x.cpu(), target.cpu(), kPosWeight, {rows.cpu(), loss.cpu()},
-                                    shape);
-  ddp::cu::bce_with_logits_forward(x.cuda(), target.cuda(), kPosWeight, {rows.cuda(), loss.cuda()},
-                                   shape, {});
-  rows.check_equal(kTolerance<T>);
-  loss.check_equal(kTolerance<T>);
-  for (const WriteMode mode : {WriteMode::kOverwrite, WriteMode::kAccumulate}) {
-    auto grad_x = Twin<T>::gradient(shape.count(), mode);
-    ddp::cpu::bce_with_logits_backward(x.cpu(), target.cpu(), kPosWeight, loss.cpu(),
-                                       {grad_x.cpu(), mode}, shape);
-    ddp::cu::bce_with_logits_backward(x.cuda(), target.cuda(), kPosWeight, loss.cuda(),
-                                      {grad_x.cuda(), mode}, shape, {});
+    ddp::cpu::pointwise_loss_backward(x.cpu(), target.cpu(), loss.cpu(), {grad_x.cpu(), mode},
+                                      shape, f);
+    ddp::cu::pointwise_loss_backward(x.cuda(), target.cuda(), loss.cuda(), {grad_x.cuda(), mode},
+                                     shape, f, {});
     grad_x.check_equal(kTolerance<T>);
   }
 }

@@ -131,19 +131,12 @@ void row_sums_backward(const Buffer&, const GradientTarget&, MatrixShape, Stream
 void mask_overlap(const Buffer&, const Buffer&, const Buffer&, Stream) { refuse(); }
 void put_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
 void take_columns(const Buffer&, const GradientTarget&, const ColumnRange&, Stream) { refuse(); }
-void mse_forward(const Buffer&, const Buffer&, const PointwiseLossResult&, MatrixShape, Stream) {
+void pointwise_loss_forward(const Buffer&, const Buffer&, const PointwiseLossResult&, MatrixShape,
+                            const PointwiseLoss&, Stream) {
   refuse();
 }
-void mse_backward(const Buffer&, const Buffer&, const Buffer&, const GradientTarget&, MatrixShape,
-                  Stream) {
-  refuse();
-}
-void bce_with_logits_forward(const Buffer&, const Buffer&, double, const PointwiseLossResult&,
-                             MatrixShape, Stream) {
-  refuse();
-}
-void bce_with_logits_backward(const Buffer&, const Buffer&, double, const Buffer&,
-                              const GradientTarget&, MatrixShape, Stream) {
+void pointwise_loss_backward(const Buffer&, const Buffer&, const Buffer&, const GradientTarget&,
+                             MatrixShape, const PointwiseLoss&, Stream) {
   refuse();
 }
 void bias_add(const Buffer&, const Buffer&, MatrixShape, Stream) { refuse(); }

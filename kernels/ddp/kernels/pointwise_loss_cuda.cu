@@ -1,36 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
 // One block sums one row, in a fixed order, so that equal inputs give equal bits.
-#include <cmath>
-
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/detail/launch.cuh"
 #include "ddp/kernels/detail/mean.cuh"
-#include "ddp/kernels/detail/pointwise_loss_checks.h"
+#include "ddp/kernels/detail/pointwise_loss_functions.h"
 #include "ddp/kernels/pointwise_loss.h"
 
 namespace ddp::cu {
 namespace {
-
-template <class T>
-struct SquaredError {
-  __device__ T loss(T x, T target) const { return (x - target) * (x - target); }
-  __device__ T slope(T x, T target) const { return T{2} * (x - target); }
-};
-
-template <class T>
-struct BinaryCrossEntropy {
-  T pos_weight;
-
-  __device__ T weight(T target) const { return T{1} + (pos_weight - T{1}) * target; }
-  __device__ T loss(T x, T target) const {
-    const T log_of_p = log1p(exp(-abs(x))) + max(-x, T{0});  // this is -log(p)
-    return (T{1} - target) * x + weight(target) * log_of_p;
-  }
-  __device__ T slope(T x, T target) const {
-    return T{1} - target - weight(target) / (T{1} + exp(x));
-  }
-};
 
 template <class T, class Loss>
 __global__ void row_losses_kernel(Loss loss, const T* x, const T* target, T* row_losses,
@@ -84,43 +62,24 @@ void backward(const Loss& loss, const Buffer& x, const Buffer& target, const Buf
 
 }  // namespace
 
-void mse_forward(const Buffer& x, const Buffer& target, const PointwiseLossResult& result,
-                 MatrixShape shape, Stream stream) {
-  detail::check_pointwise_loss("mse_forward", x, target, result, shape);
-  detail::dispatch_float("mse_forward", x.dtype, [&](auto element) {
-    using T = decltype(element);
-    forward<T>(SquaredError<T>{}, x, target, result, shape, stream);
-  });
+void pointwise_loss_forward(const Buffer& x, const Buffer& target,
+                            const PointwiseLossResult& result, MatrixShape shape,
+                            const PointwiseLoss& f, Stream stream) {
+  detail::check_pointwise_loss(x, target, result, shape);
+  detail::dispatch_pointwise_loss(
+      "pointwise_loss_forward", x.dtype, f, [&](const auto& loss, auto element) {
+        forward<decltype(element)>(loss, x, target, result, shape, stream);
+      });
 }
 
-void mse_backward(const Buffer& x, const Buffer& target, const Buffer& grad_loss,
-                  const GradientTarget& grad_x, MatrixShape shape, Stream stream) {
-  detail::check_pointwise_backward("mse_backward", x, target, grad_loss, grad_x.buffer, shape);
-  detail::dispatch_float("mse_backward", x.dtype, [&](auto element) {
-    using T = decltype(element);
-    backward<T>(SquaredError<T>{}, x, target, grad_loss, grad_x, stream);
-  });
-}
-
-void bce_with_logits_forward(const Buffer& x, const Buffer& target, double pos_weight,
-                             const PointwiseLossResult& result, MatrixShape shape, Stream stream) {
-  detail::check_pointwise_loss("bce_with_logits_forward", x, target, result, shape);
-  detail::dispatch_float("bce_with_logits_forward", x.dtype, [&](auto element) {
-    using T = decltype(element);
-    forward<T>(BinaryCrossEntropy<T>{static_cast<T>(pos_weight)}, x, target, result, shape, stream);
-  });
-}
-
-void bce_with_logits_backward(const Buffer& x, const Buffer& target, double pos_weight,
-                              const Buffer& grad_loss, const GradientTarget& grad_x,
-                              MatrixShape shape, Stream stream) {
-  detail::check_pointwise_backward("bce_with_logits_backward", x, target, grad_loss, grad_x.buffer,
-                                   shape);
-  detail::dispatch_float("bce_with_logits_backward", x.dtype, [&](auto element) {
-    using T = decltype(element);
-    backward<T>(BinaryCrossEntropy<T>{static_cast<T>(pos_weight)}, x, target, grad_loss, grad_x,
-                stream);
-  });
+void pointwise_loss_backward(const Buffer& x, const Buffer& target, const Buffer& grad_loss,
+                             const GradientTarget& grad_x, MatrixShape shape,
+                             const PointwiseLoss& f, Stream stream) {
+  detail::check_pointwise_backward(x, target, grad_loss, grad_x.buffer, shape);
+  detail::dispatch_pointwise_loss(
+      "pointwise_loss_backward", x.dtype, f, [&](const auto& loss, auto element) {
+        backward<decltype(element)>(loss, x, target, grad_loss, grad_x, stream);
+      });
 }
 
 }  // namespace ddp::cu

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/field_lines.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/rank_list.h"
 
 namespace ddp {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ddp/collectives/rank_list.h"
+#include "ddp/base/rank_list.h"
 
 namespace ddp {
 namespace {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/collectives/gloo_process_group.h"
 #include "ddp/collectives/group_start.h"
 #include "ddp/collectives/shm_process_group.h"
@@ -33,19 +34,13 @@ GroupConfig inner_config(const GroupConfig& config, const std::string& name,
   return inner;
 }
 
-std::string list_of(const std::vector<int>& ranks) {
-  std::string list;
-  for (const int rank : ranks) list += (list.empty() ? "" : ", ") + std::to_string(rank);
-  return list;
-}
-
 std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
                                           const std::vector<int>& fellows) {
   if (fellows.size() == 1) return nullptr;
   try {
     return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
   } catch (const Error&) {
-    std::throw_with_nested(EnvironmentError("[shm+gloo] ranks " + list_of(fellows) +
+    std::throw_with_nested(EnvironmentError("[shm+gloo] " + rank_list(fellows) +
                                             ", which count from 0 on their host, cannot share "
                                             "memory; choose gloo (InitOptions::backend), or"));
   }

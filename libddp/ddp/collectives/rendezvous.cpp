@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/collectives/backend_choice.h"
 #include "ddp/collectives/group_failure.h"
 #include "ddp/collectives/let_all_read.h"
 #include "ddp/collectives/rank_identity.h"
-#include "ddp/collectives/rank_list.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {

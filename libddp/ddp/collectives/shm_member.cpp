@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/collectives/cpu_sharing.h"
 
 namespace ddp::shm {
@@ -213,12 +214,11 @@ void Member::leave() {
 
 std::string Member::late_ranks(const IsAwaited& is_awaited) const {
   if (call_peer_ >= 0) return ": waiting for rank " + number(call_peer_);
-  std::string names;
+  std::vector<int> late;
   for (int other = 0; other < world_size(); ++other) {
-    if (other == rank_ || !is_awaited(other)) continue;
-    names += (names.empty() ? ": not joined by rank " : ", ") + number(other);
+    if (other != rank_ && is_awaited(other)) late.push_back(other);
   }
-  return names;
+  return late.empty() ? "" : ": not joined by " + rank_list(late);
 }
 
 std::string Member::operation() const {

@@ -99,7 +99,7 @@ std::string DistributedDataParallel::order_advice() const {
 }
 
 std::string DistributedDataParallel::report() const {
-  const StepCosts costs = step_statistics().costs();
+  const StepCosts costs = step_costs();
   std::string text = format_report(costs);
   const std::uint64_t told = costs.steps + costs.pauses + costs.stalls.steps;
   if (const std::uint64_t steps = statistics().steps; costs.steps > 0 && steps > told) {
@@ -121,8 +121,6 @@ DistributedDataParallel::Statistics DistributedDataParallel::statistics() const 
   return impl_->statistics();
 }
 
-const StepStatistics& DistributedDataParallel::step_statistics() const {
-  return impl_->step_statistics();
-}
+StepCosts DistributedDataParallel::step_costs() const { return impl_->step_costs(); }
 
 }  // namespace ddp

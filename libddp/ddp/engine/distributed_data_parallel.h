@@ -14,7 +14,7 @@
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/ddp_options.h"
-#include "ddp/engine/step_statistics.h"
+#include "ddp/engine/step_costs.h"
 #include "ddp/engine/step_summary.h"
 #include "ddp/engine/step_times.h"
 
@@ -197,7 +197,7 @@ class DistributedDataParallel {
 
   // What steps have cost so far and which ranks are late; about the same on all ranks. Bandwidth
   // and overlap need record_times and are reported only on the CPU.
-  [[nodiscard]] const StepStatistics& step_statistics() const;
+  [[nodiscard]] StepCosts step_costs() const;
   // A few lines to print at the end: what steps cost, what to do about it, which steps were not
   // counted and how many were skipped.
   [[nodiscard]] std::string report() const;

@@ -7,9 +7,9 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
+#include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/rank_list.h"
 #include "ddp/engine/bucket_label.h"
 #include "ddp/engine/model_check.h"
 

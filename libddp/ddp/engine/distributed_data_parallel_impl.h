@@ -65,7 +65,7 @@ class DistributedDataParallel::Impl {
 
   StepTimes times();
   Statistics statistics() const;
-  const StepStatistics& step_statistics() { return accounts_.statistics(); }
+  StepCosts step_costs() { return accounts_.costs(); }
 
  private:
   enum class State { kIdle, kOpen, kReducing };

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/rank_list.h"
 
 namespace ddp {
 namespace {

@@ -49,9 +49,9 @@ void StepAccounts::ended(Stream stream, bool is_idle) {
   stopwatch_.ended(stream, std::exchange(data_seconds_, 0), is_idle);
 }
 
-const StepStatistics& StepAccounts::statistics() {
+StepCosts StepAccounts::costs() {
   if (alone_) count_alone();
-  return statistics_;
+  return statistics_.costs();
 }
 
 // In a world of one, all times are known at once and can be counted in batches. Counting after

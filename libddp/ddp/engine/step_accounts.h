@@ -30,7 +30,7 @@ class StepAccounts {
   // The step has ended: `stream` is ordered behind all its reductions. An idle rank had no samples.
   void ended(Stream stream, bool is_idle);
 
-  [[nodiscard]] const StepStatistics& statistics();
+  [[nodiscard]] StepCosts costs();
 
  private:
   void count_alone();

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "ddp/engine/step_costs.h"
@@ -52,9 +51,6 @@ class StepStatistics {
   void add_ranks(std::uint64_t step, std::span<const RankTimes> ranks);
 
   [[nodiscard]] StepCosts costs() const;
-  [[nodiscard]] std::vector<Straggler> stragglers() const { return stragglers_.found(); }
-  [[nodiscard]] std::string report() const { return format_report(costs()); }
-  [[nodiscard]] std::string advice() const { return advice_on(costs()); }
 
  private:
   // Sums over all counted steps.

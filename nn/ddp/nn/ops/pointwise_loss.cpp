@@ -16,56 +16,34 @@ void check_shapes(const char* name, const Shape& x, const Shape& target) {
                               to_string(target) + ", expected one shape [n, ...]");
 }
 
-// forward(result, shape) computes the loss, backward(grad_loss, target, shape) the gradient of x.
-template <class Forward, class Backward>
-Variable pointwise_loss(Tape& tape, const Variable& x, const Forward& forward,
-                        const Backward& backward) {
+Variable pointwise_loss(Tape& tape, const char* name, const Variable& x, const Tensor& target,
+                        const PointwiseLoss& f) {
+  if (must_widen(x)) return pointwise_loss(tape, name, widened(tape, x), target, f);
+  check_shapes(name, x.shape(), target.shape());
   Context& context = tape.context();
   const MatrixShape shape = as_matrix(x.shape());
   const Tensor row_losses = context.empty({shape.rows}, x.value().dtype());
   Tensor loss = context.empty({}, x.value().dtype());
-  forward(PointwiseLossResult{row_losses.buffer(), loss.buffer()}, shape);
-  const auto run_backward = [backward, shape](const Buffer& grad_loss,
-                                              const GradientTarget& target) {
-    backward(grad_loss, target, shape);
+  context.run(cpu::pointwise_loss_forward, cu::pointwise_loss_forward, x.buffer(), target.buffer(),
+              PointwiseLossResult{row_losses.buffer(), loss.buffer()}, shape, f);
+  const auto backward = [&context, x = x.value(), target, shape, f](const Buffer& grad_loss,
+                                                                    const GradientTarget& grad_x) {
+    context.run(cpu::pointwise_loss_backward, cu::pointwise_loss_backward, x.buffer(),
+                target.buffer(), grad_loss, grad_x, shape, f);
   };
-  return tape.record(std::move(loss), Edge{x, run_backward});
+  return tape.record(std::move(loss), Edge{x, backward});
 }
 
 }  // namespace
 
 Variable mse_loss(Tape& tape, const Variable& x, const Tensor& target) {
-  if (must_widen(x)) return mse_loss(tape, widened(tape, x), target);
-  check_shapes("mse_loss", x.shape(), target.shape());
-  Context& context = tape.context();
-  return pointwise_loss(
-      tape, x,
-      [&](const PointwiseLossResult& result, MatrixShape shape) {
-        context.run(cpu::mse_forward, cu::mse_forward, x.buffer(), target.buffer(), result, shape);
-      },
-      [&context, x = x.value(), target](const Buffer& grad_loss, const GradientTarget& grad_x,
-                                        MatrixShape shape) {
-        context.run(cpu::mse_backward, cu::mse_backward, x.buffer(), target.buffer(), grad_loss,
-                    grad_x, shape);
-      });
+  return pointwise_loss(tape, "mse_loss", x, target, {PointwiseLossKind::kSquaredError});
 }
 
 Variable bce_with_logits(Tape& tape, const Variable& logits, const Tensor& target,
                          double pos_weight) {
-  if (must_widen(logits)) return bce_with_logits(tape, widened(tape, logits), target, pos_weight);
-  check_shapes("bce_with_logits", logits.shape(), target.shape());
-  Context& context = tape.context();
-  return pointwise_loss(
-      tape, logits,
-      [&](const PointwiseLossResult& result, MatrixShape shape) {
-        context.run(cpu::bce_with_logits_forward, cu::bce_with_logits_forward, logits.buffer(),
-                    target.buffer(), pos_weight, result, shape);
-      },
-      [&context, x = logits.value(), target, pos_weight](
-          const Buffer& grad_loss, const GradientTarget& grad_x, MatrixShape shape) {
-        context.run(cpu::bce_with_logits_backward, cu::bce_with_logits_backward, x.buffer(),
-                    target.buffer(), pos_weight, grad_loss, grad_x, shape);
-      });
+  return pointwise_loss(tape, "bce_with_logits", logits, target,
+                        {PointwiseLossKind::kBceWithLogits, pos_weight});
 }
 
 }  // namespace ddp::nn
