@@ -70,7 +70,7 @@ TEST_CASE("a failure of NCCL names the rank that left", "[nccl]") {
   GroupConfig config = survivor.config;
   config.rank = 1;
   PeerRoll peer(config);
-  peer.leave();
+  peer.leave(0);
   CHECK_THAT(survivor.error_after(ncclRemoteError),
              StartsWith("[nccl] rank 1 (") && Contains(" left the group during operations on"));
 }

@@ -118,7 +118,7 @@ class GlooOperations {
   OperationQueue& queue() { return queue_; }
   // This rank leaves the group. False if a thread hangs in Gloo and still uses this object.
   [[nodiscard]] bool stop(Timeout grace) {
-    return queue_.stop([this] { roll_.leave(); }, grace);
+    return queue_.stop([this] { roll_.leave(recorder_->position().collectives); }, grace);
   }
   void abort(const std::string& reason) {
     first_error_.set(PeerError(origin_ + " aborted: " + reason));
@@ -156,15 +156,29 @@ class GlooOperations {
       if (!links_.is_broken(peer)) continue;
       const auto seen = broken_since_.try_emplace(peer, Clock::now()).first->second;
       const auto since = std::max(seen, pending->since);
-      const PeerRoll::Fate fate = roll_.fate_of(peer);
-      const bool is_lost = fate == PeerRoll::Fate::kUnknown && Clock::now() - since >= kLossGrace;
-      if (fate != PeerRoll::Fate::kDied && !is_lost) continue;
-      first_error_.set(PeerError(
-          "[gloo] " + roll_.names({peer}) + (is_lost ? " was lost" : " died") + ", while rank " +
-          std::to_string(rank_) + " is in " + to_string(pending->event.signature)));
+      const bool is_old = Clock::now() - since >= kLossGrace;
+      const std::string what = why_it_is_missing(peer, pending->event.signature, is_old);
+      if (what.empty()) continue;
+      first_error_.set(PeerError("[gloo] " + roll_.names({peer}) + what + ", while rank " +
+                                 std::to_string(rank_) + " is in " +
+                                 to_string(pending->event.signature)));
       return false;
     }
     return true;
+  }
+
+  // What happened to a peer whose connection is broken; empty if the operation may end without it.
+  [[nodiscard]] std::string why_it_is_missing(int peer, const CollectiveSignature& operation,
+                                              bool is_old) const {
+    switch (roll_.fate_of(peer)) {
+      case PeerRoll::Fate::kDied:
+        return " died";
+      case PeerRoll::Fate::kLeft:
+        return is_old && roll_.left_before(peer, operation) ? " left the group" : "";
+      case PeerRoll::Fate::kUnknown:
+        break;
+    }
+    return is_old ? " was lost" : "";
   }
 
   [[nodiscard]] std::vector<int> peers_of(const CollectiveSignature& signature) const {

@@ -74,7 +74,7 @@ class HostsOperations {
   // Makes this rank leave the group. False if an operation that uses this object still runs.
   [[nodiscard]] bool stop(Timeout grace) {
     const auto leave = [this] {
-      roll_.leave();
+      roll_.leave(recorder_->position().collectives);
       is_leaving_.store(true);
       if (!queue_.wait_idle(Timeout(0))) groups_.abort("a rank left the group");
     };

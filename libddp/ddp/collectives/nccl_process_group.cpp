@@ -112,7 +112,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
 
 NcclProcessGroup::~NcclProcessGroup() {
   settle();
-  roll_.leave();
+  roll_.leave(recorder().position().collectives);
   watchdog_.reset();
   first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
 }

@@ -34,9 +34,9 @@ PeerRoll::PeerRoll(const GroupConfig& config)
   store_->set(who(rank_), serialize(identify_self(rank_, config.device)));
 }
 
-void PeerRoll::leave() noexcept {
+void PeerRoll::leave(std::uint64_t collectives) noexcept {
   try {
-    store_->set(left(rank_), "");
+    store_->set(left(rank_), std::to_string(collectives));
   } catch (const std::exception& error) {
     logging::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") +
                    error.what());
@@ -86,6 +86,17 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
     logging::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
                    error.what());
     return Fate::kUnknown;
+  }
+}
+
+bool PeerRoll::left_before(int rank, const CollectiveSignature& operation) const noexcept {
+  try {
+    const auto collectives = store_->find(left(rank));
+    return collectives &&
+           (is_transfer(operation.kind) || std::stoull(*collectives) < operation.sequence);
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot find out when a rank left: ") + error.what());
+    return false;
   }
 }
 

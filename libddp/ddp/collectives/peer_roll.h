@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -19,9 +20,9 @@ class PeerRoll {
  public:
   explicit PeerRoll(const GroupConfig& config);
 
-  // Announces that this rank leaves the group. Never throws: if the store fails, the others only
-  // cannot tell that the rank left.
-  void leave() noexcept;
+  // Announces that this rank leaves the group after this many collectives. Never throws: if the
+  // store fails, the others only cannot tell that the rank left.
+  void leave(std::uint64_t collectives) noexcept;
 
   // "rank 1 (node7, pid 123, cpu) left the group", or "died" if its process has ended; empty if all
   // ranks are there, as far as this rank can see. Keeps asking for half a second, since a dying
@@ -33,6 +34,9 @@ class PeerRoll {
   enum class Fate { kUnknown, kLeft, kDied };
   // The fate of one rank, as far as this rank can see now.
   [[nodiscard]] Fate fate_of(int rank) const noexcept;
+  // True if a rank has left without its part of this collective, or left at all if it is a send or
+  // recv. The sequence of a collective is that of FlightRecorder's events.
+  [[nodiscard]] bool left_before(int rank, const CollectiveSignature& operation) const noexcept;
 
   // See ProcessGroup::check_on(); `origin` begins the message.
   void check_on(std::span<const int> awaited, const std::function<bool()>& has_come,
