@@ -234,6 +234,15 @@ TEST_CASE("an empty batch has empty results and gradients of 0", "[nn]") {
   CHECK(context.to_host<double>(bias.grad()) == Doubles(4, 0));
 }
 
+TEST_CASE("a dimension exchanged with itself changes nothing", "[nn]") {
+  Context context;
+  Tape tape(context, Recording::kOff);
+  const Doubles values = {1, 2, 3, 4, 5, 6};
+  const Variable y = transpose(tape, context.from_host(values, {2, 3}), 1, 1);
+  CHECK(y.shape() == Shape{2, 3});
+  CHECK(context.to_host<double>(y.value()) == values);
+}
+
 TEST_CASE("attention without queries is empty, and without keys 0, with gradients of 0", "[nn]") {
   const auto [queries, keys] = GENERATE(std::pair<std::size_t, std::size_t>(0, 3),
                                         std::pair<std::size_t, std::size_t>(3, 0));
