@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Goes on with a text as a trained language model would:
-//   ddp-launch --nproc_per_node=2 build/bin/train --model gpt-micro --data-dir DIR --optimizer
-//   adamw
-//     --save gpt.safetensors
+//   build/bin/train --model gpt-micro --data-dir DIR --optimizer adamw --save gpt.safetensors
 //   build/bin/generate --model gpt-micro --weights gpt.safetensors --prompt "In the beginning"
 #include <ddp/base/error.h>
 #include <ddp/base/random.h>
@@ -31,8 +29,13 @@ constexpr std::size_t kBytes = 256;
 // The position embedding has a row for each byte that the model was trained to look back at.
 std::size_t context_of(const Safetensors& weights) {
   const auto positions = std::ranges::find(weights.tensors, "wpe.weight", &NamedBuffer::name);
-  if (positions != weights.tensors.end()) return static_cast<std::size_t>(positions->shape[0]);
-  throw std::invalid_argument("the weights have no \"wpe.weight\": are they those of a GPT?");
+  if (positions == weights.tensors.end()) {
+    throw std::invalid_argument("the weights have no \"wpe.weight\": are they those of a GPT?");
+  }
+  if (positions->shape.size() != 2) {
+    throw std::invalid_argument("\"wpe.weight\" is no matrix: are these the weights of a GPT?");
+  }
+  return static_cast<std::size_t>(positions->shape[0]);
 }
 
 class Generator {
@@ -51,7 +54,9 @@ class Generator {
     const auto seen = text.last(std::min(text.size(), window_));
     const nn::Variable logits = module_->forward(tape_, context_.from_host(seen, {1, seen.size()}));
     const std::vector<float> all = context_.to_host<float>(logits.value());
-    return {all.end() - kBytes, all.end()};
+    const std::vector<float> last(all.end() - kBytes, all.end());
+    if (std::ranges::all_of(last, [](float logit) { return std::isfinite(logit); })) return last;
+    throw std::runtime_error("the model's logits are not finite");
   }
 
  private:
@@ -74,9 +79,18 @@ std::int64_t choose(const std::vector<float>& logits, double temperature, double
   return std::ranges::upper_bound(sums, draw * sums.back()) - sums.begin();
 }
 
+void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw FileError("cannot write to standard output");
+}
+
 void generate(const cxxopts::ParseResult& flags) {
   const auto prompt = flags["prompt"].as<std::string>();
   const auto temperature = flags["temperature"].as<double>();
+  if (!flags.unmatched().empty()) {
+    throw std::invalid_argument("unexpected argument \"" + flags.unmatched().front() +
+                                "\": quote a prompt of several words");
+  }
   if (prompt.empty()) throw std::invalid_argument("--prompt must not be empty");
   if (!(temperature >= 0)) throw std::invalid_argument("--temperature must not be negative");
   Generator generator(flags["model"].as<std::string>(), flags["weights"].as<std::string>());
@@ -87,7 +101,7 @@ void generate(const cxxopts::ParseResult& flags) {
     const double draw = random_unit(flags["seed"].as<std::uint64_t>(), stream_of("generate"), i);
     text.push_back(choose(generator.next(text), temperature, draw));
     std::fputc(static_cast<int>(text.back()), stdout);
-    std::fflush(stdout);
+    check_output();
   }
   std::fputc('\n', stdout);
 }
@@ -108,11 +122,12 @@ int main(int argc, char** argv) {
     add("help", "show this text");
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
     const bool is_complete = parsed.count("model") > 0 && parsed.count("weights") > 0;
-    if (parsed.count("help") > 0 || !is_complete) {
-      std::fputs(parser.help().c_str(), parsed.count("help") > 0 ? stdout : stderr);
-      return parsed.count("help") > 0 ? 0 : 2;
+    if (parsed.count("help") == 0 && !is_complete) {
+      std::fputs(parser.help().c_str(), stderr);
+      return 2;
     }
-    generate(parsed);
+    parsed.count("help") > 0 ? void(std::fputs(parser.help().c_str(), stdout)) : generate(parsed);
+    check_output();
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "generate: %s\n", describe(error).c_str());

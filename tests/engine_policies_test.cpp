@@ -653,6 +653,32 @@ TEST_CASE("different policies of ranks are an error at construction", "[engine]"
              {.non_finite = NonFinite::kStop});
   check_text("buckets.order: rank 0 has [], rank 1 has [2, 0, 1]", {},
              {.buckets = {.order = {2, 0, 1}}});
+  check_text("buckets.bucket_bytes_cap: rank 0 has 8, rank 1 has 12",
+             {.buckets = {.bucket_bytes_cap = 8}}, {.buckets = {.bucket_bytes_cap = 12}});
+  check_text("buckets.first_bucket_bytes_cap: rank 0 has 8, rank 1 has 12",
+             {.buckets = {.first_bucket_bytes_cap = 8}},
+             {.buckets = {.first_bucket_bytes_cap = 12}});
+  check_text("buckets.last_bucket_bytes_cap: rank 0 has 8, rank 1 has 12",
+             {.buckets = {.last_bucket_bytes_cap = 8}}, {.buckets = {.last_bucket_bytes_cap = 12}});
+  check_text("buckets.parts: rank 0 has 1, rank 1 has 2", {.buckets = {.parts = 1}},
+             {.buckets = {.parts = 2}});
+  check_text("buckets.min_buckets: rank 0 has 1, rank 1 has 2", {.buckets = {.min_buckets = 1}},
+             {.buckets = {.min_buckets = 2}});
+  check_text("gradient_kind: rank 0 has mean, rank 1 has sum", {},
+             {.gradient_kind = GradientKind::kSum});
+  check_text("unused: rank 0 has error, rank 1 has zero", {}, {.unused = UnusedParameters::kZero});
+  check_text("unused: rank 0 has zero, rank 1 has static", {.unused = UnusedParameters::kZero},
+             {.unused = UnusedParameters::kStatic});
+  check_text("buffer_sync: rank 0 has on_demand, rank 1 has every_forward", {},
+             {.buffer_sync = BufferSync::kEveryForward});
+  check_text("buffer_sync: rank 0 has on_demand, rank 1 has never", {},
+             {.buffer_sync = BufferSync::kNever});
+  check_text("non_finite: rank 0 has ignore, rank 1 has skip", {},
+             {.non_finite = NonFinite::kSkip});
+  check_text("scan_gradients: rank 0 has false, rank 1 has true", {}, {.scan_gradients = true});
+  float statistic = 0;
+  check_text("buffer 0: rank 0 has no more buffers, rank 1 has 'mean' float32[1]", {},
+             {.buffers = {{"mean", buffer_of(std::span(&statistic, 1))}}});
 }
 
 TEST_CASE("nominal samples of ranks are compared exactly", "[engine]") {

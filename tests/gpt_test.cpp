@@ -4,9 +4,11 @@
 // what PyTorch ran.
 #include "ddp/nn/models/gpt.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -135,6 +137,52 @@ TEST_CASE("a token's logits do not depend on later tokens", "[nn]") {
     const std::vector<double> some = logits(count);
     for (std::size_t i = 0; i < some.size(); ++i) CHECK(some[i] == Approx(all[i]).epsilon(1e-13));
   }
+}
+
+TEST_CASE("each dropout of a GPT's blocks draws for itself, and none in evaluation", "[nn]") {
+  // Attention to ones, and fully connected layers whose result is 4.
+  constexpr std::size_t kOnes = 4, kWidth = 16, kHeads = 2, kChannels = kWidth / kHeads;
+  Context context;
+  const auto outputs = [&](const char* name, bool is_training) {
+    GptBlock block(Scope(context, DType::kFloat64, 1).child(name),
+                   {.heads = kHeads, .width = kWidth, .dropout = 0.5});
+    for (Parameter* parameter : block.parameters()) {
+      const std::string& full = parameter->name();
+      const bool is_projection = full.ends_with("attn.c_proj.weight");
+      const std::span<double> values = parameter->value().buffer().as<double>();
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = is_projection                       ? i % (kWidth + 1) == 0
+                    : full.ends_with("c_attn.bias")     ? 1
+                    : full.ends_with("mlp.c_proj.bias") ? 4
+                                                        : 0;
+      }
+    }
+    is_training ? block.train() : block.eval();
+    Tape tape(context);
+    if (is_training) tape.set_random_key({.seed = 1, .step = 2});
+    return to_doubles(
+        context, block.forward(tape, Tensor::zeros({1, kOnes, kWidth}, DType::kFloat64)).value());
+  };
+  CHECK(outputs("h.0", false) == std::vector<double>(kOnes * kWidth, 5));
+
+  // What is left of 1, by token and head, if any of its channels is; and how often only that is.
+  struct Left {
+    std::vector<double> weights = std::vector<double>(kOnes * kHeads);
+    int alone = 0;
+  };
+  const auto left_in = [&](const char* name) {
+    Left left;
+    const std::vector<double> all = outputs(name, true);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const double attended = all[i] < 8 ? all[i] : all[i] - 8;
+      double& weight = left.weights[i / kChannels];
+      weight = std::max(weight, attended);
+      left.alone += attended > 0 && all[i] < 8;
+    }
+    return left;
+  };
+  CHECK(left_in("h.0").alone > 0);
+  CHECK(left_in("h.0").weights != left_in("h.1").weights);
 }
 
 TEST_CASE("a GPT without samples has a loss and gradients of 0", "[nn]") {

@@ -4,6 +4,8 @@
 // evaluates, saves, and resumes exactly.
 #include <catch2/catch.hpp>
 #include <filesystem>
+#include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -275,6 +277,45 @@ TEST_CASE("a language model that two ranks trained goes on with the text that it
   ChildProcess wrong(generate({"--temperature", "-1"}));
   CHECK(wrong.wait() == 1);
   CHECK(wrong.err() == "generate: --temperature must not be negative\n");
+}
+
+TEST_CASE("generate refuses what it cannot use, and says what that is", "[models]") {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "weights.safetensors";
+  const auto refusal = [&](const Arguments& flags) {
+    ChildProcess program(
+        Arguments{DDP_GENERATE_PATH, "--model", "gpt-nano", "--weights", file, "--length", "3"} +
+        flags);
+    CHECK(program.wait() == 1);
+    CHECK(program.out() == "");
+    return program.err();
+  };
+  float number = 1;
+  const ddp::NamedBuffer scalar{"wpe.weight", {}, ddp::buffer_of(std::span(&number, 1))};
+  ddp::save_safetensors(file, std::span(&scalar, 1));
+  CHECK(refusal({}) == "generate: \"wpe.weight\" is no matrix: are these the weights of a GPT?\n");
+  CHECK(refusal({"--prompt", "In", "the", "beginning"}) ==
+        "generate: unexpected argument \"the\": quote a prompt of several words\n");
+}
+
+TEST_CASE("generate says that it cannot write, and that a model is broken", "[models]") {
+  const Sets sets;
+  const Job job(sets.text());
+  job.run(1, {"--max-steps", "1"});
+  const Arguments generate = {DDP_GENERATE_PATH, "--model",  "gpt-nano", "--weights",
+                              job.file("model"), "--length", "3"};
+  ChildProcess full(generate, {.stdout_path = "/dev/full"});
+  CHECK(full.wait() == 1);
+  CHECK(full.err() == "generate: cannot write to standard output\n");
+
+  ddp::Safetensors weights = load_safetensors(job.file("model"));
+  for (const ddp::NamedBuffer& tensor : weights.tensors) {
+    ddp::fill(tensor.buffer, std::numeric_limits<double>::quiet_NaN());
+  }
+  ddp::save_safetensors(job.file("model"), weights.tensors);
+  ChildProcess broken(generate);
+  CHECK(broken.wait() == 1);
+  CHECK(broken.err() == "generate: the model's logits are not finite\n");
 }
 
 TEST_CASE("models and data that do not fit are refused by name", "[models]") {

@@ -234,6 +234,33 @@ TEST_CASE("an empty batch has empty results and gradients of 0", "[nn]") {
   CHECK(context.to_host<double>(bias.grad()) == Doubles(4, 0));
 }
 
+TEST_CASE("a dimension exchanged with itself changes nothing", "[nn]") {
+  Context context;
+  Tape tape(context, Recording::kOff);
+  const Doubles values = {1, 2, 3, 4, 5, 6};
+  const Variable y = transpose(tape, context.from_host(values, {2, 3}), 1, 1);
+  CHECK(y.shape() == Shape{2, 3});
+  CHECK(context.to_host<double>(y.value()) == values);
+}
+
+TEST_CASE("attention without queries is empty, and without keys 0, with gradients of 0", "[nn]") {
+  const auto [queries, keys] = GENERATE(std::pair<std::size_t, std::size_t>(0, 3),
+                                        std::pair<std::size_t, std::size_t>(3, 0));
+  Context context;
+  const Scope scope(context, DType::kFloat64, 1);
+  Parameter q = scope.uniform("q", {2, queries, 4}, 1), k = scope.uniform("k", {2, keys, 4}, 1),
+            v = scope.uniform("v", {2, keys, 4}, 1);
+  Tape tape(context);
+  const Variable y =
+      scaled_dot_product_attention(tape, tape.watch(q), tape.watch(k), tape.watch(v));
+  CHECK(context.to_host<double>(y.value()) == Doubles(2 * queries * 4, 0));
+  CHECK(tape.backward(sum(tape, y)).size() == 3);
+  for (Parameter* parameter : {&q, &k, &v}) {
+    const std::vector<double> gradient = context.to_host<double>(parameter->grad());
+    CHECK(gradient == Doubles(parameter->value().count(), 0));
+  }
+}
+
 TEST_CASE("an Embedding is drawn from the normal distribution, a LayerNorm starts as none",
           "[nn]") {
   Context context;

@@ -79,6 +79,9 @@ TEST_CASE("with a shift seed each epoch cuts the text elsewhere, never beyond it
     CHECK(last.next[7] == shift + 72);
   }
   CHECK(shifts == std::set<int>{0, 1, 2, 3, 4, 5, 6, 7});
+  text.pop_back();  // which a shift of 7 would need
+  CHECK(TextDataset(text, {.context = 8, .shift_seed = 1}).size() == 8);
+  CHECK(TextDataset(text, {.context = 8}).size() == 9);
 }
 
 TEST_CASE("a loader delivers tokens as int64, and refuses other types", "[data][text]") {
