@@ -14,7 +14,7 @@ class HomeProcess {
   HomeProcess();
 
   // Whether the caller is that process and not a fork of it. This is a load where ::getpid() would
-  // be a system call, and notices every fork() but not a bare clone().
+  // be a system call, and notices every fork(), but not a bare clone() or _Fork().
   [[nodiscard]] bool is_here() const { return forks_ == forks.load(std::memory_order_relaxed); }
   [[nodiscard]] pid_t pid() const { return pid_; }
 
