@@ -121,12 +121,14 @@ int main(int argc, char** argv) {
     add("seed", "of the choices", cxxopts::value<std::uint64_t>()->default_value("0"), "N");
     add("help", "show this text");
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
-    const bool is_complete = parsed.count("model") > 0 && parsed.count("weights") > 0;
-    if (parsed.count("help") == 0 && !is_complete) {
+    if (parsed.count("help") > 0) {
+      std::fputs(parser.help().c_str(), stdout);
+    } else if (parsed.count("model") == 0 || parsed.count("weights") == 0) {
       std::fputs(parser.help().c_str(), stderr);
       return 2;
+    } else {
+      generate(parsed);
     }
-    parsed.count("help") > 0 ? void(std::fputs(parser.help().c_str(), stdout)) : generate(parsed);
     check_output();
     return 0;
   } catch (const std::exception& error) {
