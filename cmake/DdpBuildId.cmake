@@ -35,7 +35,7 @@ endforeach()
 string(SHA256 build_id "${hashes}")
 string(SUBSTRING ${build_id} 0 12 build_id)
 file(WRITE ${OUTPUT} "// Written by cmake/DdpBuildId.cmake
-#include \"ddp/collectives/build_id.h\"
+#include \"ddp/collectives/start/build_id.h\"
 
 namespace ddp {
 

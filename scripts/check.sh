@@ -35,8 +35,8 @@ allowed() {
     libddp/ddp/store) echo "store base" ;;
     libddp/ddp/cuda) echo "cuda base" ;;
     libddp/ddp/buffer_ops) echo "buffer_ops cuda base" ;;
-    libddp/ddp/collectives) echo "collectives buffer_ops cuda store base" ;;
-    libddp/ddp/engine) echo "engine collectives buffer_ops cuda store base" ;;
+    libddp/ddp/collectives*) echo "collectives buffer_ops cuda store base" ;;
+    libddp/ddp/engine*) echo "engine collectives buffer_ops cuda store base" ;;
     samplers/*) echo samplers ;;
     data/*) echo "data samplers cuda base" ;;
     io/*) echo "io buffer_ops cuda base" ;;

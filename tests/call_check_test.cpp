@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/call_check.h"
+#include "ddp/collectives/check/call_check.h"
 
 #include <catch2/catch.hpp>
 #include <functional>
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/store/hash_store.h"
 #include "support/gate.h"
 

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/group_start.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/shm_process_group.h"
+#include "ddp/collectives/shm/shm_process_group.h"
+#include "ddp/collectives/start/group_start.h"
 #include "support/collective_checks.h"
 #include "support/forwarding_store.h"
 #include "support/gate.h"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"

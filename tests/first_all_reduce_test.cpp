@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/first_all_reduce.h"
+#include "ddp/collectives/start/first_all_reduce.h"
 
 #include <catch2/catch.hpp>
 

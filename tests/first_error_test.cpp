@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/first_error.h"
+#include "ddp/collectives/failure/first_error.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 
 #include <array>
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/event_report.h"
+#include "ddp/collectives/hang/event_report.h"
 #include "support/allocation_counter.h"
 #include "support/run_ranks.h"
 

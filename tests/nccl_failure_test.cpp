@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // What ranks report when NCCL fails, tested with a fake NCCL. No GPU is needed.
-#include "ddp/collectives/nccl_failure.h"
+#include "ddp/collectives/nccl/nccl_failure.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/rank_identity.h"
+#include "ddp/collectives/start/rank_identity.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 #include "support/fake_nccl.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/operation_queue.h"
+#include "ddp/collectives/queue/operation_queue.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/peer_roll.h"
+#include "ddp/collectives/failure/peer_roll.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/rank_identity.h"
+#include "ddp/collectives/start/rank_identity.h"
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/collectives/rendezvous.h"
+#include "ddp/collectives/start/rendezvous.h"
 
 #include <catch2/catch.hpp>
 
 #include <chrono>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/backend_choice.h"
+#include "ddp/collectives/start/backend_choice.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "support/groups.h"

@@ -13,8 +13,8 @@
 #include <string>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/device_choice.h"
-#include "ddp/collectives/rendezvous.h"
+#include "ddp/collectives/start/device_choice.h"
+#include "ddp/collectives/start/rendezvous.h"
 #include "ddp/store/hash_store.h"
 #include "ddp/store/prefix_store.h"
 #include "ddp/store/tcp_server.h"

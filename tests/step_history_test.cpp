@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // The history of steps: what it keeps, the conversion to one clock, and the drawing.
-#include "ddp/engine/step_history.h"
+#include "ddp/engine/statistics/step_history.h"
 
 #include <catch2/catch.hpp>
 
@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo_process_group.h"
-#include "ddp/engine/step_svg.h"
+#include "ddp/collectives/gloo/gloo_process_group.h"
+#include "ddp/engine/statistics/step_svg.h"
 #include "support/allocation_counter.h"
 #include "support/groups.h"
 

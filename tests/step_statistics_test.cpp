@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests with synthetic steps, whose costs are known.
-#include "ddp/engine/step_statistics.h"
+#include "ddp/engine/statistics/step_statistics.h"
 
 #include <catch2/catch.hpp>
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/engine/step_stopwatch.h"
+#include "ddp/engine/statistics/step_stopwatch.h"
 #include "support/allocation_counter.h"
 #include "support/run_ranks.h"
 

@@ -8,7 +8,7 @@
 #include "all_reduce/checker.h"
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/init.h"
 #include "ddp/store/prefix_store.h"
 #include "support/pinning.h"

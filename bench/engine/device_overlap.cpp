@@ -11,7 +11,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/ddp.h"
-#include "ddp/engine/step_svg.h"
+#include "ddp/engine/statistics/step_svg.h"
 #include "engine/device_parts.h"
 #include "engine/overlap_samples.h"
 #include "support/simulated_device_group.h"

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <vector>
 
-#include "ddp/engine/step_times.h"
+#include "ddp/engine/statistics/step_times.h"
 
 namespace ddp::bench {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "support/pinning.h"
 #include "support/program.h"
 #include "support/report.h"

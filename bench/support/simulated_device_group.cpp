@@ -9,9 +9,9 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/event_ring.h"
-#include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/operation_timer.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/nccl/event_ring.h"
+#include "ddp/collectives/nccl/operation_timer.h"
 #include "ddp/store/hash_store.h"
 #include "support/simulated_collective.h"
 

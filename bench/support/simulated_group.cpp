@@ -8,8 +8,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/queued_process_group.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/queue/queued_process_group.h"
 #include "ddp/store/hash_store.h"
 #include "support/precise_sleep.h"
 

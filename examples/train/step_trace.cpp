@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "ddp/engine/step_svg.h"
+#include "ddp/engine/statistics/step_svg.h"
 
 namespace train {
 namespace {

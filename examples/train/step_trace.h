@@ -11,8 +11,8 @@
 
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/bucket_layout.h"
-#include "ddp/engine/rank_step.h"
-#include "ddp/engine/step_history.h"
+#include "ddp/engine/statistics/rank_step.h"
+#include "ddp/engine/statistics/step_history.h"
 #include "ddp/io/text_file.h"
 #include "ddp/io/trace_writer.h"
 

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/nccl_watchdog.h"
+#include "ddp/collectives/nccl/nccl_watchdog.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "support/fake_nccl.h"

@@ -14,7 +14,7 @@
 #include "cuda_emulation/device.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/nccl_process_group.h"
+#include "ddp/collectives/nccl/nccl_process_group.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/nn/context.h"
 #include "ddp/store/hash_store.h"

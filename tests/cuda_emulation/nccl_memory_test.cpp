@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Which memory is NCCL's, tested with a fake NCCL.
-#include "ddp/collectives/nccl_memory.h"
+#include "ddp/collectives/nccl/nccl_memory.h"
 
 #include <catch2/catch.hpp>
 #include <memory>

@@ -16,8 +16,8 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/nccl_process_group.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/nccl/nccl_process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "gpu/abandoned_threads.h"

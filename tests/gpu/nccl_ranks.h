@@ -13,7 +13,7 @@
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/init.h"
-#include "ddp/collectives/nccl_process_group.h"
+#include "ddp/collectives/nccl/nccl_process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "support/run_ranks.h"

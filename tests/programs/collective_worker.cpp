@@ -48,7 +48,7 @@
 #include <thread>
 #include <vector>
 
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/ddp.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "ddp/collectives/nccl_api.h"
+#include "ddp/collectives/nccl/nccl_api.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp::test {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/gloo_process_group.h"
-#include "ddp/collectives/hierarchical_process_group.h"
+#include "ddp/collectives/gloo/gloo_process_group.h"
+#include "ddp/collectives/hierarchical/hierarchical_process_group.h"
 #include "ddp/collectives/init.h"
 #include "ddp/store/hash_store.h"
 #include "support/run_ranks.h"

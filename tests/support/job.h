@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/gloo_process_group.h"
+#include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/store/tcp_server.h"
 #include "support/child_process.h"
 

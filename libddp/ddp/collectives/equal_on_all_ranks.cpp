@@ -8,8 +8,8 @@
 #include "ddp/base/error.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/field_lines.h"
 #include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/start/field_lines.h"
 
 namespace ddp {
 namespace {

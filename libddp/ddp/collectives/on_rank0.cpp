@@ -11,10 +11,10 @@
 #include "ddp/base/error.h"
 #include "ddp/base/life_sign.h"
 #include "ddp/base/periodic_thread.h"
-#include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/let_all_read.h"
-#include "ddp/collectives/meeting.h"
-#include "ddp/collectives/rank_identity.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/start/let_all_read.h"
+#include "ddp/collectives/start/meeting.h"
+#include "ddp/collectives/start/rank_identity.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {

@@ -8,16 +8,16 @@
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/collectives/event_report.h"
-#include "ddp/collectives/flight_recorder.h"
-#include "ddp/collectives/group_start.h"
-#include "ddp/collectives/hang_watch.h"
+#include "ddp/collectives/check/operand_check.h"
+#include "ddp/collectives/hang/event_report.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/hang/hang_watch.h"
+#include "ddp/collectives/hang/solo_calls.h"
 #include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/meeting.h"
-#include "ddp/collectives/operand_check.h"
-#include "ddp/collectives/rank_identity.h"
 #include "ddp/collectives/single_process_group.h"
-#include "ddp/collectives/solo_calls.h"
+#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/start/meeting.h"
+#include "ddp/collectives/start/rank_identity.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {

@@ -16,8 +16,8 @@
 #include "ddp/base/poll_until.h"
 #include "ddp/base/socket.h"
 #include "ddp/base/time.h"
-#include "ddp/collectives/fork_check.h"
-#include "ddp/collectives/spawned_process.h"
+#include "ddp/collectives/start/fork_check.h"
+#include "ddp/collectives/start/spawned_process.h"
 #include "ddp/store/tcp_server.h"
 
 namespace ddp {

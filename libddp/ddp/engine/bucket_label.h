@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/ddp_options.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ddp/engine/step_summary.h"
+#include "ddp/engine/statistics/step_summary.h"
 
 namespace ddp {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "ddp/engine/control_fields.h"
-#include "ddp/engine/step_summary.h"
+#include "ddp/engine/statistics/step_summary.h"
 
 namespace ddp {
 

@@ -14,9 +14,9 @@
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/ddp_options.h"
-#include "ddp/engine/step_costs.h"
-#include "ddp/engine/step_summary.h"
-#include "ddp/engine/step_times.h"
+#include "ddp/engine/statistics/step_costs.h"
+#include "ddp/engine/statistics/step_summary.h"
+#include "ddp/engine/statistics/step_times.h"
 
 namespace ddp {
 

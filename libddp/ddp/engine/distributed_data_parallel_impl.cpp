@@ -9,9 +9,9 @@
 #include "ddp/base/log.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/bucket_label.h"
-#include "ddp/engine/model_check.h"
+#include "ddp/engine/checks/model_check.h"
 
 namespace ddp {
 namespace {

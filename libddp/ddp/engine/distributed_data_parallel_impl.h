@@ -9,20 +9,20 @@
 
 #include "ddp/cuda/profiler_span.h"
 #include "ddp/engine/caller_gradients.h"
+#include "ddp/engine/checks/finite_check.h"
+#include "ddp/engine/checks/mark_check.h"
+#include "ddp/engine/checks/parameter_use.h"
+#include "ddp/engine/checks/replica_check.h"
+#include "ddp/engine/checks/same_data_check.h"
+#include "ddp/engine/checks/step_sketcher.h"
 #include "ddp/engine/control_vector.h"
 #include "ddp/engine/distributed_data_parallel.h"
-#include "ddp/engine/finite_check.h"
 #include "ddp/engine/loss_factor.h"
-#include "ddp/engine/mark_check.h"
 #include "ddp/engine/packed_broadcast.h"
-#include "ddp/engine/parameter_use.h"
 #include "ddp/engine/pass_plan.h"
 #include "ddp/engine/reducer.h"
-#include "ddp/engine/replica_check.h"
-#include "ddp/engine/same_data_check.h"
-#include "ddp/engine/step_accounts.h"
+#include "ddp/engine/statistics/step_accounts.h"
 #include "ddp/engine/step_outcome.h"
-#include "ddp/engine/step_sketcher.h"
 
 namespace ddp {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/cuda/profiler_span.h"
 
 namespace ddp {

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "ddp/base/allocation.h"
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/process_group.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/engine/bucket_layout.h"
 #include "ddp/engine/gradient_hook.h"
-#include "ddp/engine/step_recorder.h"
+#include "ddp/engine/statistics/step_recorder.h"
 
 namespace ddp {
 

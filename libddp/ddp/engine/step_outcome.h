@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "ddp/engine/control_vector.h"
-#include "ddp/engine/step_summary.h"
+#include "ddp/engine/statistics/step_summary.h"
 
 namespace ddp {
 

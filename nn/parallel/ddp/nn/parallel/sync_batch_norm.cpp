@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "ddp/collectives/flight_recorder.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/parallel/data_parallel.h"
 

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+//
+// The first rank to make call n writes the key "call/<n>": its rank and signature.
+#include "ddp/collectives/check/call_check.h"
+
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <limits>
+#include <utility>
+
+#include "ddp/base/env_reader.h"
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+// No rank is this many collectives behind another, so older keys are not read any more.
+constexpr std::uint64_t kKept = 4096;
+
+std::string key_of(std::uint64_t collective) { return "call/" + std::to_string(collective); }
+
+struct Call {
+  std::int64_t rank = 0;
+  CollectiveSignature signature;
+};
+
+using Bytes = std::array<char, sizeof(Call)>;
+
+std::string encode(const Call& call) {
+  const auto bytes = std::bit_cast<Bytes>(call);
+  return {bytes.data(), bytes.size()};
+}
+
+Call decode(const std::string& text) {
+  Bytes bytes{};
+  if (text.size() != bytes.size()) {
+    throw NetworkError("[call_check] this is not a description of a call: " + text);
+  }
+  text.copy(bytes.data(), bytes.size());
+  return std::bit_cast<Call>(bytes);
+}
+
+}  // namespace
+
+CallCheckLimits CallCheckLimits::from_environment() {
+  if (!EnvReader(::getenv).flag("DDP_CHECK")) return {};
+  constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  return {.steps = kNoLimit, .collectives = kNoLimit};
+}
+
+CallCheck::CallCheck(std::shared_ptr<Store> store, int rank,
+                     std::shared_ptr<const FlightRecorder> recorder, const CallCheckLimits& limits,
+                     std::function<void(const std::string&)> on_mismatch)
+    : store_(std::move(store)),
+      rank_(rank),
+      recorder_(std::move(recorder)),
+      limits_(limits),
+      on_mismatch_(std::move(on_mismatch)),
+      thread_("ddp-check", kPeriod, [this] { return look(); }) {}
+
+bool CallCheck::look() {
+  const FlightRecorder::Position position = recorder_->position();
+  if (position.collectives > compared_) {
+    for (const FlightRecorder::Event& event : recorder_->events()) {
+      const bool is_call = event.what == FlightRecorder::What::kSubmitted &&
+                           !is_transfer(event.signature.kind) &&
+                           event.signature.sequence > compared_;
+      if (is_call && !compare(event.signature)) return false;
+    }
+  }
+  return position.begun_steps <= limits_.steps && compared_ < limits_.collectives;
+}
+
+bool CallCheck::compare(const CollectiveSignature& call) {
+  compared_ = call.sequence;
+  const std::string own = encode({rank_, call});
+  const std::string first = store_->compare_set(key_of(call.sequence), "", own);
+  const Call other = decode(first);
+  if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
+  if (other.signature == call) return true;
+  on_mismatch_(mismatch_message(static_cast<int>(other.rank), other.signature, rank_, call));
+  return false;
+}
+
+}  // namespace ddp

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/failure/first_error.h"
+
+#include <utility>
+
+#include "ddp/base/log.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kKey = "abort";
+
+}  // namespace
+
+FirstError::FirstError(std::shared_ptr<Store> store, Listener listener)
+    : store_(std::move(store)),
+      listener_(std::move(listener)),
+      thread_("ddp-abort", kPeriod, [this] { return !find(); }) {}
+
+void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
+  if (is_set()) return;
+  const std::string own = told.note();
+  const std::string first = post(own);
+  keep(first == own ? std::move(error) : GroupFailure::from_note(first).error());
+}
+
+bool FirstError::look() noexcept {
+  try {
+    return find();
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[first_error] cannot read the other ranks' errors: ") +
+                   error.what());
+    return is_set();
+  }
+}
+
+void FirstError::rethrow_if_set() const {
+  if (is_set()) std::rethrow_exception(error_);
+}
+
+// Returns the note that was written first. If the store is gone, nobody could read it anyway.
+std::string FirstError::post(const std::string& note) noexcept {
+  try {
+    return store_->compare_set(kKey, "", note);
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[first_error] cannot tell the other ranks of this rank's error: ") +
+                   error.what());
+    return note;
+  }
+}
+
+bool FirstError::find() {
+  if (is_set()) return true;
+  if (const auto note = store_->find(kKey)) keep(GroupFailure::from_note(*note).error());
+  return is_set();
+}
+
+void FirstError::keep(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (is_set()) return;
+  error_ = std::move(error);
+  if (listener_) listener_(error_);
+  is_set_.store(true);
+}
+
+}  // namespace ddp

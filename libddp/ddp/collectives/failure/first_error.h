@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/failure/group_failure.h"
+#include "ddp/store/store.h"
+
+namespace ddp {
+
+// The error that broke a group whose ranks share no memory. It is stored under the key "abort" of
+// the group's prefix, where the first rank to write wins. So all ranks throw the same cause, of the
+// same class, and not its consequences. Each rank polls the key every kPeriod.
+//
+// Losing the store does not break the group: if an agent hosts it, losing the agent ends this
+// process anyway; if rank 0 hosts it, rank 0 may simply have finished.
+//
+// Thread-safe. set() and look() talk to the store; the other calls never block.
+class FirstError {
+ public:
+  static constexpr Timeout kPeriod{250};
+
+  using Listener = std::function<void(const std::exception_ptr&)>;
+
+  // `listener` is called with the error before any other caller can see it.
+  explicit FirstError(std::shared_ptr<Store> store, Listener listener = nullptr);
+
+  // Breaks the group, unless it is broken already. If another rank's error was first, that one
+  // counts.
+  template <class SomeError>
+  void set(const SomeError& error) {
+    set(std::make_exception_ptr(error), GroupFailure::of(error));
+  }
+  // As above, for an error that this rank describes differently to the others.
+  void set(std::exception_ptr error, const GroupFailure& told);
+
+  // Asks the store now instead of within kPeriod; true if the group is broken.
+  [[nodiscard]] bool look() noexcept;
+  [[nodiscard]] bool is_set() const { return is_set_.load(); }
+  void rethrow_if_set() const;
+
+ private:
+  [[nodiscard]] std::string post(const std::string& note) noexcept;
+  [[nodiscard]] bool find();
+  void keep(std::exception_ptr error);
+
+  std::shared_ptr<Store> store_;
+  Listener listener_;
+  std::mutex mutex_;
+  std::exception_ptr error_;  // written once, before is_set_
+  std::atomic<bool> is_set_ = false;
+  PeriodicThread thread_;  // last: it uses the others
+};
+
+}  // namespace ddp

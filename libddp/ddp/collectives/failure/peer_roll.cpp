@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/failure/peer_roll.h"
+
+#include <optional>
+#include <thread>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+constexpr Timeout kPatience{500};
+constexpr Timeout kPause{5};
+
+std::string who(int rank) { return "who/" + std::to_string(rank); }
+std::string left(int rank) { return "left/" + std::to_string(rank); }
+
+// Returns nothing if the rank has not written its identity yet.
+std::optional<RankIdentity> read(Store& store, int rank) {
+  const auto text = store.find(who(rank));
+  return text ? std::optional(parse_rank_identity(*text)) : std::nullopt;
+}
+
+}  // namespace
+
+PeerRoll::PeerRoll(const GroupConfig& config)
+    : store_(std::make_shared<PrefixStore>("roll", config.background_store)),
+      rank_(config.rank),
+      world_size_(config.world_size) {
+  store_->set(who(rank_), serialize(identify_self(rank_, config.device)));
+}
+
+void PeerRoll::leave(std::uint64_t collectives) noexcept {
+  try {
+    store_->set(left(rank_), std::to_string(collectives));
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") +
+                   error.what());
+  }
+}
+
+std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noexcept {
+  try {
+    const Deadline deadline = Deadline::after(kPatience);
+    std::string found = look();
+    while (found.empty() && !deadline.passed() && !is_settled()) {
+      std::this_thread::sleep_for(kPause);
+      found = look();
+    }
+    return found;
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot find out which rank is missing: ") +
+                   error.what());
+    return "";
+  }
+}
+
+// A rank that has left may have done its part, so a dead rank is preferred.
+std::string PeerRoll::look() const {
+  std::string found;
+  for (int other = 0; other < world_size_; ++other) {
+    const Fate fate = other == rank_ ? Fate::kUnknown : look_at(other);
+    if (fate == Fate::kDied) return name(other) + " died";
+    if (fate == Fate::kLeft && found.empty()) found = name(other) + " left the group";
+  }
+  return found;
+}
+
+// A process may leave and then end. So whether it has ended is read before whether it has left.
+PeerRoll::Fate PeerRoll::look_at(int rank) const {
+  const auto peer = read(*store_, rank);
+  if (!peer) return Fate::kUnknown;
+  const bool has_ended = state_of(*peer) == ProcessState::kEnded;
+  if (store_->has(left(rank))) return Fate::kLeft;
+  return has_ended ? Fate::kDied : Fate::kUnknown;
+}
+
+PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
+  try {
+    return look_at(rank);
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
+                   error.what());
+    return Fate::kUnknown;
+  }
+}
+
+bool PeerRoll::left_before(int rank, const CollectiveSignature& operation) const noexcept {
+  try {
+    const auto collectives = store_->find(left(rank));
+    return collectives &&
+           (is_transfer(operation.kind) || std::stoull(*collectives) < operation.sequence);
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot find out when a rank left: ") + error.what());
+    return false;
+  }
+}
+
+void PeerRoll::check_on(std::span<const int> awaited, const std::function<bool()>& has_come,
+                        FirstError& first_error, const std::string& origin) const {
+  (void)first_error.look();
+  first_error.rethrow_if_set();
+  for (const int rank : awaited) {
+    const Fate fate = fate_of(rank);
+    if (fate == Fate::kUnknown || has_come()) continue;
+    first_error.set(PeerError(origin + " " + names({rank}) +
+                              (fate == Fate::kLeft ? " left the group" : " died") +
+                              ", while rank " + std::to_string(rank_) + " waits for it"));
+    first_error.rethrow_if_set();
+  }
+}
+
+std::string PeerRoll::name(int rank) const {
+  const auto peer = read(*store_, rank);
+  return peer ? to_string(*peer) : "rank " + std::to_string(rank);
+}
+
+std::string PeerRoll::names(const std::vector<int>& ranks) const noexcept {
+  std::string all;
+  try {
+    for (const int rank : ranks) all += (all.empty() ? "" : " or ") + name(rank);
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot look up the hosts and pids of ranks: ") +
+                   error.what());
+  }
+  return all;
+}
+
+}  // namespace ddp

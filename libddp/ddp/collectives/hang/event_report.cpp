@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hang/event_report.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <exception>
+#include <unordered_map>
+#include <vector>
+
+#include "ddp/base/socket.h"
+
+namespace ddp {
+namespace {
+
+using Event = FlightRecorder::Event;
+using What = FlightRecorder::What;
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm fields{};
+  ::gmtime_r(&now, &fields);
+  std::array<char, 64> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &fields);
+  return text.data();
+}
+
+bool submits(const Event& event) {
+  return event.what == What::kSubmitted || event.what == What::kJoined;
+}
+
+std::string_view verb_of(What what) {
+  switch (what) {
+    case What::kSubmitted:
+      return "submitted";
+    case What::kJoined:
+      return "joined";
+    case What::kStarted:
+      return "started";
+    case What::kDone:
+      return "done";
+    case What::kBroken:
+      return "the group broke";
+    case What::kStepBegun:
+      return "the step begins";
+    case What::kStepEnded:
+      return "the step ends";
+  }
+  return "?";
+}
+
+// Events that come later refer to an operation by its number only.
+using Operations = std::unordered_map<std::uint64_t, std::string>;
+
+Operations describe_operations(const FlightRecorder& recorder, const std::vector<Event>& events) {
+  Operations operations;
+  for (const Event& event : events) {
+    if (submits(event)) operations[event.operation] = describe_operation(recorder, event);
+  }
+  return operations;
+}
+
+std::string describe(const Event& event, const Operations& operations) {
+  const std::string verb(verb_of(event.what));
+  if (event.operation == 0) return verb;
+  const auto known = operations.find(event.operation);
+  return (known == operations.end() ? "an older operation" : known->second) + ": " + verb;
+}
+
+}  // namespace
+
+std::string describe_events(const FlightRecorder& recorder, std::string_view title) {
+  const std::vector<Event> events = recorder.events();
+  const Operations operations = describe_operations(recorder, events);
+  const Clock::time_point now = Clock::now();
+  std::string text = "[" + std::string(title) + "] " + std::to_string(events.size()) +
+                     " events until " + utc_now() + "\n";
+  for (const Event& event : events) {
+    const double seconds = std::chrono::duration<double>(event.time - now).count();
+    text +=
+        fmt::format("{:14.6f} s  step {}  {}\n", seconds, event.step, describe(event, operations));
+  }
+  return text;
+}
+
+void append_to_events_file(const FlightRecorder& recorder, std::string_view title,
+                           std::string_view error) noexcept {
+  const char* path = std::getenv("DDP_EVENTS_FILE");
+  if (path == nullptr || *path == '\0') return;
+  try {
+    const std::string text =
+        describe_events(recorder, title) + "error: " + std::string(error) + "\n";
+    const FileDescriptor file(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    [[maybe_unused]] const ssize_t written = ::write(file.get(), text.data(), text.size());
+  } catch (const std::exception&) {  // thrown if there is no memory left
+  }
+}
+
+}  // namespace ddp

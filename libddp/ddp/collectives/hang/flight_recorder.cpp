@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hang/flight_recorder.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ddp {
+namespace {
+
+using Event = FlightRecorder::Event;
+
+// Increments a counter that only one thread at a time writes.
+void raise(std::atomic<std::uint64_t>& counter) {
+  counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(std::size_t capacity, Listeners listeners)
+    : listeners_(std::move(listeners)),
+      by_caller_(capacity),
+      by_backend_(capacity),
+      end_(capacity > 0 ? 1 : 0) {}
+
+void FlightRecorder::submitted(std::uint64_t operation, const Collective& collective) {
+  const bool transfers = is_transfer(collective.kind);
+  transfers ? void(++transfers_) : raise(collectives_);
+  CollectiveSignature signature =
+      signature_of(collective, transfers ? transfers_ : collectives_.load());
+  if (transfers) signature.root = collective.peer;
+  by_caller_.push({.time = Clock::now(),
+                   .step = step(),
+                   .operation = operation,
+                   .signature = signature,
+                   .label = current_label_,
+                   .what = What::kSubmitted});
+  submitted_.store(operation, std::memory_order_release);
+}
+
+std::uint64_t FlightRecorder::joined(Label name) {
+  raise(collectives_);
+  const std::uint64_t number = collectives_.load(std::memory_order_relaxed);
+  by_caller_.push({.time = Clock::now(),
+                   .step = step(),
+                   .operation = number,
+                   .signature = {.sequence = number},
+                   .label = name,
+                   .what = What::kJoined});
+  submitted_.store(number, std::memory_order_release);
+  return number;
+}
+
+void FlightRecorder::started(std::uint64_t operation, Clock::time_point now) {
+  by_backend_.push({.time = now, .step = step(), .operation = operation, .what = What::kStarted});
+}
+
+void FlightRecorder::done(std::uint64_t operation, Clock::time_point now) {
+  by_backend_.push({.time = now, .step = step(), .operation = operation, .what = What::kDone});
+  done_time_.store(now.time_since_epoch().count(), std::memory_order_relaxed);
+  done_.store(operation, std::memory_order_release);
+}
+
+void FlightRecorder::broken(const std::exception_ptr& error) {
+  if (is_broken_.exchange(true)) return;
+  end_.push({.time = Clock::now(), .step = step(), .what = What::kBroken});
+  if (error && listeners_.broken) listeners_.broken(*this, error);
+}
+
+void FlightRecorder::begin_step(std::uint64_t step) {
+  listeners_.slot.set_step(step);
+  if (by_caller_.capacity() == 0) return;
+  if (step != this->step()) raise(begun_steps_);
+  step_.store(step, std::memory_order_relaxed);
+  is_in_step_.store(true, std::memory_order_relaxed);
+  by_caller_.push({.time = Clock::now(), .step = step, .what = What::kStepBegun});
+}
+
+void FlightRecorder::end_step() {
+  if (by_caller_.capacity() == 0) return;
+  is_in_step_.store(false, std::memory_order_relaxed);
+  by_caller_.push({.time = Clock::now(), .step = step(), .what = What::kStepEnded});
+}
+
+std::vector<Event> FlightRecorder::events() const {
+  std::vector<Event> all = by_caller_.values();
+  for (const Ring* ring : {&by_backend_, &end_}) {
+    const std::vector<Event> more = ring->values();
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Event& left, const Event& right) { return left.time < right.time; });
+  const std::size_t kept = std::min(all.size(), by_caller_.capacity());
+  all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(kept));
+  return all;
+}
+
+FlightRecorder::Position FlightRecorder::position() const {
+  return {.step = step(),
+          .begun_steps = begun_steps_.load(std::memory_order_relaxed),
+          .collectives = collectives_.load(std::memory_order_relaxed),
+          .submitted = submitted_.load(std::memory_order_acquire),
+          .done = done_.load(std::memory_order_acquire),
+          .is_in_step = is_in_step_.load(std::memory_order_relaxed),
+          .is_inside = inside_.load(std::memory_order_relaxed) > 0};
+}
+
+std::optional<FlightRecorder::Pending> FlightRecorder::oldest_pending() const {
+  const Position now = position();
+  if (is_broken_.load() || now.submitted <= now.done) return std::nullopt;
+  const Clock::time_point last_done{Clock::duration(done_time_.load(std::memory_order_relaxed))};
+  const std::vector<Event> events = by_caller_.values();
+  const auto oldest = std::find_if(events.begin(), events.end(), [&](const Event& event) {
+    const bool begins = event.what == What::kSubmitted || event.what == What::kJoined;
+    return begins && event.operation > now.done;
+  });
+  if (oldest == events.end()) return std::nullopt;
+  return Pending{*oldest, std::max(oldest->time, last_done)};
+}
+
+std::string describe_operation(const FlightRecorder& recorder, const Event& submitted) {
+  const CollectiveSignature& signature = submitted.signature;
+  const std::string label = recorder.labels().text(submitted.label);
+  const std::string number = " #" + std::to_string(signature.sequence);
+  if (submitted.what == FlightRecorder::What::kJoined) return label + number;
+  const std::string operands = label.empty() ? describe_operands(signature) : label;
+  std::string text = std::string(to_string(signature.kind)) + number;
+  if (!operands.empty()) text += " (" + operands + ")";
+  if (signature.kind == CollectiveKind::kSend) text += " to rank ";
+  if (signature.kind == CollectiveKind::kRecv) text += " from rank ";
+  return is_transfer(signature.kind) ? text + std::to_string(signature.root) : text;
+}
+
+}  // namespace ddp

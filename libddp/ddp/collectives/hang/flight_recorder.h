@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/scoped_value.h"
+#include "ddp/base/time.h"
+#include "ddp/base/worker_slot.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/collectives/hang/hang_contact.h"
+#include "ddp/collectives/hang/operation_labels.h"
+#include "ddp/collectives/hang/single_writer_ring.h"
+
+namespace ddp {
+
+// The last events of a group, for finding out why it hangs. Recording an event takes a clock
+// reading and a few stores: no lock, no heap.
+//
+// Two threads record events, each in its own ring, so that they do not slow each other down. The
+// caller's thread records what is submitted or joined, and steps. The backend's thread records what
+// is done and, unless it is done at once, what starts. Each may be a different thread from call to
+// call, but only one at a time; broken() may come from any thread, and any thread may read at any
+// time. A reader gets an event whole or not at all; overwritten events are missing.
+class FlightRecorder {
+ public:
+  static constexpr std::size_t kCapacity = 4096;
+
+  enum class What : std::uint8_t {
+    kSubmitted,
+    kJoined,  // the caller entered a Meeting
+    kStarted,
+    kDone,
+    kBroken,
+    kStepBegun,
+    kStepEnded
+  };
+
+  using Label = OperationLabels::Label;
+
+  struct Event {
+    Clock::time_point time = {};
+    std::uint64_t step = 0;       // counts as Position::step does
+    std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
+    // Only for kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
+    // a send or recv has its own count, and its peer as root. For kJoined only the sequence is set.
+    CollectiveSignature signature = {};
+    Label label = 0;
+    What what = What::kSubmitted;
+    std::array<std::uint8_t, 3> padding{};
+  };
+
+  // Where this rank is now.
+  struct Position {
+    std::uint64_t step = 0;         // number of the last begun: 1, 2, ...; 0 if none
+    std::uint64_t begun_steps = 0;  // how many this process has begun; see begin_step()
+    std::uint64_t collectives = 0;  // collectives submitted so far
+    std::uint64_t submitted = 0;    // number of the last operation submitted
+    std::uint64_t done = 0;         // number of the last operation done
+    bool is_in_step = false;
+    bool is_inside = false;  // a thread is in a library call that may block
+  };
+
+  // The oldest operation that is not done.
+  struct Pending {
+    Event event;
+    Clock::time_point since;  // when it became the oldest
+  };
+
+  // Receivers of some events.
+  struct Listeners {
+    WorkerSlot slot = {};  // begin_step() writes the number of the step there
+    // Called once, with the first error that breaks the group, on the thread that calls broken().
+    std::function<void(const FlightRecorder&, const std::exception_ptr& error)> broken = nullptr;
+  };
+
+  // With a capacity of 0, for a world of one, nothing is recorded.
+  explicit FlightRecorder(std::size_t capacity = kCapacity) : FlightRecorder(capacity, {}) {}
+  FlightRecorder(std::size_t capacity, Listeners listeners);
+
+  // The backend calls these three. Operations of one batch may share a number; they are done
+  // together. done() means that all operations up to that number are done.
+  void submitted(std::uint64_t operation, const Collective& collective);
+  void started(std::uint64_t operation, Clock::time_point now);
+  void done(std::uint64_t operation, Clock::time_point now);
+  // Records a meeting (meeting.h) in place of submitted(), in a recorder of its own that counts
+  // meetings like collectives. Returns the meeting's number, for done().
+  std::uint64_t joined(Label name);
+  // The group was broken by this error or, without one, is destroyed: nothing is pending any more.
+  void broken(const std::exception_ptr& error = nullptr);
+
+  // For the engine: steps are numbered from 1, or in a training that was resumed from where it was.
+  // The passes of a step have the same number.
+  void begin_step(std::uint64_t step);
+  void end_step();
+
+  // The texts of the events' labels.
+  [[nodiscard]] OperationLabels& labels() { return labels_; }
+  [[nodiscard]] const OperationLabels& labels() const { return labels_; }
+  // Shared between the hang watch and the group's backend.
+  [[nodiscard]] HangContact& hang() { return hang_; }
+  [[nodiscard]] const HangContact& hang() const { return hang_; }
+
+  // Labels operations that are submitted while it lives (for a batch: whose end() is called then).
+  // For the thread that submits.
+  class [[nodiscard]] Labelled : ScopedValue<Label> {
+   public:
+    Labelled(FlightRecorder& recorder, Label label) : ScopedValue(recorder.current_label_, label) {}
+  };
+
+  // Marks a thread as inside the library while it lives.
+  class [[nodiscard]] Inside {
+   public:
+    explicit Inside(FlightRecorder& recorder) : recorder_(recorder) {
+      recorder_.inside_.fetch_add(1, std::memory_order_relaxed);
+    }
+    ~Inside() { recorder_.inside_.fetch_sub(1, std::memory_order_relaxed); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+
+   private:
+    FlightRecorder& recorder_;
+  };
+
+  [[nodiscard]] Position position() const;
+  [[nodiscard]] std::optional<Pending> oldest_pending() const;
+  // The last events of all rings, at most the capacity, the oldest first.
+  [[nodiscard]] std::vector<Event> events() const;
+
+ private:
+  using Ring = SingleWriterRing<Event>;
+
+  [[nodiscard]] std::uint64_t step() const { return step_.load(std::memory_order_relaxed); }
+
+  // Grouped by cache lines: read by both threads, written by the caller, written by the backend,
+  // others.
+  Listeners listeners_;
+  std::atomic<std::uint64_t> step_ = 0;
+  std::atomic<std::uint64_t> begun_steps_ = 0;
+  std::atomic<bool> is_in_step_ = false;
+  alignas(64) Ring by_caller_;
+  std::atomic<int> inside_ = 0;
+  std::atomic<std::uint64_t> collectives_ = 0;
+  std::atomic<std::uint64_t> submitted_ = 0;
+  Label current_label_ = 0;
+  std::uint64_t transfers_ = 0;
+  alignas(64) Ring by_backend_;
+  std::atomic<std::uint64_t> done_ = 0;
+  std::atomic<Clock::rep> done_time_ = 0;
+  alignas(64) Ring end_;  // holds kBroken, which is recorded once
+  std::atomic<bool> is_broken_ = false;
+  OperationLabels labels_;
+  HangContact hang_;
+};
+
+// "all_reduce #457 (bucket 4: layer3.*)", with the operands if there is no label, and with the peer
+// of a send or recv. "split #2" for a meeting.
+[[nodiscard]] std::string describe_operation(const FlightRecorder& recorder,
+                                             const FlightRecorder::Event& submitted);
+
+}  // namespace ddp

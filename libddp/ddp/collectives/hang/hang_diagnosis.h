@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+//
+// Finds the rank that keeps an operation from ending, and says so in one sentence: a pure function
+// of what the ranks publish about themselves.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "ddp/base/time.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/hang/rank_progress.h"
+
+namespace ddp {
+
+// The operation that a rank waits for.
+struct Hang {
+  std::string group;
+  std::string operation;  // describe_operation()
+  CollectiveSignature signature;
+  Timeout age{};
+};
+
+// What one rank knows about another.
+struct Witness {
+  int rank = 0;                               // rank in the job
+  std::optional<RankProgress> progress = {};  // empty: has published nothing yet
+  ProcessState state = ProcessState::kUnknown;
+  Timeout silence{};  // since its heartbeat stopped, if it should have moved; else 0
+};
+
+// `members` are the group's ranks in order. Blames a process that is stopped; if there is none, the
+// rank that has submitted least, if that is too little (of several such ranks, one that does not
+// wait itself); if there is none, a process that has ended or whose heartbeat has stopped.
+// Otherwise it blames no rank.
+[[nodiscard]] std::string diagnose(const Hang& hang, std::span<const Witness> members);
+
+// The sentence when the store does not answer, so that nothing is known about the other ranks.
+[[nodiscard]] std::string diagnose_silent_store(const Hang& hang);
+
+}  // namespace ddp

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hang/hang_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kDiagnosis = "hang/diagnosis";
+
+std::string progress_key(int rank) { return "progress/" + std::to_string(rank); }
+
+// The first line of a published diagnosis, by which readers recognise the operation it is about.
+// The operation's number would not do: each rank counts its own sends and receives.
+std::string subject(const Hang& hang) { return hang.group + " " + hang.operation + "\n"; }
+
+}  // namespace
+
+HangWatch::HangWatch(std::shared_ptr<Store> store, RankIdentity self,
+                     const HangWatchOptions& options, Report report)
+    : store_(std::move(store)),
+      options_(options),
+      report_(std::move(report)),
+      progress_{.who = std::move(self)},
+      window_(store_, progress_.who.rank, options.window) {
+  introduce();
+  thread_.emplace("ddp-hang", options.period, [this] { return look(); });
+}
+
+// Publishes this rank before any other can wait for it: it may be stopped before its thread has run
+// at all.
+void HangWatch::introduce() {
+  try {
+    publish({});
+  } catch (const Error& error) {
+    logging::debug("[hang_watch] " + describe(error));  // the thread will retry
+  }
+}
+
+void HangWatch::add(const std::string& group, std::vector<int> job_ranks,
+                    const std::shared_ptr<FlightRecorder>& recorder, const std::string& aspect) {
+  const bool is_child = group.find('/') != std::string::npos;
+  const std::lock_guard lock(mutex_);
+  watched_.push_back({.name = group + aspect,
+                      .of_group = is_child ? " of group " + group : "",
+                      .job_ranks = std::move(job_ranks),
+                      .recorder = recorder});
+}
+
+bool HangWatch::look() {
+  const std::vector<Group> groups = look_at_groups();
+  try {
+    communicate(groups);
+  } catch (const TimeoutError&) {
+    blame_store(groups);
+    throw;
+  }
+  return true;
+}
+
+void HangWatch::communicate(const std::vector<Group>& groups) {
+  publish(groups);
+  window_.look();
+  const Group* oldest = longest_pending(groups);
+  if (oldest == nullptr) {
+    life_signs_.clear();
+  } else if (window_.lead()) {
+    investigate(*oldest);
+  } else {
+    adopt_diagnosis(*oldest);
+  }
+}
+
+// Without the store, the ranks cannot agree on a reporter. Rank 0 may host it.
+void HangWatch::blame_store(const std::vector<Group>& groups) {
+  const Group* oldest = longest_pending(groups);
+  if (oldest == nullptr) return;
+  const std::string diagnosis = diagnose_silent_store(*oldest->hang);
+  for (const Group& group : groups) {
+    if (group.hang) group.recorder->hang().set_diagnosis(diagnosis);
+  }
+  const bool is_reporter = progress_.who.rank == 1;
+  const Clock::time_point now = Clock::now();
+  if (!is_reporter || oldest->hang->age < options_.patience || now < next_report_on_store_) return;
+  next_report_on_store_ = now + options_.window;
+  report_(diagnosis);
+}
+
+const HangWatch::Group* HangWatch::longest_pending(const std::vector<Group>& groups) {
+  const auto oldest =
+      std::max_element(groups.begin(), groups.end(), [](const Group& left, const Group& right) {
+        return left.hang && right.hang ? left.hang->age < right.hang->age : !left.hang;
+      });
+  return oldest != groups.end() && oldest->hang ? &*oldest : nullptr;
+}
+
+std::vector<HangWatch::Group> HangWatch::look_at_groups() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(watched_, [](const Watched& each) { return each.recorder.expired(); });
+  std::vector<Group> groups;
+  for (Watched& each : watched_) {
+    Group group{.name = each.name, .job_ranks = each.job_ranks, .recorder = each.recorder.lock()};
+    if (!group.recorder) continue;
+    group.position = group.recorder->position();
+    group.hang = find_hang(each, group);
+    if (!group.hang) group.recorder->hang().set_diagnosis("");
+    groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
+// Reads the ring only if nothing was completed since the last check.
+std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) const {
+  const bool moved = std::exchange(watched.done, group.position.done) != group.position.done;
+  if (moved || group.position.submitted <= group.position.done) return std::nullopt;
+  group.recorder->hang().remind();  // it may be pending only because no thread has waited for it
+  const auto pending = group.recorder->oldest_pending();
+  if (!pending) return std::nullopt;
+  const auto age = std::chrono::duration_cast<Timeout>(Clock::now() - pending->since);
+  if (age < options_.patience / 2) return std::nullopt;
+  return Hang{.group = group.name,
+              .operation = describe_operation(*group.recorder, pending->event) + watched.of_group,
+              .signature = pending->event.signature,
+              .age = age};
+}
+
+void HangWatch::publish(const std::vector<Group>& groups) {
+  ++progress_.heartbeat;
+  progress_.is_inside = false;
+  progress_.groups.clear();
+  for (const Group& group : groups) {
+    progress_.groups.push_back({group.name, group.position.collectives,
+                                group.hang ? group.hang->operation : std::string()});
+    progress_.is_inside = progress_.is_inside || group.position.is_inside;
+    if (group.position.step < progress_.step) continue;
+    progress_.step = group.position.step;
+    progress_.is_in_step = group.position.is_in_step;
+  }
+  store_->set(progress_key(progress_.who.rank), serialize(progress_));
+}
+
+std::string HangWatch::find_out(const Group& group) {
+  std::vector<Witness> members;
+  for (const int rank : group.job_ranks) members.push_back(question(rank));
+  return diagnose(*group.hang, members);
+}
+
+void HangWatch::investigate(const Group& group) {
+  const std::string diagnosis = find_out(group);
+  store_->set(kDiagnosis, subject(*group.hang) + diagnosis);
+  group.recorder->hang().set_diagnosis(diagnosis);
+  if (group.hang->age >= options_.patience && window_.may_report()) report_(diagnosis);
+}
+
+void HangWatch::adopt_diagnosis(const Group& group) {
+  const auto published = store_->find(kDiagnosis);
+  if (!published) return;
+  const std::string expected = subject(*group.hang);
+  const bool is_ours = published->starts_with(expected);
+  group.recorder->hang().set_diagnosis(is_ours ? published->substr(expected.size())
+                                               : find_out(group));
+}
+
+Witness HangWatch::question(int rank) {
+  Witness witness{.rank = rank};
+  const auto published = store_->find(progress_key(rank));
+  if (!published) return witness;
+  witness.progress = parse_rank_progress(*published);
+  witness.state = state_of(witness.progress->who);
+  LifeSign& life = life_signs_.try_emplace(rank, options_.period).first->second;
+  const Timeout silence = life.silence(witness.progress->heartbeat);
+  if (silence > 3 * options_.period) witness.silence = silence;
+  return witness;
+}
+
+}  // namespace ddp

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hang/rank_progress.h"
+
+#include <algorithm>
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+
+const GroupProgress* RankProgress::find(const std::string& group) const {
+  const auto found = std::find_if(groups.begin(), groups.end(),
+                                  [&](const GroupProgress& each) { return each.name == group; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+std::string serialize(const RankProgress& progress) {
+  FieldWriter fields;
+  fields << progress.who << progress.heartbeat << progress.step << progress.is_in_step
+         << progress.is_inside;
+  for (const GroupProgress& group : progress.groups) {
+    fields << group.collectives << group.name << group.waits_for;
+  }
+  return fields.text();
+}
+
+RankProgress parse_rank_progress(const std::string& text) {
+  FieldReader fields(text);
+  RankProgress progress;
+  fields >> progress.who >> progress.heartbeat >> progress.step >> progress.is_in_step >>
+      progress.is_inside;
+  while (fields && fields.has_more()) {
+    GroupProgress& group = progress.groups.emplace_back();
+    fields >> group.collectives >> group.name >> group.waits_for;
+  }
+  if (!fields) {
+    throw NetworkError("[progress] this is not a description of a rank's progress: \"" + text +
+                       "\"");
+  }
+  return progress;
+}
+
+std::string last_seen(const RankProgress& progress) {
+  std::string text = "last seen ";
+  if (progress.step > 0) {
+    text += (progress.is_in_step ? "in step " : "after step ") + std::to_string(progress.step);
+    text += ", ";
+  }
+  text += progress.is_inside ? "inside the library" : "outside the library";
+  for (const GroupProgress& group : progress.groups) {
+    if (!group.waits_for.empty()) return text + ", where it waits for " + group.waits_for;
+  }
+  return text;
+}
+
+}  // namespace ddp

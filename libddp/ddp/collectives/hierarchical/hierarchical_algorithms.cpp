@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hierarchical/hierarchical_algorithms.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+
+namespace ddp {
+namespace {
+
+// The size of a chunk that crosses between hosts: large enough to pay for agreeing on it, small
+// enough for the steps of a large operation to overlap. Smaller chunks measured slower where CPUs
+// are scarce.
+constexpr std::size_t kChunkBytes = std::size_t{16} << 20;
+
+Buffer bytes_of(std::span<CollectiveSignature> calls) {
+  return {calls.data(), calls.size_bytes(), DType::kUInt8, kCpuDevice};
+}
+
+std::uint64_t hash_of(CollectiveSignature call) {
+  std::uint64_t hash = 0;
+  cpu::fingerprint(bytes_of(std::span(&call, 1)), &hash);
+  return hash;
+}
+
+// The chunk of an operand that is passed as a whole.
+Buffer part_of(const Buffer& whole, const Chunk& chunk) {
+  return whole.slice(chunk.begin, chunk.count);
+}
+
+// Collectives that work in the caller's memory need no blocks.
+bool needs_blocks(CollectiveKind kind) {
+  return kind != CollectiveKind::kAllReduce && kind != CollectiveKind::kBroadcast;
+}
+
+// True if no rank can finish before its leader knows that all hosts called the same collective.
+bool waits_for_leader(CollectiveKind kind) {
+  return kind != CollectiveKind::kReduce && kind != CollectiveKind::kBroadcast &&
+         kind != CollectiveKind::kGather;
+}
+
+}  // namespace
+
+HierarchicalAlgorithms::HierarchicalAlgorithms(const HostLayout& layout, int rank,
+                                               const HostGroups& groups)
+    : layout_(layout),
+      rank_(rank),
+      inside_(groups.inside),
+      leaders_(groups.leaders),
+      flat_(groups.flat),
+      blocks_(layout),
+      calls_(inside_.size()) {}
+
+CollectiveSignature HierarchicalAlgorithms::current() const {
+  return signature_of(current_, is_transfer(current_.kind) ? 0 : collectives_);
+}
+
+void HierarchicalAlgorithms::run(std::span<const Collective> batch) {
+  run_transfers(batch);
+  for (const Collective& operation : batch) {
+    if (is_transfer(operation.kind)) continue;
+    current_ = operation;
+    ++collectives_;
+    run_collective();
+  }
+}
+
+// Transfers inside the host and those between hosts progress at the same time.
+void HierarchicalAlgorithms::run_transfers(std::span<const Collective> batch) {
+  if (std::none_of(batch.begin(), batch.end(),
+                   [](const Collective& each) { return is_transfer(each.kind); })) {
+    return;
+  }
+  ProcessGroup::Batch between(*flat_);
+  std::optional<ProcessGroup::Batch> inside;
+  if (inside_.group() != nullptr) inside.emplace(*inside_.group());
+  for (const Collective& operation : batch) {
+    if (is_transfer(operation.kind)) submit_transfer(operation);
+  }
+  const Work far = between.end();
+  if (inside) inside->end().wait();
+  far.wait();
+}
+
+void HierarchicalAlgorithms::submit_transfer(const Collective& operation) {
+  current_ = operation;
+  const HostLayout::Place peer = layout_.place(operation.peer);
+  const bool is_near = peer.host == layout_.place(rank_).host;
+  ProcessGroup& group = is_near ? *inside_.group() : *flat_;
+  const int rank = is_near ? peer.local_rank : operation.peer;
+  const ScopedTimeout timeout(group, operation.timeout);
+  if (operation.kind == CollectiveKind::kSend) {
+    static_cast<void>(group.send(operation.input, rank));
+  } else {
+    static_cast<void>(group.recv(operation.input, rank));
+  }
+}
+
+// The leaders' own calls compare a hash of what the ranks of each host have agreed on.
+void HierarchicalAlgorithms::run_collective() {
+  std::optional<ScopedTimeout> inside;
+  std::optional<ScopedTimeout> between;
+  std::optional<ScopedPart> part;
+  if (inside_.group() != nullptr) inside.emplace(*inside_.group(), current_.timeout);
+  if (leaders_) {
+    between.emplace(*leaders_, current_.timeout);
+    part.emplace(*leaders_, hash_of(current()));
+  }
+  agree_inside();
+  if (current().count == 0) return barrier();
+  dispatch_collective();
+  if (!waits_for_leader(current_.kind)) inside_.barrier();
+}
+
+void HierarchicalAlgorithms::agree_inside() {
+  if (inside_.group() == nullptr) return;
+  CollectiveSignature own = current();
+  inside_.group()->all_gather(bytes_of(std::span(&own, 1)), bytes_of(calls_)).wait();
+  for (const CollectiveSignature& call : calls_) {
+    if (!(call == own)) throw MismatchError("the ranks of a host called different collectives");
+  }
+}
+
+void HierarchicalAlgorithms::dispatch_collective() {
+  switch (current_.kind) {
+    case CollectiveKind::kAllReduce:
+      return all_reduce();
+    case CollectiveKind::kReduce:
+      return reduce();
+    case CollectiveKind::kBroadcast:
+      return broadcast();
+    case CollectiveKind::kAllGather:
+      return all_gather();
+    case CollectiveKind::kGather:
+      return gather();
+    case CollectiveKind::kScatter:
+      return scatter();
+    case CollectiveKind::kReduceScatter:
+      return reduce_scatter();
+    case CollectiveKind::kAllToAll:
+      return all_to_all();
+    case CollectiveKind::kBarrier:
+      return barrier();
+    case CollectiveKind::kSend:
+    case CollectiveKind::kRecv:
+      return;
+  }
+}
+
+template <class Up, class Across, class Down>
+void HierarchicalAlgorithms::run_in_chunks(const Up& up, const Across& across, const Down& down) {
+  const CollectiveSignature call = current();
+  const std::size_t limit = needs_blocks(call.kind) ? blocks_.chunk_of(call.dtype, kChunkBytes)
+                                                    : kChunkBytes / size_of(call.dtype);
+  const std::size_t size = std::min<std::size_t>(limit, call.count);
+  if (needs_blocks(call.kind)) blocks_.prepare(call.dtype, size);
+  std::optional<Chunk> before;
+  Work crossing;
+  for (std::size_t begin = 0; begin < call.count; begin += size) {
+    const Chunk now{begin, std::min(size, call.count - begin), before && !before->is_odd};
+    up(now);
+    if (before && leaders_) crossing.wait();
+    if (leaders_) crossing = across(now);
+    if (before) down(*before);
+    before = now;
+  }
+  if (leaders_) crossing.wait();
+  down(*before);
+}
+
+void HierarchicalAlgorithms::all_reduce() {
+  const Buffer& data = current_.input;
+  run_in_chunks(
+      [&](const Chunk& chunk) { inside_.reduce(part_of(data, chunk), wire_op()); },
+      [&](const Chunk& chunk) { return leaders_->all_reduce(part_of(data, chunk), wire_op()); },
+      [&](const Chunk& chunk) {
+        if (leaders_) finish_average(part_of(data, chunk));
+        inside_.broadcast(part_of(data, chunk), 0);
+      });
+}
+
+// A leader that is not the root leaves its operand unchanged.
+void HierarchicalAlgorithms::reduce() {
+  const Buffer& data = current_.input;
+  const bool is_copied = leaders_ && !is_root();
+  const auto sum = [&](const Chunk& chunk) {
+    return is_copied ? blocks_.block(chunk).slice(0, chunk.count) : part_of(data, chunk);
+  };
+  run_in_chunks(
+      [&](const Chunk& chunk) {
+        if (is_copied) cpu::copy(part_of(data, chunk), sum(chunk));
+        inside_.reduce(sum(chunk), wire_op());
+      },
+      [&](const Chunk& chunk) { return leaders_->all_reduce(sum(chunk), wire_op()); },
+      [&](const Chunk& chunk) {
+        if (is_on_roots_host()) inside_.move(sum(chunk), 0, root().local_rank);
+        if (is_root()) finish_average(part_of(data, chunk));
+      });
+}
+
+void HierarchicalAlgorithms::broadcast() {
+  const Buffer& data = current_.input;
+  run_in_chunks(
+      [&](const Chunk& chunk) {
+        if (is_on_roots_host()) inside_.broadcast(part_of(data, chunk), root().local_rank);
+      },
+      [&](const Chunk& chunk) { return leaders_->broadcast(part_of(data, chunk), root().host); },
+      [&](const Chunk& chunk) {
+        if (!is_on_roots_host()) inside_.broadcast(part_of(data, chunk), 0);
+      });
+}
+
+void HierarchicalAlgorithms::all_gather() {
+  run_in_chunks(
+      [&](const Chunk& chunk) {
+        inside_.gather(part_of(current_.input, chunk), blocks_.block(chunk));
+      },
+      [&](const Chunk& chunk) {
+        return leaders_->all_gather(blocks_.block(chunk), blocks_.blocks(chunk));
+      },
+      [&](const Chunk& chunk) {
+        inside_.broadcast(blocks_.blocks(chunk), 0);
+        blocks_.unpack(chunk, current_.output);
+      });
+}
+
+void HierarchicalAlgorithms::gather() {
+  run_in_chunks(
+      [&](const Chunk& chunk) {
+        inside_.gather(part_of(current_.input, chunk), blocks_.block(chunk));
+      },
+      [&](const Chunk& chunk) {
+        return leaders_->gather(blocks_.block(chunk), blocks_.blocks(chunk), root().host);
+      },
+      [&](const Chunk& chunk) {
+        if (is_on_roots_host()) inside_.move(blocks_.blocks(chunk), 0, root().local_rank);
+        if (is_root()) blocks_.unpack(chunk, current_.output);
+      });
+}
+
+void HierarchicalAlgorithms::scatter() {
+  run_in_chunks(
+      [&](const Chunk& chunk) {
+        if (is_root()) blocks_.pack(current_.input, chunk);
+        if (is_on_roots_host()) inside_.move(blocks_.blocks(chunk), root().local_rank, 0);
+      },
+      [&](const Chunk& chunk) {
+        return leaders_->scatter(blocks_.blocks(chunk), blocks_.block(chunk), root().host);
+      },
+      [&](const Chunk& chunk) {
+        inside_.scatter(blocks_.block(chunk), part_of(current_.output, chunk));
+      });
+}
+
+void HierarchicalAlgorithms::reduce_scatter() {
+  run_in_chunks(
+      [&](const Chunk& chunk) {
+        blocks_.pack(current_.input, chunk);
+        inside_.reduce(blocks_.blocks(chunk), wire_op());
+      },
+      [&](const Chunk& chunk) {
+        return leaders_->reduce_scatter(blocks_.blocks(chunk), blocks_.block(chunk), wire_op());
+      },
+      [&](const Chunk& chunk) {
+        inside_.scatter(blocks_.block(chunk), part_of(current_.output, chunk));
+        finish_average(part_of(current_.output, chunk));
+      });
+}
+
+// The leaders' barrier detects other hosts that called something else.
+void HierarchicalAlgorithms::all_to_all() {
+  barrier();
+  const ScopedTimeout timeout(*flat_, current_.timeout);
+  flat_->all_to_all(current_.input, current_.output).wait();
+}
+
+// Agreeing on the call was the barrier inside the host.
+void HierarchicalAlgorithms::barrier() {
+  if (leaders_) leaders_->barrier().wait();
+  inside_.barrier();
+}
+
+ReduceOp HierarchicalAlgorithms::wire_op() const {
+  return current_.op == ReduceOp::kAverage ? ReduceOp::kSum : current_.op;
+}
+
+void HierarchicalAlgorithms::finish_average(const Buffer& sum) const {
+  if (current_.op != ReduceOp::kAverage) return;
+  cpu::scale(sum, 1.0 / layout_.world_size());
+}
+
+}  // namespace ddp

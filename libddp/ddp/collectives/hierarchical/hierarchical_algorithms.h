@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// The collectives over several hosts: as much as possible is done inside each host, and a byte
+// crosses between two hosts once, by their leaders.
+//
+//   all_reduce      reduce to the leader · all_reduce of the leaders · broadcast inside
+//   reduce          reduce to the leader · all_reduce of the leaders · to the root
+//   broadcast       the root to its host · broadcast of the leaders · broadcast inside
+//   all_gather      gather to the leader · all_gather of the leaders · broadcast inside
+//   gather          gather to the leader · gather of the leaders · to the root
+//   scatter         from the root to its leader · scatter of the leaders · scatter inside
+//   reduce_scatter  reduce to the leader · reduce_scatter of the leaders · scatter inside
+//   barrier         inside the host · between the leaders · inside the host
+//
+// Operands move in chunks: while one chunk crosses between the hosts, the previous one is
+// distributed inside them and the next one is collected. all_to_all, which has no better form, and
+// transfers between hosts go directly from rank to rank.
+//
+// Summation order: first over the ranks of a host, in the order of the group inside the host, then
+// over the hosts, in the order of the leaders' group. A 16-bit type is rounded after the first sum
+// and at each step of the second. One rank computes each element and the others copy its bits, so
+// the result is the same on every rank, and from run to run as long as the ranks are on the hosts
+// in the same way. kAverage divides that sum by world_size, once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "ddp/collectives/collective.h"
+#include "ddp/collectives/hierarchical/host_blocks.h"
+#include "ddp/collectives/hierarchical/host_groups.h"
+#include "ddp/collectives/hierarchical/inside_host.h"
+#include "ddp/collectives/queue/queued_process_group.h"
+#include "ddp/collectives/start/host_layout.h"
+
+namespace ddp {
+
+// The calls block; they are for one thread.
+class HierarchicalAlgorithms {
+ public:
+  HierarchicalAlgorithms(const HostLayout& layout, int rank, const HostGroups& groups);
+
+  // Runs a batch: its sends and receives together, then its collectives in order. Rethrows errors
+  // of the inner groups, which number ranks differently; throws MismatchError if this host's ranks
+  // differ.
+  void run(std::span<const Collective> batch);
+
+  // The current or last operation. Sends and receives have no sequence.
+  [[nodiscard]] CollectiveSignature current() const;
+  [[nodiscard]] Timeout timeout() const { return current_.timeout; }
+
+ private:
+  void run_transfers(std::span<const Collective> batch);
+  void submit_transfer(const Collective& operation);
+  void run_collective();
+  void dispatch_collective();
+  void agree_inside();
+
+  void all_reduce();
+  void reduce();
+  void broadcast();
+  void all_gather();
+  void gather();
+  void scatter();
+  void reduce_scatter();
+  void all_to_all();
+  void barrier();
+
+  // Runs, for each chunk, up(chunk), across(chunk), which the leaders start without waiting, and
+  // down(chunk); up and down overlap with across of the neighbouring chunks.
+  template <class Up, class Across, class Down>
+  void run_in_chunks(const Up& up, const Across& across, const Down& down);
+
+  [[nodiscard]] HostLayout::Place root() const { return layout_.place(current_.peer); }
+  [[nodiscard]] bool is_root() const { return rank_ == current_.peer; }
+  [[nodiscard]] bool is_on_roots_host() const { return root().host == layout_.place(rank_).host; }
+  [[nodiscard]] ReduceOp wire_op() const;
+  void finish_average(const Buffer& sum) const;
+
+  HostLayout layout_;
+  int rank_;
+  InsideHost inside_;
+  std::shared_ptr<QueuedProcessGroup> leaders_;
+  std::shared_ptr<QueuedProcessGroup> flat_;
+  HostBlocks blocks_;
+  std::vector<CollectiveSignature> calls_;  // of this host's ranks
+  Collective current_;
+  std::uint64_t collectives_ = 0;
+};
+
+}  // namespace ddp

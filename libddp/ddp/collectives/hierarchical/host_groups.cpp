@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/hierarchical/host_groups.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
+#include "ddp/collectives/gloo/gloo_process_group.h"
+#include "ddp/collectives/shm/shm_process_group.h"
+#include "ddp/collectives/start/group_start.h"
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+// The configuration of a group of some ranks that only this group uses; it is neither watched nor
+// recorded.
+GroupConfig inner_config(const GroupConfig& config, const std::string& name,
+                         const std::vector<int>& ranks) {
+  const auto self = std::find(ranks.begin(), ranks.end(), config.rank);
+  GroupConfig inner{
+      .store = std::make_shared<PrefixStore>(name, config.store),
+      .background_store = std::make_shared<PrefixStore>(name, config.background_store),
+      .rank = static_cast<int>(self - ranks.begin()),
+      .world_size = static_cast<int>(ranks.size()),
+      .device = config.device,
+      .timeout = config.timeout,
+      .start_timeout = config.start_timeout,
+      .name = config.name + "/" + name,
+      .while_starting = config.while_starting};
+  for (const int rank : ranks) inner.job_ranks.push_back(config.job_rank(rank));
+  return inner;
+}
+
+std::shared_ptr<ProcessGroup> make_inside(const GroupConfig& config, int host,
+                                          const std::vector<int>& fellows) {
+  if (fellows.size() == 1) return nullptr;
+  try {
+    return make_shm_process_group(inner_config(config, "host" + std::to_string(host), fellows));
+  } catch (const Error&) {
+    std::throw_with_nested(EnvironmentError("[shm+gloo] " + rank_list(fellows) +
+                                            ", which count from 0 on their host, cannot share "
+                                            "memory; choose gloo (InitOptions::backend), or"));
+  }
+}
+
+}  // namespace
+
+void HostGroups::abort(const std::string& reason) const {
+  if (inside) inside->abort(reason);
+  if (leaders) leaders->abort(reason);
+  flat->abort(reason);
+}
+
+bool HostGroups::wait_idle(Timeout timeout) const {
+  return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout));
+}
+
+// The group of all ranks is made first: its ranks are the caller's, so its errors about an
+// unreachable network name the right ranks. At the end all ranks wait for each other, so that one
+// that has left did not leave while another one waited for it.
+HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
+                            const std::string& address) {
+  const HostLayout::Place self = layout.place(config.rank);
+  std::vector<int> everybody(layout.places.size());
+  std::iota(everybody.begin(), everybody.end(), 0);
+  HostGroups groups;
+  groups.flat = make_gloo_process_group(inner_config(config, "flat", everybody), address);
+  if (self.local_rank == 0) {
+    const GroupConfig leaders = inner_config(config, "leaders", layout.leaders());
+    groups.leaders = make_gloo_process_group(leaders, address);
+  }
+  groups.inside =
+      make_inside(config, self.host, layout.members[static_cast<std::size_t>(self.host)]);
+  await_all(config, config.start_timeout);
+  return groups;
+}
+
+}  // namespace ddp

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/queue/queued_process_group.h"
+#include "ddp/collectives/start/host_layout.h"
+
+namespace ddp {
+
+// The groups of one rank in a world of several hosts. Each group counts its ranks from 0, in the
+// order of HostLayout.
+struct HostGroups {
+  std::shared_ptr<ProcessGroup> inside;         // null for a rank that is alone on its host
+  std::shared_ptr<QueuedProcessGroup> leaders;  // null on a rank that leads no host
+  std::shared_ptr<QueuedProcessGroup> flat;     // all ranks
+
+  void abort(const std::string& reason) const;
+  // True once the threads of the groups between hosts no longer touch any operand. The group inside
+  // the host does not touch operands after an error.
+  [[nodiscard]] bool wait_idle(Timeout timeout) const;
+};
+
+// Collective over the ranks of `config`; `address` as for gloo.
+[[nodiscard]] HostGroups make_host_groups(const GroupConfig& config, const HostLayout& layout,
+                                          const std::string& address);
+
+}  // namespace ddp

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl/event_ring.h"
+
+namespace ddp {
+
+EventRing::EventRing(Device device) {
+  for (Slot& slot : slots_) slot.event = cu::Event(device);
+}
+
+void EventRing::begin(const CollectiveSignature& signature, Timeout timeout) {
+  {
+    const std::lock_guard lock(mutex_);
+    slot(next()).signature = signature;
+    slot(next()).timeout = timeout;
+  }
+  begun_.fetch_add(1);
+}
+
+void EventRing::record(Stream stream) {
+  slot(begun_.load()).event.record(stream);
+  recorded_.store(begun_.load());
+}
+
+bool EventRing::is_recorded(std::uint64_t sequence) const { return sequence <= recorded_.load(); }
+
+bool EventRing::done(std::uint64_t sequence) {
+  std::uint64_t completed = completed_.load();
+  if (sequence <= completed) return true;
+  if (!is_recorded(sequence) || !slot(sequence).event.done()) return false;
+  while (completed < sequence && !completed_.compare_exchange_weak(completed, sequence)) {
+  }
+  return true;
+}
+
+void EventRing::make_wait(std::uint64_t sequence, Stream consumer) {
+  if (sequence > completed_.load()) slot(sequence).event.make_wait(consumer);
+}
+
+std::uint64_t EventRing::oldest_unfinished() {
+  const std::uint64_t last = begun_.load();
+  for (std::uint64_t sequence = completed_.load() + 1; sequence <= last; ++sequence) {
+    if (!done(sequence)) return sequence;
+  }
+  return 0;
+}
+
+CollectiveSignature EventRing::signature(std::uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  return slots_[sequence % kCapacity].signature;
+}
+
+Timeout EventRing::timeout(std::uint64_t sequence) const {
+  const std::lock_guard lock(mutex_);
+  return slots_[sequence % kCapacity].timeout;
+}
+
+}  // namespace ddp

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl/nccl_communicator.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/log.h"
+#include "ddp/base/run_until.h"
+#include "ddp/collectives/start/group_start.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+constexpr const char* kIdKey = "nccl_id";
+constexpr Timeout kEndTimeout = std::chrono::seconds(10);
+// A call that takes longer hangs, trying to connect to a dead rank, and is aborted while it runs.
+constexpr Timeout kCallGrace = std::chrono::seconds(1);
+
+std::string describe_group(const GroupConfig& config) {
+  return fmt::format("group \"{}\" on rank {} of {} ({})", config.name, config.rank,
+                     config.world_size, to_string(config.device));
+}
+
+ncclUniqueId exchange_id(const NcclApi& nccl, const GroupConfig& config, Deadline deadline) {
+  ncclUniqueId id;
+  if (config.rank == 0) {
+    DDP_NCCL_CHECK(nccl, get_unique_id(&id));
+    config.store->set(kIdKey, std::string_view(id.internal, sizeof id.internal));
+    return id;
+  }
+  const std::string keys[] = {kIdKey};
+  await_start(config, *config.store, keys, deadline.remaining());
+  const std::string bytes = config.store->get(kIdKey);
+  if (bytes.size() != sizeof id.internal) {
+    throw PeerError(fmt::format("[nccl] {}: rank 0 published an id of {} bytes, not {}",
+                                describe_group(config), bytes.size(), sizeof id.internal));
+  }
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+// The variable overrides config.blocking.
+void refuse_nonblocking() {
+  const char* blocking = std::getenv("NCCL_COMM_BLOCKING");
+  if (blocking == nullptr || std::string_view(blocking) != "0") return;
+  throw std::invalid_argument(
+      "[nccl] NCCL_COMM_BLOCKING=0 makes calls return before their work is on the stream, but this "
+      "backend needs it there: unset the variable");
+}
+
+ncclComm_t connect(const NcclApi& nccl, const GroupConfig& config) {
+  refuse_nonblocking();
+  const Deadline deadline = Deadline::after(config.start_timeout);
+  const ncclUniqueId id = exchange_id(nccl, config, deadline);
+  const auto handle = std::make_shared<ncclComm_t>(nullptr);
+  const auto init = [=, device = config.device, rank = config.rank, world_size = config.world_size,
+                     action = "connect " + describe_group(config)] {
+    const cu::DeviceGuard guard(device);
+    ncclConfig_t options = NCCL_CONFIG_INITIALIZER;
+    options.blocking = 1;
+    check_nccl(nccl, nccl.comm_init_rank_config(handle.get(), world_size, id, rank, &options),
+               action);
+  };
+  if (connect_all(config, deadline, init)) return *handle;
+  throw TimeoutError(fmt::format("[nccl] connect {}: not all ranks connected within {} ms",
+                                 describe_group(config), config.start_timeout.count()));
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const GroupConfig& config, const NcclApi& nccl)
+    : nccl_(nccl), device_(config.device), handle_(connect(nccl_, config)) {}
+
+ncclComm_t NcclCommunicator::open_handle() {
+  const std::lock_guard lock(handle_mutex_);
+  if (handle_ == nullptr) throw CudaError("[nccl] the communicator has been closed");
+  return handle_;
+}
+
+ncclResult_t NcclCommunicator::async_state() {
+  const std::lock_guard lock(handle_mutex_);
+  ncclResult_t state = ncclSuccess;
+  if (handle_ != nullptr) DDP_NCCL_CHECK(nccl_, comm_get_async_error(handle_, &state));
+  return state;
+}
+
+void NcclCommunicator::abort() noexcept { end(nccl_.comm_abort); }
+
+void NcclCommunicator::destroy() noexcept { end(nccl_.comm_destroy); }
+
+void NcclCommunicator::end(End how) noexcept {
+  std::unique_lock handle_lock(handle_mutex_);
+  const ncclComm_t handle = std::exchange(handle_, nullptr);
+  handle_lock.unlock();
+  if (handle == nullptr) return;
+  const std::unique_lock call_lock(calls_, Deadline::after(kCallGrace).time_point());
+  try {
+    const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {
+      const cu::DeviceGuard guard(device);
+      how(handle);  // its result does not help any more
+    });
+    if (!ended) {
+      logging::warning(
+          fmt::format("[nccl] a communicator did not close within {} ms and is left open",
+                      kEndTimeout.count()));
+    }
+  } catch (const std::exception& error) {
+    logging::warning("[nccl] cannot close a communicator: " + describe(error));
+  }
+}
+
+}  // namespace ddp

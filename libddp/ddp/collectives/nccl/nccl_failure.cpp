@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl/nccl_failure.h"
+
+#include "ddp/base/error.h"
+
+namespace ddp {
+
+void break_group(FirstError& first_error, const PeerRoll& roll, const std::string& what,
+                 const std::string& reason, bool blames_peer) {
+  const std::string missing = roll.missing([&] { return first_error.is_set(); });
+  const std::string culprit = missing.empty() ? "" : missing + " during ";
+  const std::string text = "[nccl] " + culprit + what + ": " + reason;
+  if (blames_peer || !missing.empty()) {
+    first_error.set(PeerError(text));
+  } else {
+    first_error.set(CudaError(text));
+  }
+}
+
+void look_for_async_error(NcclCommunicator& communicator, FirstError& first_error,
+                          const PeerRoll& roll, const std::string& what) {
+  const ncclResult_t state = communicator.async_state();
+  if (state == ncclSuccess || state == ncclInProgress) return;
+  break_group(first_error, roll, what, error_text(communicator.api(), state),
+              state == ncclRemoteError);
+}
+
+}  // namespace ddp

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: MIT
+//
+// Two streams: the caller's and the group's own side stream, of the greatest priority so that a
+// collective's few blocks do not queue behind a large GEMM. Each operation is an event from the
+// producer to the side stream, NCCL's kernel there, and a completion event that consumers wait for.
+#include "ddp/collectives/nccl/nccl_process_group.h"
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/check/call_check.h"
+#include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/peer_roll.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/nccl/event_ring.h"
+#include "ddp/collectives/nccl/nccl_calls.h"
+#include "ddp/collectives/nccl/nccl_communicator.h"
+#include "ddp/collectives/nccl/nccl_failure.h"
+#include "ddp/collectives/nccl/nccl_memory.h"
+#include "ddp/collectives/nccl/nccl_watchdog.h"
+#include "ddp/collectives/nccl/operation_timer.h"
+#include "ddp/collectives/start/group_start.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+// How long a destroyed group waits for one of its own collectives that the device has reached:
+// hosts run ahead, and the last collective of a job must not be torn down while another rank is
+// still in it.
+constexpr Timeout kLeaveTimeout = std::chrono::seconds(1);
+constexpr Timeout kAbortTimeout = std::chrono::seconds(5);
+constexpr auto kPollInterval = std::chrono::microseconds(20);
+
+GroupConfig checked(GroupConfig config) {
+  if (config.device.is_cuda()) return config;
+  throw std::invalid_argument("[nccl] group \"" + config.name + "\": needs a CUDA device, got " +
+                              to_string(config.device));
+}
+
+class NcclProcessGroup final : public ProcessGroup {
+ public:
+  explicit NcclProcessGroup(GroupConfig config);
+  ~NcclProcessGroup() override;
+
+  std::string_view backend() const override { return "nccl"; }
+  void check_on(std::span<const int> awaited, const std::function<bool()>& has_come) override {
+    roll_.check_on(awaited, has_come, first_error_, "[nccl]");
+  }
+  Allocation allocate(std::size_t size_bytes) override;
+
+ protected:
+  void do_abort(std::string_view reason) override;
+  std::uint64_t submit(std::span<const Collective> operations) override;
+  void wait(std::uint64_t sequence, Stream consumer) override;
+  void wait_host(std::uint64_t sequence, Timeout timeout) override;
+  void time_last(std::uint64_t operations) override;
+  std::optional<Interval> interval(std::uint64_t sequence) override;
+  std::shared_ptr<ProcessGroup> make_child(GroupConfig config) override {
+    return make_group_object<NcclProcessGroup>(std::move(config));
+  }
+
+ private:
+  template <class F>
+  void attempt(const CollectiveSignature& what, F&& f);
+  void begin(const CollectiveSignature& signature, Timeout timeout);
+  void order_behind_producers(std::span<const Collective> operations);
+  void enqueue(std::span<const Collective> operations);
+  void settle() noexcept;
+  PeerError left_early();
+
+  const NcclApi& nccl() const { return communicator_->api(); }
+
+  std::shared_ptr<NcclCommunicator> communicator_;
+  cu::OwnedStream side_;
+  cu::Event handover_;  // orders the side stream behind the producers
+  Allocation barrier_element_;
+  EventRing operations_;
+  std::optional<OperationTimer> timer_;
+  FirstError first_error_;
+  PeerRoll roll_;
+  std::unique_ptr<CallCheck> check_;
+  std::unique_ptr<NcclWatchdog> watchdog_;  // last: it uses the others
+};
+
+NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
+    : ProcessGroup(checked(std::move(group_config))),
+      communicator_(std::make_shared<NcclCommunicator>(config())),
+      side_(device(), cu::StreamPriority::kGreatest),
+      handover_(device()),
+      barrier_element_(cu::allocate_device(sizeof(float), device())),
+      operations_(device()),
+      first_error_(config().background_store,
+                   [recorder = shared_recorder()](const std::exception_ptr& error) {
+                     recorder->broken(error);
+                   }),
+      roll_(config()) {
+  check_ = std::make_unique<CallCheck>(
+      config().background_store, rank(), shared_recorder(), CallCheckLimits::from_environment(),
+      [this](const std::string& text) { first_error_.set(MismatchError("[nccl] " + text)); });
+  watchdog_ = std::make_unique<NcclWatchdog>(NcclWatchdog::Watched{
+      *communicator_, operations_, first_error_, recorder(), roll_, config()});
+}
+
+NcclProcessGroup::~NcclProcessGroup() {
+  settle();
+  roll_.leave(recorder().position().collectives);
+  watchdog_.reset();
+  first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
+}
+
+Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
+  return allocate_registered(communicator_, size_bytes, device(), [this, self = weak_from_this()] {
+    if (const auto alive = self.lock()) settle();
+  });
+}
+
+void NcclProcessGroup::time_last(std::uint64_t operations) {
+  const cu::DeviceGuard guard(device());
+  if (!timer_ || timer_->capacity() < operations) {
+    timer_.emplace(device(), side_.view(), operations);
+  }
+}
+
+std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
+  return timer_ ? timer_->interval(sequence) : std::nullopt;
+}
+
+// Waits until no operation of this group runs any more. If one does not end by itself, this breaks
+// the group, and the watchdog ends the operation; so the other ranks learn that this rank left
+// early. If the device is still computing earlier work, the operation's time has not begun.
+void NcclProcessGroup::settle() noexcept {
+  std::uint64_t oldest = 0;
+  Deadline by_itself = Deadline::after(kLeaveTimeout);
+  std::optional<Deadline> by_abort;
+  try {
+    while (!operations_.idle() && !(by_abort && by_abort->passed())) {
+      const std::uint64_t unfinished = operations_.oldest_unfinished();
+      if (std::exchange(oldest, unfinished) != unfinished || !handover_.done()) {
+        by_itself = Deadline::after(kLeaveTimeout);
+      }
+      if (!by_abort && (by_itself.passed() || first_error_.is_set())) {
+        if (!first_error_.is_set()) recorder().broken();  // leaving is not this rank's error
+        first_error_.set(left_early());
+        by_abort = Deadline::after(kAbortTimeout);
+      }
+      std::this_thread::sleep_for(kPollInterval);
+    }
+  } catch (const CudaError& error) {
+    first_error_.set(error);
+  }
+}
+
+PeerError NcclProcessGroup::left_early() {
+  const std::uint64_t oldest = operations_.oldest_unfinished();
+  return PeerError(fmt::format("[nccl] rank {} left group \"{}\" during {}", rank(), name(),
+                               to_string(operations_.signature(oldest))));
+}
+
+// Runs f; if it throws an error of CUDA or NCCL, the group is broken.
+template <class F>
+void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
+  first_error_.rethrow_if_set();
+  const cu::DeviceGuard guard(device());
+  try {
+    f();
+  } catch (const Error& error) {
+    break_group(first_error_, roll_,
+                fmt::format("{} of group \"{}\" on rank {}", to_string(what), name(), rank()),
+                error.what());
+    first_error_.rethrow_if_set();
+  }
+}
+
+// All of them get one number. The watchdog uses the name of the first one and the timeout of the
+// last one.
+std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
+  const std::uint64_t sequence = operations_.next();
+  for (const Collective& each : operations) recorder().submitted(sequence, each);
+  const CollectiveSignature signature = signature_of(operations.front(), sequence);
+  begin(signature, operations.back().timeout);
+  attempt(signature, [&] {
+    order_behind_producers(operations);
+    if (timer_) timer_->begin(sequence);
+    enqueue(operations);
+    if (timer_) timer_->end(sequence);
+    operations_.record(side_.view());
+  });
+  return sequence;
+}
+
+// One event serves all producers: a wait refers to the record before it, whatever is recorded
+// later.
+void NcclProcessGroup::order_behind_producers(std::span<const Collective> operations) {
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const Stream producer = operations[i].producer;
+    if (i > 0 && producer.native == operations[i - 1].producer.native) continue;
+    handover_.record(producer);
+    handover_.make_wait(side_.view());
+  }
+}
+
+// Blocks only a host that is EventRing::kCapacity operations ahead of its device.
+void NcclProcessGroup::begin(const CollectiveSignature& signature, Timeout timeout) {
+  first_error_.rethrow_if_set();
+  if (signature.sequence > EventRing::kCapacity) {
+    wait_host(signature.sequence - EventRing::kCapacity, timeout);
+  }
+  operations_.begin(signature, timeout);
+}
+
+void NcclProcessGroup::enqueue(std::span<const Collective> operations) {
+  const Buffer element{barrier_element_.data(), 1, DType::kFloat32, device()};
+  communicator_->call([&](ncclComm_t comm) {
+    enqueue_on_nccl(operations, {nccl(), comm, static_cast<cudaStream_t>(side_.view().native),
+                                 rank(), world_size(), element});
+  });
+  for (const Collective& each : operations) {
+    const bool has_result = each.kind != CollectiveKind::kReduce || each.peer == rank();
+    if (each.op != ReduceOp::kAverage || !has_result) continue;
+    cu::scale(each.output, 1.0 / world_size(), side_.view());
+  }
+}
+
+void NcclProcessGroup::wait(std::uint64_t sequence, Stream consumer) {
+  first_error_.rethrow_if_set();
+  operations_.make_wait(sequence, consumer);
+}
+
+// Checks for an error after the operation, too, since an abort also ends its kernel.
+void NcclProcessGroup::wait_host(std::uint64_t sequence, Timeout timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  first_error_.rethrow_if_set();
+  while (!operations_.done(sequence)) {
+    first_error_.rethrow_if_set();
+    if (deadline.passed()) {
+      throw TimeoutError(
+          fmt::format("[nccl] wait for {} of group \"{}\" on rank {}: not finished after {} ms",
+                      to_string(operations_.signature(sequence)), name(), rank(), timeout.count()));
+    }
+    std::this_thread::sleep_for(kPollInterval);
+  }
+  first_error_.rethrow_if_set();
+}
+
+// The watchdog will see the error and end running kernels.
+void NcclProcessGroup::do_abort(std::string_view reason) {
+  first_error_.set(PeerError(fmt::format("[nccl] rank {} aborted: {}", rank(), reason)));
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> make_nccl_process_group(GroupConfig config) {
+  return make_group_object<NcclProcessGroup>(std::move(config));
+}
+
+}  // namespace ddp

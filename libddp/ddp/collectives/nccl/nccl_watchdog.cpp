@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/nccl/nccl_watchdog.h"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/nccl/nccl_failure.h"
+#include "ddp/cuda/check.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+constexpr Timeout kInterval{100};
+
+}  // namespace
+
+NcclWatchdog::NcclWatchdog(const Watched& watched)
+    : watched_(watched),
+      who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
+      guard_("ddp-nccl", kInterval, [this] { return guard(); }),
+      ask_("ddp-nccl-ask", kInterval, [this] { return ask(); }) {}
+
+bool NcclWatchdog::guard() {
+  FirstError& first_error = watched_.first_error;
+  try {
+    if (!first_error.is_set()) {
+      look_for_async_error(watched_.communicator, first_error, watched_.roll,
+                           "operations of " + who_);
+    }
+    if (!first_error.is_set()) look_without_cuda();
+  } catch (const std::exception& error) {
+    first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
+  }
+  return !end_if_broken();
+}
+
+// Ends the operations of a broken group at once: a peer that comes late must not complete them.
+bool NcclWatchdog::end_if_broken() {
+  if (!watched_.first_error.is_set()) return false;
+  watched_.recorder.broken();
+  watched_.communicator.abort();
+  return true;
+}
+
+// While CUDA answers, it decides which operation is the oldest one.
+void NcclWatchdog::look_without_cuda() {
+  const Clock::time_point asked = asked_;
+  const bool is_silent =
+      asked != Clock::time_point() && Clock::now() - asked > watched_.patience_with_cuda;
+  const std::uint64_t first = watched_.operations.completed() + 1;
+  const bool is_pending = first < watched_.operations.next();
+  look_at(is_silent && is_pending ? first : 0, by_clock_);
+}
+
+bool NcclWatchdog::ask() {
+  if (end_if_broken()) return false;
+  asked_ = Clock::now();
+  try {
+    ask_cuda();
+  } catch (const std::exception& error) {
+    watched_.first_error.set(CudaError(fmt::format("[nccl] watch {}: {}", who_, describe(error))));
+  }
+  asked_ = Clock::time_point();
+  return !end_if_broken();
+}
+
+void NcclWatchdog::ask_cuda() {
+  const cu::DeviceGuard guard(watched_.config.device);
+  // Otherwise a query from this thread would invalidate a graph capture in another thread.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  DDP_CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode));
+  look_at(watched_.operations.oldest_unfinished(), by_cuda_);
+  note_done();
+}
+
+void NcclWatchdog::look_at(std::uint64_t oldest, Oldest& known) {
+  if (oldest == 0 || oldest != known.operation) {
+    known = {oldest, Clock::now()};
+  } else if (Clock::now() - known.since > watched_.operations.timeout(oldest)) {
+    watched_.first_error.set(TimeoutError(timeout_sentence(
+        "[nccl] " + who_, watched_.operations.timeout(oldest), watched_.recorder.hang().diagnosis(),
+        to_string(watched_.operations.signature(oldest)))));
+  }
+}
+
+void NcclWatchdog::note_done() {
+  const std::uint64_t completed = watched_.operations.completed();
+  if (std::exchange(done_, completed) != completed) {
+    watched_.recorder.done(completed, Clock::now());
+  }
+}
+
+}  // namespace ddp

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+//
+// For sources compiled with CUDA only.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "ddp/base/periodic_thread.h"
+#include "ddp/base/time.h"
+#include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/peer_roll.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/nccl/event_ring.h"
+#include "ddp/collectives/nccl/nccl_communicator.h"
+#include "ddp/collectives/process_group.h"
+
+namespace ddp {
+
+// Watches one group for NCCL's asynchronous errors, and for an operation that has been the oldest
+// unfinished one for longer than its timeout. NCCL does not notice the death of a peer behind
+// NVLink or shared memory; its kernels spin forever. When the group breaks, on this rank or
+// another, the watchdog aborts the communicator and ends.
+//
+// There are two threads, since CUDA may not answer before an abort: while one thread of the process
+// waits for room in a stream that stands behind a hung collective, the driver makes others wait,
+// too. So one thread asks CUDA which operations have finished, and tells the recorder. The other
+// one asks NCCL alone, and so can abort meanwhile.
+class NcclWatchdog {
+ public:
+  struct Watched {
+    NcclCommunicator& communicator;
+    EventRing& operations;
+    FirstError& first_error;
+    FlightRecorder& recorder;
+    const PeerRoll& roll;
+    const GroupConfig& config;
+    // How long CUDA may take to answer; loading a library may take it seconds. Then the oldest
+    // operation that is not known to be done has its timeout by the clock alone.
+    Timeout patience_with_cuda = std::chrono::seconds(10);
+  };
+
+  // Destroying it waits for the threads, at most as long as an abort takes.
+  explicit NcclWatchdog(const Watched& watched);
+
+ private:
+  // The oldest unfinished operation, 0 for none, and since when it is.
+  struct Oldest {
+    std::uint64_t operation = 0;
+    Clock::time_point since = {};
+  };
+
+  bool guard();
+  [[nodiscard]] bool end_if_broken();
+  void look_without_cuda();
+  bool ask();
+  void ask_cuda();
+  void look_at(std::uint64_t oldest, Oldest& known);
+  void note_done();
+
+  Watched watched_;
+  std::string who_;
+  std::atomic<Clock::time_point>
+      asked_{};             // when ask_cuda() began; the epoch while it does not run
+  std::uint64_t done_ = 0;  // the last recorded as done; of the thread that asks
+  Oldest by_cuda_;          // likewise
+  Oldest by_clock_;         // of the thread that guards
+  // Last, since they use the others. The one that asks ends first, since the other one may have to
+  // abort what it waits for.
+  PeriodicThread guard_;
+  PeriodicThread ask_;
+};
+
+}  // namespace ddp

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/queue/operation_queue.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+#include "ddp/base/overlap.h"
+
+namespace ddp {
+namespace {
+
+bool overlap(const Collective& a, const Collective& b) {
+  return overlap(a.input, b.input) || overlap(a.input, b.output) || overlap(a.output, b.input) ||
+         overlap(a.output, b.output);
+}
+
+}  // namespace
+
+OperationQueue::OperationQueue(const std::string& name, std::string origin,
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute,
+                               Poster poster)
+    : origin_(std::move(origin)),
+      recorder_(std::move(recorder)),
+      execute_(std::move(execute)),
+      poster_(std::move(poster)),
+      wake_policy_(poster_.cpus_per_rank) {
+  batch_.reserve(kCapacity);
+  if (poster_.post) recorder_->hang().when_overdue([this] { run_pending(); });
+  thread_ = start_background_thread(name, [this] { run(); });
+}
+
+OperationQueue::OperationQueue(const std::string& name, std::string origin,
+                               std::shared_ptr<FlightRecorder> recorder, Execute execute)
+    : OperationQueue(name, std::move(origin), std::move(recorder), std::move(execute), Poster()) {}
+
+OperationQueue::~OperationQueue() {
+  stop([] {});
+}
+
+bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace) {
+  if (!thread_.joinable()) return true;
+  recorder_->hang().when_overdue(nullptr);
+  Lock lock(mutex_);
+  leaving_ = true;
+  call_thread(submitted_);
+  work_done_.wait_until(lock, Deadline::after(kLeaveTimeout).time_point(),
+                        [this] { return completed_ == submitted_ || error_; });
+  stopping_ = true;
+  work_arrived_.notify_all();
+  lock.unlock();
+  interrupt();
+  lock.lock();
+  const auto deadline = Deadline::after(grace).time_point();
+  const bool stopped = work_done_.wait_until(lock, deadline, [this] { return stopped_; });
+  lock.unlock();
+  if (stopped) {
+    thread_.join();
+  } else {
+    thread_.detach();
+  }
+  return stopped;
+}
+
+std::uint64_t OperationQueue::submit(std::span<const Collective> operations) {
+  if (operations.size() > kCapacity) {
+    throw std::logic_error(origin_ + ": more than " + std::to_string(kCapacity) +
+                           " operations in one batch");
+  }
+  std::unique_lock lock(mutex_);
+  wait_for_room(operations.size(), lock);
+  if (error_) std::rethrow_exception(error_);
+  append(operations);
+  if (operations.size() > 1 || needs_thread()) call_thread(submitted_);
+  return submitted_;
+}
+
+// Waits until half of the ring is free, so that the two threads do not wake each other for every
+// operation.
+void OperationQueue::wait_for_room(std::size_t operations, Lock& lock) {
+  if (has_room_for(operations)) return;
+  room_made_.wait(lock, [&] { return error_ || (has_much_room() && has_room_for(operations)); });
+}
+
+bool OperationQueue::has_room_for(std::size_t operations) const {
+  return submitted_ - completed_ + operations <= kCapacity;
+}
+
+void OperationQueue::append(std::span<const Collective> operations) {
+  const std::uint64_t batch_end = submitted_ + operations.size();
+  for (const Collective& each : operations) {
+    Entry& next = entry(++submitted_) = Entry();
+    next.collective = each;
+    next.batch_end = batch_end;
+    recorder_->submitted(submitted_, each);
+  }
+}
+
+// Returns whether the queue's thread must run the last operation. If not, the operation runs when
+// some thread waits for it.
+bool OperationQueue::needs_thread() {
+  Entry& last = entry(submitted_);
+  last.posting = post_last();
+  if (last.posting == Posting::kUseful) last.submitted = Clock::now();
+  return last.posting == Posting::kUseful ? wake_policy_.wakes() : last.posting != Posting::kLittle;
+}
+
+OperationQueue::Posting OperationQueue::post_last() {
+  const Collective& collective = entry(submitted_).collective;
+  const bool can_post =
+      poster_.post && posted_ + 1 == submitted_ && !depends_on_pending(collective);
+  const Posting posting = can_post ? poster_.post(collective) : Posting::kNotPosted;
+  if (posting != Posting::kNotPosted) posted_ = submitted_;
+  return posting;
+}
+
+void OperationQueue::note_wait(std::uint64_t sequence) {
+  const Entry& waited = entry(sequence);
+  if (submitted_ - sequence >= kCapacity || waited.posting != Posting::kUseful) return;
+  wake_policy_.note_wait(Clock::now() - waited.submitted);
+}
+
+bool OperationQueue::depends_on_pending(const Collective& collective) {
+  for (std::uint64_t sequence = completed_ + 1; sequence < submitted_; ++sequence) {
+    if (overlap(entry(sequence).collective, collective)) return true;
+  }
+  return false;
+}
+
+void OperationQueue::call_thread(std::uint64_t sequence) {
+  if (sequence <= called_) return;
+  called_ = sequence;
+  work_arrived_.notify_one();
+}
+
+void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
+  Lock lock(mutex_);
+  note_wait(sequence);
+  const auto settled = [&] { return completed_ >= sequence || error_; };
+  if (poster_.post && timeout == Timeout::max()) {
+    help_until(settled, lock);
+  } else {
+    call_thread(sequence);
+    if (!work_done_.wait_until(lock, Deadline::after(timeout).time_point(), settled)) {
+      const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
+      throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
+                         std::to_string(timeout.count()) + " ms");
+    }
+  }
+  if (sequence == submitted_) wake_policy_.note_wait_ended();
+  if (completed_ >= sequence) return;
+  work_done_.wait_for(lock, kErrorGrace, [this] { return !executing_; });
+  std::rethrow_exception(error_);
+}
+
+// Runs the next operations on the calling thread, unless another thread does.
+template <class Settled>
+void OperationQueue::help_until(const Settled& settled, Lock& lock) {
+  while (!settled()) {
+    if (executing_) {
+      work_done_.wait(lock);
+    } else if (!finish_next()) {
+      run_batch(lock);
+    }
+  }
+}
+
+// Keeps the lock: the rest of the operation takes less time than releasing and taking the lock.
+bool OperationQueue::finish_next() {
+  const Entry& next = entry(completed_ + 1);
+  if (next.posting != Posting::kLittle) return false;
+  ran_.begin = Clock::now();
+  if (!poster_.finish(next.collective)) return false;
+  ran_.end = Clock::now();
+  complete_next(ran_.end);
+  tell_of_completion();
+  return true;
+}
+
+std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
+  const std::lock_guard lock(mutex_);
+  if (sequence <= submitted_) call_thread(sequence);
+  const bool is_known = sequence > 0 && sequence <= completed_ && submitted_ - sequence < kCapacity;
+  return is_known ? std::optional(entry(sequence).ran) : std::nullopt;
+}
+
+bool OperationQueue::wait_idle(Timeout timeout) {
+  std::unique_lock lock(mutex_);
+  call_thread(submitted_);
+  return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
+    return !executing_ && (error_ || stopping_ || completed_ == submitted_);
+  });
+}
+
+void OperationQueue::run_pending() {
+  const std::lock_guard lock(mutex_);
+  call_thread(submitted_);
+}
+
+void OperationQueue::fail(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  note_broken();
+  work_arrived_.notify_all();
+  work_done_.notify_all();
+  room_made_.notify_all();
+}
+
+void OperationQueue::run() {
+  ask_for_short_turns();
+  Lock lock(mutex_);
+  for (;;) {
+    work_arrived_.wait(
+        lock, [this] { return stopping_ || error_ || (called_ > completed_ && !executing_); });
+    if (!may_run()) break;
+    run_batch(lock);
+  }
+  stopped_ = true;
+  work_done_.notify_all();
+}
+
+// Runs the next batch on the calling thread, without the lock.
+void OperationQueue::run_batch(Lock& lock) {
+  take_batch();
+  lock.unlock();
+  std::exception_ptr error;
+  note_started();
+  try {
+    execute_(batch_);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const Clock::time_point now = Clock::now();
+  if (ran_.end == Clock::time_point()) ran_.end = now;
+  lock.lock();
+  finish_batch(std::move(error), now);
+}
+
+void OperationQueue::take_batch() {
+  batch_.clear();
+  executing_ = true;
+  const std::uint64_t last = entry(completed_ + 1).batch_end;
+  for (std::uint64_t sequence = completed_ + 1; sequence <= last; ++sequence) {
+    batch_.push_back(entry(sequence).collective);
+  }
+}
+
+// Records the start of the running batch. It needs no lock, since no other thread changes
+// completed_ while a batch runs.
+void OperationQueue::note_started() {
+  ran_ = {.begin = Clock::now(), .end = {}};
+  for (std::size_t i = 0; i < batch_.size(); ++i) {
+    recorder_->started(completed_ + 1 + i, ran_.begin);
+  }
+}
+
+void OperationQueue::finish_batch(std::exception_ptr error, Clock::time_point now) {
+  executing_ = false;
+  for (std::size_t i = 0; !error && i < batch_.size(); ++i) complete_next(now);
+  posted_ = std::max(posted_, completed_);
+  if (error && !error_) error_ = std::move(error);
+  if (error_) note_broken();
+  tell_of_completion();
+}
+
+// A failure because this rank leaves is not recorded as an error.
+void OperationQueue::note_broken() { recorder_->broken(leaving_ ? nullptr : error_); }
+
+// Another rank may have run a posted operation earlier; `now` is when this rank knows of it.
+void OperationQueue::complete_next(Clock::time_point now) {
+  entry(++completed_).ran = ran_;
+  recorder_->done(completed_, now);
+}
+
+void OperationQueue::tell_of_completion() {
+  if (error_ || stopping_ || called_ > completed_) work_arrived_.notify_all();
+  work_done_.notify_all();
+  if (error_ || has_much_room()) room_made_.notify_all();
+}
+
+}  // namespace ddp

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/queue/operand_memory.h"
+#include "ddp/collectives/queue/operation_queue.h"
+
+namespace ddp {
+
+// A CPU backend whose operations run on an OperationQueue that is a part of the group.
+class QueuedProcessGroup : public ProcessGroup {
+ public:
+  // True once no operand is touched any more; see OperationQueue.
+  [[nodiscard]] bool wait_idle(Timeout timeout) { return queue().wait_idle(timeout); }
+
+ protected:
+  using ProcessGroup::ProcessGroup;
+
+  [[nodiscard]] virtual OperationQueue& queue() = 0;
+
+  // What allocate() hands out.
+  [[nodiscard]] Allocation guard(Allocation memory) {
+    return guard_operand_memory(
+        std::move(memory), [this](Timeout timeout) { return wait_idle(timeout); },
+        weak_from_this());
+  }
+
+  std::uint64_t submit(std::span<const Collective> operations) override {
+    return queue().submit(operations);
+  }
+  // The wait ends although no timeout is given, since each running operation times out.
+  void wait(std::uint64_t sequence, Stream) override { queue().wait(sequence, Timeout::max()); }
+  void wait_host(std::uint64_t sequence, Timeout timeout) override {
+    queue().wait(sequence, timeout);
+  }
+  void time_last(std::uint64_t) override {}  // the queue always does
+  std::optional<Interval> interval(std::uint64_t sequence) override {
+    return queue().interval(sequence);
+  }
+};
+
+}  // namespace ddp

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/shm/shm_member.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/base/rank_list.h"
+#include "ddp/collectives/start/cpu_sharing.h"
+
+namespace ddp::shm {
+namespace {
+
+// How long a sleeper waits between two checks whether its peers are alive: the delay after which a
+// dead peer is noticed.
+constexpr Timeout kLivenessPeriod(50);
+
+// Writing the first cause takes microseconds, unless its rank is stopped or killed meanwhile.
+constexpr Timeout kCausePatience(1000);
+constexpr Timeout kCausePause(1);
+
+// Sleeps while `word` holds `seen`, at most for `timeout`. The futex is shared between processes.
+void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t seen, Timeout timeout) {
+  const timespec limit{timeout.count() / 1000, (timeout.count() % 1000) * 1000000};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+void wake(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+std::string number(std::int64_t value) { return std::to_string(value); }
+
+// Spinning helps while every rank has a CPU; otherwise it takes CPU time from the peers.
+constexpr int kSpins = 2000;
+
+double cpus_per_rank(const Segment& segment, int rank) {
+  std::vector<cpu_set_t> allowed;
+  for (int other = 0; other < segment.world_size(); ++other) {
+    allowed.push_back(segment.control(other).allowed_cpus);
+  }
+  return ddp::cpus_per_rank(allowed, static_cast<std::size_t>(rank));
+}
+
+PeerWatch watch_peers(const Segment& segment) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < segment.world_size(); ++rank) {
+    pids.push_back(segment.control(rank).pid);
+  }
+  return PeerWatch(pids);
+}
+
+}  // namespace
+
+Member::Member(const GroupConfig& config, std::shared_ptr<const FlightRecorder> recorder)
+    : segment_(config),
+      rank_(config.rank),
+      timeout_(config.timeout),
+      recorder_(std::move(recorder)),
+      cpus_per_rank_(shm::cpus_per_rank(segment_, config.rank)),
+      spins_(cpus_per_rank_ >= 1 ? kSpins : 0),
+      watch_(watch_peers(segment_)) {}
+
+void Member::begin_call(const CollectiveSignature& signature, int peer) {
+  call_ = signature;
+  call_peer_ = peer;
+}
+
+void Member::barrier() {
+  control(rank_).phase.store(++phase_);
+  ring_all();
+  const auto have_all_come = [this] {
+    for (int rank = 0; rank < world_size(); ++rank) {
+      if (is_behind(rank)) return false;
+    }
+    return true;
+  };
+  wait_until(have_all_come, [this](int rank) { return is_behind(rank); });
+}
+
+// Phases wrap around, so they are compared by their difference.
+bool Member::is_behind(int rank) const {
+  return static_cast<std::int32_t>(control(rank).phase.load() - phase_) < 0;
+}
+
+void Member::ring(int rank) const {
+  RankControl& target = control(rank);
+  if (target.sleeping.load() == 0) return;
+  target.doorbell.fetch_add(1);
+  wake(target.doorbell);
+}
+
+void Member::ring_all() const {
+  for (int other = 0; other < world_size(); ++other) {
+    if (other != rank_) ring(other);
+  }
+}
+
+void Member::sleep_until(const Condition& ready, const IsAwaited& is_awaited) {
+  RankControl& self = control(rank_);
+  const Deadline deadline = Deadline::after(timeout_);
+  self.sleeping.store(1);
+  for (;;) {
+    const std::uint32_t seen = self.doorbell.load();
+    if (ready()) break;
+    check_peers(ready, is_awaited);
+    if (deadline.passed()) time_out(is_awaited);
+    sleep_while(self.doorbell, seen, std::min(kLivenessPeriod, deadline.remaining()));
+  }
+  self.sleeping.store(0, std::memory_order_relaxed);
+}
+
+// Uses the hang watch's diagnosis, which knows more: which rank is missing, and where it is.
+void Member::time_out(const IsAwaited& is_awaited) {
+  const std::string text =
+      timeout_sentence("[shm] rank " + number(rank_), timeout_, recorder_->hang().diagnosis(),
+                       operation() + late_ranks(is_awaited));
+  std::rethrow_exception(fail(Cause::kTimeout, text));
+}
+
+void Member::check_peers(const Condition& ready, const IsAwaited& is_awaited) {
+  if (leaving_.load()) throw PeerError("[shm] the process group was destroyed");
+  if (is_broken()) throw_recorded_error();
+  for (int other = 0; other < world_size(); ++other) {
+    if (other != rank_) check_peer(other, ready, is_awaited);
+  }
+  if (Clock::now() >= next_look_) next_look_ = Clock::now() + kLivenessPeriod;
+}
+
+// A rank may leave once it has done its part, and then even exit. So its death is read first, then
+// `left`, which by then shows everything that came before the death, and `ready` last.
+void Member::check_peer(int other, const Condition& ready, const IsAwaited& is_awaited) {
+  check_peer_call(other, ready);
+  const bool is_dead = Clock::now() >= next_look_ && watch_.is_dead(other);
+  const bool has_left = control(other).left.load() != 0;
+  if (!(has_left ? is_awaited(other) : is_dead) || ready()) return;
+  lose(other, has_left, "is in " + operation());
+}
+
+void Member::lose(int rank, bool has_left, const std::string& during) {
+  const std::string who = "[shm] rank " + number(rank) + " (pid " + number(control(rank).pid) + ")";
+  std::rethrow_exception(fail(Cause::kPeer, who + (has_left ? " left the group" : " died") +
+                                                ", while rank " + number(rank_) + " " + during));
+}
+
+void Member::check_on(std::span<const int> awaited, const Condition& has_come) {
+  if (is_broken()) throw_recorded_error();
+  for (int other = 0; other < world_size(); ++other) {
+    const bool is_dead = other != rank_ && watch_.is_dead(other);
+    const bool has_left = control(other).left.load() != 0;
+    const bool is_awaited = std::ranges::find(awaited, other) != awaited.end();
+    if ((has_left ? is_awaited : is_dead) && !has_come()) lose(other, has_left, "waits for it");
+  }
+}
+
+// If the peer of our send or recv is in a collective that we have not begun, each waits for the
+// other forever.
+void Member::check_peer_call(int other, const Condition& ready) {
+  const std::uint64_t theirs = control(other).running.load();
+  const std::uint64_t finished = control(rank_).finished.load();
+  if (call_peer_ != other || theirs <= finished || ready()) return;
+  std::rethrow_exception(
+      fail(Cause::kMismatch, "[shm] ranks called different collectives: rank " + number(other) +
+                                 " called " + to_string(segment_.post(other, theirs).signature) +
+                                 ", rank " + number(rank_) + " called " + operation()));
+}
+
+bool Member::is_broken() const {
+  return segment_.header().cause_state.load(std::memory_order_acquire) == CauseState::kComplete;
+}
+
+std::exception_ptr Member::recorded_error() const {
+  if (!is_broken()) return nullptr;
+  return GroupFailure{segment_.header().cause, segment_.header().text}.error();
+}
+
+void Member::throw_recorded_error() const { std::rethrow_exception(recorded_error()); }
+
+std::exception_ptr Member::fail(Cause cause, const std::string& text) {
+  Header& header = segment_.header();
+  CauseState none = CauseState::kNone;
+  if (header.cause_state.compare_exchange_strong(none, CauseState::kBeingWritten)) {
+    header.cause = cause;
+    const std::size_t length = std::min(text.size(), sizeof(header.text) - 1);
+    std::memcpy(header.text, text.data(), length);
+    header.cause_state.store(CauseState::kComplete);
+  }
+  await_cause();
+  ring_all();
+  ring(rank_);
+  const std::exception_ptr recorded = recorded_error();
+  return recorded ? recorded : GroupFailure{cause, text}.error();
+}
+
+// For a rank that fails while another one is writing the cause.
+void Member::await_cause() const {
+  const Deadline deadline = Deadline::after(kCausePatience);
+  while (!is_broken() && !deadline.passed()) std::this_thread::sleep_for(kCausePause);
+}
+
+void Member::leave() {
+  leaving_.store(true);
+  control(rank_).left.store(1);
+  ring_all();
+  ring(rank_);
+}
+
+std::string Member::late_ranks(const IsAwaited& is_awaited) const {
+  if (call_peer_ >= 0) return ": waiting for rank " + number(call_peer_);
+  std::vector<int> late;
+  for (int other = 0; other < world_size(); ++other) {
+    if (other != rank_ && is_awaited(other)) late.push_back(other);
+  }
+  return late.empty() ? "" : ": not joined by " + rank_list(late);
+}
+
+std::string Member::operation() const {
+  const std::string text = to_string(call_);
+  if (call_peer_ < 0) return text;
+  const bool sends = call_.kind == CollectiveKind::kSend;
+  return text + (sends ? " to rank " : " from rank ") + number(call_peer_);
+}
+
+}  // namespace ddp::shm

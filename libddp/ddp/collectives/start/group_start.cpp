@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/start/group_start.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/run_until.h"
+#include "ddp/collectives/failure/group_failure.h"
+
+namespace ddp {
+namespace {
+
+// A key of the group: the note (group_failure.h) of the first rank that could not construct it.
+constexpr const char* kFailed = "start_failed";
+
+// Keys of the group: how many of its ranks are here, and that all are.
+constexpr const char* kHere = "start_here";
+constexpr const char* kAllHere = "start_all_here";
+
+constexpr Timeout kBetweenLooks{500};
+
+// Ranks that lose the store notice it in their own waits.
+std::optional<std::string> find_note(Store& store) {
+  try {
+    return store.find(kFailed);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void tell(Store& store, const std::string& who, const std::exception& error) {
+  GroupFailure failure = GroupFailure::of(error);
+  failure.sentence = "[start] " + who + ": " + describe(error);
+  try {
+    store.compare_set(kFailed, "", failure.note());
+  } catch (const Error&) {
+    // Then the others wait until their time is over.
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> start_group(
+    GroupConfig config, const std::function<std::shared_ptr<ProcessGroup>(GroupConfig)>& make) {
+  const std::shared_ptr<Store> store = config.background_store;
+  const std::string who =
+      "rank " + std::to_string(config.rank) + " cannot join group \"" + config.name + "\"";
+  config.while_starting =
+      [store, look = std::move(config.while_starting)](const std::function<bool()>& has_come) {
+        if (look) look(has_come);
+        if (const auto note = find_note(*store)) {
+          std::rethrow_exception(GroupFailure::from_note(*note).error());
+        }
+      };
+  try {
+    return make(std::move(config));
+  } catch (const TimeoutError&) {
+    throw;
+  } catch (const std::exception& error) {
+    tell(*store, who, error);
+    throw;
+  }
+}
+
+void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
+                 Timeout timeout) {
+  const Deadline deadline = Deadline::after(timeout);
+  while (!store.wait_for(keys, std::min(kBetweenLooks, deadline.remaining()))) {
+    if (config.while_starting) config.while_starting([&] { return store.check(keys); });
+    if (!deadline.passed()) continue;
+    throw TimeoutError("[start] rank " + std::to_string(config.rank) + " has waited " +
+                       std::to_string(timeout.count()) + " ms for the other ranks of group \"" +
+                       config.name + "\" (" + keys.front() + ")");
+  }
+}
+
+void await_all(const GroupConfig& config, Timeout timeout) {
+  if (config.store->add(kHere, 1) == config.world_size) config.store->set(kAllHere, "");
+  const std::string keys[] = {kAllHere};
+  await_start(config, *config.store, keys, timeout);
+}
+
+bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect) {
+  const auto look = [&config] {
+    if (!config.while_starting) return;
+    config.while_starting([&config] { return config.store->has(kAllHere); });
+  };
+  if (!run_until(deadline, std::move(connect), look, kBetweenLooks)) return false;
+  await_all(config, deadline.remaining());
+  return true;
+}
+
+}  // namespace ddp

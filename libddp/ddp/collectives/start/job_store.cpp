@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/start/job_store.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <exception>
+
+#include "ddp/base/error.h"
+#include "ddp/base/host_name.h"
+#include "ddp/base/periodic_thread.h"
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+
+namespace ddp {
+namespace {
+
+// What rank 0 keeps if no agent hosts the store.
+struct HostedStore {
+  HostedStore(const Endpoint& endpoint, Timeout timeout) try
+      : server(endpoint), client(endpoint, timeout, 0) {
+  } catch (const SystemError& error) {
+    const std::string rank0 = "rank 0 (" + host_name() + ", pid " + std::to_string(::getpid()) +
+                              ") hosts the store, but ";
+    if (error.error_number() == EADDRNOTAVAIL) {
+      std::throw_with_nested(EnvironmentError(rank0 + "MASTER_ADDR is not an address of its host"));
+    }
+    if (error.error_number() != EADDRINUSE) throw;
+    std::throw_with_nested(EnvironmentError(
+        rank0 + "MASTER_PORT is taken: by another rank 0 of this job, or by another job"));
+  }
+
+  TcpServer server;
+  TcpStore client;
+};
+
+// Names the endpoint that could not be reached, if the whole time has passed; other errors are
+// rethrown as they are.
+[[noreturn]] void rethrow_unreachable(const WorkerEnv& env, const StartPatience& patience) {
+  if (!patience.is_over()) throw;
+  std::throw_with_nested(TimeoutError("[init] rank " + std::to_string(env.rank) +
+                                      " has not reached " + patience.place() + " in " +
+                                      patience.waited()));
+}
+
+// Connects, while a thread logs every few seconds that there is no answer yet.
+std::shared_ptr<TcpStore> connect_to(const WorkerEnv& env, Timeout timeout,
+                                     StartPatience& patience) try {
+  const PeriodicThread voice("ddp-start", patience.period(), [&] {
+    if (patience.is_due()) {
+      patience.report("[init] no answer from " + patience.place() + " after " + patience.waited() +
+                      "; rank 0 or its launcher hosts it");
+    }
+    return true;
+  });
+  return std::make_shared<TcpStore>(env.master, timeout, env.rank);
+} catch (const Error&) {
+  rethrow_unreachable(env, patience);
+}
+
+}  // namespace
+
+JobStore open_job_store(const InitOptions& options, const WorkerEnv& env, Timeout timeout,
+                        StartPatience& patience) {
+  if (options.store) return {options.store};
+  if (env.rank != 0 || env.agent_hosts_store) {
+    const auto client = connect_to(env, timeout, patience);
+    return {client, client->local_address()};
+  }
+  const auto hosted = std::make_shared<HostedStore>(env.master, timeout);
+  const std::shared_ptr<TcpStore> client(hosted, &hosted->client);  // keeps the server alive, too
+  return {client, client->local_address()};
+}
+
+std::string address_of(const InitOptions& options, const WorkerEnv& env, const JobStore& store,
+                       Timeout timeout) {
+  if (!options.address.empty()) return options.address;
+  if (!store.local_address.empty()) return store.local_address;
+  if (options.master) return TcpStore(env.master, timeout, env.rank).local_address();
+  if (options.ranks_are_threads) return "127.0.0.1";
+  throw EnvironmentError("[init] rank " + std::to_string(env.rank) +
+                         " was given a store, but no address at which others reach it: give "
+                         ".address or .master to init_process_group");
+}
+
+}  // namespace ddp

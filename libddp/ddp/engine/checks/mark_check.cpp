@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/checks/mark_check.h"
+
+#include <stdexcept>
+
+namespace ddp {
+
+void MarkCheck::refuse(std::size_t i, std::uint64_t step) const {
+  fail(step, "'" + parameters_[i].name +
+                 (unused_ == UnusedParameters::kStatic
+                      ? "' was marked ready more often than in the first step"
+                      : "' was marked ready twice"));
+}
+
+void MarkCheck::check_all_ready(std::uint64_t step, double samples) const {
+  if (reducer_.are_all_ready()) return;
+  const bool may_miss = unused_ == UnusedParameters::kZero || reducer_.is_learning();
+  if (samples == 0 || may_miss) return;
+  const std::string names = missing();
+  if (names.empty()) return;
+  fail(step, (unused_ == UnusedParameters::kStatic
+                  ? "backward gave fewer gradients than in the first step for "
+                  : "backward gave no gradient for ") +
+                 names);
+}
+
+std::string MarkCheck::missing() const {
+  std::string names;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (reducer_.is_ready(i) || !reducer_.is_expected(i)) continue;
+    names += (names.empty() ? "'" : ", '") + parameters_[i].name + "'";
+  }
+  return names;
+}
+
+void MarkCheck::fail(std::uint64_t step, const std::string& what) const {
+  const std::string text = "[ddp] rank " + std::to_string(group_.rank()) + ", step " +
+                           std::to_string(step) + ": " + what;
+  group_.abort(text);
+  throw std::logic_error(text);
+}
+
+}  // namespace ddp

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/checks/model_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/overlap.h"
+#include "ddp/collectives/equal_on_all_ranks.h"
+#include "ddp/cuda/cuda.h"
+#include "ddp/engine/packed_broadcast.h"
+
+namespace ddp {
+namespace {
+
+// Nothing if a dimension is negative, or if the number is too large.
+std::optional<std::size_t> elements_of(const std::vector<std::int64_t>& shape) {
+  std::size_t elements = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || __builtin_mul_overflow(elements, extent, &elements)) return std::nullopt;
+  }
+  return elements;
+}
+
+void check_parameter(const ProcessGroup& group, const Parameter& parameter) {
+  const Buffer& value = parameter.value;
+  const Buffer& grad = parameter.grad;
+  const auto refuse = [&](const std::string& complaint) {
+    throw std::invalid_argument("[ddp] parameter '" + parameter.name + "': " + complaint);
+  };
+  const auto elements = elements_of(parameter.shape);
+  if (!elements) {
+    refuse(
+        fmt::format("its shape is [{}]: dimensions must not be negative, nor their product too "
+                    "large",
+                    fmt::join(parameter.shape, ", ")));
+  }
+  if (*elements != value.count) {
+    refuse("its shape has " + std::to_string(*elements) + " elements, but its value is " +
+           to_string(value));
+  }
+  if (value.device != group.device() || !is_floating_point(value.dtype)) {
+    refuse("its value is " + to_string(value) + ", but must be floating-point on " +
+           to_string(group.device()));
+  }
+  const bool alike =
+      grad.count == value.count && grad.dtype == value.dtype && grad.device == value.device;
+  if (grad.data != nullptr && !alike) {
+    refuse("its gradient is " + to_string(grad) + ", but its value is " + to_string(value));
+  }
+}
+
+struct Memory {
+  Buffer buffer;
+  const char* use;
+  const std::string* parameter;
+};
+
+std::string describe(const Memory& memory) {
+  return std::string(memory.use) + " of '" + *memory.parameter + "'";
+}
+
+// Memory used twice would be reduced twice, and stepped twice by the optimizer.
+void check_disjoint(const std::vector<Parameter>& parameters) {
+  std::vector<Memory> all;
+  for (const Parameter& parameter : parameters) {
+    if (parameter.value.count == 0) continue;
+    all.push_back({parameter.value, "the value", &parameter.name});
+    if (parameter.grad.data != nullptr) {
+      all.push_back({parameter.grad, "the gradient", &parameter.name});
+    }
+  }
+  std::ranges::stable_sort(all, std::less<void*>(), [](const Memory& m) { return m.buffer.data; });
+  const auto twice = std::ranges::adjacent_find(
+      all, [](const Memory& a, const Memory& b) { return overlap(a.buffer, b.buffer); });
+  if (twice == all.end()) return;
+  throw std::invalid_argument(
+      "[ddp] " + describe(*twice) + " and " + describe(*std::next(twice)) +
+      " are in the same memory; give a parameter that several layers share once, and mark it "
+      "ready after its last use");
+}
+
+// Messages identify a parameter or buffer by its name alone, so names must be unique.
+template <class Named>  // Parameter, ModelBuffer
+void check_distinct(std::span<const Named> all, const char* what) {
+  std::vector<std::string> names;
+  for (const Named& each : all) names.push_back(each.name);
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice == names.end()) return;
+  throw std::invalid_argument("[ddp] two " + std::string(what) + " have the name '" + *twice + "'");
+}
+
+void check_flat_gradients(std::span<const Parameter> parameters, const Buffer& flat) {
+  if (flat.data == nullptr) return;
+  std::size_t elements = 0;
+  for (const Parameter& parameter : parameters) {
+    elements += parameter.value.count;
+    if (parameter.grad.data == nullptr) continue;
+    throw std::invalid_argument("[ddp] parameter '" + parameter.name +
+                                "' has a gradient of its own, although flat_gradients is given");
+  }
+  const Buffer& value = parameters[0].value;
+  if (flat.count == elements && flat.dtype == value.dtype && flat.device == value.device) return;
+  throw std::invalid_argument("[ddp] flat_gradients is " + to_string(flat) +
+                              ", but the parameters have " + std::to_string(elements) +
+                              " elements of " + std::string(to_string(value.dtype)) + " on " +
+                              to_string(value.device));
+}
+
+std::string_view to_string(GradientKind kind) {
+  return kind == GradientKind::kSum ? "sum" : "mean";
+}
+
+std::string_view to_string(UnusedParameters unused) {
+  switch (unused) {
+    case UnusedParameters::kError:
+      return "error";
+    case UnusedParameters::kZero:
+      return "zero";
+    case UnusedParameters::kStatic:
+      return "static";
+  }
+  return "";
+}
+
+std::string_view to_string(BufferSync sync) {
+  switch (sync) {
+    case BufferSync::kOnDemand:
+      return "on_demand";
+    case BufferSync::kEveryForward:
+      return "every_forward";
+    case BufferSync::kNever:
+      return "never";
+  }
+  return "";
+}
+
+std::string_view to_string(NonFinite policy) {
+  switch (policy) {
+    case NonFinite::kIgnore:
+      return "ignore";
+    case NonFinite::kSkip:
+      return "skip";
+    case NonFinite::kStop:
+      return "stop";
+  }
+  return "";
+}
+
+// fmt's numbers do not depend on the locale, which ranks may not share.
+template <class Value>
+NamedValue named(const char* name, const Value& value) {
+  return {name, fmt::format("{}", value)};
+}
+
+// The options that must be equal on all ranks, but for the buffers.
+std::vector<NamedValue> describe_options(const DdpOptions& options, const GradientHook* hook) {
+  const BucketOptions& buckets = options.buckets;
+  return {
+      named("gradient_kind", to_string(options.gradient_kind)),
+      named("nominal_samples", static_cast<double>(options.nominal_samples)),
+      named("buckets.bucket_bytes_cap", buckets.bucket_bytes_cap),
+      named("buckets.first_bucket_bytes_cap", buckets.first_bucket_bytes_cap),
+      named("buckets.last_bucket_bytes_cap", buckets.last_bucket_bytes_cap),
+      named("buckets.parts", buckets.parts),
+      named("buckets.min_buckets", buckets.min_buckets),
+      named("buckets.order", fmt::format("[{}]", fmt::join(buckets.order, ", "))),
+      named("flat_gradients", options.flat_gradients.data != nullptr ? "yes" : "no"),
+      named("unused", to_string(options.unused)),
+      named("buffer_sync", to_string(options.buffer_sync)),
+      named("hook", hook != nullptr ? hook->name() : "none"),
+      named("fingerprint_every", options.fingerprint_every),
+      named("non_finite", to_string(options.non_finite)),
+      named("scan_gradients", options.scan_gradients),
+  };
+}
+
+// The description leaves out the device, because ranks on one host use different devices.
+std::string describe(const Parameter& parameter) {
+  return fmt::format("'{}' {}[{}]", parameter.name, to_string(parameter.value.dtype),
+                     fmt::join(parameter.shape, ", "));
+}
+
+std::string describe(const ModelBuffer& buffer) {
+  return fmt::format("'{}' {}[{}]", buffer.name, to_string(buffer.value.dtype), buffer.value.count);
+}
+
+template <class Named>  // Parameter, ModelBuffer
+std::vector<NamedValue> describe_all(std::span<const Named> all, const std::string& what) {
+  std::vector<NamedValue> values;
+  for (const Named& each : all) {
+    values.push_back({what + " " + std::to_string(values.size()), describe(each)});
+  }
+  values.push_back({what + " " + std::to_string(values.size()), "no more " + what + "s"});
+  return values;
+}
+
+// What must be equal on all ranks.
+std::vector<NamedValue> describe_model(std::span<const Parameter> parameters,
+                                       const DdpOptions& options, const GradientHook* hook) {
+  std::vector<NamedValue> values = describe_all(parameters, "parameter");
+  std::ranges::move(describe_options(options, hook), std::back_inserter(values));
+  std::ranges::move(describe_all<ModelBuffer>(options.buffers, "buffer"),
+                    std::back_inserter(values));
+  return values;
+}
+
+}  // namespace
+
+std::vector<Parameter> checked(const ProcessGroup& group, std::vector<Parameter> parameters,
+                               const DdpOptions& options) {
+  if (parameters.empty()) throw std::invalid_argument("[ddp] the model has no parameters");
+  for (const Parameter& parameter : parameters) check_parameter(group, parameter);
+  check_disjoint(parameters);
+  check_distinct<Parameter>(parameters, "parameters");
+  check_distinct<ModelBuffer>(options.buffers, "buffers");
+  check_flat_gradients(parameters, options.flat_gradients);
+  return parameters;
+}
+
+void check_equal_models(ProcessGroup& group, std::span<const Parameter> parameters,
+                        const DdpOptions& options, const GradientHook* hook) {
+  check_equal_on_all_ranks(group, "[ddp] models", describe_model(parameters, options, hook));
+}
+
+void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
+                     std::span<const ModelBuffer> buffers) {
+  std::vector<Buffer> values;
+  for (const Parameter& parameter : parameters) values.push_back(parameter.value);
+  for (const ModelBuffer& buffer : buffers) values.push_back(buffer.value);
+  PackedBroadcast broadcast(group, std::move(values));
+  const Work last = broadcast.run({});
+  if (last.group != nullptr) last.wait_host();
+  if (group.device().is_cuda()) cu::synchronize({});
+}
+
+}  // namespace ddp

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/engine/checks/replica_check.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/host_collectives.h"
+#include "ddp/cuda/cuda.h"
+
+namespace ddp {
+namespace {
+
+// The value that most ranks have; in a tie, the one of the lowest rank.
+std::uint64_t most_common(std::span<const std::uint64_t> values) {
+  return *std::max_element(values.begin(), values.end(), [&](std::uint64_t a, std::uint64_t b) {
+    return std::count(values.begin(), values.end(), a) <
+           std::count(values.begin(), values.end(), b);
+  });
+}
+
+}  // namespace
+
+ReplicaCheck::ReplicaCheck(ProcessGroup& group, ControlVector& control,
+                           std::span<const Parameter> parameters, const DdpOptions& options)
+    : group_(group),
+      control_(control),
+      parameters_(parameters),
+      buffers_(options.buffers),
+      fingerprints_(group, parameters_.size() + buffers_.size(), DType::kInt64),
+      every_(static_cast<std::uint64_t>(options.fingerprint_every)) {}
+
+std::uint64_t ReplicaCheck::begin_step(std::uint64_t step, Stream stream) {
+  const bool is_cuda = group_.device().is_cuda();
+  if (is_cuda && step > 2 && (step - 3) % every_ == 0) check();
+  if (is_cuda && step > 1 && (step - 2) % every_ == 0) combined_ = combined();
+  if ((step - 1) % every_ != 0) return combined_;
+  take_parameters(step, stream);
+  if (!is_cuda) combined_ = combined();
+  return combined_;
+}
+
+void ReplicaCheck::end_step(Stream consumer) {
+  if (std::exchange(is_reading_, false)) fingerprints_.make_wait(consumer);
+  if (!group_.device().is_cuda()) check();
+}
+
+void ReplicaCheck::check() {
+  if (control_.complete_ledger().replicas_agree()) return;
+  throw MismatchError("[ddp] replicas have diverged: " + difference());
+}
+
+void ReplicaCheck::take_parameters(std::uint64_t step, Stream stream) {
+  // In the first step, it is not known on which stream the parameters were written.
+  if (step == 1 && group_.device().is_cuda()) cu::synchronize_device(group_.device());
+  taken_in_ = steps_before_ + step;
+  is_reading_ = true;
+  auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data);
+  for (const Parameter& parameter : parameters_) fingerprint(parameter.value, results++, stream);
+  fingerprints_.download(stream);
+}
+
+void ReplicaCheck::take_buffers(Stream stream) {
+  auto* results = static_cast<std::uint64_t*>(fingerprints_.buffer().data) + parameters_.size();
+  for (const ModelBuffer& buffer : buffers_) fingerprint(buffer.value, results++, stream);
+  fingerprints_.download(stream);
+}
+
+std::span<const std::uint64_t> ReplicaCheck::own() {
+  return {static_cast<const std::uint64_t*>(fingerprints_.arrived()), fingerprints_.buffer().count};
+}
+
+std::uint64_t ReplicaCheck::combined() {
+  std::uint64_t result = 0;
+  for (const std::uint64_t each : own()) {
+    result = (std::rotl(result, 23) ^ each) * 0x9e3779b97f4a7c15U;
+  }
+  return result;
+}
+
+std::string ReplicaCheck::name(std::size_t i) const {
+  if (i < parameters_.size()) return "parameter '" + parameters_[i].name + "'";
+  return "buffer '" + buffers_[i - parameters_.size()].name + "'";
+}
+
+std::string ReplicaCheck::difference() {
+  const std::size_t count = own().size();
+  const std::vector<std::int64_t> mine(own().begin(), own().end());
+  const std::vector<std::int64_t> all = all_gather_on_host(group_, mine);
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::uint64_t> by_rank;
+    for (std::size_t at = i; at < all.size(); at += count) {
+      by_rank.push_back(static_cast<std::uint64_t>(all[at]));
+    }
+    if (std::ranges::adjacent_find(by_rank, std::ranges::not_equal_to()) != by_rank.end()) {
+      return describe(i, by_rank);
+    }
+  }
+  return "step " + std::to_string(taken_in_) + ": fingerprints differ";
+}
+
+std::string ReplicaCheck::describe(std::size_t i, std::span<const std::uint64_t> by_rank) const {
+  const std::uint64_t usual = most_common(by_rank);
+  std::string text = fmt::format("step {}: {} of ", taken_in_, name(i));
+  const char* separator = "rank ";
+  for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+    if (by_rank[rank] == usual) continue;
+    text += fmt::format("{}{} (fingerprint {:x})", separator, rank, by_rank[rank]);
+    separator = ", rank ";
+  }
+  return text + fmt::format(" differs from that of rank {} ({:x})",
+                            std::ranges::find(by_rank, usual) - by_rank.begin(), usual);
+}
+
+}  // namespace ddp

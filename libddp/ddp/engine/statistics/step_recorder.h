@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "ddp/collectives/process_group.h"
+#include "ddp/cuda/device_clock.h"
+#include "ddp/cuda/stream_moment.h"
+#include "ddp/engine/bucket_layout.h"
+#include "ddp/engine/statistics/step_times.h"
+
+namespace ddp {
+
+// Records the times of one step after the other: on the CPU by reading the clock, on CUDA by events
+// on the stream, which are read when the times are requested. Only the constructor and times()
+// allocate.
+class StepRecorder {
+ public:
+  StepRecorder(ProcessGroup& group, const BucketLayout& layout);
+
+  void begin();
+  void ready(std::size_t bucket, Stream producer);
+  void launched(std::size_t bucket, Work work);
+  void backward_ended(Stream consumer);
+  void ended(Stream consumer);
+
+  // The total time of those reductions of the last step that are done.
+  [[nodiscard]] double reduction_seconds() const;
+  // The times of the last step. On CUDA this waits for the device.
+  [[nodiscard]] StepTimes times();
+
+ private:
+  struct Mark {
+    cu::StreamMoment moment;
+    bool is_taken = false;  // in this step
+  };
+  struct BucketMarks {
+    std::size_t size_bytes = 0;
+    Mark ready;
+    Work work;  // its group is null if nothing was launched
+  };
+
+  static void take(Mark& mark, Stream stream);
+  // The time of the mark, or of begin() if the mark was not taken.
+  [[nodiscard]] Clock::time_point time_of(const Mark& mark);
+
+  std::optional<cu::DeviceClock> clock_;  // CUDA only
+  Clock::time_point begin_;
+  Mark backward_end_;
+  Mark end_;
+  std::vector<BucketMarks> buckets_;
+};
+
+}  // namespace ddp
