@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/store/tcp_server.h"

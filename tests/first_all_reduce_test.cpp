@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/start/first_all_reduce.h"
+#include "ddp/collectives/group_config.h"
 
 #include <catch2/catch.hpp>
 

@@ -9,6 +9,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/nccl/event_ring.h"
 #include "ddp/collectives/nccl/operation_timer.h"

@@ -8,6 +8,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/queue/queued_process_group.h"
 #include "ddp/store/hash_store.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/nccl/nccl_api.h"
-#include "ddp/collectives/process_group.h"
 
 namespace ddp::test {
 

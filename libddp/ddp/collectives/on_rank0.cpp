@@ -11,6 +11,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/life_sign.h"
 #include "ddp/base/periodic_thread.h"
+#include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/start/let_all_read.h"
 #include "ddp/collectives/start/meeting.h"
@@ -58,7 +59,7 @@ void lead(ProcessGroup& group, const std::function<void()>& fn, Timeout period) 
   PrefixStore store = open_store(group);
   store.set("collectives", collectives_of(group));
   const std::string who = serialize(identify_self(0, group.device()));
-  meet(group.meetings(), "on_rank0", [&] { store.set("who", who); });
+  meet(*group.state().meetings, "on_rank0", [&] { store.set("who", who); });
   std::exception_ptr error;
   store.set(kResult, run(store, fn, period, error));
   let_all_read(store, group.rank(), group.world_size());
@@ -93,7 +94,7 @@ std::string await_leader(ProcessGroup& group, Store& store, Timeout period) {
 
 RankIdentity meet_leader(ProcessGroup& group, Store& store, Timeout period) {
   std::string who;
-  meet(group.meetings(), "on_rank0", [&] { who = await_leader(group, store, period); });
+  meet(*group.state().meetings, "on_rank0", [&] { who = await_leader(group, store, period); });
   return parse_rank_identity(who);
 }
 

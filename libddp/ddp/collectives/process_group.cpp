@@ -2,64 +2,16 @@
 #include "ddp/collectives/process_group.h"
 
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
-#include "ddp/base/error.h"
 #include "ddp/collectives/check/operand_check.h"
-#include "ddp/collectives/hang/event_report.h"
+#include "ddp/collectives/group_scopes.h"
+#include "ddp/collectives/group_state.h"
 #include "ddp/collectives/hang/flight_recorder.h"
-#include "ddp/collectives/hang/hang_watch.h"
-#include "ddp/collectives/hang/solo_calls.h"
-#include "ddp/collectives/host_collectives.h"
-#include "ddp/collectives/single_process_group.h"
-#include "ddp/collectives/start/group_start.h"
-#include "ddp/collectives/start/meeting.h"
-#include "ddp/collectives/start/rank_identity.h"
-#include "ddp/store/prefix_store.h"
 
 namespace ddp {
-namespace {
-
-// Only one meeting is pending at a time; the others are history.
-constexpr std::size_t kMeetings = 64;
-
-std::optional<std::int64_t> begun(std::uint64_t step) {
-  return step == 0 ? std::nullopt : std::optional(static_cast<std::int64_t>(step));
-}
-
-std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
-  const auto report = [group = "group " + config.name + " of " + std::to_string(config.world_size),
-                       rank = config.job_rank(config.rank), device = config.device,
-                       file = config.error_file](const FlightRecorder& recorder,
-                                                 const std::exception_ptr& error) {
-    file.keep({describe(error), begun(recorder.position().step), is_caused_by_peer(error)});
-    const std::string title = to_string(identify_self(rank, device)) + ", " + group + " ranks";
-    append_to_events_file(recorder, title, describe(error));
-  };
-  const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
-  return std::make_shared<FlightRecorder>(
-      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = report});
-}
-
-// The ranks of this color, by (key, rank). It is an operation of the group, so a rank that does not
-// come, or calls something else, is detected as usual.
-std::vector<int> find_part(ProcessGroup& group, int color, int key) {
-  const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
-  const std::vector<int> all = all_gather_on_host(group, std::array{color, key});
-  std::vector<std::pair<int, int>> members;  // (key, rank)
-  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
-    if (all[2 * rank] == color) members.emplace_back(all[2 * rank + 1], static_cast<int>(rank));
-  }
-  std::ranges::sort(members);
-  std::vector<int> ranks;
-  for (const auto& [its_key, rank] : members) ranks.push_back(rank);
-  return ranks;
-}
-
-}  // namespace
 
 void Work::wait(Stream consumer) const {
   if (group == nullptr) throw std::logic_error("wait for a Work that stands for no operation");
@@ -85,27 +37,25 @@ std::optional<Interval> Work::interval() const {
 }
 
 ProcessGroup::ProcessGroup(GroupConfig config)
-    : config_(std::move(config)),
-      recorder_(make_recorder(config_)),
-      meetings_(std::make_shared<FlightRecorder>(config_.world_size > 1 ? kMeetings : 0)),
-      operation_timeout_(config_.timeout) {
-  if (!config_.background_store && config_.store) {
-    config_.background_store = config_.store->clone(kBackgroundStoreTimeout);
-  }
-  if (config_.job_ranks.empty()) {
-    config_.job_ranks.resize(static_cast<std::size_t>(config_.world_size));
-    std::iota(config_.job_ranks.begin(), config_.job_ranks.end(), 0);
-  }
-  if (!config_.solo_calls) config_.solo_calls = std::make_shared<SoloCalls>();
-  if (!config_.hang_watch) return;
-  config_.hang_watch->add(config_.name, config_.job_ranks, recorder_);
-  config_.hang_watch->add(config_.name, config_.job_ranks, meetings_, " meetings");
+    : state_(std::make_unique<GroupState>(std::move(config))) {}
+
+ProcessGroup::~ProcessGroup() = default;
+
+int ProcessGroup::rank() const { return config().rank; }
+int ProcessGroup::world_size() const { return config().world_size; }
+Device ProcessGroup::device() const { return config().device; }
+Timeout ProcessGroup::timeout() const { return config().timeout; }
+const std::string& ProcessGroup::name() const { return config().name; }
+Store& ProcessGroup::store() const { return *config().store; }
+FlightRecorder& ProcessGroup::recorder() const { return *state_->recorder; }
+const GroupConfig& ProcessGroup::config() const { return state_->config; }
+const std::shared_ptr<FlightRecorder>& ProcessGroup::shared_recorder() const {
+  return state_->recorder;
 }
 
 // The other ranks will report a peer's error; on this rank it is our own.
 void ProcessGroup::abort(std::string_view reason) {
-  config_.error_file.keep(
-      {.message = std::string(reason), .step = begun(recorder_->position().step)});
+  config().error_file.keep({.message = std::string(reason), .step = state_->step()});
   do_abort(reason);
 }
 
@@ -120,66 +70,60 @@ void ProcessGroup::start_timing(std::uint64_t operations) {
 ProcessGroup::Batch ProcessGroup::batch() { return Batch(*this); }
 
 ProcessGroup::Batch::Batch(ProcessGroup& group) : group_(&group) {
-  if (group.is_in_batch_) {
+  if (group.state().is_in_batch) {
     throw std::logic_error("a group's batch() was called before its last batch ended");
   }
-  group.is_in_batch_ = true;
+  group.state().is_in_batch = true;
 }
 
 ProcessGroup::Batch::~Batch() {
   if (group_ == nullptr) return;
-  group_->is_in_batch_ = false;
-  group_->batch_.clear();
+  group_->state().is_in_batch = false;
+  group_->state().batch.clear();
 }
 
 Work ProcessGroup::Batch::end() {
   if (group_ == nullptr) throw std::logic_error("end() was called twice on a batch");
   group_->check_process();
   ProcessGroup& group = *std::exchange(group_, nullptr);
-  const FlightRecorder::Inside inside(*group.recorder_);
-  group.is_in_batch_ = false;
-  const std::vector<Collective> operations = std::exchange(group.batch_, {});
-  if (!operations.empty()) group.submitted_ = group.submit(operations);
-  return {&group, group.submitted_};
+  GroupState& state = group.state();
+  const FlightRecorder::Inside inside(*state.recorder);
+  state.is_in_batch = false;
+  const std::vector<Collective> operations = std::exchange(state.batch, {});
+  if (!operations.empty()) state.submitted = group.submit(operations);
+  return {&group, state.submitted};
 }
 
 // The checks on the first operation of a batch cover the whole batch.
-Work ProcessGroup::run(Collective collective, Stream producer) {
+Work ProcessGroup::run(const Collective& call, Stream producer) {
+  GroupState& state = *state_;
   check_process();
-  check_not_solo(to_string(collective.kind));
-  check_operands(collective, {rank(), world_size(), device()});
-  const FlightRecorder::Inside inside(*recorder_);
-  collective.timeout = std::min(operation_timeout_, kLongestTimeout);
-  collective.part_of = operation_part_of_;
-  collective.issuer = operation_issuer_;
+  check_not_solo(state, to_string(call.kind));
+  check_operands(call, {rank(), world_size(), device()});
+  const FlightRecorder::Inside inside(*state.recorder);
+  Collective collective = call;
+  collective.timeout = std::min(state.timeout, kLongestTimeout);
+  collective.part_of = state.part_of;
+  collective.issuer = state.issuer;
   collective.producer = producer;
-  if (is_in_batch_) {
-    batch_.push_back(collective);
-    return {this, submitted_ + 1};
+  if (state.is_in_batch) {
+    state.batch.push_back(collective);
+    return {this, state.submitted + 1};
   }
-  submitted_ = submit({&collective, 1});
-  return {this, submitted_};
+  state.submitted = submit({&collective, 1});
+  return {this, state.submitted};
 }
 
 // The other ranks would take messages of a forked child for its parent's.
 void ProcessGroup::check_process() const {
-  if (process_.is_here()) return;
+  if (state_->process.is_here()) return;
   throw std::logic_error("group \"" + name() + "\" belongs to process " +
-                         std::to_string(process_.pid()) +
+                         std::to_string(state_->process.pid()) +
                          "; this process is a fork of it and cannot use it");
 }
 
-void ProcessGroup::check_not_solo(std::string_view call) const {
-  const char* where = solo_in_;
-  if (where == nullptr) where = config_.solo_calls->keeps_away(config_.job_ranks);
-  if (where == nullptr) return;
-  throw std::logic_error("[" + std::string(where) + "] " + std::string(call) +
-                         " was called inside the function for whose end the other ranks wait, so "
-                         "they would never join it: call it before or after, on all ranks");
-}
-
 void ProcessGroup::check_started(std::uint64_t sequence) const {
-  if (sequence <= submitted_) return;
+  if (sequence <= state_->submitted) return;
   throw std::logic_error("group \"" + name() + "\": wait for operation #" +
                          std::to_string(sequence) + ", which starts when its batch ends");
 }
@@ -230,88 +174,13 @@ Work ProcessGroup::barrier(Stream producer) {
   return run({CollectiveKind::kBarrier, nothing, nothing}, producer);
 }
 
-GroupConfig ProcessGroup::child_config(const std::string& suffix, int rank, int world_size) const {
-  GroupConfig child = config_;
-  child.store = std::make_shared<PrefixStore>(suffix, config_.store);
-  child.background_store = std::make_shared<PrefixStore>(suffix, config_.background_store);
-  child.rank = rank;
-  child.world_size = world_size;
-  child.name = config_.name + "/" + suffix;
-  return child;
-}
-
-std::uint8_t ProcessGroup::new_issuer() {
-  issuers_ = issuers_ == 255 ? 1 : static_cast<std::uint8_t>(issuers_ + 1);
-  return issuers_;
-}
-
 std::string ProcessGroup::fresh_name(const std::string& purpose) {
-  return purpose + std::to_string(names_++);
+  return purpose + std::to_string(state_->names++);
 }
 
-// Ranks first meet in an operation, in which the death of one ends the others' waits at once; a
-// wait in the store does not notice it.
-std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
-  {
-    const FlightRecorder::Labelled labelled(*recorder_, recorder_->labels().add("duplicate"));
-    barrier().wait_host();
-  }
-  std::vector<int> everybody(static_cast<std::size_t>(world_size()));
-  std::iota(everybody.begin(), everybody.end(), 0);
-  std::shared_ptr<ProcessGroup> child;
-  meet(*meetings_, "duplicate", [&] {
-    child = start_child(child_config(fresh_name("duplicate"), rank(), world_size()), everybody);
-  });
-  return child;
-}
+ScopedTimeout::ScopedTimeout(ProcessGroup& group, Timeout timeout)
+    : group_(group), before_(std::exchange(group.state().timeout, timeout)) {}
 
-std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
-  check_not_solo("split");
-  const std::string name = fresh_name("split") + "/color" + std::to_string(color);
-  const std::vector<int> members = find_part(*this, color, key);
-  std::shared_ptr<ProcessGroup> child;
-  meet(*meetings_, "split", [&] {
-    if (color >= 0) child = make_part(name, members);
-  });
-  return child;
-}
-
-std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
-                                                      std::span<const int> members) {
-  const auto self = std::find(members.begin(), members.end(), rank());
-  GroupConfig child = child_config(name, static_cast<int>(self - members.begin()),
-                                   static_cast<int>(members.size()));
-  child.job_ranks.clear();
-  for (const int member : members) child.job_ranks.push_back(config_.job_rank(member));
-  if (child.world_size == 1) return make_single_process_group(std::move(child));
-  return start_child(std::move(child), members);
-}
-
-// `members` are the child's ranks, numbered as in this group. All of them wait for their rank 0,
-// and it waits for all of them.
-std::shared_ptr<ProcessGroup> ProcessGroup::start_child(GroupConfig config,
-                                                        std::span<const int> members) {
-  std::vector<int> awaited(members.begin(), config.rank == 0 ? members.end() : members.begin() + 1);
-  std::erase(awaited, rank());
-  config.while_starting = [self = weak_from_this(),
-                           awaited = std::move(awaited)](const std::function<bool()>& has_come) {
-    if (const auto parent = self.lock()) parent->check_on(awaited, has_come);
-  };
-  return start_group(std::move(config),
-                     [this](GroupConfig child) { return make_child(std::move(child)); });
-}
-
-ScopedSolo::ScopedSolo(ProcessGroup& group, const char* where) : group_(group) {
-  group.check_not_solo(where);
-  std::vector<int> waiting = group.config_.job_ranks;
-  std::erase(waiting, group.config_.job_rank(group.rank()));
-  group.config_.solo_calls->begin(where, std::move(waiting));
-  group.solo_in_ = where;
-}
-
-ScopedSolo::~ScopedSolo() {
-  group_.solo_in_ = nullptr;
-  group_.config_.solo_calls->end();
-}
+ScopedTimeout::~ScopedTimeout() { group_.state().timeout = before_; }
 
 }  // namespace ddp

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,58 +8,24 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "ddp/base/allocation.h"
 #include "ddp/base/buffer.h"
-#include "ddp/base/error_record.h"
-#include "ddp/base/home_process.h"
-#include "ddp/base/scoped_value.h"
+#include "ddp/base/reduce_op.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
-#include "ddp/base/worker_slot.h"
-#include "ddp/collectives/collective.h"
 #include "ddp/store/store.h"
 
 namespace ddp {
 
 class FlightRecorder;
-class HangWatch;
 class ProcessGroup;
-class SoloCalls;
+struct Collective;
+struct GroupConfig;
+struct GroupState;
 
-// Longer ones are taken for this, which stands for no timeout.
-inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
 inline constexpr Timeout kDefaultTimeout = std::chrono::minutes(10);
 inline constexpr Timeout kDefaultStartTimeout = std::chrono::minutes(5);
-
-// What makes a group, apart from the backend. Ranks 0 .. world_size-1 construct it together.
-struct GroupConfig {
-  std::shared_ptr<Store> store;  // has a prefix under which only this group writes
-  // Another connection to the same keys, which the background threads of all groups of a process
-  // share to publish and query; no thread waits for a key on it. If null, `store` is cloned.
-  std::shared_ptr<Store> background_store = nullptr;
-  int rank = 0;
-  int world_size = 1;
-  Device device = kCpuDevice;
-  Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
-  Timeout start_timeout = kDefaultStartTimeout;  // for all ranks to construct the group
-  std::string name = "default";
-  std::vector<int> job_ranks = {};                  // by rank in the group; empty: the same
-  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
-  ErrorFile error_file = {};                        // where to record what breaks the group
-  WorkerSlot worker_slot = {};
-  // Shared with the groups that are made from this one. Null: the group makes its own.
-  std::shared_ptr<SoloCalls> solo_calls = nullptr;
-  // If set, called every now and then while this rank waits for the others to construct the group.
-  // Throws if it waits in vain; see ProcessGroup::check_on() for `has_come`.
-  std::function<void(const std::function<bool()>& has_come)> while_starting = nullptr;
-
-  [[nodiscard]] int job_rank(int group_rank) const {
-    return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
-  }
-};
 
 // The handle of one asynchronous operation: a value, valid while its group lives. The buffers may
 // be touched only after a wait. A caller who does not need the handle, since a later operation's
@@ -102,21 +67,17 @@ struct [[nodiscard]] Work {
 // thread.
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  virtual ~ProcessGroup() = default;
+  virtual ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  [[nodiscard]] int rank() const { return config_.rank; }
-  [[nodiscard]] int world_size() const { return config_.world_size; }
-  [[nodiscard]] Device device() const { return config_.device; }
+  [[nodiscard]] int rank() const;
+  [[nodiscard]] int world_size() const;
+  [[nodiscard]] Device device() const;
   // The timeout of every wait for the other ranks, unless a ScopedTimeout replaces it.
-  [[nodiscard]] Timeout timeout() const { return config_.timeout; }
-  [[nodiscard]] const std::string& name() const { return config_.name; }
-  [[nodiscard]] Store& store() const { return *config_.store; }
-  // The last operations of this group, for libddp's own use (flight_recorder.h).
-  [[nodiscard]] FlightRecorder& recorder() const { return *recorder_; }
-  // The waits of the submitting thread in the store; see meet(). For libddp's own use.
-  [[nodiscard]] FlightRecorder& meetings() const { return *meetings_; }
+  [[nodiscard]] Timeout timeout() const;
+  [[nodiscard]] const std::string& name() const;
+  [[nodiscard]] Store& store() const;
   // "shm", "nccl", "gloo", "shm+gloo", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
 
@@ -176,13 +137,12 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // name is returned twice.
   [[nodiscard]] std::string fresh_name(const std::string& purpose);
 
-  // A number for ScopedIssuer, for code that submits operations on a caller's behalf: 1, 2, ... up
-  // to 255, then 1 again. All ranks get the same number if they call this in the same order.
-  [[nodiscard]] std::uint8_t new_issuer();
-
   // Breaks the group on all ranks: their waits throw PeerError with this rank and the reason.
   void abort(std::string_view reason);
 
+  // For libddp's own parts, as is the next one (group_state.h, hang/flight_recorder.h).
+  [[nodiscard]] GroupState& state() const { return *state_; }
+  [[nodiscard]] FlightRecorder& recorder() const;
   // For a wait in the store, which does not end by itself when the group breaks: call it every now
   // and then. Throws the error that broke the group. Breaks it if this rank sees that one of the
   // ranks `awaited` has died or left, unless has_come(), which is called after that, says that what
@@ -203,40 +163,20 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   // Makes a group of the same backend for other ranks.
   [[nodiscard]] virtual std::shared_ptr<ProcessGroup> make_child(GroupConfig config) = 0;
 
-  [[nodiscard]] const GroupConfig& config() const { return config_; }
+  [[nodiscard]] const GroupConfig& config() const;
   // For threads that may outlive the group.
-  [[nodiscard]] const std::shared_ptr<FlightRecorder>& shared_recorder() const { return recorder_; }
+  [[nodiscard]] const std::shared_ptr<FlightRecorder>& shared_recorder() const;
 
  private:
   friend struct Work;
-  friend class ScopedTimeout;
-  friend class ScopedPart;
-  friend class ScopedIssuer;
-  friend class ScopedSolo;
 
-  Work run(Collective collective, Stream producer);
+  Work run(const Collective& call, Stream producer);
   void check_process() const;
-  void check_not_solo(std::string_view call) const;
   void check_started(std::uint64_t sequence) const;
-  [[nodiscard]] GroupConfig child_config(const std::string& suffix, int rank, int world_size) const;
   [[nodiscard]] std::shared_ptr<ProcessGroup> make_part(const std::string& name,
                                                         std::span<const int> members);
-  [[nodiscard]] std::shared_ptr<ProcessGroup> start_child(GroupConfig config,
-                                                          std::span<const int> members);
 
-  GroupConfig config_;
-  std::shared_ptr<FlightRecorder> recorder_;
-  std::shared_ptr<FlightRecorder> meetings_;
-  Timeout operation_timeout_;  // of operations submitted from now on
-  std::uint64_t operation_part_of_ = 0;
-  std::uint8_t operation_issuer_ = 0;
-  std::uint8_t issuers_ = 0;
-  const char* solo_in_ = nullptr;             // see ScopedSolo
-  HomeProcess process_;                       // in which the group was made
-  std::atomic<std::uint64_t> submitted_ = 0;  // sequence of the last operation
-  std::vector<Collective> batch_;             // operations of the open batch
-  bool is_in_batch_ = false;
-  int names_ = 0;
+  std::unique_ptr<GroupState> state_;
 };
 
 // Holds back the operations submitted to its group until end(), which starts them together, behind
@@ -259,44 +199,16 @@ class [[nodiscard]] ProcessGroup::Batch {
 
 // While it lives, operations submitted to the group wait this long for the other ranks, instead of
 // the group's timeout. For the thread that submits.
-class [[nodiscard]] ScopedTimeout : ScopedValue<Timeout> {
+class [[nodiscard]] ScopedTimeout {
  public:
-  ScopedTimeout(ProcessGroup& group, Timeout timeout)
-      : ScopedValue(group.operation_timeout_, timeout) {}
-};
-
-// While it lives, operations submitted to the group count as parts of a larger operation, whose
-// hash is `part_of`. Backends that compare the ranks' calls for each operation (gloo) compare the
-// hash, too. For the thread that submits.
-class [[nodiscard]] ScopedPart : ScopedValue<std::uint64_t> {
- public:
-  ScopedPart(ProcessGroup& group, std::uint64_t part_of)
-      : ScopedValue(group.operation_part_of_, part_of) {}
-};
-
-// While it lives, operations submitted to the group belong to `issuer`, such as an engine; the
-// issuer must be the same on all ranks. This tells apart operations of two engines that are
-// otherwise alike. Issuer 0 is the program itself. For the thread that submits.
-class [[nodiscard]] ScopedIssuer : ScopedValue<std::uint8_t> {
- public:
-  ScopedIssuer(ProcessGroup& group, std::uint8_t issuer)
-      : ScopedValue(group.operation_issuer_, issuer) {}
-};
-
-// While this object exists, the other ranks wait for this one to finish the call `where`, so no
-// rank would join an operation that this rank submits to the group. Submitting one therefore throws
-// std::logic_error at once, as does a second ScopedSolo. The same holds on this thread for groups
-// that this group was made from, or that were made from the same one, if one of the waiting ranks
-// belongs to them. Used on the submitting thread.
-class [[nodiscard]] ScopedSolo {
- public:
-  ScopedSolo(ProcessGroup& group, const char* where);
-  ~ScopedSolo();
-  ScopedSolo(const ScopedSolo&) = delete;
-  ScopedSolo& operator=(const ScopedSolo&) = delete;
+  ScopedTimeout(ProcessGroup& group, Timeout timeout);
+  ~ScopedTimeout();
+  ScopedTimeout(const ScopedTimeout&) = delete;
+  ScopedTimeout& operator=(const ScopedTimeout&) = delete;
 
  private:
   ProcessGroup& group_;
+  Timeout before_;
 };
 
 }  // namespace ddp

@@ -6,6 +6,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/collective.h"
 #include "ddp/collectives/start/group_start.h"
 #include "ddp/cuda/cuda.h"
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/cuda/profiler_span.h"
 
@@ -29,7 +30,7 @@ Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::si
 Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
                  const Options& options, AtLaunch at_launch)
     : group_(group),
-      issuer_(group.new_issuer()),
+      issuer_(new_issuer(group)),
       layout_(lay_out_buckets(gradients, options.buckets, options.tail_count, packing_of(options))),
       at_launch_(std::move(at_launch)),
       communicates_(group.world_size() > 1),

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "ddp/collectives/collective.h"
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 
 namespace ddp {
 

@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_config.h"
 
 namespace ddp {
 

@@ -6,6 +6,7 @@
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/group_scopes.h"
 
 namespace ddp {
 namespace {

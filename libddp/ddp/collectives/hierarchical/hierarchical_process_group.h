@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 
 namespace ddp {
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/queue/queued_process_group.h"
 #include "ddp/collectives/start/host_layout.h"
 

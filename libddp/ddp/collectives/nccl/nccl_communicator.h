@@ -9,8 +9,8 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/timed_mutex.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/nccl/nccl_api.h"
-#include "ddp/collectives/process_group.h"
 
 namespace ddp {
 

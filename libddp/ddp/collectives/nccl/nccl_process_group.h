@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 
 namespace ddp {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/collectives/queue/operand_memory.h"
 #include "ddp/collectives/queue/operation_queue.h"
 

@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 
 namespace ddp {
 

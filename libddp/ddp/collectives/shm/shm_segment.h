@@ -21,7 +21,7 @@
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/failure/group_failure.h"
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 
 namespace ddp::shm {
 

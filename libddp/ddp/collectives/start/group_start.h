@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "ddp/base/time.h"
-#include "ddp/collectives/process_group.h"
+#include "ddp/collectives/group_config.h"
 #include "ddp/store/store.h"
 
 namespace ddp {

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+//
+// ProcessGroup's duplicate() and split(). Ranks first meet in an operation, in which the death of
+// one ends the others' waits at once; a wait in the store does not notice it.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "ddp/collectives/group_scopes.h"
+#include "ddp/collectives/group_state.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/host_collectives.h"
+#include "ddp/collectives/single_process_group.h"
+#include "ddp/collectives/start/group_start.h"
+#include "ddp/collectives/start/meeting.h"
+#include "ddp/store/prefix_store.h"
+
+namespace ddp {
+namespace {
+
+// The ranks of this color, by (key, rank).
+std::vector<int> find_part(ProcessGroup& group, int color, int key) {
+  const FlightRecorder::Labelled labelled(group.recorder(), group.recorder().labels().add("split"));
+  const std::vector<int> all = all_gather_on_host(group, std::array{color, key});
+  std::vector<std::pair<int, int>> members;  // (key, rank)
+  for (std::size_t rank = 0; rank < all.size() / 2; ++rank) {
+    if (all[2 * rank] == color) members.emplace_back(all[2 * rank + 1], static_cast<int>(rank));
+  }
+  std::ranges::sort(members);
+  std::vector<int> ranks;
+  for (const auto& [its_key, rank] : members) ranks.push_back(rank);
+  return ranks;
+}
+
+// `members` are the child's ranks, numbered as in the parent.
+GroupConfig child_config(const GroupConfig& parent, const std::string& name,
+                         std::span<const int> members) {
+  const auto self = std::ranges::find(members, parent.rank);
+  GroupConfig child = parent;
+  child.store = std::make_shared<PrefixStore>(name, parent.store);
+  child.background_store = std::make_shared<PrefixStore>(name, parent.background_store);
+  child.rank = static_cast<int>(self - members.begin());
+  child.world_size = static_cast<int>(members.size());
+  child.name = parent.name + "/" + name;
+  child.job_ranks.clear();
+  for (const int member : members) child.job_ranks.push_back(parent.job_rank(member));
+  return child;
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
+  {
+    const FlightRecorder::Labelled labelled(recorder(), recorder().labels().add("duplicate"));
+    barrier().wait_host();
+  }
+  std::vector<int> everybody(static_cast<std::size_t>(world_size()));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  std::shared_ptr<ProcessGroup> child;
+  meet(*state_->meetings, "duplicate",
+       [&] { child = make_part(fresh_name("duplicate"), everybody); });
+  return child;
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
+  check_not_solo(*state_, "split");
+  const std::string name = fresh_name("split") + "/color" + std::to_string(color);
+  const std::vector<int> members = find_part(*this, color, key);
+  std::shared_ptr<ProcessGroup> child;
+  meet(*state_->meetings, "split", [&] {
+    if (color >= 0) child = make_part(name, members);
+  });
+  return child;
+}
+
+// All members wait for the child's rank 0, and it waits for all of them.
+std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
+                                                      std::span<const int> members) {
+  GroupConfig child = child_config(config(), name, members);
+  if (child.world_size == 1) return make_single_process_group(std::move(child));
+  std::vector<int> awaited(members.begin(), child.rank == 0 ? members.end() : members.begin() + 1);
+  std::erase(awaited, rank());
+  child.while_starting = [self = weak_from_this(),
+                          awaited = std::move(awaited)](const std::function<bool()>& has_come) {
+    if (const auto parent = self.lock()) parent->check_on(awaited, has_come);
+  };
+  return start_group(std::move(child),
+                     [this](GroupConfig config) { return make_child(std::move(config)); });
+}
+
+}  // namespace ddp

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ddp/base/device.h"
+#include "ddp/base/error_record.h"
+#include "ddp/base/time.h"
+#include "ddp/base/worker_slot.h"
+#include "ddp/collectives/process_group.h"
+#include "ddp/store/store.h"
+
+namespace ddp {
+
+class HangWatch;
+class SoloCalls;
+
+// Longer timeouts are taken for this, which stands for none.
+inline constexpr Timeout kLongestTimeout = std::chrono::hours(24 * 365);
+
+// What makes a group, apart from the backend. Ranks 0 .. world_size-1 construct it together.
+struct GroupConfig {
+  std::shared_ptr<Store> store;  // has a prefix under which only this group writes
+  // Another connection to the same keys, which the background threads of all groups of a process
+  // share to publish and query; no thread waits for a key on it. If null, `store` is cloned.
+  std::shared_ptr<Store> background_store = nullptr;
+  int rank = 0;
+  int world_size = 1;
+  Device device = kCpuDevice;
+  Timeout timeout = kDefaultTimeout;             // of every wait for the other ranks
+  Timeout start_timeout = kDefaultStartTimeout;  // for all ranks to construct the group
+  std::string name = "default";
+  std::vector<int> job_ranks = {};                  // by rank in the group; empty: the same
+  std::shared_ptr<HangWatch> hang_watch = nullptr;  // the job's watch; may be null
+  ErrorFile error_file = {};                        // where to record what breaks the group
+  WorkerSlot worker_slot = {};
+  // Shared with the groups that are made from this one. Null: the group makes its own.
+  std::shared_ptr<SoloCalls> solo_calls = nullptr;
+  // If set, called every now and then while this rank waits for the others to construct the group.
+  // Throws if it waits in vain; see ProcessGroup::check_on() for `has_come`.
+  std::function<void(const std::function<bool()>& has_come)> while_starting = nullptr;
+
+  [[nodiscard]] int job_rank(int group_rank) const {
+    return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];
+  }
+};
+
+}  // namespace ddp

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/group_state.h"
+
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/hang/event_report.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/hang/hang_watch.h"
+#include "ddp/collectives/hang/solo_calls.h"
+#include "ddp/collectives/start/rank_identity.h"
+
+namespace ddp {
+namespace {
+
+// Only one meeting is pending at a time; the others are history.
+constexpr std::size_t kMeetings = 64;
+
+std::optional<std::int64_t> last_step(const FlightRecorder& recorder) {
+  const std::uint64_t step = recorder.position().step;
+  return step == 0 ? std::nullopt : std::optional(static_cast<std::int64_t>(step));
+}
+
+GroupConfig with_defaults(GroupConfig config) {
+  if (!config.background_store && config.store) {
+    config.background_store = config.store->clone(kBackgroundStoreTimeout);
+  }
+  if (config.job_ranks.empty()) {
+    config.job_ranks.resize(static_cast<std::size_t>(config.world_size));
+    std::iota(config.job_ranks.begin(), config.job_ranks.end(), 0);
+  }
+  if (!config.solo_calls) config.solo_calls = std::make_shared<SoloCalls>();
+  return config;
+}
+
+std::shared_ptr<FlightRecorder> make_recorder(const GroupConfig& config) {
+  const auto report = [group = "group " + config.name + " of " + std::to_string(config.world_size),
+                       rank = config.job_rank(config.rank), device = config.device,
+                       file = config.error_file](const FlightRecorder& recorder,
+                                                 const std::exception_ptr& error) {
+    file.keep({describe(error), last_step(recorder), is_caused_by_peer(error)});
+    const std::string title = to_string(identify_self(rank, device)) + ", " + group + " ranks";
+    append_to_events_file(recorder, title, describe(error));
+  };
+  const std::size_t capacity = config.world_size > 1 ? FlightRecorder::kCapacity : 0;
+  return std::make_shared<FlightRecorder>(
+      capacity, FlightRecorder::Listeners{.slot = config.worker_slot, .broken = report});
+}
+
+}  // namespace
+
+GroupState::GroupState(GroupConfig group_config)
+    : config(with_defaults(std::move(group_config))),
+      recorder(make_recorder(config)),
+      meetings(std::make_shared<FlightRecorder>(config.world_size > 1 ? kMeetings : 0)),
+      timeout(config.timeout) {
+  if (!config.hang_watch) return;
+  config.hang_watch->add(config.name, config.job_ranks, recorder);
+  config.hang_watch->add(config.name, config.job_ranks, meetings, " meetings");
+}
+
+std::optional<std::int64_t> GroupState::step() const { return last_step(*recorder); }
+
+}  // namespace ddp

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "ddp/base/home_process.h"
+#include "ddp/base/time.h"
+#include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_config.h"
+
+namespace ddp {
+
+// What every ProcessGroup has, whatever its backend. For the thread that submits, except where said
+// otherwise.
+struct GroupState {
+  explicit GroupState(GroupConfig group_config);
+
+  GroupConfig config;
+  std::shared_ptr<FlightRecorder> recorder;  // the last operations; for any thread
+  std::shared_ptr<FlightRecorder> meetings;  // the submitting thread's waits in the store: meet()
+  HomeProcess process;                       // in which the group was made
+  std::atomic<std::uint64_t> submitted = 0;  // sequence of the last operation; for any thread
+  std::vector<Collective> batch;             // operations of the open batch
+  bool is_in_batch = false;
+  int names = 0;             // that fresh_name() has given
+  std::uint8_t issuers = 0;  // that new_issuer() has given
+
+  // Of operations submitted from now on; see group_scopes.h.
+  Timeout timeout;
+  std::uint64_t part_of = 0;
+  std::uint8_t issuer = 0;
+  const char* solo_in = nullptr;
+
+  // The last step that has begun, for an ErrorRecord.
+  [[nodiscard]] std::optional<std::int64_t> step() const;
+};
+
+}  // namespace ddp
