@@ -41,11 +41,11 @@ ProcessGroup::ProcessGroup(GroupConfig config)
 
 ProcessGroup::~ProcessGroup() = default;
 
-int ProcessGroup::rank() const { return config().rank; }
-int ProcessGroup::world_size() const { return config().world_size; }
-Device ProcessGroup::device() const { return config().device; }
-Timeout ProcessGroup::timeout() const { return config().timeout; }
-const std::string& ProcessGroup::name() const { return config().name; }
+int ProcessGroup::rank() const noexcept { return config().rank; }
+int ProcessGroup::world_size() const noexcept { return config().world_size; }
+Device ProcessGroup::device() const noexcept { return config().device; }
+Timeout ProcessGroup::timeout() const noexcept { return config().timeout; }
+const std::string& ProcessGroup::name() const noexcept { return config().name; }
 Store& ProcessGroup::store() const { return *config().store; }
 FlightRecorder& ProcessGroup::recorder() const { return *state_->recorder; }
 const GroupConfig& ProcessGroup::config() const { return state_->config; }

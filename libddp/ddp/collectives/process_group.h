@@ -71,12 +71,12 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  [[nodiscard]] int rank() const;
-  [[nodiscard]] int world_size() const;
-  [[nodiscard]] Device device() const;
+  [[nodiscard]] int rank() const noexcept;
+  [[nodiscard]] int world_size() const noexcept;
+  [[nodiscard]] Device device() const noexcept;
   // The timeout of every wait for the other ranks, unless a ScopedTimeout replaces it.
-  [[nodiscard]] Timeout timeout() const;
-  [[nodiscard]] const std::string& name() const;
+  [[nodiscard]] Timeout timeout() const noexcept;
+  [[nodiscard]] const std::string& name() const noexcept;
   [[nodiscard]] Store& store() const;
   // "shm", "nccl", "gloo", "shm+gloo", or "self" in a world of one.
   [[nodiscard]] virtual std::string_view backend() const = 0;
