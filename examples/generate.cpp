@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "number_flag.h"
+
 using namespace ddp;
 
 namespace {
@@ -86,7 +88,9 @@ void check_output() {
 
 void generate(const cxxopts::ParseResult& flags) {
   const auto prompt = flags["prompt"].as<std::string>();
-  const auto temperature = flags["temperature"].as<double>();
+  const auto length = number_flag<std::uint64_t>(flags, "length");
+  const auto seed = number_flag<std::uint64_t>(flags, "seed");
+  const auto temperature = number_flag<double>(flags, "temperature");
   if (!flags.unmatched().empty()) {
     throw std::invalid_argument("unexpected argument \"" + flags.unmatched().front() +
                                 "\": quote a prompt of several words");
@@ -97,8 +101,8 @@ void generate(const cxxopts::ParseResult& flags) {
   std::vector<std::int64_t> text;
   for (const char byte : prompt) text.push_back(static_cast<unsigned char>(byte));
   std::fputs(prompt.c_str(), stdout);
-  for (std::uint64_t i = 0; i < flags["length"].as<std::uint64_t>(); ++i) {
-    const double draw = random_unit(flags["seed"].as<std::uint64_t>(), stream_of("generate"), i);
+  for (std::uint64_t i = 0; i < length; ++i) {
+    const double draw = random_unit(seed, stream_of("generate"), i);
     text.push_back(choose(generator.next(text), temperature, draw));
     std::fputc(static_cast<int>(text.back()), stdout);
     check_output();
@@ -115,10 +119,10 @@ int main(int argc, char** argv) {
     add("model", "as it was for train", cxxopts::value<std::string>(), "NAME");
     add("weights", "what train --save wrote", cxxopts::value<std::string>(), "FILE.safetensors");
     add("prompt", "the beginning", cxxopts::value<std::string>()->default_value("\n"), "TEXT");
-    add("length", "bytes to add", cxxopts::value<std::uint64_t>()->default_value("500"), "N");
+    add("length", "bytes to add", cxxopts::value<std::string>()->default_value("500"), "N");
     add("temperature", "0: always the likeliest byte; 1: as likely as the model says",
-        cxxopts::value<double>()->default_value("0.8"), "F");
-    add("seed", "of the choices", cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+        cxxopts::value<std::string>()->default_value("0.8"), "F");
+    add("seed", "of the choices", cxxopts::value<std::string>()->default_value("0"), "N");
     add("help", "show this text");
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
     if (parsed.count("help") > 0) {

@@ -19,6 +19,7 @@
 #include "ddp/base/error.h"
 #include "ddp/base/random.h"
 #include "ddp/data/image_file.h"
+#include "number_flag.h"
 
 namespace {
 
@@ -142,21 +143,22 @@ int main(int argc, char** argv) {
     cxxopts::Options parser("make_crack_set", "Draws a SYNTHETIC set of cracks with masks");
     auto add = parser.add_options();
     add("out", "directory to write to", cxxopts::value<std::string>(), "DIR");
-    add("count", "images", cxxopts::value<std::uint64_t>()->default_value("64"), "N");
-    add("size", "height and width", cxxopts::value<std::int64_t>()->default_value("128"), "N");
+    add("count", "images", cxxopts::value<std::string>()->default_value("64"), "N");
+    add("size", "height and width", cxxopts::value<std::string>()->default_value("128"), "N");
     add("seed", "seed of everything that is random",
-        cxxopts::value<std::uint64_t>()->default_value("0"), "N");
+        cxxopts::value<std::string>()->default_value("0"), "N");
     add("help", "show this text");
     const cxxopts::ParseResult parsed = parser.parse(argc, argv);
-    const auto side = parsed["size"].as<std::int64_t>();
     if (parsed.count("help") > 0 || parsed.count("out") == 0) {
       std::fputs(parser.help().c_str(), parsed.count("help") > 0 ? stdout : stderr);
       return parsed.count("help") > 0 ? 0 : 2;
     }
-    const auto count = parsed["count"].as<std::uint64_t>();
+    const auto count = number_flag<std::uint64_t>(parsed, "count");
+    const auto side = number_flag<std::int64_t>(parsed, "size");
+    const auto seed = number_flag<std::uint64_t>(parsed, "seed");
     if (count < 1) throw std::invalid_argument("--count must be at least 1");
     if (side < 8 || side > 4096) throw std::invalid_argument("--size must be between 8 and 4096");
-    make_set(parsed["out"].as<std::string>(), count, side, parsed["seed"].as<std::uint64_t>());
+    make_set(parsed["out"].as<std::string>(), count, side, seed);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "make_crack_set: %s\n", ddp::describe(error).c_str());

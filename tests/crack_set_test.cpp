@@ -40,6 +40,13 @@ Set load(const TemporaryDirectory& directory) {
 
 }  // namespace
 
+TEST_CASE("make_crack_set names the flag whose value is no number", "[data][cracks]") {
+  const TemporaryDirectory directory;
+  ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", directory.path(), "--count", "x"});
+  CHECK(program.wait() == 1);
+  CHECK(program.err() == "make_crack_set: --count=x is not a whole number in range\n");
+}
+
 TEST_CASE("a crack set is the same for a seed, dark where its masks are, and called synthetic",
           "[data][cracks]") {
   const TemporaryDirectory directories[3];

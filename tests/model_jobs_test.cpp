@@ -296,6 +296,7 @@ TEST_CASE("generate refuses what it cannot use, and says what that is", "[models
   CHECK(refusal({}) == "generate: \"wpe.weight\" is no matrix: are these the weights of a GPT?\n");
   CHECK(refusal({"--prompt", "In", "the", "beginning"}) ==
         "generate: unexpected argument \"the\": quote a prompt of several words\n");
+  CHECK(refusal({"--seed", "x"}) == "generate: --seed=x is not a whole number in range\n");
 }
 
 TEST_CASE("generate says that it cannot write, and that a model is broken", "[models]") {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "parse_options.h"
 
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <initializer_list>
@@ -9,12 +8,12 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/models/factory.h"
 #include "flags.h"
+#include "number_flag.h"
 #include "option_checks.h"
 
 namespace train {
@@ -43,19 +42,9 @@ T choose(const cxxopts::ParseResult& parsed, const char* flag,
 }
 
 template <class T>
-T number(const cxxopts::ParseResult& parsed, const char* flag) {
-  const std::string digits = text(parsed, flag);
-  T value{};
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error == std::errc() && end == digits.data() + digits.size()) return value;
-  throw std::invalid_argument("--" + std::string(flag) + "=" + digits + " is not " +
-                              (std::is_integral_v<T> ? "a whole number in range" : "a number"));
-}
-
-template <class T>
 std::optional<T> number_if_given(const cxxopts::ParseResult& parsed, const char* flag) {
   if (parsed.count(flag) == 0) return std::nullopt;
-  return number<T>(parsed, flag);
+  return number_flag<T>(parsed, flag);
 }
 
 // Rejects "--save --epochs 3", which would train for one epoch and save to a file "--epochs", and
@@ -85,9 +74,9 @@ OptimizerOptions read_optimizer(const cxxopts::ParseResult& parsed) {
   const double usual_rate = kind == OptimizerKind::kSgd ? 0.05 : 1e-3;
   return {.kind = kind,
           .learning_rate = number_if_given<double>(parsed, "lr").value_or(usual_rate),
-          .momentum = number<double>(parsed, "momentum"),
+          .momentum = number_flag<double>(parsed, "momentum"),
           .nesterov = parsed["nesterov"].as<bool>(),
-          .weight_decay = number<double>(parsed, "weight-decay")};
+          .weight_decay = number_flag<double>(parsed, "weight-decay")};
 }
 
 DatasetKind usual_dataset(const std::string& model) {
@@ -98,7 +87,7 @@ DatasetKind usual_dataset(const std::string& model) {
 DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
   DatasetChoice choice{.kind = usual_dataset(text(parsed, "model")),
                        .is_augmented = parsed["augment"].as<bool>(),
-                       .seed = number<std::uint64_t>(parsed, "seed")};
+                       .seed = number_flag<std::uint64_t>(parsed, "seed")};
   if (parsed.count("dataset") > 0) {
     choice.kind = choose<DatasetKind>(parsed, "dataset",
                                       {{"fashion-mnist", DatasetKind::kFashionMnist},
@@ -115,8 +104,8 @@ DatasetChoice read_dataset(const cxxopts::ParseResult& parsed) {
 }
 
 void read_schedule(const cxxopts::ParseResult& parsed, Options& options) {
-  options.warmup_epochs = number<int>(parsed, "warmup");
-  options.warmup_steps = number<std::int64_t>(parsed, "warmup-steps");
+  options.warmup_epochs = number_flag<int>(parsed, "warmup");
+  options.warmup_steps = number_flag<std::int64_t>(parsed, "warmup-steps");
   const auto patience = number_if_given<int>(parsed, "plateau-patience");
   if (text(parsed, "lr-schedule") == kPlateau) {
     options.plateau_patience = patience.value_or(10);
@@ -138,25 +127,25 @@ void read_data(const cxxopts::ParseResult& parsed, Options& options) {
   options.sampler = choose<SamplerKind>(
       parsed, "sampler", {{"exact", SamplerKind::kExact}, {"torch", SamplerKind::kTorch}});
   options.drop_last = parsed["drop-last"].as<bool>();
-  options.num_workers = number<int>(parsed, "num-workers");
-  options.seed = number<std::uint64_t>(parsed, "seed");
+  options.num_workers = number_flag<int>(parsed, "num-workers");
+  options.seed = number_flag<std::uint64_t>(parsed, "seed");
   options.init = text_or_empty(parsed, "init");
   options.is_init_partial = parsed["init-partial"].as<bool>();
 }
 
 void read_duration(const cxxopts::ParseResult& parsed, Options& options) {
-  options.epochs = number<int>(parsed, "epochs");
-  options.max_steps = number<std::int64_t>(parsed, "max-steps");
+  options.epochs = number_flag<int>(parsed, "epochs");
+  options.max_steps = number_flag<std::int64_t>(parsed, "max-steps");
   options.batch_size = number_if_given<std::int64_t>(parsed, "batch-size");
   options.global_batch_size = number_if_given<std::int64_t>(parsed, "global-batch-size");
-  options.accumulate = number<int>(parsed, "accumulate");
+  options.accumulate = number_flag<int>(parsed, "accumulate");
 }
 
 void read_optimization(const cxxopts::ParseResult& parsed, Options& options) {
   options.optimizer = read_optimizer(parsed);
   read_schedule(parsed, options);
-  options.max_grad_norm = number<double>(parsed, "clip-grad-norm");
-  options.label_smoothing = number<double>(parsed, "label-smoothing");
+  options.max_grad_norm = number_flag<double>(parsed, "clip-grad-norm");
+  options.label_smoothing = number_flag<double>(parsed, "label-smoothing");
   options.sync_batch_norm = parsed["sync-bn"].as<bool>();
   options.amp = ddp::nn::parse_amp(text(parsed, "amp"));
   options.dtype = choose<ddp::DType>(
@@ -174,11 +163,11 @@ void read_device(const cxxopts::ParseResult& parsed, Options& options) {
                                               {"cpu", ddp::DeviceChoice::kCpu},
                                               {"cuda", ddp::DeviceChoice::kCuda}});
   options.backend = ddp::parse_backend(text(parsed, "backend"));
-  options.bucket_cap_mb = number<double>(parsed, "bucket-cap-mb");
+  options.bucket_cap_mb = number_flag<double>(parsed, "bucket-cap-mb");
 }
 
 void read_output(const cxxopts::ParseResult& parsed, Options& options) {
-  options.log_every = number<std::int64_t>(parsed, "log-every");
+  options.log_every = number_flag<std::int64_t>(parsed, "log-every");
   options.metrics = text_or_empty(parsed, "metrics");
   options.log_dir = text_or_empty(parsed, "log-dir");
   options.traces = {.trace = text_or_empty(parsed, "trace"),
@@ -189,8 +178,8 @@ void read_output(const cxxopts::ParseResult& parsed, Options& options) {
 CheckpointOptions read_checkpoints(const cxxopts::ParseResult& parsed) {
   return {.directory = text_or_empty(parsed, "checkpoint-dir"),
           .resume = text(parsed, "resume"),
-          .every = number<std::int64_t>(parsed, "checkpoint-every"),
-          .keep = number<int>(parsed, "keep")};
+          .every = number_flag<std::int64_t>(parsed, "checkpoint-every"),
+          .keep = number_flag<int>(parsed, "keep")};
 }
 
 // In the order of make_flags().
