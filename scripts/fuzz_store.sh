@@ -20,7 +20,7 @@ has_runtime || install_packages "libclang-rt-$(clang++ -dumpversion | cut -d. -f
 
 mkdir -p build-fuzz/corpus
 clang++ -std=c++20 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-  -Wall -Wextra -Ilibddp tests/fuzz/store_fuzz.cpp libddp/ddp/store/store_state.cpp \
+  -Wall -Wextra -Ilibddp tests/store/store_fuzz.cpp libddp/ddp/store/store_state.cpp \
   libddp/ddp/store/wire.cpp libddp/ddp/base/error.cpp -o build-fuzz/store_fuzz
 build-fuzz/store_fuzz -max_total_time="$seconds" -max_len=2048 -print_final_stats=1 \
   -artifact_prefix=build-fuzz/ build-fuzz/corpus

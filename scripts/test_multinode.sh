@@ -54,7 +54,7 @@ finish 120 0 0
 passed "2 nodes x 2 ranks train lenet5 to the parameters of 4 local ranks"
 
 # Under Open MPI, without flags. Open MPI reaches the other host through a script that enters its
-# namespace. Its own files have a folder of their own: see tests/mpirun_test.cpp.
+# namespace. Its own files have a folder of their own: see tests/jobs/mpirun_test.cpp.
 if command -v mpirun >/dev/null; then
   cat >"$work/rsh" <<EOF
 #!/bin/sh

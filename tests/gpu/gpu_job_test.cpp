@@ -44,7 +44,7 @@ test::Environment sharing(int rank) {
 std::vector<std::string> launch(const std::vector<std::string>& flags) {
   std::vector<std::string> words = {"-n", std::to_string(kRanks)};
   words.insert(words.end(), flags.begin(), flags.end());
-  words.insert(words.end(), {DDP_COLLECTIVE_WORKER, kMode, "nccl"});
+  words.insert(words.end(), {DDP_COLLECTIVE_WORKER_PATH, kMode, "nccl"});
   return test::launch::command(words);
 }
 

@@ -50,9 +50,10 @@ bool ranks_add_up(const test::Environment& variables) {
   environment.insert(environment.end(), {{"NCCL_DEBUG", "INFO"},
                                          {"NCCL_DEBUG_FILE", ""},  // to stdout
                                          {"DDP_START_TIMEOUT", "20"}});
-  ChildProcess launcher(test::launch::command({"-n", "2", "--oversubscribe", "--show=all",
-                                               DDP_COLLECTIVE_WORKER, "sum-allocated", "nccl"}),
-                        ChildProcess::Options{.environment = environment});
+  ChildProcess launcher(
+      test::launch::command({"-n", "2", "--oversubscribe", "--show=all", DDP_COLLECTIVE_WORKER_PATH,
+                             "sum-allocated", "nccl"}),
+      ChildProcess::Options{.environment = environment});
   const std::string problem = problem_of(launcher);
   const std::size_t lines = problem.empty() ? kLines : std::string::npos;
   std::cout << "What the ranks and NCCL say in the end:\n"

@@ -108,8 +108,8 @@ double lost_rank0_is_told(int signal_number, const std::string& plight) {
 HangLines stopped_rank_is_named(int round) {
   const std::vector<std::string> backends = test::cpu_backends();
   const std::string& backend = backends[static_cast<std::size_t>(round) % backends.size()];
-  ChildProcess launcher({DDP_LAUNCH_PATH, "-n", "3", "--show", "all", DDP_COLLECTIVE_WORKER, "loop",
-                         backend, kPatient});
+  ChildProcess launcher({DDP_LAUNCH_PATH, "-n", "3", "--show", "all", DDP_COLLECTIVE_WORKER_PATH,
+                         "loop", backend, kPatient});
   for (const char* rank : {"0", "1", "2"}) {
     launcher.wait_for_output(std::string("rank ") + rank + " ready, pid ");
   }

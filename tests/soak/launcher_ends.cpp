@@ -28,8 +28,8 @@ constexpr Timeout kLong = 30s;
 const std::string kFamily =
     "say='echo pid=$$. >&2; exec sleep 1000'; (sh -c \"$say\" &); "
     "setsid sh -c \"(sh -c '$say' &); $say\" & sh -c \"$say\" & "
-    "echo rank$RANK=$$. pid=$$. agent=$PPID. port=$MASTER_PORT. >&2; exec " DDP_COLLECTIVE_WORKER
-    " loop";
+    "echo rank$RANK=$$. pid=$$. agent=$PPID. port=$MASTER_PORT. >&2; "
+    "exec " DDP_COLLECTIVE_WORKER_PATH " loop";
 constexpr std::size_t kFamilySize = 5;
 
 // The numbers after every "name=".

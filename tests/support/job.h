@@ -44,7 +44,7 @@ class Job {
                           {"MASTER_PORT", std::to_string(server_.endpoint().port)},
                           {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
       workers_.push_back(std::make_unique<ChildProcess>(
-          std::vector<std::string>{DDP_COLLECTIVE_WORKER, mode, backend, patience},
+          std::vector<std::string>{DDP_COLLECTIVE_WORKER_PATH, mode, backend, patience},
           ChildProcess::Options{.environment = environment}));
     }
   }

@@ -106,7 +106,7 @@ TEST_CASE("a worker that ends because a peer has obeyed has not failed", "[stop]
 }
 
 TEST_CASE("a signal to a child of a worker does not stop the job", "[stop]") {
-  const Result result = run(command({DDP_COLLECTIVE_WORKER, "fork"}), kStopBound);
+  const Result result = run(command({DDP_COLLECTIVE_WORKER_PATH, "fork"}), kStopBound);
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.err, !Contains("asked the job to stop"));
 }

@@ -70,8 +70,8 @@ TEST_CASE("a job that fails when it is asked to stop is not started again", "[re
 }
 
 TEST_CASE("a rank that fails three times at the same step is not started again", "[restart]") {
-  ChildProcess child(
-      {DDP_LAUNCH_PATH, "-n", "2", "--max_restarts", "5", DDP_COLLECTIVE_WORKER, "fail", "shm"});
+  ChildProcess child({DDP_LAUNCH_PATH, "-n", "2", "--max_restarts", "5", DDP_COLLECTIVE_WORKER_PATH,
+                      "fail", "shm"});
   CHECK(child.wait() == 3);
   CHECK_THAT(child.err(), Contains("restart 2 of 5") && !Contains("restart 3 of 5") &&
                               Contains("rank 1 failed at step 5 3 times in a row"));
@@ -82,7 +82,7 @@ TEST_CASE("a worker of an earlier attempt is refused by name", "[restart]") {
   const ddp::TcpServer server({"127.0.0.1", 0});
   ddp::TcpStore store(server.endpoint(), std::chrono::seconds(5));
   ddp::launcher::begin_attempt(store, "job", 1);
-  ChildProcess stale({DDP_COLLECTIVE_WORKER, "sum", "shm"},
+  ChildProcess stale({DDP_COLLECTIVE_WORKER_PATH, "sum", "shm"},
                      {.environment = {{"RANK", "1"},
                                       {"LOCAL_RANK", "1"},
                                       {"WORLD_SIZE", "2"},

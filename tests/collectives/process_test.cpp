@@ -25,7 +25,7 @@ constexpr Timeout kNoHang = 5 * 2s;   // five times the two seconds in which all
 
 void check_one_line_failure(const Environment& environment, const std::string& expected) {
   const auto begin = Clock::now();
-  ChildProcess worker({DDP_COLLECTIVE_WORKER, "sum"}, {.environment = environment});
+  ChildProcess worker({DDP_COLLECTIVE_WORKER_PATH, "sum"}, {.environment = environment});
   CHECK(worker.wait(kFiveSeconds) == 3);
   CHECK(Clock::now() - begin < kFiveSeconds);
   CHECK(test::lines_of(worker.err()).size() == 1);
@@ -147,7 +147,7 @@ TEST_CASE("ranks that have finished may leave while others still work", "[proces
 
 TEST_CASE("a thread may log while its process exits", "[process]") {
   for (int round = 0; round < 100; ++round) {
-    ChildProcess worker({DDP_COLLECTIVE_WORKER, "log"});
+    ChildProcess worker({DDP_COLLECTIVE_WORKER_PATH, "log"});
     REQUIRE(worker.wait(kFiveSeconds) == 0);
   }
 }
@@ -181,7 +181,7 @@ TEST_CASE("rank 0 reports that the store's port is taken", "[process]") {
 }
 
 TEST_CASE("a program started alone is a world of one", "[process]") {
-  ChildProcess worker({DDP_COLLECTIVE_WORKER, "sum"});
+  ChildProcess worker({DDP_COLLECTIVE_WORKER_PATH, "sum"});
   CHECK(worker.wait() == 0);
   CHECK_THAT(worker.out(), Catch::Contains("sum 1\n"));
 }

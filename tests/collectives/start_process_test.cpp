@@ -27,7 +27,7 @@ ChildProcess worker(int rank, int world_size, const Endpoint& store, bool agent_
   const std::string r = std::to_string(rank);
   const std::string n = std::to_string(world_size);
   return ChildProcess(
-      {DDP_COLLECTIVE_WORKER, "sum", "shm"},
+      {DDP_COLLECTIVE_WORKER_PATH, "sum", "shm"},
       {.environment = {{"RANK", r},
                        {"LOCAL_RANK", r},
                        {"WORLD_SIZE", n},
@@ -144,7 +144,7 @@ TEST_CASE("a rank with another WORLD_SIZE ends the start on all ranks", "[start]
 
 TEST_CASE("DDP_TIMEOUT makes a job with a stopped rank start again", "[start]") {
   ChildProcess job({DDP_LAUNCH_PATH, "-n", "2", "--max_restarts=1", "--show=all",
-                    DDP_COLLECTIVE_WORKER, "loop", "shm", "patient"},
+                    DDP_COLLECTIVE_WORKER_PATH, "loop", "shm", "patient"},
                    {.environment = {{"DDP_TIMEOUT", "3.5"}}});
   const auto have_started = [](std::size_t count) {
     return [count](const ChildProcess& child) {

@@ -18,7 +18,7 @@ using ddp::test::lines_of;
 namespace {
 
 Result crash(const std::string& how) {
-  return run(command({DDP_CRASHING_WORKER, how}), kStopBound);
+  return run(command({DDP_CRASHING_WORKER_PATH, how}), kStopBound);
 }
 
 // The innermost function of the reported stack; empty if there is none.
@@ -46,7 +46,7 @@ TEST_CASE("a crash of a program built with -g is reported with lines", "[launche
     WARN("SKIPPED: there is no addr2line (package binutils)");
     return;
   }
-  const Result result = run(command({DDP_CRASHING_WORKER "_with_lines", "touch"}), kStopBound);
+  const Result result = run(command({DDP_CRASHING_WORKER_PATH "_with_lines", "touch"}), kStopBound);
   CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page() (crashing_worker.cpp:"));
 }
 
@@ -68,7 +68,7 @@ TEST_CASE("an uncaught exception is reported with the function that threw it",
 
 TEST_CASE("a crash is reported even with a shell between launcher and program",
           "[launcher][crash]") {
-  const Result result = run(shell({}, "'" DDP_CRASHING_WORKER "' touch; exit $?"), kStopBound);
+  const Result result = run(shell({}, "'" DDP_CRASHING_WORKER_PATH "' touch; exit $?"), kStopBound);
   CHECK(result.exit_code == 128 + SIGSEGV);
   CHECK_THAT(innermost_frame(result), Contains("touch_forbidden_page()"));
 }

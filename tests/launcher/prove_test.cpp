@@ -34,7 +34,7 @@ Result prove(const Strings& args) {
 }
 
 Result prove_worker(const std::string& mistake, const std::string& ranks = "1,2,3") {
-  return prove({ranks, PROVE_WORKER_PATH, mistake});
+  return prove({ranks, DDP_PROVE_WORKER_PATH, mistake});
 }
 
 void check_found(const std::string& mistake, const std::string& text) {
@@ -220,7 +220,7 @@ TEST_CASE("a program that is right passes, and is ended after the steps", "[prov
 TEST_CASE("steps are described in a line, however many", "[prove]") {
   CHECK_THAT(prove_worker("none, short batch").out,
              Contains("1 rank: 3 steps of 30 to 60 samples\n"));
-  CHECK_THAT(prove({"--steps", "1", "1,2", PROVE_WORKER_PATH, "none"}).out,
+  CHECK_THAT(prove({"--steps", "1", "1,2", DDP_PROVE_WORKER_PATH, "none"}).out,
              Contains("1 rank: 1 step of 60 samples\n"));
 }
 

@@ -29,7 +29,7 @@ using ddp::test::TemporaryDirectory;
 namespace {
 
 Result run_worker(int ranks, const std::string& mode, const std::string& backend) {
-  return run(command({"-n", std::to_string(ranks), DDP_COLLECTIVE_WORKER, mode, backend}),
+  return run(command({"-n", std::to_string(ranks), DDP_COLLECTIVE_WORKER_PATH, mode, backend}),
              kStopBound);
 }
 
@@ -223,7 +223,8 @@ TEST_CASE(
                        std::to_string(free_port(address))};
   const auto launch = [&job](const std::string& node) {
     Strings argv = command(job);
-    argv.insert(argv.end(), {"--node_rank", node, DDP_COLLECTIVE_WORKER, "fail-slowly", "gloo"});
+    argv.insert(argv.end(),
+                {"--node_rank", node, DDP_COLLECTIVE_WORKER_PATH, "fail-slowly", "gloo"});
     return argv;
   };
   ChildProcess node0(launch("0"));
@@ -246,7 +247,7 @@ TEST_CASE("a rank that ends with 0 and never joins those that wait for it is nam
           "[launcher][verdict]") {
   // The other ranks wait by then.
   const std::string script =
-      "[ $RANK = 1 ] && { sleep 2; exit 0; }; exec '" DDP_COLLECTIVE_WORKER "' loop shm";
+      "[ $RANK = 1 ] && { sleep 2; exit 0; }; exec '" DDP_COLLECTIVE_WORKER_PATH "' loop shm";
   ChildProcess child(shell({"-n", "3"}, script));
   child.wait_for_output(
       "ddp-launch: rank 1 ended with code 0 without init_process_group, where ranks 0, 2 wait\n");
