@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdlib>
 
-#include "launcher/flag_value.h"
 #include "launcher/launch_error.h"
-#include "launcher/options.h"
+#include "launcher/options/flag_value.h"
+#include "launcher/options/options.h"
 
 namespace ddp::prove {
 namespace {

@@ -23,7 +23,7 @@
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/kernels/conv2d.h"
 #include "ddp/kernels/gemm.h"
-#include "launcher/environment.h"
+#include "launcher/plan/environment.h"
 #include "support/child_process.h"
 #include "support/files.h"
 #include "support/gate.h"

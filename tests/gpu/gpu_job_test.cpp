@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "ddp/cuda/cuda.h"
-#include "launcher/environment.h"
+#include "launcher/plan/environment.h"
 #include "support/hang_checks.h"
 #include "support/job.h"
 #include "support/launch.h"

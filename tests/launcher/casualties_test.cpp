@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "launcher/casualties.h"
-#include "launcher/start_watch.h"
-#include "launcher/stop_order.h"
+#include "launcher/run/start_watch.h"
+#include "launcher/run/stop_order.h"
+#include "launcher/verdict/casualties.h"
 
 using ddp::Clock;
 using ddp::Timeout;

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "launcher/cpu_binding.h"
+#include "launcher/placement/cpu_binding.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 

@@ -6,8 +6,8 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "launcher/elf_image.h"
-#include "launcher/source_lines.h"
+#include "launcher/verdict/elf_image.h"
+#include "launcher/verdict/source_lines.h"
 #include "support/launch.h"
 
 using namespace ddp::test::launch;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
 
-#include "launcher/dry_run.h"
+#include "launcher/plan/dry_run.h"
 
 using namespace ddp::launcher;
 using Strings = std::vector<std::string>;

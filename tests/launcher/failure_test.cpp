@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "ddp/base/socket.h"
-#include "launcher/abort_message.h"
-#include "launcher/failure.h"
-#include "launcher/shared_memory.h"
-#include "launcher/verdict.h"
+#include "launcher/processes/shared_memory.h"
+#include "launcher/verdict/abort_message.h"
+#include "launcher/verdict/failure.h"
+#include "launcher/verdict/verdict.h"
 #include "support/files.h"
 
 using namespace ddp::launcher;

@@ -2,7 +2,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "launcher/fellow_launchers.h"
+#include "launcher/nodes/fellow_launchers.h"
 #include "support/run_ranks.h"
 
 using namespace ddp::launcher;

@@ -3,10 +3,10 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "launcher/error_file.h"
 #include "launcher/launch_error.h"
-#include "launcher/log_route.h"
-#include "launcher/run_folder.h"
+#include "launcher/output/log_route.h"
+#include "launcher/output/run_folder.h"
+#include "launcher/verdict/error_file.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 

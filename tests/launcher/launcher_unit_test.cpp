@@ -3,11 +3,11 @@
 
 #include <catch2/catch.hpp>
 
-#include "launcher/environment.h"
-#include "launcher/gpu_list.h"
 #include "launcher/launch_error.h"
-#include "launcher/verdict.h"
-#include "launcher/worker_count.h"
+#include "launcher/placement/gpu_list.h"
+#include "launcher/placement/worker_count.h"
+#include "launcher/plan/environment.h"
+#include "launcher/verdict/verdict.h"
 #include "support/run_ranks.h"
 
 using namespace ddp::launcher;

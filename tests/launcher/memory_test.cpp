@@ -7,7 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "launcher/memory_watch.h"
+#include "launcher/verdict/memory_watch.h"
 #include "support/files.h"
 
 using namespace ddp::launcher;

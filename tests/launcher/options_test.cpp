@@ -3,11 +3,11 @@
 #include <filesystem>
 #include <map>
 
-#include "launcher/command.h"
-#include "launcher/flags.h"
-#include "launcher/given_flags.h"
 #include "launcher/launch_error.h"
-#include "launcher/options.h"
+#include "launcher/options/command.h"
+#include "launcher/options/flags.h"
+#include "launcher/options/given_flags.h"
+#include "launcher/options/options.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 

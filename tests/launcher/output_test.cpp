@@ -11,9 +11,9 @@
 
 #include "ddp/base/error.h"
 #include "ddp/base/socket.h"
-#include "launcher/line_splitter.h"
-#include "launcher/log_mux.h"
-#include "launcher/sink.h"
+#include "launcher/output/line_splitter.h"
+#include "launcher/output/log_mux.h"
+#include "launcher/output/sink.h"
 #include "support/files.h"
 
 using namespace ddp::launcher;

@@ -3,10 +3,10 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
-#include "launcher/environment.h"
-#include "launcher/gpu_list.h"
-#include "launcher/placement.h"
-#include "launcher/worker_count.h"
+#include "launcher/placement/gpu_list.h"
+#include "launcher/placement/placement.h"
+#include "launcher/placement/worker_count.h"
+#include "launcher/plan/environment.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
 

@@ -8,8 +8,8 @@
 #include <cerrno>
 
 #include "ddp/base/socket.h"
-#include "launcher/port_holder.h"
-#include "launcher/store_port.h"
+#include "launcher/nodes/port_holder.h"
+#include "launcher/nodes/store_port.h"
 
 using namespace ddp::launcher;
 using Catch::Matchers::Contains;

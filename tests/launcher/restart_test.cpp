@@ -9,7 +9,7 @@
 
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
-#include "launcher/worker_keys.h"
+#include "launcher/nodes/worker_keys.h"
 #include "support/child_process.h"
 
 using Catch::Matchers::Contains;

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/nodes/job_site.h"
+
+#include <fmt/core.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "ddp/base/host_name.h"
+#include "launcher/launch_error.h"
+#include "launcher/nodes/node_watch.h"
+#include "launcher/nodes/patience.h"
+#include "launcher/nodes/store_port.h"
+
+namespace ddp::launcher {
+namespace {
+
+std::string random_run_id() {
+  std::uint64_t bits = 0;
+  if (::getrandom(&bits, sizeof(bits), 0) != static_cast<ssize_t>(sizeof(bits))) {
+    throw SystemError("cannot draw a run id", errno);
+  }
+  return fmt::format("{:016x}", bits);
+}
+
+// Null if the endpoint is on another host, or if another node on this host was first.
+std::unique_ptr<TcpServer> try_to_host(const Endpoint& endpoint) {
+  try {
+    return std::make_unique<TcpServer>(endpoint);
+  } catch (const SystemError& error) {
+    const bool is_anothers =
+        error.error_number() == EADDRNOTAVAIL || error.error_number() == EADDRINUSE;
+    if (is_anothers) return nullptr;
+    throw;
+  }
+}
+
+// Where rank 0 is to listen (--store worker). The port (0: any) is free on every interface now,
+// since programs may bind any of them. It stays unbound, so another process may take it before rank
+// 0 does. The server is only started because serve_store() explains what is wrong with a port.
+Endpoint choose_worker_port(const Endpoint& wanted) {
+  return {wanted.host, serve_store({"", wanted.port})->endpoint().port};
+}
+
+JobSite open_on_one_node(const NodeOptions& options, StoreHost host, const JobLayout& assumed) {
+  JobSite site{.store = nullptr, .nodes = std::make_unique<NoOtherNodes>(), .layout = assumed};
+  if (host == StoreHost::kAgent) site.store = serve_store(options.endpoint);
+  site.layout.store = site.store ? site.store->endpoint() : choose_worker_port(options.endpoint);
+  site.layout.run_id = options.run_id.value_or(random_run_id());
+  return site;
+}
+
+void check_rank_is_said(const NodeOptions& options) {
+  if (options.rank || options.backend == NodeOptions::Backend::kC10d) return;
+  throw LaunchError(fmt::format(
+      "--nnodes={}: give the number of this node (--node_rank=0 to {}), or let nodes be "
+      "numbered as they come (--rdzv_backend=c10d)",
+      options.count, options.count - 1));
+}
+
+NodePlan plan_node(const NodeOptions& options, const WorkerPlan& workers, bool hosts_store) {
+  const char* host = workers.store_host == StoreHost::kAgent ? "agent" : "worker";
+  NodePlan plan{.rank = options.rank,
+                .count = options.count,
+                .store = options.endpoint,
+                .worker_port = options.endpoint.port,
+                .run_id = options.run_id.value_or(""),
+                .terms = fmt::format("--nnodes {} --max_restarts {} --store {}", options.count,
+                                     workers.max_restarts, host)};
+  if (!plan.rank && hosts_store) plan.rank = 0;
+  if (hosts_store && plan.run_id.empty()) plan.run_id = random_run_id();
+  return plan;
+}
+
+JobLayout layout_after(const Meeting& meeting, const JobLayout& assumed) {
+  JobLayout layout = assumed;
+  layout.node_rank = meeting.self;
+  layout.first_rank = meeting.first_rank(meeting.self);
+  layout.world_size = meeting.world_size();
+  layout.store.port = meeting.worker_port;
+  layout.run_id = meeting.run_id;
+  return layout;
+}
+
+}  // namespace
+
+JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const JobLayout& assumed,
+                  SignalReader& signals, Console& console) {
+  if (options.count == 1) return open_on_one_node(options, workers.store_host, assumed);
+  check_rank_is_said(options);
+  Patience patience(options.start_timeout, signals, console);
+  if (!options.on_one_host) check_reachable(options.endpoint, options.count, patience);
+  JobSite site;
+  if (!options.rank) site.store = try_to_host(options.endpoint);
+  if (options.rank == 0) site.store = serve_store(options.endpoint, options.count);
+  NodePlan plan = plan_node(options, workers, site.store != nullptr);
+  // If the workers host their own store, they do not meet where the launchers do.
+  if (site.store && workers.store_host == StoreHost::kWorker) {
+    plan.worker_port = choose_worker_port({options.endpoint.host, 0}).port;
+  }
+  Meeting meeting = meet_nodes(
+      plan, {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
+      patience);
+  site.layout = layout_after(meeting, assumed);
+  site.nodes = std::make_unique<NodeWatch>(std::move(meeting));
+  return site;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/nodes/node_watch.h"
+
+#include <fmt/core.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <sstream>
+#include <utility>
+
+#include "ddp/base/background_thread.h"
+#include "ddp/base/error.h"
+
+namespace ddp::launcher {
+namespace {
+
+// The delay after which other nodes learn of a failure.
+constexpr Timeout kBetweenTalks{100};
+constexpr Timeout kBetweenLooks{10};
+// An unreachable store must not delay the end of this launcher for long.
+constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
+
+FileDescriptor make_event() {
+  FileDescriptor event(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.is_open()) throw SystemError("cannot make an eventfd", errno);
+  return event;
+}
+
+std::string generation_key(int generation) { return "gen/" + std::to_string(generation); }
+
+std::string alive_key(int node) { return "alive/" + std::to_string(node); }
+
+struct Claim {
+  std::optional<int> node;
+  std::optional<int> signal;
+};
+
+Claim parse_claim(const std::string& text) {
+  std::istringstream numbers(text);
+  Claim claim;
+  int number = 0;
+  if (numbers >> number) claim.node = number;
+  if (numbers >> number) claim.signal = number;
+  return claim;
+}
+
+int seconds(Timeout time) {
+  return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
+}
+
+}  // namespace
+
+// A futile check of the store takes at most kStoreTimeout, and only that much counts as its
+// silence.
+NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs)
+    : meeting_(std::move(meeting)),
+      signs_(signs),
+      event_(make_event()),
+      store_(meeting_.store->clone(kStoreTimeout)),
+      store_life_(kStoreTimeout / 2),
+      next_sign_of_life_(Deadline::after(Timeout(0))),
+      generation_(generation_key(0)),
+      news_({.is_open = true}) {
+  const bool watches_all = meeting_.self == 0;
+  const int end = watches_all ? node_count() : 1;
+  for (int node = watches_all ? 1 : 0; node < end; ++node) {
+    peers_.push_back({node, LifeSign(signs_.period)});
+  }
+  thread_ = start_background_thread("ddp-nodes", [this] { run(); });
+}
+
+NodeWatch::~NodeWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void NodeWatch::begin(int generation) {
+  const std::lock_guard lock(mutex_);
+  generation_ = generation_key(generation);
+  said_ = said_.lasting();
+  written_ = written_.lasting();
+  news_ = {.lost = std::move(news_.lost),
+           .is_open = generation == 0,
+           .stop_requested = news_.stop_requested,
+           .worker_stopped = news_.worker_stopped};
+}
+
+// Only the main thread changes generation_.
+void NodeWatch::open() { meeting_.store->set(generation_ + "/open", "1"); }
+
+OtherNodes::News NodeWatch::news() {
+  eventfd_t ignored = 0;
+  ::eventfd_read(event_.get(), &ignored);
+  const std::lock_guard lock(mutex_);
+  return news_;
+}
+
+void NodeWatch::claim_failure() { say(&Words::claim, std::to_string(meeting_.self)); }
+
+void NodeWatch::claim_stop(int signal_number) {
+  say(&Words::claim, fmt::format("{} {}", meeting_.self, signal_number));
+}
+
+void NodeWatch::end_generation() { say(&Words::ends, true); }
+
+void NodeWatch::request_stop() { say(&Words::stops, true); }
+
+void NodeWatch::tell_stop_of_worker() { say(&Words::worker_stopped, true); }
+
+template <typename T>
+void NodeWatch::say(T Words::*word, T what) {
+  {
+    const std::lock_guard lock(mutex_);
+    said_.*word = std::move(what);
+  }
+  changed_.notify_all();
+}
+
+std::string NodeWatch::agree_on_failure(const std::string& own) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, signs_.vanished, [this] { return news_.is_bad(); });
+  if (!news_.failed_node) return own;
+  const std::string key = generation_ + "/failure";
+  const bool is_own = *news_.failed_node == meeting_.self;
+  lock.unlock();
+  try {
+    if (is_own) meeting_.store->set(key, own);
+    return meeting_.store->get(key, signs_.vanished);
+  } catch (const Error&) {
+    return is_own ? own : "";
+  }
+}
+
+bool NodeWatch::wait_for_all() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, signs_.vanished,
+                    [this] { return news_.have_all_ended || !news_.lost.empty(); });
+  return news_.have_all_ended;
+}
+
+void NodeWatch::leave() {
+  const Deadline deadline = Deadline::after(kStoreTimeout);
+  try {
+    auto left = meeting_.store->add("left", 1);
+    while (meeting_.self == 0 && left < node_count() && !deadline.passed()) {
+      std::this_thread::sleep_for(kBetweenLooks);
+      left = meeting_.store->add("left", 0);
+    }
+  } catch (const Error&) {
+    // A node that cannot reach the store need not be waited for.
+  }
+}
+
+void NodeWatch::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_ && news_.lost.empty()) {
+    lock.unlock();
+    talk();
+    lock.lock();
+    changed_.wait_for(lock, kBetweenTalks, [this] { return stopping_ || said_ != written_; });
+  }
+}
+
+// A slow store may answer the next time; a closed connection stays closed.
+void NodeWatch::talk() {
+  std::unique_lock lock(mutex_);
+  const std::string generation = generation_;
+  const Words said = said_, written = written_;
+  lock.unlock();
+  try {
+    tell(generation, said, written);
+    look(generation);
+    exchange_signs_of_life();
+    store_life_.silence(++store_answers_);
+  } catch (const Error& error) {
+    const bool may_answer_yet = dynamic_cast<const TimeoutError*>(&error) != nullptr;
+    if (may_answer_yet && store_life_.silence(store_answers_) < signs_.vanished) return;
+    const std::lock_guard relock(mutex_);
+    lose(describe_node(0, meeting_.nodes[0].host) +
+         " cannot be reached any more: " + describe(error));
+  }
+}
+
+// After an error, the same is written again.
+void NodeWatch::tell(const std::string& generation, const Words& said, const Words& written) {
+  if (said.stops && !written.stops) store_->set("stop", "1");
+  if (said.worker_stopped && !written.worker_stopped) store_->set("worker_stopped", "1");
+  if (said.claim != written.claim) store_->compare_set(generation + "/claim", "", said.claim);
+  if (said.ends && !written.ends) {
+    store_->set(generation + "/ended/" + std::to_string(meeting_.self), "1");
+  }
+  const std::lock_guard lock(mutex_);
+  written_ = generation == generation_ ? said : said.lasting();
+}
+
+// Reads first who has ended, then whether a node has failed or was asked to stop. A node writes the
+// latter before the former, so a node that has ended without a claim has ended well.
+void NodeWatch::look(const std::string& generation) {
+  const bool is_open = generation == generation_key(0) || store_->has(generation + "/open");
+  const bool all_ended = have_all_ended(generation);
+  const auto [failed_node, stop_signal] =
+      parse_claim(store_->find(generation + "/claim").value_or(""));
+  const bool stop_requested = store_->has("stop");
+  const bool worker_stopped = store_->has("worker_stopped");
+  const std::lock_guard lock(mutex_);
+  if (generation != generation_) return;
+  const News seen{failed_node, stop_signal,    news_.lost,    is_open,
+                  all_ended,   stop_requested, worker_stopped};
+  if (seen == news_) return;
+  news_ = seen;
+  wake_poll_loop();
+  changed_.notify_all();
+}
+
+bool NodeWatch::have_all_ended(const std::string& generation) {
+  const std::string all_ended = generation + "/all_ended";
+  if (meeting_.self != 0) return store_->has(all_ended);
+  std::vector<std::string> ends;
+  for (int node = 0; node < node_count(); ++node) {
+    ends.push_back(generation + "/ended/" + std::to_string(node));
+  }
+  if (!store_->check(ends)) return false;
+  store_->set(all_ended, "1");
+  return true;
+}
+
+void NodeWatch::exchange_signs_of_life() {
+  if (!next_sign_of_life_.passed()) return;
+  next_sign_of_life_ = Deadline::after(signs_.period);
+  store_->add(alive_key(meeting_.self), 1);
+  for (Peer& peer : peers_) {
+    const auto signs = static_cast<std::uint64_t>(store_->add(alive_key(peer.node), 0));
+    if (peer.life.silence(signs) < signs_.vanished) continue;
+    const std::string& host = meeting_.nodes[static_cast<std::size_t>(peer.node)].host;
+    store_->compare_set("lost", "",
+                        fmt::format("{} has vanished: no sign of life for {} s",
+                                    describe_node(peer.node, host), seconds(signs_.vanished)));
+  }
+  read_loss();
+}
+
+// The first report counts for all nodes.
+void NodeWatch::read_loss() {
+  const std::optional<std::string> sentence = store_->find("lost");
+  if (!sentence) return;
+  const std::lock_guard lock(mutex_);
+  lose(*sentence);
+}
+
+// Called under mutex_.
+void NodeWatch::lose(const std::string& sentence) {
+  if (!news_.lost.empty()) return;
+  news_.lost = sentence;
+  wake_poll_loop();
+  changed_.notify_all();
+}
+
+void NodeWatch::wake_poll_loop() const { ::eventfd_write(event_.get(), 1); }
+
+}  // namespace ddp::launcher

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+//
+// The nodes of a job: one launcher on each; they meet in the store that node 0's launcher hosts.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/base/socket.h"
+#include "ddp/store/store.h"
+#include "launcher/nodes/patience.h"
+
+namespace ddp::launcher {
+
+struct Node {
+  std::string host;  // host name
+  pid_t launcher = 0;
+  int workers = 0;
+};
+
+// "node 1 (gpu-b)"
+[[nodiscard]] std::string describe_node(int rank, const std::string& host);
+
+struct NodePlan {
+  std::optional<int> rank = 0;  // nothing: the next free one
+  int count = 1;
+  Endpoint store = {};            // node 0's, as the others reach it
+  std::uint16_t worker_port = 0;  // on node 0's host; node 0 chooses it
+  std::string run_id = {};        // node 0 must have one; empty: any
+  std::string terms = {};         // flags that must be the same on all nodes
+};
+
+// Throws LaunchError for a store on a loopback address, which no other host can reach. Retries an
+// unknown name for kLateName.
+void check_reachable(const Endpoint& store, int node_count, Patience& patience);
+
+// For the store: one field per line.
+[[nodiscard]] std::string serialize(const Node& node);
+[[nodiscard]] Node parse_node(const std::string& text);
+
+struct Meeting {
+  std::shared_ptr<Store> store = {};  // the launchers' part of the store
+  int self = 0;                       // this node's rank
+  std::vector<Node> nodes = {};       // by rank
+  std::string run_id = {};
+  std::uint16_t worker_port = 0;
+
+  // The rank of the first worker of a node, and the number of all workers.
+  [[nodiscard]] int first_rank(int node) const;
+  [[nodiscard]] int world_size() const { return first_rank(static_cast<int>(nodes.size())); }
+};
+
+// Waits until all nodes are there, and says every few seconds which are missing. Also waits while
+// node 0 does not exist yet or does not answer for a while. Throws LaunchError if nodes do not come
+// in time, if two have the same rank, if they belong to different jobs, or if a signal ends the
+// wait. A launcher that gives up removes its entry, so that it can try again.
+[[nodiscard]] Meeting meet_nodes(const NodePlan& plan, const Node& self, Patience& patience);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "ddp/base/time.h"
+#include "launcher/output/console.h"
+#include "launcher/processes/signals.h"
+
+namespace ddp::launcher {
+
+// How long a launcher waits for the others, what it prints meanwhile, and what ends the wait.
+class Patience {
+ public:
+  Patience(Timeout timeout, SignalReader& signals, Console& console);
+
+  // Sleeps until the next check. Prints `state`, which is called every few seconds. Throws
+  // LaunchError when the time is over (with the state and the time waited), or when a signal has
+  // come that ends the job.
+  void wait(const std::function<std::string()>& state, Timeout pause = kBetweenLooks);
+
+  static constexpr Timeout kBetweenLooks{50};
+
+ private:
+  void throw_if_interrupted();
+
+  Timeout timeout_;
+  Deadline end_;
+  Deadline next_remark_;
+  SignalReader& signals_;
+  Console& console_;
+};
+
+}  // namespace ddp::launcher

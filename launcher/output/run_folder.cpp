@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/output/run_folder.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "ddp/base/error.h"
+#include "launcher/launch_error.h"
+#include "launcher/output/log_route.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr int kMaxRunsOfOneName = 10000;
+
+[[noreturn]] void refuse(const std::string& path, int error_number) {
+  throw LaunchError(
+      fmt::format("cannot make the log folder '{}': {}", path, error_text(error_number)));
+}
+
+// Readable only by this user, as made by mkdtemp. Empty if it cannot be made.
+std::string make_temporary_folder(const char* parent) {
+  std::string path = std::string(parent) + "/ddp-launch-XXXXXX";
+  return ::mkdtemp(path.data()) == nullptr ? "" : path;
+}
+
+const char* temporary_parent(const char* otherwise) {
+  const char* chosen = std::getenv("TMPDIR");
+  return chosen == nullptr || *chosen == '\0' ? otherwise : chosen;
+}
+
+// The user may have chosen the run's name, so it must not contain '/' or begin with '.'.
+std::string folder_name(const JobLayout& layout) {
+  std::string name = layout.run_id;
+  std::ranges::replace(name, '/', '_');
+  if (name.empty() || name.front() == '.') name.insert(0, "run_");
+  if (layout.node_count > 1) name += fmt::format("_node{}", layout.node_rank);
+  return name;
+}
+
+// DIR/NAME, or DIR/NAME_2 … if a run of that name exists, so that its logs are not overwritten.
+std::string make_new_folder(const std::string& parent, const std::string& name) {
+  std::error_code error;
+  std::filesystem::create_directories(parent, error);
+  if (error) refuse(parent, error.value());
+  std::string path = (std::filesystem::absolute(parent) / name).lexically_normal().string();
+  const std::string first = path;
+  for (int run = 2; ::mkdir(path.c_str(), 0777) != 0; ++run) {
+    if (errno != EEXIST || run > kMaxRunsOfOneName) refuse(path, errno);
+    path = fmt::format("{}_{}", first, run);
+  }
+  return path;
+}
+
+bool make_folder(const std::string& path) {
+  return ::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST;
+}
+
+}  // namespace
+
+PrivateFolder::PrivateFolder() : path_(make_temporary_folder(temporary_parent("/dev/shm"))) {
+  if (path_.empty()) path_ = make_temporary_folder(temporary_parent("/tmp"));
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+}
+
+RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::string private_folder)
+    : stays_(has_files(options)), root_(std::move(private_folder)) {
+  if (options.directory) {
+    root_ = make_new_folder(*options.directory, folder_name(layout));
+  } else if (stays_) {
+    const char* parent = temporary_parent("/tmp");
+    root_ = make_temporary_folder(parent);
+    if (root_.empty()) {
+      throw LaunchError(fmt::format(
+          "cannot make a log folder in '{}': {}; --log_dir or TMPDIR chooses another place", parent,
+          error_text(errno)));
+    }
+    remark_ = "the log files are in " + root_ + " (--log_dir chooses another place)";
+  }
+}
+
+void RunFolder::begin_attempt(int workers, int restart_count) {
+  if (root_.empty()) return;
+  attempt_ = fmt::format("{}/attempt_{}", root_, restart_count);
+  bool is_made = make_folder(attempt_);
+  for (int local_rank = 0; is_made && local_rank < workers; ++local_rank) {
+    is_made = make_folder(rank_folder(local_rank));
+  }
+  if (is_made) return;
+  if (stays_) refuse(attempt_, errno);
+  attempt_.clear();
+}
+
+std::string RunFolder::error_file(int local_rank) const {
+  return attempt_.empty() ? "" : rank_folder(local_rank) + "/error.json";
+}
+
+std::string RunFolder::crash_file(int local_rank) const {
+  return attempt_.empty() ? "" : rank_folder(local_rank) + "/crash.txt";
+}
+
+std::string RunFolder::log_file(int local_rank, Channel channel) const {
+  if (!stays_) return "";
+  return rank_folder(local_rank) + (channel == Channel::kOut ? "/stdout.log" : "/stderr.log");
+}
+
+std::string RunFolder::rank_folder(int local_rank) const {
+  return fmt::format("{}/{}", attempt_, local_rank);
+}
+
+}  // namespace ddp::launcher

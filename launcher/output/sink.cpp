@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/output/sink.h"
+
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace ddp::launcher {
+namespace {
+
+// A pipe that polls writable takes PIPE_BUF bytes without blocking, and in one piece.
+bool is_writable(int fd) {
+  pollfd entry{fd, POLLOUT, 0};
+  return ::poll(&entry, 1, 0) > 0;
+}
+
+}  // namespace
+
+void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEnd end) {
+  if (error_ != 0) return;
+  // A bar that begins with "\r" would return to a line that meanwhile belongs to another stream; do
+  // not make a line of it.
+  if (open_owner_ != owner && line == "\r") return;
+  if (open_owner_ != owner) end_open_line();
+  const bool continues = open_owner_ == owner && open_end_ == LineEnd::kNone;
+  if (!continues) queue_ += prefix;
+  queue_ += line;
+  open_owner_ = end == LineEnd::kNewline ? kNobody : owner;
+  open_end_ = end;
+  ++line_count_;
+}
+
+void Sink::end_open_line() {
+  if (open_owner_ != kNobody && error_ == 0) queue_ += '\n';
+  open_owner_ = kNobody;
+}
+
+std::string_view Sink::next_piece() const {
+  const std::string_view all = std::string_view(queue_).substr(begin_);
+  if (all.size() <= PIPE_BUF) return all;
+  const std::string_view block = all.substr(0, PIPE_BUF);
+  const std::size_t last_end = block.find_last_of("\n\r");
+  return last_end == std::string_view::npos ? block : block.substr(0, last_end + 1);
+}
+
+void Sink::flush() {
+  while (is_pending() && is_writable(fd_)) {
+    const std::string_view piece = next_piece();
+    const ssize_t written = ::write(fd_, piece.data(), piece.size());
+    if (written >= 0) {
+      begin_ += static_cast<std::size_t>(written);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      error_ = errno;
+      begin_ = queue_.size();
+    }
+  }
+  compact();
+}
+
+// Amortised: moves the rest only when at least half of the buffer has been written.
+void Sink::compact() {
+  if (2 * begin_ < queue_.size()) return;
+  queue_.erase(0, begin_);
+  begin_ = 0;
+}
+
+}  // namespace ddp::launcher

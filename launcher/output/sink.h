@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "launcher/output/line_splitter.h"
+
+namespace ddp::launcher {
+
+// One file that receives lines of several streams: the launcher's stdout, its stderr, or both if
+// they are the same. Writing never blocks: lines are queued, and flush() writes what the reader
+// accepts, each line of up to PIPE_BUF bytes in one piece. After an error (a closed pipe, a full
+// disk) it silently drops everything.
+class Sink {
+ public:
+  explicit Sink(int fd) : fd_(fd) {}
+
+  // Queues a line of stream `owner`, with the prefix if the line begins here. Ends another stream's
+  // open line (LineEnd::kNone or kCarriageReturn) first.
+  void put(int owner, std::string_view prefix, std::string_view line, LineEnd end);
+
+  // Ends an open line, whoever owns it.
+  void end_open_line();
+
+  void flush();
+
+  [[nodiscard]] int fd() const { return fd_; }
+  [[nodiscard]] bool is_pending() const { return begin_ < queue_.size(); }
+  // True if so much is queued that the streams which feed this sink should not be read further.
+  [[nodiscard]] bool is_congested() const { return queue_.size() - begin_ > kCongestionBytes; }
+  // The errno of the failed write; 0 if none failed.
+  [[nodiscard]] int error() const { return error_; }
+  // Lines put so far.
+  [[nodiscard]] std::size_t line_count() const { return line_count_; }
+
+ private:
+  static constexpr std::size_t kCongestionBytes = 256 * 1024;
+  static constexpr int kNobody = -1;
+
+  [[nodiscard]] std::string_view next_piece() const;
+  void compact();
+
+  int fd_;
+  std::string queue_;
+  std::size_t begin_ = 0;  // bytes of queue_ already written
+  int open_owner_ = kNobody;
+  LineEnd open_end_ = LineEnd::kNewline;
+  std::size_t line_count_ = 0;
+  int error_ = 0;
+};
+
+}  // namespace ddp::launcher

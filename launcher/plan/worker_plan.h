@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+//
+// What the launcher knows about the workers, and from when on: the plan before anything starts, the
+// layout once the nodes have met, and an attempt when its workers start.
+#pragma once
+
+#include <sys/resource.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ddp/base/socket.h"
+#include "ddp/base/time.h"
+#include "launcher/options/command.h"
+#include "launcher/options/options.h"
+#include "launcher/placement/placement.h"
+
+namespace ddp::launcher {
+
+// "NAME=value" entries, as execve takes them.
+using EnvironmentBlock = std::vector<std::string>;
+
+// The same for all workers of this node and all attempts.
+struct WorkerPlan {
+  Command command;
+  EnvironmentBlock environment = {};       // what the workers inherit
+  std::optional<rlimit> descriptors = {};  // limit of open files in a worker; nothing: ours
+  LogOptions logs = {};
+  StoreHost store_host = StoreHost::kAgent;
+  std::string role = "default";
+  int max_restarts = 0;
+  int usable_cpus = 1;
+  std::vector<Placement> placements = {};  // by local rank; empty: no placement
+  bool oversubscribe = false;              // workers may share GPUs
+  bool rank0_on_terminal = false;          // rank 0's output ends on a terminal, through our pipe
+  // The time between SIGTERM, or SIGUSR1 from outside, and SIGKILL.
+  Timeout failure_grace{2000};
+  Timeout keyboard_grace{3000};
+  Timeout outside_grace{30000};         // for a signal from a scheduler or a terminal that closes
+  std::function<void()> on_start = {};  // called when the workers of an attempt have started
+  bool verbose = false;
+};
+
+// The job's nodes and ranks, as this node sees them.
+struct JobLayout {
+  int node_rank = 0;
+  int node_count = 1;
+  int local_world_size = 1;
+  int first_rank = 0;  // of this node; its other ranks follow
+  int world_size = 1;
+  Endpoint store = {};
+  std::string run_id = {};
+  bool on_one_host = true;  // whether all nodes are on one host
+};
+
+struct Attempt {
+  int restart_count = 0;
+  // DIR/<local rank>/error.json and crash.txt take a worker's error and crash records; empty: none.
+  std::string error_directory = {};
+  std::string worker_slots = {};  // path of the memory of WorkerSlots; empty: none
+};
+
+[[nodiscard]] Placement placement_of(const WorkerPlan& plan, int local_rank);
+
+}  // namespace ddp::launcher

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/run/agent.h"
+
+#include <fmt/core.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "ddp/base/host_name.h"
+#include "ddp/base/poll_until.h"
+#include "ddp/store/tcp_store.h"
+#include "launcher/nodes/nodes.h"
+#include "launcher/nodes/worker_keys.h"
+#include "launcher/verdict/error_file.h"
+#include "launcher/verdict/verdict.h"
+
+namespace ddp::launcher {
+namespace {
+
+// A blocked reader of our output must not delay the end of an interrupted job.
+constexpr Timeout kInterruptedDrainTimeout{1000};
+
+int exit_code_without_failure(const Outcome& outcome) {
+  if (outcome.interrupted_by) return exit_code_after(*outcome.interrupted_by);
+  return outcome.stop_requested ? exit_code_after(SIGUSR1) : EXIT_SUCCESS;
+}
+
+// Used if this launcher hosts the store itself.
+constexpr Timeout kStoreTimeout = std::chrono::seconds(5);
+
+}  // namespace
+
+int Agent::run() {
+  const int exit_code = run_generations();
+  if (is_interrupted_ && exit_code == 128 + SIGHUP) {
+    job_.console.say("terminal closed (SIGHUP); use nohup or --detach");
+  }
+  drain_console();
+  job_.nodes.leave();
+  return exit_code;
+}
+
+int Agent::run_generations() {
+  Outcome outcome = run_generation();
+  for (;;) {
+    const std::optional<Failure> failure = agree_on_failure(outcome);
+    const std::optional<Timeout> delay = delay_of_restart(outcome, failure);
+    if (failure) say(job_.console, *failure);
+    is_interrupted_ = outcome.interrupted_by.has_value();
+    if (!failure) return exit_code_without_failure(outcome);
+    if (!delay) {
+      pass_on(*failure);
+      return exit_code_after(*failure);
+    }
+    outcome = run_again(*delay);
+  }
+}
+
+Outcome Agent::run_generation() { return Generation(job_, restart_count_).run(); }
+
+Outcome Agent::run_again(Timeout delay) {
+  job_.console.say(fmt::format("restart {} of {} in {:.0f} s", restarts_.restarts(),
+                               job_.plan.max_restarts,
+                               std::chrono::duration<double>(delay).count()));
+  job_.console.flush();
+  begin_next_generation();
+  const Outcome end = wait_for_restart(delay);
+  return end.interrupted_by || end.stopped_by_nodes ? end : run_generation();
+}
+
+void Agent::begin_next_generation() {
+  ++restart_count_;
+  job_.nodes.begin(restart_count_);
+}
+
+// Called by node 0 when the workers of all nodes have ended.
+void Agent::open_generation() {
+  if (job_.plan.store_host == StoreHost::kAgent) {
+    TcpStore store(job_.layout.store, kStoreTimeout);
+    begin_attempt(store, job_.layout.run_id, restart_count_);
+  }
+  job_.nodes.open();
+}
+
+// The first failure of all nodes; nothing if there was none. If a signal stops the job, each node
+// reports its own failure, and the node that got the signal reports only its own.
+std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
+  std::optional<Failure> own = outcome.failure;
+  if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
+  if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
+  const std::string text = own ? to_json(*own) : "";
+  const std::string first = job_.nodes.agree_on_failure(text);
+  const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
+  if (outcome.interrupted_by || is_of_stop) return outcome.failure;
+  if (own && first == text) return own;  // it also knows what is in view here
+  if (auto failure = failure_from_json(first)) return failure;
+  return NodeFailure{job_.nodes.news().lost};
+}
+
+NodeFailure Agent::describe_signal(int signal_number) const {
+  return {describe_node(job_.layout.node_rank, host_name()) + " was stopped by " +
+              signal_name(signal_number),
+          exit_code_after(signal_number)};
+}
+
+// Reports to an outer launcher.
+void Agent::pass_on(const Failure& failure) const {
+  const char* path = std::getenv("TORCHELASTIC_ERROR_FILE");
+  if (path == nullptr) return;
+  const auto* worker = std::get_if<WorkerFailure>(&failure);
+  const std::string record =
+      worker == nullptr ? "" : job_.files.error_file(worker->first.rank - job_.layout.first_rank);
+  pass_on_error_record(record, path, verdict(failure), exit_code_after(failure));
+}
+
+// If there is no restart although restarts were requested, says why. A lost node is not replaced.
+std::optional<Timeout> Agent::delay_of_restart(const Outcome& outcome,
+                                               const std::optional<Failure>& failure) {
+  const auto* worker = failure ? std::get_if<WorkerFailure>(&*failure) : nullptr;
+  const bool is_wanted =
+      job_.plan.max_restarts > 0 && worker != nullptr && !worker->when_asked_to_stop;
+  if (!is_wanted) return std::nullopt;
+  if (!job_.nodes.wait_for_all()) {
+    const std::string lost = job_.nodes.news().lost;
+    job_.console.say("not started again: " +
+                     (lost.empty() ? "the workers of another node do not end" : lost));
+    return std::nullopt;
+  }
+  const auto decision = restarts_.after_failure(worker->first.rank, worker->step);
+  if (!decision.reason.empty()) job_.console.say(decision.reason);
+  if (!outcome.stop_requested && !job_.nodes.news().is_stop()) return decision.delay;
+  if (decision.delay) decline_restart();
+  return std::nullopt;
+}
+
+// The others may not yet know that the job was asked to stop.
+void Agent::decline_restart() {
+  job_.console.say("not started again: the job was asked to stop");
+  begin_next_generation();
+  job_.nodes.claim_failure();
+  (void)job_.nodes.agree_on_failure(
+      to_json(NodeFailure{describe_node(job_.layout.node_rank, host_name()) + " was asked to stop",
+                          exit_code_after(SIGUSR1)}));
+}
+
+// Returns early with the end of the job, if that comes first.
+Outcome Agent::wait_for_restart(Timeout delay) {
+  const Deadline pause = Deadline::after(delay);
+  bool is_opened = job_.layout.node_rank != 0;
+  for (;;) {
+    const bool is_over = pause.passed();
+    if (is_over && !std::exchange(is_opened, true)) open_generation();
+    const OtherNodes::News news = job_.nodes.news();
+    if (news.is_bad()) {
+      job_.nodes.end_generation();  // it is opened, but this node did not start its workers
+      return {.stopped_by_nodes = true};
+    }
+    if (is_over && news.is_open) return {};
+    std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
+    job_.console.add_poll_entries(entries);
+    poll_until(entries, is_over ? std::nullopt : std::optional(pause));
+    job_.console.flush();
+    while (const auto signal_number = job_.signals.next()) {
+      if (!ends_job(*signal_number)) continue;
+      job_.nodes.claim_failure();
+      return {.interrupted_by = signal_number};
+    }
+  }
+}
+
+// Our reader may be a pager with a person behind it, who must not lose lines. So in that case the
+// wait has no time limit, but a signal ends it.
+void Agent::drain_console() {
+  const Deadline limit =
+      Deadline::after(is_interrupted_ ? kInterruptedDrainTimeout : Timeout::max());
+  for (job_.console.flush(); job_.console.is_pending(); job_.console.flush()) {
+    std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}};
+    job_.console.add_poll_entries(entries);
+    if (!poll_until(entries, limit)) return;
+    if (const auto signal_number = job_.signals.next();
+        signal_number && *signal_number != SIGCHLD) {
+      return;
+    }
+  }
+}
+
+}  // namespace ddp::launcher

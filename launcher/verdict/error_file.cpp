@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/verdict/error_file.h"
+
+#include <charconv>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace ddp::launcher {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kLongestRecord = 1 << 20;
+
+std::string read_start(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kLongestRecord, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+// Values may be numbers or, with torchrun, texts.
+std::string text_of(const Json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) return "";
+  return found->is_string() ? found->get<std::string>() : found->dump();
+}
+
+std::optional<std::int64_t> number_of(const Json& object, const char* key) {
+  const std::string text = text_of(object, key);
+  std::int64_t value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || stop != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+ErrorRecord record_of(const Json& json) {
+  const Json& message = json.at("message");
+  if (message.is_string()) return {.message = message.get<std::string>()};
+  ErrorRecord record{.message = message.at("message").get<std::string>()};
+  const auto extra = message.find("extraInfo");
+  if (extra == message.end() || !extra->is_object()) return record;
+  record.step = number_of(*extra, "step");
+  record.caused_by_peer = text_of(*extra, "caused_by_peer") == "true";
+  return record;
+}
+
+// Empty if there is no valid JSON.
+Json read_json(const std::string& path) {
+  if (path.empty()) return {};
+  try {
+    return Json::parse(read_start(path));
+  } catch (const Json::exception&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+std::optional<ErrorRecord> read_error_record(const std::string& path) {
+  try {
+    return record_of(read_json(path));
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+void pass_on_error_record(const std::string& from, const std::string& to,
+                          const std::string& sentence, int exit_code) {
+  if (to.empty()) return;
+  Json json = read_json(from);
+  if (!read_error_record(from))
+    json = Json::parse(ddp::to_json({.message = sentence}, std::time(nullptr)));
+  if (json["message"].is_object()) json["message"]["errorCode"] = exit_code;
+  std::ofstream(to) << json.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/verdict/post_mortem.h"
+
+#include <fmt/core.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "launcher/processes/shared_memory.h"
+#include "launcher/verdict/error_file.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Workers inherit our limit.
+std::string file_size_hint() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format("it wrote a file beyond the limit of {} KiB (ulimit -f)",
+                     limit.rlim_cur / 1024);
+}
+
+std::string hint_about(int signal_number) {
+  switch (signal_number) {
+    case SIGBUS:
+      return bus_error_hint();
+    case SIGXFSZ:
+      return file_size_hint();
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+PostMortem::PostMortem()
+    : memory_(MemorySource::of_this_process()), memory_before_(read_memory_state(memory_)) {}
+
+Ending PostMortem::examine(const Worker& worker, const rusage& usage,
+                           const std::string& error_file) const {
+  const int status = worker.status();
+  Ending ending{.rank = worker.rank(), .pid = worker.pid(), .status = status};
+  if (!ending.is_failure()) return ending;
+  ending.record = read_error_record(error_file);
+  ending.out_of_memory = find_out_of_memory(status, memory_before_, read_memory_state(memory_));
+  if (ending.out_of_memory) {
+    ending.out_of_memory->resident_bytes = std::int64_t{usage.ru_maxrss} * 1024;
+  }
+  if (WIFSIGNALED(status)) ending.hint = hint_about(WTERMSIG(status));
+  return ending;
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/verdict/source_lines.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <csignal>
+#include <filesystem>
+
+#include "ddp/base/poll_until.h"
+#include "ddp/base/socket.h"
+
+namespace ddp::launcher {
+namespace {
+
+// Starts a child whose stdout is `output`; returns 0 if the program cannot be started.
+pid_t start(const char* program, const std::string& module, const std::string& address,
+            const FileDescriptor& output) {
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  ::posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  ::posix_spawn_file_actions_adddup2(&actions, output.get(), STDOUT_FILENO);
+  std::array<const char*, 5> argv{program, "-e", module.c_str(), address.c_str(), nullptr};
+  pid_t pid = 0;
+  const int error = ::posix_spawnp(&pid, program, &actions, nullptr,
+                                   const_cast<char* const*>(argv.data()), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  return error == 0 ? pid : 0;
+}
+
+// Reads until the end of the stream or the deadline.
+std::string read_until(const FileDescriptor& input, const Deadline& end) {
+  std::string text;
+  std::array<char, 1024> part{};
+  for (;;) {
+    pollfd entry{input.get(), POLLIN, 0};
+    if (!poll_until({&entry, 1}, end)) return text;
+    const ssize_t size = ::read(input.get(), part.data(), part.size());
+    if (size <= 0) return text;
+    text.append(part.data(), static_cast<std::size_t>(size));
+  }
+}
+
+std::string ask(const char* program, const std::string& module, const std::string& address,
+                const Deadline& end) {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) return "";
+  const FileDescriptor read_end(fds[0]);
+  FileDescriptor write_end(fds[1]);
+  const pid_t pid = start(program, module, address, write_end);
+  write_end.reset();
+  if (pid == 0) return "";
+  std::string answer = read_until(read_end, end);
+  ::kill(pid, SIGKILL);              // it may still be running
+  ::waitpid(pid, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
+  return answer;
+}
+
+// "/src/train.cpp:57 (discriminator 3)\n"; unknown parts are "??:0" or "…:?".
+std::string parse_answer(const std::string& answer) {
+  const std::string line = answer.substr(0, answer.find_first_of(" \n"));
+  const std::size_t colon = line.rfind(':');
+  if (colon == std::string::npos || line.starts_with("??")) return "";
+  const std::string number = line.substr(colon + 1);
+  const bool is_number = !number.empty() && std::ranges::all_of(number, [](unsigned char c) {
+    return std::isdigit(c);
+  });
+  return is_number && number != "0" ? std::filesystem::path(line).filename().string() : "";
+}
+
+}  // namespace
+
+std::string SourceLines::line_of(const std::string& module, std::uint64_t address) {
+  for (const char* program : {"addr2line", "llvm-addr2line"}) {
+    if (module.empty() || end_.passed()) return "";
+    const std::string answer = ask(program, module, fmt::format("{:#x}", address), end_);
+    if (!answer.empty()) return parse_answer(answer);
+  }
+  return "";
+}
+
+}  // namespace ddp::launcher

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+#include "launcher/verdict/verdict.h"
+
+#include <fmt/core.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "ddp/base/rank_list.h"
+
+namespace ddp::launcher {
+namespace {
+
+constexpr std::size_t kLongestMessage = 1000;
+
+using Test = std::function<bool(const Ending&)>;
+
+// The first death by a signal among the endings that pass, else the first that passes; nullptr if
+// none does.
+const Ending* find_cause(std::span<const Ending> endings, const Test& passes) {
+  const Ending* found = nullptr;
+  for (const Ending& ending : endings) {
+    if (!ending.is_failure() || !passes(ending)) continue;
+    if (WIFSIGNALED(ending.status)) return &ending;
+    if (found == nullptr) found = &ending;
+  }
+  return found;
+}
+
+std::string describe_bytes(std::int64_t bytes) {
+  constexpr double kMebibyte = 1 << 20;
+  const double size = static_cast<double>(bytes) / kMebibyte;
+  return size < 1024 ? fmt::format("{:.0f} MiB", size) : fmt::format("{:.1f} GiB", size / 1024);
+}
+
+std::string describe(const OutOfMemory& event) {
+  const std::string resident = describe_bytes(event.resident_bytes) + " resident";
+  if (!event.limit_bytes) return "out of memory (" + resident + ")";
+  return fmt::format("out of memory ({}, limit {})", resident, describe_bytes(*event.limit_bytes));
+}
+
+// Cuts only between UTF-8 characters.
+std::string one_line(std::string text) {
+  const auto is_control = [](char c) { return c >= 0 && c < ' '; };
+  std::ranges::replace_if(text, is_control, ' ');
+  while (text.ends_with(' ')) text.pop_back();
+  if (text.size() <= kLongestMessage) return text;
+  std::size_t end = kLongestMessage;
+  while ((static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
+
+std::string describe_why(const Ending& ending) {
+  std::string why;
+  if (ending.out_of_memory) why = describe(*ending.out_of_memory);
+  for (const std::string& more :
+       {ending.record ? one_line(ending.record->message) : "", ending.hint}) {
+    if (!more.empty()) why += (why.empty() ? "" : "; ") + more;
+  }
+  return why.empty() ? why : ": " + why;
+}
+
+// Ranks that ended after the same step, or before any, are described together.
+std::string describe(const std::vector<Finished>& finished) {
+  std::map<std::optional<std::int64_t>, std::vector<int>> ranks_by_step;
+  for (const Finished& each : finished) ranks_by_step[each.step].push_back(each.rank);
+  std::string text;
+  for (const auto& [step, ranks] : ranks_by_step) {
+    text += fmt::format("; {} had ended with code 0{}", rank_list(ranks),
+                        step ? fmt::format(" after step {}", *step) : "");
+  }
+  return text;
+}
+
+void show_stderr(Console& console, const WorkerFailure& failure) {
+  const int rank = failure.first.rank;
+  if (!failure.last_lines.empty() && !failure.lines_are_in_view) {
+    console.say(fmt::format("last stderr lines of rank {}:", rank));
+    for (const std::string& line : failure.last_lines) console.quote(line);
+  }
+  if (!failure.log_file.empty()) {
+    console.say(fmt::format("all of rank {}'s stderr: {}", rank, failure.log_file));
+  }
+}
+
+void show_frames(Console& console, const WorkerFailure& failure) {
+  if (failure.frames.empty()) return;
+  console.say(fmt::format("where rank {} crashed:", failure.first.rank));
+  for (const std::string& frame : failure.frames) console.quote("at " + frame);
+}
+
+}  // namespace
+
+Ending first_cause(std::span<const Ending> endings) {
+  using When = Ending::When;
+  const Test tests[] = {
+      [](const Ending& e) { return !e.is_consequence() && e.when == When::kFirst; },
+      [](const Ending& e) { return !e.is_consequence() && e.when == When::kBefore; },
+      [](const Ending& e) { return !e.is_consequence() && e.record; },
+      [](const Ending& e) { return e.when == When::kFirst; },
+  };
+  for (const Test& test : tests) {
+    if (const Ending* cause = find_cause(endings, test)) return *cause;
+  }
+  return endings.front();
+}
+
+std::string verdict(const WorkerFailure& failure) {
+  const Ending& first = failure.first;
+  const std::string host = failure.host.empty() ? "" : failure.host + ", ";
+  const std::string when = failure.when_asked_to_stop ? ", when asked to stop" : "";
+  const std::string step = failure.step ? fmt::format(", in step {}", *failure.step) : "";
+  const std::string head =
+      fmt::format("rank {} ({}pid {}) {} after {:.1f} s{}{}{}{}", first.rank, host, first.pid,
+                  describe_status(first.status), failure.after.count(), when, step,
+                  describe_why(first), describe(failure.finished));
+  if (failure.others == 0) return head;
+  return fmt::format("{}; {} other rank{} stopped because of it", head, failure.others,
+                     failure.others == 1 ? "" : "s");
+}
+
+std::string verdict(const Failure& failure) {
+  const auto* node = std::get_if<NodeFailure>(&failure);
+  return node != nullptr ? node->sentence : verdict(std::get<WorkerFailure>(failure));
+}
+
+int exit_code_after(const Failure& failure) {
+  const auto* node = std::get_if<NodeFailure>(&failure);
+  return node != nullptr ? node->exit_code
+                         : exit_code_of(std::get<WorkerFailure>(failure).first.status);
+}
+
+void say(Console& console, const Failure& failure) {
+  if (const auto* worker = std::get_if<WorkerFailure>(&failure)) {
+    show_stderr(console, *worker);
+    show_frames(console, *worker);
+  }
+  console.say(verdict(failure));
+}
+
+}  // namespace ddp::launcher
