@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests the choice of a convolution's algorithm and math type with a fake cuDNN. No GPU is needed.
-#include "ddp/kernels/detail/cudnn_choice.h"
+#include "ddp/kernels/conv2d/cudnn_choice.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/dynamic_library.h"
-#include "ddp/kernels/detail/onednn_version.h"
+#include "ddp/kernels/conv2d/onednn_version.h"
 
 namespace ddp::cpu {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/cudnn_library.h"
+#include "ddp/kernels/conv2d/cudnn_library.h"
 
 #include <string>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/onednn.h"
+#include "ddp/kernels/conv2d/onednn.h"
 
 #include <string>
 #include <utility>

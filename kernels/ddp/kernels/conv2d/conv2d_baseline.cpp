@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/conv2d_loops_of.h"
+#include "ddp/kernels/conv2d/conv2d_loops_of.h"
 
 namespace ddp::detail {
 

@@ -2,7 +2,7 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/conv2d.h"
-#include "ddp/kernels/detail/conv2d_checks.h"
+#include "ddp/kernels/conv2d/conv2d_checks.h"
 
 namespace ddp::cpu {
 namespace {

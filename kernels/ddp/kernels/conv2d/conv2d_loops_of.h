@@ -3,9 +3,9 @@
 // Compiled once for each instruction set; see detail/conv2d_lanes.h.
 #pragma once
 
-#include "ddp/kernels/detail/conv2d_forward_lanes.h"
-#include "ddp/kernels/detail/conv2d_grad_input_lanes.h"
-#include "ddp/kernels/detail/conv2d_grad_weight_lanes.h"
+#include "ddp/kernels/conv2d/conv2d_forward_lanes.h"
+#include "ddp/kernels/conv2d/conv2d_grad_input_lanes.h"
+#include "ddp/kernels/conv2d/conv2d_grad_weight_lanes.h"
 
 namespace ddp::detail {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Compiled with -mavx2 -mfma, alone in the project.
-#include "ddp/kernels/detail/conv2d_loops_of.h"
+#include "ddp/kernels/conv2d/conv2d_loops_of.h"
 
 namespace ddp::detail {
 

@@ -10,7 +10,7 @@
 
 #include "ddp/base/dtype.h"
 #include "ddp/base/log.h"
-#include "ddp/kernels/detail/cudnn_library.h"
+#include "ddp/kernels/conv2d/cudnn_library.h"
 
 namespace ddp::cu {
 

@@ -8,7 +8,7 @@
 // Compiled once for each instruction set; detail/lanes.h says what that forbids.
 #pragma once
 
-#include "ddp/kernels/detail/conv2d_loops.h"
+#include "ddp/kernels/conv2d/conv2d_loops.h"
 #include "ddp/kernels/detail/lanes.h"
 
 namespace ddp::detail {

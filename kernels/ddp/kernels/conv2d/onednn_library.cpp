@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/onednn_library.h"
+#include "ddp/kernels/conv2d/onednn_library.h"
 
 #include "ddp/base/dynamic_library.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "ddp/kernels/conv2d/conv2d_columns.h"
 #include "ddp/kernels/detail/checks.h"
-#include "ddp/kernels/detail/conv2d_columns.h"
 #include "ddp/kernels/detail/launch.cuh"
 
 namespace ddp::cu {

@@ -3,7 +3,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/conv2d.h"
-#include "ddp/kernels/detail/conv2d_checks.h"
+#include "ddp/kernels/conv2d/conv2d_checks.h"
 
 namespace ddp::cu {
 namespace {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Stands in for conv2d_avx2.cpp where the compiler does not compile for x86.
-#include "ddp/kernels/detail/conv2d_loops.h"
+#include "ddp/kernels/conv2d/conv2d_loops.h"
 
 namespace ddp::detail {
 

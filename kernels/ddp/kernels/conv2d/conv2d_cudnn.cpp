@@ -9,8 +9,8 @@
 #include "ddp/base/log.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/conv2d.h"
-#include "ddp/kernels/detail/cudnn_choice.h"
-#include "ddp/kernels/detail/cudnn_library.h"
+#include "ddp/kernels/conv2d/cudnn_choice.h"
+#include "ddp/kernels/conv2d/cudnn_library.h"
 #include "ddp/kernels/detail/gemm_checks.h"
 #include "ddp/kernels/detail/owned_handle.h"
 

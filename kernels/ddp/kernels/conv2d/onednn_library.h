@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "ddp/kernels/detail/onednn_version.h"
+#include "ddp/kernels/conv2d/onednn_version.h"
 
 namespace ddp::cpu {
 

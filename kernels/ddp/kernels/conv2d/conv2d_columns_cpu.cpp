@@ -8,8 +8,8 @@
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/kernels/channel_bias.h"
 #include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/conv2d/conv2d_columns_cpu.h"
 #include "ddp/kernels/detail/checks.h"
-#include "ddp/kernels/detail/conv2d_columns_cpu.h"
 #include "ddp/kernels/detail/scratch.h"
 
 namespace ddp::cpu {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "ddp/kernels/conv2d.h"
+#include "ddp/kernels/conv2d/onednn_convolution.h"
 #include "ddp/kernels/detail/checks.h"
-#include "ddp/kernels/detail/onednn_convolution.h"
 #include "ddp/kernels/detail/scratch.h"
 
 namespace ddp::cpu {

@@ -6,7 +6,7 @@
 #include "ddp/cuda/cuda.h"
 #include "ddp/kernels/bias.h"
 #include "ddp/kernels/conv2d.h"
-#include "ddp/kernels/detail/conv2d_columns.h"
+#include "ddp/kernels/conv2d/conv2d_columns.h"
 
 namespace ddp::cu {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "ddp/kernels/conv2d.h"
-#include "ddp/kernels/detail/onednn.h"
+#include "ddp/kernels/conv2d/onednn.h"
 
 namespace ddp::cpu {
 

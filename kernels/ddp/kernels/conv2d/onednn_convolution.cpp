@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "ddp/kernels/detail/onednn_convolution.h"
+#include "ddp/kernels/conv2d/onednn_convolution.h"
 
 #include <array>
 

@@ -5,7 +5,7 @@
 
 #include <span>
 
-#include "ddp/kernels/detail/onednn_library.h"
+#include "ddp/kernels/conv2d/onednn_library.h"
 #include "ddp/kernels/shapes.h"
 
 namespace ddp::cpu {

@@ -3,7 +3,7 @@
 // Compiled once for each instruction set; see detail/conv2d_lanes.h.
 #pragma once
 
-#include "ddp/kernels/detail/conv2d_lanes.h"
+#include "ddp/kernels/conv2d/conv2d_lanes.h"
 
 namespace ddp::detail {
 namespace {
