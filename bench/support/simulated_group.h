@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "ddp/collectives/collective.h"
 #include "ddp/collectives/process_group.h"
 
 namespace ddp::bench {
