@@ -128,8 +128,8 @@ TEST_CASE("the C++ code in README.md and docs/ is taken from tested sources", "[
   for (const fs::path& file : files_in(kRoot / "examples", ".cpp")) {
     append_without_indents(file, source);
   }
-  for (const char* file :
-       {"docs_code_test.cpp", "training_recipe_test.cpp", "training_recipe_parts_test.cpp"}) {
+  for (const char* file : {"docs/docs_code_test.cpp", "jobs/training_recipe_test.cpp",
+                           "jobs/training_recipe_parts_test.cpp"}) {
     append_without_indents(kRoot / "tests" / file, source);
   }
   int blocks = 0;
