@@ -18,27 +18,21 @@ struct RankState {
   bool asks_to_stop = false;
   std::array<bool, kMaxVotes> votes = {};
   std::uint64_t fingerprint = 0;           // of the rank's replica; must be equal on all ranks
-  std::uint64_t gradient_fingerprint = 0;  // see SameDataCheck; below 2^53
+  std::uint64_t gradient_fingerprint = 0;  // see SameDataCheck
   RankTimes times = {};                    // of an earlier step
 };
 
 // Reads and writes the numbers of a control vector, which lie in the caller's memory. They are
 // either the numbers of one rank or their sums over all ranks. All are float64:
 //
-//   vector      := pass, state
-//   pass        := samples / n_ref, samples, kMaxMetrics x (sum, weight)
-//   state       := active ranks, stop requests, votes[kMaxVotes], fingerprint, rank[world_size]
-//   fingerprint := kPieces x (piece, piece squared)
-//   rank        := work seconds, data seconds, idle, active, epoch, backward passes,
-//                  fingerprint of gradients
+//   vector := pass, state
+//   pass   := samples / n_ref, samples, kMaxMetrics x (sum, weight)
+//   state  := stop requests, votes[kMaxVotes], rank[world_size]
+//   rank   := work seconds, data seconds, idle, out of data, epoch, backward passes,
+//             fingerprint of the replica, fingerprint of gradients
 //
 // A rank writes its own entry of `rank` and leaves the others 0, so the sum holds the entries of
-// all ranks.
-//
-// Fingerprints must be equal on all ranks, and are sent with their squares. The sums then show
-// whether all ranks wrote the same number: they did exactly if the variance over ranks is 0. The
-// sums are exact, since a fingerprint is cut into pieces of 16 bits. Epochs and passes must be
-// equal, too, but are sent by rank, because the error about them names the ranks.
+// all ranks. Fingerprints are cut to 53 bits, which a float64 holds exactly.
 class ControlFields {
  public:
   ControlFields(double* numbers, int world_size) : numbers_(numbers), world_size_(world_size) {}
@@ -52,7 +46,7 @@ class ControlFields {
   [[nodiscard]] static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
   [[nodiscard]] static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
 
-  // Starts a backward pass: sets the two sample fields and zeroes all other numbers.
+  // Starts a backward pass: sets the two sample fields and zeroes the metrics.
   void begin_pass(double samples, double nominal_samples);
   void add_metric(std::size_t slot, double value, double weight);
   void set_metric_weight(std::size_t slot, double weight) { numbers_[weight_index(slot)] = weight; }
@@ -63,40 +57,52 @@ class ControlFields {
   [[nodiscard]] StepSummary::Metric metric(std::size_t slot) const {
     return {numbers_[sum_index(slot)], numbers_[weight_index(slot)]};
   }
-  [[nodiscard]] int active_ranks() const { return static_cast<int>(numbers_[kActive]); }
   [[nodiscard]] int stop_requests() const { return static_cast<int>(numbers_[kStops]); }
   [[nodiscard]] int votes(std::size_t slot) const {
     return static_cast<int>(numbers_[kVotes + slot]);
   }
   [[nodiscard]] int world_size() const { return world_size_; }
+  // Of one rank:
   [[nodiscard]] RankTimes times(int rank) const;
-  [[nodiscard]] bool is_active(int rank) const { return numbers_[rank_index(rank) + 3] != 0; }
+  [[nodiscard]] bool is_active(int rank) const { return field(rank, kOutOfData) == 0; }
   [[nodiscard]] std::int64_t epoch(int rank) const {
-    return static_cast<std::int64_t>(numbers_[rank_index(rank) + 4]);
+    return static_cast<std::int64_t>(field(rank, kEpoch));
   }
-
   [[nodiscard]] std::int64_t passes(int rank) const {
-    return static_cast<std::int64_t>(numbers_[rank_index(rank) + 5]);
+    return static_cast<std::int64_t>(field(rank, kPasses));
   }
-
+  [[nodiscard]] std::uint64_t fingerprint(int rank) const {
+    return static_cast<std::uint64_t>(field(rank, kFingerprint));
+  }
   [[nodiscard]] std::uint64_t gradient_fingerprint(int rank) const {
-    return static_cast<std::uint64_t>(numbers_[rank_index(rank) + 6]);
+    return static_cast<std::uint64_t>(field(rank, kGradientFingerprint));
   }
-
-  // For sums over all ranks: whether all ranks wrote the same fingerprint.
-  [[nodiscard]] bool fingerprints_agree() const;
+  // False for the ranks that a simulated group lacks: every rank makes a pass.
+  [[nodiscard]] bool exists(int rank) const { return passes(rank) != 0; }
 
  private:
-  static constexpr std::size_t kActive = kPassCount;
-  static constexpr std::size_t kStops = kActive + 1;
+  static constexpr std::size_t kStops = kPassCount;
   static constexpr std::size_t kVotes = kStops + 1;
-  static constexpr std::size_t kFingerprint = kVotes + kMaxVotes;
-  static constexpr std::size_t kPieces = 4;
-  static constexpr std::size_t kRanks = kFingerprint + 2 * kPieces;
-  static constexpr std::size_t kRankFields = 7;
+  static constexpr std::size_t kRanks = kVotes + kMaxVotes;
+
+  // The fields of `rank`.
+  enum RankField : std::size_t {
+    kWork,
+    kData,
+    kIdle,
+    kOutOfData,
+    kEpoch,
+    kPasses,
+    kFingerprint,
+    kGradientFingerprint,
+    kRankFields
+  };
 
   static constexpr std::size_t rank_index(int rank) {
     return kRanks + kRankFields * static_cast<std::size_t>(rank);
+  }
+  [[nodiscard]] double field(int rank, RankField which) const {
+    return numbers_[rank_index(rank) + which];
   }
 
   double* numbers_;
@@ -109,5 +115,8 @@ class ControlFields {
 // Describes what is wrong with a step: the ranks made different numbers of backward passes, or
 // active ranks are in different epochs. Empty if nothing is wrong. `sums` are sums over all ranks.
 [[nodiscard]] std::string find_mismatch(const ControlFields& sums);
+
+// Whether all ranks have the same fingerprint of their replicas. `sums` are sums over all ranks.
+[[nodiscard]] bool fingerprints_agree(const ControlFields& sums);
 
 }  // namespace ddp

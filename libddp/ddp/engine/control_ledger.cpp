@@ -12,15 +12,17 @@ ControlLedger::ControlLedger(int world_size)
 
 void ControlLedger::count(const ControlFields& sums) {
   count_pass(sums, kMaxMetrics);
-  last_.active_ranks = sums.active_ranks();
   last_.stop_requests = sums.stop_requests();
   for (std::size_t slot = 0; slot < kMaxVotes; ++slot) last_.votes[slot] = sums.votes(slot);
-  for (int rank = 0; rank < sums.world_size(); ++rank) {
-    times_[static_cast<std::size_t>(rank)] = sums.times(rank);
-    active_[static_cast<std::size_t>(rank)] = sums.is_active(rank) ? 1 : 0;
-    gradient_fingerprints_[static_cast<std::size_t>(rank)] = sums.gradient_fingerprint(rank);
+  last_.active_ranks = 0;
+  for (std::size_t i = 0; i < times_.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    times_[i] = sums.times(rank);
+    active_[i] = sums.is_active(rank) ? 1 : 0;
+    gradient_fingerprints_[i] = sums.gradient_fingerprint(rank);
+    last_.active_ranks += active_[i];
   }
-  replicas_agree_ = sums.fingerprints_agree();
+  replicas_agree_ = fingerprints_agree(sums);
 }
 
 // Touches only the metrics in use, since the kernels of a step leave none of this in the caches.
