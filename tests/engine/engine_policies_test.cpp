@@ -138,6 +138,23 @@ TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
   }
 }
 
+TEST_CASE("a world of one writes no marks of used parameters into its bucket", "[engine][unused]") {
+  for (const auto unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
+    run_on_all_backends(1, [&](ProcessGroup& group) {
+      Trainee trainee(group, {.unused = unused});
+      const BucketLayout& layout = trainee.ddp.layout();
+      const Buffer last = trainee.ddp.gradient(layout.buckets.back().parameters.front());
+      const std::span tail(static_cast<double*>(last.data) + layout.tail_offset, layout.tail_count);
+      std::ranges::fill(tail, 7);
+      for (int step = 0; step < 3; ++step) {
+        trainee.step(1);
+        expect(trainee.ddp.is_used(2), "known without the bucket");
+      }
+      expect(std::ranges::count(tail, 7) == 4, "one for each parameter and one more");
+    });
+  }
+}
+
 TEST_CASE("a parameter may be used in only some passes of a step", "[engine][unused]") {
   for (const int world_size : {1, 2}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {

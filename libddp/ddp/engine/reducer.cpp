@@ -179,8 +179,6 @@ void Reducer::close_without_launch(Stream consumer) {
     if (buckets_[b].has_producer) join_producer(b, consumer);
     if (may_miss) zero_missing(b, consumer);
   }
-  const bool ends_step = reduction_ == Reduction::kNow;
-  if (ends_step && layout_.tail_count > 0) at_launch_.before_last(consumer);
 }
 
 void Reducer::launch_rest(Stream consumer) {

@@ -42,8 +42,7 @@ enum class Reduction : std::uint8_t { kNow, kLater };
 class Reducer {
  public:
   // Callbacks of each step, called with the stream of the bucket: `before_first` just before the
-  // first bucket is launched, `before_last` before the last one, if that has a tail to write. In a
-  // world of one there is only `before_last`, at the end of backward.
+  // first bucket is launched, `before_last` before the last one, if that has a tail to write.
   struct AtLaunch {
     std::function<void(Stream)> before_first;
     std::function<void(Stream)> before_last = {};
@@ -84,7 +83,7 @@ class Reducer {
   [[nodiscard]] Buffer tail() const;
 
   // Opens a backward pass. Without samples, what it marks does not count as used.
-  void begin(Reduction reduction = Reduction::kNow, bool has_samples = true);
+  void begin(Reduction reduction, bool has_samples);
 
   // Whether gradient i may be marked once more in this pass.
   [[nodiscard]] bool accepts(std::size_t i) const {

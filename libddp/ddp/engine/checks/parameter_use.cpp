@@ -5,30 +5,35 @@
 
 namespace ddp {
 
-ParameterUse::ParameterUse(ProcessGroup& group, const Reducer& reducer, bool settles)
+ParameterUse::ParameterUse(ProcessGroup& group, const Reducer& reducer, bool is_static)
     : reducer_(reducer),
       alone_(group.world_size() == 1),
-      settles_(settles),
+      is_static_(is_static),
       marks_(group, elements(reducer.gradient_count()), DType::kFloat64) {}
 
 void ParameterUse::write(Stream producer) {
-  if (is_settled_) return fill(reducer_.tail(), 0, producer);
-  auto* marks = static_cast<double*>(marks_.outgoing());
-  const std::size_t count = reducer_.gradient_count();
-  for (std::size_t i = 0; i < count; ++i) marks[i] = reducer_.is_used(i) ? 1 : 0;
-  marks[count] = reducer_.is_learning() ? 1 : 0;
+  if (is_learned_) return fill(reducer_.tail(), 0, producer);
+  take_own();
   marks_.upload(producer);
   cast(marks_.buffer(), reducer_.tail(), producer);
 }
 
-// In a world of one, the marks that write() stored on the host are already complete.
 void ParameterUse::read(Stream consumer) {
-  if (is_settled_) return;
-  if (!alone_) {
+  if (is_learned_) return;
+  if (alone_) {
+    take_own();
+  } else {
     cast(reducer_.tail(), marks_.buffer(), consumer);
     marks_.download(consumer);
   }
-  is_settled_ = settles_ && !is_some_rank_learning();
+  is_learned_ = is_static_ && !is_some_rank_learning();
+}
+
+void ParameterUse::take_own() {
+  auto* marks = static_cast<double*>(marks_.outgoing());
+  const std::size_t count = reducer_.gradient_count();
+  for (std::size_t i = 0; i < count; ++i) marks[i] = reducer_.is_used(i) ? 1 : 0;
+  marks[count] = reducer_.is_learning() ? 1 : 0;
 }
 
 bool ParameterUse::is_used(std::size_t i) {

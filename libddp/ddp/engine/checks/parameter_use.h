@@ -17,13 +17,14 @@ class ParameterUse {
   // The number of elements that the marks take: one for each parameter, and one for ParameterUse.
   static constexpr std::size_t elements(std::size_t parameters) { return parameters + 1; }
 
-  // If `settles`, the marks are exchanged only until every rank knows which parameters it uses.
-  ParameterUse(ProcessGroup& group, const Reducer& reducer, bool settles);
+  // If the use `is_static`, the marks are exchanged only until every rank has learned its own.
+  ParameterUse(ProcessGroup& group, const Reducer& reducer, bool is_static);
 
   // Call before the last bucket is launched. Writes this rank's marks, as the reducer knows them,
   // into the tail of the bucket.
   void write(Stream producer);
-  // Call after the last bucket is reduced. Starts to copy the marks of all ranks to the host.
+  // Call after the last bucket is reduced. Starts to copy the marks of all ranks to the host. In a
+  // world of one, which launches no bucket, the marks never leave the host.
   void read(Stream consumer);
 
   // Whether any rank used parameter i in the step of the last read(). Blocks the host until the
@@ -31,12 +32,13 @@ class ParameterUse {
   [[nodiscard]] bool is_used(std::size_t i);
 
  private:
+  void take_own();
   [[nodiscard]] bool is_some_rank_learning();
 
   const Reducer& reducer_;
   bool alone_;
-  bool settles_;
-  bool is_settled_ = false;
+  bool is_static_;
+  bool is_learned_ = false;  // by every rank
   HostMirror marks_;  // float64: one for each parameter, then the number of ranks that still learn
                       // their uses
 };
