@@ -22,38 +22,38 @@ std::size_t slot_bytes(const Buffer& value) {
 PackedBroadcast::PackedBroadcast(ProcessGroup& group, std::vector<Buffer> values) : group_(group) {
   std::size_t size_bytes = 0;
   for (const Buffer& value : values) {
-    if (travels_alone(value)) {
-      alone_.push_back(value);
-    } else {
-      small_.push_back(value);
+    if (is_packed(value)) {
+      packed_.push_back(value);
       size_bytes += slot_bytes(value);
+    } else {
+      unpacked_.push_back(value);
     }
   }
   if (size_bytes > 0) memory_ = group_.allocate(std::min(size_bytes, kPack));
 }
 
 // A buffer that the group would refuse goes to the group, so that the error is the group's.
-bool PackedBroadcast::travels_alone(const Buffer& value) const {
-  return value.size_bytes() > kLargestPacked || value.data == nullptr ||
-         value.device != group_.device();
+bool PackedBroadcast::is_packed(const Buffer& value) const {
+  return value.size_bytes() <= kLargestPacked && value.data != nullptr &&
+         value.device == group_.device();
 }
 
 Work PackedBroadcast::run(Stream stream) {
   Work last;
-  for (const Buffer& value : alone_) last = group_.broadcast(value, 0, stream);
+  for (const Buffer& value : unpacked_) last = group_.broadcast(value, 0, stream);
   if (last.group != nullptr) last.wait(stream);
   std::size_t first = 0;
   std::size_t size_bytes = 0;
-  for (std::size_t i = 0; i < small_.size(); ++i) {
-    if (size_bytes + slot_bytes(small_[i]) > kPack) {
-      last = broadcast(std::span(small_).subspan(first, i - first), size_bytes, stream);
+  for (std::size_t i = 0; i < packed_.size(); ++i) {
+    if (size_bytes + slot_bytes(packed_[i]) > kPack) {
+      last = broadcast(std::span(packed_).subspan(first, i - first), size_bytes, stream);
       first = i;
       size_bytes = 0;
     }
-    size_bytes += slot_bytes(small_[i]);
+    size_bytes += slot_bytes(packed_[i]);
   }
-  if (first == small_.size()) return last;
-  return broadcast(std::span(small_).subspan(first), size_bytes, stream);
+  if (first == packed_.size()) return last;
+  return broadcast(std::span(packed_).subspan(first), size_bytes, stream);
 }
 
 Buffer PackedBroadcast::slot(const Buffer& value, std::size_t offset) const {

@@ -25,14 +25,14 @@ class PackedBroadcast {
   Work run(Stream stream);
 
  private:
-  [[nodiscard]] bool travels_alone(const Buffer& value) const;
+  [[nodiscard]] bool is_packed(const Buffer& value) const;
   [[nodiscard]] Buffer slot(const Buffer& value, std::size_t offset) const;
   Work broadcast(std::span<const Buffer> packed, std::size_t size_bytes, Stream stream);
 
   ProcessGroup& group_;
-  std::vector<Buffer> alone_;
-  std::vector<Buffer> small_;
-  Allocation memory_;
+  std::vector<Buffer> unpacked_;  // each travels by itself
+  std::vector<Buffer> packed_;
+  Allocation memory_;  // for one pack
 };
 
 }  // namespace ddp
