@@ -66,9 +66,9 @@ double to_number(std::uint64_t fingerprint) { return static_cast<double>(fingerp
 
 }  // namespace
 
-void ControlFields::begin_pass(double samples, double nominal_samples) {
+void ControlFields::begin_pass(double samples, double unit) {
   std::fill_n(numbers_, kPassCount, 0.0);
-  numbers_[0] = samples / nominal_samples;
+  numbers_[0] = samples / unit;
   numbers_[1] = samples;
 }
 

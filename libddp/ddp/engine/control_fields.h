@@ -26,7 +26,7 @@ struct RankState {
 // either the numbers of one rank or their sums over all ranks. All are float64:
 //
 //   vector := pass, state
-//   pass   := samples / n_ref, samples, kMaxMetrics x (sum, weight)
+//   pass   := samples / unit, samples, kMaxMetrics x (sum, weight)
 //   state  := stop requests, votes[kMaxVotes], rank[world_size]
 //   rank   := work seconds, data seconds, idle, out of data, epoch, backward passes,
 //             fingerprint of the replica, fingerprint of gradients
@@ -46,8 +46,9 @@ class ControlFields {
   [[nodiscard]] static constexpr std::size_t sum_index(std::size_t slot) { return 2 + 2 * slot; }
   [[nodiscard]] static constexpr std::size_t weight_index(std::size_t slot) { return 3 + 2 * slot; }
 
-  // Starts a backward pass: sets the two sample fields and zeroes the metrics.
-  void begin_pass(double samples, double nominal_samples);
+  // Starts a backward pass: sets the two sample fields (see LossFactor::unit()) and zeroes the
+  // metrics.
+  void begin_pass(double samples, double unit);
   void add_metric(std::size_t slot, double value, double weight);
   void set_metric_weight(std::size_t slot, double weight) { numbers_[weight_index(slot)] = weight; }
   // Writes the state of this rank, whose step has had `passes` backward passes.

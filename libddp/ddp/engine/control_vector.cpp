@@ -42,7 +42,7 @@ Buffer ControlVector::carried() const {
   return {carried_.data(), ControlFields::kPassCount, DType::kFloat64, group_.device()};
 }
 
-void ControlVector::reset(double samples, double nominal_samples) {
+void ControlVector::reset(double samples, double unit) {
   if (group_.device().is_cuda()) {
     turn_ ^= 1U;
     outgoing_[turn_].sent.synchronize();  // used two steps ago, so this rarely waits
@@ -50,7 +50,7 @@ void ControlVector::reset(double samples, double nominal_samples) {
   }
   if (has_device_values_) device_values_ = {};
   has_device_values_ = false;
-  own().begin_pass(samples, nominal_samples);
+  own().begin_pass(samples, unit);
   ++own_passes_;
 }
 
@@ -105,8 +105,8 @@ void ControlVector::collect(Stream stream) {
   }
 }
 
-// Where the sums of the current step will be copied; wait() or settle() makes them count. Blocks
-// only if the device is kArrivals steps behind.
+// Where the sums of the current step will be copied; wait() or finish_alone() makes them count.
+// Blocks only if the device is kArrivals steps behind.
 ControlVector::Arrival& ControlVector::next_arrival() {
   count_arrived(arrived_steps_ - ledger_.steps() == kArrivals ? Wait::kYes : Wait::kNo);
   return arrivals_[arrived_steps_ % kArrivals];
@@ -185,7 +185,7 @@ void ControlVector::arrive(bool is_copied_by_device) {
   if (!is_copied_by_device) count_arrived(Wait::kYes);
 }
 
-void ControlVector::settle(const RankState& own_state, Stream stream) {
+void ControlVector::finish_alone(const RankState& own_state, Stream stream) {
   if (!has_device_values_ || !group_.device().is_cuda()) {
     if (has_device_values_) collect(stream);
     return count_alone(own_state);

@@ -28,8 +28,8 @@ class ControlVector {
  public:
   explicit ControlVector(ProcessGroup& group);
 
-  // Starts a pass: everything is 0 except this rank's samples.
-  void reset(double samples, double nominal_samples);
+  // Starts a pass: its numbers are 0 except this rank's samples, which are also counted in `unit`.
+  void reset(double samples, double unit);
   void add_metric(std::size_t slot, double value, double weight);
   // The same for a value on the group's device: one element, which is read at launch().
   void add_metric(std::size_t slot, const Buffer& value, double weight);
@@ -40,17 +40,17 @@ class ControlVector {
   void launch(const RankState& own_state, Stream producer);
   // Orders `consumer` behind the sum.
   void wait(Stream consumer);
-  // Replaces launch() and wait() in a world of one. It costs nothing unless a metric is on the
-  // device.
-  void settle(const RankState& own_state, Stream stream);
+  // Replaces launch() and wait() in a world of one whose gradients are not divided. It costs
+  // nothing unless a metric is on the device.
+  void finish_alone(const RankState& own_state, Stream stream);
 
-  // n_ref / (sum of samples), or 0 if there were no samples; in the group's memory. Valid after
+  // unit / (sum of samples), or 0 if there were no samples; in the group's memory. Valid after
   // wait(), for work on the consumer stream.
   [[nodiscard]] const double* gradient_scale() const {
     return static_cast<const double*>(memory_.data());
   }
 
-  // steps that were waited for or settled
+  // The ledger with all steps so far. Blocks until their sums have arrived.
   [[nodiscard]] ControlLedger& complete_ledger();
   // The ledger with only those steps whose sums have arrived. Does not block.
   [[nodiscard]] const ControlLedger& arrived_ledger();
@@ -97,7 +97,7 @@ class ControlVector {
   double* host_;             // this rank's own numbers; on the CPU this is `memory_` itself
   Allocation arrived_;       // memory for the sums of all Arrivals
   std::array<Arrival, kArrivals> arrivals_;
-  std::uint64_t arrived_steps_ = 0;  // for which wait() or settle() was called
+  std::uint64_t arrived_steps_ = 0;  // for which wait() or finish_alone() was called
   ControlLedger ledger_;
   std::array<Buffer, kMaxMetrics> device_values_;  // by metric slot; count 0 where there is none
   bool has_device_values_ = false;

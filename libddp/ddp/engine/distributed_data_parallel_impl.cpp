@@ -60,8 +60,6 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
       marks_(*group_, reducer_, parameters_, options_.unused),
       outcome_(control_, group_->world_size()),
       accounts_(*group_, reducer_) {
-  // Ranks that leave it out agree with those that give 1.
-  if (options_.nominal_samples == 0) options_.nominal_samples = 1;
   reducer_.set_labels(add_bucket_labels(group_->recorder(), reducer_.layout(), parameters_));
   make_checks();
   sketcher_ =
@@ -182,7 +180,7 @@ void DistributedDataParallel::Impl::broadcast_buffers(Stream stream) {
   if (state_ != State::kIdle) {
     throw std::logic_error("[ddp] broadcast_buffers was called in the middle of a step");
   }
-  if (alone_ || options_.buffer_sync == BufferSync::kNever) return;
+  if (!buffers_ || options_.buffer_sync == BufferSync::kNever) return;
   static_cast<void>(buffers_->run(stream));
   if (replicas_) replicas_->take_buffers(stream);
 }
@@ -229,14 +227,13 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
 }
 
 void DistributedDataParallel::Impl::open_step() {
-  if (!alone_) {
-    log_who_ran_out();
-    log_same_data();
-  }
+  log_who_ran_out();
+  if (same_data_) log_same_data();
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
-  if (!alone_) take_fingerprints();
+  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
+  if (same_data_) own_.gradient_fingerprint = same_data_->fingerprint();
   own_.times = accounts_.begin_step(step_, control_.arrived_ledger());
   step_samples_ = 0;
 }
@@ -288,11 +285,6 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   if (sketcher_) sketch_step(stream);
 }
 
-void DistributedDataParallel::Impl::take_fingerprints() {
-  if (replicas_) own_.fingerprint = replicas_->begin_step(step_, stream_);
-  own_.gradient_fingerprint = same_data_->fingerprint();
-}
-
 void DistributedDataParallel::Impl::log_same_data() {
   if (group_->rank() != 0) return;
   const std::string warning = same_data_->warning(control_.arrived_ledger());
@@ -308,10 +300,10 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   if (step_samples_ == 0) callers_.copy_back(stream);
 }
 
-// In a world of one there is nothing to sum. The control vector is launched all the same if the
-// gradients are divided, because the divisor is read from it.
+// In a world of one no bucket has launched the control vector. It is needed only if the gradients
+// are divided, because the divisor is read from it.
 void DistributedDataParallel::Impl::finish_control(Stream stream) {
-  if (alone_ && !factor_.divides()) return control_.settle(own_, stream);
+  if (!factor_.divides()) return control_.finish_alone(own_, stream);
   if (alone_) launch_control(stream);
   control_.wait(stream);
 }

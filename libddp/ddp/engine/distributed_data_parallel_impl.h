@@ -84,7 +84,6 @@ class DistributedDataParallel::Impl {
   void launch_control(Stream stream);
   void log_who_ran_out();
   void log_same_data();
-  void take_fingerprints();
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);

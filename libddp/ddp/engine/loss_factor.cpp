@@ -10,14 +10,18 @@
 
 namespace ddp {
 
+double reference_samples(const DdpOptions& options) {
+  const double nominal = options.nominal_samples;
+  return nominal == 0 ? 1 : nominal;
+}
+
 LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
     : is_alone_(group.world_size() == 1),
       is_sum_(options.gradient_kind == GradientKind::kSum),
       scales_buckets_(options.scale_at_ready),
-      nominal_samples_(options.nominal_samples),
+      reference_(reference_samples(options)),
       may_be_forgotten_(!is_alone_ && group.rank() == 0 && options.nominal_samples == 0) {
-  if (nominal_samples_ == 0) nominal_samples_ = 1;
-  if (!(nominal_samples_ > 0 && std::isfinite(nominal_samples_))) {
+  if (!(reference_ > 0 && std::isfinite(reference_))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }
 }
@@ -27,7 +31,7 @@ double LossFactor::begin_pass(double samples, bool is_whole_step) {
     throw std::logic_error("[ddp] scale_at_ready does not work with accumulation");
   }
   divides_ = !is_alone_ || !is_whole_step || is_sum_;
-  const double factor = is_sum_ || !divides_ ? 1 : samples / nominal_samples_;
+  const double factor = is_sum_ || !divides_ ? 1 : samples / reference_;
   if (scales_buckets_) {
     for_buckets_ = factor;
     return 1;

@@ -6,6 +6,9 @@
 
 namespace ddp {
 
+// n_ref: DdpOptions::nominal_samples or, if that is not set, 1.
+[[nodiscard]] double reference_samples(const DdpOptions& options);
+
 // The factor n / n_ref by which a rank weighs the mean gradient of its n samples. Summed over ranks
 // and passes, and divided by (sum of n) / n_ref, gradients are then the mean over all samples. The
 // caller multiplies its loss by the factor or, with DdpOptions::scale_at_ready, the engine the
@@ -13,11 +16,11 @@ namespace ddp {
 // whose mean needs no division.
 class LossFactor {
  public:
-  // Throws std::invalid_argument unless DdpOptions::nominal_samples is positive and finite, or 0.
+  // Throws std::invalid_argument unless n_ref is positive and finite.
   LossFactor(const ProcessGroup& group, const DdpOptions& options);
 
-  // n_ref, in which the control vector counts samples.
-  [[nodiscard]] double unit() const { return is_sum_ ? 1 : nominal_samples_; }
+  // The unit in which the control vector counts the samples that the gradients are divided by.
+  [[nodiscard]] double unit() const { return is_sum_ ? 1 : reference_; }
 
   // Opens a pass, which may be its whole step, and returns the factor for the caller's loss. Throws
   // std::logic_error for a part of a step with scale_at_ready.
@@ -33,7 +36,7 @@ class LossFactor {
   bool is_alone_;
   bool is_sum_;
   bool scales_buckets_;
-  double nominal_samples_;
+  double reference_;       // n_ref
   bool may_be_forgotten_;  // nominal_samples was not set, and the warning has not been given
   bool divides_ = false;
   double for_buckets_ = 1;

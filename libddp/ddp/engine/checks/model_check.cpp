@@ -16,6 +16,7 @@
 #include "ddp/base/overlap.h"
 #include "ddp/collectives/equal_on_all_ranks.h"
 #include "ddp/cuda/cuda.h"
+#include "ddp/engine/loss_factor.h"
 #include "ddp/engine/packed_broadcast.h"
 
 namespace ddp {
@@ -167,7 +168,7 @@ std::vector<NamedValue> describe_options(const DdpOptions& options, const Gradie
   const BucketOptions& buckets = options.buckets;
   return {
       named("gradient_kind", to_string(options.gradient_kind)),
-      named("nominal_samples", static_cast<double>(options.nominal_samples)),
+      named("nominal_samples", reference_samples(options)),
       named("buckets.bucket_bytes_cap", buckets.bucket_bytes_cap),
       named("buckets.first_bucket_bytes_cap", buckets.first_bucket_bytes_cap),
       named("buckets.last_bucket_bytes_cap", buckets.last_bucket_bytes_cap),
