@@ -46,10 +46,10 @@ void PeerRoll::leave(std::uint64_t collectives) noexcept {
 std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noexcept {
   try {
     const Deadline deadline = Deadline::after(kPatience);
-    std::string found = look();
+    std::string found = find_missing();
     while (found.empty() && !deadline.passed() && !is_settled()) {
       std::this_thread::sleep_for(kPause);
-      found = look();
+      found = find_missing();
     }
     return found;
   } catch (const std::exception& error) {
@@ -60,10 +60,10 @@ std::string PeerRoll::missing(const std::function<bool()>& is_settled) const noe
 }
 
 // A rank that has left may have done its part, so a dead rank is preferred.
-std::string PeerRoll::look() const {
+std::string PeerRoll::find_missing() const {
   std::string found;
   for (int other = 0; other < world_size_; ++other) {
-    const Fate fate = other == rank_ ? Fate::kUnknown : look_at(other);
+    const Fate fate = other == rank_ ? Fate::kUnknown : find_fate(other);
     if (fate == Fate::kDied) return name(other) + " died";
     if (fate == Fate::kLeft && found.empty()) found = name(other) + " left the group";
   }
@@ -71,7 +71,7 @@ std::string PeerRoll::look() const {
 }
 
 // A process may leave and then end. So whether it has ended is read before whether it has left.
-PeerRoll::Fate PeerRoll::look_at(int rank) const {
+PeerRoll::Fate PeerRoll::find_fate(int rank) const {
   const auto peer = read(*store_, rank);
   if (!peer) return Fate::kUnknown;
   const bool has_ended = state_of(*peer) == ProcessState::kEnded;
@@ -81,7 +81,7 @@ PeerRoll::Fate PeerRoll::look_at(int rank) const {
 
 PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
   try {
-    return look_at(rank);
+    return find_fate(rank);
   } catch (const std::exception& error) {
     logging::debug(std::string("[peer_roll] cannot find out whether a rank still runs: ") +
                    error.what());

@@ -47,8 +47,8 @@ class PeerRoll {
   [[nodiscard]] std::string names(const std::vector<int>& ranks) const noexcept;
 
  private:
-  [[nodiscard]] std::string look() const;
-  [[nodiscard]] Fate look_at(int rank) const;
+  [[nodiscard]] std::string find_missing() const;
+  [[nodiscard]] Fate find_fate(int rank) const;
   [[nodiscard]] std::string name(int rank) const;
 
   std::shared_ptr<Store> store_;

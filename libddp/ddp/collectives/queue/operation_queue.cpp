@@ -45,7 +45,7 @@ bool OperationQueue::stop(const std::function<void()>& interrupt, Timeout grace)
   recorder_->hang().when_overdue(nullptr);
   Lock lock(mutex_);
   leaving_ = true;
-  call_thread(submitted_);
+  assign_to_thread(submitted_);
   work_done_.wait_until(lock, Deadline::after(kLeaveTimeout).time_point(),
                         [this] { return completed_ == submitted_ || error_; });
   stopping_ = true;
@@ -73,7 +73,7 @@ std::uint64_t OperationQueue::submit(std::span<const Collective> operations) {
   wait_for_room(operations.size(), lock);
   if (error_) std::rethrow_exception(error_);
   append(operations);
-  if (operations.size() > 1 || needs_thread()) call_thread(submitted_);
+  if (operations.size() > 1 || needs_thread()) assign_to_thread(submitted_);
   return submitted_;
 }
 
@@ -129,9 +129,9 @@ bool OperationQueue::depends_on_pending(const Collective& collective) {
   return false;
 }
 
-void OperationQueue::call_thread(std::uint64_t sequence) {
-  if (sequence <= called_) return;
-  called_ = sequence;
+void OperationQueue::assign_to_thread(std::uint64_t sequence) {
+  if (sequence <= assigned_) return;
+  assigned_ = sequence;
   work_arrived_.notify_one();
 }
 
@@ -142,7 +142,7 @@ void OperationQueue::wait(std::uint64_t sequence, Timeout timeout) {
   if (poster_.post && timeout == Timeout::max()) {
     help_until(settled, lock);
   } else {
-    call_thread(sequence);
+    assign_to_thread(sequence);
     if (!work_done_.wait_until(lock, Deadline::after(timeout).time_point(), settled)) {
       const CollectiveSignature signature = signature_of(entry(sequence).collective, sequence);
       throw TimeoutError(origin_ + ": " + to_string(signature) + " is not done after " +
@@ -181,14 +181,14 @@ bool OperationQueue::finish_next() {
 
 std::optional<Interval> OperationQueue::interval(std::uint64_t sequence) {
   const std::lock_guard lock(mutex_);
-  if (sequence <= submitted_) call_thread(sequence);
+  if (sequence <= submitted_) assign_to_thread(sequence);
   const bool is_known = sequence > 0 && sequence <= completed_ && submitted_ - sequence < kCapacity;
   return is_known ? std::optional(entry(sequence).ran) : std::nullopt;
 }
 
 bool OperationQueue::wait_idle(Timeout timeout) {
   std::unique_lock lock(mutex_);
-  call_thread(submitted_);
+  assign_to_thread(submitted_);
   return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
     return !executing_ && (error_ || stopping_ || completed_ == submitted_);
   });
@@ -196,7 +196,7 @@ bool OperationQueue::wait_idle(Timeout timeout) {
 
 void OperationQueue::run_pending() {
   const std::lock_guard lock(mutex_);
-  call_thread(submitted_);
+  assign_to_thread(submitted_);
 }
 
 void OperationQueue::fail(std::exception_ptr error) {
@@ -213,7 +213,7 @@ void OperationQueue::run() {
   Lock lock(mutex_);
   for (;;) {
     work_arrived_.wait(
-        lock, [this] { return stopping_ || error_ || (called_ > completed_ && !executing_); });
+        lock, [this] { return stopping_ || error_ || (assigned_ > completed_ && !executing_); });
     if (!may_run()) break;
     run_batch(lock);
   }
@@ -275,7 +275,7 @@ void OperationQueue::complete_next(Clock::time_point now) {
 }
 
 void OperationQueue::tell_of_completion() {
-  if (error_ || stopping_ || called_ > completed_) work_arrived_.notify_all();
+  if (error_ || stopping_ || assigned_ > completed_) work_arrived_.notify_all();
   work_done_.notify_all();
   if (error_ || has_much_room()) room_made_.notify_all();
 }

@@ -128,7 +128,7 @@ class OperationQueue {
   [[nodiscard]] Posting post_last();
   void note_wait(std::uint64_t sequence);
   [[nodiscard]] bool depends_on_pending(const Collective& collective);
-  void call_thread(std::uint64_t sequence);
+  void assign_to_thread(std::uint64_t sequence);
   [[nodiscard]] Entry& entry(std::uint64_t sequence) { return ring_[sequence % kCapacity]; }
 
   std::string origin_;
@@ -143,8 +143,8 @@ class OperationQueue {
   std::condition_variable work_done_;
   std::condition_variable room_made_;
   std::uint64_t submitted_ = 0;
-  std::uint64_t posted_ = 0;  // all up to this one were posted
-  std::uint64_t called_ = 0;  // up to this one the thread runs operations without a waiting thread
+  std::uint64_t posted_ = 0;    // all up to this one were posted
+  std::uint64_t assigned_ = 0;  // up to this one the thread runs operations for which nobody waits
   std::uint64_t completed_ = 0;
   WakePolicy wake_policy_;  // for operations that are kUseful
   bool executing_ = false;

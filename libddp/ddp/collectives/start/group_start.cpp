@@ -47,13 +47,13 @@ std::shared_ptr<ProcessGroup> start_group(
   const std::shared_ptr<Store> store = config.background_store;
   const std::string who =
       "rank " + std::to_string(config.rank) + " cannot join group \"" + config.name + "\"";
-  config.while_starting =
-      [store, look = std::move(config.while_starting)](const std::function<bool()>& has_come) {
-        if (look) look(has_come);
-        if (const auto note = find_note(*store)) {
-          std::rethrow_exception(GroupFailure::from_note(*note).error());
-        }
-      };
+  config.while_starting = [store, check_others = std::move(config.while_starting)](
+                              const std::function<bool()>& has_come) {
+    if (check_others) check_others(has_come);
+    if (const auto note = find_note(*store)) {
+      std::rethrow_exception(GroupFailure::from_note(*note).error());
+    }
+  };
   try {
     return make(std::move(config));
   } catch (const TimeoutError&) {
@@ -83,11 +83,11 @@ void await_all(const GroupConfig& config, Timeout timeout) {
 }
 
 bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect) {
-  const auto look = [&config] {
+  const auto check_others = [&config] {
     if (!config.while_starting) return;
     config.while_starting([&config] { return config.store->has(kAllHere); });
   };
-  if (!run_until(deadline, std::move(connect), look, kBetweenLooks)) return false;
+  if (!run_until(deadline, std::move(connect), check_others, kBetweenLooks)) return false;
   await_all(config, deadline.remaining());
   return true;
 }
