@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Where each gradient lives. The layout is a pure function of names, sizes and options, so ranks
+// Where each gradient lives. The layout is a pure function of sizes, types and options, so ranks
 // with equal models agree without communicating.
 #pragma once
 

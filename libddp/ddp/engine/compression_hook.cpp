@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include <utility>
 #include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"

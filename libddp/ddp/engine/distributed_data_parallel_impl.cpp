@@ -69,7 +69,7 @@ DistributedDataParallel::Impl::Impl(std::shared_ptr<ProcessGroup> group,
   broadcast_model(*group_, parameters_, options_.buffers);
   std::vector<Buffer> buffers;
   for (const ModelBuffer& buffer : options_.buffers) buffers.push_back(buffer.value);
-  buffers_.emplace(*group_, std::move(buffers));
+  buffers_.emplace(*group_, buffers);
   same_data_.emplace(*group_);
   if (options_.fingerprint_every > 0) {
     replicas_.emplace(*group_, control_, parameters_, options_);

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include "ddp/base/allocation.h"
 #include "ddp/collectives/process_group.h"

@@ -2,7 +2,6 @@
 #include "ddp/engine/packed_broadcast.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 
@@ -19,7 +18,8 @@ std::size_t slot_bytes(const Buffer& value) {
 
 }  // namespace
 
-PackedBroadcast::PackedBroadcast(ProcessGroup& group, std::vector<Buffer> values) : group_(group) {
+PackedBroadcast::PackedBroadcast(ProcessGroup& group, std::span<const Buffer> values)
+    : group_(group) {
   std::size_t size_bytes = 0;
   for (const Buffer& value : values) {
     if (is_packed(value)) {

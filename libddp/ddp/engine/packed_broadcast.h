@@ -18,7 +18,7 @@ namespace ddp {
 class PackedBroadcast {
  public:
   // The buffers stay the caller's. `group` must outlive this object.
-  PackedBroadcast(ProcessGroup& group, std::vector<Buffer> values);
+  PackedBroadcast(ProcessGroup& group, std::span<const Buffer> values);
 
   // Orders `stream` behind the new values. Collective. Returns the last operation, which on CUDA
   // may be followed by copies on `stream`; its group is null if there was nothing to broadcast.

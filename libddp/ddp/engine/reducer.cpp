@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/reducer.h"
 
-#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>

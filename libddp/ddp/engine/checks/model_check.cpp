@@ -10,7 +10,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "ddp/base/overlap.h"
@@ -238,7 +237,7 @@ void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
   std::vector<Buffer> values;
   for (const Parameter& parameter : parameters) values.push_back(parameter.value);
   for (const ModelBuffer& buffer : buffers) values.push_back(buffer.value);
-  PackedBroadcast broadcast(group, std::move(values));
+  PackedBroadcast broadcast(group, values);
   const Work last = broadcast.run({});
   if (last.group != nullptr) last.wait_host();
   if (group.device().is_cuda()) cu::synchronize({});

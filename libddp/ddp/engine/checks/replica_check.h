@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "ddp/collectives/process_group.h"
 #include "ddp/engine/control_vector.h"

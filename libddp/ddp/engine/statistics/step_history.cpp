@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <optional>
-#include <utility>
 
 #include "ddp/collectives/host_collectives.h"
 
