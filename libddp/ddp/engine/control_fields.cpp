@@ -62,7 +62,14 @@ std::string find_epoch_mismatch(const ControlFields& sums) {
          " (call set_epoch on all ranks or on none)";
 }
 
-double to_number(std::uint64_t fingerprint) { return static_cast<double>(fingerprint >> 11); }
+void write_halves(std::uint64_t fingerprint, double* numbers) {
+  numbers[0] = static_cast<double>(fingerprint >> 32);
+  numbers[1] = static_cast<double>(fingerprint & 0xffffffffU);
+}
+
+std::uint64_t read_halves(const double* numbers) {
+  return (static_cast<std::uint64_t>(numbers[0]) << 32) | static_cast<std::uint64_t>(numbers[1]);
+}
 
 }  // namespace
 
@@ -88,12 +95,20 @@ void ControlFields::write_state(int rank, const RankState& state, int passes) {
   own[kOutOfData] = state.is_active ? 0 : 1;
   own[kEpoch] = static_cast<double>(state.epoch);
   own[kPasses] = static_cast<double>(passes);
-  own[kFingerprint] = to_number(state.fingerprint);
-  own[kGradientFingerprint] = to_number(state.gradient_fingerprint);
+  write_halves(state.fingerprint, own + kFingerprint);
+  write_halves(state.gradient_fingerprint, own + kGradientFingerprint);
 }
 
 RankTimes ControlFields::times(int rank) const {
   return {field(rank, kWork), field(rank, kData), field(rank, kIdle) != 0};
+}
+
+std::uint64_t ControlFields::fingerprint(int rank) const {
+  return read_halves(numbers_ + rank_index(rank) + kFingerprint);
+}
+
+std::uint64_t ControlFields::gradient_fingerprint(int rank) const {
+  return read_halves(numbers_ + rank_index(rank) + kGradientFingerprint);
 }
 
 std::size_t checked_vote(std::size_t slot) {

@@ -32,7 +32,7 @@ struct RankState {
 //             fingerprint of the replica, fingerprint of gradients
 //
 // A rank writes its own entry of `rank` and leaves the others 0, so the sum holds the entries of
-// all ranks. Fingerprints are cut to 53 bits, which a float64 holds exactly.
+// all ranks. A fingerprint is two numbers of 32 bits, since a float64 holds only 53 exactly.
 class ControlFields {
  public:
   ControlFields(double* numbers, int world_size) : numbers_(numbers), world_size_(world_size) {}
@@ -72,12 +72,8 @@ class ControlFields {
   [[nodiscard]] std::int64_t passes(int rank) const {
     return static_cast<std::int64_t>(field(rank, kPasses));
   }
-  [[nodiscard]] std::uint64_t fingerprint(int rank) const {
-    return static_cast<std::uint64_t>(field(rank, kFingerprint));
-  }
-  [[nodiscard]] std::uint64_t gradient_fingerprint(int rank) const {
-    return static_cast<std::uint64_t>(field(rank, kGradientFingerprint));
-  }
+  [[nodiscard]] std::uint64_t fingerprint(int rank) const;
+  [[nodiscard]] std::uint64_t gradient_fingerprint(int rank) const;
   // False for the ranks that a simulated group lacks: every rank makes a pass.
   [[nodiscard]] bool exists(int rank) const { return passes(rank) != 0; }
 
@@ -94,9 +90,9 @@ class ControlFields {
     kOutOfData,
     kEpoch,
     kPasses,
-    kFingerprint,
-    kGradientFingerprint,
-    kRankFields
+    kFingerprint,                             // two numbers
+    kGradientFingerprint = kFingerprint + 2,  // two numbers
+    kRankFields = kGradientFingerprint + 2
   };
 
   static constexpr std::size_t rank_index(int rank) {
