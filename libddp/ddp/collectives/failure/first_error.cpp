@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/failure/first_error.h"
 
+#include <optional>
 #include <utility>
 
 #include "ddp/base/log.h"
@@ -13,9 +14,7 @@ constexpr const char* kKey = "abort";
 }  // namespace
 
 FirstError::FirstError(std::shared_ptr<Store> store, Listener listener)
-    : store_(std::move(store)),
-      listener_(std::move(listener)),
-      thread_("ddp-abort", kPeriod, [this] { return !find(); }) {}
+    : store_(std::move(store)), listener_(std::move(listener)) {}
 
 void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
   if (is_set()) return;
@@ -26,12 +25,13 @@ void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
 
 bool FirstError::look() noexcept {
   try {
-    return find();
+    const auto note = is_set() ? std::nullopt : store_->find(kKey);
+    if (note) keep(GroupFailure::from_note(*note).error());
   } catch (const std::exception& error) {
     logging::debug(std::string("[first_error] cannot read the other ranks' errors: ") +
                    error.what());
-    return is_set();
   }
+  return is_set();
 }
 
 void FirstError::rethrow_if_set() const {
@@ -47,12 +47,6 @@ std::string FirstError::post(const std::string& note) noexcept {
                    error.what());
     return note;
   }
-}
-
-bool FirstError::find() {
-  if (is_set()) return true;
-  if (const auto note = store_->find(kKey)) keep(GroupFailure::from_note(*note).error());
-  return is_set();
 }
 
 void FirstError::keep(std::exception_ptr error) {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "ddp/base/periodic_thread.h"
+#include "ddp/base/time.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/store/store.h"
 
@@ -15,7 +15,8 @@ namespace ddp {
 
 // The error that broke a group whose ranks share no memory. It is stored under the key "abort" of
 // the group's prefix, where the first rank to write wins. So all ranks throw the same cause, of the
-// same class, and not its consequences. Each rank polls the key every kPeriod.
+// same class, and not its consequences. It has no thread: the owner calls look() every kPeriod, on
+// a thread that no hanging operation can block.
 //
 // Losing the store does not break the group: if an agent hosts it, losing the agent ends this
 // process anyway; if rank 0 hosts it, rank 0 may simply have finished.
@@ -39,14 +40,13 @@ class FirstError {
   // As above, for an error that this rank describes differently to the others.
   void set(std::exception_ptr error, const GroupFailure& told);
 
-  // Asks the store now instead of within kPeriod; true if the group is broken.
+  // Asks the store for another rank's error; true if the group is broken.
   [[nodiscard]] bool look() noexcept;
   [[nodiscard]] bool is_set() const { return is_set_.load(); }
   void rethrow_if_set() const;
 
  private:
   [[nodiscard]] std::string post(const std::string& note) noexcept;
-  [[nodiscard]] bool find();
   void keep(std::exception_ptr error);
 
   std::shared_ptr<Store> store_;
@@ -54,7 +54,6 @@ class FirstError {
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
-  PeriodicThread thread_;  // last: it uses the others
 };
 
 }  // namespace ddp

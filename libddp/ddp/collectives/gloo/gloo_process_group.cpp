@@ -39,7 +39,6 @@ constexpr Timeout kDeathGrace{500};
 // its part, so that no rank waits for it. Or an operation has timed out, here or there, for which
 // Gloo closes connections, and the error that says so is about to follow.
 constexpr Timeout kLossGrace{1500};
-constexpr Timeout kLinkPeriod{250};
 
 // Gloo's ranks find each other through our store.
 class RendezvousStore final : public gloo::rendezvous::Store {
@@ -113,7 +112,7 @@ class GlooOperations {
                [this](std::span<const Collective> batch) { execute(batch); }),
         first_error_(config.background_store,
                      [this](const std::exception_ptr& error) { queue_.fail(error); }),
-        link_watch_("ddp-links", kLinkPeriod, [this] { return look_at_links(); }) {}
+        watch_("ddp-watch", FirstError::kPeriod, [this] { return look(); }) {}
 
   OperationQueue& queue() { return queue_; }
   // This rank leaves the group. False if a thread hangs in Gloo and still uses this object.
@@ -147,11 +146,16 @@ class GlooOperations {
     first_error_.rethrow_if_set();
   }
 
-  // Breaks the group if its oldest operation waits for a lost peer; returns false once that is
-  // done.
-  bool look_at_links() {
+  // Looks whether the group is or must be broken; returns false once it is.
+  bool look() {
+    if (!first_error_.look()) look_at_links();
+    return !first_error_.is_set();
+  }
+
+  // Breaks the group if its oldest operation waits for a lost peer.
+  void look_at_links() {
     const std::optional<FlightRecorder::Pending> pending = recorder_->oldest_pending();
-    if (!pending || Clock::now() - pending->since < kDeathGrace) return true;
+    if (!pending || Clock::now() - pending->since < kDeathGrace) return;
     for (const int peer : peers_of(pending->event.signature)) {
       if (!links_.is_broken(peer)) continue;
       const auto seen = broken_since_.try_emplace(peer, Clock::now()).first->second;
@@ -159,12 +163,10 @@ class GlooOperations {
       const bool is_old = Clock::now() - since >= kLossGrace;
       const std::string what = why_it_is_missing(peer, pending->event.signature, is_old);
       if (what.empty()) continue;
-      first_error_.set(PeerError("[gloo] " + roll_.names({peer}) + what + ", while rank " +
-                                 std::to_string(rank_) + " is in " +
-                                 to_string(pending->event.signature)));
-      return false;
+      return first_error_.set(PeerError("[gloo] " + roll_.names({peer}) + what + ", while rank " +
+                                        std::to_string(rank_) + " is in " +
+                                        to_string(pending->event.signature)));
     }
-    return true;
   }
 
   // What happened to a peer whose connection is broken; empty if the operation may end without it.
@@ -205,11 +207,11 @@ class GlooOperations {
   std::shared_ptr<gloo::Context> context_;
   GlooAlgorithms algorithms_;
   GlooLinks links_;
-  std::map<int, Clock::time_point> broken_since_;  // by peer; for the link watch
+  std::map<int, Clock::time_point> broken_since_;  // by peer; for the watch
   PeerRoll roll_;
   OperationQueue queue_;
-  FirstError first_error_;     // behind the queue, which its thread uses
-  PeriodicThread link_watch_;  // last: it uses all of the above
+  FirstError first_error_;
+  PeriodicThread watch_;  // last: it uses all of the above
 };
 
 class GlooProcessGroup final : public QueuedProcessGroup {

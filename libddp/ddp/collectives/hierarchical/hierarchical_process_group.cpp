@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/check/call_exchange.h"
 #include "ddp/collectives/failure/first_error.h"
 #include "ddp/collectives/failure/peer_roll.h"
@@ -51,10 +52,12 @@ class HostsOperations {
         algorithms_(layout_, config.rank, groups_),
         queue_("ddp-hosts", origin_, recorder_,
                [this](std::span<const Collective> batch) { execute(batch); }),
-        first_error_(config.background_store, [this](const std::exception_ptr& error) {
-          queue_.fail(error);
-          groups_.abort(describe(error));
-        }) {}
+        first_error_(config.background_store,
+                     [this](const std::exception_ptr& error) {
+                       queue_.fail(error);
+                       groups_.abort(describe(error));
+                     }),
+        watch_("ddp-watch", FirstError::kPeriod, [this] { return !first_error_.look(); }) {}
 
   [[nodiscard]] OperationQueue& queue() { return queue_; }
   [[nodiscard]] const HostGroups& groups() const { return groups_; }
@@ -137,7 +140,8 @@ class HostsOperations {
   HierarchicalAlgorithms algorithms_;
   std::atomic<bool> is_leaving_ = false;
   OperationQueue queue_;
-  FirstError first_error_;  // last: its thread uses the others
+  FirstError first_error_;
+  PeriodicThread watch_;  // last: it uses all of the above
 };
 
 class HierarchicalProcessGroup final : public QueuedProcessGroup {

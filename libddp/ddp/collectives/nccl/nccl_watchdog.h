@@ -19,15 +19,15 @@
 
 namespace ddp {
 
-// Watches one group for NCCL's asynchronous errors, and for an operation that has been the oldest
-// unfinished one for longer than its timeout. NCCL does not notice the death of a peer behind
-// NVLink or shared memory; its kernels spin forever. When the group breaks, on this rank or
-// another, the watchdog aborts the communicator and ends.
+// Watches one group for other ranks' errors, for NCCL's asynchronous errors, and for an operation
+// that has been the oldest unfinished one for longer than its timeout. NCCL does not notice the
+// death of a peer behind NVLink or shared memory; its kernels spin forever. When the group breaks,
+// on this rank or another, the watchdog aborts the communicator and ends.
 //
 // There are two threads, since CUDA may not answer before an abort: while one thread of the process
 // waits for room in a stream that stands behind a hung collective, the driver makes others wait,
 // too. So one thread asks CUDA which operations have finished, and tells the recorder. The other
-// one asks NCCL alone, and so can abort meanwhile.
+// one asks the other ranks and NCCL alone, and so can abort meanwhile.
 class NcclWatchdog {
  public:
   struct Watched {
