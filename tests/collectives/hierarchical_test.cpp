@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -246,4 +247,19 @@ TEST_CASE("a group of several hosts can be destroyed at once", "[hosts]") {
             if (group.rank() == 1) (void)group.all_reduce(buffer_of(values));
           });
         }).empty());
+}
+
+// The leader's part of the operation waits inside Gloo, where nothing can wake it.
+TEST_CASE("a host can leave a group while another host does not answer", "[hosts]") {
+  run_on_hosts(kPairs, [](ProcessGroup& group) {
+    std::shared_ptr<ProcessGroup> other = group.duplicate();
+    std::vector<float> own(1000), all(4000);
+    if (group.rank() < 2) {
+      (void)other->gather(buffer_of(own), buffer_of(all), 0);
+      const Deadline promised = Deadline::after(5 * 2s);
+      other.reset();
+      expect(!promised.passed(), "in time");
+    }
+    group.barrier().wait();
+  });
 }
