@@ -3,15 +3,52 @@
 
 #include <catch2/catch.hpp>
 
+#include <memory>
 #include <new>
+#include <string>
+#include <string_view>
 
 #include "ddp/base/error.h"
 #include "ddp/store/hash_store.h"
+#include "support/forwarding_store.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
 using test::error_of;
 using test::expect;
+
+namespace {
+
+// Throws this error each time it is read.
+template <class SomeError>
+class FailingStore final : public test::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+
+  std::string compare_set(std::string_view, std::string_view, std::string_view) override {
+    ++reads;
+    throw SomeError("on purpose");
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+  int reads = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a store that is lost is not asked again, but one that was only late is",
+          "[first_error]") {
+  HashStore store;
+  const auto lost = std::make_shared<FailingStore<NetworkError>>(store.clone());
+  const auto late = std::make_shared<FailingStore<TimeoutError>>(store.clone());
+  FirstError with_lost(lost), with_late(late);
+  for (int i = 0; i < 3; ++i) {
+    CHECK_FALSE(with_lost.look());
+    CHECK_FALSE(with_late.look());
+  }
+  CHECK(lost->reads == 1);
+  CHECK(late->reads == 3);
+}
 
 TEMPLATE_TEST_CASE("an error of all ranks has the same class on each", "[first_error]",
                    TimeoutError, MismatchError, PeerError) {

@@ -7,13 +7,19 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <memory>
+#include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/nccl/nccl_watchdog.h"
 #include "ddp/cuda/cuda.h"
 #include "ddp/store/hash_store.h"
 #include "support/fake_nccl.h"
+#include "support/forwarding_store.h"
+#include "support/gate.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
@@ -68,9 +74,31 @@ NcclApi abortable_nccl() {
   return nccl;
 }
 
+// A store that does not answer whoever reads from it.
+class SilentStore final : public test::ForwardingStore {
+ public:
+  SilentStore(std::shared_ptr<Store> store, test::Gate& asked, test::Gate& end)
+      : ForwardingStore(std::move(store)), asked_(asked), end_(end) {}
+
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    if (expected == desired) {  // Store::find()
+      asked_.raise();
+      (void)end_.wait_for(1);
+    }
+    return ForwardingStore::compare_set(key, expected, desired);
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+ private:
+  test::Gate& asked_;
+  test::Gate& end_;
+};
+
 // A group of two with one operation on its stream, and what watches it.
 struct WatchedGroup {
-  explicit WatchedGroup(Timeout timeout_of_operation) {
+  explicit WatchedGroup(Timeout timeout_of_operation, std::shared_ptr<Store> store_of_errors = {})
+      : first_error(store_of_errors ? std::move(store_of_errors) : store.clone()) {
     operations.begin({}, timeout_of_operation);
     operations.record(stream.view());
   }
@@ -84,7 +112,7 @@ struct WatchedGroup {
   NcclCommunicator communicator{test::without_peers(config), abortable_nccl()};
   EventRing operations{kGpu};
   cu::OwnedStream stream{kGpu};
-  FirstError first_error{store.clone()};
+  FirstError first_error;
   FlightRecorder recorder{FlightRecorder::kCapacity, {}};
   PeerRoll roll{config};
 };
@@ -128,6 +156,21 @@ TEST_CASE("the watchdog aborts a group that another rank breaks while CUDA does 
   REQUIRE(eventually([&] { return queries > asked_before; }));
   FirstError(group.store.clone()).set(std::runtime_error("another rank's"));
   CHECK(eventually([&] { return aborts == aborted_before + 1; }));
+  device_hangs = false;
+}
+
+TEST_CASE("the watchdog aborts a broken group though neither CUDA nor the store answers",
+          "[nccl]") {
+  test::Gate asked, end;
+  HashStore store;
+  WatchedGroup group(60s, std::make_shared<SilentStore>(store.clone(), asked, end));
+  const int aborted_before = aborts;
+  const Hang hang;
+  const NcclWatchdog watchdog(group.watched(60s));
+  REQUIRE(asked.wait_for(1));
+  group.first_error.set(std::runtime_error("on purpose"));
+  CHECK(eventually([&] { return aborts == aborted_before + 1; }));
+  end.raise();
   device_hangs = false;
 }
 

@@ -74,7 +74,7 @@ class Conv2dBackend {
 // and shape; for forward and grad_input it does not depend on the batch size.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_conv2d();
 
-// Loops whose vectors hold one pixel of several samples (detail/conv2d_lanes.h).
+// Loops whose vectors hold one pixel of several samples (conv2d/conv2d_lanes.h).
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_loop_conv2d();
 // Columns (im2col) and GEMM.
 [[nodiscard]] std::unique_ptr<Conv2dBackend> make_column_conv2d();

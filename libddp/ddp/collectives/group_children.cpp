@@ -70,7 +70,9 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
   const std::vector<int> members = find_part(*this, color, key);
   std::shared_ptr<ProcessGroup> child;
   meet(*state_->meetings, "split", [&] {
-    if (color >= 0) child = make_part(name, members);
+    if (color < 0) return;
+    child = members.size() == 1 ? make_single_process_group(child_config(config(), name, members))
+                                : make_part(name, members);
   });
   return child;
 }
@@ -79,7 +81,6 @@ std::shared_ptr<ProcessGroup> ProcessGroup::split(int color, int key) {
 std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
                                                       std::span<const int> members) {
   GroupConfig child = child_config(config(), name, members);
-  if (child.world_size == 1) return make_single_process_group(std::move(child));
   std::vector<int> awaited(members.begin(), child.rank == 0 ? members.end() : members.begin() + 1);
   std::erase(awaited, rank());
   child.while_starting = [self = weak_from_this(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The CPU version of detail/conv2d_columns.h, for one group of one sample at a time.
+// The CPU version of conv2d/conv2d_columns.h, for one group of one sample at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Compiled once for each instruction set; see detail/conv2d_lanes.h.
+// Compiled once for each instruction set; see conv2d/conv2d_lanes.h.
 #pragma once
 
 #include "ddp/kernels/conv2d/conv2d_lanes.h"

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "ddp/base/error.h"
 #include "ddp/base/log.h"
 
 namespace ddp {
@@ -25,10 +26,14 @@ void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
 
 bool FirstError::look() noexcept {
   try {
-    const auto note = is_set() ? std::nullopt : store_->find(kKey);
+    const bool asks = !is_set() && !store_is_lost_.load();
+    const auto note = asks ? store_->find(kKey) : std::nullopt;
     if (note) keep(GroupFailure::from_note(*note).error());
+  } catch (const TimeoutError& error) {
+    logging::debug(std::string("[first_error] the store does not answer: ") + error.what());
   } catch (const std::exception& error) {
-    logging::debug(std::string("[first_error] cannot read the other ranks' errors: ") +
+    store_is_lost_.store(true);
+    logging::debug(std::string("[first_error] cannot read the other ranks' errors any more: ") +
                    error.what());
   }
   return is_set();

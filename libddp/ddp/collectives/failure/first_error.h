@@ -16,7 +16,8 @@ namespace ddp {
 // The error that broke a group whose ranks share no memory. It is stored under the key "abort" of
 // the group's prefix, where the first rank to write wins. So all ranks throw the same cause, of the
 // same class, and not its consequences. It has no thread: the owner calls look() every kPeriod, on
-// a thread that no hanging operation can block.
+// a thread that no hanging operation can block. If the store does not answer, that takes its
+// timeout.
 //
 // Losing the store does not break the group: if an agent hosts it, losing the agent ends this
 // process anyway; if rank 0 hosts it, rank 0 may simply have finished.
@@ -54,6 +55,7 @@ class FirstError {
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
+  std::atomic<bool> store_is_lost_ = false;  // which look() no longer asks then
 };
 
 }  // namespace ddp

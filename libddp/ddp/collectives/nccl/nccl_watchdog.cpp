@@ -13,20 +13,22 @@
 namespace ddp {
 namespace {
 
-constexpr Timeout kAskPeriod{100};
+constexpr Timeout kInterval{100};
 
 }  // namespace
 
 NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
       who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
-      guard_("ddp-nccl", FirstError::kPeriod, [this] { return guard(); }),
-      ask_("ddp-nccl-ask", kAskPeriod, [this] { return ask(); }) {}
+      listen_("ddp-nccl-store", FirstError::kPeriod,
+              [&error = watched.first_error] { return !error.look(); }),
+      guard_("ddp-nccl", kInterval, [this] { return guard(); }),
+      ask_("ddp-nccl-ask", kInterval, [this] { return ask(); }) {}
 
 bool NcclWatchdog::guard() {
   FirstError& first_error = watched_.first_error;
   try {
-    if (!first_error.look()) {
+    if (!first_error.is_set()) {
       look_for_async_error(watched_.communicator, first_error, watched_.roll,
                            "operations of " + who_);
     }

@@ -24,10 +24,11 @@ namespace ddp {
 // death of a peer behind NVLink or shared memory; its kernels spin forever. When the group breaks,
 // on this rank or another, the watchdog aborts the communicator and ends.
 //
-// There are two threads, since CUDA may not answer before an abort: while one thread of the process
-// waits for room in a stream that stands behind a hung collective, the driver makes others wait,
-// too. So one thread asks CUDA which operations have finished, and tells the recorder. The other
-// one asks the other ranks and NCCL alone, and so can abort meanwhile.
+// There are three threads, since CUDA may not answer before an abort: while one thread of the
+// process waits for room in a stream that stands behind a hung collective, the driver makes others
+// wait, too. Nor does the store answer at once if its host hangs. So one thread asks CUDA which
+// operations have finished, and tells the recorder; one asks the store for other ranks' errors; and
+// the one that guards asks NCCL alone, and so can abort meanwhile.
 class NcclWatchdog {
  public:
   struct Watched {
@@ -67,8 +68,9 @@ class NcclWatchdog {
   std::uint64_t done_ = 0;  // the last recorded as done; of the thread that asks
   Oldest by_cuda_;          // likewise
   Oldest by_clock_;         // of the thread that guards
-  // Last, since they use the others. The one that asks ends first, since the other one may have to
-  // abort what it waits for.
+  // Last, since they use the others. The one that asks ends first, since the one that guards may
+  // have to abort what it waits for.
+  PeriodicThread listen_;
   PeriodicThread guard_;
   PeriodicThread ask_;
 };
