@@ -43,7 +43,8 @@ class NcclWatchdog {
     Timeout patience_with_cuda = std::chrono::seconds(10);
   };
 
-  // Destroying it waits for the threads, at most as long as an abort takes.
+  // Destroying it waits for the threads: for an abort, and for a store that does not answer at most
+  // until its timeout.
   explicit NcclWatchdog(const Watched& watched);
 
  private:
