@@ -13,8 +13,7 @@ CallerGradients::CallerGradients(std::span<const Parameter> parameters, const Re
       has_any_(std::ranges::any_of(
           parameters, [](const Parameter& each) { return each.grad.data != nullptr; })) {}
 
-void CallerGradients::copy_in(std::size_t i, Stream stream) {
-  if (!has_any_ || !is_callers(i)) return;
+void CallerGradients::copy_to_bucket(std::size_t i, Stream stream) {
   copy(parameters_[i].grad, reducer_.gradient(i), stream);
   ++copies_;
 }
@@ -32,8 +31,8 @@ void CallerGradients::zero_unwritten(Stream stream) {
   }
 }
 
-void CallerGradients::copy_back(Stream stream) {
-  for (std::size_t i = 0; has_any_ && i < parameters_.size(); ++i) {
+void CallerGradients::copy_all_back(Stream stream) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!is_callers(i)) continue;
     copy(reducer_.gradient(i), parameters_[i].grad, stream);
     ++copies_;

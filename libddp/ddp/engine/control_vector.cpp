@@ -12,19 +12,19 @@ namespace ddp {
 
 ControlVector::ControlVector(ProcessGroup& group)
     : group_(group),
+      is_cuda_(group.device().is_cuda()),
+      ledger_(group.world_size()),
       count_(ControlFields::count(group.world_size())),
-      memory_(group.allocate(count_ * sizeof(double))),
-      ledger_(group.world_size()) {
-  const bool cuda = group.device().is_cuda();
+      memory_(group.allocate(count_ * sizeof(double))) {
   const cu::DeviceGuard guard(group.device());
   const std::size_t arrived_bytes = kArrivals * count_ * sizeof(double);
-  arrived_ = cuda ? cu::allocate_pinned(arrived_bytes) : allocate_host(arrived_bytes);
+  arrived_ = is_cuda_ ? cu::allocate_pinned(arrived_bytes) : allocate_host(arrived_bytes);
   for (std::size_t i = 0; i < kArrivals; ++i) {
     arrivals_[i].sums = static_cast<double*>(arrived_.data()) + i * count_;
-    if (cuda) arrivals_[i].copied = cu::Event(group.device());
+    if (is_cuda_) arrivals_[i].copied = cu::Event(group.device());
   }
   host_ = static_cast<double*>(memory_.data());
-  if (!cuda) return;
+  if (!is_cuda_) return;
   to_host_ = cu::OwnedStream(group.device());
   for (Outgoing& each : outgoing_) {
     each = {cu::allocate_pinned(count_ * sizeof(double)), cu::Event(group.device())};
@@ -43,7 +43,7 @@ Buffer ControlVector::carried() const {
 }
 
 void ControlVector::reset(double samples, double unit) {
-  if (group_.device().is_cuda()) {
+  if (is_cuda_) {
     turn_ ^= 1U;
     outgoing_[turn_].sent.synchronize();  // used two steps ago, so this rarely waits
     host_ = static_cast<double*>(outgoing_[turn_].memory.data());
@@ -92,7 +92,7 @@ void ControlVector::add_metric(std::size_t slot, const Buffer& value, double wei
 // Copies the host's numbers to the device, then adds the metrics whose values are on the device.
 void ControlVector::collect(Stream stream) {
   const cu::DeviceGuard guard(group_.device());
-  if (group_.device().is_cuda()) {
+  if (is_cuda_) {
     cu::copy_async(memory_.data(), host_, buffer().size_bytes(), stream);
     outgoing_[turn_].sent.record(stream);
   }
@@ -152,7 +152,7 @@ void ControlVector::launch(const RankState& own_state, Stream producer) {
   if (has_carried_) reduce(carried(), pass(), ReduceOp::kSum, producer);
   has_carried_ = false;
   work_ = group_.all_reduce(buffer(), ReduceOp::kSum, producer);
-  if (group_.device().is_cuda()) send_to_host();
+  if (is_cuda_) send_to_host();
 }
 
 // The copy runs on a stream of its own, so that the sums reach the host long before backward ends.
@@ -168,13 +168,13 @@ void ControlVector::send_to_host() {
 void ControlVector::wait(Stream consumer) {
   work_.wait(consumer);
   Arrival& arrival = next_arrival();
-  if (group_.device().is_cuda()) {
+  if (is_cuda_) {
     // The copy must end before the next step writes to the vector.
     arrival.copied.make_wait(consumer);
   } else {
     std::copy_n(host_, count_, arrival.sums);
   }
-  arrive(group_.device().is_cuda());
+  arrive(is_cuda_);
   reciprocal(buffer().slice(0, 1), consumer);
 }
 
@@ -186,7 +186,7 @@ void ControlVector::arrive(bool is_copied_by_device) {
 }
 
 void ControlVector::finish_alone(const RankState& own_state, Stream stream) {
-  if (!has_device_values_ || !group_.device().is_cuda()) {
+  if (!has_device_values_ || !is_cuda_) {
     if (has_device_values_) collect(stream);
     return count_alone(own_state);
   }

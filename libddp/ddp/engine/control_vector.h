@@ -86,24 +86,26 @@ class ControlVector {
   void count(const Arrival& arrival);
   void count_alone(const RankState& own_state);
 
+  // First what each step touches: the model's kernels leave none of it in the caches.
   ProcessGroup& group_;
+  double* host_ = nullptr;  // this rank's own numbers; on the CPU this is `memory_` itself
+  bool is_cuda_;
+  bool has_device_values_ = false;
+  bool has_carried_ = false;
+  int own_passes_ = 0;               // since the last launch
+  std::size_t used_slots_ = 0;       // highest metric slot used so far, plus 1
+  std::uint64_t arrived_steps_ = 0;  // for which wait() or finish_alone() was called
+  std::size_t turn_ = 0;
+  ControlLedger ledger_;
+  Work work_;
   std::size_t count_;   // elements of the vector
   Allocation memory_;   // of the group's kind
   Allocation carried_;  // likewise, allocated by the first carry(): sums of earlier passes
-  bool has_carried_ = false;
   std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
-  std::size_t turn_ = 0;
-  cu::OwnedStream to_host_;  // CUDA
-  double* host_;             // this rank's own numbers; on the CPU this is `memory_` itself
-  Allocation arrived_;       // memory for the sums of all Arrivals
+  cu::OwnedStream to_host_;           // CUDA
+  Allocation arrived_;                // memory for the sums of all Arrivals
   std::array<Arrival, kArrivals> arrivals_;
-  std::uint64_t arrived_steps_ = 0;  // for which wait() or finish_alone() was called
-  ControlLedger ledger_;
   std::array<Buffer, kMaxMetrics> device_values_;  // by metric slot; count 0 where there is none
-  bool has_device_values_ = false;
-  std::size_t used_slots_ = 0;  // highest metric slot used so far, plus 1
-  int own_passes_ = 0;          // since the last launch
-  Work work_;
 };
 
 }  // namespace ddp

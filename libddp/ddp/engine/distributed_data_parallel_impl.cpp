@@ -227,8 +227,7 @@ std::vector<Buffer> DistributedDataParallel::Impl::gradients() const {
 }
 
 void DistributedDataParallel::Impl::open_step() {
-  log_who_ran_out();
-  if (same_data_) log_same_data();
+  if (!alone_) log_warnings();
   ++step_;
   if (finite_) finite_->begin_step(stream_);
   own_ = {.is_active = false};
@@ -254,8 +253,15 @@ void DistributedDataParallel::Impl::launch_control(Stream stream) {
   control_.launch(own_, stream);
 }
 
+// What rank 0 has learned about all ranks from the last steps.
+void DistributedDataParallel::Impl::log_warnings() {
+  if (group_->rank() != 0) return;
+  if (!has_logged_who_ran_out_) log_who_ran_out();
+  const std::string warning = same_data_->warning(control_.arrived_ledger());
+  if (!warning.empty()) logging::warning(warning);
+}
+
 void DistributedDataParallel::Impl::log_who_ran_out() {
-  if (group_->rank() != 0 || has_logged_who_ran_out_) return;
   const ControlLedger& ledger = control_.arrived_ledger();
   const int active = ledger.last().active_ranks;
   if (ledger.steps() == 0 || active == 0 || active == group_->world_size()) return;
@@ -283,12 +289,6 @@ void DistributedDataParallel::Impl::reduce(Stream stream) {
   outcome_.end_step(
       {.is_active = own_.is_active, .has_samples = step_samples_ > 0, .is_finite = is_finite});
   if (sketcher_) sketch_step(stream);
-}
-
-void DistributedDataParallel::Impl::log_same_data() {
-  if (group_->rank() != 0) return;
-  const std::string warning = same_data_->warning(control_.arrived_ledger());
-  if (!warning.empty()) logging::warning(warning);
 }
 
 // Ends a pass that does not reduce: its gradients stay in place for the next pass to add to.

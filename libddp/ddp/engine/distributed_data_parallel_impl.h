@@ -82,14 +82,27 @@ class DistributedDataParallel::Impl {
   void open_step();
   void note_pass(const StepOptions& pass);
   void launch_control(Stream stream);
+  void log_warnings();
   void log_who_ran_out();
-  void log_same_data();
   void reduce(Stream stream);
   void hold(Stream stream);
   void finish_control(Stream stream);
   void average(Stream stream);
   void sketch_step(Stream stream);
 
+  // First what each step touches: the model's kernels leave none of it in the caches.
+  State state_ = State::kIdle;
+  bool has_logged_who_ran_out_ = false;
+  PassPlan passes_;
+  std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
+  std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one
+  double samples_ = 0;              // samples of this rank in this pass
+  double step_samples_ = 0;         // samples of this rank in the step so far
+  Statistics statistics_;
+  Stream stream_;  // the stream of the last wait()
+  RankState own_;  // this rank's state in this step
+  cu::ProfilerSpan step_span_;
+  cu::ProfilerSpan backward_span_;
   std::shared_ptr<ProcessGroup> group_;
   std::vector<Parameter> parameters_;
   DdpOptions options_;
@@ -107,19 +120,7 @@ class DistributedDataParallel::Impl {
   std::optional<ReplicaCheck> replicas_;
   std::optional<SameDataCheck> same_data_;  // only with several ranks
   std::optional<PackedBroadcast> buffers_;  // only with several ranks
-  State state_ = State::kIdle;
-  std::uint64_t step_ = 0;          // this engine's last step that has begun: 1, 2, ...
-  std::uint64_t steps_before_ = 0;  // the training's steps before this engine's first one
-  double samples_ = 0;              // samples of this rank in this pass
-  double step_samples_ = 0;         // samples of this rank in the step so far
-  bool has_logged_who_ran_out_ = false;
-  PassPlan passes_;
-  RankState own_;  // this rank's state in this step
-  Stream stream_;  // the stream of the last wait()
-  Statistics statistics_;
   StepAccounts accounts_;
-  cu::ProfilerSpan step_span_;
-  cu::ProfilerSpan backward_span_;
 };
 
 }  // namespace ddp

@@ -14,13 +14,4 @@ void PassPlan::announce(int passes) {
   left_ = passes;
 }
 
-void PassPlan::begin() {
-  begins_ = reduces_;
-  reduces_ = guards_ == 0 && left_ <= 1;
-}
-
-void PassPlan::end() {
-  if (left_ > 0) --left_;
-}
-
 }  // namespace ddp

@@ -14,8 +14,13 @@ class PassPlan {
   void remove_guard() { --guards_; }
 
   // Opens a pass, and decides whether it reduces.
-  void begin();
-  void end();
+  void begin() {
+    begins_ = reduces_;
+    reduces_ = guards_ == 0 && left_ <= 1;
+  }
+  void end() {
+    if (left_ > 0) --left_;
+  }
 
   // Whether the pass that was opened last reduces; true before the first pass.
   [[nodiscard]] bool reduces() const { return reduces_; }

@@ -25,11 +25,13 @@ void Parameter::bind_value(const Buffer& memory, Stream stream) {
   value_ = Tensor::view(memory, value_.shape());
 }
 
-void Parameter::bind_grad(const Buffer& memory, Stream stream, GradientOwner* owner) {
+void Parameter::bind_grad(const Buffer& memory, Stream stream, GradientOwner* owner,
+                          std::size_t index) {
   check_binding("gradient", memory);
   if (grad_is_allocated_) copy(grad_.buffer(), memory, stream);
   grad_ = Tensor::view(memory, value_.shape());
   grad_owner_ = owner;
+  grad_index_ = index;
   grad_is_allocated_ = true;
 }
 

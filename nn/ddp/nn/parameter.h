@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <string>
 
 #include "ddp/base/stream.h"
@@ -50,10 +51,12 @@ class Parameter {
   // Copies the current content into `memory` and uses `memory` from then on. The caller keeps it
   // alive, and on CUDA orders `stream` before further use. Throws std::invalid_argument unless
   // count, dtype and device match. A gradient that was never allocated is not copied. With an
-  // owner, Optimizer::step() leaves such parameters to the owner.
+  // owner, Optimizer::step() leaves such parameters to the owner, which knows them by `index`.
   void bind_value(const Buffer& memory, Stream stream = {});
-  void bind_grad(const Buffer& memory, Stream stream = {}, GradientOwner* owner = nullptr);
+  void bind_grad(const Buffer& memory, Stream stream = {}, GradientOwner* owner = nullptr,
+                 std::size_t index = 0);
   [[nodiscard]] GradientOwner* grad_owner() const { return grad_owner_; }
+  [[nodiscard]] std::size_t grad_index() const { return grad_index_; }
   // For an owner that ends, and its memory with it: there is no gradient now, and the next one gets
   // memory of the parameter's own. Nothing happens if another one is the owner by now.
   void unbind_grad(const GradientOwner& owner);
@@ -65,6 +68,7 @@ class Parameter {
   Tensor value_;
   Tensor grad_;
   GradientOwner* grad_owner_ = nullptr;
+  std::size_t grad_index_ = 0;  // the owner's
   bool grad_is_allocated_ = false;
   bool has_grad_ = false;
   bool requires_grad_ = true;

@@ -540,6 +540,27 @@ TEST_CASE("a parameter of another distributed module is an error that names it",
   });
 }
 
+TEST_CASE("a module that was wrapped again is an error of the first wrapper", "[module]") {
+  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
+    nn::Context context;
+    nn::Linear linear({context, DType::kFloat64, 0}, kFeatures, kClasses);
+    nn::DistributedModule first(linear, context, group.shared_from_this(), {});
+    nn::DistributedModule second(linear, context, group.shared_from_this(), {});
+    nn::Tape tape(context);
+    const Tensor input = context.from_host<double>(std::vector<double>{1, 2, 3}, {1, kFeatures});
+    const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{0}, {1});
+    const auto loss = [&] {
+      return nn::softmax_cross_entropy(tape, linear.forward(tape, input), label);
+    };
+    second.backward(tape, loss(), 1);
+    for (nn::Parameter* parameter : linear.parameters()) parameter->clear_grad();
+    const std::string error = error_of([&] { first.backward(tape, loss(), 1); });
+    expect(error.find("now belongs to the DistributedModule that was made of its module last") !=
+               std::string::npos,
+           error);
+  });
+}
+
 namespace {
 
 // A batch of one sample on each rank.

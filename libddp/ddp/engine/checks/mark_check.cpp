@@ -12,8 +12,7 @@ void MarkCheck::refuse(std::size_t i, std::uint64_t step) const {
                       : "' was marked ready twice"));
 }
 
-void MarkCheck::check_all_ready(std::uint64_t step, double samples) const {
-  if (reducer_.are_all_ready()) return;
+void MarkCheck::check_unready(std::uint64_t step, double samples) const {
   const bool may_miss = unused_ == UnusedParameters::kZero || reducer_.is_learning();
   if (samples == 0 || may_miss) return;
   const std::string names = missing();

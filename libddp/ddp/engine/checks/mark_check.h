@@ -24,9 +24,12 @@ class MarkCheck {
   // For a gradient that the reducer does not accept.
   [[noreturn]] void refuse(std::size_t i, std::uint64_t step) const;
   // Call it at the end of a pass. A rank without samples may not have run backward.
-  void check_all_ready(std::uint64_t step, double samples) const;
+  void check_all_ready(std::uint64_t step, double samples) const {
+    if (!reducer_.are_all_ready()) check_unready(step, samples);
+  }
 
  private:
+  void check_unready(std::uint64_t step, double samples) const;
   [[nodiscard]] std::string missing() const;
   [[noreturn]] void fail(std::uint64_t step, const std::string& what) const;
 

@@ -68,10 +68,8 @@ DistributedModule::DistributedModule(Module& module, Context& context,
   add(module);
   broadcast_frozen();  // may throw, so it comes before parameters refer to this object
   for (std::size_t i = 0; i < trained_.size(); ++i) {
-    trained_[i]->bind_grad(engine_.gradient(i), context.stream(), this);
-    indices_.emplace_back(trained_[i], i);
+    trained_[i]->bind_grad(engine_.gradient(i), context.stream(), this, i);
   }
-  std::sort(indices_.begin(), indices_.end());
 }
 
 // Once, unlike buffers: nobody changes them.
@@ -89,13 +87,14 @@ DistributedModule::~DistributedModule() {
 }
 
 std::size_t DistributedModule::index_of(const Parameter& parameter) const {
-  const std::pair<const Parameter*, std::size_t> first{&parameter, 0};
-  const auto found = std::lower_bound(indices_.begin(), indices_.end(), first);
-  if (found == indices_.end() || found->first != &parameter) refuse_stranger(parameter);
-  return found->second;
+  if (parameter.grad_owner() != this) refuse_stranger(parameter);
+  return parameter.grad_index();
 }
 
 std::string DistributedModule::why_not_trained(const Parameter& parameter) const {
+  if (std::ranges::count(trained_, &parameter) > 0) {
+    return "now belongs to the DistributedModule that was made of its module last: train that one";
+  }
   if (parameter.grad_owner() != nullptr) {
     return "is of another DistributedModule: to train this one alone, call "
            "set_requires_grad(false) on the other module before its forward; to train both, put "

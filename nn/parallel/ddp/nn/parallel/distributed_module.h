@@ -145,8 +145,6 @@ class DistributedModule final : public Module, public GradientOwner {
   Tensor unscale_;                      // used with a scaler: gradient_scale() points to it
   std::optional<ClippedNorm> clipped_;  // of the current gradients
   DistributedDataParallel engine_;
-  // By address. Contiguous in memory, because it is searched while the caches hold other data.
-  std::vector<std::pair<const Parameter*, std::size_t>> indices_;
 };
 
 }  // namespace ddp::nn
