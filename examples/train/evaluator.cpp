@@ -43,11 +43,12 @@ Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
   while (const auto batch = loader.next(context_.stream())) {
     if (batch->count == 0) continue;
     const ddp::nn::Variable output = model.forward(tape, task_.inputs(*batch));
-    const ddp::nn::Variable loss = task_.loss(tape, output, *batch);
+    const ddp::nn::Variable loss = task_.objective().loss(tape, output, *batch);
     sums[kLossSlot] +=
         ddp::item(loss.buffer(), context_.stream()) * static_cast<double>(batch->count);
     std::size_t slot = kCountSlots;
-    for (const ddp::nn::Tensor& count : task_.counts(context_, output.value(), *batch)) {
+    for (const ddp::nn::Tensor& count :
+         task_.objective().counts(context_, output.value(), *batch)) {
       sums[slot++] += ddp::item(count.buffer(), context_.stream());
     }
   }
@@ -55,7 +56,7 @@ Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
   ddp::all_reduce_on_host(group_, sums);
   const auto samples = static_cast<double>(task_.test_set().size());
   return {.loss = sums[kLossSlot] / samples,
-          .score = task_.score(std::span(sums).subspan(kCountSlots), samples)};
+          .score = task_.objective().score(std::span(sums).subspan(kCountSlots), samples)};
 }
 
 }  // namespace train

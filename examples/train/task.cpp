@@ -27,8 +27,11 @@ std::string_view to_string(DatasetKind kind) {
   return "fashion-mnist";
 }
 
-Task::Task(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset> test_set)
-    : train_set_(std::move(train_set)), test_set_(std::move(test_set)) {
+Task::Task(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset> test_set,
+           std::unique_ptr<Objective> objective)
+    : train_set_(std::move(train_set)),
+      test_set_(std::move(test_set)),
+      objective_(std::move(objective)) {
   if (std::ranges::equal(train_set_->input_shape(), test_set_->input_shape())) return;
   throw std::invalid_argument("[train] training and test samples differ in size");
 }

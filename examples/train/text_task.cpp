@@ -10,35 +10,21 @@
 
 #include "ddp/data/text_dataset.h"
 #include "ddp/nn/models/factory.h"
-#include "ddp/nn/ops.h"
 
 namespace train {
 namespace {
 
 using ddp::Batch;
 using ddp::nn::Tensor;
-using ddp::nn::Variable;
 
-// A sample's loss is the mean over its bytes, so the loss is in nats per byte.
+// The loss is in nats per byte.
 class TextTask final : public Task {
  public:
   TextTask(std::unique_ptr<ddp::Dataset> train_set, std::unique_ptr<ddp::Dataset> test_set,
            std::int64_t context, double label_smoothing)
-      : Task(std::move(train_set), std::move(test_set)),
-        context_(context),
-        label_smoothing_(label_smoothing) {}
-
-  Variable loss(ddp::nn::Tape& tape, const Variable& output, const Batch& batch) const override {
-    return ddp::nn::softmax_cross_entropy(tape, output, next_bytes(batch), label_smoothing_);
-  }
-  std::vector<Tensor> counts(ddp::nn::Context& context, const Tensor& output,
-                             const Batch& batch) const override {
-    return {ddp::nn::count_correct(context, output, next_bytes(batch))};
-  }
-  double score(std::span<const double> counts, double samples) const override {
-    return counts[0] / (samples * static_cast<double>(context_));
-  }
-  std::string_view score_name() const override { return "accuracy"; }
+      : Task(std::move(train_set), std::move(test_set),
+             make_classification(context, label_smoothing)),
+        context_(context) {}
 
   Tensor inputs(const Batch& batch) const override {
     return Tensor::view(batch.inputs, {batch.count, context_});
@@ -54,12 +40,7 @@ class TextTask final : public Task {
   std::int64_t elements_of_sample() const override { return context_ * ddp::kByteTokens; }
 
  private:
-  static Tensor next_bytes(const Batch& batch) {
-    return Tensor::view(batch.labels, {batch.labels.count});
-  }
-
   std::int64_t context_;
-  double label_smoothing_;
 };
 
 }  // namespace

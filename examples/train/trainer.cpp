@@ -76,7 +76,7 @@ Trainer::Trainer(const Options& options, std::shared_ptr<ddp::ProcessGroup> grou
                                   .log_dir = options.log_dir,
                                   .log_every = options.log_every,
                                   .appends = resumed_.has_value(),
-                                  .score_name = std::string(task_->score_name())});
+                                  .score_name = std::string(task_->objective().score_name())});
 }
 
 void Trainer::run() {
@@ -252,9 +252,9 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   HostTimes times{.begin = waited_since, .data_end = ddp::Clock::now()};
   const auto n = static_cast<double>(batch.count);
   const ddp::nn::Variable output = model_.forward(tape_, task_->inputs(batch));
-  const ddp::nn::Variable loss = task_->loss(tape_, output, batch);
+  const ddp::nn::Variable loss = task_->objective().loss(tape_, output, batch);
   std::vector<ddp::nn::StepMetric> metrics = {{loss.value(), n}};  // slots kLossSlot and following
-  for (const ddp::nn::Tensor& count : task_->counts(context_, output.value(), batch)) {
+  for (const ddp::nn::Tensor& count : task_->objective().counts(context_, output.value(), batch)) {
     metrics.push_back({count, 1});
   }
   times.forward_end = ddp::Clock::now();
@@ -298,7 +298,7 @@ void Trainer::log_step(int epoch, const ddp::Batch& batch) {
                                .steps = step + std::min(epoch_steps() - step, steps_left()),
                                .skipped = steps_skipped_,
                                .loss = totals.metrics[kLossSlot].mean(),
-                               .score = task_->score(counts, totals.samples),
+                               .score = task_->objective().score(counts, totals.samples),
                                .samples_per_second = means.samples_per_second,
                                .elapsed = interval_.epoch_time()}});
 }

@@ -43,8 +43,8 @@ TEST_CASE("a store that is lost is not asked again, but one that was only late i
   const auto late = std::make_shared<FailingStore<TimeoutError>>(store.clone());
   FirstError with_lost(lost), with_late(late);
   for (int i = 0; i < 3; ++i) {
-    CHECK_FALSE(with_lost.look());
-    CHECK_FALSE(with_late.look());
+    CHECK_FALSE(with_lost.poll());
+    CHECK_FALSE(with_late.poll());
   }
   CHECK(lost->reads == 1);
   CHECK(late->reads == 3);
@@ -56,12 +56,12 @@ TEMPLATE_TEST_CASE("an error of all ranks has the same class on each", "[first_e
   FirstError here(store.clone());
   FirstError there(store.clone());
   CHECK_FALSE(here.is_set());
-  CHECK_FALSE(here.look());
+  CHECK_FALSE(here.poll());
   CHECK_NOTHROW(here.rethrow_if_set());
   here.set(TestType("[x] rank 0: too late"));
   CHECK_THROWS_AS(here.rethrow_if_set(), TestType);
   CHECK_NOTHROW(there.rethrow_if_set());
-  CHECK(there.look());
+  CHECK(there.poll());
   CHECK_THROWS_AS(there.rethrow_if_set(), TestType);
   CHECK(error_of([&] { there.rethrow_if_set(); }) == "[x] rank 0: too late");
 }
@@ -72,7 +72,7 @@ TEST_CASE("an error of one rank is a PeerError on the others", "[first_error]") 
   FirstError there(store.clone());
   here.set(std::make_exception_ptr(std::bad_alloc()), {.sentence = "[x] rank 0 has no memory"});
   CHECK_THROWS_AS(here.rethrow_if_set(), std::bad_alloc);
-  CHECK(there.look());
+  CHECK(there.poll());
   CHECK_THROWS_AS(there.rethrow_if_set(), PeerError);
   CHECK(error_of([&] { there.rethrow_if_set(); }) == "[x] rank 0 has no memory");
 }

@@ -101,7 +101,9 @@ TEST_CASE("a start of NCCL that waits in vain ends when another rank cannot star
     return end.wait_for(1) ? ncclSuccess : ncclInternalError;
   };
   Survivor survivor;
-  survivor.config.while_starting = [](const auto&) { throw PeerError("rank 1 cannot start"); };
+  survivor.config.check_while_starting = [](const auto&) {
+    throw PeerError("rank 1 cannot start");
+  };
   const auto begin = Clock::now();
   CHECK_THROWS_AS(NcclCommunicator(survivor.config, nccl), PeerError);
   CHECK(Clock::now() - begin < std::chrono::seconds(5));

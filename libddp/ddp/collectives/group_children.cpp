@@ -83,8 +83,8 @@ std::shared_ptr<ProcessGroup> ProcessGroup::make_part(const std::string& name,
   GroupConfig child = child_config(config(), name, members);
   std::vector<int> awaited(members.begin(), child.rank == 0 ? members.end() : members.begin() + 1);
   std::erase(awaited, rank());
-  child.while_starting = [self = weak_from_this(),
-                          awaited = std::move(awaited)](const std::function<bool()>& has_come) {
+  child.check_while_starting = [self = weak_from_this(), awaited = std::move(awaited)](
+                                   const std::function<bool()>& has_come) {
     if (const auto parent = self.lock()) parent->check_on(awaited, has_come);
   };
   return start_group(std::move(child),

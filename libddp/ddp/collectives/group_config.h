@@ -41,7 +41,7 @@ struct GroupConfig {
   std::shared_ptr<SoloCalls> solo_calls = nullptr;
   // If set, called every now and then while this rank waits for the others to construct the group.
   // Throws if it waits in vain; see ProcessGroup::check_on() for `has_come`.
-  std::function<void(const std::function<bool()>& has_come)> while_starting = nullptr;
+  std::function<void(const std::function<bool()>& has_come)> check_while_starting = nullptr;
 
   [[nodiscard]] int job_rank(int group_rank) const {
     return job_ranks.empty() ? group_rank : job_ranks[static_cast<std::size_t>(group_rank)];

@@ -180,8 +180,8 @@ std::shared_ptr<ProcessGroup> start(const InitOptions& options, const ErrorFile&
   const std::shared_ptr<Store> background = agreement.store->clone(kBackgroundStoreTimeout);
   config.store = std::make_shared<PrefixStore>("default", agreement.store);
   config.background_store = std::make_shared<PrefixStore>("default", background);
-  config.while_starting = [background, rank = env.rank,
-                           plan = agreement.plan](const std::function<bool()>& has_come) {
+  config.check_while_starting = [background, rank = env.rank,
+                                 plan = agreement.plan](const std::function<bool()>& has_come) {
     check_neighbours(*background, rank, plan, has_come);
   };
   if (options.hang_watch.period > Timeout(0)) {

@@ -24,7 +24,7 @@ void FirstError::set(std::exception_ptr error, const GroupFailure& told) {
   keep(first == own ? std::move(error) : GroupFailure::from_note(first).error());
 }
 
-bool FirstError::look() noexcept {
+bool FirstError::poll() noexcept {
   try {
     const bool asks = !is_set() && !store_is_lost_.load();
     const auto note = asks ? store_->find(kKey) : std::nullopt;

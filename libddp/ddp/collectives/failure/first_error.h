@@ -15,14 +15,14 @@ namespace ddp {
 
 // The error that broke a group whose ranks share no memory. It is stored under the key "abort" of
 // the group's prefix, where the first rank to write wins. So all ranks throw the same cause, of the
-// same class, and not its consequences. It has no thread: the owner calls look() every kPeriod, on
+// same class, and not its consequences. It has no thread: the owner calls poll() every kPeriod, on
 // a thread that no hanging operation can block. If the store does not answer, that takes its
 // timeout.
 //
 // Losing the store does not break the group: if an agent hosts it, losing the agent ends this
 // process anyway; if rank 0 hosts it, rank 0 may simply have finished.
 //
-// Thread-safe. set() and look() talk to the store; the other calls never block.
+// Thread-safe. set() and poll() talk to the store; the other calls never block.
 class FirstError {
  public:
   static constexpr Timeout kPeriod{250};
@@ -42,7 +42,7 @@ class FirstError {
   void set(std::exception_ptr error, const GroupFailure& told);
 
   // Asks the store for another rank's error; true if the group is broken.
-  [[nodiscard]] bool look() noexcept;
+  [[nodiscard]] bool poll() noexcept;
   [[nodiscard]] bool is_set() const { return is_set_.load(); }
   void rethrow_if_set() const;
 
@@ -55,7 +55,7 @@ class FirstError {
   std::mutex mutex_;
   std::exception_ptr error_;  // written once, before is_set_
   std::atomic<bool> is_set_ = false;
-  std::atomic<bool> store_is_lost_ = false;  // which look() no longer asks then
+  std::atomic<bool> store_is_lost_ = false;  // which poll() no longer asks then
 };
 
 }  // namespace ddp

@@ -102,7 +102,7 @@ bool PeerRoll::left_before(int rank, const CollectiveSignature& operation) const
 
 void PeerRoll::check_on(std::span<const int> awaited, const std::function<bool()>& has_come,
                         FirstError& first_error, const std::string& origin) const {
-  (void)first_error.look();
+  (void)first_error.poll();
   first_error.rethrow_if_set();
   for (const int rank : awaited) {
     const Fate fate = fate_of(rank);

@@ -112,7 +112,7 @@ class GlooOperations {
                [this](std::span<const Collective> batch) { execute(batch); }),
         first_error_(config.background_store,
                      [this](const std::exception_ptr& error) { queue_.fail(error); }),
-        watch_("ddp-watch", FirstError::kPeriod, [this] { return look(); }) {}
+        watch_("ddp-watch", FirstError::kPeriod, [this] { return check_peers(); }) {}
 
   OperationQueue& queue() { return queue_; }
   // This rank leaves the group. False if a thread hangs in Gloo and still uses this object.
@@ -146,14 +146,14 @@ class GlooOperations {
     first_error_.rethrow_if_set();
   }
 
-  // Looks whether the group is or must be broken; returns false once it is.
-  bool look() {
-    if (!first_error_.look()) look_at_links();
+  // Finds out whether the group is or must be broken; returns false once it is.
+  bool check_peers() {
+    if (!first_error_.poll()) check_links();
     return !first_error_.is_set();
   }
 
   // Breaks the group if its oldest operation waits for a lost peer.
-  void look_at_links() {
+  void check_links() {
     const std::optional<FlightRecorder::Pending> pending = recorder_->oldest_pending();
     if (!pending || Clock::now() - pending->since < kDeathGrace) return;
     for (const int peer : peers_of(pending->event.signature)) {
@@ -196,7 +196,7 @@ class GlooOperations {
 
   // Gloo itself only knows that a connection broke.
   [[nodiscard]] std::string loss_text(const gloo::Exception& error) {
-    const std::string missing = roll_.missing([this] { return first_error_.look(); });
+    const std::string missing = roll_.missing([this] { return first_error_.poll(); });
     if (missing.empty()) return origin_ + ": lost a peer in " + during() + ": " + error.what();
     return "[gloo] " + missing + ", while rank " + std::to_string(rank_) + " is in " + during();
   }

@@ -57,7 +57,7 @@ class HostsOperations {
                        queue_.fail(error);
                        groups_.abort(describe(error));
                      }),
-        watch_("ddp-watch", FirstError::kPeriod, [this] { return !first_error_.look(); }) {}
+        watch_("ddp-watch", FirstError::kPeriod, [this] { return !first_error_.poll(); }) {}
 
   [[nodiscard]] OperationQueue& queue() { return queue_; }
   [[nodiscard]] const HostGroups& groups() const { return groups_; }
@@ -90,7 +90,7 @@ class HostsOperations {
       return algorithms_.run(batch);
     } catch (const Error& error) {
       if (is_leaving_.load()) throw PeerError(origin_ + ": the process group was destroyed");
-      if (!first_error_.look()) explain(error);
+      if (!first_error_.poll()) explain(error);
     } catch (const std::exception& error) {  // failed on this rank only, such as bad_alloc
       first_error_.set(std::current_exception(),
                        {.sentence = origin_ + " failed: " + error.what()});
@@ -116,7 +116,7 @@ class HostsOperations {
 
   // Only ranks of the same host can see whether a rank is alive; they will report it.
   [[nodiscard]] std::string loss_text() {
-    std::string what = roll_.missing([this] { return first_error_.look(); });
+    std::string what = roll_.missing([this] { return first_error_.poll(); });
     if (what.empty()) {
       const std::string names = roll_.names(other_leaders());  // none if the store is gone
       what = (names.empty() ? "a rank" : names) + " died or cannot be reached";

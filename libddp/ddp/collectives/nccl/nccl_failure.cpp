@@ -7,7 +7,7 @@ namespace ddp {
 
 void break_group(FirstError& first_error, const PeerRoll& roll, const std::string& what,
                  const std::string& reason, bool blames_peer) {
-  const std::string missing = roll.missing([&] { return first_error.look(); });
+  const std::string missing = roll.missing([&] { return first_error.poll(); });
   const std::string culprit = missing.empty() ? "" : missing + " during ";
   const std::string text = "[nccl] " + culprit + what + ": " + reason;
   if (blames_peer || !missing.empty()) {

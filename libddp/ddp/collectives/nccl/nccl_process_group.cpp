@@ -74,7 +74,7 @@ class NcclProcessGroup final : public ProcessGroup {
   void begin(const CollectiveSignature& signature, Timeout timeout);
   void order_behind_producers(std::span<const Collective> operations);
   void enqueue(std::span<const Collective> operations);
-  void settle() noexcept;
+  void finish_or_break() noexcept;
   PeerError left_early();
 
   const NcclApi& nccl() const { return communicator_->api(); }
@@ -111,7 +111,7 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
-  settle();
+  finish_or_break();
   roll_.leave(recorder().position().collectives);
   watchdog_.reset();
   first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
@@ -119,7 +119,7 @@ NcclProcessGroup::~NcclProcessGroup() {
 
 Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
   return allocate_registered(communicator_, size_bytes, device(), [this, self = weak_from_this()] {
-    if (const auto alive = self.lock()) settle();
+    if (const auto alive = self.lock()) finish_or_break();
   });
 }
 
@@ -137,7 +137,7 @@ std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
 // Waits until no operation of this group runs any more. If one does not end by itself, this breaks
 // the group, and the watchdog ends the operation; so the other ranks learn that this rank left
 // early. If the device is still computing earlier work, the operation's time has not begun.
-void NcclProcessGroup::settle() noexcept {
+void NcclProcessGroup::finish_or_break() noexcept {
   std::uint64_t oldest = 0;
   Deadline by_itself = Deadline::after(kLeaveTimeout);
   std::optional<Deadline> by_abort;

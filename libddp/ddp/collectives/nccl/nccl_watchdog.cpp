@@ -21,7 +21,7 @@ NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
       who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
       listen_("ddp-nccl-store", FirstError::kPeriod,
-              [&error = watched.first_error] { return !error.look(); }),
+              [&error = watched.first_error] { return !error.poll(); }),
       guard_("ddp-nccl", kInterval, [this] { return guard(); }),
       ask_("ddp-nccl-ask", kInterval, [this] { return ask(); }) {}
 

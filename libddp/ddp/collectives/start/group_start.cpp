@@ -47,8 +47,8 @@ std::shared_ptr<ProcessGroup> start_group(
   const std::shared_ptr<Store> store = config.background_store;
   const std::string who =
       "rank " + std::to_string(config.rank) + " cannot join group \"" + config.name + "\"";
-  config.while_starting = [store, check_others = std::move(config.while_starting)](
-                              const std::function<bool()>& has_come) {
+  config.check_while_starting = [store, check_others = std::move(config.check_while_starting)](
+                                    const std::function<bool()>& has_come) {
     if (check_others) check_others(has_come);
     if (const auto note = find_note(*store)) {
       std::rethrow_exception(GroupFailure::from_note(*note).error());
@@ -68,7 +68,7 @@ void await_start(const GroupConfig& config, Store& store, std::span<const std::s
                  Timeout timeout) {
   const Deadline deadline = Deadline::after(timeout);
   while (!store.wait_for(keys, std::min(kBetweenLooks, deadline.remaining()))) {
-    if (config.while_starting) config.while_starting([&] { return store.check(keys); });
+    if (config.check_while_starting) config.check_while_starting([&] { return store.check(keys); });
     if (!deadline.passed()) continue;
     throw TimeoutError("[start] rank " + std::to_string(config.rank) + " has waited " +
                        std::to_string(timeout.count()) + " ms for the other ranks of group \"" +
@@ -84,8 +84,8 @@ void await_all(const GroupConfig& config, Timeout timeout) {
 
 bool connect_all(const GroupConfig& config, Deadline deadline, std::function<void()> connect) {
   const auto check_others = [&config] {
-    if (!config.while_starting) return;
-    config.while_starting([&config] { return config.store->has(kAllHere); });
+    if (!config.check_while_starting) return;
+    config.check_while_starting([&config] { return config.store->has(kAllHere); });
   };
   if (!run_until(deadline, std::move(connect), check_others, kBetweenLooks)) return false;
   await_all(config, deadline.remaining());

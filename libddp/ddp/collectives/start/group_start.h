@@ -34,7 +34,7 @@ template <class Group, class... Arguments>
 }
 
 // Waits in `store` for keys that the other ranks of a group write when they construct it. Throws
-// TimeoutError after `timeout`, and what config.while_starting throws.
+// TimeoutError after `timeout`, and what config.check_while_starting throws.
 void await_start(const GroupConfig& config, Store& store, std::span<const std::string> keys,
                  Timeout timeout);
 
@@ -44,7 +44,7 @@ void await_all(const GroupConfig& config, Timeout timeout);
 
 // Runs `connect`, which connects this rank with the others outside the store, as run_until() does,
 // and then waits until all ranks have connected: so nobody who is connected leaves while another
-// one is still connecting. Throws what config.while_starting throws; `connect` then continues
+// one is still connecting. Throws what config.check_while_starting throws; `connect` then continues
 // unattended.
 [[nodiscard]] bool connect_all(const GroupConfig& config, Deadline deadline,
                                std::function<void()> connect);
