@@ -177,27 +177,29 @@ Trainer::End Trainer::train_epoch(int epoch) {
     const auto batch = loader_.next(context_.stream());
     if (!batch) return End::kEpoch;
     begin_accumulation(*batch);
-    train_or_tell_where(*batch, waited_since);
+    train_step(*batch, waited_since);
     interval_.add_samples(batch->global_count);
     if (!model_.is_synchronized()) continue;
     ++steps_done_;
     interval_.add_step();
     if (checkpoints_) checkpoints_->check();
-    const bool stops = model_.engine().stop_requested();
-    if (stops && is_main()) {
+    const bool ends_epoch = batch->step + 1 == loader_.plan().steps();
+    const bool logs = options_.log_every > 0 && interval_.steps() >= options_.log_every;
+    const bool saves = checkpoints_ && checkpoints_->is_due(steps_done_);
+    const bool is_limit = steps_left() <= 0;
+    // What follows waits for the device anyway, and must not save a model that has gone bad.
+    if (is_asked_to_stop_ || is_limit || ends_epoch || logs || saves) check_last_step();
+    if (is_asked_to_stop_ && is_main()) {
       journal_->say(fmt::format("asked to stop: the last step is {}", steps_done_));
     }
-    const bool last = stops || steps_left() <= 0;
-    const bool ends = last || batch->step + 1 == loader_.plan().steps();
-    if (ends || (options_.log_every > 0 && interval_.steps() >= options_.log_every)) {
-      log_step(epoch, *batch);
-    }
+    const bool is_last = is_asked_to_stop_ || is_limit;
+    if (is_last || ends_epoch || logs) log_step(epoch, *batch);
     if (signals_.take_report_request()) report(stderr);
-    if (last) {
+    if (is_last) {
       save_before_stop();
-      return stops ? End::kSignal : End::kLimit;
+      return is_asked_to_stop_ ? End::kSignal : End::kLimit;
     }
-    if (!ends && checkpoints_ && checkpoints_->is_due(steps_done_)) checkpoints_->save(state());
+    if (saves && !ends_epoch) checkpoints_->save(state());
   }
 }
 
@@ -209,7 +211,9 @@ void Trainer::save_before_stop() {
   if (!checkpoints_) return;
   checkpoints_->save(state());
   const std::filesystem::path file = checkpoints_->finish();
-  if (is_main()) journal_->say("saved " + file.string());
+  if (!is_main()) return;
+  journal_->say(file.empty() ? "not saved: there is no --checkpoint-dir"
+                             : "saved " + file.string());
 }
 
 // If the epoch was broken off, its checkpoint has already been saved.
@@ -227,16 +231,26 @@ void Trainer::begin_accumulation(const ddp::Batch& batch) {
   model_.accumulate(static_cast<int>(std::min<std::int64_t>(options_.accumulate, left)));
 }
 
-void Trainer::train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since) {
-  try {
-    train_step(batch, waited_since);
-    // The sum over ranks has arrived by now, because the requests to stop came with it.
-    if (!model_.is_synchronized()) return;
+// Reads what all ranks have said in the last step. The host waits for that step, but not the device
+// for the host if it has the next forward to run meanwhile.
+void Trainer::check_last_step() {
+  if (!unchecked_) return;
+  const Place place = *std::exchange(unchecked_, std::nullopt);
+  is_asked_to_stop_ = is_asked_to_stop_ || model_.engine().stop_requested();
+  at(place, [this] {
     check_loss(model_.engine().summary().metrics[kLossSlot].mean(), "the loss");
+  });
+}
+
+// Does something whose errors about numbers should say where they are.
+template <class F>
+void Trainer::at(const Place& place, const F& work) const {
+  try {
+    work();
   } catch (const ddp::NonFiniteError&) {
     std::throw_with_nested(
-        ddp::NonFiniteError(fmt::format("[train] epoch {}/{}, step {}/{}", epoch_ + 1,
-                                        options_.epochs, epoch_steps(batch), epoch_steps())));
+        ddp::NonFiniteError(fmt::format("[train] epoch {}/{}, step {}/{}", place.epoch + 1,
+                                        options_.epochs, place.step, place.steps)));
   }
 }
 
@@ -258,14 +272,19 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
     metrics.push_back({count, 1});
   }
   times.forward_end = ddp::Clock::now();
-  model_.backward(tape_, loss,
-                  {.samples = n,
-                   .epoch = batch.epoch,
-                   .asks_to_stop = signals_.stop_requested(),
-                   .data_seconds = Seconds(times.data_end - times.begin).count()},
-                  metrics);
-  times.backward_end = ddp::Clock::now();
-  if (model_.is_synchronized()) step_optimizer();
+  check_last_step();
+  const Place place{epoch_, epoch_steps(batch), epoch_steps()};
+  at(place, [&] {
+    model_.backward(tape_, loss,
+                    {.samples = n,
+                     .epoch = batch.epoch,
+                     .asks_to_stop = signals_.stop_requested(),
+                     .data_seconds = Seconds(times.data_end - times.begin).count()},
+                    metrics);
+    times.backward_end = ddp::Clock::now();
+    if (model_.is_synchronized()) step_optimizer();
+  });
+  if (model_.is_synchronized()) unchecked_ = place;
   times.end = ddp::Clock::now();
   if (trace_) trace_->add(steps_done_ + 1, times, model_.engine().times());
 }

@@ -45,6 +45,12 @@ class Trainer {
     kLimit,   // --max-steps is reached
     kSignal,  // a signal has asked some rank to stop
   };
+  // A step of an epoch, counted from 1, and the epoch's number of steps.
+  struct Place {
+    int epoch = 0;
+    std::int64_t step = 0;
+    std::int64_t steps = 0;
+  };
   // Trains the rest of the epoch.
   [[nodiscard]] End train_epoch(int epoch);
   void evaluate_epoch(int epoch);
@@ -52,10 +58,12 @@ class Trainer {
   void step_plateau(double loss);
   void begin_accumulation(const ddp::Batch& batch);
   // `waited_since` is when the wait for the batch began.
-  void train_or_tell_where(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
+  void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
+  void check_last_step();
+  template <class F>
+  void at(const Place& place, const F& work) const;
   // Throws NonFiniteError on all ranks if the loss is not finite and such losses are not allowed.
   void check_loss(double loss, const std::string& name) const;
-  void train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_since);
   // Saves before evaluating, since the sender of the signal may not wait for an evaluation.
   void save_before_stop();
   void save_epoch(const Evaluation& result);
@@ -113,6 +121,8 @@ class Trainer {
   std::int64_t steps_done_ = 0;
   std::int64_t steps_skipped_ = 0;  // steps of this epoch that an earlier job made
   int epoch_ = 0;
+  std::optional<Place> unchecked_;  // the last step, until check_last_step()
+  bool is_asked_to_stop_ = false;
   IntervalMeter interval_;
 };
 

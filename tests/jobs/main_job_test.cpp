@@ -268,6 +268,24 @@ TEST_CASE("a loss that is not finite ends the job with the epoch and step", "[ma
   CHECK_FALSE(std::filesystem::exists(directory / "run/model_epoch_0_step_2.safetensors"));
 }
 
+TEST_CASE("a loss that is only looked at in the next step is told of its own step", "[main]") {
+  ChildProcess job(train_command(2, {"--lr", "1e30", "--max-steps", "20"}));
+  CHECK(job.wait(100s) == 1);
+  CHECK_THAT(job.err(), Catch::Contains("[train] epoch 1/1, step 2/469: the loss is nan: ") &&
+                            !Catch::Contains("step 3/469"));
+}
+
+TEST_CASE("a job that resumes a file and has no directory says that it saves nothing", "[main]") {
+  const TemporaryDirectory directory;
+  ChildProcess first(train_command(2, {"--max-steps", "3", "--checkpoint-dir", directory / "run"}));
+  REQUIRE(first.wait(100s) == 0);
+  const std::string file = directory / "run/model_epoch_0_step_3.safetensors";
+  ChildProcess job(train_command(2, {"--max-steps", "5", "--resume", file}));
+  CHECK(job.wait(100s) == 0);
+  CHECK_THAT(job.out(), Catch::Contains("not saved: there is no --checkpoint-dir\n") &&
+                            !Catch::Contains("\nsaved "));
+}
+
 TEST_CASE("with --non-finite stop, a bad gradient ends the job with its name and rank", "[main]") {
   ChildProcess job(train_command(2, {"--lr", "1e30", "--max-steps", "20", "--non-finite", "stop"}));
   CHECK(job.wait(100s) == 1);
