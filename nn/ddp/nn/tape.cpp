@@ -59,7 +59,7 @@ Variable Tape::narrowed(const Variable& operand) {
       !operand.is_constant() && slots_[index_of(operand)].parameter != nullptr;
   if (!is_parameter) return cast(*this, operand, *autocast_);
   const auto known = narrowed_.find(operand.slot_);
-  if (known != narrowed_.end()) return known->second;
+  if (known != narrowed_.end()) return known->second.reshaped(operand.shape());
   return narrowed_.emplace(operand.slot_, cast(*this, operand, *autocast_)).first->second;
 }
 

@@ -208,6 +208,16 @@ TEST_CASE("a second pass under autocast adds to the gradients of the first", "[a
   for (std::size_t i = 0; i < once.size(); ++i) CHECK(twice[i] == 2 * once[i]);
 }
 
+TEST_CASE("a parameter that is used in two shapes keeps both under autocast", "[amp]") {
+  nn::Context context;
+  nn::Linear layer({context, DType::kFloat32, 1}, 4, 3);
+  nn::Tape tape(context, nn::Recording::kOn, DType::kBFloat16);
+  const Variable weight = tape.watch(*layer.parameters()[0]);
+  CHECK(tape.narrowed(weight).shape() == nn::Shape{3, 4});
+  CHECK(tape.narrowed(weight.reshaped({2, 6})).shape() == nn::Shape{2, 6});
+  CHECK(tape.narrowed(weight).shape() == nn::Shape{3, 4});
+}
+
 TEST_CASE("a parameter is cast once per pass, and float64 is never cast", "[amp]") {
   nn::Context context;
   nn::Linear layer({context, DType::kFloat32, 1}, 4, 3);
