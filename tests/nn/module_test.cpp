@@ -56,6 +56,25 @@ TEST_CASE("layers of a Sequential are named by their numbers and applied in orde
         context.to_host<double>(expected.value()));
 }
 
+TEST_CASE("a Linear without a bias has the same weight as one with a bias", "[module]") {
+  Context context;
+  const Scope scope(context, DType::kFloat64, /*seed=*/3);
+  Sequential net(scope);
+  net.append(flatten);
+  net.append<Linear>(4, 3, LinearOptions{.bias = Bias::kNo});
+  CHECK(names_of(net) == std::vector<std::string>{"1.weight"});
+  Linear with_bias(scope.child("1"), 4, 3);
+  const Tensor weight = with_bias.parameters()[0]->value();
+  CHECK(context.to_host<double>(net.parameters()[0]->value()) == context.to_host<double>(weight));
+
+  Tape tape(context, Recording::kOff);
+  const std::vector<double> values = {1, -2, 0.5, 3, -1, 0, 2, -0.25};
+  const Tensor x = context.from_host<double>(values, {2, 2, 2});
+  const Variable expected = linear(tape, x.reshaped({2, 4}), weight);
+  CHECK(context.to_host<double>(net.forward(tape, x).value()) ==
+        context.to_host<double>(expected.value()));
+}
+
 TEST_CASE("an empty Sequential returns its input", "[module]") {
   Context context;
   Sequential net({context, DType::kFloat64, 0});

@@ -35,7 +35,7 @@ TEST_CASE("gradients of conv2d equal central differences, including the input's"
   Parameter bias = scope.uniform("bias", {3}, 1);
   const Loss loss = [&](Tape& tape) {
     const Variable y = conv2d(tape, tape.watch(x), tape.watch(weight), tape.watch(bias), options);
-    const Variable logits = flatten(y);
+    const Variable logits = flatten(tape, y);
     return softmax_cross_entropy(tape, logits, labels_for(context, batch, logits.shape()[1]));
   };
   check_gradients(context, loss, {&x, &weight, &bias});
@@ -46,7 +46,7 @@ TEST_CASE("gradients of max_pool2d equal central differences", "[nn]") {
   Context context;
   Parameter x = Scope(context, DType::kFloat64, 1).uniform("x", {2, 3, 5, 7}, 1);
   const Loss loss = [&](Tape& tape) {
-    const Variable logits = flatten(max_pool2d(tape, tape.watch(x), {2, 2}, stride));
+    const Variable logits = flatten(tape, max_pool2d(tape, tape.watch(x), {2, 2}, stride));
     return softmax_cross_entropy(tape, logits, labels_for(context, 2, logits.shape()[1]));
   };
   check_gradients(context, loss, {&x});

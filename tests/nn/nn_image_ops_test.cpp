@@ -111,7 +111,7 @@ Operands watch(Tape& tape, const std::vector<std::unique_ptr<Parameter>>& parame
 }
 
 Variable loss_of(Tape& tape, const Variable& y) {
-  const Variable logits = flatten(y);
+  const Variable logits = flatten(tape, y);
   return softmax_cross_entropy(tape, logits,
                                labels_for(tape.context(), logits.shape()[0], logits.shape()[1]));
 }

@@ -265,7 +265,7 @@ TEST_CASE("an Embedding is drawn from the normal distribution, a LayerNorm start
           "[nn]") {
   Context context;
   const Scope scope(context, DType::kFloat32, 3);
-  Embedding table(scope.child("wte"), 500, 40, 0.5);
+  Embedding table(scope.child("wte"), 500, 40, {.stddev = 0.5});
   double sum = 0, squares = 0;
   for (const float value : table.weight().value().buffer().as<float>()) {
     sum += static_cast<double>(value);

@@ -71,7 +71,7 @@ struct ConvTranspose2dOptions {
 [[nodiscard]] Variable cast(Tape& tape, const Variable& x, DType dtype);
 
 // Returns n x the number of elements of a sample, without a copy.
-[[nodiscard]] Variable flatten(const Variable& x);
+[[nodiscard]] Variable flatten(Tape& tape, const Variable& x);
 
 // Element-wise functions, which have torch's names, and its gradients where there is a kink.
 [[nodiscard]] Variable abs(Tape& tape, const Variable& x);

@@ -36,7 +36,7 @@ Variable ConvNet::forward(Tape& tape, const Variable& input) {
   const Variable map1 = stage(tape, conv1_, bn1_, input);
   const Variable map2 = stage(tape, conv2_, bn2_, map1);
   const Variable map3 = stage(tape, conv3_, bn3_, map2);
-  return fc_.forward(tape, flatten(adaptive_avg_pool2d(tape, map3, {1, 1})));
+  return fc_.forward(tape, flatten(tape, adaptive_avg_pool2d(tape, map3, {1, 1})));
 }
 
 }  // namespace ddp::nn

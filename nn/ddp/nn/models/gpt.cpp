@@ -39,14 +39,16 @@ GptBlock::GptBlock(const Scope& scope, const GptOptions& options)
       attention_dropout_(options.dropout),
       attention_dropout_layer_(stream_of(scope.child("attn").child("attn_dropout").name())),
       ln_1_(scope.child("ln_1"), options.width),
-      attn_c_attn_(scope.child("attn").child("c_attn"), options.width, 3 * options.width, kStddev),
+      attn_c_attn_(scope.child("attn").child("c_attn"), options.width, 3 * options.width,
+                   {.stddev = kStddev}),
       attn_c_proj_(scope.child("attn").child("c_proj"), options.width, options.width,
-                   residual_stddev(options)),
+                   {.stddev = residual_stddev(options)}),
       attn_dropout_(scope.child("attn").child("resid_dropout"), options.dropout),
       ln_2_(scope.child("ln_2"), options.width),
-      mlp_c_fc_(scope.child("mlp").child("c_fc"), options.width, 4 * options.width, kStddev),
+      mlp_c_fc_(scope.child("mlp").child("c_fc"), options.width, 4 * options.width,
+                {.stddev = kStddev}),
       mlp_c_proj_(scope.child("mlp").child("c_proj"), 4 * options.width, options.width,
-                  residual_stddev(options)),
+                  {.stddev = residual_stddev(options)}),
       mlp_dropout_(scope.child("mlp").child("dropout"), options.dropout) {
   add(ln_1_);
   add(attn_c_attn_);
@@ -83,8 +85,8 @@ Variable GptBlock::forward(Tape& tape, const Variable& input) {
 
 Gpt::Gpt(const Scope& scope, const GptOptions& options)
     : options_(checked(options)),
-      wte_(scope.child("wte"), options.vocabulary, options.width, kStddev),
-      wpe_(scope.child("wpe"), options.context, options.width, kStddev),
+      wte_(scope.child("wte"), options.vocabulary, options.width, {.stddev = kStddev}),
+      wpe_(scope.child("wpe"), options.context, options.width, {.stddev = kStddev}),
       drop_(scope.child("drop"), options.dropout),
       ln_f_(scope.child("ln_f"), options.width) {
   add(wte_);

@@ -46,7 +46,7 @@ Variable LeNet5::forward(Tape& tape, const Variable& input) {
       input.reshaped({rows, sizes_.channels, sizes_.image.height, sizes_.image.width});
   const Variable map1 = pool_and_relu(tape, conv1_.forward(tape, image));
   const Variable map2 = pool_and_relu(tape, conv2_.forward(tape, map1));
-  const Variable hidden1 = relu(tape, fc1_.forward(tape, flatten(map2)));
+  const Variable hidden1 = relu(tape, fc1_.forward(tape, flatten(tape, map2)));
   const Variable hidden2 = relu(tape, fc2_.forward(tape, hidden1));
   return fc3_.forward(tape, hidden2);
 }

@@ -63,7 +63,7 @@ Variable ResNet18::forward(Tape& tape, const Variable& input) {
   const Variable stem = relu(tape, bn1_.forward(tape, conv1_.forward(tape, input)));
   Variable x = max_pool2d(tape, stem, {3, 3}, {2, 2}, {1, 1});
   for (BasicBlock& each : blocks_) x = each.forward(tape, x);
-  return fc_.forward(tape, flatten(adaptive_avg_pool2d(tape, x, {1, 1})));
+  return fc_.forward(tape, flatten(tape, adaptive_avg_pool2d(tape, x, {1, 1})));
 }
 
 }  // namespace ddp::nn

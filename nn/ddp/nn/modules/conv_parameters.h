@@ -4,16 +4,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <optional>
 
+#include "ddp/nn/modules/bias.h"
 #include "ddp/nn/scope.h"
 #include "ddp/nn/tape.h"
 
 namespace ddp::nn {
-
-enum class Bias : std::uint8_t { kNo, kYes };
 
 // PyTorch's default initialisation: weight and bias are drawn from U(-b, b) with b =
 // 1/sqrt(fan_in), which for the weight is kaiming_uniform(a = sqrt(5)). As in PyTorch, fan_in is

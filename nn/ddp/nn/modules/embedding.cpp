@@ -5,8 +5,9 @@
 
 namespace ddp::nn {
 
-Embedding::Embedding(const Scope& scope, std::size_t count, std::size_t width, double stddev)
-    : weight_(scope.normal("weight", {count, width}, stddev)) {
+Embedding::Embedding(const Scope& scope, std::size_t count, std::size_t width,
+                     const EmbeddingOptions& options)
+    : weight_(scope.normal("weight", {count, width}, options.stddev)) {
   add(weight_);
 }
 

@@ -8,10 +8,16 @@
 
 namespace ddp::nn {
 
-// A table of `count` vectors; weight is count x width, drawn from the normal distribution.
+struct EmbeddingOptions {
+  double stddev = 1;
+};
+
+// A table of `count` vectors; weight is count x width, drawn from the normal distribution with mean
+// 0.
 class Embedding final : public Module {
  public:
-  Embedding(const Scope& scope, std::size_t count, std::size_t width, double stddev = 1);
+  Embedding(const Scope& scope, std::size_t count, std::size_t width,
+            const EmbeddingOptions& options = {});
 
   // input: indices, a constant of int64 and of any shape. Returns that shape x width.
   Variable forward(Tape& tape, const Variable& input) override;

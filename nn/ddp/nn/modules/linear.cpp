@@ -12,23 +12,32 @@ double default_bound(std::size_t in) {
   return in == 0 ? 0 : 1 / std::sqrt(static_cast<double>(in));
 }
 
-}  // namespace
-
-Linear::Linear(const Scope& scope, std::size_t in, std::size_t out)
-    : weight_(scope.uniform("weight", {out, in}, default_bound(in))),
-      bias_(scope.uniform("bias", {out}, default_bound(in))) {
-  add(weight_);
-  add(bias_);
+Parameter make_weight(const Scope& scope, std::size_t in, std::size_t out,
+                      const LinearOptions& options) {
+  return options.stddev ? scope.normal("weight", {out, in}, *options.stddev)
+                        : scope.uniform("weight", {out, in}, default_bound(in));
 }
 
-Linear::Linear(const Scope& scope, std::size_t in, std::size_t out, double stddev)
-    : weight_(scope.normal("weight", {out, in}, stddev)), bias_(scope.constant("bias", {out}, 0)) {
+Parameter make_bias(const Scope& scope, std::size_t in, std::size_t out,
+                    const LinearOptions& options) {
+  return options.stddev ? scope.constant("bias", {out}, 0)
+                        : scope.uniform("bias", {out}, default_bound(in));
+}
+
+}  // namespace
+
+Linear::Linear(const Scope& scope, std::size_t in, std::size_t out, const LinearOptions& options)
+    : weight_(make_weight(scope, in, out, options)) {
   add(weight_);
-  add(bias_);
+  if (options.bias == Bias::kNo) return;
+  // A parameter does not move: make_unique could not take it.
+  bias_.reset(new Parameter(make_bias(scope, in, out, options)));
+  add(*bias_);
 }
 
 Variable Linear::forward(Tape& tape, const Variable& input) {
-  return linear(tape, input, tape.watch(weight_), tape.watch(bias_));
+  if (!bias_) return linear(tape, input, tape.watch(weight_));
+  return linear(tape, input, tape.watch(weight_), tape.watch(*bias_));
 }
 
 }  // namespace ddp::nn

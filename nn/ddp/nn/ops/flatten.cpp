@@ -3,7 +3,7 @@
 
 namespace ddp::nn {
 
-Variable flatten(const Variable& x) {
+Variable flatten(Tape& /*tape*/, const Variable& x) {
   const auto [rows, columns] = as_matrix(x.shape());
   return x.reshaped({rows, columns});
 }
