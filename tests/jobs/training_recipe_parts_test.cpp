@@ -149,7 +149,8 @@ TEST_CASE("recipe: optimizers and learning rates", "[recipe]") {
 
     const std::int64_t global_batch = 4 * group->world_size();
     const nn::DecaySplit split = nn::split_by_decay(model.parameters());
-    const AdamStep decayed{.learning_rate = 1e-3, .weight_decay = 0.05};
+    const AdamStep decayed{
+        .learning_rate = 1e-3, .weight_decay = 0.05, .decay = WeightDecay::kDecoupled};
     nn::Adam optimizer(context, {{split.decayed, decayed}, {split.not_decayed, {}}});
     const double base = nn::scaled_learning_rate(1e-3, global_batch, /*reference_batch=*/256);
     const nn::LinearWarmup warmup{.steps = 500, .start_factor = 0.1};

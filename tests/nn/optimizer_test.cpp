@@ -84,14 +84,15 @@ Make adam(const AdamStep& options) {
   return [options](Pair& pair) { return std::make_unique<Adam>(pair.context, pair.both, options); };
 }
 
-const Make kAdamW = adam({.learning_rate = 0.01, .weight_decay = 0.1});
+const AdamStep kAdamWStep{
+    .learning_rate = 0.01, .weight_decay = 0.1, .decay = WeightDecay::kDecoupled};
+const Make kAdamW = adam(kAdamWStep);
 
 std::unique_ptr<Optimizer> adamw_with_groups(Pair& pair) {
   const DecaySplit split = split_by_decay(pair.both);
-  const AdamStep decays{.learning_rate = 0.01, .weight_decay = 0.1};
   const AdamStep does_not{.learning_rate = 0.01};
   return std::make_unique<Adam>(
-      pair.context, std::vector<ParameterGroup<AdamStep>>{{split.decayed, decays},
+      pair.context, std::vector<ParameterGroup<AdamStep>>{{split.decayed, kAdamWStep},
                                                           {split.not_decayed, does_not}});
 }
 
@@ -108,8 +109,7 @@ const std::vector<Case> kCases = {
                    .beta1 = 0.8,
                    .beta2 = 0.99,
                    .epsilon = 1e-6,
-                   .weight_decay = 0.01,
-                   .decay = WeightDecay::kL2})},
+                   .weight_decay = 0.01})},
     {"adamw", kAdamW},
     {"adamw_clipped", kAdamW},
     {"adamw_groups", adamw_with_groups},

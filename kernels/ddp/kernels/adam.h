@@ -20,7 +20,7 @@ struct AdamStep {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;
-  WeightDecay decay = WeightDecay::kDecoupled;
+  WeightDecay decay = WeightDecay::kL2;
 };
 
 // A parameter and its optimizer state, all of one size; one call has only float32 or float64
