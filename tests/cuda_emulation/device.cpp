@@ -19,6 +19,7 @@ struct Device {
   std::atomic<bool> has_context = false;
   std::mutex mutex;
   std::vector<std::weak_ptr<Queue>> queues;
+  std::vector<std::weak_ptr<Queue>> ordered_with_default;
   CUstream_st* default_stream = nullptr;
 };
 
@@ -54,6 +55,22 @@ CUstream_st& default_stream() {
   return *stream;
 }
 
+// What `later` gets from now on runs behind what `earlier` has now.
+void put_behind(Queue& later, const std::shared_ptr<Queue>& earlier) {
+  const std::uint64_t position = earlier->last();
+  if (!earlier->has_run(position)) later.push([earlier, position] { earlier->wait(position); });
+}
+
+void put_default_stream_behind_ordered(Queue& queue) {
+  Device& device = this_device();
+  std::unique_lock lock(device.mutex);
+  const auto ordered = device.ordered_with_default;
+  lock.unlock();
+  for (const auto& each : ordered) {
+    if (const auto open = each.lock()) put_behind(queue, open);
+  }
+}
+
 // One stream per thread for all devices, which suffices for the tests so far.
 CUstream_st& stream_of_thread() {
   static thread_local CUstream_st stream;
@@ -61,6 +78,14 @@ CUstream_st& stream_of_thread() {
 }
 
 }  // namespace
+
+// Puts a stream of the current device in order with its default stream.
+void order_with_default(const std::shared_ptr<Queue>& queue) {
+  Device& device = this_device();
+  const std::lock_guard lock(device.mutex);
+  std::erase_if(device.ordered_with_default, [](const auto& other) { return other.expired(); });
+  device.ordered_with_default.push_back(queue);
+}
 
 int device_count() {
   const char* count = std::getenv("DDP_EMULATED_GPUS");
@@ -78,7 +103,10 @@ int device_of(cudaStream_t stream) {
 
 const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream) {
   if (stream == cudaStreamPerThread) return stream_of_thread().queue;
-  return stream == nullptr ? default_stream().queue : stream->queue;
+  CUstream_st& own = stream == nullptr ? default_stream() : *stream;
+  if (stream == nullptr) put_default_stream_behind_ordered(*own.queue);
+  if (own.is_ordered_with_default) put_behind(*own.queue, default_stream().queue);
+  return own.queue;
 }
 
 Queue& queue_of(cudaStream_t stream) { return *shared_queue_of(stream); }
@@ -95,6 +123,9 @@ void wait_for_device() {
 
 }  // namespace ddp::emulation
 
-CUstream_st::CUstream_st(int priority)
+CUstream_st::CUstream_st(int priority, bool is_ordered)
     : device(ddp::emulation::current_device),
-      queue(ddp::emulation::open_on_this_device(ddp::emulation::patience_of(priority))) {}
+      is_ordered_with_default(is_ordered),
+      queue(ddp::emulation::open_on_this_device(ddp::emulation::patience_of(priority))) {
+  if (is_ordered) ddp::emulation::order_with_default(queue);
+}

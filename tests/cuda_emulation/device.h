@@ -14,12 +14,13 @@
 
 // The object behind a cudaStream_t: a stream of the current device.
 struct CUstream_st {
-  explicit CUstream_st(int priority = 0);
+  explicit CUstream_st(int priority = 0, bool is_ordered = false);
   ~CUstream_st() { queue->close(); }
   CUstream_st(const CUstream_st&) = delete;
   CUstream_st& operator=(const CUstream_st&) = delete;
 
   const int device;
+  const bool is_ordered_with_default;
   const std::shared_ptr<ddp::emulation::Queue> queue;
 };
 
@@ -33,7 +34,8 @@ void use_current_device();
 [[nodiscard]] bool has_context(int device);
 // The device of a stream; the default streams belong to the current device.
 [[nodiscard]] int device_of(cudaStream_t stream);
-// Like queue_of(), for callers that may use the queue after the handle is destroyed.
+// The queue of a handle. Orders it with the default stream, if CUDA does so, for what the caller is
+// about to push. Like queue_of(), for callers that may use the queue after the handle is destroyed.
 [[nodiscard]] const std::shared_ptr<Queue>& shared_queue_of(cudaStream_t stream);
 // Waits until all work on streams of the current device has run.
 void wait_for_device();

@@ -113,6 +113,16 @@ TEST_CASE("a stream without a wait runs before the one it should wait for", "[em
   CHECK(value.read(consumer.view()) == std::vector{0});
 }
 
+TEST_CASE("a stream may be in order with the default stream", "[emulation]") {
+  const cu::OwnedStream stream(kGpu, cu::StreamPriority::kDefault,
+                               cu::StreamOrder::kWithDefaultStream);
+  const Ints first(1), second(1);
+  cu::launch_kernel(set, 1, 1, stream.view(), first.data(), 0U, 7);
+  CHECK(first.read({}) == std::vector{7});
+  cu::launch_kernel(set, 1, 1, {}, second.data(), 0U, 8);
+  CHECK(second.read(stream.view()) == std::vector{8});
+}
+
 TEST_CASE("a stream that waits for an event runs after it", "[emulation]") {
   const Ints value(1);
   const cu::OwnedStream producer(kGpu), consumer(kGpu);

@@ -203,8 +203,9 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t size_bytes, cud
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   emulation::use_current_device();
-  if (flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
-  *stream = new CUstream_st(priority);
+  const bool is_ordered = flags == cudaStreamDefault;
+  if (!is_ordered && flags != cudaStreamNonBlocking) return result(cudaErrorNotSupported);
+  *stream = new CUstream_st(priority, is_ordered);
   return cudaSuccess;
 }
 

@@ -26,6 +26,11 @@ void Queue::close() {
   changed_.notify_all();
 }
 
+std::uint64_t Queue::last() {
+  const std::lock_guard lock(mutex_);
+  return pushed_;
+}
+
 bool Queue::has_run(std::uint64_t position) {
   const std::lock_guard lock(mutex_);
   return done_ >= position;

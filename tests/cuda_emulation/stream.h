@@ -32,6 +32,8 @@ class Queue {
   // Returns the work's position, from 1 on.
   std::uint64_t push(std::function<void()> work);
   void close();
+  // The position of the work that was pushed last; 0 if there was none.
+  [[nodiscard]] std::uint64_t last();
   [[nodiscard]] bool has_run(std::uint64_t position);
   // Makes the work up to `position` run now, and waits until it has ended.
   void wait(std::uint64_t position);

@@ -40,12 +40,14 @@ std::vector<float> on_cpu(const Dataset& dataset, std::int64_t epoch) {
   return all;
 }
 
-std::vector<float> on_gpu(DataLoader& loader, std::int64_t epoch, const cu::OwnedStream& stream) {
+// Takes the batches on `taker`, and copies them back on `stream`.
+std::vector<float> on_gpu(DataLoader& loader, std::int64_t epoch, const cu::OwnedStream& stream,
+                          Stream taker) {
   const auto steps = static_cast<std::size_t>(plan(epoch).steps());
   const Allocation pinned = cu::allocate_pinned(steps * kBatchPixels * sizeof(float));
   loader.start(plan(epoch));
   std::size_t done = 0;
-  while (const auto batch = loader.next(stream.view())) {
+  while (const auto batch = loader.next(taker)) {
     cu::copy_async(static_cast<float*>(pinned.data()) + done, batch->inputs.data,
                    batch->inputs.size_bytes(), stream.view());
     done += batch->inputs.count;
@@ -70,8 +72,21 @@ TEST_CASE("batches on the GPU equal those on the CPU", "[gpu][data]") {
       for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
         loader.start(plan(epoch));  // stopped after one batch
         REQUIRE(loader.next(stream.view()));
-        REQUIRE(on_gpu(loader, epoch, stream) == on_cpu(dataset, epoch));
+        REQUIRE(on_gpu(loader, epoch, stream, stream.view()) == on_cpu(dataset, epoch));
       }
     }
+  }
+}
+
+TEST_CASE("batches that are taken without a stream are whole on one in order with the default one",
+          "[gpu][data]") {
+  const Device device = cuda_device(0);
+  const cu::DeviceGuard guard(device);
+  const cu::OwnedStream stream(device, cu::StreamPriority::kDefault,
+                               cu::StreamOrder::kWithDefaultStream);
+  const ImageDataset dataset = test::numbered_images(kSamples);
+  DataLoader loader(dataset, {.device = device, .num_workers = 2, .prefetch = 2});
+  for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
+    REQUIRE(on_gpu(loader, epoch, stream, {}) == on_cpu(dataset, epoch));
   }
 }

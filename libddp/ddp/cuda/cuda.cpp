@@ -170,16 +170,19 @@ DeviceGuard::~DeviceGuard() {
   if (cudaSetDevice(previous_) != cudaSuccess) static_cast<void>(cudaGetLastError());
 }
 
-OwnedStream::OwnedStream(Device device, StreamPriority priority) : device_(device) {
+OwnedStream::OwnedStream(Device device, StreamPriority priority, StreamOrder order)
+    : device_(device) {
   require_cuda("create a stream", device);
   const DeviceGuard guard(device);
   int least = 0;
   int greatest = 0;
   DDP_CUDA_CHECK(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   cudaStream_t stream = nullptr;
+  const unsigned flags =
+      order == StreamOrder::kIndependent ? cudaStreamNonBlocking : cudaStreamDefault;
   // 0 is both CUDA's default priority and its lowest.
   DDP_CUDA_CHECK(cudaStreamCreateWithPriority(
-      &stream, cudaStreamNonBlocking, priority == StreamPriority::kGreatest ? greatest : 0));
+      &stream, flags, priority == StreamPriority::kGreatest ? greatest : 0));
   handle_ = stream;
 }
 

@@ -51,11 +51,16 @@ class DeviceGuard {
 
 enum class StreamPriority { kDefault, kGreatest };
 
-// Owns a non-blocking stream of a device. Can be used whichever device is current.
+// Whether a stream runs beside the device's default stream (cudaStreamNonBlocking), or whether each
+// waits for what was enqueued on the other before. A null Stream means the default stream.
+enum class StreamOrder { kIndependent, kWithDefaultStream };
+
+// Owns a stream of a device. Can be used whichever device is current.
 class OwnedStream {
  public:
   OwnedStream() = default;
-  explicit OwnedStream(Device device, StreamPriority priority = StreamPriority::kDefault);
+  explicit OwnedStream(Device device, StreamPriority priority = StreamPriority::kDefault,
+                       StreamOrder order = StreamOrder::kIndependent);
   OwnedStream(OwnedStream&& other) noexcept
       : device_(other.device_), handle_(std::exchange(other.handle_, nullptr)) {}
   OwnedStream& operator=(OwnedStream&& other) noexcept;

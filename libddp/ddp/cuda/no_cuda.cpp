@@ -27,7 +27,7 @@ DeviceGuard::DeviceGuard(Device device) {
 }
 DeviceGuard::~DeviceGuard() { static_cast<void>(previous_); }
 
-OwnedStream::OwnedStream(Device, StreamPriority) { refuse(); }
+OwnedStream::OwnedStream(Device, StreamPriority, StreamOrder) { refuse(); }
 OwnedStream& OwnedStream::operator=(OwnedStream&&) noexcept = default;
 OwnedStream::~OwnedStream() = default;
 void OwnedStream::synchronize() const { refuse(); }

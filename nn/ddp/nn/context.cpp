@@ -9,7 +9,7 @@ namespace ddp::nn {
 
 Context::Context(Device device) : device_(device), pool_(device) {
   if (!device.is_cuda()) return;
-  owned_stream_.emplace(device);
+  owned_stream_.emplace(device, cu::StreamPriority::kDefault, cu::StreamOrder::kWithDefaultStream);
   stream_ = owned_stream_->view();
   blas_.emplace(device);
 }

@@ -23,7 +23,8 @@ namespace ddp::nn {
 // a time; ranks that are threads have a Context each.
 class Context {
  public:
-  // On CUDA, the context makes its own stream, or uses the caller's, which must outlive it.
+  // On CUDA, the context makes its own stream, or uses the caller's, which must outlive it. Its own
+  // stream is in order with the default stream, so what is called without a stream does not race.
   explicit Context(Device device = kCpuDevice);
   Context(Device device, Stream stream);
   Context(const Context&) = delete;
