@@ -239,7 +239,7 @@ TEST_CASE("pixels that cannot be written as PNG are refused", "[data][image_file
   CHECK_THAT(error_of([&] {
                write_png(directory / "no/such/a.png", gradient({2, 2}, 1));
              }),
-             Contains("no/such/a.png: cannot be written"));
+             Contains("no/such/a.png: cannot be written: No such file or directory"));
   Image image = gradient({2, 2}, 3);
   image.pixels.pop_back();
   CHECK(error_of([&] { write_png(directory / "a.png", image); }) ==

@@ -29,7 +29,8 @@ BatchRing::~BatchRing() {
 
 void BatchRing::reserve(std::size_t samples) {
   if (samples <= capacity_) return;
-  if (device_.is_cuda()) copies_.synchronize();  // cudaFree itself waits for the consumer's work
+  // Memory that is freed waits for the consumer's work by itself.
+  if (device_.is_cuda()) copies_.synchronize();
   for (Slot& slot : slots_) reserve(slot, samples);
   capacity_ = samples;
 }

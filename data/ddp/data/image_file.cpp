@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <fstream>
 #include <limits>
 #include <stdexcept>
@@ -20,7 +21,10 @@ namespace fs = std::filesystem;
 using image_internal::Bytes;
 
 constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
-constexpr std::size_t kUsualHeader = 1U << 16;
+// Bytes that are read to find the size: a PNG's and most JPEGs' are in the first part; in a camera's
+// JPEG a small preview comes before it.
+constexpr std::size_t kUsualHeader = 1U << 12;
+constexpr std::size_t kCameraHeader = 1U << 16;
 constexpr std::array<std::uint8_t, 3> kJpegStart = {0xff, 0xd8, 0xff};
 constexpr std::array<std::uint8_t, 8> kPngStart = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
@@ -85,11 +89,13 @@ ImageSize read_image_size(const fs::path& path) {
   const auto size_in = [&path](std::size_t bytes) {
     return with_codec(path, bytes, image_internal::jpeg_size, image_internal::png_size);
   };
-  try {
-    return size_in(kUsualHeader);
-  } catch (const FileError&) {  // a large preview or profile may precede a JPEG's size
-    return size_in(kWhole);
+  for (const std::size_t bytes : {kUsualHeader, kCameraHeader}) {
+    try {
+      return size_in(bytes);
+    } catch (const FileError&) {  // more may precede a JPEG's size
+    }
   }
+  return size_in(kWhole);
 }
 
 void write_png(const fs::path& path, const Image& image) {
@@ -101,10 +107,13 @@ void write_png(const fs::path& path, const Image& image) {
                                             image.channels));
   }
   const std::string bytes = image_internal::encode_png(image);
+  errno = 0;
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   file.close();
-  if (!file) throw FileError("[image_file] " + path.string() + ": cannot be written");
+  if (!file) {
+    throw FileError("[image_file] " + path.string() + ": cannot be written: " + error_text(errno));
+  }
 }
 
 }  // namespace ddp

@@ -207,12 +207,14 @@ class CudnnConv2d final : public Conv2dBackend {
     DDP_CUDNN_CHECK(library_, set_stream, handle_.get(), static_cast<cudaStream_t>(stream.native));
   }
 
-  // A model has few convolutions, and two batch sizes: the last batch of an epoch may be smaller.
+  // A model has a few dozen convolutions, and two batch sizes; more come from images of many sizes.
+  static constexpr std::size_t kMaxPlans = 1024;
   const Plan& plan_for(const Conv2dShape& shape, DType dtype) {
     const auto known = std::find_if(plans_.begin(), plans_.end(), [&](const Plan& plan) {
       return plan.shape == shape && plan.dtype == dtype;
     });
     if (known != plans_.end()) return *known;
+    if (plans_.size() == kMaxPlans) plans_.clear();
     Plan plan(library_, shape, dtype);
     choose_algorithms(plan);
     return plans_.emplace_back(std::move(plan));

@@ -23,7 +23,7 @@ void put_scaled(Context& context, const Buffer& x, double factor, const Gradient
 
 struct DataParallel::Replica {
   Replica(Device device, const Scope& scope, const ModuleFactory& make)
-      : context(device), module(make(scope.on(context))) {}
+      : context(device), module(make(scope.on(context))), thread(device) {}
 
   Context context;
   std::unique_ptr<Module> module;

@@ -4,11 +4,15 @@
 #include <utility>
 
 #include "ddp/base/background_thread.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp::nn {
 
-ReplicaThread::ReplicaThread()
-    : thread_(start_background_thread("ddp-replica", [this] { run(); })) {}
+ReplicaThread::ReplicaThread(Device device)
+    : thread_(start_background_thread("ddp-replica", [this] { run(); })) {
+  start([device] { cu::make_current(device); });
+  wait();
+}
 
 ReplicaThread::~ReplicaThread() {
   {

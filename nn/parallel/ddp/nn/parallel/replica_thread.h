@@ -7,13 +7,16 @@
 #include <mutex>
 #include <thread>
 
+#include "ddp/base/device.h"
+
 namespace ddp::nn {
 
 // A thread that does one piece of work after the other, so that its thread-local caches stay warm
 // from step to step. One other thread calls start() and wait().
 class ReplicaThread {
  public:
-  ReplicaThread();
+  // The device is made the thread's current one.
+  explicit ReplicaThread(Device device);
   ~ReplicaThread();
   ReplicaThread(const ReplicaThread&) = delete;
   ReplicaThread& operator=(const ReplicaThread&) = delete;
