@@ -237,9 +237,8 @@ void Trainer::check_last_step() {
   if (!unchecked_) return;
   const Place place = *std::exchange(unchecked_, std::nullopt);
   is_asked_to_stop_ = is_asked_to_stop_ || model_.engine().stop_requested();
-  at(place, [this] {
-    check_loss(model_.engine().summary().metrics[kLossSlot].mean(), "the loss");
-  });
+  at(place,
+     [this] { check_loss(model_.engine().summary().metrics[kLossSlot].mean(), "the loss"); });
 }
 
 // Does something whose errors about numbers should say where they are.

@@ -21,8 +21,8 @@ namespace fs = std::filesystem;
 using image_internal::Bytes;
 
 constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
-// Bytes that are read to find the size: a PNG's and most JPEGs' are in the first part; in a camera's
-// JPEG a small preview comes before it.
+// Bytes that are read to find the size: a PNG's and most JPEGs' are in the first part; in a
+// camera's JPEG a small preview comes before it.
 constexpr std::size_t kUsualHeader = 1U << 12;
 constexpr std::size_t kCameraHeader = 1U << 16;
 constexpr std::array<std::uint8_t, 3> kJpegStart = {0xff, 0xd8, 0xff};

@@ -99,9 +99,9 @@ class DistributedDataParallel {
   [[nodiscard]] bool is_synchronized() const;
 
   // The following calls return the same on all ranks; they refer to the step that wait() ended
-  // last. On CUDA they block the host until that step's control vector has arrived. Between the next
-  // step's forward and its wait(), the device has work meanwhile. They throw what is wrong with the
-  // step: MismatchError if ranks made different numbers of passes.
+  // last. On CUDA they block the host until that step's control vector has arrived. Between the
+  // next step's forward and its wait(), the device has work meanwhile. They throw what is wrong
+  // with the step: MismatchError if ranks made different numbers of passes.
 
   // True if the optimizer should step: the gradients are reduced, finite as far as they were
   // checked, and at least one rank had samples.

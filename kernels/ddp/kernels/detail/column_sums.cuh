@@ -6,8 +6,8 @@
 namespace ddp::cu::launch {
 
 // sums[c] = the sum of term(r, c) over all rows r, for a grid of blocks_for(shape.columns, kWarp).
-// A block sums 32 columns: warp w takes rows w, w + 8, ..., then warp 0 adds the 8 partial sums. The
-// order is fixed, so equal inputs give equal bits.
+// A block sums 32 columns: warp w takes rows w, w + 8, ..., then warp 0 adds the 8 partial sums.
+// The order is fixed, so equal inputs give equal bits.
 template <class T, class Term>
 __device__ void store_column_sums(const Term& term, T* sums, MatrixShape shape, WriteMode mode) {
   __shared__ T partial[kRowsPerBlock][kWarp];
