@@ -9,7 +9,7 @@ failed=0
 complain() { echo "check: $*" >&2; failed=1; }
 
 mapfile -t sources < <(git ls-files --cached --others --exclude-standard \
-  '*.h' '*.cpp' '*.cu' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
+  '*.h' '*.cpp' '*.cu' '*.cuh' | while read -r f; do [ -f "$f" ] && echo "$f"; done)
 
 # Format: by clang-format 14, since other versions differ in details.
 formatter=$(command -v clang-format-14 || command -v clang-format || true)

@@ -11,7 +11,6 @@ namespace ddp::nn {
 ReplicaThread::ReplicaThread(Device device)
     : thread_(start_background_thread("ddp-replica", [this] { run(); })) {
   start([device] { cu::make_current(device); });
-  wait();
 }
 
 ReplicaThread::~ReplicaThread() {

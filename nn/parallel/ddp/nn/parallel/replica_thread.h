@@ -15,7 +15,7 @@ namespace ddp::nn {
 // from step to step. One other thread calls start() and wait().
 class ReplicaThread {
  public:
-  // The device is made the thread's current one.
+  // Makes the device the thread's current one, if it can.
   explicit ReplicaThread(Device device);
   ~ReplicaThread();
   ReplicaThread(const ReplicaThread&) = delete;
