@@ -37,6 +37,11 @@ std::vector<std::size_t> ready_order(std::size_t count, const std::vector<std::s
   return given;
 }
 
+// A bucket may hold 1/kTaper of what is left of the model. The caps of consecutive buckets then
+// differ by at most that part, so a link that needs no more than 1 - 1/kTaper of backward's time
+// has reduced each bucket before the next one is full: only the last one is exposed.
+constexpr std::size_t kTaper = 12;
+
 // How many bytes a bucket may hold.
 struct Caps {
   std::size_t first;
@@ -45,7 +50,6 @@ struct Caps {
   bool tapers;  // the caps shrink from `usual` to `last` towards the end of the model
 
   [[nodiscard]] std::size_t of(std::size_t bucket, std::size_t left_bytes) const {
-    constexpr std::size_t kTaper = 4;
     if (bucket == 0) return first;
     return tapers ? std::clamp(left_bytes / kTaper, last, usual) : usual;
   }

@@ -19,7 +19,7 @@ struct BucketOptions {
   // backward is left to hide its reduction.
   std::size_t first_bucket_bytes_cap = std::size_t{1} << 20;
   std::size_t last_bucket_bytes_cap = std::size_t{1} << 20;
-  // A bucket holds at most 1/parts of the model and at most a quarter of what is left of it, for
+  // A bucket holds at most 1/parts of the model and at most a twelfth of what is left of it, for
   // the same two reasons; but it may always be as large as the caps of the first and last bucket
   // allow. With parts = 1, only the caps count.
   std::size_t parts = 32;
