@@ -144,15 +144,25 @@ TEST_CASE("if the bucket order costs overlap, the advice gives a better order",
   BucketOptions options{.bucket_bytes_cap = 400};
   const BucketLayout layout = lay_out_buckets(gradients, options);
   REQUIRE(layout.buckets.size() == 4);
-  CHECK(order_advice(layout, std::vector<std::size_t>{3, 2, 1, 0}).empty());
-  CHECK(order_advice(layout, std::vector<std::size_t>{3, 2}).empty());
+  const std::vector<std::size_t> all = {0, 1, 2, 3};
+  CHECK(order_advice(layout, std::vector<std::size_t>{3, 2, 1, 0}, all).empty());
+  CHECK(order_advice(layout, std::vector<std::size_t>{3, 2}, all).empty());
   const std::vector<std::size_t> observed = {2, 1, 3, 0};  // gradient 3 completes the first bucket
   CHECK(cost_of_order(layout, observed).buckets == 2);
-  CHECK_THAT(order_advice(layout, observed),
+  CHECK_THAT(order_advice(layout, observed, all),
              Catch::StartsWith("2 of 4 buckets were full but had to wait") &&
                  Catch::EndsWith(".order = {2, 1, 3, 0}"));
   options.order = observed;
-  CHECK(order_advice(lay_out_buckets(gradients, options), observed).empty());
+  CHECK(order_advice(lay_out_buckets(gradients, options), observed, all).empty());
+
+  // An unused gradient keeps all buckets waiting, unless the pass does not wait for it.
+  const std::vector<std::size_t> without_3 = {2, 1, 0};
+  CHECK_THAT(order_advice(layout, without_3, all),
+             Catch::StartsWith("3 of 4 buckets were full but had to wait") &&
+                 Catch::EndsWith(".order = {2, 1, 0, 3}"));
+  CHECK(order_advice(layout, without_3, without_3).empty());
+  const std::vector<std::size_t> without_2 = {3, 1, 0};
+  CHECK(order_advice(layout, without_2, without_2).empty());
 }
 
 TEST_CASE("the caps of buckets shrink with the model and with what is left of it",

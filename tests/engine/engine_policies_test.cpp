@@ -562,6 +562,25 @@ TEST_CASE("an error about gradients names step, parameter and rank", "[engine][f
   }
 }
 
+TEST_CASE("the rank is named in the first step after a skipped one that is skipped, too",
+          "[engine][finite]") {
+  const test::StderrCapture captured;
+  test::run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
+    Trainee trainee(group, {.non_finite = NonFinite::kSkip});
+    // The fifth and the sixth skipped step are the first that follow each other.
+    for (const double value : {kNan, 1.0, kNan, 1.0, kNan, 1.0, kNan, 1.0, kNan, kNan, 1.0, kNan}) {
+      trainee.step(group.rank() == 1 ? value : 1.0);
+    }
+    expect(trainee.ddp.statistics().skipped_steps == 7, "all of them");
+  });
+  std::string told;
+  for (const std::string& line : test::lines_of(captured.text())) {
+    if (!contains(line, "the step is skipped")) continue;
+    told += contains(line, "step 10: ") && contains(line, "it came from rank 1 (") ? "named" : "-";
+  }
+  CHECK(told == "---named");  // the 1st, 2nd and 4th, and the 6th
+}
+
 TEST_CASE("the rank is named even if its gradients are in the caller's memory",
           "[engine][finite]") {
   const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
@@ -620,6 +639,23 @@ TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
         if (step == 2) trainee.ddp.broadcast_buffers();
       }
     });
+  }
+}
+
+TEST_CASE("a buffer that is not rank 0's after a broadcast is an error that names it",
+          "[engine][fingerprint]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    std::vector<float> mean(3, 1);
+    std::vector<float> variance(3, 2);
+    const bool is_wrong = group.rank() == 1;  // its two buffers are one
+    Trainee trainee(group, {.buffers = {{"mean", buffer_of(is_wrong ? variance : mean)},
+                                        {"variance", buffer_of(variance)}}});
+    trainee.step(1);
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error,
+               Catch::Contains("replicas have diverged: step 1: buffer 'mean' of rank 1 (") &&
+                   Catch::Contains("differs from that of rank 0"));
   }
 }
 

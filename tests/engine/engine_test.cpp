@@ -532,6 +532,8 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
       error_of([&] { ddp.record_metric(0, 1, 1); }) ==
       "[ddp] record_metric was called before begin_step: call it between begin_step and the first "
       "mark_ready of a step");
+  CHECK(error_of([&] { (void)ddp.gradient_scale(); }) ==
+        "[ddp] gradient_scale was called before the first step" + order);
   (void)ddp.begin_step();
   CHECK(error_of([&] { (void)ddp.begin_step(); }) ==
         "[ddp] begin_step was called before wait" + order);
@@ -548,6 +550,45 @@ TEST_CASE("wrong calls are errors in the same step", "[engine]") {
   ddp.mark_ready(0);
   CHECK(error_of([&] { ddp.wait(); }) ==
         "[ddp] rank 1, step 1: backward gave no gradient for 'fc1.bias'");
+}
+
+TEST_CASE("an optimizer that asks before wait() gets an error", "[engine]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Model model(0);
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters, {.fold_scale = true});
+    for (int step = 0; step < 2; ++step) {
+      expect(ddp.is_synchronized(), "between steps");
+      (void)ddp.begin_step();
+      mark_all(ddp);
+      expect(!ddp.is_synchronized(), "in a step");
+      for (const std::string& error : {error_of([&] { (void)ddp.gradient_scale(); }),
+                                       error_of([&] { (void)ddp.should_step(); })}) {
+        expect(error.find("was called before wait") != std::string::npos, error);
+      }
+      ddp.wait();
+      expect(ddp.should_step() && ddp.gradient_scale() != nullptr, "reduced");
+    }
+  });
+}
+
+TEST_CASE("the report gives the order to pass if the buckets' order costs overlap", "[engine]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    for (const auto unused : {UnusedParameters::kError, UnusedParameters::kZero}) {
+      Model model(0);
+      DistributedDataParallel ddp(
+          group.shared_from_this(), model.parameters,
+          {.buckets = {.bucket_bytes_cap = 8, .min_buckets = 3}, .unused = unused});
+      expect(ddp.report().find("order: ") == std::string::npos, "no order seen yet");
+      const bool uses_all = unused == UnusedParameters::kError;
+      (void)ddp.begin_step();
+      for (const std::size_t i : {0, 1}) ddp.mark_ready(i);
+      if (uses_all) ddp.mark_ready(2);
+      ddp.wait();
+      const std::string report = ddp.report();
+      expect(report.find("order: 2 of 3 buckets were full") != std::string::npos, report);
+      expect(report.find(".order = {0, 1, 2}\n") != std::string::npos, report);
+    }
+  });
 }
 
 TEST_CASE("the report says how many steps it does not count", "[engine]") {

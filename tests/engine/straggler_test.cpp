@@ -27,6 +27,7 @@ struct Delay {
   int rank;
   Lateness cause;
   Clock::duration length;
+  bool meets_in_forward = false;  // whether all ranks have a collective behind the delay
 };
 
 double seconds_of(Clock::duration duration) {
@@ -48,6 +49,7 @@ std::vector<Straggler> found_by(ProcessGroup& group, const Delay& delay) {
     if (group.rank() == delay.rank && delay.cause == Lateness::kCompute) {
       std::this_thread::sleep_for(delay.length);
     }
+    if (delay.meets_in_forward) group.barrier().wait();
     mark_all(ddp);
     ddp.wait();
   }
@@ -67,6 +69,17 @@ TEST_CASE("a rank that is late in each step is named on all ranks, with the caus
         expect(found[0].late_now_seconds > 0.9 * seconds_of(kLate), "and by how much");
       });
     }
+  }
+}
+
+TEST_CASE("a late rank is named although all ranks meet before their backward ends",
+          "[straggler]") {
+  for (const Backend backend : {Backend::kShm, Backend::kGloo}) {
+    test::run_groups(backend, 3, [](ProcessGroup& group) {
+      const std::vector<Straggler> found = found_by(group, {1, Lateness::kCompute, kLate, true});
+      expect(found.size() == 1 && found[0].rank == 1, "the slow rank is named, alone");
+      expect(found[0].late_now_seconds > 0.9 * seconds_of(kLate), "and by how much");
+    });
   }
 }
 

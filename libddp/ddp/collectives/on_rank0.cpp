@@ -16,6 +16,7 @@
 #include "ddp/collectives/start/let_all_read.h"
 #include "ddp/collectives/start/meeting.h"
 #include "ddp/collectives/start/rank_identity.h"
+#include "ddp/collectives/wait_time.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -165,6 +166,7 @@ void on_rank0(ProcessGroup& group, const std::function<void()>& fn, const OnRank
   if (group.rank() == 0) return lead(group, fn, options.period);
   PrefixStore store = open_store(group);
   const FlightRecorder::Inside inside(group.recorder());
+  const WaitTimer timer;
   const std::string result = follow(group, store, options);
   let_all_read(store, group.rank(), group.world_size());
   if (!result.empty()) throw PeerError("[on_rank0] rank 0 " + result);

@@ -10,6 +10,7 @@
 #include "ddp/collectives/group_scopes.h"
 #include "ddp/collectives/group_state.h"
 #include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/wait_time.h"
 
 namespace ddp {
 
@@ -18,6 +19,8 @@ void Work::wait(Stream consumer) const {
   group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
+  if (group->device().is_cuda()) return group->wait(sequence, consumer);  // does not block
+  const WaitTimer timer;
   group->wait(sequence, consumer);
 }
 
@@ -26,6 +29,7 @@ void Work::wait_host(Timeout timeout) const {
   group->check_process();
   const FlightRecorder::Inside inside(group->recorder());
   group->check_started(sequence);
+  const WaitTimer timer;
   group->wait_host(sequence, timeout);
 }
 

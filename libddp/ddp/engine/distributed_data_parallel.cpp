@@ -62,13 +62,14 @@ DistributedDataParallel::NoSync::~NoSync() {
   if (impl_ != nullptr) impl_->passes().remove_guard();
 }
 
-bool DistributedDataParallel::is_synchronized() const { return impl_->passes().reduces(); }
+bool DistributedDataParallel::is_synchronized() const { return impl_->is_synchronized(); }
 
 bool DistributedDataParallel::is_used(std::size_t i) const { return impl_->is_used(i); }
 
 bool DistributedDataParallel::is_over() const { return impl_->outcome().is_over(); }
 
 bool DistributedDataParallel::should_step() const {
+  impl_->check_closed("should_step");
   return is_synchronized() && is_finite() && impl_->outcome().has_samples();
 }
 
@@ -95,7 +96,13 @@ std::span<const std::size_t> DistributedDataParallel::ready_order() const {
 }
 
 std::string DistributedDataParallel::order_advice() const {
-  return ddp::order_advice(layout(), ready_order());
+  const Reducer& reducer = impl_->reducer();
+  if (ready_order().empty()) return "";  // a pass without samples, or none yet
+  std::vector<std::size_t> awaited;
+  for (std::size_t i = 0; i < reducer.gradient_count(); ++i) {
+    if (reducer.is_expected(i)) awaited.push_back(i);
+  }
+  return ddp::order_advice(layout(), ready_order(), awaited);
 }
 
 std::string DistributedDataParallel::report() const {

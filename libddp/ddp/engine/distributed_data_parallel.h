@@ -95,7 +95,8 @@ class DistributedDataParallel {
   };
   NoSync no_sync();
 
-  // False after a wait() that did not reduce: it is not yet time for the optimizer.
+  // True between steps: after a wait() that reduced (or before the first step) until begin_step().
+  // False in a step, also between its passes: it is not yet time for the optimizer.
   [[nodiscard]] bool is_synchronized() const;
 
   // The following calls return the same on all ranks; they refer to the step that wait() ended
@@ -104,7 +105,7 @@ class DistributedDataParallel {
   // with the step: MismatchError if ranks made different numbers of passes.
 
   // True if the optimizer should step: the gradients are reduced, finite as far as they were
-  // checked, and at least one rank had samples.
+  // checked, and at least one rank had samples. std::logic_error between begin_step() and wait().
   [[nodiscard]] bool should_step() const;
   // False if the step is skipped because a gradient is not finite (DdpOptions::non_finite).
   [[nodiscard]] bool is_finite() const;
@@ -163,8 +164,8 @@ class DistributedDataParallel {
 
   // With fold_scale: the factor that turns the summed gradients into means, on the group's device,
   // valid after wait(). Null if there is nothing to multiply: without fold_scale, or for the mean
-  // of a single pass in a world of one. std::logic_error unless is_synchronized(), since an
-  // optimizer must not step with gradients that differ between ranks.
+  // of a single pass in a world of one. std::logic_error before the first step and unless
+  // is_synchronized(), since an optimizer must not step with gradients that differ between ranks.
   [[nodiscard]] const double* gradient_scale() const;
 
   // The step that wait() ended last, summed over ranks; zeros before the first step. On CUDA this
@@ -183,7 +184,7 @@ class DistributedDataParallel {
   // passed as BucketOptions::order. Parameters that were not marked ready are missing.
   [[nodiscard]] std::span<const std::size_t> ready_order() const;
   // If the order of the buckets costs overlap, a sentence that names the order to pass instead;
-  // otherwise empty.
+  // otherwise empty. In that order, parameters that the last pass did not use are the last ones.
   [[nodiscard]] std::string order_advice() const;
 
   struct Statistics {

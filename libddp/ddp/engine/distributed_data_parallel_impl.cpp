@@ -16,8 +16,8 @@
 namespace ddp {
 namespace {
 
-[[noreturn]] void refuse_call(const char* what) {
-  throw std::logic_error("[ddp] " + std::string(what) +
+[[noreturn]] void refuse_call(const std::string& what) {
+  throw std::logic_error("[ddp] " + what +
                          ": a step is begin_step, mark_ready for each gradient, wait");
 }
 
@@ -164,12 +164,14 @@ void DistributedDataParallel::Impl::accumulate(int passes) {
 }
 
 const double* DistributedDataParallel::Impl::gradient_scale() const {
+  check_closed("gradient_scale");
   if (!passes_.reduces()) {
     throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
                            ": the gradients are not reduced; the last backward pass of a step "
                            "must be outside no_sync()");
   }
-  return factor_.divides() && options_.fold_scale ? control_.gradient_scale() : nullptr;
+  if (statistics_.steps == 0) refuse_call("gradient_scale was called before the first step");
+  return folded_scale();
 }
 
 void DistributedDataParallel::Impl::begin_forward(Stream stream) {
@@ -212,6 +214,10 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
       "[ddp] " + std::string(call) +
       (state_ == State::kIdle ? " was called before begin_step" : " was called after mark_ready") +
       ": call it between begin_step and the first mark_ready of a step");
+}
+
+void DistributedDataParallel::Impl::refuse_in_pass(const char* call) {
+  refuse_call(std::string(call) + " was called before wait");
 }
 
 void DistributedDataParallel::Impl::refuse_index(const char* call, std::size_t i) const {
@@ -317,7 +323,7 @@ void DistributedDataParallel::Impl::average(Stream stream) {
 }
 
 void DistributedDataParallel::Impl::sketch_step(Stream stream) {
-  const double* folded = gradient_scale();
+  const double* folded = folded_scale();
   const double scale =
       folded == nullptr
           ? 1

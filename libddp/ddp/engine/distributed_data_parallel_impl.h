@@ -53,6 +53,11 @@ class DistributedDataParallel::Impl {
 
   void accumulate(int passes);
   PassPlan& passes() { return passes_; }
+  bool is_synchronized() const { return state_ == State::kIdle && passes_.reduces(); }
+  // Throws in a pass, whose gradients are not reduced yet.
+  void check_closed(const char* call) const {
+    if (state_ != State::kIdle) refuse_in_pass(call);
+  }
 
   const double* gradient_scale() const;
   bool is_used(std::size_t i) {
@@ -78,6 +83,10 @@ class DistributedDataParallel::Impl {
     if (i >= parameters_.size()) refuse_index(call, i);
   }
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
+  [[noreturn]] static void refuse_in_pass(const char* call);
+  const double* folded_scale() const {
+    return factor_.divides() && options_.fold_scale ? control_.gradient_scale() : nullptr;
+  }
   std::vector<Buffer> gradients() const;
   void open_step();
   void note_pass(const StepOptions& pass);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace ddp {
@@ -13,32 +14,51 @@ bool is_worth_telling(const BucketLayout& layout, const OrderCost& cost) {
   return cost.bytes * 10 > layout.reduced_bytes();
 }
 
+bool contains(std::span<const std::size_t> list, std::size_t i) {
+  return std::ranges::find(list, i) != list.end();
+}
+
+// Appends those parameters that belong there and are not in `order`, in the order of the buckets.
+template <class Predicate>
+void append_missing(std::vector<std::size_t>& order, const BucketLayout& layout,
+                    Predicate belongs_there) {
+  for (const BucketSpec& bucket : layout.buckets) {
+    for (const std::size_t i : bucket.parameters) {
+      if (belongs_there(i) && !contains(order, i)) order.push_back(i);
+    }
+  }
+}
+
 }  // namespace
 
 OrderCost cost_of_order(const BucketLayout& layout, std::span<const std::size_t> observed) {
-  std::vector<std::size_t> filled_at(layout.buckets.size(), 0);
+  std::vector<std::optional<std::size_t>> filled_at(layout.buckets.size());
   for (std::size_t at = 0; at < observed.size(); ++at) {
     filled_at[layout.slots[observed[at]].bucket] = at;  // the last one stays
   }
   OrderCost cost;
   std::size_t launched_at = 0;
   for (std::size_t b = 0; b < filled_at.size(); ++b) {
-    launched_at = std::max(launched_at, filled_at[b]);
-    if (filled_at[b] == launched_at) continue;
+    if (!filled_at[b]) continue;
+    launched_at = std::max(launched_at, *filled_at[b]);
+    if (*filled_at[b] == launched_at) continue;
     ++cost.buckets;
     cost.bytes += layout.buckets[b].size_bytes();
   }
   return cost;
 }
 
-std::string order_advice(const BucketLayout& layout, std::span<const std::size_t> observed) {
-  if (observed.size() != layout.slots.size()) return "";
-  const OrderCost cost = cost_of_order(layout, observed);
+std::string order_advice(const BucketLayout& layout, std::span<const std::size_t> observed,
+                         std::span<const std::size_t> awaited) {
+  std::vector<std::size_t> order(observed.begin(), observed.end());
+  append_missing(order, layout, [&](std::size_t i) { return contains(awaited, i); });
+  const OrderCost cost = cost_of_order(layout, order);
   if (!is_worth_telling(layout, cost)) return "";
+  append_missing(order, layout, [](std::size_t) { return true; });
   return fmt::format(
       "{} of {} buckets were full but had to wait for an earlier one; pass the order in which "
       "gradients became ready: .order = {{{}}}",
-      cost.buckets, layout.buckets.size(), fmt::join(observed, ", "));
+      cost.buckets, layout.buckets.size(), fmt::join(order, ", "));
 }
 
 }  // namespace ddp

@@ -16,13 +16,17 @@ struct OrderCost {
   std::size_t bytes = 0;  // total size of those buckets
 };
 
-// `observed` lists all parameters in the order in which their gradients became ready.
+// `observed` lists parameters in the order in which their gradients became ready; those that it
+// does not list kept no bucket waiting.
 [[nodiscard]] OrderCost cost_of_order(const BucketLayout& layout,
                                       std::span<const std::size_t> observed);
 
-// A sentence with the order to pass as BucketOptions::order. Empty if `observed` is not complete,
-// or if at most a tenth of the bytes had to wait.
+// A sentence with the order to pass as BucketOptions::order; empty if at most a tenth of the bytes
+// had to wait. `awaited` lists the parameters that a pass waits for. Those that are not `observed`
+// kept their buckets waiting until the end of the pass, and are last in the order, as are those
+// that are in neither list.
 [[nodiscard]] std::string order_advice(const BucketLayout& layout,
-                                       std::span<const std::size_t> observed);
+                                       std::span<const std::size_t> observed,
+                                       std::span<const std::size_t> awaited);
 
 }  // namespace ddp

@@ -71,7 +71,9 @@ bool FiniteCheck::check(std::uint64_t step, Stream stream) {
   was_finite_ = !find(buckets_, stream);
   if (was_finite_) return true;
   if (policy_ == NonFinite::kStop) throw NonFiniteError(describe(step, stream));
-  if (!std::has_single_bit(++skipped_)) return false;
+  const bool names_first_ranks = scans_ && !has_named_ranks_;
+  if (!std::has_single_bit(++skipped_) && !names_first_ranks) return false;
+  has_named_ranks_ = has_named_ranks_ || scans_;
   const std::string text = describe(step, stream);
   if (group_.rank() == 0) {
     logging::warning(text + "; the step is skipped (" + std::to_string(skipped_) + " so far)");

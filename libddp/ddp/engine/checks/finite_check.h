@@ -32,8 +32,8 @@ class FiniteCheck {
   void scan(std::size_t i, const Buffer& gradient, Stream stream);
   // Collective, at the end of a step. Returns false if the reduced gradients are not finite; with
   // NonFinite::kStop it throws NonFiniteError instead. Rank 0 warns of the 1st, 2nd, 4th, 8th, …
-  // skipped step only, since a loss scaler skips many steps while it searches for its scale. Blocks
-  // the host on CUDA.
+  // skipped step only, since a loss scaler skips many steps while it searches for its scale, and of
+  // the first one that was scanned. Blocks the host on CUDA.
   [[nodiscard]] bool check(std::uint64_t step, Stream stream);
 
  private:
@@ -48,6 +48,7 @@ class FiniteCheck {
   bool scans_ = false;      // whether gradients are scanned in this step
   bool was_finite_ = true;  // whether the last step's gradients were finite
   std::uint64_t skipped_ = 0;
+  bool has_named_ranks_ = false;  // in a warning
   std::vector<Buffer> buckets_;
   std::vector<Buffer> gradients_;
   HostMirror scanned_;   // by parameter: 0 if its scan found a bad value, else 1

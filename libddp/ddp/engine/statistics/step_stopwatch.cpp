@@ -2,6 +2,9 @@
 #include "ddp/engine/statistics/step_stopwatch.h"
 
 #include <algorithm>
+#include <chrono>
+
+#include "ddp/collectives/wait_time.h"
 
 namespace ddp {
 
@@ -10,13 +13,24 @@ StepStopwatch::StepStopwatch(Device device) : device_(device) {
   for (std::size_t i = 0; i < kSteps; ++i) steps_.emplace_back(device);
 }
 
-void StepStopwatch::backward_ended(Stream stream) { step(ended_).backward_end.take(stream); }
+void StepStopwatch::backward_ended(Stream stream) {
+  Step& current = step(ended_);
+  current.backward_end.take(stream);
+  current.waited = time_waited();
+}
 
 void StepStopwatch::ended(Stream stream, double data_seconds, bool is_idle) {
   Step& current = step(ended_++);
   current.data_seconds = data_seconds;
   current.is_idle = is_idle;
   current.end.take(stream);
+  current.waited_by_end = time_waited();
+}
+
+double StepStopwatch::work_seconds(const Step& current, const Step& before) const {
+  const double all = current.backward_end.seconds_since(before.end);
+  if (device_.is_cuda()) return all;
+  return all - std::chrono::duration<double>(current.waited - before.waited_by_end).count();
 }
 
 std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {
@@ -28,7 +42,7 @@ std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {
   const Step& before = step(number - 1);
   current.end.synchronize();
   return Lap{.step = number,
-             .times = {.work_seconds = current.backward_end.seconds_since(before.end),
+             .times = {.work_seconds = work_seconds(current, before),
                        .data_seconds = current.data_seconds,
                        .is_idle = current.is_idle},
              .seconds = current.end.seconds_since(before.end)};

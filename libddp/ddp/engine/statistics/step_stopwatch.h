@@ -8,6 +8,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/stream.h"
+#include "ddp/base/time.h"
 #include "ddp/cuda/stream_moment.h"
 #include "ddp/engine/statistics/step_summary.h"
 
@@ -20,6 +21,10 @@ namespace ddp {
 // construction, and blocks only if the host is more than lag() steps ahead.
 //
 // Laps need not be requested in each step: the last kKept of them are kept.
+//
+// A rank may meet the others before its backward ends, as in batch norms that are synchronised. On
+// the CPU, its waits there are not work: otherwise a late rank would make all ranks look equally
+// late. On CUDA they are, since the device waits there.
 //
 // On CUDA the wait for data is still measured on the host. It therefore includes time in which the
 // device was busy with earlier work.
@@ -52,12 +57,15 @@ class StepStopwatch {
 
     cu::StreamMoment backward_end;
     cu::StreamMoment end;
+    Clock::duration waited = {};         // until backward_end; see time_waited()
+    Clock::duration waited_by_end = {};  // until end
     double data_seconds = 0;
     bool is_idle = false;
   };
   static constexpr std::size_t kSteps = 16;  // kKept + lag() + 1 for the step before
 
   [[nodiscard]] Step& step(std::uint64_t number) { return steps_[number % kSteps]; }
+  [[nodiscard]] double work_seconds(const Step& current, const Step& before) const;
 
   Device device_;
   std::vector<Step> steps_;  // kSteps, used in turn
