@@ -178,7 +178,9 @@ TEST_CASE("a recorder's events are described with operation, step and time", "[r
   FlightRecorder recorder;
   recorder.begin_step(7);
   {
-    const FlightRecorder::Labelled labelled(recorder, recorder.labels().add("bucket 0: fc.*"));
+    const FlightRecorder::Label label = recorder.labels().add("bucket 0: fc.*");
+    recorder.bucket_ready(label);
+    const FlightRecorder::Labelled labelled(recorder, label);
     recorder.submitted(1, all_reduce(5));
   }
   recorder.submitted(2, send_to(3));
@@ -190,13 +192,13 @@ TEST_CASE("a recorder's events are described with operation, step and time", "[r
   std::istringstream lines(describe_events(recorder, "rank 1"));
   std::string line;
   std::getline(lines, line);
-  CHECK_THAT(line, Catch::Matches("\\[rank 1\\] 8 events until 20[0-9-]+ [0-9:]+ UTC"));
-  for (const char* expected :
-       {"the step begins", "all_reduce #1 \\(bucket 0: fc\\.\\*\\): submitted",
-        "send #1 \\(float32\\[1\\]\\) to rank 3: submitted",
-        "all_reduce #1 \\(bucket 0: fc\\.\\*\\): started",
-        "all_reduce #1 \\(bucket 0: fc\\.\\*\\): done", "an older operation: started",
-        "the step ends", "the group broke"}) {
+  CHECK_THAT(line, Catch::Matches("\\[rank 1\\] 9 events until 20[0-9-]+ [0-9:]+ UTC"));
+  for (const char* expected : {"the step begins", "bucket 0: fc\\.\\*: ready",
+                               "all_reduce #1 \\(bucket 0: fc\\.\\*\\): submitted",
+                               "send #1 \\(float32\\[1\\]\\) to rank 3: submitted",
+                               "all_reduce #1 \\(bucket 0: fc\\.\\*\\): started",
+                               "all_reduce #1 \\(bucket 0: fc\\.\\*\\): done",
+                               "an older operation: started", "the step ends", "the group broke"}) {
     REQUIRE(std::getline(lines, line));
     CHECK_THAT(line, Catch::Matches(" *-[0-9]+\\.[0-9]{6} s  step 7  " + std::string(expected)));
   }

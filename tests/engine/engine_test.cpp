@@ -124,6 +124,33 @@ TEST_CASE("the values of a thousand small parameters travel together", "[engine]
   }
 }
 
+TEST_CASE("the recorder knows which buckets were ready, also of those that are not submitted yet",
+          "[engine][recorder]") {
+  using What = FlightRecorder::What;
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                {.buckets = {.bucket_bytes_cap = 8, .min_buckets = 3}});
+    (void)ddp.begin_step();
+    const auto told = [&] {
+      std::string text;
+      for (const FlightRecorder::Event& event : group.recorder().events()) {
+        if (event.step != 1 || event.label == 0) continue;
+        if (event.what == What::kReady) text += "ready ";
+        if (event.what == What::kSubmitted) text += "submitted ";
+      }
+      return text;
+    };
+    ddp.mark_ready(1);
+    expect(told() == "ready ", told());
+    ddp.mark_ready(2);
+    // The other bucket's is behind the control vector.
+    expect(told() == "ready ready submitted submitted submitted ", told());
+    ddp.mark_ready(0);
+    ddp.wait();
+  });
+}
+
 TEST_CASE("gradients become the mean weighted by samples", "[engine]") {
   for (const int world_size : {1, 2, 3, 4}) {
     run_on_all_backends(world_size, [](ProcessGroup& group) {

@@ -112,6 +112,7 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
   if (gradient.marks < gradient.expected) return;
   order_.push_back(i);
   if (--buckets_[b].missing > 0) return;
+  if (communicates_) group_.recorder().bucket_ready(launches_[b].label);
   if (recorder_) recorder_->ready(b, stream);
   if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready(stream);
 }

@@ -50,6 +50,8 @@ std::string_view verb_of(What what) {
       return "the step begins";
     case What::kStepEnded:
       return "the step ends";
+    case What::kReady:
+      return "ready";
   }
   return "?";
 }
@@ -65,8 +67,10 @@ Operations describe_operations(const FlightRecorder& recorder, const std::vector
   return operations;
 }
 
-std::string describe(const Event& event, const Operations& operations) {
+std::string describe(const Event& event, const FlightRecorder& recorder,
+                     const Operations& operations) {
   const std::string verb(verb_of(event.what));
+  if (event.what == What::kReady) return recorder.labels().text(event.label) + ": " + verb;
   if (event.operation == 0) return verb;
   const auto known = operations.find(event.operation);
   return (known == operations.end() ? "an older operation" : known->second) + ": " + verb;
@@ -82,8 +86,8 @@ std::string describe_events(const FlightRecorder& recorder, std::string_view tit
                      " events until " + utc_now() + "\n";
   for (const Event& event : events) {
     const double seconds = std::chrono::duration<double>(event.time - now).count();
-    text +=
-        fmt::format("{:14.6f} s  step {}  {}\n", seconds, event.step, describe(event, operations));
+    text += fmt::format("{:14.6f} s  step {}  {}\n", seconds, event.step,
+                        describe(event, recorder, operations));
   }
   return text;
 }

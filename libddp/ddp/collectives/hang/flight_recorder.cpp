@@ -81,6 +81,10 @@ void FlightRecorder::end_step() {
   by_caller_.push({.time = Clock::now(), .step = step(), .what = What::kStepEnded});
 }
 
+void FlightRecorder::bucket_ready(Label bucket) {
+  by_caller_.push({.time = Clock::now(), .step = step(), .label = bucket, .what = What::kReady});
+}
+
 std::vector<Event> FlightRecorder::events() const {
   std::vector<Event> all = by_caller_.values();
   for (const Ring* ring : {&by_backend_, &end_}) {

@@ -25,10 +25,10 @@ namespace ddp {
 // reading and a few stores: no lock, no heap.
 //
 // Two threads record events, each in its own ring, so that they do not slow each other down. The
-// caller's thread records what is submitted or joined, and steps. The backend's thread records what
-// is done and, unless it is done at once, what starts. Each may be a different thread from call to
-// call, but only one at a time; broken() may come from any thread, and any thread may read at any
-// time. A reader gets an event whole or not at all; overwritten events are missing.
+// caller's thread records what is submitted or joined, steps, and buckets. The backend's thread
+// records what is done and, unless it is done at once, what starts. Each may be a different thread
+// from call to call, but only one at a time; broken() may come from any thread, and any thread may
+// read at any time. A reader gets an event whole or not at all; overwritten events are missing.
 class FlightRecorder {
  public:
   static constexpr std::size_t kCapacity = 4096;
@@ -40,7 +40,8 @@ class FlightRecorder {
     kDone,
     kBroken,
     kStepBegun,
-    kStepEnded
+    kStepEnded,
+    kReady  // a bucket is full; it is submitted when its turn comes
   };
 
   using Label = OperationLabels::Label;
@@ -48,7 +49,7 @@ class FlightRecorder {
   struct Event {
     Clock::time_point time = {};
     std::uint64_t step = 0;       // counts as Position::step does
-    std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps
+    std::uint64_t operation = 0;  // the Work's sequence; 0 for events of steps and buckets
     // Only for kSubmitted. Its sequence counts collectives, so that it means the same on all ranks;
     // a send or recv has its own count, and its peer as root. For kJoined only the sequence is set.
     CollectiveSignature signature = {};
@@ -100,6 +101,7 @@ class FlightRecorder {
   // The passes of a step have the same number.
   void begin_step(std::uint64_t step);
   void end_step();
+  void bucket_ready(Label bucket);
 
   // The texts of the events' labels.
   [[nodiscard]] OperationLabels& labels() { return labels_; }
