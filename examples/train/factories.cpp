@@ -74,7 +74,7 @@ ddp::DdpOptions engine_options(const Options& options, const ddp::ProcessGroup& 
   ddp::DdpOptions result;
   result.nominal_samples =
       static_cast<double>(options.pass_batch(group.world_size())) / group.world_size();
-  // On the CPU recording costs next to nothing, and the report then shows the bandwidth.
+  // The report then shows the bandwidth. On CUDA that takes two events for each reduction.
   result.record_times = options.traces.any() || !group.device().is_cuda();
   result.buckets.bucket_bytes_cap = static_cast<std::size_t>(options.bucket_cap_mb * (1 << 20));
   result.non_finite = options.non_finite_gradients();

@@ -197,7 +197,7 @@ class DistributedDataParallel {
   [[nodiscard]] Statistics statistics() const;
 
   // What steps have cost so far and which ranks are late; about the same on all ranks. Bandwidth
-  // and overlap need record_times and are reported only on the CPU.
+  // and overlap need record_times.
   [[nodiscard]] StepCosts step_costs() const;
   // A few lines to print at the end: what steps cost, what to do about it, which steps were not
   // counted and how many were skipped.

@@ -28,11 +28,9 @@ RankTimes StepAccounts::begin_step(std::uint64_t step, const ControlLedger& ledg
   RankTimes own;
   if (const auto lap = stopwatch_.next_lap()) {
     own = lap->times;
-    // The recorder knows only the last step.
-    const bool is_timed = recorder_ != nullptr && stopwatch_.lag() == 0;
-    statistics_.end_step(lap->step,
-                         {.seconds = lap->seconds,
-                          .reduction_seconds = is_timed ? recorder_->reduction_seconds() : 0});
+    const double reductions =
+        recorder_ != nullptr ? recorder_->reduction_seconds(stopwatch_.lag()) : 0;
+    statistics_.end_step(lap->step, {.seconds = lap->seconds, .reduction_seconds = reductions});
   }
   const std::uint64_t delay = stopwatch_.lag() + 1;
   if (ledger.steps() > delay) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -26,8 +27,10 @@ class StepRecorder {
   void backward_ended(Stream consumer);
   void ended(Stream consumer);
 
-  // The total time of those reductions of the last step that are done.
-  [[nodiscard]] double reduction_seconds() const;
+  // The total time of the reductions of the step that ended `steps_ago` (< kKeptSteps) steps before
+  // the last one. 0 if one of them is not known to be done, or too old for the group to know.
+  static constexpr std::size_t kKeptSteps = 4;
+  [[nodiscard]] double reduction_seconds(std::size_t steps_ago) const;
   // The times of the last step. On CUDA this waits for the device.
   [[nodiscard]] StepTimes times();
 
@@ -39,8 +42,8 @@ class StepRecorder {
   struct BucketMarks {
     std::size_t size_bytes = 0;
     Mark ready;
-    Work work;  // its group is null if nothing was launched
   };
+  using Works = std::vector<Work>;  // by bucket; the group is null if nothing was launched
 
   static void take(Mark& mark, Stream stream);
   // The time of the mark, or of begin() if the mark was not taken.
@@ -51,6 +54,9 @@ class StepRecorder {
   Mark backward_end_;
   Mark end_;
   std::vector<BucketMarks> buckets_;
+  std::array<Works, kKeptSteps> works_;  // of the last steps, used in turn
+  std::size_t turn_ = 0;                 // of the step whose passes are recorded now
+  bool has_launched_ = false;            // in this step: its last pass launches all buckets
 };
 
 }  // namespace ddp

@@ -38,7 +38,8 @@ class StepStopwatch {
 
   explicit StepStopwatch(Device device);
 
-  // How many later steps must have ended before a step's lap is returned.
+  // How many later steps must have ended before a step's lap is returned. If laps are requested
+  // after each step, none comes later than that.
   [[nodiscard]] std::uint64_t lag() const { return device_.is_cuda() ? 3 : 0; }
 
   // Backward has ended: the passes of this step are all on `stream`.
