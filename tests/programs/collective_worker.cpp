@@ -4,6 +4,7 @@
 //   loop         calls all_reduce in an endless loop
 //   loop-large   the same with 64 MiB of ordinary memory
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
+//   leave-allocated  the same, but the last rank returns from main after four calls
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
 //   exit         calls exit(0) while collectives are pending
 //   return       returns from main while collectives are pending
@@ -87,9 +88,10 @@ constexpr std::size_t kRegisteredBytes = std::size_t{1} << 20;  // NCCL register
   for (;;) group.all_reduce(values).wait_host();
 }
 
-// Prints "ready" after the first operation on this memory, since setup makes that one slow.
-[[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory,
-                            std::optional<ddp::Timeout> timeout) {
+// Prints "ready" after the first operation on this memory, since setup makes that one slow. The
+// last rank makes only `calls` more.
+void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory,
+               std::optional<ddp::Timeout> timeout, std::optional<int> calls = std::nullopt) {
   const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
                            group.device()};
   {
@@ -97,7 +99,9 @@ constexpr std::size_t kRegisteredBytes = std::size_t{1} << 20;  // NCCL register
     group.all_reduce(values).wait_host();
   }
   ready(group);
-  loop(group, values, timeout);
+  const bool leaves = calls && group.rank() == group.world_size() - 1;
+  if (!leaves) loop(group, values, timeout);
+  for (int i = 0; i < *calls; ++i) group.all_reduce(values).wait_host();
 }
 
 int sum_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
@@ -271,6 +275,10 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   }
   if (mode == "loop-allocated") {
     loop_with(*group, group->allocate(kLargeBytes), patience.timeout);
+  }
+  if (mode == "leave-allocated") {
+    loop_with(*group, group->allocate(kLargeBytes), patience.timeout, 4);
+    return 0;
   }
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
