@@ -26,6 +26,7 @@ using test::last_line;
 namespace {
 
 constexpr int kRanks = 2;
+constexpr Timeout kMismatchBound = 5 * 2s;
 constexpr Timeout kStartBound = 60s;             // in which NCCL connects and loads its kernels
 constexpr const char* kMode = "loop-allocated";  // calls all_reduce on 64 MiB in a loop
 
@@ -93,6 +94,24 @@ TEST_CASE("a rank that returns from main before the others ends them, and they n
   Job job(kRanks, "leave-allocated", "nccl", "patient", sharing);
   CHECK(job[1].wait(kStartBound) == 0);
   check_loss_is_told(job, 0, 1, "left the group");
+}
+
+TEST_CASE("ranks that call different collectives are told both calls", "[gpu][job]") {
+  const auto [how, other] = GENERATE(table<std::string, std::string>({
+      {"kind", "broadcast(float32[100003], root 0)"},
+      {"count", "all_reduce(float32[100002], sum)"},
+      {"dtype", "all_reduce(int32[100003], sum)"},
+  }));
+  Job job(kRanks, how, "nccl", "patient", sharing);
+  job.wait_until_ready();
+  for (int rank = 0; rank < kRanks; ++rank) job[rank].write_stdin("x");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CHECK(job[rank].wait(kMismatchBound) == 3);
+    CHECK_THAT(last_line(job[rank].err()),
+               Contains("[nccl] ranks called different collectives: rank 0 called #") &&
+                   Contains(" all_reduce(float32[100003], sum), rank 1 called #") &&
+                   Contains(other));
+  }
 }
 
 TEST_CASE("a rank that is stopped in an all_reduce is named", "[gpu][job]") {

@@ -20,7 +20,9 @@
 //   sum          calls all_reduce once; rank 0 prints the sum
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
 //                backend nccl
-//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce
+//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce; also
+//   for
+//                the backend nccl, where all ranks then call all_reduce in an endless loop
 //   count        the same, but the last rank's operand is shorter
 //   dtype        the same, but the last rank's operand has another type
 //   absent       calls all_reduce in steps; in the fifth, the last rank waits for its stdin instead
@@ -186,14 +188,23 @@ void wait_on_rank0(ddp::ProcessGroup& group, const ddp::OnRank0Options& options)
 }
 
 // Makes the last rank call something else than the other ranks.
-void differ(ddp::ProcessGroup& group, const std::string& how, std::vector<float>& values) {
+void differ(ddp::ProcessGroup& group, const std::string& how, ddp::Buffer operand) {
   (void)std::getchar();
-  ddp::Buffer operand = ddp::buffer_of(values);
   const bool differs = group.rank() == group.world_size() - 1;
   if (differs && how == "kind") return group.broadcast(operand, 0).wait();
   if (differs && how == "count") --operand.count;
   if (differs && how == "dtype") operand.dtype = ddp::DType::kInt32;
   group.all_reduce(operand).wait();
+}
+
+[[noreturn]] void differ_on_nccl(ddp::ProcessGroup& group, const std::string& how) {
+  const std::size_t count = 100003;
+  const ddp::Allocation memory = group.allocate(count * sizeof(float));
+  const ddp::Buffer values{memory.data(), count, ddp::DType::kFloat32, group.device()};
+  group.all_reduce(values).wait_host();
+  ready(group);
+  differ(group, how, values);
+  loop(group, values, std::nullopt);
 }
 
 // Runs two steps and the first half of a third, whose first bucket is being reduced; then the
@@ -280,6 +291,8 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     loop_with(*group, group->allocate(kLargeBytes), patience.timeout, 4);
     return 0;
   }
+  const bool differs = mode == "kind" || mode == "count" || mode == "dtype";
+  if (differs && is_nccl) differ_on_nccl(*group, mode);
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
   if (mode == "sum") {
@@ -299,7 +312,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     static_cast<void>(group->split(0, 0));
   }
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
-  if (mode == "kind" || mode == "count" || mode == "dtype") differ(*group, mode, values);
+  if (differs) differ(*group, mode, ddp::buffer_of(values));
   if (mode == "early" && group->rank() == 0) return 0;
   if (mode == "loop" || mode == "early") {
     loop(*group, ddp::buffer_of(values), patience.timeout);
