@@ -146,6 +146,7 @@ TEST_CASE("a process that ended is lost, not dead, while the store does not answ
   is_down = true;
   REQUIRE(roll.lost().size() == 1);
   CHECK(roll.lost()[0].rank == 2);
+  CHECK_THAT(roll.lost()[0].name, Contains("rank 2 (") && Contains("pid 2147483647"));
   CHECK(roll.lost()[0].fate == PeerRoll::Fate::kUnknown);
 }
 

@@ -40,8 +40,9 @@ void LossWatch::look_at(const CollectiveSignature& operation, Clock::time_point 
     const std::string what =
         why_it_is_missing(lost, operation, Clock::now() - std::max(seen, since));
     if (what.empty()) continue;
-    return first_error_.set(PeerError("[" + options_.backend + "] " + roll_.names({lost.rank}) +
-                                      what + ", while rank " + std::to_string(rank_) + " is in " +
+    const std::string name = lost.name.empty() ? roll_.names({lost.rank}) : lost.name;
+    return first_error_.set(PeerError("[" + options_.backend + "] " + name + what +
+                                      ", while rank " + std::to_string(rank_) + " is in " +
                                       to_string(operation)));
   }
 }

@@ -114,9 +114,9 @@ std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
       if (who.rank != rank_) known_here_.push_back(who);
     }
   });
-  std::vector<int> ended;
+  std::vector<RankIdentity> ended;
   for (const RankIdentity& each : known_here_) {
-    if (state_of(each) == ProcessState::kEnded) ended.push_back(each.rank);
+    if (state_of(each) == ProcessState::kEnded) ended.push_back(each);
   }
   const bool knows_leavers = knows_neighbours && read_lists([this] {
                                for (const std::string& rank : leavers_.read_new())
@@ -124,9 +124,9 @@ std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
                              });
   std::vector<Lost> all;
   for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
-  for (const int rank : ended) {
-    if (std::ranges::count(known_leavers_, rank) > 0) continue;
-    all.push_back({rank, knows_leavers ? Fate::kDied : Fate::kUnknown});
+  for (const RankIdentity& each : ended) {
+    if (std::ranges::count(known_leavers_, each.rank) > 0) continue;
+    all.push_back({each.rank, knows_leavers ? Fate::kDied : Fate::kUnknown, to_string(each)});
   }
   return all;
 }

@@ -40,6 +40,7 @@ class PeerRoll {
   struct Lost {
     int rank = 0;
     Fate fate = Fate::kUnknown;
+    std::string name = {};  // as of names(), if it is known without the store
   };
   // The other ranks that have left, and those of this host whose processes have ended (their fate
   // is unknown while the store does not answer, since they may have left before). However large the

@@ -39,7 +39,13 @@ NcclWatchdog::NcclWatchdog(const Watched& watched)
       guard_("ddp-nccl", kInterval, [this] { return guard(); }),
       ask_("ddp-nccl-ask", kInterval, [this] { return ask(); }) {}
 
+// After the first operation, all ranks are in the roll. This rank reads it while it can: the store
+// may be lost together with the rank that hosts it.
 bool NcclWatchdog::listen() {
+  if (!has_read_roll_ && watched_.operations.completed() > 0) {
+    static_cast<void>(watched_.roll.lost());
+    has_read_roll_ = true;
+  }
   if (!watched_.first_error.poll()) loss_watch_.look();
   return !watched_.first_error.is_set();
 }

@@ -69,11 +69,12 @@ class NcclWatchdog {
   Watched watched_;
   std::string who_;
   std::atomic<Clock::time_point>
-      asked_{};             // when ask_cuda() began; the epoch while it does not run
-  std::uint64_t done_ = 0;  // the last recorded as done; of the thread that asks
-  Oldest by_cuda_;          // likewise
-  Oldest by_clock_;         // of the thread that guards
-  LossWatch loss_watch_;    // of the thread that listens
+      asked_{};                 // when ask_cuda() began; the epoch while it does not run
+  std::uint64_t done_ = 0;      // the last recorded as done; of the thread that asks
+  Oldest by_cuda_;              // likewise
+  Oldest by_clock_;             // of the thread that guards
+  LossWatch loss_watch_;        // of the thread that listens
+  bool has_read_roll_ = false;  // likewise
   // Last, since they use the others. The one that asks ends first, since the one that guards may
   // have to abort what it waits for.
   PeriodicThread listen_;
