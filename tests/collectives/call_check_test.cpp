@@ -2,7 +2,9 @@
 #include "ddp/collectives/check/call_check.h"
 
 #include <catch2/catch.hpp>
+#include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -133,4 +135,51 @@ TEST_CASE("the check ends after its last step", "[call_check]") {
   rank.calls(CollectiveKind::kAllReduce, 1);
   std::this_thread::sleep_for(3 * CallCheck::kPeriod);
   CHECK_FALSE(store.has("call/4"));
+}
+
+TEST_CASE("a model with 600 buckets is checked in all of the first steps", "[call_check]") {
+  HashStore store;
+  test::Gate complaints;
+  Rank first(store, 0, {}, complaints);
+  Rank second(store, 1, {}, complaints);
+  const std::uint64_t buckets = 600;
+  for (std::uint64_t step = 1; step <= 8; ++step) {
+    for (Rank* rank : {&first, &second}) {
+      rank->steps(step);
+      const bool differs = step == 8 && rank == &second;
+      for (std::uint64_t bucket = 1; bucket <= buckets; ++bucket) {
+        rank->calls(CollectiveKind::kAllReduce, differs && bucket == 5 ? 7 : 8);
+      }
+    }
+    REQUIRE(is_published(store, step < 8 ? step * buckets : 7 * buckets + 5));
+  }
+  REQUIRE(complaints.wait_for(1));
+  const std::string complaint = first.complaint() + second.complaint();
+  CHECK_THAT(complaint, Catch::Contains("rank 0 called #4205 all_reduce(float32[8], sum)") &&
+                            Catch::Contains("rank 1 called #4205 all_reduce(float32[7], sum)"));
+}
+
+TEST_CASE("the check ends after a number of calls while there are no steps", "[call_check]") {
+  HashStore store;
+  test::Gate complaints;
+  Rank rank(store, 0, {.steps = 2, .collectives = 3}, complaints);
+  for (int i = 0; i < 3; ++i) rank.calls(CollectiveKind::kAllReduce, 1);
+  REQUIRE(is_published(store, 3));
+  std::this_thread::sleep_for(3 * CallCheck::kPeriod);
+  rank.calls(CollectiveKind::kAllReduce, 1);
+  std::this_thread::sleep_for(3 * CallCheck::kPeriod);
+  CHECK_FALSE(store.has("call/4"));
+}
+
+TEST_CASE("DDP_CHECK=1 makes the check endless", "[call_check]") {
+  const auto limits = [](const char* value) {
+    value == nullptr ? ::unsetenv("DDP_CHECK") : ::setenv("DDP_CHECK", value, 1);
+    const CallCheckLimits found = CallCheckLimits::from_environment();
+    ::unsetenv("DDP_CHECK");
+    return found;
+  };
+  CHECK(limits(nullptr).steps == 10);
+  CHECK(limits("0").steps == 10);
+  CHECK(limits("1").steps == std::numeric_limits<std::uint64_t>::max());
+  CHECK(limits("1").collectives == std::numeric_limits<std::uint64_t>::max());
 }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/collectives/hang/event_report.h"
+#include "ddp/collectives/hang/single_writer_ring.h"
 #include "support/allocation_counter.h"
 #include "support/run_ranks.h"
 
@@ -210,4 +211,16 @@ TEST_CASE("a recorder without capacity keeps nothing", "[recorder]") {
   recorder.begin_step(1);
   recorder.submitted(1, all_reduce(1));
   CHECK(recorder.events().empty());
+}
+
+TEST_CASE("a ring gives a value by its number until it is overwritten", "[recorder]") {
+  SingleWriterRing<std::uint64_t> ring(3);
+  CHECK_FALSE(ring.value(1));
+  for (std::uint64_t n = 1; n <= 4; ++n) ring.push(10 * n);
+  CHECK_FALSE(ring.value(0));
+  CHECK_FALSE(ring.value(1));
+  CHECK(ring.value(2) == 20U);
+  CHECK(ring.value(4) == 40U);
+  CHECK_FALSE(ring.value(5));
+  CHECK_FALSE(SingleWriterRing<std::uint64_t>(0).value(1));
 }

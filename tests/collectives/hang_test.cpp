@@ -21,6 +21,7 @@
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/store/hash_store.h"
+#include "support/forwarding_store.h"
 #include "support/gate.h"
 #include "support/groups.h"
 
@@ -403,6 +404,63 @@ TEST_CASE("while the store does not answer, this is the diagnosis, and rank 1 re
     CHECK_THAT(recorder->hang().diagnosis(), Catch::StartsWith("the job's store does not answer") &&
                                                  Catch::Contains("this rank has waited ") &&
                                                  Catch::Contains(" in all_reduce #1"));
+  }
+}
+
+TEST_CASE("a store that stops to answer is not reported right after another report", "[hang]") {
+  // Answers until it is told to be silent.
+  class SilencedStore final : public test::ForwardingStore {
+   public:
+    SilencedStore(std::shared_ptr<Store> store, const std::atomic<bool>& is_silent)
+        : ForwardingStore(std::move(store)), is_silent_(is_silent) {}
+    void set(std::string_view key, std::string_view value) override {
+      if (is_silent_) throw TimeoutError("no answer");
+      ForwardingStore::set(key, value);
+    }
+    std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+   private:
+    const std::atomic<bool>& is_silent_;
+  };
+  std::atomic<bool> is_silent = false;
+  const auto store = std::make_shared<SilencedStore>(std::make_shared<HashStore>(), is_silent);
+  test::Gate reports;
+  const auto recorder = std::make_shared<FlightRecorder>();
+  recorder->submitted(1, all_reduce());
+  {
+    HangWatch watch(store, identify_self(1, kCpuDevice),
+                    {.period = 1ms, .patience = 20ms, .window = 1h},
+                    [&](std::string_view) { reports.raise(); });
+    watch.add("default", {0, 1}, recorder);
+    REQUIRE(reports.wait_for(1));  // of rank 0, which has not joined
+    is_silent = true;
+    REQUIRE(becomes_true([&] {
+      return recorder->hang().diagnosis().starts_with("the job's store does not answer");
+    }));
+    std::this_thread::sleep_for(50ms);
+  }
+  CHECK(reports.count() == 1);
+}
+
+TEST_CASE("a report without the store keeps its distance from those before and after", "[hang]") {
+  const auto store = std::make_shared<HashStore>();
+  constexpr Timeout kLong = 1h;
+  ReportWindow first(store, 0, kLong);
+  ReportWindow second(store, 1, kLong);
+  SECTION("after another rank's report there is none") {
+    REQUIRE(first.lead());
+    REQUIRE(first.may_report());
+    second.look();
+    CHECK_FALSE(second.may_report_without_store());
+  }
+  SECTION("once the store answers again, the others hear of it") {
+    REQUIRE(first.lead());
+    CHECK(second.may_report_without_store());
+    CHECK_FALSE(second.may_report_without_store());
+    second.look();
+    CHECK_FALSE(first.may_report());
+    first.look();
+    CHECK_FALSE(first.lead());
   }
 }
 

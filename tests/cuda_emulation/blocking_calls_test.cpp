@@ -198,6 +198,23 @@ TEST_CASE("an operation has its whole time though CUDA does not answer", "[nccl]
   CHECK_FALSE(group.first_error.is_set());
 }
 
+// The device may compute for long before it reaches its own part.
+TEST_CASE("the watchdog ends an operation only if a rank has left without its part", "[nccl]") {
+  WatchedGroup group(60s);
+  group.recorder.submitted(1, {});  // a barrier
+  GroupConfig config = group.config;
+  config.rank = 1;
+  const bool has_done_its_part = GENERATE(true, false);
+  PeerRoll(config).leave(has_done_its_part ? 1 : 0);
+  const int aborted_before = aborts;
+  const Hang hang;
+  const NcclWatchdog watchdog(group.watched(60s));
+  const auto is_aborted = [&] { return aborts == aborted_before + 1; };
+  CHECK(eventually(is_aborted, has_done_its_part ? 2s : 5s) != has_done_its_part);
+  CHECK(group.first_error.is_set() != has_done_its_part);
+  device_hangs = false;
+}
+
 TEST_CASE("memory of a device that hangs is freed once the device has finished", "[cuda]") {
   Allocation first = cu::allocate_device(64, kGpu), second = cu::allocate_device(64, kGpu);
   const int freed_before = frees;

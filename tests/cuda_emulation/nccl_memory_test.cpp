@@ -1,41 +1,122 @@
 // SPDX-License-Identifier: MIT
 //
-// Which memory is NCCL's, tested with a fake NCCL.
+// Which memory is NCCL's, and what is said when NCCL refuses, tested with a fake NCCL.
 #include "ddp/collectives/nccl/nccl_memory.h"
 
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "ddp/store/hash_store.h"
+#include "support/child_process.h"
 #include "support/fake_nccl.h"
+#include "support/stderr_capture.h"
 
 using namespace ddp;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
-int allocations = 0;
+constexpr std::size_t kLarge = std::size_t{1} << 20;
 
-NcclApi counting_nccl() {
+ncclResult_t result_of_allocation, result_of_registration;
+std::mutex mutex;
+std::vector<std::string> calls;  // under the mutex
+
+ncclResult_t called(const char* what, ncclResult_t result = ncclSuccess) {
+  const std::lock_guard lock(mutex);
+  calls.emplace_back(what);
+  return result;
+}
+
+NcclApi recording_nccl() {
   NcclApi nccl = test::fake_nccl();
-  nccl.mem_alloc = [](void**, std::size_t) {
-    ++allocations;
-    return ncclUnhandledCudaError;  // so the memory is CUDA's
+  nccl.mem_alloc = [](void** data, std::size_t size_bytes) {
+    if (result_of_allocation == ncclSuccess) cudaMalloc(data, size_bytes);
+    return called("allocate", result_of_allocation);
   };
+  nccl.mem_free = [](void* data) {
+    cudaFree(data);
+    return called("free");
+  };
+  nccl.comm_register = [](ncclComm_t, void*, std::size_t, void** registration) {
+    *registration = &calls;  // any non-null pointer
+    return called("register", result_of_registration);
+  };
+  nccl.comm_deregister = [](ncclComm_t, void*) { return called("deregister"); };
   return nccl;
+}
+
+struct Group {
+  Group() {
+    result_of_allocation = result_of_registration = ncclSuccess;
+    calls.clear();
+  }
+  [[nodiscard]] Allocation allocate(std::size_t size_bytes) {
+    return memory.allocate(size_bytes, [] {});
+  }
+
+  HashStore store;
+  GroupConfig config{.store = store.clone(), .device = cuda_device(0), .name = "default"};
+  NcclMemory memory{std::make_shared<NcclCommunicator>(config, recording_nccl()), config};
+};
+
+std::vector<std::string> lines_after(const std::function<void()>& action) {
+  const test::StderrCapture captured;
+  action();
+  return test::lines_of(captured.text());
 }
 
 }  // namespace
 
 TEST_CASE("NCCL is asked for large memory only", "[emulation]") {
-  HashStore store;
-  const GroupConfig config{.store = store.clone(), .device = cuda_device(0)};
-  const auto communicator = std::make_shared<NcclCommunicator>(config, counting_nccl());
-  const auto allocate = [&](std::size_t size_bytes) {
-    return allocate_registered(communicator, size_bytes, config.device, [] {});
-  };
-  const Allocation small = allocate(1000);
+  Group group;
+  result_of_allocation = ncclUnhandledCudaError;  // so the memory is CUDA's
+  const Allocation small = group.allocate(1000);
   CHECK(small.size_bytes() == 1000);
-  CHECK(allocations == 0);
-  const Allocation large = allocate(std::size_t{1} << 20);
-  CHECK(allocations == 1);
+  CHECK(calls.empty());
+  const Allocation large = group.allocate(kLarge);
+  CHECK(calls == std::vector<std::string>{"allocate"});
+}
+
+TEST_CASE("memory is registered once, and deregistered before it is freed", "[emulation]") {
+  Group group;
+  const auto lines = lines_after([&] { (void)group.allocate(kLarge); });
+  CHECK(calls == std::vector<std::string>{"allocate", "register", "deregister", "free"});
+  CHECK(lines.empty());
+}
+
+TEST_CASE("one line says that NCCL does not register memory, why, and what it costs",
+          "[emulation]") {
+  Group group;
+  result_of_registration = ncclInvalidUsage;
+  const auto lines = lines_after([&] {
+    for (int i = 0; i < 3; ++i) CHECK(group.allocate(kLarge).size_bytes() == kLarge);
+  });
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], StartsWith("[ddp] warning: [nccl] group \"default\" on rank 0") &&
+                           Contains("not registered") && Contains("slower") &&
+                           Contains("what NCCL says"));
+  CHECK(std::count(calls.begin(), calls.end(), "free") == 3);
+  CHECK(std::count(calls.begin(), calls.end(), "deregister") == 0);
+}
+
+TEST_CASE("one line says that NCCL cannot allocate memory, why, and what it costs", "[emulation]") {
+  Group group;
+  result_of_allocation = ncclUnhandledCudaError;
+  const auto lines = lines_after([&] {
+    for (int i = 0; i < 3; ++i) CHECK(group.allocate(kLarge).size_bytes() == kLarge);
+  });
+  REQUIRE(lines.size() == 1);
+  CHECK_THAT(lines[0], StartsWith("[ddp] warning: [nccl] group \"default\" on rank 0") &&
+                           Contains("could not allocate") && Contains("slower") &&
+                           Contains("what NCCL says"));
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/time.h"
 #include "ddp/cuda/cuda.h"
 #include "launcher/plan/environment.h"
 #include "support/hang_checks.h"
@@ -25,6 +26,8 @@ using test::last_line;
 namespace {
 
 constexpr int kRanks = 2;
+constexpr Timeout kMismatchBound = 5 * 2s;
+constexpr Timeout kStartBound = 60s;             // in which NCCL connects and loads its kernels
 constexpr const char* kMode = "loop-allocated";  // calls all_reduce on 64 MiB in a loop
 
 // The environment that ddp-launch --oversubscribe gives a rank.
@@ -55,19 +58,59 @@ pid_t pid_of(int rank, const std::string& output) {
   return at == std::string::npos ? 0 : std::stoi(output.substr(at + before.size()));
 }
 
+auto milliseconds_since(Clock::time_point begin) {
+  return std::chrono::duration_cast<Timeout>(Clock::now() - begin).count();
+}
+
+// Although these ranks have the default timeout of ten minutes, the survivor ends at once.
+void check_loss_is_told(Job& job, int survivor, int lost, const std::string& fate) {
+  ChildProcess& process = job[survivor];
+  CHECK(process.wait(test::kBound) == 3);
+  const std::string name = "rank " + std::to_string(lost) + " (";
+  const std::string pid = "pid " + std::to_string(job[lost].pid());
+  CHECK_THAT(last_line(process.err()),
+             Contains("[nccl] " + name) && Contains(pid) &&
+                 Contains(fate + ", while rank " + std::to_string(survivor) + " is in #") &&
+                 Contains("all_reduce"));
+}
+
 }  // namespace
 
 TEST_CASE("a rank that is killed in an all_reduce ends the other one, which names it",
           "[gpu][job]") {
   for (const int victim : {0, 1}) {
-    Job job(kRanks, kMode, "nccl", "quick", sharing);
+    Job job(kRanks, kMode, "nccl", "patient", sharing);
     job.wait_until_ready();
+    const auto begin = Clock::now();
     job[victim].send_signal(SIGKILL);
-    ChildProcess& survivor = job[1 - victim];
-    CHECK(survivor.wait(3s + 5 * test::kBound) == 3);  // includes NCCL's time to give up
-    CHECK_THAT(last_line(survivor.err()),
-               Contains("[nccl] ") && Contains("rank " + std::to_string(victim) + " ("));
-    WARN("rank " << 1 - victim << " says: " << last_line(survivor.err()));
+    check_loss_is_told(job, 1 - victim, victim, "died");
+    WARN("rank " << 1 - victim << " says after " << milliseconds_since(begin)
+                 << " ms: " << last_line(job[1 - victim].err()));
+  }
+}
+
+TEST_CASE("a rank that returns from main before the others ends them, and they name it",
+          "[gpu][job]") {
+  Job job(kRanks, "leave-allocated", "nccl", "patient", sharing);
+  CHECK(job[1].wait(kStartBound) == 0);
+  check_loss_is_told(job, 0, 1, "left the group");
+}
+
+TEST_CASE("ranks that call different collectives are told both calls", "[gpu][job]") {
+  const auto [how, other] = GENERATE(table<std::string, std::string>({
+      {"kind", "broadcast(float32[100003], root 0)"},
+      {"count", "all_reduce(float32[100002], sum)"},
+      {"dtype", "all_reduce(int32[100003], sum)"},
+  }));
+  Job job(kRanks, how, "nccl", "patient", sharing);
+  job.wait_until_ready();
+  for (int rank = 0; rank < kRanks; ++rank) job[rank].write_stdin("x");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    CHECK(job[rank].wait(kMismatchBound) == 3);
+    CHECK_THAT(last_line(job[rank].err()),
+               Contains("[nccl] ranks called different collectives: rank 0 called #") &&
+                   Contains(" all_reduce(float32[100003], sum), rank 1 called #") &&
+                   Contains(other));
   }
 }
 

@@ -4,6 +4,7 @@
 //   loop         calls all_reduce in an endless loop
 //   loop-large   the same with 64 MiB of ordinary memory
 //   loop-allocated  the same with 64 MiB of the group's memory; also for the backend nccl
+//   leave-allocated  the same, but the last rank returns from main after four calls
 //   send-stop    rank 0 sends 256 MiB to rank 1, which stops itself (SIGSTOP) in the middle
 //   exit         calls exit(0) while collectives are pending
 //   return       returns from main while collectives are pending
@@ -19,7 +20,9 @@
 //   sum          calls all_reduce once; rank 0 prints the sum
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
 //                backend nccl
-//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce
+//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce; also
+//   for
+//                the backend nccl, where all ranks then call all_reduce in an endless loop
 //   count        the same, but the last rank's operand is shorter
 //   dtype        the same, but the last rank's operand has another type
 //   absent       calls all_reduce in steps; in the fifth, the last rank waits for its stdin instead
@@ -87,9 +90,10 @@ constexpr std::size_t kRegisteredBytes = std::size_t{1} << 20;  // NCCL register
   for (;;) group.all_reduce(values).wait_host();
 }
 
-// Prints "ready" after the first operation on this memory, since setup makes that one slow.
-[[noreturn]] void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory,
-                            std::optional<ddp::Timeout> timeout) {
+// Prints "ready" after the first operation on this memory, since setup makes that one slow. The
+// last rank makes only `calls` more.
+void loop_with(ddp::ProcessGroup& group, const ddp::Allocation& memory,
+               std::optional<ddp::Timeout> timeout, std::optional<int> calls = std::nullopt) {
   const ddp::Buffer values{memory.data(), memory.size_bytes() / sizeof(float), ddp::DType::kFloat32,
                            group.device()};
   {
@@ -97,7 +101,9 @@ constexpr std::size_t kRegisteredBytes = std::size_t{1} << 20;  // NCCL register
     group.all_reduce(values).wait_host();
   }
   ready(group);
-  loop(group, values, timeout);
+  const bool leaves = calls && group.rank() == group.world_size() - 1;
+  if (!leaves) loop(group, values, timeout);
+  for (int i = 0; i < *calls; ++i) group.all_reduce(values).wait_host();
 }
 
 int sum_with(ddp::ProcessGroup& group, const ddp::Allocation& memory) {
@@ -182,14 +188,23 @@ void wait_on_rank0(ddp::ProcessGroup& group, const ddp::OnRank0Options& options)
 }
 
 // Makes the last rank call something else than the other ranks.
-void differ(ddp::ProcessGroup& group, const std::string& how, std::vector<float>& values) {
+void differ(ddp::ProcessGroup& group, const std::string& how, ddp::Buffer operand) {
   (void)std::getchar();
-  ddp::Buffer operand = ddp::buffer_of(values);
   const bool differs = group.rank() == group.world_size() - 1;
   if (differs && how == "kind") return group.broadcast(operand, 0).wait();
   if (differs && how == "count") --operand.count;
   if (differs && how == "dtype") operand.dtype = ddp::DType::kInt32;
   group.all_reduce(operand).wait();
+}
+
+[[noreturn]] void differ_on_nccl(ddp::ProcessGroup& group, const std::string& how) {
+  const std::size_t count = 100003;
+  const ddp::Allocation memory = group.allocate(count * sizeof(float));
+  const ddp::Buffer values{memory.data(), count, ddp::DType::kFloat32, group.device()};
+  group.all_reduce(values).wait_host();
+  ready(group);
+  differ(group, how, values);
+  loop(group, values, std::nullopt);
 }
 
 // Runs two steps and the first half of a third, whose first bucket is being reduced; then the
@@ -272,6 +287,12 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   if (mode == "loop-allocated") {
     loop_with(*group, group->allocate(kLargeBytes), patience.timeout);
   }
+  if (mode == "leave-allocated") {
+    loop_with(*group, group->allocate(kLargeBytes), patience.timeout, 4);
+    return 0;
+  }
+  const bool differs = mode == "kind" || mode == "count" || mode == "dtype";
+  if (differs && is_nccl) differ_on_nccl(*group, mode);
   group->all_reduce(ddp::buffer_of(values)).wait();
   ready(*group);
   if (mode == "sum") {
@@ -291,7 +312,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     static_cast<void>(group->split(0, 0));
   }
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
-  if (mode == "kind" || mode == "count" || mode == "dtype") differ(*group, mode, values);
+  if (differs) differ(*group, mode, ddp::buffer_of(values));
   if (mode == "early" && group->rank() == 0) return 0;
   if (mode == "loop" || mode == "early") {
     loop(*group, ddp::buffer_of(values), patience.timeout);

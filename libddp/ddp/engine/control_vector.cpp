@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "ddp/base/error.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -27,7 +28,8 @@ ControlVector::ControlVector(ProcessGroup& group)
   if (!is_cuda_) return;
   to_host_ = cu::OwnedStream(group.device());
   for (Outgoing& each : outgoing_) {
-    each = {cu::allocate_pinned(count_ * sizeof(double)), cu::Event(group.device())};
+    each = {.memory = cu::allocate_pinned(count_ * sizeof(double)),
+            .sent = cu::Event(group.device())};
   }
   host_ = static_cast<double*>(outgoing_[0].memory.data());
 }
@@ -44,9 +46,10 @@ Buffer ControlVector::carried() const {
 
 void ControlVector::reset(double samples, double unit) {
   if (is_cuda_) {
-    turn_ ^= 1U;
-    outgoing_[turn_].sent.synchronize();  // used two steps ago, so this rarely waits
-    host_ = static_cast<double*>(outgoing_[turn_].memory.data());
+    turn_ = (turn_ + 1) % outgoing_.size();
+    Outgoing& next = outgoing_[turn_];
+    if (std::exchange(next.is_under_way, false)) next.sent.synchronize();
+    host_ = static_cast<double*>(next.memory.data());
   }
   if (has_device_values_) device_values_ = {};
   has_device_values_ = false;
@@ -95,6 +98,7 @@ void ControlVector::collect(Stream stream) {
   if (is_cuda_) {
     cu::copy_async(memory_.data(), host_, buffer().size_bytes(), stream);
     outgoing_[turn_].sent.record(stream);
+    outgoing_[turn_].is_under_way = true;
   }
   for (std::size_t slot = 0; slot < kMaxMetrics; ++slot) {
     if (device_values_[slot].count == 0) continue;
@@ -117,7 +121,7 @@ void ControlVector::count_arrived(Wait wait) {
     const Arrival& arrival = arrivals_[ledger_.steps() % kArrivals];
     if (arrival.is_copied_by_device) {
       if (wait == Wait::kNo && !arrival.copied.done()) return;
-      arrival.copied.synchronize();
+      if (wait == Wait::kYes) arrival.copied.synchronize();
     }
     count(arrival);
   }
@@ -166,10 +170,10 @@ void ControlVector::send_to_host() {
 }
 
 void ControlVector::wait(Stream consumer) {
-  work_.wait(consumer);
+  if (!is_cuda_) work_.wait(consumer);
   Arrival& arrival = next_arrival();
   if (is_cuda_) {
-    // The copy must end before the next step writes to the vector.
+    // The copy is behind the sum, and must end before the next step writes to the vector.
     arrival.copied.make_wait(consumer);
   } else {
     std::copy_n(host_, count_, arrival.sums);

@@ -58,12 +58,16 @@ class ControlVector {
  private:
   static constexpr std::size_t kArrivals = 16;
 
-  // Pinned memory from which a step's numbers are copied to the device. There are two, because the
-  // host runs ahead: the copy of one step may still be under way when the host begins the next.
+  // Pinned memory from which a step's numbers are copied to the device. There are several, because
+  // the host runs ahead: the copies of the last steps may still be under way when it begins
+  // another.
   struct Outgoing {
     Allocation memory;
     cu::Event sent;
+    bool is_under_way = false;  // not known to be sent
   };
+  // StepStopwatch lets the host run no further ahead, unless a step has several passes.
+  static constexpr std::size_t kOutgoing = 4;
 
   // Host memory that receives the sums of one step.
   struct Arrival {
@@ -101,9 +105,9 @@ class ControlVector {
   std::size_t count_;   // elements of the vector
   Allocation memory_;   // of the group's kind
   Allocation carried_;  // likewise, allocated by the first carry(): sums of earlier passes
-  std::array<Outgoing, 2> outgoing_;  // CUDA, used in turn
-  cu::OwnedStream to_host_;           // CUDA
-  Allocation arrived_;                // memory for the sums of all Arrivals
+  std::array<Outgoing, kOutgoing> outgoing_;  // CUDA, used in turn
+  cu::OwnedStream to_host_;                   // CUDA
+  Allocation arrived_;                        // memory for the sums of all Arrivals
   std::array<Arrival, kArrivals> arrivals_;
   std::array<Buffer, kMaxMetrics> device_values_;  // by metric slot; count 0 where there is none
 };

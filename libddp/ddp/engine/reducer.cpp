@@ -159,8 +159,11 @@ void Reducer::end_backward(Stream consumer) {
   launches ? launch_rest(consumer) : close_without_launch(consumer);
 }
 
+// A group's operations end in order, so without a hook a stream need only wait for the last bucket.
+// On the CPU the host waits, and takes part in the reductions: bucket by bucket.
 void Reducer::wait(Stream consumer) {
-  for (std::size_t b = 0; b < next_; ++b) finish_bucket(b, consumer);
+  const bool waits_for_last = !hook_ && group_.device().is_cuda() && next_ > 0;
+  for (std::size_t b = waits_for_last ? next_ - 1 : 0; b < next_; ++b) finish_bucket(b, consumer);
   is_held_ = reduction_ == Reduction::kLater;
   ready_order_.swap(order_);
   if (recorder_) recorder_->ended(consumer);

@@ -69,7 +69,8 @@ bool CallCheck::look() {
       if (is_call && !compare(event.signature)) return false;
     }
   }
-  return position.begun_steps <= limits_.steps && compared_ < limits_.collectives;
+  if (position.begun_steps > 0) return position.begun_steps <= limits_.steps;
+  return compared_ < limits_.collectives;
 }
 
 bool CallCheck::compare(const CollectiveSignature& call) {
@@ -79,7 +80,9 @@ bool CallCheck::compare(const CollectiveSignature& call) {
   const Call other = decode(first);
   if (rank_ == 0 && call.sequence > kKept) store_->delete_key(key_of(call.sequence - kKept));
   if (other.signature == call) return true;
-  on_mismatch_(mismatch_message(static_cast<int>(other.rank), other.signature, rank_, call));
+  const int other_rank = static_cast<int>(other.rank);
+  on_mismatch_(other_rank < rank_ ? mismatch_message(other_rank, other.signature, rank_, call)
+                                  : mismatch_message(rank_, call, other_rank, other.signature));
   return false;
 }
 

@@ -12,8 +12,9 @@
 
 namespace ddp {
 
-// How long calls are compared: until a group has made this many steps or calls. A training makes
-// the same calls in each step, so a difference shows in the first ones.
+// How long calls are compared: until a group has made this many steps or, while it has begun none,
+// this many calls. A training makes the same calls in each step, so a difference shows in the first
+// ones.
 struct CallCheckLimits {
   std::uint64_t steps = 10;
   std::uint64_t collectives = 2000;

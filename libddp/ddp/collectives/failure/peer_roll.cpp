@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/failure/peer_roll.h"
 
+#include <algorithm>
 #include <optional>
 #include <thread>
 
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/collectives/failure/first_error.h"
-#include "ddp/collectives/start/rank_identity.h"
 #include "ddp/store/prefix_store.h"
 
 namespace ddp {
@@ -18,6 +18,18 @@ constexpr Timeout kPause{5};
 
 std::string who(int rank) { return "who/" + std::to_string(rank); }
 std::string left(int rank) { return "left/" + std::to_string(rank); }
+
+// Runs what reads the store; false if it cannot.
+bool read_lists(const std::function<void()>& read) noexcept {
+  try {
+    read();
+    return true;
+  } catch (const std::exception& error) {
+    logging::debug(std::string("[peer_roll] cannot find out which ranks are lost: ") +
+                   error.what());
+    return false;
+  }
+}
 
 // Returns nothing if the rank has not written its identity yet.
 std::optional<RankIdentity> read(Store& store, int rank) {
@@ -30,13 +42,18 @@ std::optional<RankIdentity> read(Store& store, int rank) {
 PeerRoll::PeerRoll(const GroupConfig& config)
     : store_(std::make_shared<PrefixStore>("roll", config.background_store)),
       rank_(config.rank),
-      world_size_(config.world_size) {
-  store_->set(who(rank_), serialize(identify_self(rank_, config.device)));
+      world_size_(config.world_size),
+      leavers_(store_, "leavers"),
+      neighbours_(store_, "on " + host_identity()) {
+  const std::string self = serialize(identify_self(rank_, config.device));
+  store_->set(who(rank_), self);
+  neighbours_.append(self);
 }
 
 void PeerRoll::leave(std::uint64_t collectives) noexcept {
   try {
     store_->set(left(rank_), std::to_string(collectives));
+    leavers_.append(std::to_string(rank_));
   } catch (const std::exception& error) {
     logging::debug(std::string("[peer_roll] cannot announce that this rank leaves: ") +
                    error.what());
@@ -87,6 +104,31 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
                    error.what());
     return Fate::kUnknown;
   }
+}
+
+// As in find_fate(), whether processes have ended is read before who has left.
+std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
+  const bool knows_neighbours = read_lists([this] {
+    for (const std::string& text : neighbours_.read_new()) {
+      const RankIdentity who = parse_rank_identity(text);
+      if (who.rank != rank_) known_here_.push_back(who);
+    }
+  });
+  std::vector<RankIdentity> ended;
+  for (const RankIdentity& each : known_here_) {
+    if (state_of(each) == ProcessState::kEnded) ended.push_back(each);
+  }
+  const bool knows_leavers = knows_neighbours && read_lists([this] {
+                               for (const std::string& rank : leavers_.read_new())
+                                 known_leavers_.push_back(std::stoi(rank));
+                             });
+  std::vector<Lost> all;
+  for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
+  for (const RankIdentity& each : ended) {
+    if (std::ranges::count(known_leavers_, each.rank) > 0) continue;
+    all.push_back({each.rank, knows_leavers ? Fate::kDied : Fate::kUnknown, to_string(each)});
+  }
+  return all;
 }
 
 bool PeerRoll::left_before(int rank, const CollectiveSignature& operation) const noexcept {

@@ -9,14 +9,16 @@
 #include <vector>
 
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/failure/store_list.h"
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/start/rank_identity.h"
 
 namespace ddp {
 
 class FirstError;
 
-// Finds the missing rank when only a broken connection is known: each rank of a group writes into
-// the store who it is, and when it leaves.
+// Finds the missing rank: each rank of a group writes into the store who it is, and when it leaves.
+// Thread-safe, except for lost().
 class PeerRoll {
  public:
   explicit PeerRoll(const GroupConfig& config);
@@ -35,6 +37,16 @@ class PeerRoll {
   enum class Fate { kUnknown, kLeft, kDied };
   // The fate of one rank, as far as this rank can see now.
   [[nodiscard]] Fate fate_of(int rank) const noexcept;
+  struct Lost {
+    int rank = 0;
+    Fate fate = Fate::kUnknown;
+    std::string name = {};  // as of names(), if it is known without the store
+  };
+  // The other ranks that have left, and those of this host whose processes have ended (their fate
+  // is unknown while the store does not answer, since they may have left before). However large the
+  // group is, this asks the store for two keys, and for what is new. For one thread at a time.
+  [[nodiscard]] std::vector<Lost> lost() noexcept;
+
   // True if a rank has left without its part of this collective, or left at all if it is a send or
   // recv. The sequence of a collective is that of FlightRecorder's events.
   [[nodiscard]] bool left_before(int rank, const CollectiveSignature& operation) const noexcept;
@@ -54,6 +66,10 @@ class PeerRoll {
   std::shared_ptr<Store> store_;
   int rank_;
   int world_size_;
+  StoreList leavers_;                     // their numbers
+  StoreList neighbours_;                  // the identities of the ranks of this host
+  std::vector<int> known_leavers_;        // for lost(), as are
+  std::vector<RankIdentity> known_here_;  // the others of this host
 };
 
 }  // namespace ddp

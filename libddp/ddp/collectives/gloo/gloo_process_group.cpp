@@ -11,14 +11,13 @@
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
-#include <map>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/base/periodic_thread.h"
 #include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/loss_watch.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/gloo/gloo_algorithms.h"
 #include "ddp/collectives/gloo/gloo_links.h"
@@ -112,6 +111,14 @@ class GlooOperations {
                [this](std::span<const Collective> batch) { execute(batch); }),
         first_error_(config.background_store,
                      [this](const std::exception_ptr& error) { queue_.fail(error); }),
+        loss_watch_(config,
+                    {.backend = "gloo",
+                     .find_lost = [this] { return find_lost(); },
+                     .patience = kDeathGrace,
+                     .for_dead = Timeout(0),
+                     .for_leaver = kLossGrace,
+                     .for_unknown = kLossGrace},
+                    *recorder_, roll_, first_error_),
         watch_("ddp-watch", FirstError::kPeriod, [this] { return check_peers(); }) {}
 
   OperationQueue& queue() { return queue_; }
@@ -148,48 +155,17 @@ class GlooOperations {
 
   // Finds out whether the group is or must be broken; returns false once it is.
   bool check_peers() {
-    if (!first_error_.poll()) check_links();
+    if (!first_error_.poll()) loss_watch_.look();
     return !first_error_.is_set();
   }
 
-  // Breaks the group if its oldest operation waits for a lost peer.
-  void check_links() {
-    const std::optional<FlightRecorder::Pending> pending = recorder_->oldest_pending();
-    if (!pending || Clock::now() - pending->since < kDeathGrace) return;
-    for (const int peer : peers_of(pending->event.signature)) {
-      if (!links_.is_broken(peer)) continue;
-      const auto seen = broken_since_.try_emplace(peer, Clock::now()).first->second;
-      const auto since = std::max(seen, pending->since);
-      const bool is_old = Clock::now() - since >= kLossGrace;
-      const std::string what = why_it_is_missing(peer, pending->event.signature, is_old);
-      if (what.empty()) continue;
-      return first_error_.set(PeerError("[gloo] " + roll_.names({peer}) + what + ", while rank " +
-                                        std::to_string(rank_) + " is in " +
-                                        to_string(pending->event.signature)));
+  // The ranks whose connections to this one are broken.
+  [[nodiscard]] std::vector<PeerRoll::Lost> find_lost() const {
+    std::vector<PeerRoll::Lost> lost;
+    for (int peer = 0; peer < context_->size; ++peer) {
+      if (peer != rank_ && links_.is_broken(peer)) lost.push_back({peer, roll_.fate_of(peer)});
     }
-  }
-
-  // What happened to a peer whose connection is broken; empty if the operation may end without it.
-  [[nodiscard]] std::string why_it_is_missing(int peer, const CollectiveSignature& operation,
-                                              bool is_old) const {
-    switch (roll_.fate_of(peer)) {
-      case PeerRoll::Fate::kDied:
-        return " died";
-      case PeerRoll::Fate::kLeft:
-        return is_old && roll_.left_before(peer, operation) ? " left the group" : "";
-      case PeerRoll::Fate::kUnknown:
-        break;
-    }
-    return is_old ? " was lost" : "";
-  }
-
-  [[nodiscard]] std::vector<int> peers_of(const CollectiveSignature& signature) const {
-    if (is_transfer(signature.kind)) return {signature.root};
-    std::vector<int> peers;
-    for (int rank = 0; rank < context_->size; ++rank) {
-      if (rank != rank_) peers.push_back(rank);
-    }
-    return peers;
+    return lost;
   }
 
   [[nodiscard]] std::string during() const { return to_string(algorithms_.current()); }
@@ -207,10 +183,10 @@ class GlooOperations {
   std::shared_ptr<gloo::Context> context_;
   GlooAlgorithms algorithms_;
   GlooLinks links_;
-  std::map<int, Clock::time_point> broken_since_;  // by peer; for the watch
   PeerRoll roll_;
   OperationQueue queue_;
   FirstError first_error_;
+  LossWatch loss_watch_;
   PeriodicThread watch_;  // last: it uses all of the above
 };
 

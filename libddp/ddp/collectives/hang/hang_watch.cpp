@@ -83,10 +83,8 @@ void HangWatch::blame_store(const std::vector<Group>& groups) {
     if (group.hang) group.recorder->hang().set_diagnosis(diagnosis);
   }
   const bool is_reporter = progress_.who.rank == 1;
-  const Clock::time_point now = Clock::now();
-  if (!is_reporter || oldest->hang->age < options_.patience || now < next_report_on_store_) return;
-  next_report_on_store_ = now + options_.window;
-  report_(diagnosis);
+  if (!is_reporter || oldest->hang->age < options_.patience) return;
+  if (window_.may_report_without_store()) report_(diagnosis);
 }
 
 const HangWatch::Group* HangWatch::longest_pending(const std::vector<Group>& groups) {

@@ -33,8 +33,8 @@ namespace ddp {
 // warning, at most once in a window.
 //
 // While the store does not answer, since the process that hosts it is stopped, that is the
-// diagnosis of every rank, and rank 1 reports it: rank 0 may be the host. If the store is lost, the
-// watch ends silently. Destroying it waits for at most one store operation.
+// diagnosis of every rank, and rank 1 reports it, in the same window: rank 0 may be the host. If
+// the store is lost, the watch ends silently. Destroying it waits for at most one store operation.
 class HangWatch {
  public:
   using Report = std::function<void(std::string_view)>;
@@ -83,7 +83,6 @@ class HangWatch {
   Report report_;
   RankProgress progress_;  // of this rank
   ReportWindow window_;
-  Clock::time_point next_report_on_store_;
   std::map<int, LifeSign> life_signs_;  // by rank of the job
   std::mutex mutex_;
   std::vector<Watched> watched_;          // under mutex_

@@ -13,7 +13,10 @@ constexpr const char* kKey = "hang/reporter";
 ReportWindow::ReportWindow(std::shared_ptr<Store> store, int rank, Timeout window)
     : store_(std::move(store)), rank_(rank), window_(window) {}
 
-void ReportWindow::look() { see(store_->find(kKey).value_or("")); }
+void ReportWindow::look() {
+  see(store_->find(kKey).value_or(""));
+  if (is_unknown_to_others_ && replace(token())) is_unknown_to_others_ = false;
+}
 
 bool ReportWindow::lead() {
   if (is_reporter()) return true;
@@ -24,6 +27,15 @@ bool ReportWindow::may_report() {
   if (!is_reporter() || Clock::now() < next_report_) return false;
   ++reports_;
   if (!replace(token())) return false;
+  next_report_ = Clock::now() + window_;
+  return true;
+}
+
+bool ReportWindow::may_report_without_store() {
+  const bool has_seen_report = !seen_.empty() && seen_ != own_ && !is_unchanged_for_a_window();
+  if (has_seen_report || Clock::now() < next_report_) return false;
+  ++reports_;
+  is_unknown_to_others_ = true;
   next_report_ = Clock::now() + window_;
   return true;
 }

@@ -23,6 +23,10 @@ class ReportWindow {
   bool lead();
   // True if the reporter may report now; it must then report.
   bool may_report();
+  // For one rank, chosen beforehand, while the store does not answer: true if it may report now,
+  // since it has seen no report for a window; it must then report. The others hear of it once the
+  // store answers look() again.
+  bool may_report_without_store();
 
  private:
   [[nodiscard]] bool is_reporter() const { return !own_.empty() && seen_ == own_; }
@@ -38,6 +42,7 @@ class ReportWindow {
   Clock::time_point seen_since_;
   std::string own_;  // what this rank wrote last
   int reports_ = 0;
+  bool is_unknown_to_others_ = false;  // the last report
   Clock::time_point next_report_;
 };
 

@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -26,6 +27,8 @@ class SingleWriterRing {
   void push(const Value& value);
   // Oldest first.
   [[nodiscard]] std::vector<Value> values() const;
+  // The value that was pushed as number n = 1, 2, ..., unless it is overwritten.
+  [[nodiscard]] std::optional<Value> value(std::uint64_t n) const;
 
  private:
   static constexpr std::size_t kWords = sizeof(Value) / sizeof(std::uint64_t);
@@ -39,6 +42,9 @@ class SingleWriterRing {
     std::atomic<std::uint64_t> stamp = kNone;  // kNone, or the number of the value: 1, 2, ...
     std::array<std::atomic<std::uint64_t>, kWords> words{};
   };
+
+  // A slot's value and its number, if it is whole.
+  [[nodiscard]] static std::optional<std::pair<std::uint64_t, Value>> read(const Slot& slot);
 
   std::vector<Slot> slots_;
   std::uint64_t pushed_ = 0;  // used by the writer only
@@ -59,22 +65,35 @@ void SingleWriterRing<Value>::push(const Value& value) {
 }
 
 template <class Value>
+std::optional<std::pair<std::uint64_t, Value>> SingleWriterRing<Value>::read(const Slot& slot) {
+  const std::uint64_t stamp = slot.stamp.load(std::memory_order_acquire);
+  Words words;
+  for (std::size_t i = 0; i < kWords; ++i) {
+    words[i] = slot.words[i].load(std::memory_order_acquire);
+  }
+  const bool is_whole = stamp == slot.stamp.load(std::memory_order_relaxed);
+  if (!is_whole || stamp == kNone) return std::nullopt;
+  return std::pair(stamp, std::bit_cast<Value>(words));
+}
+
+template <class Value>
 std::vector<Value> SingleWriterRing<Value>::values() const {
   std::vector<std::pair<std::uint64_t, Value>> numbered;
   for (const Slot& slot : slots_) {
-    const std::uint64_t stamp = slot.stamp.load(std::memory_order_acquire);
-    Words words;
-    for (std::size_t i = 0; i < kWords; ++i) {
-      words[i] = slot.words[i].load(std::memory_order_acquire);
-    }
-    const bool is_whole = stamp == slot.stamp.load(std::memory_order_relaxed);
-    if (is_whole && stamp != kNone) numbered.emplace_back(stamp, std::bit_cast<Value>(words));
+    if (const auto found = read(slot)) numbered.push_back(*found);
   }
   std::sort(numbered.begin(), numbered.end(),
             [](const auto& left, const auto& right) { return left.first < right.first; });
   std::vector<Value> values;
   for (const auto& [number, value] : numbered) values.push_back(value);
   return values;
+}
+
+template <class Value>
+std::optional<Value> SingleWriterRing<Value>::value(std::uint64_t n) const {
+  if (n == 0 || slots_.empty()) return std::nullopt;
+  const auto found = read(slots_[(n - 1) % slots_.size()]);
+  return found && found->first == n ? std::optional(found->second) : std::nullopt;
 }
 
 }  // namespace ddp

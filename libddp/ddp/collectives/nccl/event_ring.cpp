@@ -4,20 +4,16 @@
 namespace ddp {
 
 EventRing::EventRing(Device device) {
-  for (Slot& slot : slots_) slot.event = cu::Event(device);
+  for (cu::Event& event : events_) event = cu::Event(device);
 }
 
 void EventRing::begin(const CollectiveSignature& signature, Timeout timeout) {
-  {
-    const std::lock_guard lock(mutex_);
-    slot(next()).signature = signature;
-    slot(next()).timeout = timeout;
-  }
+  announced_.push({signature, timeout.count()});
   begun_.fetch_add(1);
 }
 
 void EventRing::record(Stream stream) {
-  slot(begun_.load()).event.record(stream);
+  event(begun_.load()).record(stream);
   recorded_.store(begun_.load());
 }
 
@@ -26,14 +22,14 @@ bool EventRing::is_recorded(std::uint64_t sequence) const { return sequence <= r
 bool EventRing::done(std::uint64_t sequence) {
   std::uint64_t completed = completed_.load();
   if (sequence <= completed) return true;
-  if (!is_recorded(sequence) || !slot(sequence).event.done()) return false;
+  if (!is_recorded(sequence) || !event(sequence).done()) return false;
   while (completed < sequence && !completed_.compare_exchange_weak(completed, sequence)) {
   }
   return true;
 }
 
 void EventRing::make_wait(std::uint64_t sequence, Stream consumer) {
-  if (sequence > completed_.load()) slot(sequence).event.make_wait(consumer);
+  if (sequence > completed_.load()) event(sequence).make_wait(consumer);
 }
 
 std::uint64_t EventRing::oldest_unfinished() {
@@ -45,13 +41,11 @@ std::uint64_t EventRing::oldest_unfinished() {
 }
 
 CollectiveSignature EventRing::signature(std::uint64_t sequence) const {
-  const std::lock_guard lock(mutex_);
-  return slots_[sequence % kCapacity].signature;
+  return announced_.value(sequence).value_or(Announced()).signature;
 }
 
 Timeout EventRing::timeout(std::uint64_t sequence) const {
-  const std::lock_guard lock(mutex_);
-  return slots_[sequence % kCapacity].timeout;
+  return Timeout(announced_.value(sequence).value_or(Announced()).timeout);
 }
 
 }  // namespace ddp

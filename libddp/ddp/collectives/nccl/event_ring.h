@@ -4,12 +4,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 
 #include "ddp/base/device.h"
 #include "ddp/base/stream.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/collective.h"
+#include "ddp/collectives/group_config.h"
+#include "ddp/collectives/hang/single_writer_ring.h"
 #include "ddp/cuda/cuda.h"
 
 namespace ddp {
@@ -42,21 +43,22 @@ class EventRing {
   [[nodiscard]] std::uint64_t oldest_unfinished();
   // The last operation that is known to be done; all operations before it are done, too.
   [[nodiscard]] std::uint64_t completed() const { return completed_.load(); }
-  // The signature and timeout of an operation among the last kCapacity.
+  // The signature and timeout of an operation that is not done. If it is done meanwhile and its
+  // entry was reused, the signature is empty and the timeout endless.
   [[nodiscard]] CollectiveSignature signature(std::uint64_t sequence) const;
   [[nodiscard]] Timeout timeout(std::uint64_t sequence) const;
 
  private:
-  struct Slot {
-    cu::Event event;
-    CollectiveSignature signature;  // under mutex_
-    Timeout timeout{};              // under mutex_
+  // Readers take no lock, so that begin() needs none.
+  struct Announced {
+    CollectiveSignature signature;
+    Timeout::rep timeout = kLongestTimeout.count();
   };
 
-  Slot& slot(std::uint64_t sequence) { return slots_[sequence % kCapacity]; }
+  cu::Event& event(std::uint64_t sequence) { return events_[sequence % kCapacity]; }
 
-  std::array<Slot, kCapacity> slots_;
-  mutable std::mutex mutex_;
+  std::array<cu::Event, kCapacity> events_;
+  SingleWriterRing<Announced> announced_{kCapacity};  // by sequence
   std::atomic<std::uint64_t> begun_ = 0;
   std::atomic<std::uint64_t> recorded_ = 0;
   std::atomic<std::uint64_t> completed_ = 0;

@@ -121,7 +121,7 @@ std::string error_text(const NcclApi& nccl, ncclResult_t result) {
                      warning, advice_for(warning));
 }
 
-void check_nccl(const NcclApi& nccl, ncclResult_t result, const std::string& action) {
+void check_nccl(const NcclApi& nccl, ncclResult_t result, std::string_view action) {
   if (result == ncclSuccess) return;
   throw CudaError(fmt::format("[nccl] {}: {}", action, error_text(nccl, result)));
 }

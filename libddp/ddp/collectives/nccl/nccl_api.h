@@ -7,6 +7,7 @@
 #include <nccl.h>
 
 #include <string>
+#include <string_view>
 
 namespace ddp {
 
@@ -43,7 +44,7 @@ struct NcclApi {
 [[nodiscard]] std::string error_text(const NcclApi& nccl, ncclResult_t result);
 
 // Throws CudaError "[nccl] action: error_text" unless `result` is success.
-void check_nccl(const NcclApi& nccl, ncclResult_t result, const std::string& action);
+void check_nccl(const NcclApi& nccl, ncclResult_t result, std::string_view action);
 
 }  // namespace ddp
 

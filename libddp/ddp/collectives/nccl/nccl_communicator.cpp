@@ -79,15 +79,16 @@ NcclCommunicator::NcclCommunicator(const GroupConfig& config, const NcclApi& ncc
     : nccl_(nccl), device_(config.device), handle_(connect(nccl_, config)) {}
 
 ncclComm_t NcclCommunicator::open_handle() {
-  const std::lock_guard lock(handle_mutex_);
-  if (handle_ == nullptr) throw CudaError("[nccl] the communicator has been closed");
-  return handle_;
+  const ncclComm_t handle = handle_.load();
+  if (handle == nullptr) throw CudaError("[nccl] the communicator has been closed");
+  return handle;
 }
 
 ncclResult_t NcclCommunicator::async_state() {
-  const std::lock_guard lock(handle_mutex_);
+  const std::lock_guard lock(query_);
   ncclResult_t state = ncclSuccess;
-  if (handle_ != nullptr) DDP_NCCL_CHECK(nccl_, comm_get_async_error(handle_, &state));
+  const ncclComm_t handle = handle_.load();
+  if (handle != nullptr) DDP_NCCL_CHECK(nccl_, comm_get_async_error(handle, &state));
   return state;
 }
 
@@ -96,10 +97,9 @@ void NcclCommunicator::abort() noexcept { end(nccl_.comm_abort); }
 void NcclCommunicator::destroy() noexcept { end(nccl_.comm_destroy); }
 
 void NcclCommunicator::end(End how) noexcept {
-  std::unique_lock handle_lock(handle_mutex_);
-  const ncclComm_t handle = std::exchange(handle_, nullptr);
-  handle_lock.unlock();
+  const ncclComm_t handle = handle_.exchange(nullptr);
   if (handle == nullptr) return;
+  { const std::lock_guard lock(query_); }  // a query that has the handle has ended now
   const std::unique_lock call_lock(calls_, Deadline::after(kCallGrace).time_point());
   try {
     const bool ended = run_until(Deadline::after(kEndTimeout), [=, device = device_] {

@@ -5,6 +5,7 @@
 
 #include <nccl.h>
 
+#include <atomic>
 #include <mutex>
 
 #include "ddp/base/device.h"
@@ -54,9 +55,9 @@ class NcclCommunicator {
 
   NcclApi nccl_;
   Device device_;
-  TimedMutex calls_;         // held during calls
-  std::mutex handle_mutex_;  // held briefly; guards handle_
-  ncclComm_t handle_ = nullptr;
+  TimedMutex calls_;  // held during calls: a caller normally finds it free
+  std::mutex query_;  // held while NCCL is asked for its state, which does not block
+  std::atomic<ncclComm_t> handle_ = nullptr;
 };
 
 }  // namespace ddp

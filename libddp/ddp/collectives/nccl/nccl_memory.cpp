@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "ddp/base/error.h"
 #include "ddp/base/log.h"
 #include "ddp/buffer_ops/buffer_ops.h"
@@ -16,20 +18,6 @@ namespace {
 // NVSwitch. Registration speeds up large messages only.
 constexpr std::size_t kLeastRegistered = std::size_t{1} << 20;
 
-// Null if NCCL cannot register it: operations then use NCCL's own buffers.
-void* register_memory(NcclCommunicator& communicator, void* data, std::size_t size_bytes) {
-  void* registration = nullptr;
-  try {
-    communicator.call([&](ncclComm_t comm) {
-      DDP_NCCL_CHECK(communicator.api(), comm_register(comm, data, size_bytes, &registration));
-    });
-  } catch (const CudaError& error) {
-    logging::info(
-        fmt::format("[nccl] {} bytes of memory stay unregistered: {}", size_bytes, error.what()));
-  }
-  return registration;
-}
-
 void deregister_memory(NcclCommunicator& communicator, void* registration) {
   if (registration == nullptr) return;
   try {
@@ -39,17 +27,6 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
   } catch (const CudaError& error) {
     logging::debug(error.what());  // a closed communicator has no registrations any more
   }
-}
-
-// Null if NCCL cannot, for example in a container that forbids what it needs to share memory.
-void* allocate_by_nccl(const NcclApi& nccl, std::size_t size_bytes) {
-  void* data = nullptr;
-  const ncclResult_t result = nccl.mem_alloc(&data, size_bytes);
-  if (result == ncclSuccess) return data;
-  logging::info(
-      fmt::format("[nccl] {} bytes are plain device memory, since NCCL could not allocate them: {}",
-                  size_bytes, error_text(nccl, result)));
-  return nullptr;
 }
 
 Allocation allocate_plain(std::size_t size_bytes, Device device,
@@ -76,24 +53,63 @@ void zero(const Allocation& allocation, Device device) {
 
 }  // namespace
 
-Allocation allocate_registered(std::shared_ptr<NcclCommunicator> communicator,
-                               std::size_t size_bytes, Device device,
-                               std::function<void()> before_release) {
+NcclMemory::NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const GroupConfig& config)
+    : communicator_(std::move(communicator)),
+      device_(config.device),
+      who_(fmt::format("group \"{}\" on rank {}", config.name, config.rank)) {}
+
+Allocation NcclMemory::allocate(std::size_t size_bytes, std::function<void()> before_release) {
   if (size_bytes == 0) return {};
-  const cu::DeviceGuard guard(device);
-  const bool is_large = size_bytes >= kLeastRegistered;
-  void* data = is_large ? allocate_by_nccl(communicator->api(), size_bytes) : nullptr;
-  if (data == nullptr) return allocate_plain(size_bytes, device, before_release);
-  void* registration = register_memory(*communicator, data, size_bytes);
+  const cu::DeviceGuard guard(device_);
+  void* data = size_bytes >= kLeastRegistered ? allocate_by_nccl(size_bytes) : nullptr;
+  if (data == nullptr) return allocate_plain(size_bytes, device_, before_release);
+  void* registration = register_memory(data, size_bytes);
   // ncclMemFree does not wait for the device, and kernels may still use the memory.
-  Allocation allocation(data, size_bytes, [=](void* memory) {
-    before_release();
-    cu::release_when_idle(device, [communicator, memory, registration] {
-      release_memory(*communicator, memory, registration);
-    });
-  });
-  zero(allocation, device);
+  Allocation allocation(data, size_bytes,
+                        [before_release = std::move(before_release), registration, device = device_,
+                         communicator = communicator_](void* memory) {
+                          before_release();
+                          cu::release_when_idle(device, [communicator, memory, registration] {
+                            release_memory(*communicator, memory, registration);
+                          });
+                        });
+  zero(allocation, device_);
   return allocation;
+}
+
+// Null if NCCL cannot, for example in a container that forbids what it needs to share memory.
+void* NcclMemory::allocate_by_nccl(std::size_t size_bytes) {
+  void* data = nullptr;
+  const ncclResult_t result = communicator_->api().mem_alloc(&data, size_bytes);
+  if (result == ncclSuccess) return data;
+  warn_once("NCCL could not allocate memory, which is ordinary device memory instead", size_bytes,
+            result);
+  return nullptr;
+}
+
+// Null if NCCL cannot register it: operations then use NCCL's own buffers.
+void* NcclMemory::register_memory(void* data, std::size_t size_bytes) {
+  void* registration = nullptr;
+  ncclResult_t result = ncclSuccess;
+  try {
+    communicator_->call([&](ncclComm_t comm) {
+      result = communicator_->api().comm_register(comm, data, size_bytes, &registration);
+    });
+  } catch (const CudaError& error) {
+    logging::debug(error.what());  // the communicator is closed, so it has no operations either
+  }
+  if (result == ncclSuccess) return registration;
+  warn_once("memory is not registered with NCCL", size_bytes, result);
+  return nullptr;
+}
+
+void NcclMemory::warn_once(const char* what, std::size_t size_bytes, ncclResult_t result) {
+  if (has_warned_.exchange(true)) return;
+  logging::warning(
+      fmt::format("[nccl] {}: {} ({} bytes): {}; so large collectives copy through NCCL's own "
+                  "buffers, which is "
+                  "slower (said once)",
+                  who_, what, size_bytes, error_text(communicator_->api(), result)));
 }
 
 }  // namespace ddp

@@ -80,6 +80,7 @@ class NcclProcessGroup final : public ProcessGroup {
   const NcclApi& nccl() const { return communicator_->api(); }
 
   std::shared_ptr<NcclCommunicator> communicator_;
+  NcclMemory memory_;
   cu::OwnedStream side_;
   cu::Event handover_;  // orders the side stream behind the producers
   Allocation barrier_element_;
@@ -94,6 +95,7 @@ class NcclProcessGroup final : public ProcessGroup {
 NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
     : ProcessGroup(checked(std::move(group_config))),
       communicator_(std::make_shared<NcclCommunicator>(config())),
+      memory_(communicator_, config()),
       side_(device(), cu::StreamPriority::kGreatest),
       handover_(device()),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
@@ -118,7 +120,7 @@ NcclProcessGroup::~NcclProcessGroup() {
 }
 
 Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
-  return allocate_registered(communicator_, size_bytes, device(), [this, self = weak_from_this()] {
+  return memory_.allocate(size_bytes, [this, self = weak_from_this()] {
     if (const auto alive = self.lock()) finish_or_break();
   });
 }

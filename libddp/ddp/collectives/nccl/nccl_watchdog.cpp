@@ -15,15 +15,40 @@ namespace {
 
 constexpr Timeout kInterval{100};
 
+// A rank that died is told in a second: within kSearchPatience and two of FirstError's periods.
+constexpr Timeout kSearchPatience{250};
+// An operation that a dead rank has completed is known to be done here by then.
+constexpr Timeout kDeathGrace{250};
+// For a rank that may have done its part, however long the device computes before this rank's.
+constexpr Timeout kLossGrace{5000};
+
 }  // namespace
 
 NcclWatchdog::NcclWatchdog(const Watched& watched)
     : watched_(watched),
       who_(fmt::format("group \"{}\" on rank {}", watched.config.name, watched.config.rank)),
-      listen_("ddp-nccl-store", FirstError::kPeriod,
-              [&error = watched.first_error] { return !error.poll(); }),
+      loss_watch_(watched.config,
+                  {.backend = "nccl",
+                   .find_lost = [&roll = watched.roll] { return roll.lost(); },
+                   .patience = kSearchPatience,
+                   .for_dead = kDeathGrace,
+                   .for_leaver = Timeout(0),  // the operation cannot end
+                   .for_unknown = kLossGrace},
+                  watched.recorder, watched.roll, watched.first_error),
+      listen_("ddp-nccl-store", FirstError::kPeriod, [this] { return listen(); }),
       guard_("ddp-nccl", kInterval, [this] { return guard(); }),
       ask_("ddp-nccl-ask", kInterval, [this] { return ask(); }) {}
+
+// After the first operation, all ranks are in the roll. This rank reads it while it can: the store
+// may be lost together with the rank that hosts it.
+bool NcclWatchdog::listen() {
+  if (!has_read_roll_ && watched_.operations.completed() > 0) {
+    static_cast<void>(watched_.roll.lost());
+    has_read_roll_ = true;
+  }
+  if (!watched_.first_error.poll()) loss_watch_.look();
+  return !watched_.first_error.is_set();
+}
 
 bool NcclWatchdog::guard() {
   FirstError& first_error = watched_.first_error;

@@ -11,6 +11,7 @@
 #include "ddp/base/periodic_thread.h"
 #include "ddp/base/time.h"
 #include "ddp/collectives/failure/first_error.h"
+#include "ddp/collectives/failure/loss_watch.h"
 #include "ddp/collectives/failure/peer_roll.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/nccl/event_ring.h"
@@ -19,16 +20,18 @@
 
 namespace ddp {
 
-// Watches one group for other ranks' errors, for NCCL's asynchronous errors, and for an operation
-// that has been the oldest unfinished one for longer than its timeout. NCCL does not notice the
-// death of a peer behind NVLink or shared memory; its kernels spin forever. When the group breaks,
-// on this rank or another, the watchdog aborts the communicator and ends.
+// Watches one group for other ranks' errors, for NCCL's asynchronous errors, for ranks that died or
+// left without their part of an operation, and for an operation that has been the oldest unfinished
+// one for longer than its timeout. NCCL does not notice the death of a peer behind NVLink or shared
+// memory; its kernels spin forever. So a dead rank is found by the ranks of its host, and a rank
+// that died alone on its host only if NCCL's network reports a broken connection. When the group
+// breaks, on this rank or another, the watchdog aborts the communicator and ends.
 //
 // There are three threads, since CUDA may not answer before an abort: while one thread of the
 // process waits for room in a stream that stands behind a hung collective, the driver makes others
 // wait, too. Nor does the store answer at once if its host hangs. So one thread asks CUDA which
-// operations have finished, and tells the recorder; one asks the store for other ranks' errors; and
-// the one that guards asks NCCL alone, and so can abort meanwhile.
+// operations have finished, and tells the recorder; one asks the store for other ranks' errors, and
+// which ranks are lost; and the one that guards asks NCCL alone, and so can abort meanwhile.
 class NcclWatchdog {
  public:
   struct Watched {
@@ -36,7 +39,7 @@ class NcclWatchdog {
     EventRing& operations;
     FirstError& first_error;
     FlightRecorder& recorder;
-    const PeerRoll& roll;
+    PeerRoll& roll;  // whose lost() the watchdog calls
     const GroupConfig& config;
     // How long CUDA may take to answer; loading a library may take it seconds. Then the oldest
     // operation that is not known to be done has its timeout by the clock alone.
@@ -54,6 +57,7 @@ class NcclWatchdog {
     Clock::time_point since = {};
   };
 
+  bool listen();
   bool guard();
   [[nodiscard]] bool end_if_broken();
   void look_without_cuda();
@@ -65,10 +69,12 @@ class NcclWatchdog {
   Watched watched_;
   std::string who_;
   std::atomic<Clock::time_point>
-      asked_{};             // when ask_cuda() began; the epoch while it does not run
-  std::uint64_t done_ = 0;  // the last recorded as done; of the thread that asks
-  Oldest by_cuda_;          // likewise
-  Oldest by_clock_;         // of the thread that guards
+      asked_{};                 // when ask_cuda() began; the epoch while it does not run
+  std::uint64_t done_ = 0;      // the last recorded as done; of the thread that asks
+  Oldest by_cuda_;              // likewise
+  Oldest by_clock_;             // of the thread that guards
+  LossWatch loss_watch_;        // of the thread that listens
+  bool has_read_roll_ = false;  // likewise
   // Last, since they use the others. The one that asks ends first, since the one that guards may
   // have to abort what it waits for.
   PeriodicThread listen_;

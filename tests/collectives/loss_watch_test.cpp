@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+#include "ddp/collectives/failure/loss_watch.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+#include <string>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/start/rank_identity.h"
+#include "ddp/store/hash_store.h"
+#include "ddp/store/prefix_store.h"
+#include "support/forwarding_store.h"
+#include "support/run_ranks.h"
+
+using namespace ddp;
+using Catch::Matchers::Contains;
+using test::error_of;
+
+namespace {
+
+constexpr Timeout kNone{0};
+constexpr Timeout kLong{1'000'000};
+
+Collective call(CollectiveKind kind, int peer = 0) {
+  Collective collective;
+  collective.kind = kind;
+  collective.peer = peer;
+  return collective;
+}
+
+// Counts the requests of one rank.
+class CountingStore final : public test::ForwardingStore {
+ public:
+  CountingStore(std::shared_ptr<Store> store, int& requests)
+      : ForwardingStore(std::move(store)), requests_(requests) {}
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    ++requests_;
+    return ForwardingStore::compare_set(key, expected, desired);
+  }
+  std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+ private:
+  int& requests_;
+};
+
+// Rank 0 of several whose identities say that they are this process.
+struct Survivor {
+  GroupConfig config_of(int rank) const {
+    return {
+        .store = store.clone(), .background_store = store.clone(), .rank = rank, .world_size = 4};
+  }
+  // A rank whose process has ended: Linux has no such pid.
+  void add_dead(int rank) const {
+    RankIdentity dead = identify_self(rank, kCpuDevice);
+    dead.pid = std::numeric_limits<int>::max();
+    const auto roll_store = std::make_shared<PrefixStore>("roll", store.clone());
+    roll_store->set("who/" + std::to_string(rank), serialize(dead));
+    StoreList(roll_store, "on " + host_identity()).append(serialize(dead));
+  }
+  std::string error_after_look(Timeout for_dead = kNone, Timeout for_unknown = kLong,
+                               Timeout patience = kNone) {
+    LossWatch watch(config_of(0),
+                    {.backend = "test",
+                     .find_lost = [this] { return roll.lost(); },
+                     .patience = patience,
+                     .for_dead = for_dead,
+                     .for_leaver = kNone,
+                     .for_unknown = for_unknown},
+                    recorder, roll, first_error);
+    watch.look();
+    return error_of([&] { first_error.rethrow_if_set(); });
+  }
+
+  HashStore store;
+  FlightRecorder recorder;
+  PeerRoll roll{config_of(0)};
+  FirstError first_error{store.clone()};
+};
+
+}  // namespace
+
+TEST_CASE("an operation that waits for a dead rank breaks the group", "[loss-watch]") {
+  Survivor survivor;
+  survivor.add_dead(2);
+  CHECK(survivor.error_after_look().empty());  // nothing is pending
+  survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));
+  CHECK(survivor.error_after_look(kNone, kLong, kLong).empty());  // not for long
+  CHECK(survivor.error_after_look(kLong).empty());                // it may have done its part
+  const std::string error = survivor.error_after_look();
+  CHECK_THAT(error,
+             Contains("[test] rank 2 (") && Contains(") died, while rank 0 is in #1 barrier"));
+  CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
+}
+
+TEST_CASE("a rank that leaves breaks only collectives that come after its own", "[loss-watch]") {
+  Survivor survivor;
+  PeerRoll peer(survivor.config_of(3));
+  peer.leave(1);
+  survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));
+  survivor.recorder.submitted(2, call(CollectiveKind::kBarrier));
+  CHECK(survivor.error_after_look(kNone, kNone).empty());
+  survivor.recorder.done(1, Clock::now());
+  CHECK_THAT(survivor.error_after_look(),
+             Contains("rank 3 (") && Contains("left the group, while rank 0 is in #2 barrier"));
+}
+
+TEST_CASE("a send or recv is broken by its own peer only, which may have done its part",
+          "[loss-watch]") {
+  Survivor survivor;
+  survivor.add_dead(2);
+  PeerRoll peer(survivor.config_of(3));
+  peer.leave(0);
+  survivor.recorder.submitted(1, call(CollectiveKind::kSend, 1));
+  CHECK(survivor.error_after_look(kNone, kNone).empty());
+  survivor.recorder.submitted(1, call(CollectiveKind::kRecv, 3));  // of the same batch
+  CHECK(survivor.error_after_look(kNone, kLong).empty());
+  CHECK_THAT(survivor.error_after_look(kNone, kNone),
+             Contains("rank 3 (") && Contains("left the group, while rank 0 is in #2 recv"));
+}
+
+TEST_CASE("a process that ended is lost, not dead, while the store does not answer",
+          "[loss-watch]") {
+  Survivor survivor;
+  survivor.add_dead(2);
+  bool is_down = false;
+  class DownStore final : public test::ForwardingStore {
+   public:
+    DownStore(std::shared_ptr<Store> store, bool& is_down)
+        : ForwardingStore(std::move(store)), is_down_(is_down) {}
+    std::string compare_set(std::string_view key, std::string_view expected,
+                            std::string_view desired) override {
+      if (is_down_) throw NetworkError("the store is down");
+      return ForwardingStore::compare_set(key, expected, desired);
+    }
+    std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+   private:
+    bool& is_down_;
+  };
+  GroupConfig config = survivor.config_of(1);
+  config.background_store = std::make_shared<DownStore>(survivor.store.clone(), is_down);
+  PeerRoll roll(config);
+  REQUIRE(roll.lost().size() == 1);
+  CHECK(roll.lost()[0].fate == PeerRoll::Fate::kDied);
+  is_down = true;
+  REQUIRE(roll.lost().size() == 1);
+  CHECK(roll.lost()[0].rank == 2);
+  CHECK_THAT(roll.lost()[0].name, Contains("rank 2 (") && Contains("pid 2147483647"));
+  CHECK(roll.lost()[0].fate == PeerRoll::Fate::kUnknown);
+}
+
+TEST_CASE("looking for lost ranks again and again asks for two keys", "[loss-watch]") {
+  Survivor survivor;
+  int requests = 0;
+  GroupConfig config = survivor.config_of(1);
+  config.background_store = std::make_shared<CountingStore>(survivor.store.clone(), requests);
+  PeerRoll roll(config);
+  const PeerRoll third(survivor.config_of(2));
+  CHECK(roll.lost().empty());
+  requests = 0;
+  CHECK(roll.lost().empty());
+  CHECK(requests == 2);
+}
