@@ -49,6 +49,9 @@ bool stops_itself(pid_t pid) {
   return state_of(process) == ProcessState::kStopped;
 }
 
+// Whether a rank has begun to communicate before it ended like this.
+bool is_ready(const std::string& end) { return end.find("ready, pid") != std::string::npos; }
+
 }  // namespace
 
 TEST_CASE("processes meet and reduce", "[process]") {
@@ -98,6 +101,7 @@ TEST_CASE("leaving in the middle of a collective or a step causes no crash and n
       Job job(2, mode, backend);
       const std::vector<std::string> ends = job.wait_all(kNoHang);
       INFO(backend << ", " << mode << ", round " << round << ": " << ends[0] << "; " << ends[1]);
+      REQUIRE((is_ready(ends[0]) || is_ready(ends[1])));
       for (const std::string& end : ends) {
         REQUIRE((end.starts_with("0, ") || end.starts_with("3, ")));
       }
@@ -117,6 +121,24 @@ TEST_CASE("an exception that nobody catches ends the process at once, with its t
         if (code == 3) continue;  // the other rank's end came first
         REQUIRE(code == 128 + SIGABRT);
         REQUIRE_THAT(job[rank].err(), Catch::Contains("what():  thrown on purpose"));
+      }
+    }
+  }
+}
+
+TEST_CASE("ranks that call different things all tell both calls", "[process]") {
+  const std::string own = "rank 0 called #2 all_reduce(float32[100003], sum), rank 2 called #2 ";
+  for (const std::string& backend : test::cpu_backends()) {
+    for (const auto& [mode, other] : {std::pair("kind", "broadcast(float32[100003]"),
+                                      std::pair("count", "all_reduce(float32[100002], sum)"),
+                                      std::pair("dtype", "all_reduce(int32[100003], sum)")}) {
+      Job job(3, mode, backend, "patient");
+      job.wait_until_ready();
+      for (int rank = 0; rank < job.size(); ++rank) job[rank].write_stdin("\n");
+      const std::vector<std::string> ends = job.wait_all(kNoHang);
+      for (const std::string& end : ends) {
+        CAPTURE(backend, mode);
+        CHECK_THAT(end, Catch::StartsWith("3, ") && Catch::Contains(own + other));
       }
     }
   }
