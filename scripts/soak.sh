@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
 #
-# Measures the promised times; the tests only assert five times the promise:
+# Measures the promised times; the tests only assert five times the promise. Fails if a line says
+# BROKEN:
 #   scripts/soak.sh [ROUNDS]    (default 100: five minutes; needs a build with tests in build/)
 set -euo pipefail
 cd "$(dirname "$0")/.."

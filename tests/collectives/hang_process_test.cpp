@@ -21,6 +21,8 @@ using test::warnings_of;
 
 namespace {
 
+constexpr Timeout kPatientBound = 25s;  // the promise is ten seconds; a minute would be broken
+
 // The part of the line after the rank's own prefix.
 std::string sentence_of(const std::string& line) { return line.substr(line.find("timed out")); }
 
@@ -54,6 +56,34 @@ TEST_CASE("a late rank is named once per window, and again at the timeout", "[pr
       CHECK(sentence_of(error) == sentence_of(last_line(job[0].err())));
     }
   }
+}
+
+// It mostly sleeps.
+TEST_CASE("with the library's own patience, a late rank is named within ten seconds",
+          "[process][hang]") {
+  Job job(3, "absent", "shm", "patient");
+  job.wait_until_ready();
+  const auto begin = Clock::now();
+  const auto has_warned = [](const test::ChildProcess& rank) {
+    return rank.err().find("[ddp] warning") != std::string::npos;
+  };
+  // Either rank may be the one that warns, so one of the two waits ends without a warning.
+  const std::string err = [&] {
+    for (;;) {
+      for (const int rank : {0, 1}) {
+        try {
+          job[rank].wait_until(has_warned, 50ms);
+          return job[rank].err();
+        } catch (const TimeoutError&) {
+          if (Clock::now() - begin > kPatientBound) throw;
+        }
+      }
+    }
+  }();
+  CHECK(Clock::now() - begin > 5s);  // not before the patience of eight seconds is over
+  CHECK_THAT(err, Catch::Contains("rank 2 (") &&
+                      Catch::Contains("has not joined all_reduce #6 (") &&
+                      Catch::Contains("2 ranks waiting "));
 }
 
 TEST_CASE("ranks whose group breaks write their last events to a file", "[process][hang]") {

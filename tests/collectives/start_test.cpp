@@ -317,7 +317,8 @@ TEST_CASE("timeouts come from the options, else from the environment", "[start]"
     options.rank = 0;
     return init_process_group(options);
   };
-  CHECK(group_with({})->timeout() == kDefaultTimeout);
+  CHECK(group_with({})->timeout() == 10min);
+  STATIC_REQUIRE(kDefaultStartTimeout == 5min);
   const Variable timeout("DDP_TIMEOUT", "2.5");
   CHECK(group_with({})->timeout() == 2500ms);
   CHECK(group_with({.timeout = 7s})->timeout() == 7s);

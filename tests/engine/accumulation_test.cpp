@@ -3,12 +3,18 @@
 // Steps of several backward passes.
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/engine.h"
+#include "support/recording_group.h"
 
 using namespace ddp;
 using test::error_of;
@@ -76,6 +82,61 @@ TEST_CASE("several passes over unequal micro-batches make one step", "[engine][a
       });
     }
   }
+}
+
+// By what the group receives, not by the engine's own count.
+TEST_CASE("each bucket is reduced once in a step, whatever its number of passes",
+          "[engine][accumulation]") {
+  const bool is_guarded = GENERATE(false, true);
+  const auto group = std::make_shared<test::RecordingGroup>(2);
+  Model model(0);
+  DistributedDataParallel ddp(group, model.parameters,
+                              {.buckets = {.bucket_bytes_cap = 64, .min_buckets = 3}});
+  const std::size_t buckets = ddp.layout().buckets.size();
+  REQUIRE(buckets > 1);
+  for (const int passes : {1, 4, 3}) {
+    CAPTURE(is_guarded, passes);
+    group->submitted.clear();
+    if (!is_guarded) ddp.accumulate(passes);
+    {
+      std::optional<DistributedDataParallel::NoSync> guard;
+      if (is_guarded && passes > 1) guard.emplace(ddp.no_sync());
+      for (int i = 0; i + 1 < passes; ++i) pass(ddp, 1, 2);
+    }
+    CHECK(group->submitted.empty());
+    pass(ddp, 1, 2);
+    REQUIRE(group->submitted.size() == 1 + buckets);  // the control vector
+    std::set<const void*> reduced;
+    for (const Collective& each : group->submitted) {
+      CHECK(each.kind == CollectiveKind::kAllReduce);
+      reduced.insert(each.input.data);
+    }
+    CHECK(reduced.size() == 1 + buckets);
+    for (const BucketSpec& bucket : ddp.layout().buckets) {
+      const std::size_t first = *std::ranges::min_element(
+          bucket.parameters, {}, [&](std::size_t i) { return ddp.gradient(i).data; });
+      CHECK(reduced.count(ddp.gradient(first).data) == 1);
+    }
+  }
+}
+
+TEST_CASE("a real group runs one all_reduce for each bucket and step, too",
+          "[engine][accumulation]") {
+  run_on_all_backends(2, [](ProcessGroup& group) {
+    Model model(0);
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                {.buckets = {.bucket_bytes_cap = 64, .min_buckets = 3}});
+    const auto collectives = [&] { return group.recorder().position().collectives; };
+    for (const int passes : {1, 4, 3}) {
+      const std::uint64_t before = collectives();
+      ddp.accumulate(passes);
+      for (int i = 0; i + 1 < passes; ++i) pass(ddp, 1, 2);
+      expect(collectives() == before, "nothing before the last pass");
+      pass(ddp, 1, 2);
+      expect(collectives() - before == 1 + ddp.layout().buckets.size(),
+             "the control vector and each bucket");
+    }
+  });
 }
 
 TEST_CASE("an optimizer step before the last pass is an error", "[engine][accumulation]") {

@@ -30,6 +30,9 @@ constexpr Timeout kMismatchBound = 5 * 2s;
 constexpr Timeout kStartBound = 60s;             // in which NCCL connects and loads its kernels
 constexpr const char* kMode = "loop-allocated";  // calls all_reduce on 64 MiB in a loop
 
+// A start of NCCL, then the ten seconds that it gets to close its connections.
+constexpr Timeout kLeaveBound = 40s;
+
 // The environment that ddp-launch --oversubscribe gives a rank.
 test::Environment sharing(int rank) {
   launcher::WorkerPlan plan;
@@ -73,6 +76,9 @@ void check_loss_is_told(Job& job, int survivor, int lost, const std::string& fat
                  Contains(fate + ", while rank " + std::to_string(survivor) + " is in #") &&
                  Contains("all_reduce"));
 }
+
+// Whether a rank has begun to communicate before it ended like this.
+bool is_ready(const std::string& end) { return end.find("ready, pid") != std::string::npos; }
 
 }  // namespace
 
@@ -128,6 +134,35 @@ TEST_CASE("ddp-launch names the rank that was killed in an all_reduce", "[gpu][j
   CHECK(launcher.wait(test::launch::kStopBound) == 128 + SIGKILL);
   CHECK_THAT(last_line(launcher.err()),
              Matches("ddp-launch: rank 1 \\([^,]+, pid [0-9]+\\) was killed by SIGKILL after .*"));
+}
+
+TEST_CASE("leaving in the middle of an all_reduce or a step causes no crash and no hang",
+          "[gpu][job]") {
+  const std::string mode = GENERATE(as<std::string>(), "exit", "return", "throw", "step-exit",
+                                    "step-return", "step-throw", "step-static");
+  for (int round = 0; round < DDP_LEAVE_ROUNDS; ++round) {
+    Job job(kRanks, mode, "nccl", "quick", sharing);
+    const std::vector<std::string> ends = job.wait_all(kLeaveBound);
+    INFO(mode << ", round " << round << ": " << ends[0] << "; " << ends[1]);
+    REQUIRE((is_ready(ends[0]) || is_ready(ends[1])));
+    for (const std::string& end : ends) {
+      REQUIRE((end.starts_with("0, ") || end.starts_with("3, ")));
+    }
+  }
+}
+
+TEST_CASE("an exception that nobody catches ends the process, with its text", "[gpu][job]") {
+  const std::string mode = GENERATE(as<std::string>(), "uncaught", "step-uncaught");
+  for (int round = 0; round < DDP_LEAVE_ROUNDS; ++round) {
+    Job job(kRanks, mode, "nccl", "quick", sharing);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const int code = job[rank].wait(kLeaveBound);
+      INFO(mode << ", round " << round << ", rank " << rank << ": " << job[rank].err());
+      if (code == 3) continue;  // the other rank's end came first
+      REQUIRE(code == 128 + SIGABRT);
+      REQUIRE_THAT(job[rank].err(), Contains("what():  thrown on purpose"));
+    }
+  }
 }
 
 TEST_CASE("ranks share a GPU only if this is allowed", "[gpu][job]") {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -324,6 +325,33 @@ TEST_CASE("with several passes in a step, progress counts steps", "[main]") {
   CHECK_THAT(job.out(), Catch::Contains("epoch 1/1 step 4/9 ") &&
                             Catch::Contains("epoch 1/1 step 8/9 ") &&
                             Catch::Contains("epoch 1/1 step 9/9 ") && !Catch::Contains("/35"));
+}
+
+TEST_CASE("an epoch has as many rounds as its plan has steps, however the data divide", "[main]") {
+  // 203 samples: the last batch of 20 has 3 of them, so that of 4 ranks one has none.
+  const TemporaryDirectory data;
+  test::write_fashion_mnist(data.path(), {.train = 203, .test = 10});
+  const auto check = [&](int ranks, const Arguments& flags, int steps_in_epoch) {
+    const std::string metrics = data / "metrics.jsonl";
+    ChildProcess job(train_command(
+        ranks,
+        Arguments{"--data-dir", data.path(), "--epochs", "3", "--metrics", metrics} + flags));
+    CAPTURE(ranks, flags);
+    CHECK(job.wait(100s) == 0);
+    const int steps = 3 * steps_in_epoch;
+    // What the engine has counted, and what the trainer has.
+    CHECK_THAT(job.out(), Catch::Contains(" of " + std::to_string(steps) + " steps: the first"));
+    int last_step = 0;
+    for (const std::string& line : test::lines_of(test::bytes_of(metrics))) {
+      const nlohmann::json event = nlohmann::json::parse(line);
+      last_step = std::max(last_step, event.value("step", 0));
+    }
+    CHECK(last_step == steps);
+  };
+  for (const int ranks : {2, 3, 4}) check(ranks, {"--global-batch-size", "20"}, 11);
+  check(4, {"--global-batch-size", "20", "--drop-last"}, 10);
+  check(3, {"--batch-size", "20", "--sampler", "torch"}, 4);        // 68 each
+  check(4, {"--global-batch-size", "60", "--accumulate", "3"}, 4);  // 11 passes
 }
 
 TEST_CASE("a full disk does not end a training, and is reported at once and at the end", "[main]") {

@@ -10,9 +10,11 @@
 //   return       returns from main while collectives are pending
 //   throw        throws an exception out of a frame that owns the group
 //   uncaught     throws an exception that nothing catches while collectives are pending
-//   step-exit    like exit, in the middle of a step of DistributedDataParallel
-//   step-return  like return, in the middle of a step
-//   step-throw   like throw, in the middle of a step
+//   step-exit, step-return, step-throw, step-uncaught
+//                the same in the middle of a step of DistributedDataParallel
+//   step-static  returns from main in the middle of a step, with a group and an engine of static
+//                storage duration
+//                (all of these also for the backend nccl)
 //   children     destroys a group and its children, each with pending collectives, in some order
 //   early        rank 0 leaves; the others call all_reduce in an endless loop
 //   fork         asks a child that it has forked, not itself, to stop
@@ -72,8 +74,22 @@ constexpr Patience kPatient = {};
 // The timeout of the first operation, in which NCCL connects and loads its kernels.
 constexpr ddp::Timeout kConnectTimeout = 30s;
 
-void all_reduce_in_flight(ddp::ProcessGroup& group, std::vector<float>& values) {
-  for (int i = 0; i < 20; ++i) (void)group.all_reduce(ddp::buffer_of(values));
+// 100003 ones.
+struct Values {
+  explicit Values(ddp::Device device)
+      : memory(device.is_cuda() ? ddp::cu::allocate_device(kCount * sizeof(float), device)
+                                : ddp::allocate_host(kCount * sizeof(float))),
+        buffer{memory.data(), kCount, ddp::DType::kFloat32, device} {
+    ddp::fill(buffer, 1);
+  }
+
+  static constexpr std::size_t kCount = 100003;
+  ddp::Allocation memory;
+  ddp::Buffer buffer;
+};
+
+void all_reduce_in_flight(ddp::ProcessGroup& group, const ddp::Buffer& values) {
+  for (int i = 0; i < 20; ++i) (void)group.all_reduce(values);
 }
 
 void ready(const ddp::ProcessGroup& group) {
@@ -137,14 +153,14 @@ void wait_for_stdin() {
   }
 }
 
-void miss_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values) {
+void miss_fifth_step(ddp::ProcessGroup& group, const ddp::Buffer& values) {
   ddp::FlightRecorder& recorder = group.recorder();
   const ddp::FlightRecorder::Labelled labelled(recorder,
                                                recorder.labels().add("bucket 0: layer3.*"));
   for (std::uint64_t step = 1; step <= 5; ++step) {
     recorder.begin_step(step);
     if (step == 5 && group.rank() == group.world_size() - 1) wait_for_stdin();
-    group.all_reduce(ddp::buffer_of(values)).wait();
+    group.all_reduce(values).wait();
     recorder.end_step();
   }
 }
@@ -163,7 +179,7 @@ struct SlowEnd {
   }
 };
 
-void fail_in_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values,
+void fail_in_fifth_step(ddp::ProcessGroup& group, const ddp::Buffer& values,
                         const std::string& mode, SlowEnd& end) {
   for (std::uint64_t step = 1;; ++step) {
     group.recorder().begin_step(step);
@@ -173,7 +189,7 @@ void fail_in_fifth_step(ddp::ProcessGroup& group, std::vector<float>& values,
       if (mode == "fail-cuda") (void)ddp::cu::allocate_device(1, ddp::cuda_device(99));
       throw std::runtime_error("thrown on purpose");
     }
-    group.all_reduce(ddp::buffer_of(values)).wait();
+    group.all_reduce(values).wait();
     group.recorder().end_step();
   }
 }
@@ -197,22 +213,13 @@ void differ(ddp::ProcessGroup& group, const std::string& how, ddp::Buffer operan
   group.all_reduce(operand).wait();
 }
 
-[[noreturn]] void differ_on_nccl(ddp::ProcessGroup& group, const std::string& how) {
-  const std::size_t count = 100003;
-  const ddp::Allocation memory = group.allocate(count * sizeof(float));
-  const ddp::Buffer values{memory.data(), count, ddp::DType::kFloat32, group.device()};
-  group.all_reduce(values).wait_host();
-  ready(group);
-  differ(group, how, values);
-  loop(group, values, std::nullopt);
-}
-
 // Runs two steps and the first half of a third, whose first bucket is being reduced; then the
 // caller leaves.
 class UnfinishedStep {
  public:
   explicit UnfinishedStep(const std::shared_ptr<ddp::ProcessGroup>& group)
-      : ddp_(group, parameters(), {.buckets = {.bucket_bytes_cap = 40000, .min_buckets = 2}}) {
+      : values_{Values(group->device()), Values(group->device())},
+        ddp_(group, parameters(), {.buckets = {.bucket_bytes_cap = 40000, .min_buckets = 2}}) {
     for (int step = 0; step < 2; ++step) {
       (void)ddp_.begin_step();
       for (const std::size_t i : {1, 0}) ddp_.mark_ready(i);
@@ -224,25 +231,34 @@ class UnfinishedStep {
 
  private:
   std::vector<ddp::Parameter> parameters() {
-    return {{"first", {10007}, ddp::buffer_of(values_[0])},
-            {"second", {10007}, ddp::buffer_of(values_[1])}};
+    return {{"first", {Values::kCount}, values_[0].buffer},
+            {"second", {Values::kCount}, values_[1].buffer}};
   }
 
-  std::array<std::vector<float>, 2> values_ = {std::vector<float>(10007),
-                                               std::vector<float>(10007)};
+  std::array<Values, 2> values_;
   ddp::DistributedDataParallel ddp_;
 };
 
+// The group and an engine of it: destroyed after main, in an order that depends on the process.
+std::array<std::shared_ptr<void>, 2> left_over;
+
+void leave_to_static_destructors(const std::shared_ptr<ddp::ProcessGroup>& group) {
+  const std::size_t place = ::getpid() % 2;
+  left_over[place] = group;
+  left_over[1 - place] = std::make_shared<UnfinishedStep>(group);
+}
+
+[[noreturn]] void throw_on_purpose() { throw std::runtime_error("thrown on purpose"); }
+void throw_past_every_handler() noexcept { throw_on_purpose(); }
+
 // Destroys the groups in an order that depends on the process.
 void destroy_in_some_order(std::shared_ptr<ddp::ProcessGroup> group) {
-  std::array<std::vector<float>, 3> values;
+  std::vector<Values> values;
   std::array<std::shared_ptr<ddp::ProcessGroup>, 3> groups = {group, group->duplicate(),
                                                               group->split(0, -group->rank())};
+  for (int i = 0; i < 3; ++i) values.emplace_back(group->device());
   group.reset();
-  for (std::size_t i = 0; i < 3; ++i) {
-    values[i].resize(10007);
-    all_reduce_in_flight(*groups[i], values[i]);
-  }
+  for (std::size_t i = 0; i < 3; ++i) all_reduce_in_flight(*groups[i], values[i].buffer);
   const auto first = static_cast<std::size_t>(::getpid()) % 3;
   const std::size_t step = ::getpid() % 2 == 0 ? 1 : 2;
   for (std::size_t i = 0; i < 3; ++i) groups[(first + i * step) % 3].reset();
@@ -273,7 +289,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     return 0;
   }
   SlowEnd end;
-  std::vector<float> values(100003, 1.0F);  // outlives the group, and exit() does not free it
+  std::optional<Values> memory;  // outlives the group, and exit() does not free it
   const bool is_nccl = backend == "nccl";
   auto group = ddp::init_process_group(
       {.backend = ddp::parse_backend(backend),
@@ -291,12 +307,11 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     loop_with(*group, group->allocate(kLargeBytes), patience.timeout, 4);
     return 0;
   }
-  const bool differs = mode == "kind" || mode == "count" || mode == "dtype";
-  if (differs && is_nccl) differ_on_nccl(*group, mode);
-  group->all_reduce(ddp::buffer_of(values)).wait();
+  const ddp::Buffer& values = memory.emplace(group->device()).buffer;
+  group->all_reduce(values).wait_host();
   ready(*group);
   if (mode == "sum") {
-    if (group->rank() == 0) std::printf("sum %g\n", static_cast<double>(values[0]));
+    if (group->rank() == 0) std::printf("sum %g\n", ddp::item(values.slice(0, 1)));
     return 0;
   }
   if (mode.starts_with("fail") || mode == "crash") {
@@ -312,13 +327,18 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     static_cast<void>(group->split(0, 0));
   }
   if (mode == "on_rank0") wait_on_rank0(*group, patience.on_rank0);
-  if (differs) differ(*group, mode, ddp::buffer_of(values));
+  const bool differs = mode == "kind" || mode == "count" || mode == "dtype";
+  if (differs) differ(*group, mode, values);
   if (mode == "early" && group->rank() == 0) return 0;
-  if (mode == "loop" || mode == "early") {
-    loop(*group, ddp::buffer_of(values), patience.timeout);
+  if (mode == "loop" || mode == "early" || differs) {  // nccl's check comes behind the calls
+    loop(*group, values, patience.timeout);
   }
   if (mode == "children") {
     destroy_in_some_order(std::move(group));
+    return 0;
+  }
+  if (mode == "step-static") {
+    leave_to_static_destructors(group);
     return 0;
   }
   std::optional<UnfinishedStep> step;
@@ -328,8 +348,8 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
     all_reduce_in_flight(*group, values);
   }
   if (mode.ends_with("exit")) std::exit(0);
-  if (mode.ends_with("throw")) throw std::runtime_error("thrown on purpose");
-  if (mode == "uncaught") throw 1;
+  if (mode.ends_with("throw")) throw_on_purpose();
+  if (mode.ends_with("uncaught")) throw_past_every_handler();
   return 0;
 }
 

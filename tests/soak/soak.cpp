@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Measures how long jobs take to end, over many rounds: soak ROUNDS. Cases that take seconds run in
-// a twentieth of the rounds.
+// a twentieth of the rounds. Exits with 1 if a promise is broken.
 #include <fmt/core.h>
 #include <signal.h>
 
@@ -15,6 +15,7 @@
 #include "soak/checkpoint_kills.h"
 #include "soak/ends.h"
 #include "soak/launcher_ends.h"
+#include "soak/promises.h"
 #include "soak/shared_memory.h"
 #include "support/files.h"
 #include "support/job.h"
@@ -23,34 +24,20 @@ using namespace ddp;
 
 namespace {
 
-void print(const std::string& what, std::vector<double> times, const std::string& extreme,
-           const std::string& promise, bool is_kept) {
-  std::sort(times.begin(), times.end());
-  fmt::print("{:<58} {:4} rounds: median {:7.1f} ms, {} ms (promised {} ms){}\n", what,
-             times.size(), times[times.size() / 2], extreme, promise, is_kept ? "" : "  BROKEN");
+void print_line(const std::string& line) {
+  std::puts(line.c_str());
   std::fflush(stdout);
 }
 
-void print_at_most(const std::string& what, double promise_ms, const std::vector<double>& times) {
-  const double most = *std::max_element(times.begin(), times.end());
-  print(what, times, fmt::format("max {:7.1f}", most), fmt::format("{}", promise_ms),
-        most <= promise_ms);
-}
-
-void print_at_least(const std::string& what, double promise_ms, const std::vector<double>& times) {
-  const double least = *std::min_element(times.begin(), times.end());
-  print(what, times, fmt::format("min {:7.1f}", least), fmt::format("at least {}", promise_ms),
-        least >= promise_ms);
-}
-
-void report(const std::string& what, double promise_ms, int rounds,
+void report(soak::Promises& promises, const std::string& what, double promise_ms, int rounds,
             const std::function<double(int)>& measure) {
   std::vector<double> times;
   for (int round = 0; round < rounds; ++round) times.push_back(measure(round));
-  print_at_most(what, promise_ms, times);
+  promises.at_most(what, promise_ms, times);
 }
 
-void report_launcher_end(const std::string& what, double promise_ms, int rounds, soak::Blow blow) {
+void report_launcher_end(soak::Promises& promises, const std::string& what, double promise_ms,
+                         int rounds, soak::Blow blow) {
   std::vector<double> times;
   int pids = 0, pids_left = 0, ports_stuck = 0;
   for (int round = 0; round < rounds; ++round) {
@@ -60,63 +47,67 @@ void report_launcher_end(const std::string& what, double promise_ms, int rounds,
     pids_left += end.pids_left;
     ports_stuck += end.is_port_stuck ? 1 : 0;
   }
-  print_at_most(what, promise_ms, times);
-  fmt::print("  {} of {} pids left, {} of {} ports stuck{}\n", pids_left, pids, ports_stuck, rounds,
-             pids_left + ports_stuck > 0 ? "  BROKEN" : "");
+  promises.at_most(what, promise_ms, times);
+  promises.finding(fmt::format("  {} of {} pids left, {} of {} ports stuck", pids_left, pids,
+                               ports_stuck, rounds),
+                   pids_left + ports_stuck == 0);
 }
 
-void report_launcher_ends(int rounds) {
+void report_launcher_ends(soak::Promises& promises, int rounds) {
   using soak::Blow;
-  report_launcher_end("kill -9 of a rank: ddp-launch and all below it are gone", 5000, rounds,
-                      Blow::kRankKilled);
-  report_launcher_end("Ctrl-C: likewise", 5000, rounds, Blow::kCtrlC);
-  report_launcher_end("kill -9 of ddp-launch: likewise", 2000, rounds, Blow::kGuardianKilled);
-  report_launcher_end("kill -9 of its agent: likewise", 2000, rounds, Blow::kAgentKilled);
+  report_launcher_end(promises, "kill -9 of a rank: ddp-launch and all below it are gone", 5000,
+                      rounds, Blow::kRankKilled);
+  report_launcher_end(promises, "Ctrl-C: likewise", 5000, rounds, Blow::kCtrlC);
+  report_launcher_end(promises, "kill -9 of ddp-launch: likewise", 2000, rounds,
+                      Blow::kGuardianKilled);
+  report_launcher_end(promises, "kill -9 of its agent: likewise", 2000, rounds, Blow::kAgentKilled);
 }
 
-void report_ends(int rounds) {
+void report_ends(soak::Promises& promises, int rounds) {
   for (const std::string& backend : test::cpu_backends()) {
     const double kill_ms = backend == "gloo" ? 2000 : 1000;  // Gloo may hang
-    report(backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
+    report(promises, backend + ": kill -9 of a rank in a collective: others raise", kill_ms, rounds,
            [&](int round) { return soak::survivors_exit("loop", backend, round); });
-    report(backend + ": a rank leaves early: others name it", 2000, rounds,
+    report(promises, backend + ": a rank leaves early: others name it", 2000, rounds,
            [&](int) { return soak::early_leaver_is_named(backend); });
-    report(backend + ": ranks call different things: all tell both", 2000, rounds,
+    report(promises, backend + ": ranks call different things: all tell both", 2000, rounds,
            [&](int round) { return soak::difference_is_told(backend, round); });
   }
 }
 
 // Checks that the ranks' shared memory is freed. Other processes may start and end meanwhile, so a
 // difference of half an operand is noise.
-void report_large_kills(const std::string& what, const std::string& mode, int rounds) {
+void report_large_kills(soak::Promises& promises, const std::string& what, const std::string& mode,
+                        int rounds) {
   constexpr double kNoiseMebibytes = 32;
   const soak::SharedMemory before = soak::shared_memory_of_host();
-  report("shm: likewise, of 64 MiB of " + what, 1000, rounds,
+  report(promises, "shm: likewise, of 64 MiB of " + what, 1000, rounds,
          [&](int round) { return soak::survivors_exit(mode, "shm", round); });
   const soak::SharedMemory after = soak::shared_memory_of_host();
   const std::size_t names = soak::count_new_names(before, after);
   const double mebibytes = after.mebibytes - before.mebibytes;
-  fmt::print("  shared memory left: {:+.1f} MiB on this host, {} names in /dev/shm{}\n", mebibytes,
-             names, mebibytes > kNoiseMebibytes || names > 0 ? "  BROKEN" : "");
-  std::fflush(stdout);
+  promises.finding(fmt::format("  shared memory left: {:+.1f} MiB on this host, {} names in "
+                               "/dev/shm",
+                               mebibytes, names),
+                   mebibytes <= kNoiseMebibytes && names == 0);
 }
 
 // Reports the lines of a job in which a rank is stopped in a collective.
-void report_hang_lines(int rounds) {
+void report_hang_lines(soak::Promises& promises, int rounds) {
   std::vector<double> first, interval;
   for (int round = 0; round < rounds; ++round) {
     const soak::HangLines lines = soak::stopped_rank_is_named(round);
     first.push_back(lines.first);
     interval.push_back(lines.interval);
   }
-  print_at_most("SIGSTOP of a rank in a collective: a line names it", 10000, first);
-  print_at_least("... and the next such line of the job", 10000, interval);
+  promises.at_most("SIGSTOP of a rank in a collective: a line names it", 10000, first);
+  promises.at_least("... and the next such line of the job", 10000, interval);
 }
 
-void report_on_rank0(int rounds) {
-  report("kill -9 of rank 0 in on_rank0: others raise", 2000, rounds,
+void report_on_rank0(soak::Promises& promises, int rounds) {
+  report(promises, "kill -9 of rank 0 in on_rank0: others raise", 2000, rounds,
          [](int) { return soak::lost_rank0_is_told(SIGKILL, "has ended"); });
-  report("SIGSTOP of rank 0 in on_rank0: others raise", 25000, rounds,
+  report(promises, "SIGSTOP of rank 0 in on_rank0: others raise", 25000, rounds,
          [](int) { return soak::lost_rank0_is_told(SIGSTOP, "is stopped (SIGSTOP)"); });
 }
 
@@ -135,15 +126,16 @@ void report_checkpoint_kills(int rounds) {
 int main(int argc, char** argv) {
   try {
     const int rounds = argc > 1 ? std::max(1, std::stoi(argv[1])) : 100;
+    soak::Promises promises(print_line);
     report_checkpoint_kills(2 * rounds);
-    report_launcher_ends(rounds);
-    report_ends(rounds);
-    report_large_kills("the group's own memory", "loop-allocated", rounds);
-    report_large_kills("any memory", "loop-large", rounds);
+    report_launcher_ends(promises, rounds);
+    report_ends(promises, rounds);
+    report_large_kills(promises, "the group's own memory", "loop-allocated", rounds);
+    report_large_kills(promises, "any memory", "loop-large", rounds);
     const int long_rounds = std::max(1, rounds / 20);
-    report_hang_lines(long_rounds);
-    report_on_rank0(long_rounds);
-    return 0;
+    report_hang_lines(promises, long_rounds);
+    report_on_rank0(promises, long_rounds);
+    return promises.all_kept() ? 0 : 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "soak: %s\n", error.what());
     return 1;

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+//
+// Which signals a training job handles: without a SignalGuard none.
+#include <signal.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstddef>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/signal_guard.h"
+#include "support/engine.h"
+
+using namespace ddp;
+
+namespace {
+
+constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGUSR2};
+
+void handle(int) {}
+
+using Actions = std::array<struct sigaction, kSignals.size()>;
+
+Actions actions() {
+  Actions current = {};
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    test::expect(::sigaction(kSignals[i], nullptr, &current[i]) == 0, "to read an action");
+  }
+  return current;
+}
+
+void set(const Actions& wanted) {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &wanted[i], nullptr);
+}
+
+bool equal(const Actions& one, const Actions& other) {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    if (one[i].sa_handler != other[i].sa_handler) return false;
+    if (one[i].sa_flags != other[i].sa_flags) return false;
+    for (const int each : kSignals) {
+      if (::sigismember(&one[i].sa_mask, each) != ::sigismember(&other[i].sa_mask, each)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// While it lives, the program handles the three signals in three different ways of its own.
+class OwnActions {
+ public:
+  OwnActions() : before_(actions()) {
+    Actions own = {};
+    own[0].sa_handler = handle;
+    sigaddset(&own[0].sa_mask, SIGUSR2);
+    own[1].sa_handler = SIG_IGN;
+    own[2].sa_handler = SIG_DFL;
+    own[2].sa_flags = SA_RESTART;
+    set(own);
+  }
+  ~OwnActions() { set(before_); }
+  OwnActions(const OwnActions&) = delete;
+  OwnActions& operator=(const OwnActions&) = delete;
+
+ private:
+  Actions before_;
+};
+
+}  // namespace
+
+TEST_CASE("without a SignalGuard, a group and an engine leave signals alone", "[engine][signals]") {
+  const OwnActions own;
+  const Actions before = actions();
+  for (const Backend backend : test::backends()) {
+    if (backend == Backend::kShmGloo) continue;  // needs two hosts
+    CAPTURE(to_string(backend));
+    const auto store = std::make_shared<HashStore>();
+    test::run_ranks(2, [&](int rank) {  // as a program does it, with the hang watch
+      const auto group = init_process_group({.backend = backend,
+                                             .device = DeviceChoice::kCpu,
+                                             .rank = rank,
+                                             .world_size = 2,
+                                             .store = store,
+                                             .ranks_are_threads = true});
+      test::Model model(rank);
+      DistributedDataParallel ddp(group, model.parameters);
+      (void)ddp.begin_step();
+      test::mark_all(ddp);
+      ddp.wait();
+      group->barrier().wait();
+      test::expect(equal(actions(), before), "untouched while the engine lives");
+    });
+    CHECK(equal(actions(), before));
+  }
+}
+
+TEST_CASE("a SignalGuard restores how each of its signals was handled", "[engine][signals]") {
+  const OwnActions own;
+  const Actions before = actions();
+  {
+    const SignalGuard guard;
+    const Actions guarded = actions();
+    for (std::size_t i = 0; i < kSignals.size(); ++i) {
+      CHECK(guarded[i].sa_handler != before[i].sa_handler);
+    }
+  }
+  CHECK(equal(actions(), before));
+}
