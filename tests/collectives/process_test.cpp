@@ -42,7 +42,7 @@ void check_one_line_failure(const Environment& environment, const std::string& e
 
 bool stops_itself(pid_t pid) {
   const RankIdentity process{.host = host_identity(), .pid = pid};
-  const Deadline deadline = Deadline::after(20s);
+  const Deadline deadline = Deadline::after(60s);
   while (state_of(process) != ProcessState::kStopped && !deadline.passed()) {
     std::this_thread::sleep_for(10ms);
   }
