@@ -56,9 +56,8 @@ class TimedMutex {
   [[nodiscard]] bool try_lock() { return !is_held_.exchange(true); }
 
   std::atomic<bool> is_held_ = false;
-  std::atomic<int> waiting_ =
-      0;              // threads in lock() or try_lock_until() that did not get it at once
-  std::mutex mutex_;  // for released_ only
+  std::atomic<int> waiting_ = 0;  // threads that did not get the lock at once
+  std::mutex mutex_;              // for released_ only
   std::condition_variable released_;
 };
 
