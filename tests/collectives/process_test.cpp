@@ -98,7 +98,7 @@ TEST_CASE("leaving in the middle of a collective or a step causes no crash and n
                                     "step-exit", "step-return", "step-throw", "step-static");
   for (const std::string& backend : test::cpu_backends()) {
     for (int round = 0; round < rounds_with(backend); ++round) {
-      Job job(2, mode, backend);
+      Job job(2, mode, backend, "patient");
       const std::vector<std::string> ends = job.wait_all(kNoHang);
       INFO(backend << ", " << mode << ", round " << round << ": " << ends[0] << "; " << ends[1]);
       REQUIRE((is_ready(ends[0]) || is_ready(ends[1])));
@@ -113,7 +113,7 @@ TEST_CASE("an exception that nobody catches ends the process at once, with its t
   const std::string mode = GENERATE(as<std::string>(), "uncaught", "step-uncaught");
   for (const std::string& backend : test::cpu_backends()) {
     for (int round = 0; round < rounds_with(backend); ++round) {
-      Job job(2, mode, backend);
+      Job job(2, mode, backend, "patient");
       for (int rank = 0; rank < job.size(); ++rank) {
         const int code = job[rank].wait(kNoHang);
         INFO(backend << ", " << mode << ", round " << round << ", rank " << rank << ": "

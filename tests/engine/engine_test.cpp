@@ -554,11 +554,13 @@ TEST_CASE("an optimizer that asks before wait() gets an error", "[engine]") {
       (void)ddp.begin_step();
       mark_all(ddp);
       expect(!ddp.is_synchronized(), "in a step");
-      for (const std::string& error : {error_of([&] { (void)ddp.gradient_scale(); }),
-                                       error_of([&] { (void)ddp.should_step(); })}) {
+      for (const std::string& error :
+           {error_of([&] { (void)ddp.gradient_scale(); }),
+            error_of([&] { (void)ddp.should_step(); }), error_of([&] { ddp.wait_host(); })}) {
         expect(error.find("was called before wait") != std::string::npos, error);
       }
       ddp.wait();
+      ddp.wait_host();
       expect(ddp.should_step() && ddp.gradient_scale() != nullptr, "reduced");
     }
   });

@@ -91,10 +91,6 @@ void expect_part(const std::string& text, const std::string& part) {
   expect(text.find(part) != std::string::npos, "'" + part + "' in '" + text + "'");
 }
 
-// Throws what has gone wrong with the buckets of the step, of which the host hears only if it
-// waits: on CUDA, DistributedDataParallel::wait() enqueues.
-void wait_for_buckets(Trainee& trainee) { trainee.ddp.group().barrier().wait_host(); }
-
 // Doubles what it reduces.
 class DoublingHook final : public GradientHook {
  public:
@@ -129,7 +125,7 @@ TEST_CASE("a wrong backward on a device is an error on all ranks, in the same st
           if (!is_missing && is_last(group) && i == 1) trainee.mark(i, factor);
         }
         trainee.ddp.wait(stream);
-        wait_for_buckets(trainee);
+        trainee.ddp.wait_host();
       });
       expect_part(error, "[ddp] rank " + std::to_string(group.world_size() - 1) + ", step 2: " +
                              (is_missing ? "backward gave no gradient for 'fc1.bias'"
@@ -221,7 +217,7 @@ TEST_CASE("a static graph on a device learns which parameters are shared and unu
     }
     const std::string error = error_of([&] {
       step(is_last(group) ? 1 : 2);
-      wait_for_buckets(trainee);
+      trainee.ddp.wait_host();
     });
     expect_part(error, "rank " + std::to_string(group.world_size() - 1) +
                            ", step 5: backward gave fewer gradients than in the first step for "

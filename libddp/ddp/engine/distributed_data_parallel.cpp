@@ -47,6 +47,8 @@ void DistributedDataParallel::mark_ready(std::size_t i, Stream stream) {
 
 void DistributedDataParallel::wait(Stream stream) { impl_->wait(stream); }
 
+void DistributedDataParallel::wait_host() const { impl_->wait_host(); }
+
 const double* DistributedDataParallel::gradient_scale() const { return impl_->gradient_scale(); }
 
 void DistributedDataParallel::continue_after(std::int64_t steps) { impl_->continue_after(steps); }

@@ -100,9 +100,11 @@ class DistributedDataParallel {
   [[nodiscard]] bool is_synchronized() const;
 
   // The following calls return the same on all ranks; they refer to the step that wait() ended
-  // last. On CUDA they block the host until that step's control vector has arrived. Between the
-  // next step's forward and its wait(), the device has work meanwhile. They throw what is wrong
-  // with the step: MismatchError if ranks made different numbers of passes.
+  // last. Unless this rank knows the answer by itself (should_step() if it had samples, is_over()
+  // if it had data), they need that step's control vector: on CUDA they block the host until it has
+  // arrived (between the next step's forward and its wait(), the device has work meanwhile), and
+  // they throw what is wrong with the step: MismatchError if ranks made different numbers of
+  // passes.
 
   // True if the optimizer should step: the gradients are reduced, finite as far as they were
   // checked, and at least one rank had samples. std::logic_error between begin_step() and wait().
@@ -150,10 +152,15 @@ class DistributedDataParallel {
 
   // Orders `stream` behind the reduced gradients; on CUDA this does not block the host. If
   // gradients were not marked ready although samples > 0 and DdpOptions::unused does not allow
-  // that, throws std::logic_error naming them, and PeerError with the same text on the other ranks.
+  // that, throws std::logic_error naming them, and PeerError with the same text on the other ranks
+  // (on CUDA from wait_host(), or from their next call that waits for the group).
   // In a pass that does not reduce, gradients stay as they are; those that no pass has written yet
   // become 0.
   void wait(Stream stream = {});
+  // Between steps: blocks the host until the gradients of the last pass are reduced, and throws
+  // what prevented that, such as the death of a rank. On the CPU wait() has done so. On CUDA call
+  // it before you save: the optimizer's kernels also run behind a reduction that was broken off.
+  void wait_host() const;
 
   // Copies rank 0's buffers to all ranks, since each rank computes them from its own samples. Call
   // it before evaluating or saving. Collective, between steps; orders `stream` behind it.

@@ -50,6 +50,10 @@ class DistributedDataParallel::Impl {
   void vote(std::size_t slot, bool in_favour);
   void mark_ready(std::size_t i, Stream stream);
   void wait(Stream stream);
+  void wait_host() const {
+    check_closed("wait_host");
+    reducer_.wait_host();
+  }
 
   void accumulate(int passes);
   PassPlan& passes() { return passes_; }

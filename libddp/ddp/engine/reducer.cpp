@@ -169,6 +169,10 @@ void Reducer::wait(Stream consumer) {
   if (recorder_) recorder_->ended(consumer);
 }
 
+void Reducer::wait_host() const {
+  for (std::size_t b = 0; b < next_; ++b) launches_[b].work.wait_host();
+}
+
 void Reducer::remember_uses() {
   for (GradientState& gradient : gradients_) gradient.expected = gradient.marks;
   uses_ = Uses::kLearned;

@@ -119,6 +119,8 @@ class Reducer {
   void end_backward(Stream consumer);
   // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);
+  // Blocks the host until all sums of the last pass are done.
+  void wait_host() const;
 
   // Makes the pass zero each bucket before its launch, or without one at the end of backward,
   // because this rank has had no samples in the step so far.
