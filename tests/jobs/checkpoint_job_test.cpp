@@ -148,7 +148,8 @@ TEST_CASE("a damaged newest checkpoint is skipped with a warning", "[resume][dam
   CHECK_THAT(training.run({"--max-steps", "20"}),
              Contains("resumed from " + training.file("c/model_epoch_0_step_10").string()));
   CHECK_THAT(training.errors(), Contains("warning: [rank 0]") && Contains(newest.string()) &&
-                                    Contains("it is damaged; this checkpoint is skipped"));
+                                    Contains("it is damaged, first in tensor \"") &&
+                                    Contains("\"; this checkpoint is skipped"));
   CHECK(training.parameters() == parameters_of_unbroken_run(2, {"--max-steps", "20"}));
 }
 
