@@ -16,6 +16,7 @@
 #include "ddp/nn/optim/adam.h"
 #include "ddp/nn/optim/clip_grad_norm.h"
 #include "ddp/nn/optim/sgd.h"
+#include "ddp/nn/parallel/data_parallel.h"
 
 using namespace ddp;
 
@@ -73,6 +74,24 @@ std::unique_ptr<nn::Optimizer> make_optimizer(bool is_adam, nn::Context& context
 }
 
 }  // namespace
+
+TEST_CASE("DataParallel on two GPUs does not wait for them", "[nn][data-parallel]") {
+  nn::Context context(cuda_device(0));
+  nn::DataParallel model(context, {context, DType::kFloat32, 1},
+                         [](const nn::Scope& scope) { return std::make_unique<nn::LeNet5>(scope); },
+                         {.device_ids = {cuda_device(0), cuda_device(1)}});
+  nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
+  nn::Tape tape(context);
+  const nn::Tensor x = context.from_host<float>(std::vector<float>(3 * 784, 0.5F), {3, 1, 28, 28});
+  const nn::Tensor labels =
+      context.from_host<std::int64_t>(std::vector<std::int64_t>{1, 2, 3}, {3});
+  for (int step = 0; step < 4; ++step) {  // the first ones allocate
+    const int before = waits;
+    tape.backward(nn::softmax_cross_entropy(tape, model.forward(tape, x), labels));
+    optimizer.step();
+    CHECK((step < 2 || waits == before));
+  }
+}
 
 TEST_CASE("clipping and an optimizer's step do not wait for the GPU", "[nn]") {
   const bool is_adam = GENERATE(false, true);
