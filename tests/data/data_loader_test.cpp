@@ -194,6 +194,25 @@ TEST_CASE("a job resumes after the batches that were delivered, not those gather
   CHECK(rest.position() == ddp::DataPosition{.epoch = 4, .consumed = 0});
 }
 
+TEST_CASE("a job that resumes reads nothing of what it has consumed", "[data][loader][resume]") {
+  constexpr std::int64_t kSize = 1000;
+  std::vector<std::atomic<int>> reads(kSize);
+  const HookedDataset dataset(kSize, [&](std::int64_t i) { ++reads[static_cast<std::size_t>(i)]; });
+  ExactSampler sampler(
+      {.dataset_size = kSize, .world_size = 1, .rank = 0, .global_batch_size = 8, .seed = 3});
+  const EpochPlan whole = sampler.plan({.epoch = 2});
+  sampler.seek({.epoch = 2, .consumed = 984});
+  DataLoader loader(dataset, {.num_workers = 2, .prefetch = 4});
+  loader.start(sampler.next_epoch());
+  std::vector<int> expected(kSize);
+  for (const std::int64_t step : {123, 124}) {
+    for (const std::int64_t i : whole.batch(step)) expected[static_cast<std::size_t>(i)] = 1;
+    REQUIRE(loader.next());
+  }
+  CHECK_FALSE(loader.next());
+  CHECK(std::vector<int>(reads.begin(), reads.end()) == expected);
+}
+
 TEST_CASE("an evaluation with workers sees each sample once", "[data][loader]") {
   const ddp::ImageDataset dataset = numbered_images(101);
   for (int world_size = 1; world_size <= 4; ++world_size) {

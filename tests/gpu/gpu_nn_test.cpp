@@ -6,6 +6,7 @@
 
 #include "ddp/nn/models/lenet5.h"
 #include "ddp/nn/models/mlp.h"
+#include "ddp/nn/models/unet.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/optim/weight_average.h"
@@ -72,7 +73,40 @@ std::vector<double> train_composed(ddp::Device device) {
   return context.to_host<double>(w.value());
 }
 
+// The logits of a small U-Net, the gradients and the running statistics of one pass.
+std::vector<double> run_unet(ddp::Device device) {
+  constexpr std::size_t kImages = 2, kChannels = 3, kSide = 16;
+  Context context(device);
+  UNet model({context, ddp::DType::kFloat64, 1}, {.channels = kChannels, .features = 4});
+  const auto draws = [&](std::uint64_t stream, const Shape& shape) {
+    std::vector<double> values(shape.count());
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_unit(1, stream, i);
+    return values;
+  };
+  const Shape images = {kImages, kChannels, kSide, kSide}, masks = {kImages, 1, kSide, kSide};
+  std::vector<double> mask = draws(3, masks);
+  for (double& pixel : mask) pixel = pixel > 0.5 ? 1 : 0;
+  Tape tape(context);
+  const Variable logits = model.forward(tape, context.from_host<double>(draws(2, images), images));
+  tape.backward(bce_with_logits(tape, logits, context.from_host<double>(mask, masks)));
+  std::vector<double> values = context.to_host<double>(logits.value());
+  const auto append = [&](const Tensor& tensor) {
+    const auto part = context.to_host<double>(tensor);
+    values.insert(values.end(), part.begin(), part.end());
+  };
+  for (Parameter* parameter : model.parameters()) append(parameter->grad());
+  for (const NamedTensor& buffer : model.buffers()) {
+    if (buffer.value.dtype() == ddp::DType::kFloat64) append(buffer.value);
+  }
+  return values;
+}
+
 }  // namespace
+
+TEST_CASE("unet has the CPU's logits, gradients and statistics on the GPU", "[gpu][nn]") {
+  const auto expected = run_unet(ddp::kCpuDevice), values = run_unet(ddp::cuda_device(0));
+  CHECK_THAT(values, Catch::Matchers::Approx(expected).epsilon(1e-9).margin(1e-11));
+}
 
 TEST_CASE("losses of one's own and averaged weights are the same on the GPU", "[gpu][nn]") {
   const auto expected = train_composed(ddp::kCpuDevice);

@@ -14,7 +14,7 @@ try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 except ImportError:
     print("SKIPPED: no tensorboard in " + sys.executable +
-          " (scripts/test_tensorboard.sh makes one that has it)")
+          " (scripts/interop_python.sh makes one that has it)")
     sys.exit(77)
 
 TRAIN_TAGS = {"Loss/train", "Accuracy/train", "Loss/test", "Accuracy/test", "learning_rate",

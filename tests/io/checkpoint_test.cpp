@@ -106,6 +106,53 @@ TEST_CASE("the checksum equals the one that Python computes by the format's desc
         "607f702e");
 }
 
+TEST_CASE("a damaged checkpoint names the file and the first damaged tensor",
+          "[checkpoint][damage]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  std::vector<float> values = {1, 2, 3, 4};
+  const auto part = [&](std::size_t i) { return buffer_of(std::span(values).subspan(i, 1)); };
+  // Not in the order of their names, as a model's are not.
+  const std::vector<NamedBuffer> tensors = {
+      {"b", {1}, part(0)}, {"c", {1}, part(1)}, {"a", {1}, part(2)}, {"d", {1}, part(3)}};
+  save_checkpoint(file, tensors, {{"step", "5"}});
+  const std::string good = bytes_of(file);
+  const auto error_of_flip = [&](std::vector<std::size_t> places) {
+    std::string bytes = good;
+    for (const std::size_t at : places) bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    write_bytes(file, bytes);
+    return error_of([&] { (void)load_checkpoint(file); });
+  };
+  const std::size_t data = good.size() - 4 * sizeof(float);
+  const char* const names[] = {"b", "c", "a", "d"};
+  for (std::size_t i = 0; i < 4; ++i) {
+    for (std::size_t byte = 0; byte < sizeof(float); ++byte) {
+      CHECK_THAT(error_of_flip({data + i * sizeof(float) + byte}),
+                 Contains(file.string()) &&
+                     Contains("it is damaged, first in tensor \"" + std::string(names[i]) + "\""));
+    }
+  }
+  CHECK_THAT(error_of_flip({data, data + 2 * sizeof(float)}), Contains("first in tensor \"a\""));
+  CHECK_THAT(error_of_flip({good.find("\"step\":\"5") + 8}), Contains("first in the metadata"));
+  CHECK_THAT(error_of_flip({good.find("\"checksum\":\"") + 12}), Contains("in its checksum"));
+  CHECK_THAT(error_of_flip({good.find("\"checksums\":\"") + 22}),
+             Contains("the list of checksums is damaged"));
+}
+
+TEST_CASE("a checkpoint without a list of checksums, as they were once, is read and checked",
+          "[checkpoint][damage]") {
+  const TemporaryDirectory directory;
+  const fs::path file = directory / "file";
+  Model model(3);
+  save_safetensors(
+      file, model.tensors(),
+      {{"checksum", checkpoint_checksum(model.tensors(), {{"step", "5"}})}, {"step", "5"}});
+  CHECK(value_in(file) == 3);
+  write_bytes(file, damaged(file, fs::file_size(file) - 1));
+  CHECK_THAT(error_of([&] { (void)load_checkpoint(file); }),
+             Contains(file.string()) && Contains("so it is damaged") && !Contains("first in"));
+}
+
 TEST_CASE("a checkpoint with a bit changed anywhere, or cut short, is refused",
           "[checkpoint][damage]") {
   const TemporaryDirectory directory;

@@ -148,8 +148,41 @@ TEST_CASE("a damaged newest checkpoint is skipped with a warning", "[resume][dam
   CHECK_THAT(training.run({"--max-steps", "20"}),
              Contains("resumed from " + training.file("c/model_epoch_0_step_10").string()));
   CHECK_THAT(training.errors(), Contains("warning: [rank 0]") && Contains(newest.string()) &&
-                                    Contains("it is damaged; this checkpoint is skipped"));
+                                    Contains("it is damaged, first in tensor \"") &&
+                                    Contains("\"; this checkpoint is skipped"));
   CHECK(training.parameters() == parameters_of_unbroken_run(2, {"--max-steps", "20"}));
+}
+
+// Each rank has a directory of its own, as on nodes without a shared disk.
+TEST_CASE("rank 0's newest checkpoint counts, whatever the other ranks have", "[resume][rank0]") {
+  ResumableJob training(2);
+  (void)training.run({"--max-steps", "10", "--checkpoint-every", "10"});
+  std::filesystem::rename(training.file("c"), training.file("c0"));
+  (void)training.run({"--max-steps", "20", "--checkpoint-every", "10"});
+  std::filesystem::rename(training.file("c"), training.file("c1"));
+  const Arguments own_directory = {
+      "sh", "-c",
+      "exec \"$0\" \"$@\" --checkpoint-dir \"" + training.file("c").string() + "$RANK\""};
+  const Arguments flags = {"--max-steps", "30"};
+  const std::string newer = bytes_of(training.file("c1/latest"));
+  CHECK(newer.starts_with("model_epoch_0_step_20.safetensors\n"));
+  ChildProcess resumed(training.command(flags, own_directory));
+  REQUIRE(resumed.wait(60s) == 0);
+  CHECK_THAT(resumed.out(), Contains("\nresumed from " + training.file("c0").string() +
+                                     "/model_epoch_0_step_10.safetensors: epoch 0, step 10\n"));
+  CHECK(training.parameters() == parameters_of_unbroken_run(2, flags));
+  CHECK(bytes_of(training.file("c1/latest")) == newer);  // only rank 0 writes
+
+  // What rank 1 could load does not help.
+  for (const auto& entry : std::filesystem::directory_iterator(training.file("c0"))) {
+    if (entry.path().extension() == ".safetensors") write_bytes(entry.path(), "damaged");
+  }
+  ChildProcess refused(training.command(flags, own_directory));
+  CHECK(refused.wait(25s) == 1);
+  const std::string reason =
+      "[checkpoint] none of 2 checkpoints in " + training.file("c0").string() + " can be loaded";
+  CHECK_THAT(refused.err(), Contains("\ntrain: " + reason) &&
+                                Contains("\nrank 1| train: [on_rank0] rank 0 failed: " + reason));
 }
 
 TEST_CASE("a named checkpoint becomes the newest", "[resume]") {

@@ -148,6 +148,19 @@ TEST_CASE("the main job learns, and only rank 0 prints", "[main]") {
   CHECK(last["params_sha256"].get<std::string>().size() == 64);
 }
 
+// The bound is low enough for processors on which sums round differently; docs/training.md has the
+// figure.
+TEST_CASE("lenet5 reaches 90 % within ten epochs", "[main][accuracy]") {
+  ChildProcess job(
+      train_command(2, {"--model", "lenet5", "--epochs", "10", "--batch-size", "64", "--lr", "0.05",
+                        "--momentum", "0.9", "--lr-schedule", "cosine", "--log-every", "0"}));
+  REQUIRE(job.wait(300s) == 0);
+  const std::string key = "epoch 10/10: test accuracy ";
+  const std::size_t at = job.out().find(key);
+  REQUIRE(at != std::string::npos);
+  CHECK(std::stod(job.out().substr(at + key.size())) >= 90);
+}
+
 TEST_CASE("a trace shows the steps of all ranks on one clock", "[main]") {
   const TemporaryDirectory directory;
   const std::string trace = directory / "trace.json";

@@ -42,10 +42,10 @@ inline nn::Variable cross_entropy(nn::Tape& tape, const nn::Variable& logits,
 
 enum class LossOn { kOutputDevice, kEachDevice };
 
-// Returns the parameters after some steps; the module is on the first device.
+// Returns the parameters after some steps; the module is on the device at `home`.
 inline std::vector<double> train_on(const std::vector<Device>& devices, std::size_t samples,
-                                    LossOn where) {
-  nn::Context context(devices.front());
+                                    LossOn where, std::size_t home = 0) {
+  nn::Context context(devices.at(home));
   nn::DataParallel model(context, {context, DType::kFloat64, 7}, factory("lenet5"),
                          {.device_ids = devices});
   nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});

@@ -15,6 +15,7 @@ namespace ddp {
 namespace {
 
 constexpr const char* kChecksum = "checksum";
+constexpr const char* kChecksums = "checksums";
 
 class Crc32 {
  public:
@@ -29,15 +30,61 @@ class Crc32 {
   std::uint32_t value_ = 0;
 };
 
+std::vector<const NamedBuffer*> sorted_by_name(std::span<const NamedBuffer> tensors) {
+  std::vector<const NamedBuffer*> sorted;
+  for (const NamedBuffer& tensor : tensors) sorted.push_back(&tensor);
+  std::ranges::sort(sorted, {}, &NamedBuffer::name);
+  return sorted;
+}
+
+// The digits behind the metadata, then behind each of the tensors.
+std::vector<std::string> checksums_on_the_way(const std::vector<const NamedBuffer*>& sorted,
+                                              const SafetensorsMetadata& metadata) {
+  Crc32 crc;
+  for (const auto& [key, value] : metadata) {
+    if (key == kChecksum || key == kChecksums) continue;
+    crc.update(key);
+    crc.update(value);
+  }
+  std::vector<std::string> values = {crc.digits()};
+  for (const NamedBuffer* tensor : sorted) {
+    crc.update(tensor->name);
+    crc.update(std::string(to_string(tensor->buffer.dtype)));
+    crc.update(fmt::format("{}", fmt::join(tensor->shape, ",")));
+    crc.update(tensor->buffer.data, tensor->buffer.size_bytes());
+    values.push_back(crc.digits());
+  }
+  return values;
+}
+
+// Where the damage begins, as far as the file tells.
+std::string first_damaged_part(const std::vector<const NamedBuffer*>& sorted,
+                               const std::vector<std::string>& actual, const std::string& stored) {
+  constexpr std::size_t kDigits = 8;
+  if (stored.size() != actual.size() * kDigits) return "";
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    if (stored.compare(i * kDigits, kDigits, actual[i]) == 0) continue;
+    return i == 0 ? ", first in the metadata" : ", first in tensor \"" + sorted[i - 1]->name + "\"";
+  }
+  return ", in its checksum";
+}
+
 void verify(const Safetensors& loaded) {
   const auto stored = loaded.metadata.find(kChecksum);
   if (stored == loaded.metadata.end()) {
     throw FileError("it has no checksum, so it is not a checkpoint");
   }
-  const std::string actual = checkpoint_checksum(loaded.tensors, loaded.metadata);
-  if (actual != stored->second) {
-    throw FileError("the content has checksum " + actual + ", but " + stored->second +
-                    " was written, so it is damaged");
+  const std::vector<const NamedBuffer*> sorted = sorted_by_name(loaded.tensors);
+  const std::vector<std::string> actual = checksums_on_the_way(sorted, loaded.metadata);
+  const auto list = loaded.metadata.find(kChecksums);
+  const bool has_list = list != loaded.metadata.end();
+  if (actual.back() != stored->second) {
+    throw FileError("the content has checksum " + actual.back() + ", but " + stored->second +
+                    " was written, so it is damaged" +
+                    first_damaged_part(sorted, actual, has_list ? list->second : ""));
+  }
+  if (has_list && list->second != fmt::format("{}", fmt::join(actual, ""))) {
+    throw FileError("the content has its checksum, but the list of checksums is damaged");
   }
 }
 
@@ -45,27 +92,14 @@ void verify(const Safetensors& loaded) {
 
 std::string checkpoint_checksum(std::span<const NamedBuffer> tensors,
                                 const SafetensorsMetadata& metadata) {
-  Crc32 crc;
-  for (const auto& [key, value] : metadata) {
-    if (key == kChecksum) continue;
-    crc.update(key);
-    crc.update(value);
-  }
-  std::vector<const NamedBuffer*> sorted;
-  for (const NamedBuffer& tensor : tensors) sorted.push_back(&tensor);
-  std::sort(sorted.begin(), sorted.end(), [](auto* a, auto* b) { return a->name < b->name; });
-  for (const NamedBuffer* tensor : sorted) {
-    crc.update(tensor->name);
-    crc.update(std::string(to_string(tensor->buffer.dtype)));
-    crc.update(fmt::format("{}", fmt::join(tensor->shape, ",")));
-    crc.update(tensor->buffer.data, tensor->buffer.size_bytes());
-  }
-  return crc.digits();
+  return checksums_on_the_way(sorted_by_name(tensors), metadata).back();
 }
 
 void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuffer> tensors,
                      SafetensorsMetadata metadata) {
-  metadata[kChecksum] = checkpoint_checksum(tensors, metadata);
+  const auto values = checksums_on_the_way(sorted_by_name(tensors), metadata);
+  metadata[kChecksum] = values.back();
+  metadata[kChecksums] = fmt::format("{}", fmt::join(values, ""));
   save_safetensors(path, tensors, metadata);
 }
 

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT
 //
-// A checkpoint is a safetensors file whose metadata hold a checksum of its contents, so that damage
+// A checkpoint is a safetensors file whose metadata hold checksums of its contents, so that damage
 // is detected even if the file is still well-formed:
 //
-//   "checksum" := CRC-32 as zlib computes it, 8 hexadecimal digits, of
-//                 (KEY 0 VALUE 0)*                  the other metadata, by ascending key
-//                 (NAME 0 DTYPE 0 SHAPE 0 data)*    the tensors, by ascending name
-//   DTYPE      := "float32" | ...                   as to_string() spells it
-//   SHAPE      := "" | size ("," size)*
+//   "checksum"  := CRC-32 as zlib computes it, 8 hexadecimal digits, of
+//                  (KEY 0 VALUE 0)*                  the other metadata, by ascending key
+//                  (NAME 0 DTYPE 0 SHAPE 0 data)*    the tensors, by ascending name
+//   "checksums" := the values that it has on the way: behind the metadata and behind each tensor, 8
+//                  digits each, so the last ones are "checksum"'s
+//   DTYPE       := "float32" | ...                   as to_string() spells it
+//   SHAPE       := "" | size ("," size)*
 //
-// The checksum does not depend on the order in the file. It is a CRC-32 because SHA-256 would take
+// "The other metadata" are those without these two. The first value that differs tells which tensor
+// is damaged; files without "checksums" are read, too, but then the tensor is not known. The
+// checksums do not depend on the order in the file. They are CRC-32s because SHA-256 would take
 // longer than the disk.
 #pragma once
 
@@ -27,11 +31,12 @@ namespace ddp {
 [[nodiscard]] std::string checkpoint_checksum(std::span<const NamedBuffer> tensors,
                                               const SafetensorsMetadata& metadata);
 
-// Like save_safetensors, and adds the checksum to the metadata.
+// Like save_safetensors, and adds the checksums to the metadata.
 void save_checkpoint(const std::filesystem::path& path, std::span<const NamedBuffer> tensors,
                      SafetensorsMetadata metadata);
 
-// Like load_safetensors. Also throws FileError if the checksum is missing or wrong.
+// Like load_safetensors. Also throws FileError if the checksum is missing or wrong; it names the
+// first damaged tensor by name.
 [[nodiscard]] Safetensors load_checkpoint(const std::filesystem::path& path);
 
 // What happens to a floating-point tensor whose dtype in the file is not its target's.

@@ -216,6 +216,36 @@ TEST_CASE("any number of devices drops the same elements", "[data-parallel]") {
   CHECK(dropped(3) == dropped(1));
 }
 
+TEST_CASE("inputs may be cut along another dimension than the first", "[data-parallel]") {
+  // The outputs of a layer for 2 x n x 3, and the gradients of their mean square.
+  const auto run = [](std::size_t devices, std::size_t n) {
+    nn::Context context;
+    const auto make = [](const nn::Scope& scope) {
+      return std::make_unique<nn::Linear>(scope, 3, 4);
+    };
+    DataParallel model(context, {context, DType::kFloat64, 7}, make,
+                       {.device_ids = cpus(devices), .dim = 1});
+    std::vector<double> elements(2 * n * 3);
+    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = nn::random_unit(1, 2, i) - 0.3;
+    Tape tape(context);
+    const Variable output = model.forward(tape, context.from_host<double>(elements, {2, n, 3}));
+    CHECK(output.shape() == nn::Shape{2, n, 4});
+    tape.backward(nn::mean(tape, nn::square(tape, output)));
+    std::vector<double> values = context.to_host<double>(output.value());
+    for (nn::Parameter* parameter : model.parameters()) {
+      const auto grad = context.to_host<double>(parameter->grad());
+      values.insert(values.end(), grad.begin(), grad.end());
+    }
+    return values;
+  };
+  for (const std::size_t n : {7, 2, 1}) {
+    const auto alone = run(1, n);
+    for (const std::size_t devices : {2, 3, 4}) {
+      CHECK(largest_difference(alone, run(devices, n)) < 1e-14);
+    }
+  }
+}
+
 TEST_CASE("tensors are cut and joined along any dimension", "[data-parallel]") {
   nn::Context here;
   nn::Context there;

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/collectives/init.h"
 #include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/linear.h"
@@ -279,6 +280,21 @@ TEST_CASE("in evaluation, ranks do not communicate", "[sync_batch_norm]") {
     const double invstd = 1 / std::sqrt(1 + 1e-5);
     expect_equal(context.to_host<double>(layer.forward(tape, x).value()), {invstd, 2 * invstd},
                  "outputs");
+  });
+}
+
+TEST_CASE("statistics do not queue behind the gradients' collectives", "[sync_batch_norm]") {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
+    const auto submitted = [&] { return group.recorder().position().submitted; };
+    nn::Context context;
+    nn::BatchNorm2d layer({context, DType::kFloat64, 0}, kChannels);
+    nn::convert_sync_batchnorm(layer, group);
+    const auto before = submitted();
+    (void)run_batch_norm(context, layer, static_cast<std::size_t>(group.rank()) * 4, 4);
+    expect(submitted() == before, "the group itself makes no collectives");
+    std::vector<double> one = {1};
+    group.all_reduce(buffer_of(one)).wait();
+    expect(submitted() == before + 1, "its recorder would have counted them");
   });
 }
 

@@ -147,11 +147,12 @@ std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, cons
 }
 
 void DataParallel::copy_model_to(Replica& replica) {
-  const std::vector<Module*> modules = module_->modules(), copies = replica.module->modules();
+  const std::vector<Module*> modules = module_->modules(), theirs = replica.module->modules();
   // Parents come before children, so a child's own mode is what remains.
-  for (std::size_t i = 0; i < modules.size(); ++i) copies[i]->train(modules[i]->is_training());
+  for (std::size_t i = 0; i < modules.size(); ++i) theirs[i]->train(modules[i]->is_training());
+  std::vector<Copy> copies;
   const auto copy = [&](const Tensor& from, const Tensor& to) {
-    transfer(context_, from.buffer(), replica.context, {to.buffer()});
+    copies.push_back({from.buffer(), to.buffer()});
   };
   const auto parameters = module_->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -162,6 +163,7 @@ void DataParallel::copy_model_to(Replica& replica) {
   for (std::size_t i = 0; i < module_->buffers().size(); ++i) {
     copy(module_->buffers()[i].value, replica.module->buffers()[i].value);
   }
+  copy_all(context_, replica.context, copies);
 }
 
 // On the tape three nodes follow each other: a token that depends on all parameters, the module's

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/cuda/cuda.h"
 
 namespace ddp::nn {
 namespace {
@@ -24,20 +25,36 @@ View view_of(const Shape& shape, std::size_t dim) {
   return view;
 }
 
-void copy_between(Context& from, const Buffer& source, Context& to, const Buffer& target) {
-  if (source.count == 0) return;
-  if (!from.device().is_cuda() && !to.device().is_cuda()) {
-    std::memcpy(target.data, source.data, source.size_bytes());
-    return;
-  }
-  from.synchronize();
-  Context& side = to.device().is_cuda() ? to : from;
-  const cu::DeviceGuard guard(side.device());
-  cu::copy_async(target.data, source.data, source.size_bytes(), side.stream());
-  side.synchronize();
+// What is enqueued on `waiter` from now on runs after what is enqueued on `other` so far. The host
+// waits instead if `waiter` is the CPU, or has the default stream, since a null stream would be
+// that of the event's device.
+void order_behind(const Context& waiter, const Context& other) {
+  if (&waiter == &other || !other.device().is_cuda()) return;
+  if (waiter.stream().native == nullptr) return other.synchronize();
+  cu::Event event(other.device());
+  event.record(other.stream());
+  event.make_wait(waiter.stream());
 }
 
 }  // namespace
+
+void copy_all(const Context& from, const Context& to, std::span<const Copy> copies) {
+  if (!from.device().is_cuda() && !to.device().is_cuda()) {
+    for (const Copy& each : copies) {
+      if (each.source.count == 0) continue;
+      std::memcpy(each.target.data, each.source.data, each.source.size_bytes());
+    }
+    return;
+  }
+  const Context& side = to.device().is_cuda() ? to : from;
+  order_behind(side, from);  // what writes the sources
+  const cu::DeviceGuard guard(side.device());
+  for (const Copy& each : copies) {
+    if (each.source.count == 0) continue;
+    cu::copy_async(each.target.data, each.source.data, each.source.size_bytes(), side.stream());
+  }
+  order_behind(&side == &to ? from : to, side);  // what overwrites the sources or reads the targets
+}
 
 std::vector<Piece> chunk(std::size_t size, std::size_t parts) {
   const std::size_t length = std::max<std::size_t>((size + parts - 1) / parts, 1);
@@ -50,16 +67,19 @@ std::vector<Piece> chunk(std::size_t size, std::size_t parts) {
 }
 
 void transfer(Context& from, const Buffer& source, Context& to, const GradientTarget& target) {
-  if (target.mode == WriteMode::kOverwrite) return copy_between(from, source, to, target.buffer);
-  if (from.device() == to.device()) {
-    from.synchronize();
-    reduce(source, target.buffer, ReduceOp::kSum, to.stream());
-    to.synchronize();
-    return;
+  if (target.mode == WriteMode::kOverwrite) {
+    const Copy copy{source, target.buffer};
+    return copy_all(from, to, {&copy, 1});
   }
-  const Tensor copy = to.empty({source.count}, source.dtype);
-  copy_between(from, source, to, copy.buffer());
-  reduce(copy.buffer(), target.buffer, ReduceOp::kSum, to.stream());
+  if (from.device() == to.device()) {
+    order_behind(to, from);
+    reduce(source, target.buffer, ReduceOp::kSum, to.stream());
+    return order_behind(from, to);
+  }
+  const Tensor received = to.empty({source.count}, source.dtype);
+  const Copy copy{source, received.buffer()};
+  copy_all(from, to, {&copy, 1});
+  reduce(received.buffer(), target.buffer, ReduceOp::kSum, to.stream());
 }
 
 Tensor take_piece(Context& from, const Tensor& source, std::size_t dim, const Piece& piece,
@@ -67,10 +87,12 @@ Tensor take_piece(Context& from, const Tensor& source, std::size_t dim, const Pi
   const View view = view_of(source.shape(), dim);
   Tensor result = to.empty(source.shape().with(dim, piece.count), source.dtype());
   const std::size_t row = piece.count * view.inner;
+  std::vector<Copy> copies;
   for (std::size_t i = 0; i < view.outer; ++i) {
     const std::size_t offset = (i * view.size + piece.begin) * view.inner;
-    copy_between(from, source.buffer().slice(offset, row), to, result.buffer().slice(i * row, row));
+    copies.push_back({source.buffer().slice(offset, row), result.buffer().slice(i * row, row)});
   }
+  copy_all(from, to, copies);
   return result;
 }
 
@@ -78,10 +100,12 @@ void put_piece(Context& from, const Tensor& source, Context& to, const Tensor& t
                std::size_t dim, const Piece& piece) {
   const View view = view_of(target.shape(), dim);
   const std::size_t row = piece.count * view.inner;
+  std::vector<Copy> copies;
   for (std::size_t i = 0; i < view.outer; ++i) {
     const std::size_t offset = (i * view.size + piece.begin) * view.inner;
-    copy_between(from, source.buffer().slice(i * row, row), to, target.buffer().slice(offset, row));
+    copies.push_back({source.buffer().slice(i * row, row), target.buffer().slice(offset, row)});
   }
+  copy_all(from, to, copies);
 }
 
 }  // namespace ddp::nn
