@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "ddp/base/error.h"
 #include "ddp/collectives/start/rank_identity.h"
@@ -148,6 +149,45 @@ TEST_CASE("a process that ended is lost, not dead, while the store does not answ
   CHECK(roll.lost()[0].rank == 2);
   CHECK_THAT(roll.lost()[0].name, Contains("rank 2 (") && Contains("pid 2147483647"));
   CHECK(roll.lost()[0].fate == PeerRoll::Fate::kUnknown);
+}
+
+TEST_CASE("a list whose store stopped to answer in the middle is read from there again",
+          "[loss-watch]") {
+  class LateStore final : public test::ForwardingStore {
+   public:
+    LateStore(std::shared_ptr<Store> store, int& answers)
+        : ForwardingStore(std::move(store)), answers_(answers) {}
+    std::string compare_set(std::string_view key, std::string_view expected,
+                            std::string_view desired) override {
+      if (answers_-- == 0) throw TimeoutError("no answer");
+      return ForwardingStore::compare_set(key, expected, desired);
+    }
+    std::shared_ptr<Store> clone(Timeout timeout) const override { return store()->clone(timeout); }
+
+   private:
+    int& answers_;
+  };
+  const HashStore store;
+  StoreList writer(store.clone(), "list");
+  writer.append("a");
+  writer.append("b");
+  int answers = 2;  // how many entries there are, and the first
+  StoreList reader(std::make_shared<LateStore>(store.clone(), answers), "list");
+  CHECK_THROWS_AS(reader.read_new(), TimeoutError);
+  CHECK(reader.read_new() == std::vector<std::string>{"a", "b"});
+  CHECK(reader.read_new().empty());
+}
+
+TEST_CASE("a rank that left is not dead while another one is slow to tell that it leaves",
+          "[loss-watch]") {
+  Survivor survivor;
+  PrefixStore("roll", survivor.store.clone()).add("leavers", 1);  // rank 3 has yet to write it
+  PeerRoll(survivor.config_of(2)).leave(1);
+  survivor.add_dead(2);
+  const std::vector<PeerRoll::Lost> lost = survivor.roll.lost();
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].rank == 2);
+  CHECK(lost[0].fate == PeerRoll::Fate::kLeft);
 }
 
 TEST_CASE("looking for lost ranks again and again asks for two keys", "[loss-watch]") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <future>
 #include <limits>
@@ -114,6 +115,24 @@ TEST_CASE("the recorder knows which buckets were ready, also of those that are n
     expect(told() == "ready ready submitted submitted submitted ", told());
     ddp.mark_ready(0);
     ddp.wait();
+  });
+}
+
+TEST_CASE("the recorder tells of buckets only in a pass that reduces them", "[engine][recorder]") {
+  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    Model model(0);
+    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                {.buckets = {.bucket_bytes_cap = 8, .min_buckets = 3}});
+    ddp.accumulate(2);
+    for (const std::ptrdiff_t expected : {0, 3}) {
+      (void)ddp.begin_step();
+      mark_all(ddp);
+      ddp.wait();
+      const auto events = group.recorder().events();
+      const auto ready =
+          std::ranges::count(events, FlightRecorder::What::kReady, &FlightRecorder::Event::what);
+      expect(ready == expected, std::to_string(ready));
+    }
   });
 }
 

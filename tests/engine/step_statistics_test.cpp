@@ -10,8 +10,10 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "ddp/collectives/wait_time.h"
 #include "ddp/engine/statistics/step_stopwatch.h"
 #include "support/allocation_counter.h"
 #include "support/run_ranks.h"
@@ -303,6 +305,29 @@ TEST_CASE("the stopwatch measures a step from the end of the previous one", "[st
     }
     last_end = end;
   }
+}
+
+// Each thread counts its own waits.
+TEST_CASE("a step's work is right though another thread makes the next step", "[statistics]") {
+  StepStopwatch watch(kCpuDevice);
+  const auto step = [&watch](Timeout wait) {
+    {
+      const WaitTimer timer;
+      std::this_thread::sleep_for(wait);
+    }
+    watch.backward_ended({});
+    watch.ended({}, 0, false);
+  };
+  step(Timeout(20));
+  std::thread(step, Timeout(0)).join();
+  step(Timeout(0));
+  int laps = 0;
+  while (const auto lap = watch.next_lap()) {
+    CHECK(lap->times.work_seconds >= 0);
+    CHECK(lap->times.work_seconds <= lap->seconds);
+    ++laps;
+  }
+  CHECK(laps == 2);
 }
 
 TEST_CASE("the stopwatch keeps the last laps until they are asked for", "[statistics]") {

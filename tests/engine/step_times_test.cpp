@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <catch2/catch.hpp>
 
+#include <chrono>
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/engine/statistics/step_recorder.h"
 #include "support/engine.h"
 
 using namespace ddp;
@@ -43,6 +46,36 @@ TEST_CASE("a recorded step tells when its parts happened, in their order", "[eng
       }
     });
   }
+}
+
+// On CUDA they are asked for three steps late.
+TEST_CASE("the recorder knows the reductions of the last steps", "[engine]") {
+  constexpr std::size_t kSteps = 2 * StepRecorder::kKeptSteps;
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const std::vector<GradientSpec> gradients(2, {1, DType::kFloat32});
+    const BucketLayout layout = lay_out_buckets(gradients, {.bucket_bytes_cap = 4});
+    expect(layout.buckets.size() == 2, "a bucket for each gradient");
+    StepRecorder recorder(group, layout);
+    std::vector<float> values(1);
+    std::vector<double> sums;  // by step
+    for (std::size_t step = 0; step < kSteps; ++step) {
+      if (step % 2 == 1) recorder.begin();  // of a pass that does not reduce
+      recorder.begin();
+      std::chrono::duration<double> sum{};
+      for (const std::size_t bucket : {0, 1}) {
+        const Work work = group.all_reduce(buffer_of(values));
+        recorder.launched(bucket, work);
+        work.wait();
+        const Interval ran = work.interval().value();
+        sum += ran.end - ran.begin;
+      }
+      sums.push_back(sum.count());
+      for (std::size_t ago = 0; ago < StepRecorder::kKeptSteps; ++ago) {
+        const double expected = ago <= step ? sums[step - ago] : 0;
+        expect(recorder.reduction_seconds(ago) == expected, "of the step so many steps ago");
+      }
+    }
+  });
 }
 
 TEST_CASE("every reduction of many buckets has its time", "[engine]") {

@@ -187,6 +187,18 @@ TEST_CASE("gradients on the device become their mean, whatever checks are on", "
   }
 }
 
+TEST_CASE("bandwidth and overlap of reductions on the device are known", "[gpu][engine]") {
+  DdpOptions options;
+  options.record_times = true;
+  run(options, [](Trainee& trainee, int, int world) {
+    for (int step = 0; step < 30; ++step) trainee.pass(1);
+    const StepCosts costs = trainee.ddp.step_costs();
+    expect(costs.bus_bandwidth.has_value() == (world > 1), "a bandwidth if there are peers");
+    expect(costs.overlap.has_value() == (world > 1), "likewise");
+    expect(costs.bus_bandwidth.value_or(1) > 0, "of some bytes per second");
+  });
+}
+
 TEST_CASE("a trainer's flat gradients on the device are the buckets", "[gpu][engine]") {
   run_nccl_ranks(30s, [](ProcessGroup& group, Stream stream) {
     const Floats flat(2 * kElements, group.device());  // the second half is not aligned

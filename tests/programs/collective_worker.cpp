@@ -22,9 +22,8 @@
 //   sum          calls all_reduce once; rank 0 prints the sum
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
 //                backend nccl
-//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce; also
-//   for
-//                the backend nccl, where all ranks then call all_reduce in an endless loop
+//   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce; then
+//                all call all_reduce in an endless loop; also for the backend nccl
 //   count        the same, but the last rank's operand is shorter
 //   dtype        the same, but the last rank's operand has another type
 //   absent       calls all_reduce in steps; in the fifth, the last rank waits for its stdin instead

@@ -23,6 +23,10 @@ WaitTimer::~WaitTimer() {
   if (--waits.timers == 0) waits.total += Clock::now() - waits.since;
 }
 
-Clock::duration time_waited() noexcept { return waits.total; }
+TimeWaited time_waited() noexcept { return {std::this_thread::get_id(), waits.total}; }
+
+Clock::duration waited_between(const TimeWaited& begin, const TimeWaited& end) noexcept {
+  return begin.thread == end.thread ? end.total - begin.total : Clock::duration{};
+}
 
 }  // namespace ddp

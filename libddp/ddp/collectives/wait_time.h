@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <thread>
+
 #include "ddp/base/time.h"
 
 namespace ddp {
@@ -15,8 +17,17 @@ class [[nodiscard]] WaitTimer {
   WaitTimer& operator=(const WaitTimer&) = delete;
 };
 
-// How long the calling thread has waited so far, in all groups. The difference of two readings
-// tells how much of the time between them was spent so.
-[[nodiscard]] Clock::duration time_waited() noexcept;
+// How long a thread has waited so far, in all groups.
+struct TimeWaited {
+  std::thread::id thread = {};
+  Clock::duration total = {};
+};
+
+// Of the calling thread.
+[[nodiscard]] TimeWaited time_waited() noexcept;
+
+// How much of the time between two readings was spent so; 0 if they are of different threads.
+[[nodiscard]] Clock::duration waited_between(const TimeWaited& begin,
+                                             const TimeWaited& end) noexcept;
 
 }  // namespace ddp

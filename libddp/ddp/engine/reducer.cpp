@@ -112,9 +112,10 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
   if (gradient.marks < gradient.expected) return;
   order_.push_back(i);
   if (--buckets_[b].missing > 0) return;
-  if (communicates_) group_.recorder().bucket_ready(launches_[b].label);
+  const bool reduces = communicates_ && reduction_ == Reduction::kNow;
+  if (reduces) group_.recorder().bucket_ready(launches_[b].label);
   if (recorder_) recorder_->ready(b, stream);
-  if (communicates_ && overlap_ && reduction_ == Reduction::kNow) launch_ready(stream);
+  if (reduces && overlap_) launch_ready(stream);
 }
 
 // Gradients of one bucket may come from several streams. These are chained by events, so that the

@@ -106,7 +106,9 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
   }
 }
 
-// As in find_fate(), whether processes have ended is read before who has left.
+// As in find_fate(), whether processes have ended is read before who has left. A leaver may be held
+// back in the list by one that is slow to write; so before a rank is called dead, it is asked for
+// by itself.
 std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
   const bool knows_neighbours = read_lists([this] {
     for (const std::string& text : neighbours_.read_new()) {
@@ -126,7 +128,8 @@ std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
   for (const int rank : known_leavers_) all.push_back({rank, Fate::kLeft});
   for (const RankIdentity& each : ended) {
     if (std::ranges::count(known_leavers_, each.rank) > 0) continue;
-    all.push_back({each.rank, knows_leavers ? Fate::kDied : Fate::kUnknown, to_string(each)});
+    const Fate fate = knows_leavers ? fate_of(each.rank) : Fate::kUnknown;
+    all.push_back({each.rank, fate, to_string(each)});
   }
   return all;
 }

@@ -44,7 +44,8 @@ class PeerRoll {
   };
   // The other ranks that have left, and those of this host whose processes have ended (their fate
   // is unknown while the store does not answer, since they may have left before). However large the
-  // group is, this asks the store for two keys, and for what is new. For one thread at a time.
+  // group is, this asks the store for two keys, for what is new, and for ranks whose processes have
+  // ended. For one thread at a time.
   [[nodiscard]] std::vector<Lost> lost() noexcept;
 
   // True if a rank has left without its part of this collective, or left at all if it is a send or

@@ -15,12 +15,12 @@ std::vector<std::string> StoreList::read_new() {
   std::vector<std::string> entries;
   const auto count = store_->find(name_);
   const std::int64_t last = count ? std::stoll(*count) : 0;
-  while (read_ < last) {
-    auto entry = store_->find(key(read_ + 1));
+  for (std::int64_t next = read_ + 1; next <= last; ++next) {
+    auto entry = store_->find(key(next));
     if (!entry) break;
     entries.push_back(*std::move(entry));
-    ++read_;
   }
+  read_ += static_cast<std::int64_t>(entries.size());
   return entries;
 }
 

@@ -18,8 +18,8 @@ class StoreList {
   StoreList(std::shared_ptr<Store> store, std::string name);
 
   void append(const std::string& entry);
-  // The entries that earlier calls have not returned. One whose writer has not written it yet holds
-  // back those after it.
+  // The entries that earlier calls have not returned; a call that throws has returned none. One
+  // whose writer has not written it yet holds back those after it.
   [[nodiscard]] std::vector<std::string> read_new();
 
  private:

@@ -107,8 +107,7 @@ void NcclMemory::warn_once(const char* what, std::size_t size_bytes, ncclResult_
   if (has_warned_.exchange(true)) return;
   logging::warning(
       fmt::format("[nccl] {}: {} ({} bytes): {}; so large collectives copy through NCCL's own "
-                  "buffers, which is "
-                  "slower (said once)",
+                  "buffers, which is slower (said once)",
                   who_, what, size_bytes, error_text(communicator_->api(), result)));
 }
 

@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "ddp/collectives/wait_time.h"
-
 namespace ddp {
 
 StepStopwatch::StepStopwatch(Device device) : device_(device) {
@@ -30,7 +28,8 @@ void StepStopwatch::ended(Stream stream, double data_seconds, bool is_idle) {
 double StepStopwatch::work_seconds(const Step& current, const Step& before) const {
   const double all = current.backward_end.seconds_since(before.end);
   if (device_.is_cuda()) return all;
-  return all - std::chrono::duration<double>(current.waited - before.waited_by_end).count();
+  const std::chrono::duration<double> waited = waited_between(before.waited_by_end, current.waited);
+  return all - waited.count();
 }
 
 std::optional<StepStopwatch::Lap> StepStopwatch::next_lap() {

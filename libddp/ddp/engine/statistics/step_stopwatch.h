@@ -8,7 +8,7 @@
 
 #include "ddp/base/device.h"
 #include "ddp/base/stream.h"
-#include "ddp/base/time.h"
+#include "ddp/collectives/wait_time.h"
 #include "ddp/cuda/stream_moment.h"
 #include "ddp/engine/statistics/step_summary.h"
 
@@ -24,7 +24,8 @@ namespace ddp {
 //
 // A rank may meet the others before its backward ends, as in batch norms that are synchronised. On
 // the CPU, its waits there are not work: otherwise a late rank would make all ranks look equally
-// late. On CUDA they are, since the device waits there.
+// late. On CUDA they are, since the device waits there; so they are in a step whose wait() is
+// called by another thread than the last one's, since each thread counts its own.
 //
 // On CUDA the wait for data is still measured on the host. It therefore includes time in which the
 // device was busy with earlier work.
@@ -58,8 +59,8 @@ class StepStopwatch {
 
     cu::StreamMoment backward_end;
     cu::StreamMoment end;
-    Clock::duration waited = {};         // until backward_end; see time_waited()
-    Clock::duration waited_by_end = {};  // until end
+    TimeWaited waited;         // until backward_end
+    TimeWaited waited_by_end;  // until end
     double data_seconds = 0;
     bool is_idle = false;
   };
