@@ -312,11 +312,10 @@ TEST_CASE("the times of a step on a device are in their order", "[gpu][engine]")
   });
 }
 
-TEST_CASE("the report of ranks on devices names a late one, and has the bandwidth",
-          "[gpu][engine][multi_gpu]") {
+TEST_CASE("a rank that is late on its device is named in the report", "[gpu][engine][multi_gpu]") {
   if (is_single()) return;
   run([](ProcessGroup& group, Stream stream) {
-    Trainee trainee(group, stream, {.record_times = true});
+    Trainee trainee(group, stream);
     for (int step = 0; step < 30; ++step) {
       const double factor = trainee.ddp.begin_step();
       if (is_last(group)) std::this_thread::sleep_for(40ms);  // as its backward
@@ -324,9 +323,7 @@ TEST_CASE("the report of ranks on devices names a late one, and has the bandwidt
       trainee.ddp.wait(stream);
       cu::synchronize(stream);
     }
-    const StepCosts costs = trainee.ddp.step_costs();
-    expect(costs.bus_bandwidth && *costs.bus_bandwidth > 0, "measured by events");
-    const std::vector<Straggler>& found = costs.stragglers;
+    const std::vector<Straggler> found = trainee.ddp.step_costs().stragglers;
     expect(found.size() == 1 && is_last(group) == (found[0].rank == group.rank()),
            "the last rank is named, alone");
     expect_part(trainee.ddp.report(), "rank " + std::to_string(found[0].rank));
