@@ -2,8 +2,12 @@
 #include "ddp/collectives/failure/loss_watch.h"
 
 #include <catch2/catch.hpp>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
@@ -59,18 +63,28 @@ struct Survivor {
     roll_store->set("who/" + std::to_string(rank), serialize(dead));
     StoreList(roll_store, "on " + host_identity()).append(serialize(dead));
   }
+  LossWatch watch(Timeout for_dead, Timeout for_unknown = kLong, Timeout patience = kNone,
+                  std::function<std::vector<PeerRoll::Lost>()> find_lost = nullptr) {
+    if (!find_lost) find_lost = [this] { return roll.lost(); };
+    return {config_of(0),
+            {.backend = "test",
+             .find_lost = std::move(find_lost),
+             .patience = patience,
+             .for_dead = for_dead,
+             .for_leaver = kNone,
+             .for_unknown = for_unknown},
+            recorder,
+            roll,
+            first_error};
+  }
+  [[nodiscard]] std::string error() const {
+    return error_of([&] { first_error.rethrow_if_set(); });
+  }
   std::string error_after_look(Timeout for_dead = kNone, Timeout for_unknown = kLong,
                                Timeout patience = kNone) {
-    LossWatch watch(config_of(0),
-                    {.backend = "test",
-                     .find_lost = [this] { return roll.lost(); },
-                     .patience = patience,
-                     .for_dead = for_dead,
-                     .for_leaver = kNone,
-                     .for_unknown = for_unknown},
-                    recorder, roll, first_error);
-    watch.look();
-    return error_of([&] { first_error.rethrow_if_set(); });
+    LossWatch own = watch(for_dead, for_unknown, patience);
+    for (int i = 0; i < 2; ++i) own.look();  // the first one may see that an operation is done
+    return error();
   }
 
   HashStore store;
@@ -92,6 +106,56 @@ TEST_CASE("an operation that waits for a dead rank breaks the group", "[loss-wat
   CHECK_THAT(error,
              Contains("[test] rank 2 (") && Contains(") died, while rank 0 is in #1 barrier"));
   CHECK_THROWS_AS(survivor.first_error.rethrow_if_set(), PeerError);
+}
+
+TEST_CASE("a dead rank has some time from its loss, and from the operation's turn",
+          "[loss-watch]") {
+  constexpr Timeout kGrace{200};
+  Survivor survivor;
+  LossWatch watch = survivor.watch(kGrace);
+  survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));
+  survivor.recorder.submitted(2, call(CollectiveKind::kBarrier));
+  std::this_thread::sleep_for(kGrace);
+  survivor.add_dead(2);
+  watch.look();
+  CHECK(survivor.error().empty());
+  std::this_thread::sleep_for(kGrace);
+  survivor.recorder.done(1, Clock::now() + kGrace);
+  for (int i = 0; i < 2; ++i) watch.look();
+  CHECK(survivor.error().empty());
+  std::this_thread::sleep_for(2 * kGrace);
+  watch.look();
+  CHECK_THAT(survivor.error(), Contains(") died, while rank 0 is in #2 barrier"));
+}
+
+TEST_CASE("nobody is looked for while operations end", "[loss-watch]") {
+  Survivor survivor;
+  int searches = 0;
+  LossWatch watch = survivor.watch(kNone, kLong, kNone, [&] {
+    ++searches;
+    return std::vector<PeerRoll::Lost>();
+  });
+  for (std::uint64_t i = 1; i <= 3; ++i) {
+    survivor.recorder.submitted(i, call(CollectiveKind::kBarrier));
+    survivor.recorder.submitted(i + 1, call(CollectiveKind::kBarrier));
+    survivor.recorder.done(i, Clock::now());
+    watch.look();
+  }
+  CHECK(searches == 0);
+  watch.look();
+  CHECK(searches == 1);
+}
+
+TEST_CASE("a rank of unknown fate has a longer time than a dead one", "[loss-watch]") {
+  Survivor survivor;
+  survivor.recorder.submitted(1, call(CollectiveKind::kBarrier));
+  const auto find_lost = [] {
+    return std::vector<PeerRoll::Lost>{{2, PeerRoll::Fate::kUnknown, "rank 2 (somewhere)"}};
+  };
+  survivor.watch(kNone, kLong, kNone, find_lost).look();
+  CHECK(survivor.error().empty());
+  survivor.watch(kLong, kNone, kNone, find_lost).look();
+  CHECK(survivor.error() == "[test] rank 2 (somewhere) was lost, while rank 0 is in #1 barrier");
 }
 
 TEST_CASE("a rank that leaves breaks only collectives that come after its own", "[loss-watch]") {

@@ -19,8 +19,12 @@ LossWatch::LossWatch(const GroupConfig& config, Options options, const FlightRec
       roll_(roll),
       first_error_(first_error) {}
 
-// The operations of a batch share a number, and may have different peers.
+// Reads the recorder's events only if nothing was completed since the last look. The operations of
+// a batch share a number, and may have different peers.
 void LossWatch::look() {
+  const FlightRecorder::Position position = recorder_.position();
+  const bool moved = std::exchange(done_, position.done) != position.done;
+  if (moved || position.submitted <= position.done) return;
   const std::optional<FlightRecorder::Pending> pending = recorder_.oldest_pending();
   if (!pending || Clock::now() - pending->since < options_.patience) return;
   const std::vector<PeerRoll::Lost> all_lost = options_.find_lost();

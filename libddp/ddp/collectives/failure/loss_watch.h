@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -20,7 +21,7 @@ namespace ddp {
 // rank, and else some time after the loss was seen. A send or recv concerns its peer only.
 //
 // It has no thread: the owner calls look() every FirstError::kPeriod on a thread that may talk to
-// the store. While no operation is pending for long, that costs nothing.
+// the store. While operations end from look to look, that costs next to nothing.
 class LossWatch {
  public:
   struct Options {
@@ -52,6 +53,7 @@ class LossWatch {
   const FlightRecorder& recorder_;
   const PeerRoll& roll_;
   FirstError& first_error_;
+  std::uint64_t done_ = 0;                 // the last operation done, as of the last look
   std::map<int, Clock::time_point> seen_;  // when the loss of a rank was first seen
 };
 
