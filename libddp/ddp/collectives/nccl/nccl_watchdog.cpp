@@ -19,7 +19,8 @@ constexpr Timeout kInterval{100};
 constexpr Timeout kSearchPatience{250};
 // An operation that a dead rank has completed is known to be done here by then.
 constexpr Timeout kDeathGrace{250};
-// For a rank that may have done its part, however long the device computes before this rank's.
+// For the peer of a send or recv, which may have done its part before it left. A message that it
+// sent has arrived by then, unless this rank's device is still busy with earlier work.
 constexpr Timeout kLossGrace{5000};
 
 }  // namespace
