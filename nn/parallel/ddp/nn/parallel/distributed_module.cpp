@@ -161,7 +161,8 @@ void DistributedModule::take_use_from_engine() {
 }
 
 Tensor DistributedModule::clip_grad_norm(double max_norm) {
-  const double* scale = gradient_scale();  // throws in a pass that does not reduce
+  // With gradients of a pass that does not reduce, gradient_scale() throws.
+  const double* scale = is_reduced_ || has_gradients() ? gradient_scale() : nullptr;
   if (!is_reduced_) {
     throw std::logic_error(
         "[ddp] clip_grad_norm: there are no reduced gradients: call it after backward() and before "
@@ -172,6 +173,7 @@ Tensor DistributedModule::clip_grad_norm(double max_norm) {
 }
 
 void DistributedModule::step(Optimizer& optimizer) {
+  if (!is_reduced_ && !has_gradients()) return;  // as before the first backward()
   const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();
   if (!is_reduced_ && has_gradients()) {
     throw std::logic_error(
