@@ -287,17 +287,22 @@ TEST_CASE("an optimizer waits for the last pass of a step", "[module]") {
 
 TEST_CASE("a step with gradients that were not reduced is an error", "[module]") {
   test::run_on_all_backends(2, [](ProcessGroup& group) {
-    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-    trainee.optimizer.step();  // there are no gradients
-    trainee.backward(0, 2);
-    trainee.optimizer.step();
-    const Tensor input =
-        trainee.context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
-    const Tensor label = trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(2), {2});
-    trainee.tape.backward(
-        nn::softmax_cross_entropy(trainee.tape, trainee.model.forward(trainee.tape, input), label));
-    const std::string error = error_of([&] { trainee.optimizer.step(); });
-    expect(error.find("the gradients are this rank's alone") != std::string::npos, error);
+    for (const bool has_stepped : {false, true}) {
+      Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+      trainee.optimizer.step();  // there are no gradients
+      if (has_stepped) {
+        trainee.backward(0, 2);
+        trainee.optimizer.step();
+      }
+      const Tensor input = trainee.context.from_host<double>(
+          std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
+      const Tensor label =
+          trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(2), {2});
+      trainee.tape.backward(nn::softmax_cross_entropy(
+          trainee.tape, trainee.model.forward(trainee.tape, input), label));
+      const std::string error = error_of([&] { trainee.optimizer.step(); });
+      expect(error.find("the gradients are this rank's alone") != std::string::npos, error);
+    }
   });
 }
 

@@ -174,12 +174,13 @@ Tensor DistributedModule::clip_grad_norm(double max_norm) {
 
 void DistributedModule::step(Optimizer& optimizer) {
   if (!is_reduced_ && !has_gradients()) return;  // as before the first backward()
-  const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();
-  if (!is_reduced_ && has_gradients()) {
+  if (!is_reduced_ && engine_.is_synchronized()) {
     throw std::logic_error(
         "[ddp] the gradients are this rank's alone: DistributedModule's backward() reduces them, "
         "the tape's does not");
   }
+  // Throws in a pass that does not reduce.
+  const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();
   const bool is_taken = engine_.should_step();
   if (is_taken) {
     optimizer.step(scale);
