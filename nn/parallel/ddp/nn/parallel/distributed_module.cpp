@@ -161,13 +161,12 @@ void DistributedModule::take_use_from_engine() {
 }
 
 Tensor DistributedModule::clip_grad_norm(double max_norm) {
-  // With gradients of a pass that does not reduce, gradient_scale() throws.
-  const double* scale = is_reduced_ || has_gradients() ? gradient_scale() : nullptr;
-  if (!is_reduced_) {
+  if (!is_reduced_ && engine_.is_synchronized()) {
     throw std::logic_error(
         "[ddp] clip_grad_norm: there are no reduced gradients: call it after backward() and before "
         "the optimizer's step()");
   }
+  const double* scale = gradient_scale();  // throws in a pass that does not reduce
   clipped_ = nn::clip_grad_norm(context_, trained_, max_norm, scale);
   return clipped_->norm;
 }
@@ -179,8 +178,7 @@ void DistributedModule::step(Optimizer& optimizer) {
         "[ddp] the gradients are this rank's alone: DistributedModule's backward() reduces them, "
         "the tape's does not");
   }
-  // Throws in a pass that does not reduce.
-  const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();
+  const double* scale = clipped_ ? clipped_->grad_scale() : gradient_scale();  // likewise
   const bool is_taken = engine_.should_step();
   if (is_taken) {
     optimizer.step(scale);
