@@ -2,7 +2,9 @@
 //
 // One process on several devices. A GPU may appear only once among them, so these are a GPU and the
 // CPU, and two GPUs on machines that have two.
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <vector>
 
 #include "ddp/cuda/cuda.h"
 #include "support/data_parallel_training.h"
@@ -14,12 +16,20 @@ using test::train_on;
 
 namespace {
 
+// With the module on each of these devices, and the outputs on each of them and on the CPU.
 void check_trains_as_the_cpu(const std::vector<Device>& devices) {
+  std::vector<Device> outputs = devices;
+  if (std::ranges::count(devices, kCpuDevice) == 0) outputs.push_back(kCpuDevice);
   for (const LossOn where : {LossOn::kOutputDevice, LossOn::kEachDevice}) {
     for (const std::size_t samples : {std::size_t{12}, std::size_t{7}}) {
-      const auto alone = train_on({kCpuDevice}, samples, where);
+      const auto alone = train_on({.devices = {kCpuDevice}}, samples, where);
       for (std::size_t home = 0; home < devices.size(); ++home) {
-        CHECK(largest_difference(alone, train_on(devices, samples, where, home)) < 1e-12);
+        for (const Device output : outputs) {
+          const auto spread =
+              train_on({.devices = devices, .home = home, .output = output}, samples, where);
+          INFO("home " << to_string(devices[home]) << ", output " << to_string(output));
+          CHECK(largest_difference(alone, spread) < 1e-12);
+        }
       }
     }
   }

@@ -132,6 +132,14 @@ TEST_CASE("recipe: nn.DataParallel", "[recipe]") {
     expect(train_batch() < first, "a smaller loss");
     expect(model.module().parameters().front()->name() == "conv1.weight", "no prefix");
 
+    {
+      nn::Context output_context(devices.back());
+      nn::Tape output_tape(output_context);
+      const Variable output = model.forward(output_tape, images);
+
+      expect(output.shape() == nn::Shape{5, 10}, "the outputs of all images");
+    }
+
     const auto criterion = [](nn::Tape& on, const Variable& output, const Tensor& targets) {
       return nn::softmax_cross_entropy(on, output, targets);
     };

@@ -42,20 +42,31 @@ inline nn::Variable cross_entropy(nn::Tape& tape, const nn::Variable& logits,
 
 enum class LossOn { kOutputDevice, kEachDevice };
 
-// Returns the parameters after some steps; the module is on the device at `home`.
-inline std::vector<double> train_on(const std::vector<Device>& devices, std::size_t samples,
-                                    LossOn where, std::size_t home = 0) {
-  nn::Context context(devices.at(home));
+// Where one process trains.
+struct DataParallelPlaces {
+  std::vector<Device> devices;
+  std::size_t home = 0;        // the module's device, among these
+  Device output = kCpuDevice;  // of the outputs, and of a loss computed from them
+};
+
+// Returns the parameters after some steps.
+inline std::vector<double> train_on(const DataParallelPlaces& places, std::size_t samples,
+                                    LossOn where) {
+  nn::Context context(places.devices.at(places.home));
+  nn::Context elsewhere(places.output);
+  nn::Context& output = places.output == context.device() ? context : elsewhere;
   nn::DataParallel model(context, {context, DType::kFloat64, 7}, factory("lenet5"),
-                         {.device_ids = devices});
+                         {.device_ids = places.devices});
   nn::Sgd optimizer(context, model.parameters(), {.learning_rate = 0.1, .momentum = 0.9});
   const LabelledImages batch = make_batch(context, samples);
+  const nn::Tensor labels_at_output = make_batch(output, samples).labels;
   for (int step = 0; step < 5; ++step) {
-    nn::Tape tape(context);
+    nn::Tape tape(output);
     const nn::Variable loss =
         where == LossOn::kEachDevice
             ? model.loss(tape, batch.images, batch.labels, cross_entropy)
-            : cross_entropy(tape, model.forward(tape, batch.images), batch.labels);
+            : cross_entropy(tape, model.forward(tape, batch.images), labels_at_output);
+    CHECK(loss.value().device() == places.output);
     tape.backward(loss);
     optimizer.step();
   }

@@ -124,9 +124,10 @@ TEST_CASE("a batch is cut as torch.chunk cuts it", "[data-parallel]") {
 TEST_CASE("several devices train like one, however uneven the pieces are", "[data-parallel]") {
   const auto where = GENERATE(LossOn::kOutputDevice, LossOn::kEachDevice);
   for (const std::size_t samples : {12, 7}) {
-    const auto alone = test::train_on(cpus(1), samples, LossOn::kOutputDevice);
+    const auto alone = test::train_on({.devices = cpus(1)}, samples, LossOn::kOutputDevice);
     for (const std::size_t devices : {1, 2, 3, 4}) {
-      CHECK(largest_difference(alone, test::train_on(cpus(devices), samples, where)) < 1e-12);
+      const auto spread = test::train_on({.devices = cpus(devices)}, samples, where);
+      CHECK(largest_difference(alone, spread) < 1e-12);
     }
   }
 }
@@ -162,6 +163,46 @@ TEST_CASE("two passes on one tape are summed", "[data-parallel]") {
       tape.record(Tensor::zeros({}, DType::kFloat64), nn::Edge{once, sum}, nn::Edge{twice, sum}));
   CHECK(context.to_host<double>(model.parameters()[0]->grad())[0] == 14);
   CHECK(context.to_host<double>(model.parameters()[1]->grad())[0] == 6);
+}
+
+TEST_CASE("outputs and losses are gathered on the tape's context", "[data-parallel]") {
+  nn::Context context;
+  nn::Context elsewhere;  // what another device would have
+  DataParallel model(context, {context, DType::kFloat64, 7}, factory("mlp"),
+                     {.device_ids = cpus(3)});
+  const LabelledImages batch = make_batch(context, 7);
+  const auto gradients = [&](nn::Context& output, LossOn where) {
+    for (nn::Parameter* parameter : model.parameters()) parameter->clear_grad();
+    Tape tape(output);
+    tape.backward(where == LossOn::kEachDevice
+                      ? model.loss(tape, batch.images, batch.labels, test::cross_entropy)
+                      : test::cross_entropy(tape, model.forward(tape, batch.images), batch.labels));
+    std::vector<double> values;
+    for (nn::Parameter* parameter : model.parameters()) {
+      const auto grad = context.to_host<double>(parameter->grad());
+      values.insert(values.end(), grad.begin(), grad.end());
+    }
+    return values;
+  };
+  for (const LossOn where : {LossOn::kOutputDevice, LossOn::kEachDevice}) {
+    CHECK(gradients(elsewhere, where) == gradients(context, where));
+  }
+  CHECK(elsewhere.pool().allocations() > 0);
+}
+
+TEST_CASE("an input that is not on the module's device is refused", "[data-parallel]") {
+  nn::Context context;
+  DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                     {.device_ids = cpus(2)});
+  const Tensor here = Tensor::zeros({2, 1}, DType::kFloat64);
+  Buffer buffer = here.buffer();
+  buffer.device = cuda_device(1);
+  const Tensor there = Tensor::view(buffer, here.shape());
+  Tape tape(context);
+  CHECK_THAT(error_of([&] { (void)model.forward(tape, there); }),
+             Contains("an input on cuda:1, expected cpu, the module's device"));
+  CHECK_THAT(error_of([&] { (void)model.loss(tape, here, there, mean); }),
+             Contains("targets on cuda:1, expected cpu"));
 }
 
 TEST_CASE("a tape that does not record evaluates on all devices", "[data-parallel]") {

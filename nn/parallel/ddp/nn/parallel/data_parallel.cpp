@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/nn/parallel/data_parallel.h"
 
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -37,30 +38,18 @@ struct DataParallel::Work {
   LossFunction loss = {};
 };
 
-// A piece of the batch on one device. The destructor waits for the replica's thread.
+// A piece of the batch where it is computed, recorded on a tape of its own.
 struct DataParallel::Part {
-  Part(Replica& where, const Piece& which, const Tape& outer)
-      : replica(where), piece(which), tape(where.context, outer.recording(), outer.autocast()) {
+  Part(Context& where, Module& what, const Piece& which, const Tape& outer)
+      : context(where),
+        module(what),
+        piece(which),
+        tape(where, outer.recording(), outer.autocast()) {
     if (outer.has_random_key()) tape.set_random_key(outer.random_key().from_row(piece.begin));
-  }
-  ~Part() { finish(); }
-
-  void start(std::function<void()> work) {
-    is_running = true;
-    replica.thread.start(std::move(work));
-  }
-  void wait() {
-    is_running = false;
-    replica.thread.wait();
-  }
-  // Waits for the thread after an error elsewhere. If nothing runs, the replica may already be
-  // destroyed.
-  void finish() {
-    if (std::exchange(is_running, false)) replica.thread.finish();
   }
 
   void forward(const LossFunction& loss) {
-    output = replica.module->forward(tape, input);
+    output = module.forward(tape, input);
     if (loss) output = loss(tape, output, targets);
   }
 
@@ -68,36 +57,30 @@ struct DataParallel::Part {
   void backward() {
     if (output.is_constant()) return;
     const auto pass_on = [this](const Buffer&, const GradientTarget& target) {
-      transfer(replica.context, grad_output.buffer(), replica.context, target);
+      transfer(context, grad_output.buffer(), context, target);
     };
     const Variable root =
-        tape.record(replica.context.empty({}, output.value().dtype()), Edge{output, pass_on});
+        tape.record(context.empty({}, output.value().dtype()), Edge{output, pass_on});
     tape.backward(root);
   }
 
-  Replica& replica;
+  Context& context;
+  Module& module;
   Piece piece;
   Tape tape;
   Tensor input;
   Tensor targets;
   Variable output = Tensor();
   Tensor grad_output;
-  bool is_running = false;
 };
 
 struct DataParallel::Pass {
   [[nodiscard]] double weight_of(const Piece& piece) const {
     return size == 0 ? 1 : static_cast<double>(piece.count) / static_cast<double>(size);
   }
-  void finish() {
-    for (const auto& part : parts) part->finish();
-  }
 
-  std::size_t size = 0;  // samples in the whole batch
-  Piece own;             // the samples that the module itself computes
-  Tensor input;          // the module's own part of the input
-  Tensor targets;
-  std::vector<std::unique_ptr<Part>> parts;  // the parts of the other replicas
+  std::size_t size = 0;                      // samples in the whole batch
+  std::vector<std::unique_ptr<Part>> parts;  // of the module itself, then of the replicas
 };
 
 DataParallel::DataParallel(Context& context, const Scope& scope, const ModuleFactory& make,
@@ -117,31 +100,33 @@ Variable DataParallel::forward(Tape& tape, const Variable& input) {
     throw std::invalid_argument("[nn] DataParallel: no gradient flows to its input");
   }
   const Work work{.input = input.value()};
-  return compute(tape, scatter(tape, work), work);
+  return compute(tape, work);
 }
 
 Variable DataParallel::loss(Tape& tape, const Tensor& input, const Tensor& targets,
                             const LossFunction& function) {
   const Work work{.input = input, .targets = &targets, .loss = function};
-  return compute(tape, scatter(tape, work), work);
+  return compute(tape, work);
 }
 
 std::shared_ptr<DataParallel::Pass> DataParallel::scatter(const Tape& tape, const Work& work) {
   const auto pass = std::make_shared<Pass>();
+  check_on(context_.device(), work.input, "an input");
   pass->size = size_along(work.input.shape(), dim_, "an input");
-  if (work.targets != nullptr) check_targets(work.targets->shape(), pass->size);
-  const auto take = [&](const Piece& piece, Context& to, Tensor& input, Tensor& targets) {
-    input = take_piece(context_, work.input, dim_, piece, to);
-    if (work.targets != nullptr) targets = take_piece(context_, *work.targets, 0, piece, to);
-  };
-  const std::vector<Piece> pieces = chunk(pass->size, replicas_.size() + 1);
-  pass->own = pieces.front();
-  take(pass->own, context_, pass->input, pass->targets);
-  for (std::size_t i = 1; i < pieces.size(); ++i) {
-    Replica& replica = *replicas_[i - 1];
-    pass->parts.push_back(std::make_unique<Part>(replica, pieces[i], tape));
-    take(pieces[i], replica.context, pass->parts.back()->input, pass->parts.back()->targets);
-    copy_model_to(replica);
+  if (work.targets != nullptr) {
+    check_on(context_.device(), *work.targets, "a tensor of targets");
+    check_targets(work.targets->shape(), pass->size);
+  }
+  for (const Piece& piece : chunk(pass->size, replicas_.size() + 1)) {
+    Replica* replica = pass->parts.empty() ? nullptr : replicas_[pass->parts.size() - 1].get();
+    Context& where = replica == nullptr ? context_ : replica->context;
+    Module& module = replica == nullptr ? *module_ : *replica->module;
+    Part& part = *pass->parts.emplace_back(std::make_unique<Part>(where, module, piece, tape));
+    part.input = take_piece(context_, work.input, dim_, piece, where);
+    if (work.targets != nullptr) {
+      part.targets = take_piece(context_, *work.targets, 0, piece, where);
+    }
+    if (replica != nullptr) copy_model_to(*replica);
   }
   return pass;
 }
@@ -166,26 +151,35 @@ void DataParallel::copy_model_to(Replica& replica) {
   copy_all(context_, replica.context, copies);
 }
 
-// On the tape three nodes follow each other: a token that depends on all parameters, the module's
-// own part of the batch, and the gathered output, which depends on both. In reverse, the output
-// node starts the replicas' backward, the module's own backward runs beside it, and the token adds
-// the replicas' gradients.
-Variable DataParallel::compute(Tape& tape, const std::shared_ptr<Pass>& pass, const Work& work) {
-  const Variable token = begin(tape, pass);
-  struct FinishAtExit {  // on an exception the caller may destroy what `loss` refers to
-    Pass& pass;
-    ~FinishAtExit() { pass.finish(); }
-  } const finish_at_exit{*pass};
-  for (const auto& part : pass->parts) {
-    part->start([&part = *part, loss = work.loss] { part.forward(loss); });
+// Returns, also by an exception, only when all parts are done.
+void DataParallel::run(Pass& pass, const std::function<void(Part&)>& work) {
+  const std::span replicas = std::span(replicas_).first(pass.parts.size() - 1);
+  struct FinishAtExit {
+    std::span<const std::unique_ptr<Replica>> replicas;
+    ~FinishAtExit() {
+      for (const auto& replica : replicas) replica->thread.finish();
+    }
+  } const finish_at_exit{replicas};
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    replicas[i]->thread.start([&work, &part = *pass.parts[i + 1]] { work(part); });
   }
-  Variable own = module_->forward(tape, pass->input);
-  if (work.loss) own = work.loss(tape, own, pass->targets);
-  for (const auto& part : pass->parts) part->wait();
-  return work.loss ? sum_losses(tape, token, own, pass) : gather(tape, token, own, pass);
+  work(*pass.parts.front());
+  for (const auto& replica : replicas) replica->thread.wait();
 }
 
-Variable DataParallel::begin(Tape& tape, const std::shared_ptr<Pass>& pass) {
+// On the caller's tape two nodes follow each other: a token that depends on all parameters, and the
+// gathered output, which depends on the token. In reverse, the output's node runs the backward of
+// all parts, of which the module's own writes its parameters' gradients, and the token's adds those
+// of the replicas.
+Variable DataParallel::compute(Tape& tape, const Work& work) {
+  const std::shared_ptr<Pass> pass = scatter(tape, work);
+  run(*pass, [&](Part& part) { part.forward(work.loss); });
+  return work.loss ? sum_losses(tape, pass) : gather(tape, pass);
+}
+
+// `split` computes the gradient of a part's output from that of the whole, on the part's context.
+Variable DataParallel::record(Tape& tape, Tensor output, const std::shared_ptr<Pass>& pass,
+                              const Split& split) {
   std::vector<Edge> edges;
   const auto parameters = module_->parameters();
   for (std::size_t i = 0; i < parameters.size(); ++i) {
@@ -194,76 +188,64 @@ Variable DataParallel::begin(Tape& tape, const std::shared_ptr<Pass>& pass) {
            collect_gradients(*pass, i, target);
          }});
   }
-  return tape.record_all(context_.empty({}, DType::kFloat32), std::move(edges));
+  const Variable token =
+      tape.record_all(tape.context().empty({}, DType::kFloat32), std::move(edges));
+  const auto run_backward = [this, pass, split](const Buffer& grad, const GradientTarget&) {
+    for (const auto& part : pass->parts) part->grad_output = split(grad, *part);
+    run(*pass, [](Part& part) { part.backward(); });
+  };
+  return tape.record(std::move(output), Edge{token, run_backward});
 }
 
 // The target holds the module's own gradient by now, if it has one.
-void DataParallel::collect_gradients(Pass& pass, std::size_t parameter, GradientTarget target) {
-  for (const auto& part : pass.parts) {
-    Replica& replica = part->replica;
-    part->wait();
-    Parameter& own = *replica.module->parameters()[parameter];
+void DataParallel::collect_gradients(const Pass& pass, std::size_t parameter,
+                                     GradientTarget target) {
+  for (const auto& part : std::span(pass.parts).subspan(1)) {
+    Parameter& own = *part->module.parameters()[parameter];
     if (!own.has_grad()) continue;
-    transfer(replica.context, own.grad().buffer(), context_, target);
+    transfer(part->context, own.grad().buffer(), context_, target);
     own.clear_grad();
     target.mode = WriteMode::kAccumulate;
   }
   if (target.mode == WriteMode::kOverwrite) fill(target.buffer, 0, context_.stream());
 }
 
-// `split` computes the gradient of each piece from the gradient of the whole `output`.
-Variable DataParallel::record(Tape& tape, const Variable& token, const Variable& own, Tensor output,
-                              const std::shared_ptr<Pass>& pass, const Split& split) {
-  const auto start = [this, pass, split](const Buffer& grad, const GradientTarget&) {
-    for (const auto& part : pass->parts) {
-      Context& there = part->replica.context;
-      const Tensor piece = split(grad, part->piece);
-      part->grad_output = there.empty(piece.shape(), piece.dtype());
-      transfer(context_, piece.buffer(), there, {part->grad_output.buffer()});
-      part->start([&part = *part] { part.backward(); });
-    }
-  };
-  const auto own_backward = [this, pass, split](const Buffer& grad, const GradientTarget& target) {
-    transfer(context_, split(grad, pass->own).buffer(), context_, target);
-  };
-  return tape.record(std::move(output), Edge{token, start}, Edge{own, own_backward});
-}
-
-Variable DataParallel::gather(Tape& tape, const Variable& token, const Variable& own,
-                              const std::shared_ptr<Pass>& pass) {
+Variable DataParallel::gather(Tape& tape, const std::shared_ptr<Pass>& pass) {
+  const Tensor& own = pass->parts.front()->output.value();
   const std::size_t rows = size_along(own.shape(), dim_, "an output");
-  if (rows != pass->own.count) {
+  const std::size_t expected = pass->parts.front()->piece.count;
+  if (rows != expected) {
     throw std::invalid_argument("[nn] DataParallel: an output of shape " + to_string(own.shape()) +
-                                " for " + std::to_string(pass->own.count) + " along dimension " +
+                                " for " + std::to_string(expected) + " along dimension " +
                                 std::to_string(dim_) + " of the input");
   }
+  Context& to = tape.context();
   const Shape whole = own.shape().with(dim_, pass->size);
-  const Tensor output = context_.empty(whole, own.value().dtype());
-  put_piece(context_, own.value(), context_, output, dim_, pass->own);
+  const Tensor output = to.empty(whole, own.dtype());
   for (const auto& part : pass->parts) {
-    put_piece(part->replica.context, part->output.value(), context_, output, dim_, part->piece);
+    put_piece(part->context, part->output.value(), to, output, dim_, part->piece);
   }
-  return record(tape, token, own, output, pass,
-                [this, whole](const Buffer& grad, const Piece& piece) {
-                  return take_piece(context_, Tensor::view(grad, whole), dim_, piece, context_);
-                });
+  return record(tape, output, pass, [this, &to, whole](const Buffer& grad, const Part& part) {
+    return take_piece(to, Tensor::view(grad, whole), dim_, part.piece, part.context);
+  });
 }
 
-Variable DataParallel::sum_losses(Tape& tape, const Variable& token, const Variable& own,
-                                  const std::shared_ptr<Pass>& pass) {
-  const DType dtype = own.value().dtype();
-  const Tensor sum = context_.empty({}, dtype);
-  put_scaled(context_, own.buffer(), pass->weight_of(pass->own), {sum.buffer()});
+Variable DataParallel::sum_losses(Tape& tape, const std::shared_ptr<Pass>& pass) {
+  Context& to = tape.context();
+  const DType dtype = pass->parts.front()->output.value().dtype();
+  const Tensor sum = to.empty({}, dtype);
+  WriteMode mode = WriteMode::kOverwrite;
   for (const auto& part : pass->parts) {
-    const Tensor loss = context_.empty({}, dtype);
-    transfer(part->replica.context, part->output.buffer(), context_, {loss.buffer()});
-    put_scaled(context_, loss.buffer(), pass->weight_of(part->piece),
-               {sum.buffer(), WriteMode::kAccumulate});
+    const Tensor loss = to.empty({}, dtype);
+    transfer(part->context, part->output.buffer(), to, {loss.buffer()});
+    put_scaled(to, loss.buffer(), pass->weight_of(part->piece), {sum.buffer(), mode});
+    mode = WriteMode::kAccumulate;
   }
-  return record(tape, token, own, sum, pass, [this, pass](const Buffer& grad, const Piece& piece) {
-    Tensor share = context_.empty({}, grad.dtype);
-    put_scaled(context_, grad, pass->weight_of(piece), {share.buffer()});
-    return share;
+  return record(tape, sum, pass, [&to, pass](const Buffer& grad, const Part& part) {
+    const Tensor share = to.empty({}, grad.dtype), there = part.context.empty({}, grad.dtype);
+    put_scaled(to, grad, pass->weight_of(part.piece), {share.buffer()});
+    transfer(to, share.buffer(), part.context, {there.buffer()});
+    return there;
   });
 }
 

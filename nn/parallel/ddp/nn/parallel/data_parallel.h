@@ -30,15 +30,17 @@ struct DataParallelOptions {
 
 // One process on several devices: torch.nn.DataParallel. A pass scatters its batch (torch.chunk),
 // copies the parameters to the replicas, runs them in parallel on their own threads, and gathers
-// the outputs on the module's device; backward sums the replicas' gradients into the module's. One
+// the outputs on the tape's device; backward sums the replicas' gradients into the module's. One
 // process per device with DistributedModule is faster and is the right choice for training; this
 // class is for programs that must stay one process.
 //
+// The tape's context is PyTorch's output_device: the module's context, or one on any other device,
+// where the loss is then computed. Parameters and optimizer state stay on the module's device.
+//
 // Differences that matter to users of PyTorch. The gathered output is the whole batch, so its mean
 // loss is exact however uneven the pieces are; loss() computes it on the devices, weights the
-// pieces by their sizes, and gathers scalars only. The output device is the context's: it holds
-// parameters, outputs and optimizer state; loss() keeps the outputs off it. Names have no prefix
-// "module.". A buffer (batch-norm statistics) follows only the module's own piece of the batch.
+// pieces by their sizes, and gathers scalars only. Names have no prefix "module.". A buffer
+// (batch-norm statistics) follows only the module's own piece of the batch.
 class DataParallel final : public Module {
  public:
   // Calls `make` once for each device; the first call, with `scope`, makes the module itself on
@@ -48,12 +50,13 @@ class DataParallel final : public Module {
                const DataParallelOptions& options);
   ~DataParallel() override;
 
-  // `input` is a constant; the output has its size in dimension `dim`. `tape` must be on the
-  // module's context. Rethrows what a replica throws.
+  // `input` is a constant on the module's device. The output has its size in dimension `dim`, and
+  // is on the tape's device. Rethrows what a replica throws.
   Variable forward(Tape& tape, const Variable& input) override;
 
-  // The mean loss over the whole batch. `targets` is cut along dimension 0, in which it must have
-  // one element for each sample of the input, else std::invalid_argument.
+  // The mean loss over the whole batch, on the tape's device. `targets`, on the module's device, is
+  // cut along dimension 0, in which it must have one element for each sample of the input, else
+  // std::invalid_argument.
   [[nodiscard]] Variable loss(Tape& tape, const Tensor& input, const Tensor& targets,
                               const LossFunction& function);
 
@@ -64,21 +67,18 @@ class DataParallel final : public Module {
   struct Part;
   struct Pass;
   struct Work;
-  // Computes the gradient of one piece's output from that of the whole, on the module's context.
-  using Split = std::function<Tensor(const Buffer& grad, const Piece& piece)>;
+  // Computes the gradient of a part's output from that of the whole, on the part's context.
+  using Split = std::function<Tensor(const Buffer& grad, const Part& part)>;
 
+  [[nodiscard]] Variable compute(Tape& tape, const Work& work);
   [[nodiscard]] std::shared_ptr<Pass> scatter(const Tape& tape, const Work& work);
   void copy_model_to(Replica& replica);
-  [[nodiscard]] Variable begin(Tape& tape, const std::shared_ptr<Pass>& pass);
-  [[nodiscard]] Variable compute(Tape& tape, const std::shared_ptr<Pass>& pass, const Work& work);
-  [[nodiscard]] Variable gather(Tape& tape, const Variable& token, const Variable& own,
-                                const std::shared_ptr<Pass>& pass);
-  [[nodiscard]] Variable sum_losses(Tape& tape, const Variable& token, const Variable& own,
-                                    const std::shared_ptr<Pass>& pass);
-  [[nodiscard]] Variable record(Tape& tape, const Variable& token, const Variable& own,
-                                Tensor output, const std::shared_ptr<Pass>& pass,
+  void run(Pass& pass, const std::function<void(Part&)>& work);
+  [[nodiscard]] Variable gather(Tape& tape, const std::shared_ptr<Pass>& pass);
+  [[nodiscard]] Variable sum_losses(Tape& tape, const std::shared_ptr<Pass>& pass);
+  [[nodiscard]] Variable record(Tape& tape, Tensor output, const std::shared_ptr<Pass>& pass,
                                 const Split& split);
-  void collect_gradients(Pass& pass, std::size_t parameter, GradientTarget target);
+  void collect_gradients(const Pass& pass, std::size_t parameter, GradientTarget target);
 
   Context& context_;
   std::size_t dim_;

@@ -35,6 +35,13 @@ std::vector<Device> other_devices(Device own, std::vector<Device> device_ids) {
   return device_ids;
 }
 
+void check_on(Device device, const Tensor& tensor, const char* what) {
+  if (tensor.device() == device) return;
+  throw std::invalid_argument("[nn] DataParallel: " + std::string(what) + " on " +
+                              to_string(tensor.device()) + ", expected " + to_string(device) +
+                              ", the module's device");
+}
+
 std::size_t size_along(const Shape& shape, std::size_t dim, const char* what) {
   if (dim < shape.rank()) return shape[dim];
   throw std::invalid_argument("[nn] DataParallel: " + std::string(what) + " of shape " +

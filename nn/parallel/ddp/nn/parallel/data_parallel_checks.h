@@ -9,6 +9,7 @@
 #include "ddp/base/device.h"
 #include "ddp/nn/module.h"
 #include "ddp/nn/shape.h"
+#include "ddp/nn/tensor.h"
 
 namespace ddp::nn {
 
@@ -19,6 +20,9 @@ namespace ddp::nn {
 // The module's values are copied into a replica one by one, so both must have the same parameters,
 // buffers and child modules, in the same order.
 void check_alike(Module& module, Module& replica);
+
+// `what` begins the error: "an input".
+void check_on(Device device, const Tensor& tensor, const char* what);
 
 // The size of dimension `dim`, which must exist. `what` begins the error: "an input".
 [[nodiscard]] std::size_t size_along(const Shape& shape, std::size_t dim, const char* what);
