@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// Built twice: with the library's gemm (OpenBLAS), and with no_openblas.cpp instead.
+// Built twice: with the library's gemm (oneDNN and OpenBLAS), and with no_openblas.cpp instead.
 #include "ddp/kernels/gemm.h"
 
 #include <sys/resource.h>
@@ -66,7 +66,8 @@ void check_against_naive(const GemmShape& shape, const GemmOptions& options) {
 TEMPLATE_TEST_CASE("gemm equals the triple loop for all transposes and odd sizes", "[gemm]", float,
                    double) {
   const auto shape = GENERATE(GemmShape{1, 1, 1}, GemmShape{1, 7, 5}, GemmShape{13, 1, 3},
-                              GemmShape{17, 19, 23}, GemmShape{64, 10, 128}, GemmShape{33, 65, 1});
+                              GemmShape{17, 19, 23}, GemmShape{64, 10, 128}, GemmShape{33, 65, 1},
+                              GemmShape{1, 129, 33}, GemmShape{5, 67, 301});
   const auto transpose_a = GENERATE(Transpose::kNo, Transpose::kYes);
   const auto transpose_b = GENERATE(Transpose::kNo, Transpose::kYes);
   check_against_naive<TestType>(shape, {transpose_a, transpose_b});

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// General matrix product. CPU: OpenBLAS, or plain loops in a build without it (no_openblas.cpp).
+// General matrix product. CPU: oneDNN for float32 unless the product is small, else OpenBLAS, or
+// plain loops in a build without it (no_openblas.cpp).
 // CUDA: cuBLAS, opened with dlopen when the first cu::Blas is made, because linking it would cost
 // every process 68 ms at start-up, even if it never uses a GPU.
 //
-// CPU threads: OpenBLAS's setting is global to the process, so it belongs to the program and
-// nothing here changes it. OpenBLAS reads OPENBLAS_NUM_THREADS, then OMP_NUM_THREADS, when it is
-// loaded, and uses every core if neither is set. ddp-launch sets OMP_NUM_THREADS to the rank's
-// share.
+// CPU threads: these settings are global to the process, so they belong to the program and nothing
+// here changes them. oneDNN reads OMP_NUM_THREADS, OpenBLAS OPENBLAS_NUM_THREADS before it, when
+// they are loaded, and use every core if neither is set. ddp-launch sets OMP_NUM_THREADS to the
+// rank's share.
 #pragma once
 
 #include <cstddef>

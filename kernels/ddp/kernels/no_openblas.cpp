@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 //
-// Stands in for gemm_openblas.cpp in a build without OpenBLAS: correct, and about ten times slower.
+// Stands in for gemm_openblas.cpp in a build without OpenBLAS: correct, and about ten times slower,
+// except for what oneDNN computes.
 // Row i of C is built from rows of B, so that the inner loop runs along memory and vectorises; a
 // transposed B is turned over once.
 #include <algorithm>
 #include <vector>
 
 #include "ddp/kernels/detail/gemm_checks.h"
+#include "ddp/kernels/detail/gemm_onednn.h"
 #include "ddp/kernels/gemm.h"
 
 namespace ddp::cpu {
@@ -52,6 +54,7 @@ void multiply(const T* a, const T* b, T* c, const GemmShape& shape, const GemmOp
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options) {
   detail::check_gemm(a, b, c, shape);
+  if (detail::gemm_by_onednn(a, b, c, shape, options)) return;
   detail::dispatch_float("gemm", c.dtype, [&](auto element) {
     using T = decltype(element);
     std::vector<T> turned;

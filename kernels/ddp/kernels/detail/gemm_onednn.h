@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "ddp/kernels/gemm.h"
+
+namespace ddp::detail {
+
+// True if oneDNN is on this machine.
+[[nodiscard]] bool has_onednn_gemm();
+
+// gemm() by oneDNN, for checked operands. False, and nothing is done, for what oneDNN does not
+// compute (float64), for small products, and if there is no oneDNN.
+[[nodiscard]] bool gemm_by_onednn(const Buffer& a, const Buffer& b, const Buffer& c,
+                                  const GemmShape& shape, const GemmOptions& options);
+
+}  // namespace ddp::detail
