@@ -160,3 +160,10 @@ TEST_CASE("DDP_TIMEOUT makes a job with a stopped rank start again", "[start]") 
   job.send_signal(SIGTERM);
   CHECK(job.wait() == 143);
 }
+
+// The launcher hosts the store, which the program did not say.
+TEST_CASE("a program may pass on what the launcher told it", "[start]") {
+  ChildProcess job({DDP_LAUNCH_PATH, "-n", "2", DDP_COLLECTIVE_WORKER_PATH, "sum-placed", "shm"});
+  CHECK(job.wait() == 0);
+  CHECK_THAT(job.out(), Contains("sum 2"));
+}

@@ -20,6 +20,7 @@
 //   fork         asks a child that it has forked, not itself, to stop
 //   log          returns from main while another thread is logging
 //   sum          calls all_reduce once; rank 0 prints the sum
+//   sum-placed   the same, and it passes RANK, WORLD_SIZE and MASTER_* to init_process_group
 //   sum-allocated  the same with the group's memory, where each rank has its rank + 1; also for the
 //                backend nccl
 //   kind         after a byte on stdin, the last rank calls broadcast, the others all_reduce; then
@@ -281,6 +282,14 @@ int stop_a_child() {
   return ::kill(child, SIGTERM) == 0 && ::waitpid(child, &status, 0) == child ? status : 1;
 }
 
+// As programs written for PyTorch do, which read these variables themselves.
+void name_place(ddp::InitOptions& options) {
+  const ddp::WorkerEnv env = ddp::WorkerEnv::from_environment();
+  options.rank = env.rank;
+  options.world_size = env.world_size;
+  options.master = env.master;
+}
+
 int run(const std::string& mode, const std::string& backend, const Patience& patience) {
   if (mode == "fork") return stop_a_child();
   if (mode == "log") {
@@ -290,11 +299,13 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   SlowEnd end;
   std::optional<Values> memory;  // outlives the group, and exit() does not free it
   const bool is_nccl = backend == "nccl";
-  auto group = ddp::init_process_group(
-      {.backend = ddp::parse_backend(backend),
-       .device = is_nccl ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
-       .timeout = is_nccl && patience.timeout ? kConnectTimeout : patience.timeout,
-       .hang_watch = patience.hang_watch});
+  ddp::InitOptions options{
+      .backend = ddp::parse_backend(backend),
+      .device = is_nccl ? ddp::DeviceChoice::kCuda : ddp::DeviceChoice::kCpu,
+      .timeout = is_nccl && patience.timeout ? kConnectTimeout : patience.timeout,
+      .hang_watch = patience.hang_watch};
+  if (mode == "sum-placed") name_place(options);
+  auto group = ddp::init_process_group(options);
   if (mode == "sum-allocated") return sum_with(*group, group->allocate(kRegisteredBytes));
   if (mode == "loop-large") {
     loop_with(*group, ddp::allocate_host(kLargeBytes), patience.timeout);
@@ -309,7 +320,7 @@ int run(const std::string& mode, const std::string& backend, const Patience& pat
   const ddp::Buffer& values = memory.emplace(group->device()).buffer;
   group->all_reduce(values).wait_host();
   ready(*group);
-  if (mode == "sum") {
+  if (mode == "sum" || mode == "sum-placed") {
     if (group->rank() == 0) std::printf("sum %g\n", ddp::item(values.slice(0, 1)));
     return 0;
   }

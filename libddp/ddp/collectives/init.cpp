@@ -37,13 +37,37 @@ namespace {
 
 static_assert(kMaxWorldSize == wire::kMaxKeys, "rank 0 waits for one key of each rank");
 
+// The environment of a rank that knows its place without it. If the environment tells of the same
+// place, the caller has it from there, and the rest of the environment holds, too, such as who
+// hosts the store. Otherwise it may be that of another job, or wrong.
+WorkerEnv environment_of_placed(const InitOptions& options) {
+  const EnvReader reader(::getenv);
+  WorkerEnv env;
+  const bool has_own_local_rank = !options.local_rank && !options.ranks_are_threads;
+  env.local_rank =
+      (has_own_local_rank ? reader.integer("LOCAL_RANK", 0) : std::nullopt).value_or(*options.rank);
+  if (options.store) return env;
+  try {
+    WorkerEnv told = WorkerEnv::from_environment();
+    if (told.rank == *options.rank && told.world_size == *options.world_size &&
+        told.master == *options.master) {
+      return told;
+    }
+  } catch (const EnvironmentError&) {  // then it does not tell
+  }
+  return env;
+}
+
+WorkerEnv environment_of(const InitOptions& options) {
+  if (options.world_size == 1) return {};
+  const bool is_placed = options.rank && options.world_size && (options.master || options.store);
+  return is_placed ? environment_of_placed(options) : WorkerEnv::from_environment();
+}
+
 WorkerEnv merge(const InitOptions& options) {
-  const bool complete = options.rank && options.world_size && (options.master || options.store);
-  const bool needs_environment = !complete && options.world_size.value_or(2) != 1;
-  WorkerEnv env = needs_environment ? WorkerEnv::from_environment() : WorkerEnv();
+  WorkerEnv env = environment_of(options);
   if (options.rank) env.rank = *options.rank;
   if (options.world_size) env.world_size = *options.world_size;
-  if (complete) env.local_rank = env.rank;
   if (options.local_rank) env.local_rank = *options.local_rank;
   if (options.master) env.master = *options.master;
   if (env.world_size < 1 || env.rank < 0 || env.rank >= env.world_size) {
