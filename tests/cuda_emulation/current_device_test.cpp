@@ -16,6 +16,7 @@
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/collectives/nccl/nccl_process_group.h"
 #include "ddp/engine/distributed_data_parallel.h"
+#include "ddp/io/host_copy.h"
 #include "ddp/nn/context.h"
 #include "ddp/store/hash_store.h"
 #include "support/run_ranks.h"
@@ -157,5 +158,14 @@ TEST_CASE("a context computes on its GPU, and is destroyed there", "[cuda]") {
     return context->to_host<float>(b);
   });
   CHECK(product == std::vector<float>(4, 2));
+  CHECK_FALSE(emulation::has_context(0));
+}
+
+TEST_CASE("a checkpoint's copy is made on the GPU of the tensors", "[cuda]") {
+  const Allocation memory = floats(cuda_device(1));
+  const std::vector<NamedBuffer> tensors = {{"x", {kElements}, buffer_in(memory, cuda_device(1))}};
+  HostCopy copy;
+  on_new_thread([&] { copy.take(tensors); });
+  CHECK(copy.tensors().front().buffer.as<float>()[0] == 0);
   CHECK_FALSE(emulation::has_context(0));
 }

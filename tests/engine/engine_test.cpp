@@ -650,6 +650,25 @@ TEST_CASE("a step without nominal_samples causes one warning, on rank 0", "[engi
   CHECK(warnings(1, 64).empty());
 }
 
+TEST_CASE("a world of one is warned if it accumulates without nominal_samples", "[engine]") {
+  const auto warnings = [](int passes) {
+    test::StderrCapture capture;
+    run_groups(Backend::kShm, 1, [&](ProcessGroup& group) {
+      Model model(0);
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters);
+      ddp.accumulate(passes);
+      for (int pass = 0; pass < passes; ++pass) {
+        CHECK(ddp.begin_step({.samples = 64}) == (passes == 1 ? 1 : 64));
+        mark_all(ddp);
+        ddp.wait();
+      }
+    });
+    return capture.text();
+  };
+  CHECK(warnings(1).empty());
+  CHECK_THAT(warnings(2), Catch::Contains("a step has 64 samples and DdpOptions::nominal_samples"));
+}
+
 TEST_CASE("a parameter that several layers share is given once", "[engine]") {
   const auto group = std::make_shared<RecordingGroup>(2);
   const auto refusal = [&](const Model& model) {

@@ -12,12 +12,15 @@ namespace ddp {
 void HostTransfer::copy(const Buffer& source, const Buffer& target) {
   if (source.count == 0) return;
   if (source.dtype != target.dtype) return convert(source, target);
-  if (source.device.is_cuda() || target.device.is_cuda()) {
-    cu::copy_async(target.data, source.data, source.size_bytes(), stream_);
-    is_pending_ = true;
-  } else {
+  if (!source.device.is_cuda() && !target.device.is_cuda()) {
     std::memcpy(target.data, source.data, source.size_bytes());
+    return;
   }
+  const Device device = target.device.is_cuda() ? target.device : source.device;
+  if (pending_on_ != device) wait();
+  const cu::DeviceGuard guard(device);  // of which a null stream is the default stream
+  cu::copy_async(target.data, source.data, source.size_bytes(), stream_);
+  pending_on_ = device;
 }
 
 // Casts on the CPU also for a device, so that no device memory is needed beside the target.
@@ -31,8 +34,10 @@ void HostTransfer::convert(const Buffer& source, const Buffer& target) {
 }
 
 void HostTransfer::wait() {
-  if (is_pending_) cu::synchronize(stream_);
-  is_pending_ = false;
+  if (!pending_on_) return;
+  const cu::DeviceGuard guard(*pending_on_);
+  cu::synchronize(stream_);
+  pending_on_.reset();
 }
 
 }  // namespace ddp

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <optional>
+
 #include "ddp/base/buffer.h"
 #include "ddp/base/stream.h"
 
 namespace ddp {
 
 // Copies between CPU and device memory, in either direction, or within CPU memory. Copies from and
-// to a device run on one stream. Nobody may touch source or target until wait() has returned.
+// to a device run on one stream (null: that device's default stream). Nobody may touch source or
+// target until wait() has returned.
 class HostTransfer {
  public:
   explicit HostTransfer(Stream stream) : stream_(stream) {}
@@ -21,7 +24,7 @@ class HostTransfer {
   void convert(const Buffer& source, const Buffer& target);
 
   Stream stream_;
-  bool is_pending_ = false;
+  std::optional<Device> pending_on_;
 };
 
 }  // namespace ddp

@@ -35,8 +35,8 @@ namespace ddp {
 //
 // Why the factor: a rank does not know the others' batch sizes when its backward starts. With n
 // samples it scales its mean gradient by n / n_ref, and wait() divides the sum by (sum of n) /
-// n_ref. With batches of the nominal size the factor is 1. In a world of one the factor is always 1
-// and nothing is done, except that GradientKind::kSum is divided by n.
+// n_ref. With batches of the nominal size the factor is 1. In a world of one a step of one pass has
+// the factor 1 and nothing is done, except that GradientKind::kSum is divided by n.
 //
 // A rank with n = 0 contributes zeros, whatever its gradients hold, and may skip mark_ready.
 //

@@ -20,7 +20,7 @@ LossFactor::LossFactor(const ProcessGroup& group, const DdpOptions& options)
       is_sum_(options.gradient_kind == GradientKind::kSum),
       scales_buckets_(options.scale_at_ready),
       reference_(reference_samples(options)),
-      may_be_forgotten_(!is_alone_ && group.rank() == 0 && options.nominal_samples == 0) {
+      may_be_forgotten_(group.rank() == 0 && options.nominal_samples == 0) {
   if (!(reference_ > 0 && std::isfinite(reference_))) {
     throw std::invalid_argument("[ddp] nominal_samples must be positive and finite");
   }

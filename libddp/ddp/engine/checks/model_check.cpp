@@ -240,7 +240,9 @@ void broadcast_model(ProcessGroup& group, std::span<const Parameter> parameters,
   PackedBroadcast broadcast(group, values);
   const Work last = broadcast.run({});
   if (last.group != nullptr) last.wait_host();
-  if (group.device().is_cuda()) cu::synchronize({});
+  if (!group.device().is_cuda()) return;
+  const cu::DeviceGuard guard(group.device());
+  cu::synchronize({});
 }
 
 }  // namespace ddp
