@@ -469,6 +469,35 @@ TEST_CASE("after an error operands may be freed at once", "[collectives]") {
   });
 }
 
+// Longer than a release waits for an operation that uses the memory.
+TEST_CASE("memory is released while an operation waits that does not use it", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 2, [](ProcessGroup& group) {
+      Allocation unrelated = group.allocate(1 << 20);
+      std::vector<float> values(1000, 1);
+      if (group.rank() == 1) std::this_thread::sleep_for(1500ms);
+      const Work work = group.all_reduce(buffer_of(values));
+      unrelated = {};
+      work.wait();
+      expect(values == std::vector<float>(1000, 2), "the sum");
+    });
+  }
+}
+
+TEST_CASE("memory that an operation uses is released behind it", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    run_groups(backend, 2, [](ProcessGroup& group) {
+      Allocation memory = group.allocate(1000 * sizeof(float));
+      if (group.rank() == 1) std::this_thread::sleep_for(100ms);
+      const Work work = group.all_reduce({memory.data(), 1000, DType::kFloat32, kCpuDevice});
+      const auto begin = Clock::now();
+      memory = {};
+      expect(group.rank() == 1 || Clock::now() - begin > 50ms, "it waited");
+      work.wait();
+    });
+  }
+}
+
 TEST_CASE("waiting inside a batch is an error, not a hang", "[collectives]") {
   const auto check = [](ProcessGroup& group) {
     std::vector<float> own(8, 1);

@@ -61,7 +61,7 @@ struct Group {
     calls.clear();
   }
   [[nodiscard]] Allocation allocate(std::size_t size_bytes) {
-    return memory.allocate(size_bytes, [] {});
+    return memory.allocate(size_bytes, [](const void*, std::size_t) {});
   }
 
   HashStore store;

@@ -241,6 +241,20 @@ TEST_CASE("group memory is zeroed, reduces, and is released in any order", "[gpu
   });
 }
 
+// Longer than a release waits for an operation that uses the memory.
+TEST_CASE("group memory is released while an operation waits that does not use it", "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    Allocation unrelated = group.allocate(1 << 20);
+    Floats values(1000, group.device());
+    values.fill(1, stream);
+    if (group.rank() == group.world_size() - 1) std::this_thread::sleep_for(1500ms);
+    const Work work = group.all_reduce(values.buffer(), ReduceOp::kSum, stream);
+    unrelated = {};
+    work.wait(stream);
+    expect(values.all_equal(static_cast<float>(group.world_size()), stream), "the sum");
+  });
+}
+
 TEST_CASE("abort breaks the group on all ranks with one sentence", "[gpu][nccl]") {
   run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
     Floats values(16, group.device());

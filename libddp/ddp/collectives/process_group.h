@@ -124,6 +124,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void start_timing(std::uint64_t operations);
 
   // Zeroed memory on device() that suits this group's collectives. Must not outlive the group.
+  // Releasing it while an operation uses it waits for the operation, but only for a second: then
+  // the group breaks.
   [[nodiscard]] virtual Allocation allocate(std::size_t size_bytes) = 0;
 
   // Makes a new group of the same ranks, whose operations do not queue behind this group's.

@@ -74,6 +74,10 @@ class HostsOperations {
     return queue_.wait_idle(timeout) && groups_.wait_idle(timeout);
   }
 
+  [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) {
+    return queue_.wait_released(memory, timeout) && groups_.wait_released(memory, timeout);
+  }
+
   // Makes this rank leave the group. False if an operation that uses this object still runs.
   [[nodiscard]] bool stop(Timeout grace) {
     const auto leave = [this] {
@@ -187,7 +191,9 @@ Allocation HierarchicalProcessGroup::allocate(std::size_t size_bytes) {
   const std::shared_ptr<ProcessGroup>& inside = operations_->groups().inside;
   return guard_operand_memory(
       inside ? inside->allocate(size_bytes) : allocate_host(size_bytes),
-      [operations = operations_.get()](Timeout timeout) { return operations->wait_idle(timeout); },
+      [operations = operations_.get()](const Buffer& memory, Timeout timeout) {
+        return operations->wait_released(memory, timeout);
+      },
       weak_from_this());
 }
 

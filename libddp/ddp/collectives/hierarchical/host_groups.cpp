@@ -58,6 +58,11 @@ bool HostGroups::wait_idle(Timeout timeout) const {
   return flat->wait_idle(timeout) && (!leaders || leaders->wait_idle(timeout));
 }
 
+bool HostGroups::wait_released(const Buffer& memory, Timeout timeout) const {
+  return flat->wait_released(memory, timeout) &&
+         (!leaders || leaders->wait_released(memory, timeout));
+}
+
 // The group of all ranks is made first: its ranks are the caller's, so its errors about an
 // unreachable network name the right ranks. At the end all ranks wait for each other, so that one
 // that has left did not leave while another one waited for it.

@@ -21,6 +21,8 @@ struct HostGroups {
   // True once the threads of the groups between hosts no longer touch any operand. The group inside
   // the host does not touch operands after an error.
   [[nodiscard]] bool wait_idle(Timeout timeout) const;
+  // True once they no longer touch this memory.
+  [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) const;
 };
 
 // Collective over the ranks of `config`; `address` as for gloo.

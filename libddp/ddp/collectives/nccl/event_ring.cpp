@@ -7,8 +7,8 @@ EventRing::EventRing(Device device) {
   for (cu::Event& event : events_) event = cu::Event(device);
 }
 
-void EventRing::begin(const CollectiveSignature& signature, Timeout timeout) {
-  announced_.push({signature, timeout.count()});
+void EventRing::begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands) {
+  announced_.push({signature, timeout.count(), operands});
   begun_.fetch_add(1);
 }
 
@@ -30,6 +30,15 @@ bool EventRing::done(std::uint64_t sequence) {
 
 void EventRing::make_wait(std::uint64_t sequence, Stream consumer) {
   if (sequence > completed_.load()) event(sequence).make_wait(consumer);
+}
+
+bool EventRing::uses(const MemoryRange& memory) {
+  const std::uint64_t last = recorded_.load();
+  for (std::uint64_t sequence = completed_.load() + 1; sequence <= last; ++sequence) {
+    const MemoryRange operands = announced_.value(sequence).value_or(Announced()).operands;
+    if (operands.overlaps(memory) && !done(sequence)) return true;
+  }
+  return false;
 }
 
 std::uint64_t EventRing::oldest_unfinished() {

@@ -15,6 +15,16 @@
 
 namespace ddp {
 
+// Addresses from `begin` up to `end`.
+struct MemoryRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  [[nodiscard]] bool overlaps(const MemoryRange& other) const {
+    return begin < other.end && other.begin < end;
+  }
+};
+
 // The completion events of operations that run one after the other on one stream; made once and
 // reused in turn. Operations are numbered 1, 2, ...
 //
@@ -28,8 +38,8 @@ class EventRing {
   // The number of the operation that begin() announces next.
   [[nodiscard]] std::uint64_t next() const { return begun_.load() + 1; }
   // Announces operation next(). It reuses the entry of the operation kCapacity before it, which
-  // must be done.
-  void begin(const CollectiveSignature& signature, Timeout timeout);
+  // must be done. The operation touches no memory outside of `operands`.
+  void begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands = {});
   // Call it when the announced operation has been enqueued completely on `stream`.
   void record(Stream stream);
 
@@ -39,6 +49,8 @@ class EventRing {
   void make_wait(std::uint64_t sequence, Stream consumer);
   // True if all recorded operations are done.
   [[nodiscard]] bool idle() { return done(recorded_.load()); }
+  // True if a recorded operation that is not done may touch this memory.
+  [[nodiscard]] bool uses(const MemoryRange& memory);
   // The oldest operation that is announced and not done; 0 if there is none.
   [[nodiscard]] std::uint64_t oldest_unfinished();
   // The last operation that is known to be done; all operations before it are done, too.
@@ -53,6 +65,7 @@ class EventRing {
   struct Announced {
     CollectiveSignature signature;
     Timeout::rep timeout = kLongestTimeout.count();
+    MemoryRange operands;
   };
 
   cu::Event& event(std::uint64_t sequence) { return events_[sequence % kCapacity]; }

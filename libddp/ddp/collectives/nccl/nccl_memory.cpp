@@ -30,9 +30,10 @@ void deregister_memory(NcclCommunicator& communicator, void* registration) {
 }
 
 Allocation allocate_plain(std::size_t size_bytes, Device device,
-                          const std::function<void()>& before_release) {
+                          const NcclMemory::BeforeRelease& before_release) {
   const auto memory = std::make_shared<Allocation>(cu::allocate_device(size_bytes, device));
-  return {memory->data(), size_bytes, [memory, before_release](void*) { before_release(); }};
+  return {memory->data(), size_bytes,
+          [memory, before_release](void* data) { before_release(data, memory->size_bytes()); }};
 }
 
 // Deregisters first, since NCCL must not know an address that is freed.
@@ -58,7 +59,7 @@ NcclMemory::NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const Gro
       device_(config.device),
       who_(fmt::format("group \"{}\" on rank {}", config.name, config.rank)) {}
 
-Allocation NcclMemory::allocate(std::size_t size_bytes, std::function<void()> before_release) {
+Allocation NcclMemory::allocate(std::size_t size_bytes, BeforeRelease before_release) {
   if (size_bytes == 0) return {};
   const cu::DeviceGuard guard(device_);
   void* data = size_bytes >= kLeastRegistered ? allocate_by_nccl(size_bytes) : nullptr;
@@ -66,9 +67,9 @@ Allocation NcclMemory::allocate(std::size_t size_bytes, std::function<void()> be
   void* registration = register_memory(data, size_bytes);
   // ncclMemFree does not wait for the device, and kernels may still use the memory.
   Allocation allocation(data, size_bytes,
-                        [before_release = std::move(before_release), registration, device = device_,
-                         communicator = communicator_](void* memory) {
-                          before_release();
+                        [before_release = std::move(before_release), size_bytes, registration,
+                         device = device_, communicator = communicator_](void* memory) {
+                          before_release(memory, size_bytes);
                           cu::release_when_idle(device, [communicator, memory, registration] {
                             release_memory(*communicator, memory, registration);
                           });

@@ -20,12 +20,14 @@ namespace ddp {
 // says so. Thread-safe. Memory may outlive this object.
 class NcclMemory {
  public:
+  using BeforeRelease = std::function<void(const void* memory, std::size_t size_bytes)>;
+
   NcclMemory(std::shared_ptr<NcclCommunicator> communicator, const GroupConfig& config);
 
   // Zeroed memory from ncclMemAlloc, registered with the communicator, which saves its kernels a
   // copy; ordinary device memory if it is small or NCCL cannot allocate it. `before_release` must
   // not throw.
-  [[nodiscard]] Allocation allocate(std::size_t size_bytes, std::function<void()> before_release);
+  [[nodiscard]] Allocation allocate(std::size_t size_bytes, BeforeRelease before_release);
 
  private:
   [[nodiscard]] void* allocate_by_nccl(std::size_t size_bytes);

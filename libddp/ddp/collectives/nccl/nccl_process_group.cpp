@@ -46,6 +46,25 @@ GroupConfig checked(GroupConfig config) {
                               to_string(config.device));
 }
 
+MemoryRange range_of(const void* data, std::size_t size_bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(data);
+  return {begin, begin + size_bytes};
+}
+
+// From the lowest operand to the end of the highest one.
+MemoryRange operands_of(std::span<const Collective> operations) {
+  MemoryRange all;
+  for (const Collective& each : operations) {
+    for (const Buffer& operand : {each.input, each.output}) {
+      if (operand.count == 0) continue;
+      const MemoryRange range = range_of(operand.data, operand.size_bytes());
+      all.begin = all.end == 0 ? range.begin : std::min(all.begin, range.begin);
+      all.end = std::max(all.end, range.end);
+    }
+  }
+  return all;
+}
+
 class NcclProcessGroup final : public ProcessGroup {
  public:
   explicit NcclProcessGroup(GroupConfig config);
@@ -71,11 +90,13 @@ class NcclProcessGroup final : public ProcessGroup {
  private:
   template <class F>
   void attempt(const CollectiveSignature& what, F&& f);
-  void begin(const CollectiveSignature& signature, Timeout timeout);
+  void make_room();
   void order_behind_producers(std::span<const Collective> operations);
   void enqueue(std::span<const Collective> operations);
-  void finish_or_break() noexcept;
-  PeerError left_early();
+  void leave() noexcept;
+  void release(const MemoryRange& memory) noexcept;
+  template <class IsNeeded, class Reason>
+  void finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept;
 
   const NcclApi& nccl() const { return communicator_->api(); }
 
@@ -113,16 +134,17 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
 }
 
 NcclProcessGroup::~NcclProcessGroup() {
-  finish_or_break();
+  leave();
   roll_.leave(recorder().position().collectives);
   watchdog_.reset();
   first_error_.is_set() ? communicator_->abort() : communicator_->destroy();
 }
 
 Allocation NcclProcessGroup::allocate(std::size_t size_bytes) {
-  return memory_.allocate(size_bytes, [this, self = weak_from_this()] {
-    if (const auto alive = self.lock()) finish_or_break();
-  });
+  return memory_.allocate(size_bytes,
+                          [this, self = weak_from_this()](const void* memory, std::size_t size) {
+                            if (const auto alive = self.lock()) release(range_of(memory, size));
+                          });
 }
 
 void NcclProcessGroup::time_last(std::uint64_t operations) {
@@ -136,22 +158,42 @@ std::optional<Interval> NcclProcessGroup::interval(std::uint64_t sequence) {
   return timer_ ? timer_->interval(sequence) : std::nullopt;
 }
 
-// Waits until no operation of this group runs any more. If one does not end by itself, this breaks
-// the group, and the watchdog ends the operation; so the other ranks learn that this rank left
-// early. If the device is still computing earlier work, the operation's time has not begun.
-void NcclProcessGroup::finish_or_break() noexcept {
+// Waits until no operation of this group runs any more.
+void NcclProcessGroup::leave() noexcept {
+  finish_or_break([this] { return !operations_.idle(); },
+                  [this](const std::string& operation) {
+                    return fmt::format("rank {} left group \"{}\" during {}", rank(), name(),
+                                       operation);
+                  });
+}
+
+// Waits until no operation uses the memory any more.
+void NcclProcessGroup::release(const MemoryRange& memory) noexcept {
+  finish_or_break([&] { return operations_.uses(memory); },
+                  [this](const std::string& operation) {
+                    return fmt::format("rank {} freed memory of group \"{}\" during {}", rank(),
+                                       name(), operation);
+                  });
+}
+
+// If an operation does not end by itself, this breaks the group, and the watchdog ends the
+// operation; so the other ranks learn the reason. If the device is still computing earlier work,
+// the operation's time has not begun.
+template <class IsNeeded, class Reason>
+void NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& reason) noexcept {
   std::uint64_t oldest = 0;
   Deadline by_itself = Deadline::after(kLeaveTimeout);
   std::optional<Deadline> by_abort;
   try {
-    while (!operations_.idle() && !(by_abort && by_abort->passed())) {
+    while (is_needed() && !(by_abort && by_abort->passed())) {
       const std::uint64_t unfinished = operations_.oldest_unfinished();
       if (std::exchange(oldest, unfinished) != unfinished || !handover_.done()) {
         by_itself = Deadline::after(kLeaveTimeout);
       }
       if (!by_abort && (by_itself.passed() || first_error_.is_set())) {
         if (!first_error_.is_set()) recorder().broken();  // leaving is not this rank's error
-        first_error_.set(left_early());
+        first_error_.set(
+            PeerError("[nccl] " + reason(to_string(operations_.signature(unfinished)))));
         by_abort = Deadline::after(kAbortTimeout);
       }
       std::this_thread::sleep_for(kPollInterval);
@@ -159,12 +201,6 @@ void NcclProcessGroup::finish_or_break() noexcept {
   } catch (const CudaError& error) {
     first_error_.set(error);
   }
-}
-
-PeerError NcclProcessGroup::left_early() {
-  const std::uint64_t oldest = operations_.oldest_unfinished();
-  return PeerError(fmt::format("[nccl] rank {} left group \"{}\" during {}", rank(), name(),
-                               to_string(operations_.signature(oldest))));
 }
 
 // Runs f; if it throws an error of CUDA or NCCL, the group is broken.
@@ -185,10 +221,12 @@ void NcclProcessGroup::attempt(const CollectiveSignature& what, F&& f) {
 // All of them get one number. The watchdog uses the name of the first one and the timeout of the
 // last one.
 std::uint64_t NcclProcessGroup::submit(std::span<const Collective> operations) {
+  first_error_.rethrow_if_set();
+  make_room();
   const std::uint64_t sequence = operations_.next();
   for (const Collective& each : operations) recorder().submitted(sequence, each);
   const CollectiveSignature signature = signature_of(operations.front(), sequence);
-  begin(signature, operations.back().timeout);
+  operations_.begin(signature, operations.back().timeout, operands_of(operations));
   attempt(signature, [&] {
     order_behind_producers(operations);
     if (timer_) timer_->begin(sequence);
@@ -210,13 +248,12 @@ void NcclProcessGroup::order_behind_producers(std::span<const Collective> operat
   }
 }
 
-// Blocks only a host that is EventRing::kCapacity operations ahead of its device.
-void NcclProcessGroup::begin(const CollectiveSignature& signature, Timeout timeout) {
-  first_error_.rethrow_if_set();
-  if (signature.sequence > EventRing::kCapacity) {
-    wait_host(signature.sequence - EventRing::kCapacity, timeout);
-  }
-  operations_.begin(signature, timeout);
+// Blocks only a host that is EventRing::kCapacity operations ahead of its device, and until the
+// oldest of them is done or the watchdog breaks the group, since nothing of the next operation has
+// begun yet.
+void NcclProcessGroup::make_room() {
+  const std::uint64_t next = operations_.next();
+  if (next > EventRing::kCapacity) wait_host(next - EventRing::kCapacity, kLongestTimeout);
 }
 
 void NcclProcessGroup::enqueue(std::span<const Collective> operations) {

@@ -12,9 +12,12 @@
 namespace ddp {
 namespace {
 
+bool has_operand_in(const Buffer& memory, const Collective& collective) {
+  return overlap(memory, collective.input) || overlap(memory, collective.output);
+}
+
 bool overlap(const Collective& a, const Collective& b) {
-  return overlap(a.input, b.input) || overlap(a.input, b.output) || overlap(a.output, b.input) ||
-         overlap(a.output, b.output);
+  return has_operand_in(a.input, b) || has_operand_in(a.output, b);
 }
 
 }  // namespace
@@ -191,6 +194,16 @@ bool OperationQueue::wait_idle(Timeout timeout) {
   assign_to_thread(submitted_);
   return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [this] {
     return !executing_ && (error_ || stopping_ || completed_ == submitted_);
+  });
+}
+
+bool OperationQueue::wait_released(const Buffer& memory, Timeout timeout) {
+  std::unique_lock lock(mutex_);
+  std::uint64_t last = submitted_;
+  while (last > completed_ && !has_operand_in(memory, entry(last).collective)) --last;
+  assign_to_thread(last);
+  return work_done_.wait_until(lock, Deadline::after(timeout).time_point(), [&] {
+    return completed_ >= last || (!executing_ && (error_ || stopping_));
   });
 }
 

@@ -88,6 +88,9 @@ class OperationQueue {
   // True once nothing runs and nothing is queued, or the queue is broken and nothing runs.
   [[nodiscard]] bool wait_idle(Timeout timeout);
 
+  // True once no operation that was submitted so far touches `memory` any more.
+  [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout);
+
   // How long the operations of a queue that is being stopped may take to end.
   static constexpr Timeout kLeaveTimeout{1000};
   // How long a wait that is about to throw waits for a running operation to end.

@@ -13,8 +13,11 @@ namespace ddp {
 // A CPU backend whose operations run on an OperationQueue that is a part of the group.
 class QueuedProcessGroup : public ProcessGroup {
  public:
-  // True once no operand is touched any more; see OperationQueue.
+  // See OperationQueue.
   [[nodiscard]] bool wait_idle(Timeout timeout) { return queue().wait_idle(timeout); }
+  [[nodiscard]] bool wait_released(const Buffer& memory, Timeout timeout) {
+    return queue().wait_released(memory, timeout);
+  }
 
  protected:
   using ProcessGroup::ProcessGroup;
@@ -24,7 +27,8 @@ class QueuedProcessGroup : public ProcessGroup {
   // What allocate() hands out.
   [[nodiscard]] Allocation guard(Allocation memory) {
     return guard_operand_memory(
-        std::move(memory), [this](Timeout timeout) { return wait_idle(timeout); },
+        std::move(memory),
+        [this](const Buffer& each, Timeout timeout) { return wait_released(each, timeout); },
         weak_from_this());
   }
 
