@@ -387,6 +387,21 @@ TEST_CASE("ranks in different epochs are an error in the same step that names th
   }
 }
 
+TEST_CASE("ranks that read their data in different orders are told so in the first step",
+          "[engine][epoch]") {
+  const auto errors = errors_of_ranks(4, [](ProcessGroup& group) {
+    Trainee trainee(group, {});
+    const std::uint32_t plans[] = {0, 0xabc, 0xffffffff, 0xabc};  // 0 is not compared
+    trainee.step(1, {.plan_fingerprint = plans[group.rank()]});
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error,
+               Catch::Contains("ranks read their data in different orders") &&
+                   Catch::Contains("rank 1 has order 00000abc, rank 2 has order ffffffff (") &&
+                   !Catch::Contains("rank 0") && !Catch::Contains("rank 3"));
+  }
+}
+
 TEST_CASE("the epoch of a rank without data is ignored", "[engine][epoch]") {
   run_on_all_backends(2, [](ProcessGroup& group) {
     Trainee trainee(group, {});

@@ -297,6 +297,30 @@ TEST_CASE("the global batches do not depend on the number of ranks", "[samplers]
   }
 }
 
+TEST_CASE("ranks of one job have one fingerprint of their plans, and no other job has it",
+          "[samplers][exact]") {
+  const ExactSamplerOptions job{
+      .dataset_size = 100, .world_size = 2, .rank = 0, .global_batch_size = 8};
+  const auto fingerprint = [](ExactSamplerOptions options, DataPosition position = {}) {
+    return ExactSampler(options).plan(position).fingerprint();
+  };
+  const auto changed = [&](auto change) {
+    ExactSamplerOptions options = job;
+    change(options);
+    return fingerprint(options);
+  };
+  const std::uint32_t own = fingerprint(job);
+  CHECK(own != 0);
+  CHECK(changed([](auto& options) { options.rank = 1; }) == own);
+  CHECK(changed([](auto& options) { options.dataset_size = 101; }) != own);
+  CHECK(changed([](auto& options) { options.global_batch_size = 10; }) != own);
+  CHECK(changed([](auto& options) { options.world_size = 3; }) != own);
+  CHECK(changed([](auto& options) { options.seed = 1; }) != own);
+  CHECK(changed([](auto& options) { options.shuffle = false; }) != own);
+  CHECK(fingerprint(job, {.consumed = 8}) != own);
+  CHECK(changed([](auto& options) { options.world_size = 1; }) == 0);  // its data may be its own
+}
+
 TEST_CASE("epochs advance automatically, and set_epoch changes them", "[samplers][epoch]") {
   DistributedSampler sampler({.dataset_size = 50, .world_size = 1, .rank = 0, .seed = 1});
   const Indices zero = sampler.next_epoch().indices();

@@ -58,6 +58,7 @@ void BatchRing::fill(std::size_t index, const EpochPlan& plan, std::int64_t step
   dataset_.gather(slot.samples, host.inputs, host.labels, plan.epoch());
   slot.batch = device_.is_cuda() ? copy_to_device(slot, host) : host;
   slot.batch.epoch = plan.epoch();
+  slot.batch.plan_fingerprint = plan.fingerprint();
   slot.batch.step = step;
   slot.batch.global_count = plan.global_count(step);
 }

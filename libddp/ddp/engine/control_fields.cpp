@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/control_fields.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <vector>
@@ -59,7 +61,23 @@ std::string find_epoch_mismatch(const ControlFields& sums) {
   return "ranks are in different epochs of their data, whose samples overlap: " +
          to_string(difference,
                    [&](int rank) { return "in epoch " + std::to_string(sums.epoch(rank)); }) +
-         " (call set_epoch on all ranks or on none)";
+         " (call set_epoch on all ranks or on none, and let no rank leave an epoch early)";
+}
+
+// The advice names the causes that samplers cannot see.
+std::string find_plan_mismatch(const ControlFields& sums) {
+  const Difference difference = find_difference(
+      sums, [&](int rank) { return sums.is_active(rank) && sums.plan_fingerprint(rank) != 0; },
+      [&](int rank) { return sums.plan_fingerprint(rank); });
+  if (difference.others.empty()) return {};
+  return "ranks read their data in different orders, so that some samples are read twice and "
+         "others not at all: " +
+         to_string(difference,
+                   [&](int rank) {
+                     return fmt::format("has order {:08x}", sums.plan_fingerprint(rank));
+                   }) +
+         " (give the samplers of all ranks one dataset, of one size, one seed, one batch size, and "
+         "each its own rank)";
 }
 
 void write_halves(std::uint64_t fingerprint, double* numbers) {
@@ -94,6 +112,7 @@ void ControlFields::write_state(int rank, const RankState& state, int passes) {
   own[kIdle] = state.times.is_idle ? 1 : 0;
   own[kOutOfData] = state.is_active ? 0 : 1;
   own[kEpoch] = static_cast<double>(state.epoch);
+  own[kPlan] = state.plan_fingerprint;
   own[kPasses] = static_cast<double>(passes);
   write_halves(state.fingerprint, own + kFingerprint);
   write_halves(state.gradient_fingerprint, own + kGradientFingerprint);
@@ -119,7 +138,8 @@ std::size_t checked_vote(std::size_t slot) {
 
 std::string find_mismatch(const ControlFields& sums) {
   std::string mismatch = find_pass_mismatch(sums);
-  return mismatch.empty() ? find_epoch_mismatch(sums) : mismatch;
+  if (mismatch.empty()) mismatch = find_epoch_mismatch(sums);
+  return mismatch.empty() ? find_plan_mismatch(sums) : mismatch;
 }
 
 bool fingerprints_agree(const ControlFields& sums) {

@@ -14,7 +14,8 @@ namespace ddp {
 // has.
 struct RankState {
   bool is_active = true;
-  std::int64_t epoch = 0;  // of the rank's data
+  std::int64_t epoch = 0;              // of the rank's data
+  std::uint32_t plan_fingerprint = 0;  // likewise; 0: not known
   bool asks_to_stop = false;
   std::array<bool, kMaxVotes> votes = {};
   std::uint64_t fingerprint = 0;           // of the rank's replica; must be equal on all ranks
@@ -28,11 +29,11 @@ struct RankState {
 //   vector := pass, state
 //   pass   := samples / unit, samples, kMaxMetrics x (sum, weight)
 //   state  := stop requests, votes[kMaxVotes], rank[world_size]
-//   rank   := work seconds, data seconds, idle, out of data, epoch, backward passes,
-//             fingerprint of the replica, fingerprint of gradients
+//   rank   := work seconds, data seconds, idle, out of data, epoch, fingerprint of the plan,
+//             backward passes, fingerprint of the replica, fingerprint of gradients
 //
 // A rank writes its own entry of `rank` and leaves the others 0, so the sum holds the entries of
-// all ranks. A fingerprint is two numbers of 32 bits, since a float64 holds only 53 exactly.
+// all ranks. A fingerprint of 64 bits is two numbers, since a float64 holds only 53 exactly.
 class ControlFields {
  public:
   ControlFields(double* numbers, int world_size) : numbers_(numbers), world_size_(world_size) {}
@@ -69,6 +70,9 @@ class ControlFields {
   [[nodiscard]] std::int64_t epoch(int rank) const {
     return static_cast<std::int64_t>(field(rank, kEpoch));
   }
+  [[nodiscard]] std::uint32_t plan_fingerprint(int rank) const {
+    return static_cast<std::uint32_t>(field(rank, kPlan));
+  }
   [[nodiscard]] std::int64_t passes(int rank) const {
     return static_cast<std::int64_t>(field(rank, kPasses));
   }
@@ -89,6 +93,7 @@ class ControlFields {
     kIdle,
     kOutOfData,
     kEpoch,
+    kPlan,
     kPasses,
     kFingerprint,                             // two numbers
     kGradientFingerprint = kFingerprint + 2,  // two numbers
@@ -110,7 +115,8 @@ class ControlFields {
 [[nodiscard]] std::size_t checked_vote(std::size_t slot);
 
 // Describes what is wrong with a step: the ranks made different numbers of backward passes, or
-// active ranks are in different epochs. Empty if nothing is wrong. `sums` are sums over all ranks.
+// active ranks are in different epochs or have different plans. Empty if nothing is wrong. `sums`
+// are sums over all ranks.
 [[nodiscard]] std::string find_mismatch(const ControlFields& sums);
 
 // Whether all ranks have the same fingerprint of their replicas. `sums` are sums over all ranks.

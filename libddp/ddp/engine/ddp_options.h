@@ -118,6 +118,10 @@ struct StepOptions {
   // each epoch distributes them anew: all ranks throw a MismatchError that names the ranks. If no
   // rank sets it, nothing is compared.
   std::int64_t epoch = 0;
+  // What ranks have in common that read one dataset in one order, each its own part of it, such as
+  // EpochPlan::fingerprint(). Ranks with different ones would read some samples twice and others
+  // not at all: likewise a MismatchError. 0 is not compared.
+  std::uint32_t plan_fingerprint = 0;
   // False if this rank's data have run out. It then goes on with empty batches until all ranks'
   // data have run out; see is_over().
   bool is_active = true;

@@ -249,6 +249,7 @@ void DistributedDataParallel::Impl::note_pass(const StepOptions& pass) {
   step_samples_ += pass.samples;
   own_.is_active = own_.is_active || pass.is_active;
   own_.epoch = pass.epoch;
+  own_.plan_fingerprint = pass.plan_fingerprint;
   own_.asks_to_stop = own_.asks_to_stop || pass.asks_to_stop;
   accounts_.add_data_wait(pass.data_seconds);
 }

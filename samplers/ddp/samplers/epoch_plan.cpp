@@ -7,6 +7,15 @@
 #include <utility>
 
 namespace ddp {
+namespace {
+
+// A step of a multiplicative hash, with Knuth's constant: 2^64 divided by the golden ratio.
+constexpr std::uint64_t mixed(std::uint64_t hash, std::int64_t value) {
+  hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x9e3779b97f4a7c15U;
+  return hash ^ (hash >> 32);
+}
+
+}  // namespace
 
 EpochPlan::EpochPlan(const Layout& layout, std::vector<std::int64_t> order)
     : layout_(layout), order_(std::move(order)) {
@@ -15,6 +24,17 @@ EpochPlan::EpochPlan(const Layout& layout, std::vector<std::int64_t> order)
         "[epoch_plan] " + std::to_string(layout_.count) +
         " samples cannot be dealt out, since the order of the dataset is empty");
   }
+  for (const std::int64_t sample : order_) order_hash_ = mixed(order_hash_, sample);
+}
+
+std::uint32_t EpochPlan::fingerprint() const {
+  if (layout_.world_size == 1) return 0;
+  std::uint64_t hash = order_hash_;
+  for (const std::int64_t each : {layout_.first, layout_.count, layout_.global_batch_size,
+                                  static_cast<std::int64_t>(layout_.world_size)}) {
+    hash = mixed(hash, each);
+  }
+  return std::max<std::uint32_t>(1, static_cast<std::uint32_t>(hash));
 }
 
 EpochPlan EpochPlan::whole_batches() && {

@@ -53,6 +53,11 @@ class EpochPlan {
   [[nodiscard]] std::int64_t count(std::int64_t step, int rank) const;
   [[nodiscard]] std::int64_t count(std::int64_t step) const { return count(step, layout_.rank); }
 
+  // A number that ranks have in common if their plans distribute one order of one dataset in the
+  // same global batches; with another size, seed or batch it is another one, but for chance. 0 if
+  // the plan is for one rank, which shares nothing.
+  [[nodiscard]] std::uint32_t fingerprint() const;
+
   // This rank's samples in a step, as indices into the dataset. copy_batch writes them into
   // `samples`, which must have exactly count(step) elements, otherwise std::invalid_argument.
   [[nodiscard]] std::vector<std::int64_t> batch(std::int64_t step) const;
@@ -70,6 +75,7 @@ class EpochPlan {
 
   Layout layout_;
   std::vector<std::int64_t> order_;
+  std::uint64_t order_hash_ = 0;
 };
 
 }  // namespace ddp

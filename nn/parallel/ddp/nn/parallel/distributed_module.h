@@ -18,7 +18,8 @@
 
 namespace ddp::nn {
 
-// A batch of a DataLoader: `count` samples of this rank, in that epoch.
+// A batch of a DataLoader: `count` samples of this rank, in that epoch and, if it tells, of a plan
+// with that fingerprint.
 template <class T>
 concept CountedBatch = requires(const T& batch) {
   static_cast<double>(batch.count);
@@ -68,13 +69,18 @@ class DistributedModule final : public Module, public GradientOwner {
   // throw PeerError. On return the context's stream is ordered behind the sums. A
   // parameter that no rank used (DdpOptions::unused) then has no gradient.
   //
-  // With the loader's batch, ranks detect that they are in different epochs (StepOptions::epoch).
+  // With the loader's batch, ranks detect that they are in different epochs, or read their data in
+  // different orders (StepOptions::epoch, plan_fingerprint).
   void backward(Tape& tape, const Variable& loss, const StepOptions& step,
                 std::span<const StepMetric> metrics = {});
   template <CountedBatch Batch>
   void backward(Tape& tape, const Variable& loss, const Batch& batch,
                 std::span<const StepMetric> metrics = {}) {
-    backward(tape, loss, StepOptions{.samples = batch.count, .epoch = batch.epoch}, metrics);
+    StepOptions step{.samples = batch.count, .epoch = batch.epoch};
+    if constexpr (requires { batch.plan_fingerprint; }) {
+      step.plan_fingerprint = batch.plan_fingerprint;
+    }
+    backward(tape, loss, step, metrics);
   }
   void backward(Tape& tape, const Variable& loss, SampleCount samples,
                 std::span<const StepMetric> metrics = {}) {
