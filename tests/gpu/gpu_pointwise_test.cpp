@@ -94,16 +94,17 @@ TEMPLATE_TEST_CASE("cu::row_sums equals its CPU twin", "[gpu]", float, double) {
   using T = TestType;
   const auto shape = GENERATE(MatrixShape{0, 10}, MatrixShape{1, 1}, MatrixShape{64, 1001},
                               MatrixShape{70'000, 2}, MatrixShape{3, 0}, MatrixShape{1, 70'000});
-  const WriteMode mode = any_mode();
   auto x = Twin<T>::uniform(shape.count(), 1), sums = Twin<T>::poison(shape.rows);
   ddp::cpu::row_sums_forward(x.cpu(), sums.cpu(), shape);
   ddp::cu::row_sums_forward(x.cuda(), sums.cuda(), shape, {});
   sums.check_equal(kTolerance<T>);
   auto grad_sums = Twin<T>::uniform(shape.rows, 2);
-  auto grad_x = Twin<T>::gradient(shape.count(), mode);
-  ddp::cpu::row_sums_backward(grad_sums.cpu(), {grad_x.cpu(), mode}, shape);
-  ddp::cu::row_sums_backward(grad_sums.cuda(), {grad_x.cuda(), mode}, shape, {});
-  grad_x.check_equal(kTolerance<T>);
+  for (const WriteMode mode : {WriteMode::kOverwrite, WriteMode::kAccumulate}) {
+    auto grad_x = Twin<T>::gradient(shape.count(), mode);
+    ddp::cpu::row_sums_backward(grad_sums.cpu(), {grad_x.cpu(), mode}, shape);
+    ddp::cu::row_sums_backward(grad_sums.cuda(), {grad_x.cuda(), mode}, shape, {});
+    grad_x.check_equal(kTolerance<T>);
+  }
 }
 
 TEMPLATE_TEST_CASE("cu::put_columns and cu::take_columns equal their CPU twins", "[gpu]", float,
