@@ -153,6 +153,14 @@ TEST_CASE("the rank that has not joined is named with its last position and stat
         "step 50, outside the library; 2 ranks waiting 10.0 s");
 }
 
+TEST_CASE("the step that waits is named, since what was last seen may be steps behind", "[hang]") {
+  Hang in_step = hang();
+  in_step.step = 90;
+  CHECK_THAT(diagnose(in_step, witnesses({7, 7, 6})),
+             Catch::EndsWith("last seen in step 50, outside the library; 2 ranks waiting 10.0 s "
+                             "in step 90"));
+}
+
 TEST_CASE("only the ranks that are furthest behind are blamed", "[hang]") {
   const std::string text = diagnose(hang(), witnesses({7, 6, 5, 5}));
   CHECK_THAT(text, Catch::StartsWith("rank 2 (node, pid 102, cpu) has not joined"));
@@ -293,7 +301,7 @@ TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", 
   CHECK(reports.count() == 1);
   CHECK_THAT(line, Catch::Matches("rank 1 \\(.* has not joined all_reduce #1 \\(float32\\[1\\], "
                                   "sum\\); last seen in step 3, outside the library; 2 ranks "
-                                  "waiting ([2-9]|[1-9][0-9])\\.[0-9] s"));
+                                  "waiting ([2-9]|[1-9][0-9])\\.[0-9] s in step 3"));
 }
 
 TEST_CASE("two groups that hang at once both know why, and one of them reports it", "[hang]") {

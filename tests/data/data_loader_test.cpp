@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/data_loader.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
@@ -424,4 +427,23 @@ TEST_CASE("a loader with bad options or without start() is an error", "[data][lo
   CHECK_THAT(error_of([&] { const DataLoader bad(dataset, {.num_workers = -1}); }),
              Contains("num_workers is -1 and prefetch 0; neither may be below 0"));
   CHECK_THROWS_AS(DataLoader(dataset, {.prefetch = -2}), std::invalid_argument);
+}
+
+TEST_CASE("a fork can destroy a loader, but not use it", "[loader]") {
+  const ddp::ImageDataset images = numbered_images(8);
+  std::optional<DataLoader> loader(std::in_place, images, DataLoaderOptions{.num_workers = 2});
+  const ExactSampler sampler(
+      {.dataset_size = 8, .world_size = 1, .rank = 0, .global_batch_size = 2});
+  loader->start(sampler.plan({}));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    const std::string error = error_of([&] { (void)loader->next(); });
+    loader.reset();
+    const std::string owner = "belongs to process " + std::to_string(::getppid());
+    ::_exit(error.find(owner) != std::string::npos ? 0 : 1);
+  }
+  int status = -1;
+  CHECK((::waitpid(child, &status, 0) == child && status == 0));
+  CHECK(loader->next()->count == 2);
 }

@@ -64,6 +64,16 @@ TEST_CASE("gradients of LeNet-5 equal central differences", "[nn]") {
   check_gradients(context, loss, {model.parameters().begin(), model.parameters().end()}, 61);
 }
 
+TEST_CASE("one number is a square kernel, stride and padding, as in PyTorch", "[nn]") {
+  Context context;
+  const Scope scope(context, DType::kFloat32, 1);
+  ddp::nn::Conv2d conv(scope, 1, 2, 3, {.stride = 2, .padding = {1}});
+  CHECK(conv.parameters()[0]->value().shape() == ddp::nn::Shape{2, 1, 3, 3});
+  Tape tape(context);
+  const Tensor x = Tensor::zeros({1, 1, 8, 12}, ddp::DType::kFloat32);
+  CHECK(conv.forward(tape, x).shape() == ddp::nn::Shape{1, 2, 4, 6});
+}
+
 TEST_CASE("LeNet-5 has PyTorch's names and shapes in order, and its bounds", "[nn]") {
   Context context;
   const auto model = make_model("lenet5", Scope(context, DType::kFloat64, 1));

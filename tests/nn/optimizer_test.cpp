@@ -258,7 +258,6 @@ TEST_CASE("optimizers skip parameters without a gradient and clear the others' g
   CHECK(names == "w.exp_avg w.exp_avg_sq w.step b.exp_avg b.exp_avg_sq b.step ");
   CHECK(pair.context.to_host<std::int64_t>(adam.state()[2].value).front() == 1);
   CHECK(pair.context.to_host<std::int64_t>(adam.state()[5].value).front() == 0);
-  Adam(pair.context, std::span<Parameter* const>(), {}).step(nullptr);
 }
 
 TEST_CASE("set_learning_rate changes the rate of all groups", "[optim]") {
@@ -316,6 +315,12 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
   CHECK(error_of([&] {
           Adam(pair.context, {{{&pair.w}, {}}, {{&pair.w}, {}}});
         }) == "[nn] an optimizer has 'w' twice: a parameter belongs to one group");
+  CHECK(error_of([&] { Sgd(pair.context, std::vector<Parameter*>(), {}); }) ==
+        "[nn] an optimizer has no parameters");
+  const std::string negative =
+      "[nn] an optimizer's learning rate is -1.000000, but it must be 0 or above";
+  CHECK(error_of([&] { Sgd(pair.context, pair.both, {.learning_rate = -1}); }) == negative);
+  CHECK(error_of([&] { Sgd(pair.context, pair.both, {}).set_learning_rate(-1); }) == negative);
   const auto step_with = [&](auto&& optimizer) {
     return error_of([&] {
       pair.write_gradients(0);

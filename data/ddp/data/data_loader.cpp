@@ -42,9 +42,21 @@ DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
                               .window = static_cast<std::int64_t>(slots_)},
           [this](std::int64_t step) { ring_->fill(slot(step), *plan_, step); })) {}
 
-DataLoader::~DataLoader() = default;
+// A fork leaves the memory, since the threads that use it are the parent's.
+DataLoader::~DataLoader() {
+  if (process_ == ::getpid()) return;
+  static_cast<void>(prefetcher_.release());
+  static_cast<void>(ring_.release());
+}
+
+void DataLoader::check_process() const {
+  if (process_ == ::getpid()) return;
+  throw std::logic_error("[data_loader] the loader belongs to process " + std::to_string(process_) +
+                         "; this process is a fork of it and needs a loader of its own");
+}
 
 void DataLoader::start(EpochPlan plan) {
+  check_process();
   prefetcher_->cancel();
   give_back();
   plan_.reset();
@@ -57,6 +69,7 @@ void DataLoader::start(EpochPlan plan) {
 }
 
 std::optional<Batch> DataLoader::next(Stream stream) {
+  check_process();
   give_back();
   if (step_ == plan().steps()) return std::nullopt;
   const auto begin = Clock::now();

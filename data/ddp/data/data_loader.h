@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,7 +43,8 @@ struct DataLoaderStatistics {
 // own stream while the consumer works on earlier ones.
 //
 // Used by one thread at a time. Workers block all signals. Destroying the loader, or calling
-// start() inside an epoch, waits for the gathers that are running.
+// start() inside an epoch, waits for the gathers that are running. A fork of the process has no
+// workers: it can destroy the loader, and everything else is a std::logic_error there.
 class DataLoader {
  public:
   // The dataset must outlive the loader. Throws std::invalid_argument if an option is negative,
@@ -71,9 +75,11 @@ class DataLoader {
   [[nodiscard]] const DataLoaderStatistics& statistics() const { return statistics_; }
 
  private:
+  void check_process() const;
   void give_back();
   [[nodiscard]] std::size_t slot(std::int64_t step) const;
 
+  pid_t process_ = ::getpid();
   std::size_t slots_;
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;

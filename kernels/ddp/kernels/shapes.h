@@ -27,10 +27,14 @@ struct ChannelShape {
   [[nodiscard]] constexpr std::size_t per_channel() const { return batch * plane; }
 };
 
-// The size of an image or a kernel, or a stride.
+// The size of an image or a kernel, or a stride. One number is both, as in PyTorch: 3 is {3, 3}.
 struct Size2d {
   std::size_t height = 1;
   std::size_t width = 1;
+
+  constexpr Size2d() = default;
+  constexpr Size2d(std::size_t both) : height(both), width(both) {}  // NOLINT: implicit, see above
+  constexpr Size2d(std::size_t rows, std::size_t columns) : height(rows), width(columns) {}
 
   [[nodiscard]] constexpr std::size_t count() const { return height * width; }
   friend constexpr bool operator==(const Size2d&, const Size2d&) = default;

@@ -20,7 +20,8 @@ Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
     : context_(context), recording_(recording), autocast_(autocast) {
   if (!autocast || *autocast == DType::kFloat16 || *autocast == DType::kBFloat16) return;
   throw std::invalid_argument("[nn] autocast to " + std::string(to_string(*autocast)) +
-                              ", expected float16 or bfloat16");
+                              ", expected float16 or bfloat16, or nothing for the full precision "
+                              "of the parameters");
 }
 
 const RandomKey& Tape::random_key() const {

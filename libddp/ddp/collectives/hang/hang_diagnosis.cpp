@@ -83,6 +83,11 @@ std::string condition(const Hang& hang, const Witness& culprit) {
   return "has not joined " + operation;
 }
 
+// What a rank was seen at may be a second old, and so some steps behind.
+std::string in_step(const Hang& hang) {
+  return hang.step == 0 ? "" : fmt::format(" in step {}", hang.step);
+}
+
 std::string the_same_holds(const Culprits& culprits) {
   if (culprits.size() < 2) return "";
   std::vector<int> ranks;
@@ -96,8 +101,8 @@ std::string diagnose(const Hang& hang, std::span<const Witness> members) {
   const Culprits culprits = find_culprits(hang, members);
   const std::size_t waiting =
       is_transfer(hang.signature.kind) ? 1 : members.size() - culprits.size();
-  const std::string waits = fmt::format("{} rank{} waiting {:.1f} s", waiting,
-                                        waiting == 1 ? "" : "s", seconds(hang.age));
+  const std::string waits = fmt::format("{} rank{} waiting {:.1f} s{}", waiting,
+                                        waiting == 1 ? "" : "s", seconds(hang.age), in_step(hang));
   if (culprits.empty()) {
     return "all ranks have joined " + hang.operation + ", which does not end; " + waits;
   }

@@ -4,6 +4,7 @@
 // of what the ranks publish about themselves.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,6 +21,7 @@ struct Hang {
   std::string operation;  // describe_operation()
   CollectiveSignature signature;
   Timeout age{};
+  std::uint64_t step = 0;  // in which it was submitted; 0: none has begun
 };
 
 // What one rank knows about another.

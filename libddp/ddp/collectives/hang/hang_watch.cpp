@@ -122,7 +122,8 @@ std::optional<Hang> HangWatch::find_hang(Watched& watched, const Group& group) c
   return Hang{.group = group.name,
               .operation = describe_operation(*group.recorder, pending->event) + watched.of_group,
               .signature = pending->event.signature,
-              .age = age};
+              .age = age,
+              .step = pending->event.step};
 }
 
 void HangWatch::publish(const std::vector<Group>& groups) {

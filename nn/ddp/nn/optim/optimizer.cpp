@@ -32,14 +32,21 @@ double Optimizer::learning_rate() const {
 }
 
 void Optimizer::set_learning_rate(double learning_rate) {
-  std::ranges::fill(learning_rates_, learning_rate);
+  std::ranges::fill(learning_rates_, checked_rate(learning_rate));
 }
 
 void Optimizer::set_group_learning_rate(std::size_t group, double learning_rate) {
-  learning_rates_.at(group) = learning_rate;
+  learning_rates_.at(group) = checked_rate(learning_rate);
 }
 
-void Optimizer::check_each_is_once() const {
+double Optimizer::checked_rate(double learning_rate) {
+  if (learning_rate >= 0) return learning_rate;
+  throw std::invalid_argument("[nn] an optimizer's learning rate is " +
+                              std::to_string(learning_rate) + ", but it must be 0 or above");
+}
+
+void Optimizer::check_parameters() const {
+  if (parameters_.empty()) throw std::invalid_argument("[nn] an optimizer has no parameters");
   std::unordered_set<const Parameter*> known;
   for (const Parameter* parameter : parameters_) {
     if (known.insert(parameter).second) continue;

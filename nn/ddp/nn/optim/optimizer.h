@@ -17,8 +17,9 @@ struct ParameterGroup {
   Options options;
 };
 
-// Base of all optimizers. Each parameter must be in exactly one group and only once; otherwise the
-// constructor throws std::invalid_argument that names the parameter.
+// Base of all optimizers. Each parameter must be in exactly one group and only once, there must be
+// one, and a learning rate must be 0 or above; otherwise std::invalid_argument, which names the
+// parameter.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -55,9 +56,9 @@ class Optimizer {
   explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
     for (const ParameterGroup<Options>& group : groups) {
       parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
-      learning_rates_.push_back(group.options.learning_rate);
+      learning_rates_.push_back(checked_rate(group.options.learning_rate));
     }
-    check_each_is_once();
+    check_parameters();
   }
 
   // The options of a group, with the learning rate that it has now.
@@ -68,7 +69,8 @@ class Optimizer {
   }
 
  private:
-  void check_each_is_once() const;
+  [[nodiscard]] static double checked_rate(double learning_rate);
+  void check_parameters() const;
 
   std::vector<Parameter*> parameters_;
   std::vector<double> learning_rates_;  // by group
