@@ -147,15 +147,23 @@ long long stride_of(const Buffer& operand, std::size_t matrix) {
   return operand.count == matrix ? 0 : static_cast<long long>(matrix);
 }
 
-// Null, as an empty operand may be, need not be accepted by cuBLAS even if it is not read.
-const void* data_of(const Buffer& operand, const Buffer& stand_in) {
-  return operand.count > 0 ? operand.data : stand_in.data;
-}
-
 // What is left of a product without terms, for which some versions of cuBLAS write nothing.
 void multiply_by_beta(const Buffer& c, double beta, Stream stream) {
   if (beta == 0) return cu::fill(c, 0, stream);  // c may hold NaN
   if (beta != 1) cu::scale(c, beta, stream);
+}
+
+// Calls call(library, alpha, beta, type of the operands), for a product that has terms.
+template <class Call>
+void multiply(const Buffer& c, const GemmShape& shape, const GemmOptions& options, Blas& blas,
+              Stream stream, const Call& call) {
+  if (c.count == 0) return;
+  if (shape.k == 0) return multiply_by_beta(c, options.beta, stream);
+  const DeviceGuard guard(c.device);
+  const Blas::Library& library = blas.library();
+  const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
+  DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
+  call(library, alpha.data(), beta.data(), to_cublas(c.dtype));
 }
 
 }  // namespace
@@ -165,42 +173,38 @@ void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& sh
           const GemmOptions& options, Blas& blas, Stream stream) {
   detail::check_gemm(a, b, c, shape);
   check_dtype("gemm", c.dtype);
-  if (c.count == 0) return;
   const auto [m, n, k] = shape;
-  if (k == 0) return multiply_by_beta(c, options.beta, stream);
-  const DeviceGuard guard(c.device);
-  const Blas::Library& library = blas.library();
-  const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
-  const cudaDataType type = to_cublas(c.dtype);
-  DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
-  DDP_CUBLAS_CHECK(library, gemm, library.handle, to_cublas(options.transpose_b),
-                   to_cublas(options.transpose_a), detail::blas_int(n), detail::blas_int(m),
-                   detail::blas_int(k), alpha.data(), data_of(b, c), type,
-                   detail::leading_dimension(options.transpose_b, k, n), data_of(a, c), type,
-                   detail::leading_dimension(options.transpose_a, m, k), beta.data(), c.data, type,
-                   detail::blas_int(n), sums_of(c.dtype), CUBLAS_GEMM_DEFAULT);
+  const int rows = detail::blas_int(m), columns = detail::blas_int(n), terms = detail::blas_int(k);
+  const int lda = detail::leading_dimension(options.transpose_a, m, k);
+  const int ldb = detail::leading_dimension(options.transpose_b, k, n);
+  multiply(
+      c, shape, options, blas, stream,
+      [&](const Blas::Library& library, const void* alpha, const void* beta, cudaDataType type) {
+        DDP_CUBLAS_CHECK(library, gemm, library.handle, to_cublas(options.transpose_b),
+                         to_cublas(options.transpose_a), columns, rows, terms, alpha, b.data, type,
+                         ldb, a.data, type, lda, beta, c.data, type, columns, sums_of(c.dtype),
+                         CUBLAS_GEMM_DEFAULT);
+      });
 }
 
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
                   const GemmOptions& options, Blas& blas, Stream stream) {
   detail::check_gemm_batched(a, b, c, shape);
   check_dtype("gemm_batched", c.dtype);
-  if (c.count == 0) return;
   const auto [m, n, k] = shape;
-  if (k == 0) return multiply_by_beta(c, options.beta, stream);
-  const DeviceGuard guard(c.device);
-  const Blas::Library& library = blas.library();
-  const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
-  const cudaDataType type = to_cublas(c.dtype);
-  DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
-  DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, to_cublas(options.transpose_b),
-                   to_cublas(options.transpose_a), detail::blas_int(n), detail::blas_int(m),
-                   detail::blas_int(k), alpha.data(), data_of(b, c), type,
-                   detail::leading_dimension(options.transpose_b, k, n), stride_of(b, k * n),
-                   data_of(a, c), type, detail::leading_dimension(options.transpose_a, m, k),
-                   stride_of(a, m * k), beta.data(), c.data, type, detail::blas_int(n),
-                   static_cast<long long>(m * n), detail::blas_int(c.count / (m * n)),
-                   sums_of(c.dtype), CUBLAS_GEMM_DEFAULT);
+  const int rows = detail::blas_int(m), columns = detail::blas_int(n), terms = detail::blas_int(k);
+  const int lda = detail::leading_dimension(options.transpose_a, m, k);
+  const int ldb = detail::leading_dimension(options.transpose_b, k, n);
+  multiply(
+      c, shape, options, blas, stream,
+      [&](const Blas::Library& library, const void* alpha, const void* beta, cudaDataType type) {
+        DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, to_cublas(options.transpose_b),
+                         to_cublas(options.transpose_a), columns, rows, terms, alpha, b.data, type,
+                         ldb, stride_of(b, k * n), a.data, type, lda, stride_of(a, m * k), beta,
+                         c.data, type, columns, static_cast<long long>(m * n),
+                         detail::blas_int(c.count / (m * n)), sums_of(c.dtype),
+                         CUBLAS_GEMM_DEFAULT);
+      });
 }
 
 }  // namespace ddp::cu
