@@ -348,6 +348,9 @@ TEST_CASE("a client refuses values that a server would refuse", "[store]") {
   TcpStore store(server.endpoint());
   CHECK_THROWS_AS(store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x')),
                   std::invalid_argument);
+  const std::string largest(wire::kMaxValueBytes, 'x');
+  CHECK_THROWS_AS(store.compare_set("huge", largest + 'x', ""), std::invalid_argument);
+  CHECK_THROWS_AS(store.compare_set("huge", largest, largest), std::invalid_argument);
   store.set("k", "v");
   CHECK(store.get("k") == "v");  // the connection still works
 }
@@ -367,6 +370,10 @@ TEST_CASE("a client refuses keys, numbers of keys and requests that a server wou
   const std::vector<std::string> many(wire::kMaxKeys + 1, "k");
   CHECK_THROWS_AS(store.wait(many, 1s), std::invalid_argument);
   CHECK_THROWS_AS(store.check(many), std::invalid_argument);
+  const std::vector<std::string> heavy(wire::kMaxRequestBytes / wire::kMaxKeyBytes, longest);
+  CHECK_THROWS_AS(store.wait(heavy, 1s), std::invalid_argument);
+  CHECK_THROWS_AS(store.check(heavy), std::invalid_argument);
+  CHECK_THROWS_AS(store.multi_get(heavy, 1s), std::invalid_argument);
   const std::vector<std::pair<std::string, std::string>> large(
       2, {"k", std::string(wire::kMaxValueBytes, 'x')});
   CHECK_THROWS_AS(store.multi_set(large), std::invalid_argument);
