@@ -197,8 +197,8 @@ void Generation::claim_failure() {
 
 void Generation::check_nodes() {
   claim_failure();
+  const OtherNodes::News news = job_.nodes.news();  // always, or their fd would stay readable
   if (stopper_.is_stopping()) return;
-  const OtherNodes::News news = job_.nodes.news();
   if (news.stop_requested && !order_.is_requested()) request_stop();
   if (!news.is_bad()) return;
   order_.follow(news.stop_signal);
