@@ -29,6 +29,7 @@ Generation::Generation(const Job& job, int restart_count)
     : job_(job), workers_(job, restart_count), stopper_(workers_.all()) {}
 
 Outcome Generation::run() {
+  handle_signals();  // those that came while the workers started
   while (!is_finished_) {
     wait_for_events();
     handle_signals();
