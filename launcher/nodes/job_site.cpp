@@ -107,7 +107,9 @@ JobSite open_site(const NodeOptions& options, const WorkerPlan& workers, const J
       plan, {.host = host_name(), .launcher = ::getpid(), .workers = assumed.local_world_size},
       patience);
   site.layout = layout_after(meeting, assumed);
-  site.nodes = std::make_unique<NodeWatch>(std::move(meeting));
+  site.nodes = std::make_unique<NodeWatch>(std::move(meeting), SignsOfLife(), [&signals] {
+    return signals.find(is_impatient).has_value();
+  });
   return site;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
@@ -17,6 +18,8 @@ namespace {
 // The delay after which other nodes learn of a failure.
 constexpr Timeout kBetweenTalks{100};
 constexpr Timeout kBetweenLooks{10};
+// Launchers that still run answer within this time.
+constexpr Timeout kInterruptedWait{1000};
 // An unreachable store must not delay the end of this launcher for long.
 constexpr Timeout kStoreTimeout = kBackgroundStoreTimeout;
 
@@ -48,13 +51,36 @@ int seconds(Timeout time) {
   return static_cast<int>(std::chrono::duration_cast<std::chrono::seconds>(time).count());
 }
 
+// How long this launcher waits for the others at the end of a job.
+class WaitLimit {
+ public:
+  WaitLimit(Timeout timeout, const std::function<bool()>& is_interrupted)
+      : end_(Deadline::after(timeout)), is_interrupted_(is_interrupted) {}
+
+  [[nodiscard]] bool passed() {
+    if (!is_cut_ && is_interrupted_()) {
+      is_cut_ = true;
+      end_ = Deadline::after(std::min(end_.remaining(), kInterruptedWait));
+    }
+    return end_.passed();
+  }
+  [[nodiscard]] Timeout next_look() const { return std::min(end_.remaining(), kBetweenTalks); }
+
+ private:
+  Deadline end_;
+  const std::function<bool()>& is_interrupted_;
+  bool is_cut_ = false;
+};
+
 }  // namespace
 
 // A futile check of the store takes at most kStoreTimeout, and only that much counts as its
 // silence.
-NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs)
+NodeWatch::NodeWatch(Meeting meeting, const SignsOfLife& signs,
+                     std::function<bool()> is_interrupted)
     : meeting_(std::move(meeting)),
       signs_(signs),
+      is_interrupted_(std::move(is_interrupted)),
       event_(make_event()),
       store_(meeting_.store->clone(kStoreTimeout)),
       store_life_(kStoreTimeout / 2),
@@ -121,32 +147,44 @@ void NodeWatch::say(T Words::*word, T what) {
 }
 
 std::string NodeWatch::agree_on_failure(const std::string& own) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, signs_.vanished, [this] { return news_.is_bad(); });
-  if (!news_.failed_node) return own;
+  const News news = await([](const News& now) { return now.is_bad(); });
+  if (!news.failed_node) return own;
   const std::string key = generation_ + "/failure";
-  const bool is_own = *news_.failed_node == meeting_.self;
-  lock.unlock();
   try {
-    if (is_own) meeting_.store->set(key, own);
-    return meeting_.store->get(key, signs_.vanished);
+    if (*news.failed_node != meeting_.self) return await_value(key);
+    meeting_.store->set(key, own);
+    return own;
   } catch (const Error&) {
-    return is_own ? own : "";
+    return *news.failed_node == meeting_.self ? own : "";
   }
 }
 
 bool NodeWatch::wait_for_all() {
+  const auto is_known = [](const News& now) { return now.have_all_ended || !now.lost.empty(); };
+  return await(is_known).have_all_ended;
+}
+
+OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
+  WaitLimit limit(signs_.vanished, is_interrupted_);
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, signs_.vanished,
-                    [this] { return news_.have_all_ended || !news_.lost.empty(); });
-  return news_.have_all_ended;
+  while (!are_enough(news_) && !limit.passed()) changed_.wait_for(lock, limit.next_look());
+  return news_;
+}
+
+// Empty if it does not come.
+std::string NodeWatch::await_value(const std::string& key) {
+  WaitLimit limit(signs_.vanished, is_interrupted_);
+  while (!meeting_.store->wait_for(key, limit.next_look())) {
+    if (limit.passed()) return "";
+  }
+  return meeting_.store->get(key);
 }
 
 void NodeWatch::leave() {
-  const Deadline deadline = Deadline::after(kStoreTimeout);
+  WaitLimit limit(kStoreTimeout, is_interrupted_);
   try {
     auto left = meeting_.store->add("left", 1);
-    while (meeting_.self == 0 && left < node_count() && !deadline.passed()) {
+    while (meeting_.self == 0 && left < node_count() && !limit.passed()) {
       std::this_thread::sleep_for(kBetweenLooks);
       left = meeting_.store->add("left", 0);
     }

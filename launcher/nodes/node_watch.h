@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,7 +45,11 @@ struct SignsOfLife {
 // All writes are idempotent, and are repeated if the store has not answered.
 class NodeWatch : public OtherNodes {
  public:
-  explicit NodeWatch(Meeting meeting, const SignsOfLife& signs = {});
+  // `is_interrupted` is asked by the calls that wait, on their thread: once it is true, they wait
+  // for a second at most.
+  explicit NodeWatch(
+      Meeting meeting, const SignsOfLife& signs = {},
+      std::function<bool()> is_interrupted = [] { return false; });
   ~NodeWatch() override;
   NodeWatch(const NodeWatch&) = delete;
   NodeWatch& operator=(const NodeWatch&) = delete;
@@ -81,6 +86,8 @@ class NodeWatch : public OtherNodes {
   };
 
   [[nodiscard]] int node_count() const { return static_cast<int>(meeting_.nodes.size()); }
+  [[nodiscard]] News await(bool (*are_enough)(const News&));
+  [[nodiscard]] std::string await_value(const std::string& key);
   template <typename T>
   void say(T Words::*word, T what);
   void run();
@@ -95,6 +102,7 @@ class NodeWatch : public OtherNodes {
 
   Meeting meeting_;
   SignsOfLife signs_;
+  std::function<bool()> is_interrupted_;
   FileDescriptor event_;
   std::shared_ptr<Store> store_;  // used only by the thread, like the four below
   std::vector<Peer> peers_;       // nodes that this node watches

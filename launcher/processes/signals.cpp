@@ -5,6 +5,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "ddp/base/error.h"
@@ -57,6 +58,19 @@ void SignalReader::follow(pid_t guardian) {
 }
 
 std::optional<int> SignalReader::next() {
+  if (found_.empty()) return read_one();
+  const int first = found_.front();
+  found_.erase(found_.begin());
+  return first;
+}
+
+std::optional<int> SignalReader::find(bool (*ends_wait)(int)) {
+  while (const auto signal_number = read_one()) found_.push_back(*signal_number);
+  const auto found = std::ranges::find_if(found_, ends_wait);
+  return found == found_.end() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<int> SignalReader::read_one() {
   signalfd_siginfo info{};
   while (::read(fd_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
     if (const auto signal_number = meaning_of(info)) return signal_number;
@@ -88,6 +102,10 @@ bool is_from_keyboard(int signal_number) {
 }
 
 bool ends_job(int signal_number) { return signal_number != SIGCHLD && signal_number != SIGUSR2; }
+
+bool is_impatient(int signal_number) {
+  return is_from_keyboard(signal_number) || signal_number == SIGKILL;
+}
 
 int exit_code_after(int signal_number) {
   return 128 + (signal_number == SIGUSR1 ? SIGTERM : signal_number);

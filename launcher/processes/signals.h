@@ -6,6 +6,7 @@
 
 #include <csignal>
 #include <optional>
+#include <vector>
 
 #include "ddp/base/process_status.h"
 #include "ddp/base/socket.h"
@@ -34,22 +35,32 @@ class SignalReader {
   // A signal that has arrived, or nothing. Never blocks.
   [[nodiscard]] std::optional<int> next();
 
+  // For a wait that only some signals end: the first that has arrived for which `ends_wait` holds.
+  // next() still returns all of them, in their order, but fd() no longer announces them.
+  [[nodiscard]] std::optional<int> find(bool (*ends_wait)(int));
+
   [[nodiscard]] int fd() const { return fd_.get(); }
 
   // The mask on entry; workers start with it.
   [[nodiscard]] const sigset_t& original_mask() const { return original_mask_; }
 
  private:
+  [[nodiscard]] std::optional<int> read_one();
   [[nodiscard]] std::optional<int> meaning_of(const signalfd_siginfo& info) const;
 
   FileDescriptor fd_;
   sigset_t original_mask_{};
-  pid_t guardian_ = 0;  // 0: follows none
+  pid_t guardian_ = 0;      // 0: follows none
+  std::vector<int> found_;  // have been read, but not returned by next()
 };
 
 // Whether a signal from a SignalReader ends a job that currently has no workers. SIGCHLD and
 // SIGUSR2, which is for the workers, do not.
 [[nodiscard]] bool ends_job(int signal_number);
+
+// Whether it ends even short waits, such as those for other nodes at the job's end: a person is
+// impatient, or the guardian is dead.
+[[nodiscard]] bool is_impatient(int signal_number);
 
 // The launcher's exit code after a signal has ended the job: 128 + its number. SIGUSR1 counts as
 // SIGTERM.

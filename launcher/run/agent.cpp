@@ -158,15 +158,15 @@ Outcome Agent::wait_for_restart(Timeout delay) {
       return {.stopped_by_nodes = true};
     }
     if (is_over && news.is_open) return {};
-    std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
-    job_.console.add_poll_entries(entries);
-    poll_until(entries, is_over ? std::nullopt : std::optional(pause));
-    job_.console.flush();
     while (const auto signal_number = job_.signals.next()) {
       if (!ends_job(*signal_number)) continue;
       job_.nodes.claim_failure();
       return {.interrupted_by = signal_number};
     }
+    std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}, {job_.nodes.fd(), POLLIN, 0}};
+    job_.console.add_poll_entries(entries);
+    poll_until(entries, is_over ? std::nullopt : std::optional(pause));
+    job_.console.flush();
   }
 }
 
@@ -176,13 +176,12 @@ void Agent::drain_console() {
   const Deadline limit =
       Deadline::after(is_interrupted_ ? kInterruptedDrainTimeout : Timeout::max());
   for (job_.console.flush(); job_.console.is_pending(); job_.console.flush()) {
+    while (const auto signal_number = job_.signals.next()) {
+      if (*signal_number != SIGCHLD) return;
+    }
     std::vector<pollfd> entries = {{job_.signals.fd(), POLLIN, 0}};
     job_.console.add_poll_entries(entries);
     if (!poll_until(entries, limit)) return;
-    if (const auto signal_number = job_.signals.next();
-        signal_number && *signal_number != SIGCHLD) {
-      return;
-    }
   }
 }
 

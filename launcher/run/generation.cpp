@@ -29,6 +29,7 @@ Generation::Generation(const Job& job, int restart_count)
     : job_(job), workers_(job, restart_count), stopper_(workers_.all()) {}
 
 Outcome Generation::run() {
+  handle_signals();  // those that came while the workers started
   while (!is_finished_) {
     wait_for_events();
     handle_signals();
@@ -197,8 +198,8 @@ void Generation::claim_failure() {
 
 void Generation::check_nodes() {
   claim_failure();
+  const OtherNodes::News news = job_.nodes.news();  // always, or their fd would stay readable
   if (stopper_.is_stopping()) return;
-  const OtherNodes::News news = job_.nodes.news();
   if (news.stop_requested && !order_.is_requested()) request_stop();
   if (!news.is_bad()) return;
   order_.follow(news.stop_signal);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <fstream>
 #include <span>
@@ -156,9 +157,17 @@ Worker::~Worker() {
   ::waitpid(pid_, nullptr, WNOHANG);  // does not wait for a child that is stuck in the kernel
 }
 
-void Worker::wait_for_exec(const Command& command) {
-  pollfd entry{exec_status_.get(), POLLIN, 0};
-  if (!poll_until({&entry, 1}, Deadline::after(kExecTimeout))) {
+void Worker::wait_for_exec(const Command& command, SignalReader& signals) {
+  const Deadline deadline = Deadline::after(kExecTimeout);
+  std::array<pollfd, 2> entries = {{{exec_status_.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}}};
+  while (poll_until(entries, deadline) && entries[0].revents == 0) {
+    const std::optional<int> signal_number = signals.find(ends_job);
+    if (!signal_number) continue;
+    throw LaunchError(fmt::format("{} while rank {} (pid {}) was being loaded",
+                                  signal_name(*signal_number), rank_, pid_),
+                      exit_code_after(*signal_number));
+  }
+  if (entries[0].revents == 0) {
     throw LaunchError(
         fmt::format("cannot run '{}': rank {} (pid {}) was not loaded in {} s; does its "
                     "file system hang?",

@@ -11,6 +11,7 @@
 #include "launcher/options/command.h"
 #include "launcher/placement/cpu_list.h"
 #include "launcher/plan/environment.h"
+#include "launcher/processes/signals.h"
 
 namespace ddp::launcher {
 
@@ -39,8 +40,9 @@ class Worker {
   Worker& operator=(Worker&&) = delete;
   ~Worker();
 
-  // Returns once the child has executed the program. Throws LaunchError if exec failed.
-  void wait_for_exec(const Command& command);
+  // Returns once the child has executed the program. Throws LaunchError if exec failed, or if a
+  // signal came first that ends the job; next() still returns it.
+  void wait_for_exec(const Command& command, SignalReader& signals);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int local_rank() const { return local_rank_; }

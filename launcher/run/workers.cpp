@@ -50,7 +50,7 @@ Workers::Workers(const Job& job, int restart_count)
          .error_directory = job_.files.error_directory(),
          .worker_slots = slots_.path()});
   for (Worker& worker : workers_) {
-    worker.wait_for_exec(job_.plan.command);
+    worker.wait_for_exec(job_.plan.command, job_.signals);
     read_output(worker);
     if (!job_.plan.verbose) continue;
     const Placement placement = placement_of(job_.plan, worker.local_rank());

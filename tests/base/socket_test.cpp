@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/base/socket.h"
 
+#include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -15,10 +16,14 @@
 
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "support/descriptor_limit.h"
 #include "support/in_child.h"
 #include "support/own_network.h"
 #include "support/run_ranks.h"
@@ -30,6 +35,7 @@ using test::error_of;
 namespace {
 
 std::atomic<bool> poll_is_rash{false};
+std::atomic<bool> lacks_ipv6{false};
 
 }  // namespace
 
@@ -41,6 +47,28 @@ extern "C" int poll(pollfd* entries, nfds_t count, int timeout) {
     return 1;
   }
   return static_cast<int>(::syscall(SYS_poll, entries, count, timeout));
+}
+
+// Replaces the C library's function: while `lacks_ipv6`, behaves like a kernel without IPv6.
+extern "C" int socket(int family, int type, int protocol) {
+  if (lacks_ipv6 && family == AF_INET6) {
+    errno = EAFNOSUPPORT;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_socket, family, type, protocol));
+}
+
+// Replaces the C library's function: "A,B" is a host with the two addresses A and B.
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints,
+                           addrinfo** found) {
+  static const auto real =
+      reinterpret_cast<decltype(&::getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  const std::string_view name = host == nullptr ? "" : host;
+  const std::size_t comma = name.find(',');
+  if (comma == std::string_view::npos) return real(host, service, hints, found);
+  const std::string first(name.substr(0, comma)), second(name.substr(comma + 1));
+  if (const int status = real(first.c_str(), service, hints, found); status != 0) return status;
+  return real(second.c_str(), service, hints, &(*found)->ai_next);
 }
 
 TEST_CASE("sockets carry bytes both ways over IPv4 and IPv6", "[base]") {
@@ -181,6 +209,69 @@ TEST_CASE("a peer that does not answer is not connected, whatever poll reports",
   const std::string error = error_of(connect);
   poll_is_rash = false;
   CHECK_THAT(error, Catch::EndsWith("Transport endpoint is not connected)"));
+}
+
+TEST_CASE("an address that does not answer leaves time for the others", "[base]") {
+  const FullPort port;
+  const Socket listener = Socket::listen({"127.0.0.2", port.endpoint().port});
+  const auto begin = Clock::now();
+  const Socket client =
+      Socket::connect({"127.0.0.1,127.0.0.2", port.endpoint().port}, Deadline::after(20s));
+  CHECK(client.peer_endpoint().host == "127.0.0.2");
+  CHECK(Clock::now() - begin < 10s);
+}
+
+namespace {
+
+// While it exists, this process seems to run on a kernel without IPv6.
+struct NoIpv6 {
+  NoIpv6() { lacks_ipv6 = true; }
+  NoIpv6(const NoIpv6&) = delete;
+  NoIpv6& operator=(const NoIpv6&) = delete;
+  ~NoIpv6() { lacks_ipv6 = false; }
+};
+
+}  // namespace
+
+TEST_CASE("without IPv6, hosts are reached and served by IPv4", "[base]") {
+  const NoIpv6 kernel;
+  const Socket listener = Socket::listen({"", 0});
+  CHECK(listener.local_endpoint().host == "0.0.0.0");
+  const std::uint16_t port = listener.local_endpoint().port;
+  for (const char* host : {"127.0.0.1,::1", "::1,127.0.0.1"}) {
+    const Socket client = Socket::connect({host, port}, Deadline::after(5s));
+    CHECK(client.peer_endpoint().host == "127.0.0.1");
+  }
+  CHECK_THAT(error_of([] {
+               Socket::listen({"::1", 0});
+             }),
+             Catch::StartsWith("cannot listen on [::1]:0: Address family not supported"));
+}
+
+TEST_CASE("without IPv6, only IPv4's addresses are tried again", "[base]") {
+  const NoIpv6 kernel;
+  auto begin = Clock::now();
+  CHECK_THAT(error_of([] {
+               Socket::connect({"127.0.0.1,::1", 1}, Deadline::after(300ms));
+             }),
+             Catch::Contains("127.0.0.1:1: Connection refused, [::1]:1: Address family not"));
+  CHECK(Clock::now() - begin >= 300ms);
+  begin = Clock::now();
+  CHECK_THAT(error_of([] {
+               Socket::connect({"::1", 1}, Deadline::after(60s));
+             }),
+             Catch::StartsWith("cannot connect to [::1]:1 ([::1]:1: Address family not"));
+  CHECK(Clock::now() - begin < 10s);
+}
+
+TEST_CASE("without a free descriptor, the error names the endpoint", "[base]") {
+  const test::DescriptorLimit none(0);
+  CHECK(error_of([] {
+          Socket::listen({"127.0.0.1", 7});
+        }) == "cannot listen on 127.0.0.1:7: Too many open files");
+  CHECK(error_of([] {
+          Socket::connect({"127.0.0.1", 7}, Deadline::after(5s));
+        }) == "cannot connect to 127.0.0.1:7: Too many open files");
 }
 
 TEST_CASE("without a loopback interface a connect to it fails at once and says so", "[base]") {

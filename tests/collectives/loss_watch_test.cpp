@@ -242,6 +242,30 @@ TEST_CASE("a list whose store stopped to answer in the middle is read from there
   CHECK(reader.read_new().empty());
 }
 
+TEST_CASE("an entry that its writer never writes does not hide the others of a list",
+          "[loss-watch]") {
+  HashStore store;
+  StoreList writer(store.clone(), "list");
+  StoreList reader(store.clone(), "list");
+  store.add("list", 1);  // a rank is killed before it writes
+  writer.append("b");
+  CHECK(reader.read_new() == std::vector<std::string>{"b"});
+  store.set("list/1", "a");  // or was only slow
+  writer.append("c");
+  CHECK(reader.read_new() == std::vector<std::string>{"a", "c"});
+  CHECK(reader.read_new().empty());
+}
+
+TEST_CASE("a rank that leaves is noticed although another one died while it left", "[loss-watch]") {
+  Survivor survivor;
+  PrefixStore("roll", survivor.store.clone()).add("leavers", 1);  // rank 3, without its entry
+  PeerRoll(survivor.config_of(2)).leave(1);
+  const std::vector<PeerRoll::Lost> lost = survivor.roll.lost();
+  REQUIRE(lost.size() == 1);
+  CHECK(lost[0].rank == 2);
+  CHECK(lost[0].fate == PeerRoll::Fate::kLeft);
+}
+
 TEST_CASE("a rank that left is not dead while another one is slow to tell that it leaves",
           "[loss-watch]") {
   Survivor survivor;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/start/rank_identity.h"
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -10,6 +11,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstddef>
+#include <limits>
 
 #include "support/grouping_locale.h"
 #include "support/in_child.h"
@@ -18,17 +20,31 @@ using namespace ddp;
 
 namespace {
 
-// Makes memfd_create fail for this process, as a container's seccomp profile may; false if that is
+// From now on the kernel asks the filter about each system call of this process; false if that is
 // impossible.
-bool refuse_memfd_create() {
-  std::array<sock_filter, 4> filter = {
-      {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
-       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+template <std::size_t kSize>
+bool install(std::array<sock_filter, kSize> filter) {
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Makes memfd_create fail for this process, as a container's seccomp profile may.
+bool refuse_memfd_create() {
+  return install<4>({{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1),
+                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}});
+}
+
+// Makes what read_process() opens fail as if the last descriptor had just been taken.
+bool take_last_descriptor() {
+  return install<6>({{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+                      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+                      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, O_RDONLY | O_CLOEXEC, 0, 1),
+                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EMFILE),
+                      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}});
 }
 
 }  // namespace
@@ -78,6 +94,18 @@ TEST_CASE("a process that got the pid of one that has ended is not taken for it"
   CHECK(state_of(who) == ProcessState::kAlive);
   --who.start_time;
   CHECK(state_of(who) == ProcessState::kEnded);
+}
+
+TEST_CASE("a process has not ended because descriptors are exhausted", "[identity]") {
+  test::check_in_child([] {
+    const RankIdentity who = identify_self(0, kCpuDevice);
+    RankIdentity dead = who;
+    dead.pid = std::numeric_limits<int>::max();  // Linux has no such pid
+    if (!take_last_descriptor()) return test::Verdict::kImpossible;
+    const bool is_right =
+        state_of(who) == ProcessState::kUnknown && state_of(dead) == ProcessState::kEnded;
+    return is_right ? test::Verdict::kGood : test::Verdict::kBad;
+  });
 }
 
 TEST_CASE("if memfd_create is refused, a rank says what to allow", "[identity]") {

@@ -12,6 +12,7 @@
 #include <future>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,15 +70,13 @@ std::ptrdiff_t descriptors() {
 }
 
 // The CPU share of each rank if these are the ranks' CPUs.
-std::vector<double> cpu_shares(const std::vector<std::vector<int>>& cpus) {
-  std::vector<cpu_set_t> allowed;
-  for (const std::vector<int>& of_rank : cpus) {
-    CPU_ZERO(&allowed.emplace_back());
-    for (const int cpu : of_rank) CPU_SET(cpu, &allowed.back());
-  }
+std::vector<double> cpu_shares(const std::vector<std::vector<int>>& cpus,
+                               std::optional<double> quota = {}) {
+  std::vector<CpuSet> allowed;
+  for (const std::vector<int>& of_rank : cpus) allowed.push_back(cpu_set_of(of_rank));
   std::vector<double> shares;
   for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
-    shares.push_back(cpus_per_rank(allowed, rank));
+    shares.push_back(cpus_per_rank(allowed, rank, quota));
   }
   return shares;
 }
@@ -135,6 +134,16 @@ TEST_CASE("CPUs are counted for each of the ranks that share them", "[shm]") {
   CHECK(cpu_shares({{0, 1}, {1, 2}, {1}, {5, 6, 7}}) == Shares{1, 1, 1, 3});
   CHECK(cpu_shares({{0}, {0}, {1, 2}}) == Shares{0.5, 0.5, 2});
   CHECK(cpu_shares({{}, {0}}) == Shares{0, 1});
+  CHECK(cpu_shares({{5000, 5001, 5002}, {5000, 5001, 5002}}) == Shares{1.5, 1.5});
+}
+
+TEST_CASE("ranks share a CPU quota, too", "[shm]") {
+  using Shares = std::vector<double>;
+  const std::vector<std::vector<int>> own = {{0, 1}, {2, 3}};
+  CHECK(cpu_shares(own, 3.0) == Shares{1.5, 1.5});
+  CHECK(cpu_shares(own, 1.0) == Shares{0.5, 0.5});
+  CHECK(cpu_shares(own, 100.0) == Shares{2, 2});
+  CHECK(cpu_shares({{}, {0}}, 8.0) == Shares{0, 1});
 }
 
 TEST_CASE("after many futile waits, only a few waits still poll", "[shm]") {

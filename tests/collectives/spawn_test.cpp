@@ -156,6 +156,22 @@ TEST_CASE("a process that ignores SIGCHLD still learns how its ranks ended", "[s
   CHECK_THAT(bad, Contains("rank 1") && Contains("exited with code 3"));
 }
 
+TEST_CASE("a process that discards ended children still learns how its ranks ended", "[spawn]") {
+  struct sigaction discarding {};
+  discarding.sa_handler = SIG_DFL;
+  discarding.sa_flags = SA_NOCLDWAIT;
+  ::sigaction(SIGCHLD, &discarding, nullptr);
+  const std::string error = spawn_error(2, [](int rank) {
+    if (rank == 1) ::_exit(3);
+    wait_for_signal();
+  });
+  struct sigaction after {};
+  ::sigaction(SIGCHLD, nullptr, &after);
+  ::signal(SIGCHLD, SIG_DFL);
+  CHECK((after.sa_flags & SA_NOCLDWAIT) != 0);
+  CHECK_THAT(error, Contains("rank 1") && Contains("exited with code 3"));
+}
+
 TEST_CASE("what a rank writes to std::cout appears exactly once", "[spawn]") {
   const TemporaryDirectory directory;
   const pid_t pid = ::fork();

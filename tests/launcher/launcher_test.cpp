@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests the built ddp-launch with shells as workers. Time bounds are five times the promise.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <regex>
 
+#include "ddp/base/process_status.h"
+#include "ddp/base/socket.h"
 #include "ddp/store/tcp_store.h"
 #include "support/child_process.h"
 #include "support/files.h"
@@ -400,6 +404,59 @@ TEST_CASE("a second Ctrl-C does not wait for the grace period", "[launcher]") {
   // After the second signal, the user knows why workers are killed, so there is no message.
   CHECK_THAT(child.err(), !Contains("had not ended") && !Contains("was killed by"));
   check_all_gone(pids);
+}
+
+namespace {
+
+// A program that does not load, as if its file system hung: before anybody may open its
+// interpreter, the kernel asks this process, which has a lease of it, and waits for long.
+class HungProgram {
+ public:
+  HungProgram() {
+    std::filesystem::copy_file("/bin/sh", interpreter_);
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGIO);
+    ::pthread_sigmask(SIG_BLOCK, &asked, nullptr);
+    file_ = ddp::FileDescriptor(::open(interpreter_.c_str(), O_RDONLY | O_CLOEXEC));
+    is_hung_ = ::fcntl(file_.get(), F_SETLEASE, F_WRLCK) == 0;
+  }
+
+  [[nodiscard]] bool is_hung() const { return is_hung_; }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+  // Waits until somebody waits for the program.
+  static void await_execution() {
+    sigset_t asked;
+    sigemptyset(&asked);
+    sigaddset(&asked, SIGIO);
+    const timespec limit{.tv_sec = 25, .tv_nsec = 0};
+    REQUIRE(::sigtimedwait(&asked, nullptr, &limit) == SIGIO);
+  }
+
+ private:
+  TemporaryDirectory folder_;
+  std::string interpreter_ = folder_ / "interpreter";
+  std::string path_ = write_file(folder_ / "program", "#!" + interpreter_ + "\n", 0755);
+  ddp::FileDescriptor file_;
+  bool is_hung_ = false;
+};
+
+}  // namespace
+
+TEST_CASE("a signal ends a job whose program does not load", "[launcher]") {
+  const HungProgram program;
+  if (!program.is_hung()) {
+    std::fprintf(stderr, "SKIPPED: this file system has no leases\n");
+    return;
+  }
+  const int signal_number = GENERATE(SIGINT, SIGTERM);
+  ChildProcess child(command({"-n", "2", program.path()}));
+  HungProgram::await_execution();
+  child.send_signal(signal_number);
+  CHECK(child.wait(kStopBound) == 128 + signal_number);
+  CHECK_THAT(child.err(), Contains(ddp::signal_name(signal_number) + " while rank ") &&
+                              Contains(" was being loaded"));
 }
 
 TEST_CASE("processes that a successful worker leaves behind are stopped", "[launcher]") {

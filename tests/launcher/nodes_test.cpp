@@ -512,6 +512,39 @@ TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   });
 }
 
+TEST_CASE("an interrupted launcher waits no longer than a second for nodes that do not answer",
+          "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    std::atomic<bool> is_interrupted = false;
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), {}, [&] { return is_interrupted.load(); });
+    if (rank == 1) watch.claim_failure();
+    (void)await(watch, is_bad);
+    if (rank == 1) return;  // it does not say which failure
+    is_interrupted = true;
+    const auto begin = ddp::Clock::now();
+    expect(watch.agree_on_failure("own").empty(), "node 1 does not tell its failure");
+    expect(!watch.wait_for_all(), "nor that its workers have ended");
+    watch.begin(1);
+    expect(watch.agree_on_failure("own") == "own", "in the next attempt no node fails");
+    watch.leave();
+    expect(ddp::Clock::now() - begin < 15s, "no wait for a node that has vanished");
+  });
+}
+
+TEST_CASE("a signal that ended a wait is still there, and so are those before it", "[nodes]") {
+  SignalReader signals;
+  CHECK_FALSE(signals.find(is_impatient));
+  ::raise(SIGUSR1);
+  CHECK_FALSE(signals.find(is_impatient));
+  ::raise(SIGINT);
+  CHECK(signals.find(is_impatient) == SIGINT);
+  CHECK(signals.find(ends_job) == SIGUSR1);
+  CHECK(signals.next() == SIGUSR1);
+  CHECK(signals.next() == SIGINT);
+  CHECK_FALSE(signals.next());
+}
+
 TEST_CASE("a node's load on the store does not grow with the number of nodes", "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
   std::mutex mutex;

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
 // Tests how the built ddp-launch distinguishes a clean stop from a failed one.
+#include <sys/resource.h>
+#include <sys/time.h>
+
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "ddp/base/socket.h"
 #include "support/files.h"
 #include "support/launch.h"
 
@@ -151,4 +157,43 @@ TEST_CASE("SIGUSR1 gives no more time to workers that a failure stops", "[stop]"
   ChildProcess child(command({"-n", "2", "--", "sh", "-c", script, folder.path().string()}));
   CHECK(child.wait(kStopBound) == 1);
   CHECK_THAT(child.err(), Contains("lost rank 1") && !Contains("SIGUSR1: passed on"));
+}
+
+namespace {
+
+// One of two launchers that seem to be started on this host by the same mpirun.
+ChildProcess launch_node(int node, std::uint16_t port, const std::string& script) {
+  return ChildProcess(shell({"-n", "1", "--grace", "5"}, script),
+                      {.environment = {{"PMI_RANK", std::to_string(node)},
+                                       {"PMI_SIZE", "2"},
+                                       {"MPI_LOCALRANKID", std::to_string(node)},
+                                       {"MPI_LOCALNRANKS", "2"},
+                                       {"MASTER_ADDR", "127.0.0.1"},
+                                       {"MASTER_PORT", std::to_string(port)}}});
+}
+
+// The CPU time of all processes that this one and its descendants have waited for.
+std::chrono::microseconds cpu_time_of_children() {
+  rusage usage{};
+  ::getrusage(RUSAGE_CHILDREN, &usage);
+  timeval sum{};
+  timeradd(&usage.ru_utime, &usage.ru_stime, &sum);
+  return std::chrono::seconds(sum.tv_sec) + std::chrono::microseconds(sum.tv_usec);
+}
+
+}  // namespace
+
+TEST_CASE("launchers of several nodes sleep while the workers have time to end", "[stop]") {
+  const std::uint16_t port = ddp::Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
+  const auto before = cpu_time_of_children();
+  ChildProcess node0 = launch_node(0, port, kStubborn);
+  ChildProcess node1 = launch_node(1, port, kStubborn);
+  for (ChildProcess* node : {&node0, &node1}) wait_for_pids(*node, 2);
+  node1.send_signal(SIGTERM);
+  for (ChildProcess* node : {&node0, &node1}) {
+    (void)node->wait(kStopBound);
+    CHECK_THAT(node->err(), Contains("had not ended after 5 s"));
+  }
+  CAPTURE((cpu_time_of_children() - before).count());
+  CHECK(cpu_time_of_children() - before < std::chrono::milliseconds(1500));
 }

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <random>
 #include <thread>
 
@@ -139,6 +140,7 @@ void check_common_behaviour(Store& store) {
 
 // Used by accept4() below.
 std::atomic<bool> has_descriptors = true;
+std::atomic<bool> has_memory = true;
 
 }  // namespace
 
@@ -149,6 +151,7 @@ extern "C" int accept4(int listener, sockaddr* address, socklen_t* length, int f
     errno = EMFILE;
     return -1;
   }
+  if (!has_memory) throw std::bad_alloc();
   return static_cast<int>(::syscall(SYS_accept4, listener, address, length, flags));
 }
 
@@ -345,6 +348,9 @@ TEST_CASE("a client refuses values that a server would refuse", "[store]") {
   TcpStore store(server.endpoint());
   CHECK_THROWS_AS(store.set("huge", std::string(wire::kMaxValueBytes + 1, 'x')),
                   std::invalid_argument);
+  const std::string largest(wire::kMaxValueBytes, 'x');
+  CHECK_THROWS_AS(store.compare_set("huge", largest + 'x', ""), std::invalid_argument);
+  CHECK_THROWS_AS(store.compare_set("huge", largest, largest), std::invalid_argument);
   store.set("k", "v");
   CHECK(store.get("k") == "v");  // the connection still works
 }
@@ -364,6 +370,10 @@ TEST_CASE("a client refuses keys, numbers of keys and requests that a server wou
   const std::vector<std::string> many(wire::kMaxKeys + 1, "k");
   CHECK_THROWS_AS(store.wait(many, 1s), std::invalid_argument);
   CHECK_THROWS_AS(store.check(many), std::invalid_argument);
+  const std::vector<std::string> heavy(wire::kMaxRequestBytes / wire::kMaxKeyBytes, longest);
+  CHECK_THROWS_AS(store.wait(heavy, 1s), std::invalid_argument);
+  CHECK_THROWS_AS(store.check(heavy), std::invalid_argument);
+  CHECK_THROWS_AS(store.multi_get(heavy, 1s), std::invalid_argument);
   const std::vector<std::pair<std::string, std::string>> large(
       2, {"k", std::string(wire::kMaxValueBytes, 'x')});
   CHECK_THROWS_AS(store.multi_set(large), std::invalid_argument);
@@ -489,6 +499,18 @@ TEST_CASE("a server without free descriptors logs this now and then, and recover
   CAPTURE(text);
   CHECK_THAT(text, Catch::Contains("cannot accept a connection: Too many open files"));
   CHECK(std::ranges::count(text, '\n') <= 2);
+}
+
+TEST_CASE("a server that lacks memory for a connection goes on and accepts it later", "[store]") {
+  const TcpServer server(kLoopback);
+  TcpStore store(server.endpoint(), 5s);
+  const test::StderrCapture log;
+  has_memory = false;
+  const Socket waiting = Socket::connect(server.endpoint(), Deadline::after(5s));
+  for (int i = 0; i < 1000; ++i) store.add("busy", 1);
+  has_memory = true;
+  CHECK_NOTHROW(TcpStore(server.endpoint(), 5s).set("k", "v"));
+  CHECK_THAT(log.text(), Catch::Contains("bad_alloc"));
 }
 
 // Anyone who reaches the port can connect as often as they like.

@@ -43,7 +43,7 @@ struct ProcessStat {
 // Parses /proc/PID/stat; see proc(5).
 [[nodiscard]] std::optional<ProcessStat> parse_process_stat(std::string_view text);
 
-// Returns nothing if there is no such process, or no /proc.
+// Returns nothing if there is no such process, or if its file in /proc cannot be read.
 [[nodiscard]] std::optional<ProcessStat> read_process(pid_t pid);
 
 // For a child between fork and exec, or its whole life: the kernel kills it when the thread that

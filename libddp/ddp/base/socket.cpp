@@ -22,11 +22,17 @@ namespace {
 
 constexpr Timeout kReceiveTimeout{100};
 constexpr Timeout kListenTimeout = std::chrono::seconds(10);  // to resolve the own name
+constexpr Timeout kLongestAttempt = std::chrono::seconds(2);  // to connect to one address
 
-FileDescriptor open_socket(int family) {
-  const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) throw SystemError("cannot create a socket", errno);
-  return FileDescriptor(fd);
+// Not open if the kernel lacks this family of addresses: the endpoint may have others.
+FileDescriptor open_socket(int family, const std::string& action) {
+  FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.is_open() && errno != EAFNOSUPPORT) throw SystemError(action, errno);
+  return fd;
+}
+
+bool has_ipv6() {
+  return FileDescriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)).is_open();
 }
 
 void set_option(int fd, int level, int option, int value) {
@@ -82,9 +88,19 @@ void make_blocking(int fd) {
   }
 }
 
+// A filter may swallow what is sent to an address, so the addresses that are left in this round
+// share the time.
+Deadline end_of_attempt(const addrinfo& address, Deadline deadline) {
+  int left = 0;
+  for (const addrinfo* each = &address; each != nullptr; each = each->ai_next) ++left;
+  return Deadline::after(std::min(deadline.remaining() / left, kLongestAttempt));
+}
+
 // Returns the connected descriptor, or the errno value that says why not.
-std::pair<FileDescriptor, int> try_connect(const addrinfo& address, Deadline deadline) {
-  FileDescriptor fd = open_socket(address.ai_family);
+std::pair<FileDescriptor, int> try_connect(const addrinfo& address, Deadline deadline,
+                                           const std::string& action) {
+  FileDescriptor fd = open_socket(address.ai_family, action);
+  if (!fd.is_open()) return {FileDescriptor(), EAFNOSUPPORT};
   if (::connect(fd.get(), address.ai_addr, address.ai_addrlen) == 0) return {std::move(fd), 0};
   if (errno != EINPROGRESS && errno != EINTR) return {FileDescriptor(), errno};
   if (!wait_for(fd.get(), POLLOUT, deadline)) return {FileDescriptor(), ETIMEDOUT};
@@ -139,6 +155,7 @@ Socket::Socket(FileDescriptor fd) : fd_(std::move(fd)) {
 }
 
 Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
+  const std::string action = "cannot connect to " + to_string(endpoint);
   const AddressList addresses = resolve_patiently(endpoint, deadline);
   Timeout pause(1);
   for (;;) {
@@ -146,7 +163,7 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
     bool may_succeed_later = false;
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
-      auto [fd, error] = try_connect(*address, deadline);
+      auto [fd, error] = try_connect(*address, end_of_attempt(*address, deadline), action);
       if (error == 0) {
         Socket connected(std::move(fd));
         error = fault_of(connected);
@@ -159,12 +176,12 @@ Socket Socket::connect(const Endpoint& endpoint, Deadline deadline) {
       reasons += to_string(endpoint_of(*address)) + ": " + error_text(error);
       if (lacks_loopback(*address, error)) {
         reasons += ", since the loopback interface is down (ip link set lo up)";
-      } else {
+      } else if (error != EAFNOSUPPORT) {
         may_succeed_later = true;
       }
     }
     if (!may_succeed_later || deadline.passed()) {
-      throw NetworkError("cannot connect to " + to_string(endpoint) + " (" + reasons + ")");
+      throw NetworkError(action + " (" + reasons + ")");
     }
     std::this_thread::sleep_for(std::min(pause, deadline.remaining()));
     pause = std::min<Timeout>(pause * 2, std::chrono::milliseconds(250));
@@ -176,11 +193,12 @@ Socket Socket::listen(const Endpoint& endpoint) {
   const addrinfo* chosen = addresses.get();
   if (endpoint.host.empty()) {  // every interface: prefer IPv6, which takes IPv4 as well
     for (const addrinfo* a = chosen; a != nullptr; a = a->ai_next) {
-      if (a->ai_family == AF_INET6) chosen = a;
+      if (a->ai_family == AF_INET6 && has_ipv6()) chosen = a;
     }
   }
   const std::string action = "cannot listen on " + to_string(endpoint_of(*chosen));
-  FileDescriptor fd = open_socket(chosen->ai_family);
+  FileDescriptor fd = open_socket(chosen->ai_family, action);
+  if (!fd.is_open()) throw SystemError(action, EAFNOSUPPORT);
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (chosen->ai_family == AF_INET6 && endpoint.host.empty()) {
     set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);

@@ -46,9 +46,9 @@ class Socket {
   Socket() = default;
   explicit Socket(FileDescriptor fd);
 
-  // Resolves the host and tries its addresses in turn until one accepts. Refused and unreachable
-  // addresses are tried again until the deadline, since the server may still be starting (but not
-  // loopback ones while that interface is down). Throws a NetworkError that lists all with reasons.
+  // Tries the addresses of the host in turn, each for up to two seconds, until one accepts. All are
+  // tried again until the deadline, since the server may still be starting, but not loopback ones
+  // while that interface is down, nor IPv6 ones without IPv6. Throws NetworkError with all reasons.
   static Socket connect(const Endpoint& endpoint, Deadline deadline);
 
   // Binds exactly the first address that the host resolves to; an empty host means every interface.

@@ -56,12 +56,16 @@ WorkerEnv worker_env(int rank, int nprocs, const std::string& host) {
           .shares_gpus = EnvReader(::getenv).flag("DDP_OVERSUBSCRIBE")};
 }
 
-// While it lives, SIGCHLD is not ignored: otherwise the kernel would not tell how children end.
+// While it lives, SIGCHLD is not ignored, nor are children discarded (SA_NOCLDWAIT): otherwise the
+// kernel would not tell how they end.
 class ReapableChildren {
  public:
   ReapableChildren() {
     ::sigaction(SIGCHLD, nullptr, &before_);
-    if (before_.sa_handler == SIG_IGN) ::signal(SIGCHLD, SIG_DFL);
+    struct sigaction own = before_;
+    if (own.sa_handler == SIG_IGN) own.sa_handler = SIG_DFL;
+    own.sa_flags &= ~SA_NOCLDWAIT;
+    ::sigaction(SIGCHLD, &own, nullptr);
   }
   ReapableChildren(const ReapableChildren&) = delete;
   ReapableChildren& operator=(const ReapableChildren&) = delete;

@@ -18,7 +18,7 @@ namespace ddp {
 // std::logic_error if this process has other threads (except those of libraries that stop them
 // before a fork, as OpenBLAS does) or has used CUDA. std::invalid_argument if nprocs is below 1. If
 // OMP_NUM_THREADS is not set, it is set to each child's share of the CPUs; a library that is
-// already loaded may have read it before.
+// already loaded may have read it before. Needs pidfd_open, which Linux has since 5.3.
 void spawn(const std::function<void(int rank)>& fn, int nprocs);
 
 }  // namespace ddp

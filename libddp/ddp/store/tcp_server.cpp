@@ -138,11 +138,12 @@ class TcpServer::Impl {
         if (!is_admitted(*socket)) continue;
         const ClientId id = next_client_++;
         watch(socket->fd(), id, EPOLLIN, EPOLL_CTL_ADD);
-        Connection& connection = connections_[id];
+        Connection connection;
         connection.peer = socket->peer_endpoint();
         connection.socket = std::move(*socket);
+        connections_.emplace(id, std::move(connection));
       }
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {  // also: out of memory
       pause_accepting(error);
     }
   }
@@ -156,8 +157,9 @@ class TcpServer::Impl {
     return refusal.empty();
   }
 
-  // Descriptors are exhausted: pending connections stay in the kernel's backlog for a while.
-  void pause_accepting(const Error& error) {
+  // Descriptors are exhausted, or memory: pending connections stay in the kernel's backlog for a
+  // while.
+  void pause_accepting(const std::exception& error) {
     next_accept_ = Deadline::after(kAcceptPause);
     set_accepting(false);
     no_descriptors_.log(std::string("[tcp_server] ") + error.what() + "; " +

@@ -22,34 +22,33 @@ std::string quoted_list(std::span<const std::string> keys) {
   return text;
 }
 
-// The bytes that a request adds at most to each of its entries, and to all of them together.
-constexpr std::uint64_t kEntryOverhead = 32;
-
-// Checked here, because the server would close the connection, and only the next call would notice.
 void check_limit(const char* what, std::uint64_t size, std::uint64_t limit) {
   if (size <= limit) return;
   throw std::invalid_argument("[tcp_store] " + std::string(what) + " of " + std::to_string(size) +
                               " bytes is over the limit of " + std::to_string(limit));
 }
 
-void check_sendable(std::string_view value) {
-  check_limit("a value", value.size(), wire::kMaxValueBytes);
-}
+using Keys = std::span<const std::string>;
+using Values = std::span<const std::string_view>;
 
-void check_key(std::string_view key) {
-  check_limit("a key", key.size(), wire::kMaxKeyBytes - 1);  // the protocol puts a slash before it
-}
-
-void check_key_count(std::size_t count) {
-  if (count <= wire::kMaxKeys) return;
-  throw std::invalid_argument("[tcp_store] " + std::to_string(count) +
-                              " keys at once are over the limit of " +
-                              std::to_string(wire::kMaxKeys));
-}
-
-void check_keys(std::span<const std::string> keys) {
-  check_key_count(keys.size());
-  for (const std::string& key : keys) check_key(key);
+// Checked here, because the server would close the connection, and only the next call would notice.
+void check_request(Keys keys, Values values) {
+  constexpr std::uint64_t kLengthBytes = sizeof(std::uint64_t);
+  if (keys.size() > wire::kMaxKeys) {
+    throw std::invalid_argument("[tcp_store] " + std::to_string(keys.size()) +
+                                " keys at once are over the limit of " +
+                                std::to_string(wire::kMaxKeys));
+  }
+  std::uint64_t request_bytes = sizeof(wire::Opcode) + sizeof(std::int64_t);  // at most
+  for (const std::string& key : keys) {
+    check_limit("a key", key.size(), wire::kMaxKeyBytes - 1);  // a slash is put before it
+    request_bytes += kLengthBytes + 1 + key.size();
+  }
+  for (const std::string_view value : values) {
+    check_limit("a value", value.size(), wire::kMaxValueBytes);
+    request_bytes += kLengthBytes + value.size();
+  }
+  check_limit("a request", request_bytes, wire::kMaxRequestBytes);
 }
 
 }  // namespace
@@ -67,9 +66,8 @@ class TcpStore::Impl {
   // or closed: until the next call if the server was only late (it may have been stopped for a
   // while), otherwise for good.
   template <class F>
-  auto call(const char* operation, std::span<const std::string> keys, Timeout timeout,
-            F&& exchange) {
-    check_keys(keys);
+  auto call(const char* operation, Keys keys, Values values, Timeout timeout, F&& exchange) {
+    check_request(keys, values);
     const Call call{operation, keys, timeout};
     const Deadline deadline = Deadline::after(timeout);
     const std::unique_lock lock(mutex_, deadline.time_point());
@@ -81,6 +79,11 @@ class TcpStore::Impl {
     });
   }
 
+  template <class F>
+  auto call(const char* operation, Keys keys, Timeout timeout, F&& exchange) {
+    return call(operation, keys, {}, timeout, std::forward<F>(exchange));
+  }
+
   [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
   [[nodiscard]] const TcpStoreOptions& options() const { return options_; }
   [[nodiscard]] const std::string& local_address() const { return local_address_; }
@@ -89,7 +92,7 @@ class TcpStore::Impl {
   // An operation, for error messages.
   struct Call {
     const char* operation;
-    std::span<const std::string> keys;
+    Keys keys;
     Timeout timeout;
   };
 
@@ -153,9 +156,9 @@ std::shared_ptr<Store> TcpStore::clone(Timeout timeout) const {
 }
 
 void TcpStore::set(std::string_view key, std::string_view value) {
-  check_sendable(value);
   const std::string keys[] = {std::string(key)};
-  impl_->call("set", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
+  const std::string_view values[] = {value};
+  impl_->call("set", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
     store.request(wire::Opcode::kSet).user_key(key).bytes(value);
     store.send(deadline);
   });
@@ -185,10 +188,10 @@ std::int64_t TcpStore::add(std::string_view key, std::int64_t delta) {
 
 std::string TcpStore::compare_set(std::string_view key, std::string_view expected,
                                   std::string_view desired) {
-  check_sendable(desired);
   const std::string keys[] = {std::string(key)};
+  const std::string_view values[] = {expected, desired};
   return impl_->call(
-      "compare_set", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
+      "compare_set", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
         store.request(wire::Opcode::kCompareSet).user_key(key).bytes(expected).bytes(desired);
         store.send(deadline);
         return store.receive_bytes(deadline);
@@ -220,24 +223,22 @@ bool TcpStore::delete_key(std::string_view key) {
 }
 
 void TcpStore::append(std::string_view key, std::string_view value) {
-  check_sendable(value);
   const std::string keys[] = {std::string(key)};
-  impl_->call("append", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
+  const std::string_view values[] = {value};
+  impl_->call("append", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
     store.request(wire::Opcode::kAppend).user_key(key).bytes(value);
     store.send(deadline);
   });
 }
 
 void TcpStore::multi_set(std::span<const std::pair<std::string, std::string>> entries) {
-  check_key_count(entries.size());
-  std::uint64_t request_bytes = 0;
+  std::vector<std::string> keys;
+  std::vector<std::string_view> values;
   for (const auto& [key, value] : entries) {
-    check_key(key);
-    check_sendable(value);
-    request_bytes += key.size() + value.size() + kEntryOverhead;
+    keys.push_back(key);
+    values.push_back(value);
   }
-  check_limit("a request", request_bytes + kEntryOverhead, wire::kMaxRequestBytes);
-  impl_->call("multi_set", {}, timeout(), [&](StoreConnection& store, Deadline deadline) {
+  impl_->call("multi_set", keys, values, timeout(), [&](StoreConnection& store, Deadline deadline) {
     wire::Writer writer = store.request(wire::Opcode::kMultiSet);
     writer.integer(static_cast<std::uint64_t>(entries.size()));
     for (const auto& [key, value] : entries) writer.user_key(key).bytes(value);
@@ -267,12 +268,13 @@ std::vector<std::string> TcpStore::list_keys() {
 }
 
 void TcpStore::queue_push(std::string_view key, std::string_view value) {
-  check_sendable(value);
   const std::string keys[] = {std::string(key)};
-  impl_->call("queue_push", keys, timeout(), [&](StoreConnection& store, Deadline deadline) {
-    store.request(wire::Opcode::kQueuePush).user_key(key).bytes(value);
-    store.send(deadline);
-  });
+  const std::string_view values[] = {value};
+  impl_->call("queue_push", keys, values, timeout(),
+              [&](StoreConnection& store, Deadline deadline) {
+                store.request(wire::Opcode::kQueuePush).user_key(key).bytes(value);
+                store.send(deadline);
+              });
 }
 
 std::optional<std::string> TcpStore::queue_pop(std::string_view key, Timeout timeout) {

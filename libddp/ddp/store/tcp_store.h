@@ -23,7 +23,7 @@ struct TcpStoreOptions {
 // list and barrier calls need a server that knows 0x0e to 0x12, as TcpServer does). Keys get
 // PyTorch's leading "/" on the wire. Thread-safe: one operation runs at a time, others queue. What
 // a server would refuse is std::invalid_argument: a value of more than 64 MiB, a key of more than
-// 64 KiB, more than 131072 keys at once, a multi_set of more than 128 MiB. After a TimeoutError the
+// 64 KiB, more than 131072 keys at once, a request of more than 128 MiB. After a TimeoutError the
 // store can still be used; after a NetworkError every call throws that the connection is closed.
 class TcpStore final : public Store {
  public:

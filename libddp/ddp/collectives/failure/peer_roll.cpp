@@ -106,9 +106,8 @@ PeerRoll::Fate PeerRoll::fate_of(int rank) const noexcept {
   }
 }
 
-// As in find_fate(), whether processes have ended is read before who has left. A leaver may be held
-// back in the list by one that is slow to write; so before a rank is called dead, it is asked for
-// by itself.
+// As in find_fate(), whether processes have ended is read before who has left. A leaver comes into
+// the list last, and may end before; so before a rank is called dead, it is asked for by itself.
 std::vector<PeerRoll::Lost> PeerRoll::lost() noexcept {
   const bool knows_neighbours = read_lists([this] {
     for (const std::string& text : neighbours_.read_new()) {

@@ -12,15 +12,21 @@ StoreList::StoreList(std::shared_ptr<Store> store, std::string name)
 void StoreList::append(const std::string& entry) { store_->set(key(store_->add(name_, 1)), entry); }
 
 std::vector<std::string> StoreList::read_new() {
-  std::vector<std::string> entries;
   const auto count = store_->find(name_);
   const std::int64_t last = count ? std::stoll(*count) : 0;
-  for (std::int64_t next = read_ + 1; next <= last; ++next) {
-    auto entry = store_->find(key(next));
-    if (!entry) break;
-    entries.push_back(*std::move(entry));
+  std::vector<std::int64_t> wanted = unwritten_;
+  for (std::int64_t next = counted_ + 1; next <= last; ++next) wanted.push_back(next);
+  std::vector<std::string> entries;
+  std::vector<std::int64_t> unwritten;
+  for (const std::int64_t number : wanted) {
+    if (auto entry = store_->find(key(number))) {
+      entries.push_back(*std::move(entry));
+    } else {
+      unwritten.push_back(number);
+    }
   }
-  read_ += static_cast<std::int64_t>(entries.size());
+  counted_ = last;
+  unwritten_ = std::move(unwritten);
   return entries;
 }
 

@@ -12,14 +12,15 @@ namespace ddp {
 
 // A list in the store to which any rank may append. "NAME" counts the entries, "NAME/1", "NAME/2",
 // ... hold them. So a reader that knows n entries asks for one key, however many ranks there are,
-// and for the new entries only. For one reading thread at a time.
+// for the new entries, and again for those that were counted but not yet written (whose writer may
+// have died in between). For one reading thread at a time.
 class StoreList {
  public:
   StoreList(std::shared_ptr<Store> store, std::string name);
 
   void append(const std::string& entry);
-  // The entries that earlier calls have not returned; a call that throws has returned none. One
-  // whose writer has not written it yet holds back those after it.
+  // The entries that earlier calls have not returned; a call that throws has returned none. They
+  // come in order, except for those that were written late.
   [[nodiscard]] std::vector<std::string> read_new();
 
  private:
@@ -27,7 +28,8 @@ class StoreList {
 
   std::shared_ptr<Store> store_;
   std::string name_;
-  std::int64_t read_ = 0;
+  std::int64_t counted_ = 0;
+  std::vector<std::int64_t> unwritten_;  // of those counted
 };
 
 }  // namespace ddp

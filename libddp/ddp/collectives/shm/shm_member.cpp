@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/base/rank_list.h"
 #include "ddp/collectives/start/cpu_sharing.h"
@@ -42,11 +43,12 @@ std::string number(std::int64_t value) { return std::to_string(value); }
 constexpr int kSpins = 2000;
 
 double cpus_per_rank(const Segment& segment, int rank) {
-  std::vector<cpu_set_t> allowed;
+  std::vector<CpuSet> allowed;
   for (int other = 0; other < segment.world_size(); ++other) {
     allowed.push_back(segment.control(other).allowed_cpus);
   }
-  return ddp::cpus_per_rank(allowed, static_cast<std::size_t>(rank));
+  return ddp::cpus_per_rank(allowed, static_cast<std::size_t>(rank),
+                            cpu_quota(CgroupSource::of_this_process()));
 }
 
 PeerWatch watch_peers(const Segment& segment) {

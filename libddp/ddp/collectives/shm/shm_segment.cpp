@@ -6,8 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
-#include "ddp/collectives/start/cpu_sharing.h"
 #include "ddp/collectives/start/group_start.h"
 
 namespace ddp::shm {
@@ -85,7 +85,7 @@ void Segment::open(const GroupConfig& config) {
 
 void Segment::introduce(int rank) const {
   control(rank).pid = ::getpid();
-  control(rank).allowed_cpus = allowed_cpus();
+  control(rank).allowed_cpus = cpu_set_of(affinity_cpus());
 }
 
 void Segment::find_parts() {

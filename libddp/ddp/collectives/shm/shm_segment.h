@@ -9,7 +9,6 @@
 // + kPosts uses them again; no rank posts it before all ranks have finished k.
 #pragma once
 
-#include <sched.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -22,6 +21,7 @@
 #include "ddp/collectives/collective.h"
 #include "ddp/collectives/failure/group_failure.h"
 #include "ddp/collectives/group_config.h"
+#include "ddp/collectives/start/cpu_sharing.h"
 
 namespace ddp::shm {
 
@@ -61,7 +61,7 @@ struct RankControl {
   std::atomic<std::uint32_t> phase;    // how many times this rank has arrived; see Member::barrier
   std::atomic<std::uint32_t> left;     // its group was destroyed
   pid_t pid;
-  cpu_set_t allowed_cpus;
+  CpuSet allowed_cpus;
   alignas(128) std::atomic<std::uint32_t> doorbell;
   std::atomic<std::uint32_t> sleeping;
 };

@@ -1,27 +1,31 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/start/cpu_sharing.h"
 
+#include <algorithm>
+
 namespace ddp {
 
-cpu_set_t allowed_cpus() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) CPU_ZERO(&allowed);
-  return allowed;
+CpuSet cpu_set_of(const std::vector<int>& cpus) {
+  CpuSet set;
+  for (const int cpu : cpus) {
+    if (const auto bit = static_cast<std::size_t>(cpu); bit < set.size()) set.set(bit);
+  }
+  return set;
 }
 
-double cpus_per_rank(std::span<const cpu_set_t> allowed, std::size_t rank) {
-  cpu_set_t together;
-  CPU_ZERO(&together);
+double cpus_per_rank(std::span<const CpuSet> allowed, std::size_t rank,
+                     std::optional<double> quota) {
+  CpuSet together = allowed[rank];
   int sharers = 0;
-  for (const cpu_set_t& other : allowed) {
-    cpu_set_t common;
-    CPU_AND(&common, &other, &allowed[rank]);
-    if (CPU_COUNT(&common) == 0) continue;
-    CPU_OR(&together, &together, &other);
+  for (const CpuSet& other : allowed) {
+    if ((other & allowed[rank]).none()) continue;
+    together |= other;
     ++sharers;
   }
-  return sharers == 0 ? 0 : static_cast<double>(CPU_COUNT(&together)) / sharers;
+  if (sharers == 0) return 0;
+  const double share = static_cast<double>(together.count()) / sharers;
+  const auto ranks = static_cast<double>(allowed.size());
+  return std::min(share, quota.value_or(share * ranks) / ranks);
 }
 
 }  // namespace ddp

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <fstream>
 
 #include "ddp/base/error.h"
@@ -28,6 +29,9 @@ std::string link_target(const std::string& path) {
   const ssize_t length = ::readlink(path.c_str(), target.data(), target.size());
   return {target.data(), length > 0 ? static_cast<std::size_t>(length) : 0};
 }
+
+// Without /proc, of which nothing can be read if descriptors are exhausted.
+bool exists(pid_t pid) { return ::kill(pid, 0) == 0 || errno != ESRCH; }
 
 }  // namespace
 
@@ -112,7 +116,8 @@ ProcessState state_of(const RankIdentity& who) {
   const bool sees_processes = obstacle_to_sharing(facts).empty();
   if (!sees_processes || who.host != host_identity(facts)) return ProcessState::kUnknown;
   const auto process = read_process(who.pid);
-  if (!process || process->is_zombie()) return ProcessState::kEnded;
+  if (!process) return exists(who.pid) ? ProcessState::kUnknown : ProcessState::kEnded;
+  if (process->is_zombie()) return ProcessState::kEnded;
   if (who.start_time != 0 && process->start_time != who.start_time) return ProcessState::kEnded;
   return process->is_stopped() ? ProcessState::kStopped : ProcessState::kAlive;
 }

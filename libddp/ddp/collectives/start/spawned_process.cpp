@@ -121,7 +121,9 @@ SpawnedProcess SpawnedProcess::start(const SpawnedRank& rank, const Function& fn
   process.pid_ = pid;
   process.channel_ = std::move(channel.parent);
   process.end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  if (!process.end_.is_open()) throw SystemError("[spawn] cannot watch a child", errno);
+  if (!process.end_.is_open()) {
+    throw SystemError("[spawn] cannot watch a child by pidfd_open (of Linux 5.3)", errno);
+  }
   return process;
 }
 
