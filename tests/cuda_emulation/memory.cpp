@@ -10,6 +10,9 @@
 // Otherwise, tests that allocate much spend most of their time on page faults.
 extern "C" const char* __asan_default_options() { return "quarantine_size_mb=16"; }
 
+// Of the leak sanitizer, which otherwise crashes at exit in a process that has opened oneDNN.
+extern "C" const char* __lsan_default_options() { return "use_tls=0"; }
+
 namespace ddp::emulation {
 namespace {
 

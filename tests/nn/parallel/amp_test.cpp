@@ -238,7 +238,9 @@ TEST_CASE("a parameter is cast once per pass, and float64 is never cast", "[amp]
   CHECK(!nn::must_narrow(tape, Variable(exact)));
   CHECK(tape.narrowed(exact).buffer().data == exact.buffer().data);
   CHECK(error_of([&] { nn::Tape(context, nn::Recording::kOn, DType::kFloat64); }) ==
-        "[nn] autocast to float64, expected float16 or bfloat16");
+        "[nn] autocast to float64, expected float16 or bfloat16, or nothing for the full precision "
+        "of "
+        "the parameters");
 }
 
 TEST_CASE("operands of several types are computed in the widest type", "[amp]") {
