@@ -225,7 +225,9 @@ TEST_CASE("a signal to one rank stops all ranks after the same step, and the mod
   CHECK(job.wait(25s) == 128 + SIGTERM);
   CHECK_THAT(job.err(),
              Catch::EndsWith("ddp-launch: " + name + " to rank 0 asked the job to stop\n"));
-  CHECK_THAT(job.out(), Catch::Contains("asked to stop: the last step is "));
+  CHECK_THAT(job.out(),
+             Catch::Contains("asked to stop: the last step is ") &&
+                 Catch::Contains("\nno checkpoint saved: there is no --checkpoint-dir\n"));
   CHECK(load_safetensors(file).tensors.size() == 6);
 }
 
@@ -238,6 +240,17 @@ TEST_CASE("a rank that is asked for a report prints it and continues", "[main]")
   CHECK_THAT(job.err(), Catch::Contains("exposed communication"));
   REQUIRE(kill(rank, SIGTERM) == 0);
   CHECK(job.wait(25s) == 128 + SIGTERM);
+}
+
+TEST_CASE("the report begins a line of its own on a terminal, too", "[main]") {
+  ChildProcess job({DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE, "--epochs", "1000"},
+                   {.environment = {{"DDP_LAUNCH_TTY", "1"}}});
+  job.wait_for_output("] 100/");
+  job.send_signal(SIGTERM);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
+  const std::size_t report = job.out().find(" steps of ");
+  REQUIRE(report != std::string::npos);
+  CHECK(job.out()[job.out().find_last_not_of("0123456789", report - 1)] == '\n');
 }
 
 TEST_CASE("a warm-up by steps reaches the rate in its last step", "[main]") {
@@ -296,7 +309,7 @@ TEST_CASE("a job that resumes a file and has no directory says that it saves not
   const std::string file = directory / "run/model_epoch_0_step_3.safetensors";
   ChildProcess job(train_command(2, {"--max-steps", "5", "--resume", file}));
   CHECK(job.wait(100s) == 0);
-  CHECK_THAT(job.out(), Catch::Contains("not saved: there is no --checkpoint-dir\n") &&
+  CHECK_THAT(job.out(), Catch::Contains("no checkpoint saved: there is no --checkpoint-dir\n") &&
                             !Catch::Contains("\nsaved "));
 }
 
