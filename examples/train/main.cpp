@@ -44,9 +44,15 @@ std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
   try {
     return ddp::init_process_group({.backend = options.backend, .device = options.device});
   } catch (const ddp::EnvironmentError&) {
-    if (options.device != ddp::DeviceChoice::kCuda) throw;
-    std::throw_with_nested(
-        ddp::EnvironmentError("--device cuda needs a GPU; --device cpu works without"));
+    const char* why = nullptr;
+    if (options.backend == ddp::Backend::kNccl) {
+      why = "--backend nccl needs a GPU; --backend auto works without";
+    }
+    if (options.device == ddp::DeviceChoice::kCuda) {
+      why = "--device cuda needs a GPU; --device cpu works without";
+    }
+    if (why == nullptr) throw;
+    std::throw_with_nested(ddp::EnvironmentError(why));
   }
 }
 

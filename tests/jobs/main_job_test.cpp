@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -438,18 +439,23 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--batch-size and --global-batch-size exclude each other");
   check_refused(train_command(1, {"--global-batch-size", "2147483648"}),
                 "--global-batch-size must be between 1 and 2^31 - 1");
-  check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");
+  check_refused(train_command(1, {"--no-such-flag"}),
+                "no-such-flag’ does not exist (--help lists the flags)\n");
   check_refused(train_command(1, {"--data-dir", "/nonexistent"}),
                 "--dataset fashion-mnist --data-dir /nonexistent: [fashion_mnist] cannot load");
   check_refused(train_command(2, {"--sampler", "torch", "--global-batch-size", "3"}),
                 "--sampler torch cannot cut a global batch of 3 over 2 ranks");
   if (!test::kRanksShareGpu) {
-    ChildProcess job({DDP_TRAIN_PATH, "--device", "cuda"},
-                     {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
-    CHECK(job.wait(25s) == 1);
-    CHECK_THAT(job.err(), Catch::Contains("train: --device cuda needs a GPU; --device cpu works "
-                                          "without: ") &&
-                              Catch::Contains("no GPU is visible"));
+    for (const auto& [flag, value, other] :
+         {std::array{"--device", "cuda", "cpu"}, std::array{"--backend", "nccl", "auto"}}) {
+      ChildProcess job({DDP_TRAIN_PATH, flag, value},
+                       {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+      CHECK(job.wait(25s) == 1);
+      CHECK_THAT(job.err(),
+                 Catch::StartsWith(std::string("train: ") + flag + " " + value + " needs a GPU; " +
+                                   flag + " " + other + " works without: ") &&
+                     Catch::Contains("no GPU is visible"));
+    }
   }
   // Refused before the training, not after it.
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/nonexistent/model.safetensors"}),
