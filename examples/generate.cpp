@@ -95,9 +95,15 @@ void generate(const cxxopts::ParseResult& flags) {
     throw std::invalid_argument("unexpected argument \"" + flags.unmatched().front() +
                                 "\": quote a prompt of several words");
   }
+  const auto model = flags["model"].as<std::string>();
+  nn::check_model_name(model);
+  if (!nn::is_language_model(model)) {
+    throw std::invalid_argument("--model " + model +
+                                " is no language model, as the gpt models are");
+  }
   if (prompt.empty()) throw std::invalid_argument("--prompt must not be empty");
   if (!(temperature >= 0)) throw std::invalid_argument("--temperature must not be negative");
-  Generator generator(flags["model"].as<std::string>(), flags["weights"].as<std::string>());
+  Generator generator(model, flags["weights"].as<std::string>());
   std::vector<std::int64_t> text;
   for (const char byte : prompt) text.push_back(static_cast<unsigned char>(byte));
   std::fputs(prompt.c_str(), stdout);

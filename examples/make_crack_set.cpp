@@ -119,8 +119,17 @@ Sample draw(std::uint64_t seed, std::uint64_t index, std::int64_t side) {
   return sample;
 }
 
+// A set with other images in it would be neither this one nor the other.
+void check_is_new(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder) || std::filesystem::is_empty(folder)) return;
+  throw std::invalid_argument(folder.string() +
+                              " already has files: remove them, or choose another --out");
+}
+
 void make_set(const std::filesystem::path& out, std::uint64_t count, std::int64_t side,
               std::uint64_t seed) {
+  check_is_new(out / "images");
+  check_is_new(out / "masks");
   std::filesystem::create_directories(out / "images");
   std::filesystem::create_directories(out / "masks");
   std::ofstream(out / "SYNTHETIC.txt") << kLabel;

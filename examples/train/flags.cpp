@@ -104,8 +104,9 @@ void add_output(cxxopts::OptionAdder add) {
 }
 
 void add_checkpoints(cxxopts::OptionAdder add) {
-  add("checkpoint-dir", "save checkpoints here, one after each epoch and before a stop", text(),
-      "DIR");
+  add("checkpoint-dir",
+      "save checkpoints here, one after each epoch and before a stop (SIGTERM, SIGUSR1, Ctrl-C)",
+      text(), "DIR");
   add("checkpoint-every", "also save one every so many steps; 0: only after epochs", text("0"),
       "N");
   add("keep", "how many of the newest checkpoints to keep, besides the best; 0: all", text("3"),

@@ -39,6 +39,8 @@ class Journal {
   explicit Journal(const JournalOptions& options);
 
   void say(std::string_view line);
+  // Call it before other output to the terminal, which may show an unfinished progress bar.
+  void end_line() { progress_.end_line(); }
   void resumed(const TrainingState& from);
   void step(const StepLine& line);
   // `where` describes the position in the training in words; `step` is the last step.

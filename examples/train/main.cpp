@@ -2,23 +2,38 @@
 //
 // The main job: trains a model with any number of ranks.
 //   ddp-launch --nproc_per_node=2 build/bin/train --model mlp --epochs 3
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <memory>
+#include <optional>
 
 #include "ddp/base/error.h"
 #include "ddp/base/error_record.h"
+#include "ddp/base/worker_env.h"
 #include "options.h"
 #include "parse_options.h"
 #include "trainer.h"
 
 namespace {
 
+// After a stop, a process that nobody launched ends with the launcher's exit code for it, so that
+// `train && evaluate` goes no further. A launched one has done what it was asked: ddp-launch knows
+// why it ended, and to others a code other than 0 is a failure.
+int exit_code_after(const train::Trainer& trainer) {
+  const std::optional<int> signal_number = trainer.stopped_by();
+  const bool is_launched = !ddp::WorkerEnv::from_environment().master.host.empty();
+  if (!signal_number || is_launched) return 0;
+  return 128 + (*signal_number == SIGINT ? SIGINT : SIGTERM);
+}
+
 // Tells the other ranks an error of this rank; an error that came from another rank is known to
 // them.
-void run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>& group) {
+int run(const train::Options& options, const std::shared_ptr<ddp::ProcessGroup>& group) {
   try {
-    train::Trainer(options, group).run();
+    train::Trainer trainer(options, group);
+    trainer.run();
+    return exit_code_after(trainer);
   } catch (const std::exception& error) {
     if (!ddp::is_caused_by_peer(std::current_exception())) group->abort(ddp::describe(error));
     throw;
@@ -29,9 +44,15 @@ std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
   try {
     return ddp::init_process_group({.backend = options.backend, .device = options.device});
   } catch (const ddp::EnvironmentError&) {
-    if (options.device != ddp::DeviceChoice::kCuda) throw;
-    std::throw_with_nested(
-        ddp::EnvironmentError("--device cuda needs a GPU; --device cpu works without"));
+    const char* why = nullptr;
+    if (options.backend == ddp::Backend::kNccl) {
+      why = "--backend nccl needs a GPU; --backend auto works without";
+    }
+    if (options.device == ddp::DeviceChoice::kCuda) {
+      why = "--device cuda needs a GPU; --device cpu works without";
+    }
+    if (why == nullptr) throw;
+    std::throw_with_nested(ddp::EnvironmentError(why));
   }
 }
 
@@ -51,9 +72,9 @@ int fail(const std::exception& error, int exit_code) {
 int main(int argc, char** argv) {
   try {
     const auto options = train::parse_options(argc, argv);
-    if (options) run(*options, join(*options));
+    const int exit_code = options ? run(*options, join(*options)) : 0;
     check_output();
-    return 0;
+    return exit_code;
   } catch (const std::invalid_argument& error) {
     return fail(error, 2);
   } catch (const std::exception& error) {

@@ -148,6 +148,7 @@ void Trainer::announce() {
 }
 
 void Trainer::report(std::FILE* stream) {
+  if (journal_) journal_->end_line();
   fmt::print(stream, "{}", model_.engine().report());
   std::fflush(stream);
 }
@@ -211,11 +212,14 @@ TrainingState Trainer::state() const {
 }
 
 void Trainer::save_before_stop() {
-  if (!checkpoints_) return;
-  checkpoints_->save(state());
-  const std::filesystem::path file = checkpoints_->finish();
+  if (!checkpoints_ && !is_asked_to_stop_) return;
+  std::filesystem::path file;
+  if (checkpoints_) {
+    checkpoints_->save(state());
+    file = checkpoints_->finish();
+  }
   if (!is_main()) return;
-  journal_->say(file.empty() ? "not saved: there is no --checkpoint-dir"
+  journal_->say(file.empty() ? "no checkpoint saved: there is no --checkpoint-dir"
                              : "saved " + file.string());
 }
 

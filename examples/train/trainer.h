@@ -33,6 +33,11 @@ class Trainer {
 
   void run();
 
+  // The signal to this rank that ended the training early; nothing if none did.
+  [[nodiscard]] std::optional<int> stopped_by() const {
+    return is_asked_to_stop_ ? signals_.stop_signal() : std::nullopt;
+  }
+
  private:
   // Loads a checkpoint, if there is one to resume from.
   void resume();

@@ -6,7 +6,6 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include <utility>
 
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 #include "ddp/base/resolve.h"
 #include "launcher/processes/process_tree.h"
 
@@ -25,7 +25,6 @@ namespace {
 
 constexpr Timeout kSearchTimeout{250};
 constexpr std::string_view kListenState = "0A";  // TCP_LISTEN
-constexpr std::size_t kLongestCommand = 80;
 
 // "0100007F:7148".
 bool parse_address(std::string_view text, TcpEntry& entry) {
@@ -97,21 +96,12 @@ bool has_open(pid_t pid, const std::string& link) {
   return false;
 }
 
-std::string command_of(pid_t pid) {
-  std::string command = read_text(fmt::format("/proc/{}/cmdline", pid));
-  while (command.ends_with('\0')) command.pop_back();
-  std::ranges::replace_if(
-      command, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  if (command.size() > kLongestCommand) command.replace(kLongestCommand, command.npos, "...");
-  return command;
-}
-
 std::string describe_owner(const TcpEntry& entry) {
   const std::string link = fmt::format("socket:[{}]", entry.inode);
   const Deadline deadline = Deadline::after(kSearchTimeout);
   for (const pid_t pid : all_pids()) {
     if (deadline.passed()) break;
-    if (has_open(pid, link)) return fmt::format("pid {} ({})", pid, command_of(pid));
+    if (has_open(pid, link)) return describe_process(pid);
   }
   return fmt::format("a process of user {}", entry.user);
 }

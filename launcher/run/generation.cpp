@@ -258,13 +258,19 @@ WorkerFailure Generation::describe_failure() const {
   failure.when_asked_to_stop = order_.signal().has_value();
   if (failure.when_asked_to_stop) {
     failure.others = 0;
-  } else if (failure.first.is_consequence()) {
+  } else if (misses_others(failure.first)) {
     for (const int rank : casualties_.finished()) {
       failure.finished.push_back({rank, workers_.noted(rank).step});
     }
   }
   workers_.add_traces(failure);
   return failure;
+}
+
+// True if a worker failed because of a peer, or while it waited for the others to start.
+bool Generation::misses_others(const Ending& ending) const {
+  const bool was_waiting = workers_.noted(ending.rank).start_phase == StartPhase::kWaiting;
+  return ending.is_consequence() || was_waiting;
 }
 
 Timeout Generation::grace() const {

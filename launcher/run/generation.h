@@ -61,6 +61,7 @@ class Generation {
   [[nodiscard]] bool others_may_fail();
   [[nodiscard]] std::optional<WorkerFailure> find_failure() const;
   [[nodiscard]] WorkerFailure describe_failure() const;
+  [[nodiscard]] bool misses_others(const Ending& ending) const;
   [[nodiscard]] Timeout grace() const;
   void say_who_was_killed();
   void say_who_does_not_end();

@@ -17,6 +17,9 @@ std::optional<std::string> after(std::string_view line, std::string_view mark) {
   return std::string(line.substr(at + mark.size()));
 }
 
+// For an exception without a what(), such as an int.
+std::string threw(const std::string& type) { return "threw an exception of type " + type; }
+
 bool is_assertion(std::string_view line) {
   return line.find(": Assertion `") != std::string_view::npos && line.ends_with("' failed.");
 }
@@ -25,13 +28,16 @@ bool is_assertion(std::string_view line) {
 
 std::string abort_message(std::span<const std::string> last_lines) {
   std::string message;
+  std::string type;
   for (const std::string& line : last_lines) {
-    if (const auto type = after(line, kThrown)) {
-      message = type->substr(0, type->rfind('\''));
-    } else if (const auto what = after(line, kWhat); what && !message.empty()) {
-      message += ": " + *what;
+    if (const auto thrown = after(line, kThrown)) {
+      type = thrown->substr(0, thrown->rfind('\''));
+      message = threw(type);
+    } else if (const auto what = after(line, kWhat); what && !type.empty()) {
+      message = type + ": " + *what;
     } else if (const auto uncaught = after(line, kUncaught)) {
-      message = *uncaught;
+      const bool has_what = uncaught->find(": ") != std::string::npos;
+      message = has_what ? *uncaught : threw(*uncaught);
     } else if (is_assertion(line)) {
       message = line;
     }

@@ -404,6 +404,13 @@ TEST_CASE("a required GPU that is missing is an error that says why", "[start]")
           Contains("the CPU (InitOptions::device)"));
 }
 
+TEST_CASE("work on a GPU that is missing fails with the reason why there is none", "[start]") {
+  const cu::DeviceSurvey survey = cu::survey_devices();
+  if (survey.count > 0) return;
+  CHECK_THAT(error_of([] { const cu::DeviceGuard guard(cuda_device(0)); }),
+             Contains(survey.why_none));
+}
+
 TEST_CASE("LOCAL_RANK chooses the device", "[start]") {
   WorkerEnv env;
   env.local_rank = 3;

@@ -47,6 +47,15 @@ TEST_CASE("make_crack_set names the flag whose value is no number", "[data][crac
   CHECK(program.err() == "make_crack_set: --count=x is not a whole number in range\n");
 }
 
+TEST_CASE("make_crack_set does not mix two sets", "[data][cracks]") {
+  const TemporaryDirectory directory;
+  make_set(directory, "1");
+  ChildProcess program({DDP_MAKE_CRACK_SET_PATH, "--out", directory.path(), "--count", "4"});
+  CHECK(program.wait() == 1);
+  CHECK(program.err() == "make_crack_set: " + (directory / "images").string() +
+                             " already has files: remove them, or choose another --out\n");
+}
+
 TEST_CASE("a crack set is the same for a seed, dark where its masks are, and called synthetic",
           "[data][cracks]") {
   const TemporaryDirectory directories[3];

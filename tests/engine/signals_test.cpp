@@ -2,11 +2,14 @@
 //
 // Which signals a training job handles: without a SignalGuard none.
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <catch2/catch.hpp>
 #include <cstddef>
 
+#include "ddp/base/process_status.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "ddp/engine/signal_guard.h"
 #include "support/engine.h"
@@ -15,7 +18,7 @@ using namespace ddp;
 
 namespace {
 
-constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGUSR2};
+constexpr std::array kSignals = {SIGTERM, SIGUSR1, SIGUSR2, SIGINT};
 
 void handle(int) {}
 
@@ -46,7 +49,7 @@ bool equal(const Actions& one, const Actions& other) {
   return true;
 }
 
-// While it lives, the program handles the three signals in three different ways of its own.
+// While it lives, the program handles the signals in different ways of its own.
 class OwnActions {
  public:
   OwnActions() : before_(actions()) {
@@ -56,6 +59,7 @@ class OwnActions {
     own[1].sa_handler = SIG_IGN;
     own[2].sa_handler = SIG_DFL;
     own[2].sa_flags = SA_RESTART;
+    own[3].sa_handler = handle;
     set(own);
   }
   ~OwnActions() { set(before_); }
@@ -105,4 +109,30 @@ TEST_CASE("a SignalGuard restores how each of its signals was handled", "[engine
     }
   }
   CHECK(equal(actions(), before));
+}
+
+TEST_CASE("a first SIGINT asks to stop, and a second one ends the process", "[engine][signals]") {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGINT, SIG_DFL);
+    const SignalGuard guard;
+    ::raise(SIGINT);
+    if (guard.stop_signal() != SIGINT) ::_exit(1);
+    ::raise(SIGTERM);  // the first one counts
+    if (guard.stop_signal() != SIGINT) ::_exit(2);
+    ::raise(SIGINT);
+    ::_exit(3);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(exit_code_of(status) == 128 + SIGINT);
+}
+
+TEST_CASE("a SIGINT that is ignored stays ignored", "[engine][signals]") {
+  const OwnActions own;
+  ::signal(SIGINT, SIG_IGN);
+  const SignalGuard guard;
+  ::raise(SIGINT);
+  CHECK_FALSE(guard.stop_requested());
 }

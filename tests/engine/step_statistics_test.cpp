@@ -379,10 +379,14 @@ TEST_CASE("the advice is about the largest loss", "[statistics]") {
   };
   CHECK_THAT(advice({.data_seconds = 0.003}), Contains("nothing stands out: 97 %"));
   CHECK_THAT(advice({.exposed_seconds = 0.02, .data_seconds = 0.03}), Contains("num_workers"));
-  CHECK_THAT(advice({.exposed_seconds = 0.04, .data_seconds = 0.03, .overlap = 0.2}),
-             Contains("only 20 % of the communication is hidden"));
-  CHECK_THAT(advice({.exposed_seconds = 0.4, .overlap = 0.2}),
-             StartsWith("communication is exposed"));
+  CHECK_THAT(
+      advice({.exposed_seconds = 0.04, .data_seconds = 0.03, .bytes = 1 << 20, .overlap = 0.2}),
+      Contains("only 20 % of the communication is hidden"));
+  CHECK_THAT(advice({.exposed_seconds = 0.4, .bytes = 1 << 20, .overlap = 0.2}),
+             StartsWith("communication is exposed") && Contains("compression"));
+  // Smaller messages would take as long.
+  CHECK(advice({.exposed_seconds = 0.04, .bytes = 100, .overlap = 0.2}) ==
+        "communication is exposed: larger batches or accumulate() make it rarer");
   const Straggler computes{.rank = 2, .late_seconds = 0.198, .steps = 100};
   CHECK_THAT(advice({.straggler_seconds = 0.15, .stragglers = {computes}}),
              StartsWith("rank 2 is 198 ms late in each step (compute)"));

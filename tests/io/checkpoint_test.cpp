@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 #include "ddp/io/atomic_file.h"
 #include "ddp/io/checkpoint_directory.h"
 #include "ddp/io/checkpoint_file.h"
@@ -639,8 +640,8 @@ TEST_CASE("only one training at a time can save to a directory", "[checkpoint][w
   {
     const ddp::CheckpointWriter writer(first);
     CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
-               Contains(directory.path().string() + ": another process is writing there: "
-                                                    "another job, or another rank of this one"));
+               Contains(directory.path().string() + ": " + ddp::describe_process(::getpid()) +
+                        " is writing there: another job, or another rank of this one"));
   }
   const ddp::CheckpointWriter writer(second);
   CHECK(entries_of(directory.path()) == 0);

@@ -22,8 +22,10 @@ using ddp::load_safetensors;
 using ddp::test::Arguments;
 using ddp::test::bytes_of;
 using ddp::test::ChildProcess;
+using ddp::test::kResumable;
 using ddp::test::parameters_of_unbroken_run;
 using ddp::test::ResumableJob;
+using ddp::test::train_command;
 using ddp::test::write_bytes;
 using ddp::test::operator+;
 
@@ -136,6 +138,32 @@ TEST_CASE("a job that is asked to stop saves a checkpoint", "[resume][stop]") {
     const std::string name = training.latest().substr(0, training.latest().find('\n'));
     CHECK(load_checkpoint(training.file("c/" + name)).metadata.count("step") == 1);
   }
+}
+
+TEST_CASE("without a launcher, a signal stops and saves, too, and the exit code says so",
+          "[resume][stop]") {
+  const auto [signal_number, code] =
+      GENERATE(std::pair(SIGINT, 130), std::pair(SIGTERM, 143), std::pair(SIGUSR1, 143));
+  const ddp::test::TemporaryDirectory directory;
+  const Arguments flags =
+      kResumable + Arguments{"--epochs", "1000", "--checkpoint-dir", directory / "c"};
+  ChildProcess job(Arguments{DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE} + flags);
+  job.wait_for_output("step 100/");
+  job.send_signal(signal_number);
+  CHECK(job.wait(25s) == code);
+  CHECK_THAT(job.out(), Contains("\nsaved " + (directory / "c/model_epoch_").string()));
+}
+
+// torchrun, mpirun and srun take another code for a failure.
+TEST_CASE("a worker that was asked to stop ends with 0", "[resume][stop]") {
+  ChildProcess job(
+      train_command(1, {"--epochs", "1000"}, {"sh", "-c", "\"$0\" \"$@\"; echo code $?"}));
+  job.wait_for_output("step 100/");
+  const pid_t shell = ddp::test::first_rank_of(job);
+  const int signal_number = GENERATE(SIGINT, SIGTERM);
+  REQUIRE(kill(ddp::test::first_child_of(shell), signal_number) == 0);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
+  CHECK_THAT(job.out(), Contains("\ncode 0\n"));
 }
 
 TEST_CASE("a damaged newest checkpoint is skipped with a warning", "[resume][damage]") {

@@ -39,6 +39,15 @@ TEST_CASE("the all_reduce example adds up the ranks' numbers", "[examples]") {
   CHECK(run(3, DDP_ALL_REDUCE_PATH) == "3 ranks on cpu: the sum is 6\n");
 }
 
+TEST_CASE("an unknown log level is reported", "[examples]") {
+  ChildProcess job({DDP_ALL_REDUCE_PATH},
+                   {.environment = {{"CUDA_VISIBLE_DEVICES", ""}, {"DDP_LOG_LEVEL", "loud"}}});
+  CHECK(job.wait(100s) == 0);
+  CHECK(job.err() ==
+        "[ddp] warning: DDP_LOG_LEVEL=loud is not one of debug, info, warning, error, off; it "
+        "counts as warning\n");
+}
+
 TEST_CASE("a program that forks its ranks needs no launcher", "[examples]") {
   ChildProcess program({DDP_SPAWN_PATH});
   CHECK(program.wait() == 0);

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -225,7 +226,9 @@ TEST_CASE("a signal to one rank stops all ranks after the same step, and the mod
   CHECK(job.wait(25s) == 128 + SIGTERM);
   CHECK_THAT(job.err(),
              Catch::EndsWith("ddp-launch: " + name + " to rank 0 asked the job to stop\n"));
-  CHECK_THAT(job.out(), Catch::Contains("asked to stop: the last step is "));
+  CHECK_THAT(job.out(),
+             Catch::Contains("asked to stop: the last step is ") &&
+                 Catch::Contains("\nno checkpoint saved: there is no --checkpoint-dir\n"));
   CHECK(load_safetensors(file).tensors.size() == 6);
 }
 
@@ -238,6 +241,17 @@ TEST_CASE("a rank that is asked for a report prints it and continues", "[main]")
   CHECK_THAT(job.err(), Catch::Contains("exposed communication"));
   REQUIRE(kill(rank, SIGTERM) == 0);
   CHECK(job.wait(25s) == 128 + SIGTERM);
+}
+
+TEST_CASE("the report begins a line of its own on a terminal, too", "[main]") {
+  ChildProcess job({DDP_TRAIN_PATH, "--device", DDP_JOB_DEVICE, "--epochs", "1000"},
+                   {.environment = {{"DDP_LAUNCH_TTY", "1"}}});
+  job.wait_for_output("] 100/");
+  job.send_signal(SIGTERM);
+  CHECK(job.wait(25s) == 128 + SIGTERM);
+  const std::size_t report = job.out().find(" steps of ");
+  REQUIRE(report != std::string::npos);
+  CHECK(job.out()[job.out().find_last_not_of("0123456789", report - 1)] == '\n');
 }
 
 TEST_CASE("a warm-up by steps reaches the rate in its last step", "[main]") {
@@ -296,7 +310,7 @@ TEST_CASE("a job that resumes a file and has no directory says that it saves not
   const std::string file = directory / "run/model_epoch_0_step_3.safetensors";
   ChildProcess job(train_command(2, {"--max-steps", "5", "--resume", file}));
   CHECK(job.wait(100s) == 0);
-  CHECK_THAT(job.out(), Catch::Contains("not saved: there is no --checkpoint-dir\n") &&
+  CHECK_THAT(job.out(), Catch::Contains("no checkpoint saved: there is no --checkpoint-dir\n") &&
                             !Catch::Contains("\nsaved "));
 }
 
@@ -425,18 +439,23 @@ TEST_CASE("bad input is refused in one line", "[main]") {
                 "--batch-size and --global-batch-size exclude each other");
   check_refused(train_command(1, {"--global-batch-size", "2147483648"}),
                 "--global-batch-size must be between 1 and 2^31 - 1");
-  check_refused(train_command(1, {"--no-such-flag"}), "no-such-flag");
+  check_refused(train_command(1, {"--no-such-flag"}),
+                "no-such-flag’ does not exist (--help lists the flags)\n");
   check_refused(train_command(1, {"--data-dir", "/nonexistent"}),
                 "--dataset fashion-mnist --data-dir /nonexistent: [fashion_mnist] cannot load");
   check_refused(train_command(2, {"--sampler", "torch", "--global-batch-size", "3"}),
                 "--sampler torch cannot cut a global batch of 3 over 2 ranks");
   if (!test::kRanksShareGpu) {
-    ChildProcess job({DDP_TRAIN_PATH, "--device", "cuda"},
-                     {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
-    CHECK(job.wait(25s) == 1);
-    CHECK_THAT(job.err(), Catch::Contains("train: --device cuda needs a GPU; --device cpu works "
-                                          "without: ") &&
-                              Catch::Contains("no GPU is visible"));
+    for (const auto& [flag, value, other] :
+         {std::array{"--device", "cuda", "cpu"}, std::array{"--backend", "nccl", "auto"}}) {
+      ChildProcess job({DDP_TRAIN_PATH, flag, value},
+                       {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+      CHECK(job.wait(25s) == 1);
+      CHECK_THAT(job.err(),
+                 Catch::StartsWith(std::string("train: ") + flag + " " + value + " needs a GPU; " +
+                                   flag + " " + other + " works without: ") &&
+                     Catch::Contains("no GPU is visible"));
+    }
   }
   // Refused before the training, not after it.
   check_refused(train_command(2, {"--epochs", "1000", "--save", "/nonexistent/model.safetensors"}),

@@ -294,6 +294,8 @@ TEST_CASE("generate refuses what it cannot use, and says what that is", "[models
   const ddp::NamedBuffer scalar{"wpe.weight", {}, ddp::buffer_of(std::span(&number, 1))};
   ddp::save_safetensors(file, std::span(&scalar, 1));
   CHECK(refusal({}) == "generate: \"wpe.weight\" is no matrix: are these the weights of a GPT?\n");
+  CHECK(refusal({"--model", "lenet5"}) ==
+        "generate: --model lenet5 is no language model, as the gpt models are\n");
   CHECK(refusal({"--prompt", "In", "the", "beginning"}) ==
         "generate: unexpected argument \"the\": quote a prompt of several words\n");
   CHECK(refusal({"--seed", "x"}) == "generate: --seed=x is not a whole number in range\n");

@@ -3,8 +3,11 @@
 // Built twice: with the library's gemm (oneDNN and OpenBLAS), and with no_openblas.cpp instead.
 #include "ddp/kernels/gemm.h"
 
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -21,6 +24,31 @@ using ddp::GemmOptions;
 using ddp::GemmShape;
 using ddp::Transpose;
 using ddp::test::error_of;
+
+std::atomic<int> signals_seen = 0;
+
+// While it lives, this process gets a signal every half millisecond, and handles it.
+class Interruptions {
+ public:
+  Interruptions() {
+    struct sigaction action = {};
+    action.sa_handler = [](int) { ++signals_seen; };
+    action.sa_flags = SA_RESTART;
+    sigaction(SIGALRM, &action, &previous_);
+    const itimerval often{{0, 500}, {0, 500}};
+    setitimer(ITIMER_REAL, &often, nullptr);
+  }
+  ~Interruptions() {
+    const itimerval never{};
+    setitimer(ITIMER_REAL, &never, nullptr);
+    sigaction(SIGALRM, &previous_, nullptr);
+  }
+  Interruptions(const Interruptions&) = delete;
+  Interruptions& operator=(const Interruptions&) = delete;
+
+ private:
+  struct sigaction previous_;
+};
 
 // Integers in [-4, 4]: every product and sum below is exact in float32.
 template <class T>
@@ -149,4 +177,18 @@ TEST_CASE("a product ends, also if no memory is left for OpenBLAS's own", "[gemm
   if (ddp::test::kIsSanitized) return;  // a sanitizer needs memory for its own
   ddp::test::ChildProcess child({"/proc/self/exe", "[gemm-without-memory]"});
   CHECK(child.wait() == 0);
+}
+
+// A signal's frame goes where the stack pointer points to.
+TEST_CASE("signals do not disturb products", "[gemm]") {
+  const GemmShape shape{64, 256, 784};
+  const std::vector<float> expected(shape.m * shape.n, static_cast<float>(shape.k));
+  std::vector<float> a(shape.m * shape.k, 1);
+  std::vector<float> b(shape.k * shape.n, 1);
+  std::vector<float> c(expected.size());
+  const Interruptions interruptions;
+  for (const int end = signals_seen + 1000; signals_seen < end;) {
+    ddp::cpu::gemm(ddp::buffer_of(a), ddp::buffer_of(b), ddp::buffer_of(c), shape, {});
+    REQUIRE(c == expected);
+  }
 }

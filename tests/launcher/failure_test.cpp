@@ -166,9 +166,12 @@ TEST_CASE("the reason of an abort is found in the last lines of stderr", "[verdi
   CHECK(abort_message(
             Lines{"epoch 1", "terminate called after throwing an instance of 'std::runtime_error'",
                   "  what():  no 'x'", "second line of what"}) == "std::runtime_error: no 'x'");
-  CHECK(abort_message(Lines{"terminate called after throwing an instance of 'int'"}) == "int");
+  CHECK(abort_message(Lines{"terminate called after throwing an instance of 'int'", "Aborted"}) ==
+        "threw an exception of type int");
   CHECK(abort_message(Lines{"libc++abi: terminating due to uncaught exception of type "
                             "std::runtime_error: no x"}) == "std::runtime_error: no x");
+  CHECK(abort_message(Lines{"libc++abi: terminating due to uncaught exception of type int"}) ==
+        "threw an exception of type int");
   CHECK(abort_message(Lines{"train: train.cpp:57: int main(): Assertion `n > 0' failed."}) ==
         "train: train.cpp:57: int main(): Assertion `n > 0' failed.");
   CHECK(abort_message(Lines{"  what():  of a child's", "Aborted"}).empty());

@@ -255,6 +255,19 @@ TEST_CASE("a rank that ends with 0 and never joins those that wait for it is nam
   CHECK(child.wait(kStopBound) == 128 + SIGTERM);
 }
 
+TEST_CASE("a rank that gives up its wait for a rank that ended with 0 names it",
+          "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::string script =
+      "[ $RANK = 1 ] && { touch \"$0/ends\"; exit 0; }; until [ -e \"$0/ends\" ]; do sleep 0.01; "
+      "done; DDP_START_TIMEOUT=2 exec '" DDP_COLLECTIVE_WORKER_PATH "' loop shm patient";
+  const Result result =
+      run(command({"-n", "2", "--", "sh", "-c", script, folder.path().string()}), kStopBound);
+  CHECK(result.exit_code != 0);
+  CHECK_THAT(last_line(result.err), Contains("rank 0 (") && Contains("missing: rank 1") &&
+                                        Contains("; rank 1 had ended with code 0"));
+}
+
 TEST_CASE("victims that abort are not named as the cause", "[launcher][verdict]") {
   const Result result = run_worker(3, "fail-among-aborters", "shm");
   CHECK_THAT(last_line(result.err), Contains("rank 2 (") && Contains("exited with code 3"));

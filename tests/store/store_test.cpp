@@ -648,8 +648,9 @@ TEST_CASE("without a server, the error comes in time and lists the addresses tri
     free_endpoint = server.endpoint();
   }
   const std::string error = error_of([&] { TcpStore store(free_endpoint, 100ms); });
-  CHECK(error.find("cannot connect to " + to_string(free_endpoint)) != std::string::npos);
-  CHECK(error.find("Connection refused") != std::string::npos);
+  const std::string address = to_string(free_endpoint);
+  CHECK_THAT(error, Catch::EndsWith("cannot connect to " + address + " (" + address +
+                                    ": Connection refused)"));
 }
 
 TEST_CASE("a taken port is an error that names it", "[store]") {

@@ -2,16 +2,50 @@
 #include "ddp/io/directory_lock.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <fstream>
+#include <optional>
+#include <sstream>
 #include <string>
 
 #include "ddp/base/error.h"
+#include "ddp/base/process_status.h"
 #include "ddp/io/atomic_file.h"
 
 namespace ddp {
+
+namespace {
+
+// One of /proc/locks: "1: FLOCK  ADVISORY  WRITE 4711 fe:00:11043045 0 EOF", with the file's device
+// and inode; see proc(5). The pid of a process that is not to be seen from here is not positive.
+std::optional<pid_t> holder_in(const std::string& line, const struct stat& file) {
+  std::istringstream words(line);
+  std::string skipped, kind, place;
+  pid_t pid = 0;
+  words >> skipped >> kind >> skipped >> skipped >> pid >> place;
+  const bool is_it = kind == "FLOCK" && place == fmt::format("{:02x}:{:02x}:{}", major(file.st_dev),
+                                                             minor(file.st_dev), file.st_ino);
+  return is_it && pid > 0 ? std::optional(pid) : std::nullopt;
+}
+
+// "pid 4711 (train --epochs 5)"; "another process", also on another host, if it cannot be found.
+std::string describe_holder(const FileDescriptor& locked) {
+  struct stat file = {};
+  std::ifstream locks("/proc/locks");
+  if (fstat(locked.get(), &file) != 0) return "another process";
+  for (std::string line; std::getline(locks, line);) {
+    if (const auto pid = holder_in(line, file)) return describe_process(*pid);
+  }
+  return "another process";
+}
+
+}  // namespace
 
 DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
     : fd_(open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -20,9 +54,9 @@ DirectoryLock::DirectoryLock(const std::filesystem::path& directory)
   };
   if (!fd_.is_open()) fail("cannot be opened: " + error_text(errno));
   if (flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    fail(
-        "another process is writing there: another job, or another rank of this one, of which only "
-        "rank 0 makes a CheckpointWriter");
+    fail(describe_holder(fd_) +
+         " is writing there: another job, or another rank of this one, of which only rank 0 makes "
+         "a CheckpointWriter");
   }
   if (access(directory.c_str(), W_OK | X_OK) != 0) {
     fail("no file can be made there: " + error_text(errno));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <dnnl.h>
 
+#include "ddp/base/all_signals_blocked.h"
 #include "ddp/base/dynamic_library.h"
 #include "ddp/kernels/conv2d/onednn_version.h"
 #include "ddp/kernels/detail/gemm_onednn.h"
@@ -40,6 +41,7 @@ bool gemm_by_onednn(const Buffer& a, const Buffer& b, const Buffer& c, const Gem
   const auto [m, n, k] = shape;
   if (c.dtype != DType::kFloat32 || n * k < kWorthwhile || m == 0) return false;
   if (!has_onednn_gemm()) return false;
+  const AllSignalsBlocked blocked;  // see detail/gemm_onednn.h
   const dnnl_status_t status = sgemm()(
       to_dnnl(options.transpose_a), to_dnnl(options.transpose_b), static_cast<dnnl_dim_t>(m),
       static_cast<dnnl_dim_t>(n), static_cast<dnnl_dim_t>(k), static_cast<float>(options.alpha),

@@ -2,7 +2,6 @@
 #include "ddp/base/background_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,29 +9,11 @@
 #include <system_error>
 #include <utility>
 
+#include "ddp/base/all_signals_blocked.h"
 #include "ddp/base/error.h"
 
 namespace ddp {
 namespace {
-
-// A new thread inherits the mask, so it is set before the thread exists.
-class AllSignalsBlocked {
- public:
-  AllSignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int crash : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) {
-      sigdelset(&all, crash);  // belong to the thread that crashes
-    }
-    pthread_sigmask(SIG_SETMASK, &all, &previous_);
-  }
-  ~AllSignalsBlocked() { pthread_sigmask(SIG_SETMASK, &previous_, nullptr); }
-  AllSignalsBlocked(const AllSignalsBlocked&) = delete;
-  AllSignalsBlocked& operator=(const AllSignalsBlocked&) = delete;
-
- private:
-  sigset_t previous_;
-};
 
 // The kernel's struct sched_attr, which C libraries before 2025 do not declare.
 struct SchedulingAttributes {
@@ -49,7 +30,7 @@ struct SchedulingAttributes {
 }  // namespace
 
 std::thread start_background_thread(const std::string& name, std::function<void()> body) try {
-  const AllSignalsBlocked blocked;
+  const AllSignalsBlocked blocked;  // a new thread inherits the mask
   std::thread thread(std::move(body));
   pthread_setname_np(thread.native_handle(), name.substr(0, 15).c_str());
   return thread;

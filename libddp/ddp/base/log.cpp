@@ -7,21 +7,34 @@
 #include <atomic>
 #include <cstdlib>
 #include <memory>
-#include <string>
+#include <optional>
+#include <string_view>
 
 namespace ddp::logging {
 namespace {
 
 std::atomic<int> rank_or_minus_one{-1};
 
-spdlog::level::level_enum level_from_environment() {
+// The level of this name; nothing if there is none.
+std::optional<spdlog::level::level_enum> level_of(std::string_view name) {
+  if (name == "debug") return spdlog::level::debug;
+  if (name == "info") return spdlog::level::info;
+  if (name == "warning") return spdlog::level::warn;
+  if (name == "error") return spdlog::level::err;
+  if (name == "off") return spdlog::level::off;
+  return std::nullopt;
+}
+
+// One rank's complaint about a wrong name is enough.
+void set_level_from_environment(spdlog::logger& logger) {
   const char* value = std::getenv("DDP_LOG_LEVEL");
-  const std::string name = value == nullptr ? "warning" : value;
-  return name == "debug"   ? spdlog::level::debug
-         : name == "info"  ? spdlog::level::info
-         : name == "error" ? spdlog::level::err
-         : name == "off"   ? spdlog::level::off
-                           : spdlog::level::warn;
+  const std::string_view name = value == nullptr || *value == '\0' ? "warning" : value;
+  const auto level = level_of(name);
+  logger.set_level(level.value_or(spdlog::level::warn));
+  if (level || rank_or_minus_one > 0) return;
+  logger.warn(
+      "DDP_LOG_LEVEL={} is not one of debug, info, warning, error, off; it counts as warning",
+      name);
 }
 
 // Leaked on purpose, and kept out of spdlog's registry, which exit() would destroy.
@@ -30,8 +43,8 @@ spdlog::logger& logger() {
     auto sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
     auto* made = new spdlog::logger("ddp", std::move(sink));
     made->set_pattern("[ddp] %l: %v");
-    made->set_level(level_from_environment());
     made->flush_on(spdlog::level::debug);
+    set_level_from_environment(*made);
     return made;
   }();
   return *instance;

@@ -6,9 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "ddp/base/socket.h"
@@ -17,6 +20,17 @@ namespace ddp {
 namespace {
 
 constexpr unsigned kPfExiting = 0x4;  // PF_EXITING, include/linux/sched.h
+constexpr std::size_t kLongestCommand = 80;
+
+std::string command_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/cmdline", std::ios::binary);
+  std::string command{std::istreambuf_iterator<char>(file), {}};
+  while (command.ends_with('\0')) command.pop_back();
+  std::ranges::replace_if(
+      command, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  if (command.size() > kLongestCommand) command.replace(kLongestCommand, command.npos, "...");
+  return command;
+}
 
 }  // namespace
 
@@ -61,6 +75,10 @@ std::optional<ProcessStat> read_process(pid_t pid) {
   const ssize_t size = ::read(file.get(), text.data(), text.size());
   if (size <= 0) return std::nullopt;
   return parse_process_stat({text.data(), static_cast<std::size_t>(size)});
+}
+
+std::string describe_process(pid_t pid) {
+  return "pid " + std::to_string(pid) + " (" + command_of(pid) + ")";
 }
 
 // The parent may have died before the prctl: then the death signal never comes, but the parent has

@@ -46,6 +46,9 @@ struct ProcessStat {
 // Returns nothing if there is no such process, or if its file in /proc cannot be read.
 [[nodiscard]] std::optional<ProcessStat> read_process(pid_t pid);
 
+// "pid 4711 (python3 train.py)", with the beginning of a long command line.
+[[nodiscard]] std::string describe_process(pid_t pid);
+
 // For a child between fork and exec, or its whole life: the kernel kills it when the thread that
 // forked it ends. False if the kernel cannot do that, or if `parent` is already dead.
 // Async-signal-safe.

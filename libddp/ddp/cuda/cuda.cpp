@@ -121,8 +121,11 @@ const char* advice_for(cudaError_t status) {
 void check(cudaError_t status, const char* expression) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());
+  const std::string why = status == cudaErrorInsufficientDriver
+                              ? survey_insufficient_driver().why_none
+                              : cudaGetErrorString(status);
   throw CudaError(std::string("[cuda] ") + expression + ": " + cudaGetErrorName(status) + " (" +
-                  cudaGetErrorString(status) + ")" + advice_for(status));
+                  why + ")" + advice_for(status));
 }
 
 bool is_compiled_in() { return true; }

@@ -11,15 +11,16 @@
 namespace ddp {
 namespace {
 
-constexpr int kSignals[] = {SIGTERM, SIGUSR1, SIGUSR2};
+constexpr int kSignals[] = {SIGTERM, SIGUSR1, SIGINT, SIGUSR2};
 
 // Global, because a signal handler has no other place to write to.
 std::atomic<bool> guard_exists = false;
-std::atomic<bool> stop_noted = false;
+std::atomic<int> stop_noted = 0;  // the first signal
 std::atomic<bool> report_noted = false;
 std::atomic<const WorkerSlot*> slot = nullptr;
 std::atomic<pid_t> owner = 0;  // a forked child has the handler, too, but not the slot
 static_assert(std::atomic<bool>::is_always_lock_free);
+static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<const WorkerSlot*>::is_always_lock_free);
 static_assert(std::atomic<pid_t>::is_always_lock_free);
 
@@ -28,7 +29,8 @@ void note(int signal_number, siginfo_t* info, void*) {
     report_noted = true;
     return;
   }
-  stop_noted = true;
+  int none = 0;
+  stop_noted.compare_exchange_strong(none, signal_number);
   if (::getpid() != owner) return;
   // Other signals, such as a timer's, have no sender: the process asks itself.
   const bool has_sender =
@@ -43,22 +45,30 @@ const WorkerSlot* own_slot() {
   return own;
 }
 
+void handle(int signal_number, struct sigaction& previous) {
+  const bool is_keyboard = signal_number == SIGINT;
+  ::sigaction(signal_number, nullptr, &previous);
+  if (is_keyboard && previous.sa_handler == SIG_IGN) return;
+  struct sigaction action = {};
+  action.sa_sigaction = note;
+  action.sa_flags = SA_RESTART | SA_SIGINFO;
+  if (is_keyboard) action.sa_flags |= SA_RESETHAND;  // a second one has the default effect
+  sigemptyset(&action.sa_mask);
+  ::sigaction(signal_number, &action, nullptr);
+}
+
 }  // namespace
 
 SignalGuard::SignalGuard() {
   if (guard_exists.exchange(true)) {
     throw std::logic_error("[ddp] a process can have only one SignalGuard at a time");
   }
-  stop_noted = false;
+  stop_noted = 0;
   report_noted = false;
   slot = own_slot();
   owner = ::getpid();
-  struct sigaction action = {};
-  action.sa_sigaction = note;
-  action.sa_flags = SA_RESTART | SA_SIGINFO;
-  sigemptyset(&action.sa_mask);
   struct sigaction* previous = previous_;
-  for (const int signal_number : kSignals) ::sigaction(signal_number, &action, previous++);
+  for (const int signal_number : kSignals) handle(signal_number, *previous++);
 }
 
 SignalGuard::~SignalGuard() {
@@ -67,7 +77,10 @@ SignalGuard::~SignalGuard() {
   guard_exists = false;
 }
 
-bool SignalGuard::stop_requested() const { return stop_noted; }
+std::optional<int> SignalGuard::stop_signal() const {
+  const int signal_number = stop_noted;
+  return signal_number == 0 ? std::nullopt : std::optional(signal_number);
+}
 
 bool SignalGuard::take_report_request() { return report_noted.exchange(false); }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <csignal>
+#include <optional>
 
 namespace ddp {
 
 // While it lives, handles the signals by which schedulers and people talk to a training job:
 //
 //   SIGTERM, SIGUSR1   please stop
+//   SIGINT (Ctrl-C)    please stop; a second one ends the process at once
 //   SIGUSR2            please report
 //
 // Any rank may get a signal. Pass it to begin_step, and all ranks stop at the same step:
@@ -24,7 +26,8 @@ namespace ddp {
 // 143, whether the launcher got the signal or one of its workers, and it is not started again.
 //
 // Without a SignalGuard the library handles no signal. Only one may exist at a time, otherwise
-// std::logic_error. Its destructor restores the previous handlers.
+// std::logic_error. Its destructor restores the previous handlers. SIGINT stays ignored if it was,
+// as in a shell script's background jobs.
 class SignalGuard {
  public:
   SignalGuard();
@@ -32,12 +35,14 @@ class SignalGuard {
   SignalGuard(const SignalGuard&) = delete;
   SignalGuard& operator=(const SignalGuard&) = delete;
 
-  [[nodiscard]] bool stop_requested() const;
+  [[nodiscard]] bool stop_requested() const { return stop_signal().has_value(); }
+  // The first signal that asked this process to stop.
+  [[nodiscard]] std::optional<int> stop_signal() const;
   // True once for each request for a report; several signals before the call count as one.
   [[nodiscard]] bool take_report_request();
 
  private:
-  struct sigaction previous_[3];
+  struct sigaction previous_[4];
 };
 
 }  // namespace ddp

@@ -110,7 +110,10 @@ class TcpStore::Impl {
     } catch (const Error& error) {
       connection_.close();
       was_late_ = false;
-      throw NetworkError(origin(call) + ": " + error.what() + " (" + to_string(endpoint_) + ")");
+      const std::string what = error.what();
+      const std::string where = to_string(endpoint_);
+      const bool says_where = what.find(where) != std::string::npos;
+      throw NetworkError(origin(call) + ": " + what + (says_where ? "" : " (" + where + ")"));
     } catch (...) {  // such as bad_alloc in the midst of a reply
       connection_.close();
       was_late_ = false;

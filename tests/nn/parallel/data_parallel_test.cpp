@@ -409,6 +409,7 @@ TEST_CASE("impossible lists of devices are refused", "[data-parallel]") {
   };
   CHECK_THAT(error({cuda_device(0), cuda_device(1)}),
              Contains("the module is on cpu, which is not among the devices: cuda:0, cuda:1"));
+  CHECK_THAT(error({}), Contains("device_ids is empty; the module is on cpu"));
   CHECK_THAT(error({kCpuDevice, cuda_device(1), cuda_device(1)}),
              Contains("cuda:1 is named twice"));
   DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/base/all_signals_blocked.h"
 #include "ddp/base/error.h"
 
 namespace ddp::cpu {
@@ -81,6 +82,7 @@ DnnlPrimitive Onednn::make_reorder(DnnlLayoutView from, DnnlLayoutView to, Write
 
 void Onednn::execute(const DnnlPrimitive& primitive,
                      std::span<const dnnl_exec_arg_t> arguments) const {
+  const AllSignalsBlocked blocked;  // a convolution may consist of products: detail/gemm_onednn.h
   DDP_ONEDNN_CHECK(library_, primitive_execute, primitive.get(), stream_.get(),
                    static_cast<int>(arguments.size()), arguments.data());
 }

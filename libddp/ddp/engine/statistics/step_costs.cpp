@@ -12,6 +12,10 @@ namespace {
 // The fraction of a step below which a loss is not worth advice.
 constexpr double kNoticeableLoss = 0.05;
 
+// Below this many bytes in a step, reductions take as long as their messages' latencies do, and
+// smaller messages or buckets help nothing.
+constexpr std::size_t kWorthCompressing = 1 << 16;
+
 double percent_of_step(const StepCosts& costs, double seconds) {
   return costs.step_seconds() > 0 ? 100 * seconds / costs.step_seconds() : 0;
 }
@@ -117,6 +121,9 @@ std::string advice_on_straggler(const StepCosts& costs) {
 }
 
 std::string advice_on_communication(const StepCosts& costs) {
+  if (costs.bytes < kWorthCompressing) {
+    return "communication is exposed: larger batches or accumulate() make it rarer";
+  }
   constexpr std::string_view kRemedies =
       "larger batches or accumulate() make it rarer, bf16 compression makes it smaller";
   const bool could_hide = costs.exposed_seconds < costs.compute_seconds;

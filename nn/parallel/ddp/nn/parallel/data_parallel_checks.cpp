@@ -20,6 +20,10 @@ std::string describe(std::span<const NamedTensor> tensors, std::size_t i) {
 }  // namespace
 
 std::vector<Device> other_devices(Device own, std::vector<Device> device_ids) {
+  if (device_ids.empty()) {
+    throw std::invalid_argument("[nn] DataParallel: device_ids is empty; the module is on " +
+                                to_string(own));
+  }
   std::string names;
   for (const Device device : device_ids) {
     names += (names.empty() ? "" : ", ") + to_string(device);
