@@ -22,9 +22,9 @@ release_launcher=("${launcher[@]}")
 grep -qs '^DDP_PRECOMPILED_HEADERS:BOOL=ON' build/CMakeCache.txt && release_launcher=()
 
 step() { printf '\n== %s (%s s)\n' "$*" "$SECONDS"; }
-# Four tests at a time, of which at most two compute: the others mostly wait.
+# Three tests at a time, of which at most two compute: others mostly wait.
 run_tests() {
-  ctest -j 4 --resource-spec-file "$PWD/tests/cores.json" --output-on-failure --test-dir "$@"
+  ctest -j 3 --resource-spec-file "$PWD/tests/cores.json" --output-on-failure --test-dir "$@"
 }
 
 step "format and layers"

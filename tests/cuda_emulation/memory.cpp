@@ -10,11 +10,11 @@
 // Otherwise, tests that allocate much spend most of their time on page faults.
 extern "C" const char* __asan_default_options() { return "quarantine_size_mb=16"; }
 
-// Of the leak sanitizer, which otherwise crashes at exit in a process that has opened oneDNN.
-extern "C" const char* __lsan_default_options() { return "use_tls=0"; }
-
 namespace ddp::emulation {
 namespace {
+
+// The leak sanitizer crashes at exit in a process with threads of OpenMP, which oneDNN starts.
+[[maybe_unused]] const int one_openmp_thread = ::setenv("OMP_NUM_THREADS", "1", 1);
 
 constexpr std::size_t kAlignment = 256;  // CUDA's promise
 constexpr int kPoison = 0xA5;

@@ -276,8 +276,10 @@ TEST_CASE("a timeout is a TimeoutError on all ranks", "[gpu][nccl]") {
     if (group.world_size() == 1) return;
     Floats values(16, group.device());
     values.fill(1, stream);
-    if (group.rank() == group.world_size() - 1)
+    if (group.rank() == group.world_size() - 1) {
       (void)group.store().get("others have given up", 30s);
+      std::this_thread::sleep_for(500ms);  // five times the period in which watchdogs abort
+    }
     const ScopedTimeout timeout(group, 1s);
     bool is_timeout = false;
     try {
