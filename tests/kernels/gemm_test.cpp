@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Built twice: with the library's gemm (oneDNN and OpenBLAS), and with no_openblas.cpp instead.
+// Built three times: with the library's gemm (oneDNN and OpenBLAS), without oneDNN, and with
+// no_openblas.cpp instead of OpenBLAS.
 #include "ddp/kernels/gemm.h"
 
 #include <signal.h>

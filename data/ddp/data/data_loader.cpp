@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/data_loader.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <stdexcept>
 #include <string>
@@ -35,7 +37,8 @@ std::size_t slots_for(const DataLoaderOptions& options) {
 }  // namespace
 
 DataLoader::DataLoader(const Dataset& dataset, const DataLoaderOptions& options)
-    : slots_(slots_for(options)),
+    : process_(::getpid()),
+      slots_(slots_for(options)),
       ring_(std::make_unique<BatchRing>(dataset, options.dtype, options.device, slots_)),
       prefetcher_(std::make_unique<Prefetcher>(
           Prefetcher::Options{.num_threads = options.num_workers,

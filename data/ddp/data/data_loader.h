@@ -2,7 +2,6 @@
 #pragma once
 
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -79,7 +78,7 @@ class DataLoader {
   void give_back();
   [[nodiscard]] std::size_t slot(std::int64_t step) const;
 
-  pid_t process_ = ::getpid();
+  pid_t process_;  // that made it
   std::size_t slots_;
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;

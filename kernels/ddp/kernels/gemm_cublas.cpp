@@ -153,38 +153,52 @@ void multiply_by_beta(const Buffer& c, double beta, Stream stream) {
   if (beta != 1) cu::scale(c, beta, stream);
 }
 
-// Calls call(library, alpha, beta, type of the operands), for a product that has terms.
+// A product as cuBLAS takes it, which is column-major, and to which a row-major matrix is its own
+// transpose: C' = op(B)' op(A)'.
+struct Product {
+  cublasOperation_t b_operation, a_operation;
+  int columns, rows, terms;
+  int ldb, lda;
+  const void *alpha, *beta;
+  cudaDataType type;
+  cublasComputeType_t sums;
+};
+
+// Calls call(library, product) if the product has terms.
 template <class Call>
 void multiply(const Buffer& c, const GemmShape& shape, const GemmOptions& options, Blas& blas,
               Stream stream, const Call& call) {
   if (c.count == 0) return;
   if (shape.k == 0) return multiply_by_beta(c, options.beta, stream);
+  const auto [m, n, k] = shape;
   const DeviceGuard guard(c.device);
   const Blas::Library& library = blas.library();
   const Factor alpha(options.alpha, c.dtype), beta(options.beta, c.dtype);
   DDP_CUBLAS_CHECK(library, set_stream, library.handle, static_cast<cudaStream_t>(stream.native));
-  call(library, alpha.data(), beta.data(), to_cublas(c.dtype));
+  call(library, Product{.b_operation = to_cublas(options.transpose_b),
+                        .a_operation = to_cublas(options.transpose_a),
+                        .columns = detail::blas_int(n),
+                        .rows = detail::blas_int(m),
+                        .terms = detail::blas_int(k),
+                        .ldb = detail::leading_dimension(options.transpose_b, k, n),
+                        .lda = detail::leading_dimension(options.transpose_a, m, k),
+                        .alpha = alpha.data(),
+                        .beta = beta.data(),
+                        .type = to_cublas(c.dtype),
+                        .sums = sums_of(c.dtype)});
 }
 
 }  // namespace
 
-// cuBLAS is column-major, and a row-major matrix read so is its transpose: C' = op(B)' op(A)'.
 void gemm(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
           const GemmOptions& options, Blas& blas, Stream stream) {
   detail::check_gemm(a, b, c, shape);
   check_dtype("gemm", c.dtype);
-  const auto [m, n, k] = shape;
-  const int rows = detail::blas_int(m), columns = detail::blas_int(n), terms = detail::blas_int(k);
-  const int lda = detail::leading_dimension(options.transpose_a, m, k);
-  const int ldb = detail::leading_dimension(options.transpose_b, k, n);
-  multiply(
-      c, shape, options, blas, stream,
-      [&](const Blas::Library& library, const void* alpha, const void* beta, cudaDataType type) {
-        DDP_CUBLAS_CHECK(library, gemm, library.handle, to_cublas(options.transpose_b),
-                         to_cublas(options.transpose_a), columns, rows, terms, alpha, b.data, type,
-                         ldb, a.data, type, lda, beta, c.data, type, columns, sums_of(c.dtype),
-                         CUBLAS_GEMM_DEFAULT);
-      });
+  multiply(c, shape, options, blas, stream, [&](const Blas::Library& library, const Product& p) {
+    DDP_CUBLAS_CHECK(library, gemm, library.handle, p.b_operation, p.a_operation, p.columns, p.rows,
+                     p.terms, p.alpha, b.data, p.type, p.ldb, a.data, p.type, p.lda, p.beta, c.data,
+                     p.type, p.columns, p.sums, CUBLAS_GEMM_DEFAULT);
+  });
 }
 
 void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmShape& shape,
@@ -192,19 +206,15 @@ void gemm_batched(const Buffer& a, const Buffer& b, const Buffer& c, const GemmS
   detail::check_gemm_batched(a, b, c, shape);
   check_dtype("gemm_batched", c.dtype);
   const auto [m, n, k] = shape;
-  const int rows = detail::blas_int(m), columns = detail::blas_int(n), terms = detail::blas_int(k);
-  const int lda = detail::leading_dimension(options.transpose_a, m, k);
-  const int ldb = detail::leading_dimension(options.transpose_b, k, n);
-  multiply(
-      c, shape, options, blas, stream,
-      [&](const Blas::Library& library, const void* alpha, const void* beta, cudaDataType type) {
-        DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, to_cublas(options.transpose_b),
-                         to_cublas(options.transpose_a), columns, rows, terms, alpha, b.data, type,
-                         ldb, stride_of(b, k * n), a.data, type, lda, stride_of(a, m * k), beta,
-                         c.data, type, columns, static_cast<long long>(m * n),
-                         detail::blas_int(c.count / (m * n)), sums_of(c.dtype),
-                         CUBLAS_GEMM_DEFAULT);
-      });
+  const long long stride_a = stride_of(a, m * k), stride_b = stride_of(b, k * n);
+  const std::size_t result = m * n;
+  multiply(c, shape, options, blas, stream, [&](const Blas::Library& library, const Product& p) {
+    DDP_CUBLAS_CHECK(library, gemm_batched, library.handle, p.b_operation, p.a_operation, p.columns,
+                     p.rows, p.terms, p.alpha, b.data, p.type, p.ldb, stride_b, a.data, p.type,
+                     p.lda, stride_a, p.beta, c.data, p.type, p.columns,
+                     static_cast<long long>(result), detail::blas_int(c.count / result), p.sums,
+                     CUBLAS_GEMM_DEFAULT);
+  });
 }
 
 }  // namespace ddp::cu

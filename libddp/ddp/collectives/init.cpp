@@ -41,11 +41,11 @@ static_assert(kMaxWorldSize == wire::kMaxKeys, "rank 0 waits for one key of each
 // place, the caller has it from there, and the rest of the environment holds, too, such as who
 // hosts the store. Otherwise it may be that of another job, or wrong.
 WorkerEnv environment_of_placed(const InitOptions& options) {
-  const EnvReader reader(::getenv);
   WorkerEnv env;
-  const bool has_own_local_rank = !options.local_rank && !options.ranks_are_threads;
-  env.local_rank =
-      (has_own_local_rank ? reader.integer("LOCAL_RANK", 0) : std::nullopt).value_or(*options.rank);
+  env.local_rank = *options.rank;
+  if (!options.ranks_are_threads && !options.local_rank) {
+    env.local_rank = EnvReader(::getenv).integer("LOCAL_RANK", 0).value_or(env.local_rank);
+  }
   if (options.store) return env;
   try {
     WorkerEnv told = WorkerEnv::from_environment();

@@ -64,7 +64,7 @@ std::string find_epoch_mismatch(const ControlFields& sums) {
          " (call set_epoch on all ranks or on none, and let no rank leave an epoch early)";
 }
 
-// The advice names the causes that samplers cannot see.
+// A sampler sees only its own rank's options, so the advice names all that may differ.
 std::string find_plan_mismatch(const ControlFields& sums) {
   const Difference difference = find_difference(
       sums, [&](int rank) { return sums.is_active(rank) && sums.plan_fingerprint(rank) != 0; },

@@ -8,12 +8,13 @@ namespace ddp::detail {
 // True if oneDNN is on this machine.
 [[nodiscard]] bool has_onednn_gemm();
 
-// Some of oneDNN's products (2.6, AVX-512, K of 100 and more) let the stack pointer point to their
-// workspace on the heap: a signal's frame is then written over what lies below it. So oneDNN is
-// called only while signals are blocked, also on its OpenMP threads, which are created meanwhile.
-//
 // gemm() by oneDNN, for checked operands. False, and nothing is done, for what oneDNN does not
 // compute (float64), for small products, and if there is no oneDNN.
+//
+// Signals are blocked meanwhile, also on oneDNN's OpenMP threads, which are created meanwhile: most
+// products of oneDNN 2.6 (AVX-512, K of 90 and more) let the stack pointer point to their workspace
+// on the heap, as the handler of a signal sees, and the signal's frame is written over what lies
+// below it.
 [[nodiscard]] bool gemm_by_onednn(const Buffer& a, const Buffer& b, const Buffer& c,
                                   const GemmShape& shape, const GemmOptions& options);
 
