@@ -29,14 +29,10 @@ Generation::Generation(const Job& job, int restart_count)
     : job_(job), workers_(job, restart_count), stopper_(workers_.all()) {}
 
 Outcome Generation::run() {
-  handle_signals();  // those that came while the workers started
+  react();  // to what came while the workers started, too: perhaps nothing more comes
   while (!is_finished_) {
     wait_for_events();
-    handle_signals();
-    check_nodes();
-    stopper_.advance();
-    check_start();
-    check_finished();
+    react();
   }
   claim_failure();
   workers_.logs().finish();
@@ -46,6 +42,14 @@ Outcome Generation::run() {
           .interrupted_by = order_.interrupted_by(),
           .stopped_by_nodes = order_.is_by_nodes(),
           .stop_requested = order_.is_stop()};
+}
+
+void Generation::react() {
+  handle_signals();
+  check_nodes();
+  stopper_.advance();
+  check_start();
+  check_finished();
 }
 
 void Generation::wait_for_events() {

@@ -39,6 +39,7 @@ class Generation {
   Outcome run();
 
  private:
+  void react();
   void wait_for_events();
   void handle_signals();
   void request_stop();
