@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/output/sink.h"
 
+#include <fcntl.h>
+#include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
 #include <unistd.h>
@@ -16,7 +18,19 @@ bool is_writable(int fd) {
   return ::poll(&entry, 1, 0) > 0;
 }
 
+// A terminal that polls writable may have room for less than is written, and write() then waits
+// until somebody reads it, perhaps after a pause of ssh. O_NONBLOCK would hold for all processes
+// that share `fd`, so this opens the terminal once more. Not open if `fd` is no terminal, or one of
+// another user (after su), whose writes may block.
+FileDescriptor open_without_blocking(int fd) {
+  if (::isatty(fd) == 0) return {};
+  const std::string path = fmt::format("/proc/self/fd/{}", fd);
+  return FileDescriptor(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+}
+
 }  // namespace
+
+Sink::Sink(int fd) : fd_(fd), terminal_(open_without_blocking(fd)) {}
 
 void Sink::put(int owner, std::string_view prefix, std::string_view line, LineEnd end) {
   if (error_ != 0) return;
@@ -46,9 +60,9 @@ std::string_view Sink::next_piece() const {
 }
 
 void Sink::flush() {
-  while (is_pending() && is_writable(fd_)) {
+  while (is_pending() && is_writable(fd())) {
     const std::string_view piece = next_piece();
-    const ssize_t written = ::write(fd_, piece.data(), piece.size());
+    const ssize_t written = ::write(fd(), piece.data(), piece.size());
     if (written >= 0) {
       begin_ += static_cast<std::size_t>(written);
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {

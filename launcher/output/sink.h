@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "ddp/base/socket.h"
 #include "launcher/output/line_splitter.h"
 
 namespace ddp::launcher {
@@ -15,7 +16,8 @@ namespace ddp::launcher {
 // disk) it silently drops everything.
 class Sink {
  public:
-  explicit Sink(int fd) : fd_(fd) {}
+  // `fd` stays open while the sink is used.
+  explicit Sink(int fd);
 
   // Queues a line of stream `owner`, with the prefix if the line begins here. Ends another stream's
   // open line (LineEnd::kNone or kCarriageReturn) first.
@@ -26,7 +28,8 @@ class Sink {
 
   void flush();
 
-  [[nodiscard]] int fd() const { return fd_; }
+  // What to poll for room.
+  [[nodiscard]] int fd() const { return terminal_.is_open() ? terminal_.get() : fd_; }
   [[nodiscard]] bool is_pending() const { return begin_ < queue_.size(); }
   // True if so much is queued that the streams which feed this sink should not be read further.
   [[nodiscard]] bool is_congested() const { return queue_.size() - begin_ > kCongestionBytes; }
@@ -43,6 +46,7 @@ class Sink {
   void compact();
 
   int fd_;
+  FileDescriptor terminal_;  // open if fd_ is a terminal
   std::string queue_;
   std::size_t begin_ = 0;  // bytes of queue_ already written
   int open_owner_ = kNobody;

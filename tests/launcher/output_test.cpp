@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
+#include <pty.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <string>
@@ -15,8 +17,11 @@
 #include "launcher/output/log_mux.h"
 #include "launcher/output/sink.h"
 #include "support/files.h"
+#include "support/in_child.h"
 
 using namespace ddp::launcher;
+using ddp::test::check_in_child;
+using ddp::test::Verdict;
 using Strings = std::vector<std::string>;
 
 namespace {
@@ -193,6 +198,35 @@ TEST_CASE("a sink whose reader hangs queues without blocking", "[sink]") {
   }
   CHECK(got == put * 1000);
   CHECK_FALSE(probe.sink.is_pending());
+}
+
+// A terminal polls writable when it has room for a byte, but write() waits until all has been read.
+TEST_CASE("a sink on a terminal that nobody reads queues without blocking", "[sink][terminal]") {
+  check_in_child([] {
+    ::alarm(25);  // ends this process if it blocks
+    int master = -1;
+    int slave = -1;
+    if (::openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) return Verdict::kImpossible;
+    Sink sink(slave);
+    const std::string line = std::string(99, 'a') + "\n";
+    constexpr int kLines = 1000;
+    for (int i = 0; i < kLines; ++i) {
+      sink.put(0, "", line, LineEnd::kNewline);
+      sink.flush();
+    }
+    const bool was_pending = sink.is_pending();
+    std::string shown;
+    std::array<char, 4096> chunk;
+    while (shown.size() < kLines * (line.size() + 1)) {  // a terminal shows "\n" as "\r\n"
+      sink.flush();
+      shown.append(chunk.data(),
+                   static_cast<std::size_t>(::read(master, chunk.data(), chunk.size())));
+    }
+    // other processes share it
+    const bool keeps_mode = (::fcntl(slave, F_GETFL) & O_NONBLOCK) == 0;
+    const bool is_whole = std::ranges::count(shown, 'a') == kLines * 99;
+    return was_pending && is_whole && keeps_mode ? Verdict::kGood : Verdict::kBad;
+  });
 }
 
 TEST_CASE("a sink that cannot write drops everything", "[sink]") {
