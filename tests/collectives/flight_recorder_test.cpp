@@ -13,18 +13,15 @@
 #include "ddp/collectives/hang/event_report.h"
 #include "ddp/collectives/hang/single_writer_ring.h"
 #include "support/allocation_counter.h"
+#include "support/collective_calls.h"
 #include "support/run_ranks.h"
 
 using namespace ddp;
 using Event = FlightRecorder::Event;
 using What = FlightRecorder::What;
+using test::all_reduce;
 
 namespace {
-
-Collective all_reduce(std::size_t count) {
-  const Buffer buffer{nullptr, count, DType::kFloat32, kCpuDevice};
-  return {CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
-}
 
 Collective send_to(int peer) {
   const Buffer buffer{nullptr, 1, DType::kFloat32, kCpuDevice};

@@ -1,74 +1,42 @@
 // SPDX-License-Identifier: MIT
 //
-// Finding the rank that keeps a job waiting: the message, which rank may log it, and the timeout of
+// Finding the rank that keeps a job waiting: who watches, reports and is told, and the timeout of
 // one call. hang_process_test.cpp tests this with real processes.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/gloo/gloo_process_group.h"
 #include "ddp/collectives/hang/flight_recorder.h"
-#include "ddp/collectives/hang/hang_diagnosis.h"
 #include "ddp/collectives/hang/hang_watch.h"
-#include "ddp/collectives/hang/report_window.h"
 #include "ddp/collectives/on_rank0.h"
 #include "ddp/collectives/shm/shm_process_group.h"
 #include "ddp/store/hash_store.h"
+#include "support/becomes_true.h"
+#include "support/collective_calls.h"
 #include "support/forwarding_store.h"
 #include "support/gate.h"
 #include "support/groups.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;
+using test::all_reduce;
+using test::becomes_true;
 using test::error_of;
 using test::expect;
 
 namespace {
-
-Collective all_reduce() {
-  const Buffer buffer{nullptr, 1, DType::kFloat32, kCpuDevice};
-  return {CollectiveKind::kAllReduce, buffer, buffer, ReduceOp::kSum, 0};
-}
-
-// Waits up to ten seconds until the condition is true.
-bool becomes_true(const std::function<bool()>& condition) {
-  const Deadline deadline = Deadline::after(10s);
-  while (!condition()) {
-    if (deadline.passed()) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
-
-// The hang in the tests below: the ranks wait in the seventh collective of their group.
-Hang hang() {
-  return {.group = "default",
-          .operation = "all_reduce #7 (bucket 1: fc.*)",
-          .signature = signature_of(all_reduce(), 7),
-          .age = 10s};
-}
-
-// Ranks that have submitted these numbers of collectives.
-std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
-  std::vector<Witness> members;
-  for (const std::uint64_t collectives : submitted) {
-    const int rank = static_cast<int>(members.size());
-    RankProgress progress{
-        .who = {.rank = rank, .host_name = "node", .pid = 100 + rank, .device = "cpu"},
-        .step = 50,
-        .is_in_step = true,
-        .groups = {{"default", collectives, ""}}};
-    members.push_back({.rank = rank, .progress = progress, .state = ProcessState::kAlive});
-  }
-  return members;
-}
 
 // A call in which ranks wait for each other, and the rank that does not call it.
 struct Meeting {
@@ -146,125 +114,6 @@ class FailingStore final : public Store {
 };
 
 }  // namespace
-
-TEST_CASE("the rank that has not joined is named with its last position and state", "[hang]") {
-  CHECK(diagnose(hang(), witnesses({7, 7, 6})) ==
-        "rank 2 (node, pid 102, cpu) has not joined all_reduce #7 (bucket 1: fc.*); last seen in "
-        "step 50, outside the library; 2 ranks waiting 10.0 s");
-}
-
-TEST_CASE("the step that waits is named, since what was last seen may be steps behind", "[hang]") {
-  Hang in_step = hang();
-  in_step.step = 90;
-  CHECK_THAT(diagnose(in_step, witnesses({7, 7, 6})),
-             Catch::EndsWith("last seen in step 50, outside the library; 2 ranks waiting 10.0 s "
-                             "in step 90"));
-}
-
-TEST_CASE("only the ranks that are furthest behind are blamed", "[hang]") {
-  const std::string text = diagnose(hang(), witnesses({7, 6, 5, 5}));
-  CHECK_THAT(text, Catch::StartsWith("rank 2 (node, pid 102, cpu) has not joined"));
-  CHECK_THAT(text, Catch::Contains("; the same holds for rank 3; last seen"));
-  CHECK_THAT(text, Catch::EndsWith("2 ranks waiting 10.0 s"));
-}
-
-TEST_CASE("stopped, ended and silent processes are distinguished from late ones", "[hang]") {
-  std::vector<Witness> members = witnesses({7, 7, 6});
-  const auto text = [&] { return diagnose(hang(), members); };
-  members[2].state = ProcessState::kEnded;
-  CHECK_THAT(text(), Catch::Contains("rank 2 (node, pid 102, cpu) has ended and will not join"));
-  members[2].state = ProcessState::kUnknown;
-  members[2].silence = 12s;
-  CHECK_THAT(text(), Catch::Contains("has given no sign of life for 12.0 s and has not joined"));
-  members[2].progress.reset();
-  CHECK_THAT(text(), Catch::StartsWith("rank 2 has given no sign of life") &&
-                         Catch::Contains("; it has not reported anything yet;"));
-  members[1].state = ProcessState::kStopped;  // has submitted, but is not done
-  CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
-                                       "all_reduce #7"));
-}
-
-TEST_CASE("if all ranks have joined, no rank is blamed", "[hang]") {
-  CHECK(diagnose(hang(), witnesses({7, 8})) ==
-        "all ranks have joined all_reduce #7 (bucket 1: fc.*), which does not end; 2 ranks waiting "
-        "10.0 s");
-}
-
-TEST_CASE("a rank that waits for another operation is named with that operation", "[hang]") {
-  std::vector<Witness> members = witnesses({7, 6});
-  members[1].progress->is_inside = true;
-  members[1].progress->step = 0;
-  members[1].progress->groups.push_back(
-      {"default/split0", 3, "barrier #3 of group default/split0"});
-  CHECK_THAT(diagnose(hang(), members),
-             Catch::Contains("; last seen inside the library, where it waits for barrier #3 of "
-                             "group default/split0; 1 rank"));
-}
-
-TEST_CASE("of the ranks behind, those that wait in another group are not blamed", "[hang]") {
-  std::vector<Witness> members = witnesses({7, 7, 6, 6});
-  members[2].progress->groups.push_back(
-      {"default/split0/color1", 3, "barrier #3 of group default/split0/color1"});
-  const std::string text = diagnose(hang(), members);
-  CHECK_THAT(text, Catch::StartsWith("rank 3 (node, pid 103, cpu) has not joined all_reduce #7"));
-  CHECK_THAT(text, !Catch::Contains("the same holds"));
-  CHECK_THAT(text, Catch::EndsWith("3 ranks waiting 10.0 s"));
-}
-
-TEST_CASE("a send waits only for its peer", "[hang]") {
-  Hang sending = hang();
-  sending.operation = "send #7 (float32[1]) to rank 1";
-  sending.signature.kind = CollectiveKind::kSend;
-  sending.signature.root = 1;
-  CHECK_THAT(diagnose(sending, witnesses({9, 9, 0})),
-             Catch::StartsWith("rank 1 (") && Catch::EndsWith("1 rank waiting 10.0 s"));
-}
-
-TEST_CASE("serialised progress is parsed back unchanged", "[hang]") {
-  const RankProgress progress = *witnesses({7})[0].progress;
-  const RankProgress back = parse_rank_progress(serialize(progress));
-  CHECK(to_string(back.who) == "rank 0 (node, pid 100, cpu)");
-  CHECK(back.step == 50);
-  CHECK(back.is_in_step);
-  REQUIRE(back.find("default") != nullptr);
-  CHECK(back.find("default")->collectives == 7);
-  CHECK(back.find("another") == nullptr);
-  CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
-}
-
-TEST_CASE("only one rank reports at a time, and only once per window", "[hang]") {
-  const auto store = std::make_shared<HashStore>();
-  constexpr Timeout kLong = 1h;
-  ReportWindow first(store, 0, kLong);
-  ReportWindow second(store, 1, kLong);
-  CHECK_FALSE(second.may_report());  // it does not lead
-  CHECK(first.lead());
-  CHECK(first.may_report());
-  CHECK_FALSE(first.may_report());
-  second.look();
-  CHECK_FALSE(second.lead());
-  CHECK(first.lead());
-}
-
-TEST_CASE("a reporter that stopped is replaced after a window, and notices this", "[hang]") {
-  const auto store = std::make_shared<HashStore>();
-  constexpr Timeout kWindow = 50ms;
-  ReportWindow first(store, 0, kWindow);
-  ReportWindow second(store, 1, kWindow);
-  REQUIRE(first.lead());
-  REQUIRE(first.may_report());
-  const auto seen = Clock::now();
-  second.look();
-  CHECK(becomes_true([&] {
-    second.look();
-    return second.lead();
-  }));
-  CHECK(Clock::now() - seen >= kWindow);
-  CHECK(second.may_report());
-  CHECK_FALSE(first.may_report());
-  first.look();
-  CHECK_FALSE(first.lead());
-}
 
 TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", "[hang]") {
   HashStore store;
@@ -448,28 +297,6 @@ TEST_CASE("a store that stops to answer is not reported right after another repo
     std::this_thread::sleep_for(50ms);
   }
   CHECK(reports.count() == 1);
-}
-
-TEST_CASE("a report without the store keeps its distance from those before and after", "[hang]") {
-  const auto store = std::make_shared<HashStore>();
-  constexpr Timeout kLong = 1h;
-  ReportWindow first(store, 0, kLong);
-  ReportWindow second(store, 1, kLong);
-  SECTION("after another rank's report there is none") {
-    REQUIRE(first.lead());
-    REQUIRE(first.may_report());
-    second.look();
-    CHECK_FALSE(second.may_report_without_store());
-  }
-  SECTION("once the store answers again, the others hear of it") {
-    REQUIRE(first.lead());
-    CHECK(second.may_report_without_store());
-    CHECK_FALSE(second.may_report_without_store());
-    second.look();
-    CHECK_FALSE(first.may_report());
-    first.look();
-    CHECK_FALSE(first.lead());
-  }
 }
 
 TEST_CASE("a watch ends silently when its store is lost", "[hang]") {

@@ -1,74 +1,32 @@
 // SPDX-License-Identifier: MIT
 //
-// How the engine handles parameters without a gradient, ranks without data, gradients that are not
-// finite, replicas that diverge, and decisions of all ranks.
-#include <signal.h>
+// How the engine handles ranks without data, ranks whose data or options differ, decisions of all
+// ranks, and the numbers of steps and samples in messages.
 #include <catch2/catch.hpp>
-
-#include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
-#include <vector>
 
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
-#include "ddp/engine/signal_guard.h"
+#include "support/child_process.h"
 #include "support/engine.h"
+#include "support/engine_trainee.h"
 #include "support/grouping_locale.h"
-#include "support/ranks_of.h"
 #include "support/stderr_capture.h"
 
 using namespace ddp;
+using test::contains;
 using test::error_of;
+using test::errors_of_ranks;
 using test::expect;
 using test::expect_gradients;
+using test::kNan;
 using test::mark_all;
-using test::Model;
 using test::run_on_all_backends;
-using test::write_gradient;
-
-namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-// Runs fn(group) on every rank, with each backend. Returns the error of each rank with each
-// backend, or "" if there is none.
-std::vector<std::string> errors_of_ranks(int world_size,
-                                         const std::function<void(ProcessGroup&)>& fn) {
-  std::vector<std::string> errors;
-  for (const Backend backend : test::backends()) {
-    std::vector<std::string> own(static_cast<std::size_t>(world_size));
-    test::run_groups(backend, world_size, [&](ProcessGroup& group) {
-      own[static_cast<std::size_t>(group.rank())] = error_of([&] { fn(group); });
-    });
-    errors.insert(errors.end(), own.begin(), own.end());
-  }
-  return errors;
-}
-
-// A model and its engine on one rank of a group that outlives them.
-struct Trainee {
-  Trainee(ProcessGroup& group, DdpOptions options)
-      : model(0), ddp(group.shared_from_this(), model.parameters, std::move(options)) {}
-
-  // One step in which all gradients are `value`.
-  void step(double value, const StepOptions& options = {}) {
-    const double factor = ddp.begin_step(options);
-    for (std::size_t i = 0; i < ddp.parameter_count(); ++i) {
-      write_gradient(ddp, i, factor * value);
-    }
-    mark_all(ddp);
-    ddp.wait();
-  }
-
-  Model model;
-  DistributedDataParallel ddp;
-};
-
-}  // namespace
+using Trainee = test::EngineTrainee;
 
 TEST_CASE("two engines on one group must be used in the same order on all ranks", "[engine]") {
   const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
@@ -90,205 +48,6 @@ TEST_CASE("two engines on one group must be used in the same order on all ranks"
                           Catch::Contains("DistributedDataParallel 2 of the group") &&
                           Catch::Contains("duplicate()"));
   }
-}
-
-TEST_CASE("a gradient that is missing on one rank is an error on all, in the same step",
-          "[engine][unused]") {
-  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    trainee.step(1);
-    (void)trainee.ddp.begin_step();
-    for (const std::size_t i : {2, 1, 0}) {
-      if (group.rank() == 1 && i == 1) continue;
-      trainee.ddp.mark_ready(i);
-    }
-    trainee.ddp.wait();
-    expect(false, "an error before this");
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error,
-               Catch::Contains("[ddp] rank 1, step 2: backward gave no gradient for 'fc1.bias'"));
-  }
-}
-
-TEST_CASE("unused parameters may count as zeros", "[engine][unused]") {
-  for (const int world_size : {1, 2, 3, 4}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      Trainee trainee(group, {.unused = UnusedParameters::kZero});
-      DistributedDataParallel& ddp = trainee.ddp;
-      trainee.step(7);  // leaves sevens in the buckets
-      const bool is_first = group.rank() == 0;
-      (void)ddp.begin_step();
-      write_gradient(ddp, 0, 6);
-      ddp.mark_ready(0);  // all ranks use 0, rank 0 uses 1, none uses 2
-      if (is_first) {
-        write_gradient(ddp, 1, 12);
-        ddp.mark_ready(1);
-      }
-      ddp.wait();
-      expect(ddp.gradient(0).as<double>()[0] == 6, "the mean of sixes");
-      const double share = 12.0 / group.world_size();
-      expect(std::abs(ddp.gradient(1).as<double>()[3] - share) < 1e-12, "others added zeros");
-      expect(ddp.gradient(2).as<double>()[1] == 0, "nothing is left over");
-      expect(ddp.is_used(0) && ddp.is_used(1) && !ddp.is_used(2), "the agreed use");
-      trainee.step(3);
-      expect_gradients(ddp, 3);
-      expect(ddp.is_used(2), "used again");
-    });
-  }
-}
-
-TEST_CASE("a world of one writes no marks of used parameters into its bucket", "[engine][unused]") {
-  for (const auto unused : {UnusedParameters::kZero, UnusedParameters::kStatic}) {
-    run_on_all_backends(1, [&](ProcessGroup& group) {
-      Trainee trainee(group, {.unused = unused});
-      const BucketLayout& layout = trainee.ddp.layout();
-      const Buffer last = trainee.ddp.gradient(layout.buckets.back().parameters.front());
-      const std::span tail(static_cast<double*>(last.data) + layout.tail_offset, layout.tail_count);
-      std::ranges::fill(tail, 7);
-      for (int step = 0; step < 3; ++step) {
-        trainee.step(1);
-        expect(trainee.ddp.is_used(2), "known without the bucket");
-      }
-      expect(std::ranges::count(tail, 7) == 4, "one for each parameter and one more");
-    });
-  }
-}
-
-TEST_CASE("a parameter may be used in only some passes of a step", "[engine][unused]") {
-  for (const int world_size : {1, 2}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      std::vector<double> value(5, 1.0);
-      std::vector<double> own(5, 77.0);  // left from an earlier step
-      std::vector<double> other(3, 1.0);
-      const auto shared = group.shared_from_this();
-      DistributedDataParallel ddp(
-          shared,
-          {{"late", {5}, buffer_of(value), buffer_of(own)}, {"always", {3}, buffer_of(other)}},
-          {.unused = UnusedParameters::kZero});
-      for (const bool late_in_second : {true, false}) {
-        ddp.accumulate(2);
-        for (const bool is_second : {false, true}) {
-          const double factor = ddp.begin_step({.samples = 1});
-          std::ranges::fill(ddp.gradient(1).as<double>(), 1);
-          ddp.mark_ready(1);
-          if (is_second == late_in_second) {
-            for (double& element : own) element = (is_second ? element : 0) + factor * 4;
-            ddp.mark_ready(0);
-          }
-          ddp.wait();
-        }
-        expect(own[4] == 2, "the mean of 4 and nothing, not " + std::to_string(own[4]));
-        expect(ddp.is_used(0), "used in one of two passes");
-      }
-    });
-  }
-}
-
-TEST_CASE("a static graph learns which parameters are shared and unused", "[engine][unused]") {
-  for (const int world_size : {1, 2, 3}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      Trainee trainee(group,
-                      {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
-      DistributedDataParallel& ddp = trainee.ddp;
-      for (int step = 0; step < 4; ++step) {
-        // The last rank has no data in the first step, and learns in the second.
-        const bool idle =
-            step == 0 && group.world_size() > 1 && group.rank() == group.world_size() - 1;
-        const double factor = ddp.begin_step({.samples = idle ? 0.0 : 1.0});
-        if (!idle) {
-          for (const int use : {1, 2}) {
-            write_gradient(ddp, 2, factor * use);
-            ddp.mark_ready(2);
-          }
-          write_gradient(ddp, 0, factor * 9);
-          ddp.mark_ready(0);
-        }
-        ddp.wait();
-        expect(ddp.gradient(2).as<double>()[0] == 2, "the value at the last use");
-        expect(ddp.gradient(0).as<double>()[0] == 9, "a plain one");
-        expect(ddp.gradient(1).as<double>()[0] == 0, "an unused one");
-        expect(ddp.is_used(2) && !ddp.is_used(1), "the agreed use");
-      }
-    });
-  }
-}
-
-TEST_CASE("a gradient that is marked twice is an error on all ranks", "[engine][unused]") {
-  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
-    Trainee trainee(group, {});
-    trainee.step(1);
-    (void)trainee.ddp.begin_step();
-    if (group.rank() == 1) trainee.ddp.mark_ready(1);
-    mark_all(trainee.ddp);
-    trainee.ddp.wait();
-    expect(false, "an error before this");
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("[ddp] rank 1, step 2: 'fc1.bias' was marked ready twice"));
-  }
-}
-
-TEST_CASE("ranks may use different parameters in a static graph", "[engine][unused]") {
-  run_on_all_backends(2, [](ProcessGroup& group) {
-    Model model(0);
-    std::vector<std::vector<double>> own = model.values;
-    for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
-    DistributedDataParallel ddp(
-        group.shared_from_this(), model.parameters,
-        {.buckets = {.bucket_bytes_cap = 64}, .unused = UnusedParameters::kStatic});
-    // Rank 0 uses 2 and 0, rank 1 uses 1 and 0. Rank 0 is idle while rank 1 learns.
-    const std::size_t first = group.rank() == 0 ? 2 : 1;
-    for (int step = 0; step < 40; ++step) {
-      ddp.accumulate(step < 2 ? 1 : 2);
-      for (int pass = step < 2 ? 1 : 0; pass < 2; ++pass) {
-        const bool idle = step < 2 && group.rank() != step;
-        const bool is_first = ddp.is_synchronized();
-        const double factor = ddp.begin_step({.samples = idle ? 0.0 : 1.0});
-        for (const std::size_t i : {first, std::size_t{0}}) {
-          if (idle) continue;
-          for (double& element : own[i]) element = (is_first ? 0 : element) + 4 * factor;
-          ddp.mark_ready(i);
-        }
-        ddp.wait();
-      }
-      if (step < 2) continue;
-      expect(own[0][7] == 4, "both use it");
-      expect(own[1][5] == 2 && own[2][1] == 2, "one of two ranks uses it");
-      for (std::size_t i = 0; i < 3; ++i) expect(ddp.is_used(i), "each is used by somebody");
-    }
-  });
-}
-
-TEST_CASE("a static graph that changes is an error that names the parameter", "[engine][unused]") {
-  const auto learn = [](DistributedDataParallel& ddp) {
-    (void)ddp.begin_step();
-    for (const std::size_t i : {2, 2, 1}) ddp.mark_ready(i);
-    ddp.wait();
-    (void)ddp.begin_step();
-  };
-  const DdpOptions options{.unused = UnusedParameters::kStatic};
-  const auto fewer = errors_of_ranks(2, [&](ProcessGroup& group) {
-    Trainee trainee(group, options);
-    learn(trainee.ddp);
-    trainee.ddp.mark_ready(1);
-    trainee.ddp.mark_ready(2);
-    if (group.rank() == 1) trainee.ddp.mark_ready(2);
-    trainee.ddp.wait();
-  });
-  for (const std::string& error : fewer) {
-    CHECK_THAT(error, Catch::Contains("rank 0, step 2: backward gave fewer gradients than in the "
-                                      "first step for 'fc2.weight'"));
-  }
-  run_on_all_backends(1, [&](ProcessGroup& group) {
-    Trainee trainee(group, options);
-    learn(trainee.ddp);
-    expect(contains(error_of([&] { trainee.ddp.mark_ready(0); }), "'fc1.weight' was marked"),
-           "a parameter that was unused");
-    trainee.ddp.mark_ready(1);
-    expect(contains(error_of([&] { trainee.ddp.mark_ready(1); }), "more often than in the first"),
-           "a parameter that was used once");
-  });
 }
 
 TEST_CASE("ranks with 5 and 9 batches take 9 steps together", "[engine][uneven]") {
@@ -464,40 +223,6 @@ TEST_CASE("a vote counts once in a step of several passes", "[engine][agree]") {
   });
 }
 
-TEST_CASE("a step whose gradients are not finite is skipped on all ranks", "[engine][finite]") {
-  for (const int world_size : {1, 2, 3}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      Trainee trainee(group, {.non_finite = NonFinite::kSkip});
-      const bool is_culprit = group.rank() == group.world_size() - 1;
-      for (const double value : {1.0, kNan, std::numeric_limits<double>::infinity(), 2.0}) {
-        const bool is_good = std::isfinite(value);
-        trainee.step(is_culprit || is_good ? value : 1.0);
-        expect(trainee.ddp.should_step() == is_good, "a step only with finite gradients");
-      }
-      expect(trainee.ddp.statistics().skipped_steps == 2, "counted");
-    });
-  }
-}
-
-TEST_CASE("only a few of many skipped steps are logged, and the report counts them",
-          "[engine][finite]") {
-  std::string report;
-  const test::StderrCapture captured;
-  test::run_groups(Backend::kShm, 2, [&](ProcessGroup& group) {
-    Trainee trainee(group, {.non_finite = NonFinite::kSkip});
-    trainee.step(1);
-    expect(!contains(trainee.ddp.report(), "skipped"), "nothing is skipped yet");
-    for (int step = 0; step < 9; ++step) trainee.step(kNan);
-    if (group.rank() == 0) report = trainee.ddp.report();
-  });
-  CHECK(contains(report, "skipped: 9 of 10 steps, whose gradients were not finite\n"));
-  std::string told;
-  for (const std::string& line : test::lines_of(captured.text())) {
-    if (contains(line, "the step is skipped")) told += line.substr(line.rfind('('));
-  }
-  CHECK(told == "(1 so far)(2 so far)(4 so far)(8 so far)");
-}
-
 TEST_CASE("after a resume, messages number the steps of the whole training", "[engine][resume]") {
   constexpr std::int64_t kBefore = 20;
   SECTION("a rank's error, and where the group is") {
@@ -556,157 +281,6 @@ TEST_CASE("where a training continues is told to an engine before its first step
     const std::string late = error_of([&] { trainee.ddp.continue_after(5); });
     expect(late == "[ddp] continue_after was called after the first begin_step", late);
   });
-}
-
-TEST_CASE("an error about gradients names step, parameter and rank", "[engine][finite]") {
-  for (const bool scan : {false, true}) {
-    const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
-      Trainee trainee(group, {.non_finite = NonFinite::kStop, .scan_gradients = scan});
-      trainee.step(1);
-      (void)trainee.ddp.begin_step({.samples = group.rank() == 0 ? 0.0 : 1.0});
-      for (std::size_t i = 0; i < 3; ++i) write_gradient(trainee.ddp, i, 1);
-      if (group.rank() == 2) trainee.ddp.gradient(1).as<double>()[6] = kNan;
-      mark_all(trainee.ddp);
-      trainee.ddp.wait();
-    });
-    for (const std::string& error : errors) {
-      CHECK_THAT(error,
-                 Catch::Contains("step 2: the reduced gradient of 'fc1.bias' is not finite"));
-      CHECK(contains(error, "it came from rank 2 ('fc1.bias')") == scan);
-    }
-  }
-}
-
-TEST_CASE("the rank is named in the first step after a skipped one that is skipped, too",
-          "[engine][finite]") {
-  const test::StderrCapture captured;
-  test::run_groups(Backend::kShm, 3, [](ProcessGroup& group) {
-    Trainee trainee(group, {.non_finite = NonFinite::kSkip});
-    // The fifth and the sixth skipped step are the first that follow each other.
-    for (const double value : {kNan, 1.0, kNan, 1.0, kNan, 1.0, kNan, 1.0, kNan, kNan, 1.0, kNan}) {
-      trainee.step(group.rank() == 1 ? value : 1.0);
-    }
-    expect(trainee.ddp.statistics().skipped_steps == 7, "all of them");
-  });
-  std::string told;
-  for (const std::string& line : test::lines_of(captured.text())) {
-    if (!contains(line, "the step is skipped")) continue;
-    told += contains(line, "step 10: ") && contains(line, "it came from rank 1 (") ? "named" : "-";
-  }
-  CHECK(told == "---named");  // the 1st, 2nd and 4th, and the 6th
-}
-
-TEST_CASE("the rank is named even if its gradients are in the caller's memory",
-          "[engine][finite]") {
-  const auto errors = errors_of_ranks(3, [&](ProcessGroup& group) {
-    Model model(0);
-    std::vector<std::vector<double>> own = model.values;
-    for (std::size_t i = 0; i < 3; ++i) model.parameters[i].grad = buffer_of(own[i]);
-    DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
-                                {.non_finite = NonFinite::kStop, .scan_gradients = true});
-    ddp.accumulate(2);
-    for (const bool is_second : {false, true}) {
-      const bool has_samples = !is_second || group.rank() == 0;
-      (void)ddp.begin_step({.samples = has_samples ? 1.0 : 0.0});
-      if (has_samples) {
-        if (group.rank() == 2) own[1][6] = kNan;
-        mark_all(ddp);
-      }
-      ddp.wait();
-    }
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error, Catch::Contains("it came from rank 2 ('fc1.bias')"));
-  }
-}
-
-TEST_CASE("replicas that diverge are an error that names them", "[engine][fingerprint]") {
-  for (const int world_size : {2, 3, 4}) {
-    std::vector<int> steps(static_cast<std::size_t>(world_size), 0);
-    const auto errors = errors_of_ranks(world_size, [&](ProcessGroup& group) {
-      Trainee trainee(group, {.fingerprint_every = 4});
-      for (int step = 0; step < 20; ++step) {
-        if (step == 6 && group.rank() == 1) {  // one bit
-          trainee.model.values[1][3] = std::nextafter(trainee.model.values[1][3], 2.0);
-        }
-        trainee.step(1);
-        ++steps[static_cast<std::size_t>(group.rank())];
-      }
-    });
-    for (const std::string& error : errors) {
-      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 9: parameter 'fc1.bias' of "
-                                        "rank 1"));
-    }
-    for (const int each : steps) CHECK(each == 8 * static_cast<int>(test::backends().size()));
-  }
-}
-
-TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
-  for (const int world_size : {1, 3}) {
-    run_on_all_backends(world_size, [](ProcessGroup& group) {
-      std::vector<float> statistics(3, 1);
-      Trainee trainee(
-          group, {.buffers = {{"running_mean", buffer_of(statistics)}}, .fingerprint_every = 1});
-      for (int step = 0; step < 5; ++step) {
-        std::ranges::fill(statistics, static_cast<float>(group.rank() + step));  // differ by rank
-        trainee.step(1);
-        trainee.model.values[0][0] += trainee.ddp.gradient(0).as<double>()[0];
-        if (step == 2) trainee.ddp.broadcast_buffers();
-      }
-    });
-  }
-}
-
-TEST_CASE("a buffer that is not rank 0's after a broadcast is an error that names it",
-          "[engine][fingerprint]") {
-  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
-    std::vector<float> mean(3, 1);
-    std::vector<float> variance(3, 2);
-    const bool is_wrong = group.rank() == 1;  // its two buffers are one
-    Trainee trainee(group, {.buffers = {{"mean", buffer_of(is_wrong ? variance : mean)},
-                                        {"variance", buffer_of(variance)}}});
-    trainee.step(1);
-  });
-  for (const std::string& error : errors) {
-    CHECK_THAT(error,
-               Catch::Contains("replicas have diverged: step 1: buffer 'mean' of rank 1 (") &&
-                   Catch::Contains("differs from that of rank 0"));
-  }
-}
-
-TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][buffers]") {
-  for (const BufferSync sync :
-       {BufferSync::kOnDemand, BufferSync::kEveryForward, BufferSync::kNever}) {
-    run_on_all_backends(2, [&](ProcessGroup& group) {
-      std::vector<float> statistics(3, static_cast<float>(group.rank()));
-      Trainee trainee(group,
-                      {.buffers = {{"running_mean", buffer_of(statistics)}}, .buffer_sync = sync});
-      expect(statistics[2] == 0, "rank 0's at construction");
-      const auto own = static_cast<float>(10 + group.rank());
-      const auto sent = [&](const std::function<void()>& call) {
-        std::ranges::fill(statistics, own);
-        call();
-        return statistics[0] == 10;
-      };
-      const bool is_root = group.rank() == 0;
-      expect(sent([&] { trainee.ddp.begin_forward(); }) ==
-                 (is_root || sync == BufferSync::kEveryForward),
-             "begin_forward");
-      expect(
-          sent([&] { trainee.ddp.broadcast_buffers(); }) == (is_root || sync != BufferSync::kNever),
-          "broadcast_buffers");
-    });
-  }
-}
-
-TEST_CASE("buffers on different devices do not make models different", "[engine][buffers]") {
-  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
-    std::vector<float> statistics(3);
-    Buffer buffer = buffer_of(statistics);
-    buffer.device = cuda_device(group.rank());  // the group refuses it
-    Trainee trainee(group, {.buffers = {{"running_mean", buffer}}});
-  });
-  for (const std::string& error : errors) CHECK_FALSE(contains(error, "models differ"));
 }
 
 TEST_CASE("different policies of ranks are an error at construction", "[engine]") {
@@ -774,28 +348,4 @@ TEST_CASE("numbers in messages do not depend on the program's locale", "[engine]
     CHECK_THAT(error,
                Catch::Contains("nominal_samples: rank 0 has 1048576.5, rank 1 has 1048577.5"));
   }
-}
-
-TEST_CASE("while a SignalGuard exists, a signal is recorded as a request", "[engine][signals]") {
-  struct sigaction before = {};
-  REQUIRE(::sigaction(SIGUSR1, nullptr, &before) == 0);
-  {
-    SignalGuard guard;
-    CHECK_FALSE(error_of([] { SignalGuard second; }).empty());
-    CHECK_FALSE(guard.stop_requested());
-    CHECK_FALSE(guard.take_report_request());
-    ::raise(SIGUSR2);
-    CHECK(guard.take_report_request());
-    CHECK_FALSE(guard.take_report_request());
-    CHECK_FALSE(guard.stop_requested());
-    ::raise(SIGUSR1);
-    CHECK(guard.stop_requested());
-  }
-  struct sigaction after = {};
-  REQUIRE(::sigaction(SIGUSR1, nullptr, &after) == 0);
-  CHECK(before.sa_handler == after.sa_handler);
-  SignalGuard again;
-  CHECK_FALSE(again.stop_requested());
-  ::raise(SIGTERM);
-  CHECK(again.stop_requested());
 }

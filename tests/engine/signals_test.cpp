@@ -15,6 +15,7 @@
 #include "support/engine.h"
 
 using namespace ddp;
+using test::error_of;
 
 namespace {
 
@@ -96,6 +97,30 @@ TEST_CASE("without a SignalGuard, a group and an engine leave signals alone", "[
     });
     CHECK(equal(actions(), before));
   }
+}
+
+TEST_CASE("while a SignalGuard exists, a signal is recorded as a request", "[engine][signals]") {
+  struct sigaction before = {};
+  REQUIRE(::sigaction(SIGUSR1, nullptr, &before) == 0);
+  {
+    SignalGuard guard;
+    CHECK_FALSE(error_of([] { SignalGuard second; }).empty());
+    CHECK_FALSE(guard.stop_requested());
+    CHECK_FALSE(guard.take_report_request());
+    ::raise(SIGUSR2);
+    CHECK(guard.take_report_request());
+    CHECK_FALSE(guard.take_report_request());
+    CHECK_FALSE(guard.stop_requested());
+    ::raise(SIGUSR1);
+    CHECK(guard.stop_requested());
+  }
+  struct sigaction after = {};
+  REQUIRE(::sigaction(SIGUSR1, nullptr, &after) == 0);
+  CHECK(before.sa_handler == after.sa_handler);
+  SignalGuard again;
+  CHECK_FALSE(again.stop_requested());
+  ::raise(SIGTERM);
+  CHECK(again.stop_requested());
 }
 
 TEST_CASE("a SignalGuard restores how each of its signals was handled", "[engine][signals]") {

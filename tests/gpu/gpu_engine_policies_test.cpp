@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// The engine's policies on CUDA, as engine_policies_test.cpp has them for the CPU: wrong steps,
+// The engine's policies on CUDA, as engine_policies_test has them for the CPU: wrong steps,
 // unused parameters, mixed types, hooks, buffers, checks, and what steps cost. The last rank is the
 // one that differs; where a single rank cannot differ from another, the case needs two.
 #include <catch2/catch.hpp>

@@ -1,39 +1,28 @@
 // SPDX-License-Identifier: MIT
-#include <sys/wait.h>
-#include <unistd.h>
+//
+// What a checkpoint's file holds, how damage is found, and which tensors fit.
+#include "ddp/io/checkpoint_file.h"
 
 #include <catch2/catch.hpp>
-#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "ddp/base/error.h"
-#include "ddp/base/process_status.h"
-#include "ddp/io/atomic_file.h"
-#include "ddp/io/checkpoint_directory.h"
-#include "ddp/io/checkpoint_file.h"
-#include "ddp/io/checkpoint_writer.h"
-#include "soak/checkpoint_kills.h"
-#include "support/file_size_limit.h"
+#include "support/checkpoints.h"
 #include "support/files.h"
 #include "support/run_ranks.h"
-
-namespace {
 
 namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using ddp::buffer_of;
-using ddp::CheckpointDirectory;
-using ddp::CheckpointName;
-using ddp::find_number;
 using ddp::FloatCast;
 using ddp::load_checkpoint;
 using ddp::load_safetensors;
-using ddp::LoadedCheckpoint;
-using ddp::metadata_text;
 using ddp::NamedBuffer;
 using ddp::restore_fitting_tensors;
 using ddp::restore_matching_tensors;
@@ -41,58 +30,12 @@ using ddp::restore_tensors;
 using ddp::save_checkpoint;
 using ddp::save_safetensors;
 using ddp::test::bytes_of;
-using ddp::test::entries_of;
+using ddp::test::damaged;
 using ddp::test::error_of;
-using ddp::test::FileSizeLimit;
 using ddp::test::TemporaryDirectory;
+using ddp::test::value_in;
 using ddp::test::write_bytes;
-
-constexpr CheckpointName after_epoch(std::int64_t epochs) { return {.epochs = epochs, .step = {}}; }
-
-// A model of one tensor "w" with two equal elements.
-class Model {
- public:
-  explicit Model(float value) : values_{value, value} {}
-
-  [[nodiscard]] std::vector<NamedBuffer> tensors() { return {{"w", {2}, buffer_of(values_)}}; }
-  [[nodiscard]] float value() const { return values_[0] == values_[1] ? values_[0] : -1; }
-
- private:
-  std::vector<float> values_;
-};
-
-void save(CheckpointDirectory& directory, std::int64_t epochs, bool is_best = false) {
-  Model model(static_cast<float>(epochs));
-  directory.save({.name = after_epoch(epochs), .metadata = {}, .is_best = is_best},
-                 model.tensors());
-}
-
-float value_in(const fs::path& file) {
-  Model model(-1);
-  restore_tensors(file, load_checkpoint(file), model.tensors());
-  return model.value();
-}
-
-float newest_value(const fs::path& path) {
-  CheckpointDirectory directory({.path = path});
-  return value_in(directory.load_newest().value().path);
-}
-
-std::string damaged(const fs::path& file, std::size_t at = 0) {
-  std::string bytes = bytes_of(file);
-  bytes[at] = static_cast<char>(bytes[at] ^ 1);
-  return bytes;
-}
-
-// The pid of a process that has ended.
-pid_t dead_pid() {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(0);
-  waitpid(pid, nullptr, 0);
-  return pid;
-}
-
-}  // namespace
+using Model = ddp::test::OneTensorModel;
 
 TEST_CASE("the checksum equals the one that Python computes by the format's description",
           "[checkpoint]") {
@@ -403,302 +346,4 @@ TEST_CASE("tensors of another shape can be left as they are, and are named", "[c
   const NamedBuffer a{"a", {1}, buffer_of(wide)};
   (void)restore_fitting_tensors(file, loaded, {&a, 1}, {}, FloatCast::kExact);
   CHECK(wide[0] == 3);
-}
-
-TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {
-  const CheckpointName inside{.epochs = 2, .step = 1100};
-  CHECK(to_string(after_epoch(2)) == "model_epoch_2.safetensors");
-  CHECK(to_string(inside) == "model_epoch_2_step_1100.safetensors");
-  CHECK(after_epoch(2) < inside);
-  CHECK(inside < after_epoch(3));
-  CHECK(after_epoch(9) < after_epoch(10));
-  for (const CheckpointName& name : {after_epoch(0), after_epoch(12), inside}) {
-    CHECK(ddp::parse_checkpoint_name(to_string(name)) == name);
-  }
-  for (const char* text :
-       {"", "model_epoch_", "model_epoch_x.safetensors", "model_epoch_-1.safetensors",
-        "model_epoch_007.safetensors", "model_epoch_1_step_.safetensors", "model_best.safetensors",
-        "../model_epoch_1.safetensors", "model_epoch_1.safetensors.tmp.1.0",
-        "model_epoch_99999999999999999999.safetensors"}) {
-    CAPTURE(text);
-    CHECK_FALSE(ddp::parse_checkpoint_name(text));
-  }
-}
-
-TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
-  const TemporaryDirectory parent;
-  const fs::path path = parent / "a/b";
-  CheckpointDirectory directory({.path = path, .keep = 2});
-  CHECK_FALSE(directory.load_newest());
-  for (const int epoch : {1, 2, 3, 4, 5}) save(directory, epoch, epoch == 2);
-  CHECK(bytes_of(path / "latest") == "model_epoch_5.safetensors\nmodel_epoch_4.safetensors\n");
-  CHECK(entries_of(path) == 4);
-  CHECK(newest_value(path) == 5);
-  CHECK(value_in(path / "model_best.safetensors") == 2);
-  save(directory, 6, true);
-  CHECK(value_in(path / "model_best.safetensors") == 6);
-  save(directory, 6, true);  // saved again, as after a resume
-  CHECK(bytes_of(path / "latest") == "model_epoch_6.safetensors\nmodel_epoch_5.safetensors\n");
-  CHECK(entries_of(path) == 4);
-
-  CheckpointDirectory all({.path = path, .keep = 0});
-  for (const int epoch : {7, 8, 9}) save(all, epoch);
-  CHECK(all.names().size() == 5);
-  CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
-}
-
-TEST_CASE("numbers in a checkpoint's metadata are read back exactly, or named",
-          "[checkpoint][directory]") {
-  const TemporaryDirectory folder;
-  CheckpointDirectory directory({.path = folder.path()});
-  const std::vector<NamedBuffer> none;
-  directory.save({.name = {.epochs = 1},
-                  .metadata = {{"epoch", metadata_text(1)},
-                               {"best", metadata_text(0.1 + 0.2)},
-                               {"loss", "0.5 or so"}}},
-                 none);
-  const LoadedCheckpoint loaded = directory.load_newest().value();
-  CHECK(loaded.number<int>("epoch") == 1);
-  CHECK(loaded.number<double>("best") == 0.1 + 0.2);
-  const std::string file = "[checkpoint] " + loaded.path.string() + ": ";
-  CHECK(error_of([&] { (void)loaded.number<double>("lr"); }) ==
-        file + "it has no lr in its metadata");
-  CHECK(error_of([&] { (void)loaded.number<double>("loss"); }) ==
-        file + "its loss is \"0.5 or so\"");
-  CHECK(error_of([&] { (void)loaded.number<int>("best"); }) ==
-        file + "its best is \"0.30000000000000004\"");
-  CHECK(find_number<int>(loaded.content.metadata, "lr") == std::nullopt);
-}
-
-TEST_CASE("a checkpoint whose name would not be recognised is not saved",
-          "[checkpoint][directory]") {
-  const TemporaryDirectory place;
-  CheckpointDirectory directory({.path = place.path()});
-  CHECK(error_of([&] { save(directory, -1); }) ==
-        "[checkpoint] model_epoch_-1.safetensors: epochs and steps count from 0");
-  Model model(1);
-  CHECK_THROWS_AS(
-      directory.save({.name = {.epochs = 0, .step = -1}, .metadata = {}}, model.tensors()),
-      std::invalid_argument);
-  CHECK(entries_of(place.path()) == 0);
-}
-
-TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
-  save(checkpoints, 2);
-  write_bytes(directory / "model_epoch_1.safetensors", "mine");
-  save(checkpoints, 3);
-  CHECK(bytes_of(directory / "model_epoch_1.safetensors") == "mine");
-  CHECK_FALSE(fs::exists(directory / "model_epoch_2.safetensors"));
-}
-
-TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][damage]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path()});
-  for (const int epoch : {1, 2, 3}) save(writer, epoch);
-  const fs::path newest = directory / "model_epoch_3.safetensors";
-  write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
-  CheckpointDirectory reader({.path = directory.path()});
-  CHECK(value_in(reader.load_newest().value().path) == 2);
-  CHECK(reader.names() == std::vector<CheckpointName>{after_epoch(2), after_epoch(1)});
-  save(reader, 3);
-  CHECK(newest_value(directory.path()) == 3);
-
-  for (const int epoch : {1, 2, 3}) {
-    fs::remove(directory / to_string(after_epoch(epoch)));
-  }
-  CheckpointDirectory empty({.path = directory.path()});
-  CHECK_THAT(error_of([&] { (void)empty.load_newest(); }),
-             Contains("none of 3 checkpoints in " + directory.path().string()) &&
-                 Contains("model_epoch_3.safetensors: cannot be opened: No such file"));
-}
-
-TEST_CASE("a newest checkpoint that the system cannot read is an error and is not skipped",
-          "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path()});
-  for (const int epoch : {1, 2}) save(writer, epoch);
-  const fs::path newest = directory / "model_epoch_2.safetensors";
-  fs::remove(newest);
-  fs::create_symlink(newest, newest);
-  CheckpointDirectory reader({.path = directory.path()});
-  CHECK_THROWS_AS(reader.load_newest(), ddp::FileError);
-  CHECK_THAT(error_of([&] { (void)reader.load_newest(); }),
-             Contains(newest.string() + ": cannot be opened: Too many levels of symbolic links"));
-  fs::remove(newest);  // as if a user had deleted it
-  CHECK(newest_value(directory.path()) == 1);
-}
-
-TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path()});
-  save(writer, 1);
-  fs::remove(directory / "latest");
-  fs::create_symlink("/proc/self/mem", directory / "latest");  // its first page cannot be read
-  CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
-             Contains("cannot read " + directory.path().string()) &&
-                 Contains("latest: cannot be read: Input/output error"));
-}
-
-TEST_CASE("without a list the order follows from the names", "[checkpoint][directory]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory writer({.path = directory.path(), .keep = 0});
-  for (const int epoch : {1, 9, 10}) save(writer, epoch);
-  fs::remove(directory / "latest");
-  CHECK(newest_value(directory.path()) == 10);
-  for (const char* nonsense : {"", "\n", "/etc/passwd\n", "model_epoch_9.safetensors\n\xff"}) {
-    write_bytes(directory / "latest", nonsense);
-    CHECK(newest_value(directory.path()) == 10);
-  }
-  write_bytes(directory / "latest", "model_epoch_9.safetensors\n");
-  CHECK(newest_value(directory.path()) == 9);
-}
-
-TEST_CASE("after a resume from an earlier checkpoint, later ones are not listed",
-          "[checkpoint][directory]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 2});
-  for (const int epoch : {4, 5}) save(checkpoints, epoch);
-  checkpoints.go_back_to(after_epoch(4));
-  save(checkpoints, 4);
-  CHECK(bytes_of(directory / "latest") == "model_epoch_4.safetensors\n");
-  CHECK(fs::exists(directory / "model_epoch_5.safetensors"));
-  CHECK(newest_value(directory.path()) == 4);
-}
-
-TEST_CASE("a full disk is an error that names file and tensor, and the old file remains",
-          "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
-  save(checkpoints, 1, true);
-  std::vector<double> values(10000);
-  const NamedBuffer large{"fc1.weight", {10000}, buffer_of(values)};
-  std::string error;
-  {
-    const FileSizeLimit full(4096);
-    error = error_of([&] {
-      checkpoints.save({.name = after_epoch(2), .metadata = {}, .is_best = true}, {&large, 1});
-    });
-  }
-  CHECK_THAT(error, Contains("\"fc1.weight\"") &&
-                        Contains((directory / "model_epoch_2.safetensors").string()) &&
-                        Contains("File too large"));
-  CHECK(newest_value(directory.path()) == 1);
-  CHECK(value_in(directory / "model_best.safetensors") == 1);
-  CHECK(entries_of(directory.path()) == 3);
-  save(checkpoints, 2);
-  CHECK(newest_value(directory.path()) == 2);
-}
-
-TEST_CASE("a directory that cannot be made is named", "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  write_bytes(directory / "file", "");
-  CHECK_THAT(error_of([&] { const CheckpointDirectory below({.path = directory / "file/below"}); }),
-             Contains("cannot create the directory " + (directory / "file/below").string()));
-}
-
-TEST_CASE("the next save removes what killed processes left", "[checkpoint][directory][disk]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory checkpoints({.path = directory.path()});
-  const auto leave = [&](const std::string& mark) {
-    write_bytes(directory / ("model_epoch_1.safetensors" + mark), "half");
-  };
-  const std::string dead = ".tmp." + std::to_string(dead_pid()) + ".0";
-  const std::string own = ".tmp." + std::to_string(getpid()) + ".0";
-  const std::vector<std::string> others = {".tmp." + std::to_string(getppid()) + ".0", ".tmp.x.0",
-                                           ".tmp.1", ".tmp"};
-  leave(dead);
-  leave(own);
-  for (const std::string& mark : others) leave(mark);
-  save(checkpoints, 2);
-  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + dead)));
-  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + own)));
-  CHECK(entries_of(directory.path()) == 2 + others.size());
-}
-
-TEST_CASE("a background save contains the values at its start", "[checkpoint][writer]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory checkpoints({.path = directory.path()});
-  {
-    ddp::CheckpointWriter writer(checkpoints);
-    std::vector<float> values = {1, 1};
-    const NamedBuffer tensor{"w", {2}, buffer_of(values)};
-    writer.save({.name = after_epoch(1), .metadata = {}}, {&tensor, 1});
-    values = {2, 2};
-    writer.save({.name = after_epoch(2), .metadata = {}}, {&tensor, 1});
-    values = {3, 3};
-  }
-  CHECK(value_in(directory / "model_epoch_1.safetensors") == 1);
-  CHECK(newest_value(directory.path()) == 2);
-}
-
-TEST_CASE("only one training at a time can save to a directory", "[checkpoint][writer]") {
-  const TemporaryDirectory directory;
-  CheckpointDirectory first({.path = directory.path()});
-  CheckpointDirectory second({.path = directory.path()});
-  {
-    const ddp::CheckpointWriter writer(first);
-    CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
-               Contains(directory.path().string() + ": " + ddp::describe_process(::getpid()) +
-                        " is writing there: another job, or another rank of this one"));
-  }
-  const ddp::CheckpointWriter writer(second);
-  CHECK(entries_of(directory.path()) == 0);
-}
-
-TEST_CASE("a writer reports at once that it cannot create files", "[checkpoint][writer][disk]") {
-  const TemporaryDirectory parent;
-  CheckpointDirectory checkpoints({.path = parent / "directory"});
-  fs::permissions(parent / "directory", fs::perms::owner_read | fs::perms::owner_exec);
-  const bool is_root = geteuid() == 0;  // root may write everywhere
-  if (is_root) fs::remove(parent / "directory");
-  CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
-             Contains((parent / "directory").string()) && !Contains("probe"));
-  if (is_root) {
-    CheckpointDirectory read_only({.path = "/proc/self"});
-    CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(read_only); }),
-               Contains("/proc/self: no file can be made there: ") && !Contains("probe"));
-  }
-}
-
-TEST_CASE("a background error is visible without waiting", "[checkpoint][writer]") {
-  const TemporaryDirectory parent;
-  CheckpointDirectory checkpoints({.path = parent / "directory"});
-  ddp::CheckpointWriter writer(checkpoints);
-  Model model(1);
-  writer.check();
-  fs::remove(parent / "directory");
-  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
-  std::string error;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (error.empty() && std::chrono::steady_clock::now() < deadline) {
-    error = error_of([&] { writer.check(); });
-    std::this_thread::yield();
-  }
-  CHECK_THAT(error, Contains("model_epoch_1.safetensors"));
-  writer.check();  // the error is reported only once
-  writer.finish();
-}
-
-TEST_CASE("an error in the background surfaces once, at the next call", "[checkpoint][writer]") {
-  const TemporaryDirectory parent;
-  CheckpointDirectory checkpoints({.path = parent / "directory"});
-  ddp::CheckpointWriter writer(checkpoints);
-  Model model(1);
-  fs::remove(parent / "directory");
-  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
-  CHECK_THAT(
-      error_of([&] { writer.save({.name = after_epoch(2), .metadata = {}}, model.tensors()); }),
-      Contains("model_epoch_1.safetensors"));
-  writer.finish();
-  writer.save({.name = after_epoch(3), .metadata = {}}, model.tensors());
-  CHECK_THAT(error_of([&] { writer.finish(); }), Contains("model_epoch_3.safetensors"));
-  writer.finish();
-}
-
-// scripts/soak.sh does this 200 times.
-TEST_CASE("whenever a process is killed, the newest checkpoint loads", "[checkpoint][kill]") {
-  const TemporaryDirectory directory;
-  CHECK(ddp::soak::kill_while_saving(directory.path(), 20).rounds == 20);
 }

@@ -1,101 +1,37 @@
 // SPDX-License-Identifier: MIT
 //
-// Modules whose ranks behave differently: layers that are not reached, data that runs out,
-// gradients that are not finite.
-#include <catch2/catch.hpp>
+// Modules whose ranks behave differently (layers that are not reached, data that runs out,
+// gradients that are not finite), and when optimizers may take their gradients.
+#include "ddp/nn/parallel/distributed_module.h"
 
+#include <algorithm>
+#include <catch2/catch.hpp>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "ddp/nn/modules/batch_norm.h"
 #include "ddp/nn/modules/linear.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
-#include "ddp/nn/parallel/distributed_module.h"
 #include "support/differences.h"
 #include "support/groups.h"
+#include "support/two_layers.h"
 
 using namespace ddp;
 using nn::Tensor;
+using test::Branches;
+using test::Chain;
 using test::error_of;
 using test::expect;
+using test::kClasses;
+using test::kFeatures;
 
 namespace {
-
-constexpr std::size_t kFeatures = 3;
-constexpr std::size_t kClasses = 2;
-
-// Two layers, of which forward uses one.
-class Branches final : public nn::Module {
- public:
-  explicit Branches(const nn::Scope& scope)
-      : left(scope.child("left"), kFeatures, kClasses),
-        right(scope.child("right"), kFeatures, kClasses) {
-    add(left);
-    add(right);
-  }
-  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
-    return (takes_left ? left : right).forward(tape, input);
-  }
-
-  nn::Linear left;
-  nn::Linear right;
-  bool takes_left = true;
-};
-
-// Two layers, of which an empty batch may skip the second.
-class Chain final : public nn::Module {
- public:
-  explicit Chain(const nn::Scope& scope)
-      : first(scope.child("first"), kFeatures, kClasses),
-        second(scope.child("second"), kClasses, kClasses) {
-    add(first);
-    add(second);
-  }
-  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
-    const nn::Variable middle = first.forward(tape, input);
-    return input.value().shape()[0] == 0 ? middle : second.forward(tape, middle);
-  }
-
-  nn::Linear first;
-  nn::Linear second;
-};
-
-// A batch norm, whose statistics are buffers.
-class Normalised final : public nn::Module {
- public:
-  explicit Normalised(const nn::Scope& scope)
-      : norm(scope.child("norm"), kFeatures), fc(scope.child("fc"), kFeatures, kClasses) {
-    add(norm);
-    add(fc);
-  }
-  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
-    return fc.forward(tape, norm.forward(tape, input));
-  }
-
-  nn::BatchNorm1d norm;
-  nn::Linear fc;
-};
-
-// A module with a child that it did not add, in front of one that it did.
-class Forgetful final : public nn::Module {
- public:
-  explicit Forgetful(const nn::Scope& scope)
-      : forgotten(scope.child("forgotten"), kFeatures, kFeatures),
-        fc(scope.child("fc"), kFeatures, kClasses) {
-    add(fc);
-  }
-  nn::Variable forward(nn::Tape& tape, const nn::Variable& input) override {
-    return fc.forward(tape, forgotten.forward(tape, input));
-  }
-
-  nn::Linear forgotten;
-  nn::Linear fc;
-};
 
 // Who calls the optimizer: the model or the test.
 enum class Caller { kModel, kOptimizer };
@@ -391,97 +327,6 @@ TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
   });
 }
 
-TEST_CASE("a distributed module has the names of the module that it wraps", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    nn::Context context;
-    Normalised normalised({context, DType::kFloat64, 0});
-    nn::DistributedModule model(normalised, context, group.shared_from_this(), {});
-    nn::Module& module = model;
-    expect(&model.module() == &normalised, "the wrapped one");
-    const std::vector<nn::NamedTensor> state = module.state_dict();
-    const std::vector<nn::NamedTensor> wanted = normalised.state_dict();
-    expect(state.size() == wanted.size(), "as many tensors");
-    for (std::size_t i = 0; i < state.size(); ++i) {
-      expect(state[i].name == wanted[i].name, state[i].name);
-      expect(state[i].value.buffer().data == wanted[i].value.buffer().data, "the same memory");
-    }
-    module.eval();
-    expect(!normalised.norm.is_training(), "evaluation reaches the layers");
-    module.train();
-    expect(normalised.norm.is_training(), "as does training");
-  });
-}
-
-// The gradients were in the memory of the engine, which has been destroyed.
-TEST_CASE("a module may be distributed again, and be trained alone in between", "[module]") {
-  for (const int world_size : {1, 2}) {
-    test::run_on_all_backends(world_size, [](ProcessGroup& group) {
-      nn::Context context;
-      Branches branches({context, DType::kFloat64, 0});
-      nn::Tape tape(context);
-      nn::Sgd optimizer(context, branches.left.parameters(), {.learning_rate = 0.1});
-      const auto loss_of = [&](nn::Module& module) {
-        const Tensor input =
-            context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
-        const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>(2), {2});
-        return nn::softmax_cross_entropy(tape, module.forward(tape, input), label);
-      };
-      const auto first_value = [&] {
-        return context.to_host<double>(branches.left.parameters()[0]->value())[0];
-      };
-      for (int phase = 0; phase < 3; ++phase) {
-        {
-          nn::DistributedModule model(branches, context, group.shared_from_this(),
-                                      {.unused = UnusedParameters::kZero});
-          const double before = first_value();
-          model.backward(tape, loss_of(model), 2.0);
-          optimizer.step();
-          expect(first_value() != before, "a step of all ranks");
-          model.backward(tape, loss_of(model), 2.0);  // its gradients are not used
-        }
-        for (const nn::Parameter* parameter : branches.parameters()) {
-          expect(!parameter->has_grad(), "no gradient in memory that is gone");
-          expect(parameter->grad_owner() == nullptr, "nobody who is gone to ask");
-        }
-        const double before = first_value();
-        tape.backward(loss_of(branches));
-        optimizer.step();
-        expect(first_value() != before, "a step of this rank alone");
-      }
-    });
-  }
-}
-
-// This happens if the new module is created before the old one is destroyed.
-TEST_CASE("a distributed module that is destroyed leaves gradients to its successor", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    nn::Context context;
-    Branches branches({context, DType::kFloat64, 0});
-    auto model = std::make_unique<nn::DistributedModule>(branches, context,
-                                                         group.shared_from_this(), DdpOptions{});
-    model = std::make_unique<nn::DistributedModule>(branches, context, group.shared_from_this(),
-                                                    DdpOptions{});
-    for (const nn::Parameter* parameter : branches.parameters()) {
-      expect(parameter->grad_owner() == model.get(), "the second one's");
-    }
-  });
-}
-
-TEST_CASE("in evaluation ranks may have different numbers of batches", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    nn::Context context;
-    Normalised normalised({context, DType::kFloat64, 0});
-    nn::DistributedModule model(normalised, context, group.shared_from_this(),
-                                {.buffer_sync = BufferSync::kEveryForward});
-    nn::Tape tape(context, nn::Recording::kOff);
-    const Tensor input =
-        context.from_host<double>(std::vector<double>(2 * kFeatures, 1.0), {2, kFeatures});
-    model.eval();
-    for (int batch = 0; batch <= group.rank(); ++batch) (void)model.forward(tape, input);
-    group.barrier().wait();  // would meet a broadcast of buffers
-  });
-}
-
 TEST_CASE("ranks in different epochs are found from their batches", "[module]") {
   const Backend backend = GENERATE(from_range(test::backends()));
   std::vector<std::string> errors(2);
@@ -504,170 +349,6 @@ TEST_CASE("ranks in different epochs are found from their batches", "[module]") 
   for (const std::string& error : errors) {
     CHECK_THAT(error, Catch::Contains("rank 0 in epoch 0, rank 1 in epoch 3"));
   }
-}
-
-TEST_CASE("a child that was not added is an error that names its parameter and add()", "[module]") {
-  for (const int world_size : {1, 2}) {
-    test::run_on_all_backends(world_size, [](ProcessGroup& group) {
-      const std::string error = error_of([&] {  // a slow rank gets the error in its constructor
-        nn::Context context;
-        Forgetful module({context, DType::kFloat64, 0});
-        nn::DistributedModule model(module, context, group.shared_from_this(), {});
-        nn::Tape tape(context);
-        const Tensor input =
-            context.from_host<double>(std::vector<double>{1, 2, 3}, {1, kFeatures});
-        const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{0}, {1});
-        const nn::Variable output = model.forward(tape, input);
-        model.backward(tape, nn::softmax_cross_entropy(tape, output, label), 1);
-      });
-      expect(error.find("parameter 'forgotten.bias' (shape [3])") != std::string::npos, error);
-      expect(error.find("belongs to no module that was added") != std::string::npos, error);
-      expect(error.find("call add(child)") != std::string::npos, error);
-    });
-  }
-}
-
-TEST_CASE("a parameter of another distributed module is an error that names it", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    nn::Context context;
-    nn::Linear one({context, DType::kFloat64, 0}, kFeatures, kFeatures);
-    nn::Linear two({context, DType::kFloat64, 0}, kFeatures, kClasses);
-    nn::DistributedModule first(one, context, group.shared_from_this(), {});
-    nn::DistributedModule second(two, context, group.shared_from_this(), {});
-    nn::Tape tape(context);
-    const Tensor input = context.from_host<double>(std::vector<double>{1, 2, 3}, {1, kFeatures});
-    const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{0}, {1});
-    const nn::Variable output = second.forward(tape, first.forward(tape, input));
-    const nn::Variable loss = nn::softmax_cross_entropy(tape, output, label);
-    const std::string error = error_of([&] { second.backward(tape, loss, 1); });
-    expect(error.find("is of another DistributedModule") != std::string::npos, error);
-    expect(error.find("set_requires_grad(false) on the other module") != std::string::npos, error);
-  });
-}
-
-TEST_CASE("a module that was wrapped again is an error of the first wrapper", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    nn::Context context;
-    nn::Linear linear({context, DType::kFloat64, 0}, kFeatures, kClasses);
-    nn::DistributedModule first(linear, context, group.shared_from_this(), {});
-    nn::DistributedModule second(linear, context, group.shared_from_this(), {});
-    nn::Tape tape(context);
-    const Tensor input = context.from_host<double>(std::vector<double>{1, 2, 3}, {1, kFeatures});
-    const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{0}, {1});
-    const auto loss = [&] {
-      return nn::softmax_cross_entropy(tape, linear.forward(tape, input), label);
-    };
-    second.backward(tape, loss(), 1);
-    for (nn::Parameter* parameter : linear.parameters()) parameter->clear_grad();
-    const std::string error = error_of([&] { first.backward(tape, loss(), 1); });
-    expect(error.find("now belongs to the DistributedModule that was made of its module last") !=
-               std::string::npos,
-           error);
-  });
-}
-
-namespace {
-
-// A batch of one sample on each rank.
-nn::Variable loss_of(nn::Tape& tape, nn::Context& context, nn::Module& model, int rank) {
-  const std::vector<double> features(kFeatures, 1.0 + rank);
-  const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{rank % 2}, {1});
-  const nn::Variable input = context.from_host<double>(features, {1, kFeatures});
-  return nn::softmax_cross_entropy(tape, model.forward(tape, input), label);
-}
-
-}  // namespace
-
-TEST_CASE("what is frozen is rank 0's on all ranks, and is not trained", "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    nn::Context context;
-    Chain chain({context, DType::kFloat64, /*seed=*/static_cast<std::uint64_t>(group.rank())});
-    chain.first.set_requires_grad(false);
-    nn::DistributedModule model(chain, context, group.shared_from_this(), {.fingerprint_every = 1});
-    nn::Sgd optimizer(context, model.parameters(),
-                      {.learning_rate = 0.1, .momentum = 0.9, .weight_decay = 0.1});
-    nn::Tape tape(context);
-    const auto value_of = [&](nn::Linear& layer) {
-      return context.to_host<double>(layer.parameters()[0]->value());
-    };
-    std::vector<double> frozen = value_of(chain.first);
-    group.broadcast(buffer_of(frozen), 0).wait();
-    const std::vector<double> head = value_of(chain.second);
-    for (int step = 0; step < 3; ++step) {
-      model.backward(tape, loss_of(tape, context, model, group.rank()), 1);
-      (void)model.clip_grad_norm(1);
-      optimizer.step();
-    }
-    expect(value_of(chain.first) == frozen, "rank 0's, untouched by weight decay");
-    expect(value_of(chain.second) != head, "trained");
-    expect(model.engine().parameter_count() == 2 && model.parameters().size() == 4, "the head");
-  });
-}
-
-TEST_CASE("what is unfrozen later needs a new distributed module", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    nn::Context context;
-    Chain chain({context, DType::kFloat64, 0});
-    chain.first.set_requires_grad(false);
-    nn::DistributedModule model(chain, context, group.shared_from_this(), {});
-    nn::Tape tape(context);
-    chain.first.set_requires_grad(true);
-    const std::string error =
-        error_of([&] { model.backward(tape, loss_of(tape, context, model, 0), 1); });
-    expect(error.find("'first.bias' (shape [2]) took part in forward, but was frozen when the "
-                      "DistributedModule was made") != std::string::npos,
-           error);
-  });
-}
-
-TEST_CASE("a module of which everything is frozen has nothing to train", "[module]") {
-  test::run_groups(Backend::kShm, 1, [](ProcessGroup& group) {
-    nn::Context context;
-    nn::Linear layer({context, DType::kFloat64, 0}, kFeatures, kClasses);
-    layer.set_requires_grad(false);
-    const std::string error = error_of(
-        [&] { nn::DistributedModule model(layer, context, group.shared_from_this(), {}); });
-    expect(error.find("all parameters of the module are frozen") != std::string::npos, error);
-  });
-}
-
-TEST_CASE("two models train in turn, one through the other, which is frozen meanwhile",
-          "[module]") {
-  test::run_on_all_backends(2, [](ProcessGroup& group) {
-    nn::Context context;
-    nn::Linear maker({context, DType::kFloat64, 1}, kFeatures, kFeatures);
-    nn::Linear judge({context, DType::kFloat64, 2}, kFeatures, kClasses);
-    nn::DistributedModule generator(maker, context, group.shared_from_this(), {});
-    nn::DistributedModule discriminator(judge, context, group.shared_from_this(), {});
-    nn::Sgd maker_optimizer(context, maker.parameters(), {.learning_rate = 0.1});
-    nn::Sgd judge_optimizer(context, judge.parameters(), {.learning_rate = 0.1});
-    nn::Tape tape(context);
-    const Tensor noise = context.from_host<double>(
-        std::vector<double>(kFeatures, 1.0 + group.rank()), {1, kFeatures});
-    const Tensor label = context.from_host<std::int64_t>(std::vector<std::int64_t>{1}, {1});
-    const auto value_of = [&](nn::Linear& layer) {
-      return context.to_host<double>(layer.parameters()[0]->value());
-    };
-    const auto loss = [&](const nn::Variable& made) {
-      return nn::softmax_cross_entropy(tape, discriminator.forward(tape, made), label);
-    };
-    for (int step = 0; step < 3; ++step) {
-      const std::vector<double> makers = value_of(maker), judges = value_of(judge);
-      discriminator.backward(tape, loss(generator.forward(tape, noise).value()), 1);
-      judge_optimizer.step();
-      expect(value_of(maker) == makers && value_of(judge) != judges, "the judge alone");
-
-      const std::vector<double> judged = value_of(judge);
-      judge.set_requires_grad(false);
-      generator.backward(tape, loss(generator.forward(tape, noise)), 1);
-      judge.set_requires_grad(true);
-      maker_optimizer.step();
-      expect(value_of(maker) != makers && value_of(judge) == judged, "the maker alone");
-    }
-    std::vector<double> first = value_of(maker);
-    group.broadcast(buffer_of(first), 0).wait();
-    expect(first == value_of(maker), "equal on all ranks");
-  });
 }
 
 TEST_CASE("gradients are clipped before the optimizer takes them, or it is an error", "[module]") {

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+//
+// Which arguments a group refuses before anything starts, and which it takes.
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/groups.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::error_of;
+using test::expect;
+using test::run_groups;
+
+TEST_CASE("bad arguments are refused before anything starts", "[collectives]") {
+  run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+    const auto refuses = [](const auto& call) { return !error_of([&] { (void)call(); }).empty(); };
+    std::vector<float> four(4);
+    std::vector<float> five(5);
+    std::vector<std::int32_t> integers(4);
+    expect(refuses([&] { return group.all_gather(buffer_of(four), buffer_of(five)); }), "size");
+    expect(refuses([&] { return group.broadcast(buffer_of(four), 2); }), "root");
+    expect(refuses([&] { return group.send(buffer_of(four), group.rank()); }), "self");
+    expect(refuses([&] { return group.all_reduce(buffer_of(integers), ReduceOp::kAverage); }),
+           "integer average");
+    Buffer no_memory{nullptr, 4, DType::kFloat32, kCpuDevice};
+    expect(refuses([&] { return group.all_reduce(no_memory); }), "null");
+    Buffer elsewhere{four.data(), 4, DType::kFloat32, cuda_device(0)};
+    expect(refuses([&] { return group.all_reduce(elsewhere); }), "device");
+    expect(refuses([&] { return group.start_timing(0), 0; }), "no operations to time");
+    expect(refuses([&] { return group.start_timing(ProcessGroup::kMaxTimedOperations + 1), 0; }),
+           "too many operations to time");
+    group.start_timing(ProcessGroup::kMaxTimedOperations);
+    group.barrier().wait();
+  });
+}
+
+// Gloo would silently return wrong elements.
+TEST_CASE("operands may overlap only if a rank's share lies at its place in the whole",
+          "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {1, 2, 3}) {
+      run_groups(backend, world_size, [](ProcessGroup& group) {
+        constexpr std::size_t kShare = 5000;
+        const auto rank = static_cast<std::size_t>(group.rank());
+        const auto ranks = static_cast<std::size_t>(group.world_size());
+        std::vector<float> memory(ranks * kShare + 1, static_cast<float>(rank));
+        const Buffer all = buffer_of(memory);
+        const Buffer whole = all.slice(0, ranks * kShare);
+        const Buffer own = whole.slice(rank * kShare, kShare);
+        const Buffer beside = all.slice(rank * kShare + 1, kShare);
+        const auto refuses = [](const auto& call) {
+          const std::string error = error_of([&] { (void)call(); });
+          expect(error.find("overlap") != std::string::npos, "overlap, not '" + error + "'");
+        };
+        refuses([&] { return group.all_gather(beside, whole); });
+        refuses([&] { return group.reduce_scatter(whole, beside); });
+        refuses([&] { return group.all_to_all(whole, whole); });
+        if (rank == 0) refuses([&] { return group.gather(beside, whole, 0); });
+        if (rank == 0) refuses([&] { return group.scatter(whole, beside, 0); });
+        group.all_gather(own, whole).wait();
+        for (std::size_t i = 0; i < ranks * kShare; ++i) {
+          expect(memory[i] == static_cast<float>(i / kShare), "the share of each rank");
+        }
+        group.reduce_scatter(whole, own).wait();
+        expect(memory[rank * kShare] == static_cast<float>(rank * ranks), "their sum");
+      });
+    }
+  }
+}
+
+TEST_CASE("a timeout must be above 0 and may be the largest number", "[collectives]") {
+  for (const Backend backend : test::backends()) {
+    for (const int world_size : {1, 2}) {
+      const auto add_up = [&](ProcessGroup& group) {
+        float sum = 1;
+        group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        {
+          const ScopedTimeout scoped(group, Timeout::max());
+          group.all_reduce(buffer_of(std::span(&sum, 1))).wait();
+        }
+        expect(sum == static_cast<float>(world_size * world_size), "the sum");
+      };
+      run_groups(backend, world_size, add_up, Timeout::max());
+      if (backend == Backend::kShmGloo && world_size > 1) continue;  // users cannot create it
+      for (const Timeout timeout : {0ms, -1ms}) {
+        CHECK(error_of([&] { run_groups(backend, world_size, add_up, timeout); }) ==
+              "[init] a timeout is " + std::to_string(timeout.count()) +
+                  " ms, but it must be above 0");
+      }
+    }
+  }
+}

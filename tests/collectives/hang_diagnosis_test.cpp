@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+//
+// Finding the rank that keeps a job waiting: the sentence about it, from what the ranks publish.
+#include "ddp/collectives/hang/hang_diagnosis.h"
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "ddp/collectives/hang/flight_recorder.h"
+#include "ddp/collectives/hang/rank_progress.h"
+#include "support/collective_calls.h"
+
+using namespace ddp;
+using namespace std::chrono_literals;
+using test::all_reduce;
+
+namespace {
+
+// The hang in the tests below: the ranks wait in the seventh collective of their group.
+Hang hang() {
+  return {.group = "default",
+          .operation = "all_reduce #7 (bucket 1: fc.*)",
+          .signature = signature_of(all_reduce(), 7),
+          .age = 10s};
+}
+
+// Ranks that have submitted these numbers of collectives.
+std::vector<Witness> witnesses(const std::vector<std::uint64_t>& submitted) {
+  std::vector<Witness> members;
+  for (const std::uint64_t collectives : submitted) {
+    const int rank = static_cast<int>(members.size());
+    RankProgress progress{
+        .who = {.rank = rank, .host_name = "node", .pid = 100 + rank, .device = "cpu"},
+        .step = 50,
+        .is_in_step = true,
+        .groups = {{"default", collectives, ""}}};
+    members.push_back({.rank = rank, .progress = progress, .state = ProcessState::kAlive});
+  }
+  return members;
+}
+
+}  // namespace
+
+TEST_CASE("the rank that has not joined is named with its last position and state", "[hang]") {
+  CHECK(diagnose(hang(), witnesses({7, 7, 6})) ==
+        "rank 2 (node, pid 102, cpu) has not joined all_reduce #7 (bucket 1: fc.*); last seen in "
+        "step 50, outside the library; 2 ranks waiting 10.0 s");
+}
+
+TEST_CASE("the step that waits is named, since what was last seen may be steps behind", "[hang]") {
+  Hang in_step = hang();
+  in_step.step = 90;
+  CHECK_THAT(diagnose(in_step, witnesses({7, 7, 6})),
+             Catch::EndsWith("last seen in step 50, outside the library; 2 ranks waiting 10.0 s "
+                             "in step 90"));
+}
+
+TEST_CASE("only the ranks that are furthest behind are blamed", "[hang]") {
+  const std::string text = diagnose(hang(), witnesses({7, 6, 5, 5}));
+  CHECK_THAT(text, Catch::StartsWith("rank 2 (node, pid 102, cpu) has not joined"));
+  CHECK_THAT(text, Catch::Contains("; the same holds for rank 3; last seen"));
+  CHECK_THAT(text, Catch::EndsWith("2 ranks waiting 10.0 s"));
+}
+
+TEST_CASE("stopped, ended and silent processes are distinguished from late ones", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 6});
+  const auto text = [&] { return diagnose(hang(), members); };
+  members[2].state = ProcessState::kEnded;
+  CHECK_THAT(text(), Catch::Contains("rank 2 (node, pid 102, cpu) has ended and will not join"));
+  members[2].state = ProcessState::kUnknown;
+  members[2].silence = 12s;
+  CHECK_THAT(text(), Catch::Contains("has given no sign of life for 12.0 s and has not joined"));
+  members[2].progress.reset();
+  CHECK_THAT(text(), Catch::StartsWith("rank 2 has given no sign of life") &&
+                         Catch::Contains("; it has not reported anything yet;"));
+  members[1].state = ProcessState::kStopped;  // has submitted, but is not done
+  CHECK_THAT(text(), Catch::StartsWith("rank 1 (node, pid 101, cpu) is stopped (SIGSTOP) in "
+                                       "all_reduce #7"));
+}
+
+TEST_CASE("if all ranks have joined, no rank is blamed", "[hang]") {
+  CHECK(diagnose(hang(), witnesses({7, 8})) ==
+        "all ranks have joined all_reduce #7 (bucket 1: fc.*), which does not end; 2 ranks waiting "
+        "10.0 s");
+}
+
+TEST_CASE("a rank that waits for another operation is named with that operation", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 6});
+  members[1].progress->is_inside = true;
+  members[1].progress->step = 0;
+  members[1].progress->groups.push_back(
+      {"default/split0", 3, "barrier #3 of group default/split0"});
+  CHECK_THAT(diagnose(hang(), members),
+             Catch::Contains("; last seen inside the library, where it waits for barrier #3 of "
+                             "group default/split0; 1 rank"));
+}
+
+TEST_CASE("of the ranks behind, those that wait in another group are not blamed", "[hang]") {
+  std::vector<Witness> members = witnesses({7, 7, 6, 6});
+  members[2].progress->groups.push_back(
+      {"default/split0/color1", 3, "barrier #3 of group default/split0/color1"});
+  const std::string text = diagnose(hang(), members);
+  CHECK_THAT(text, Catch::StartsWith("rank 3 (node, pid 103, cpu) has not joined all_reduce #7"));
+  CHECK_THAT(text, !Catch::Contains("the same holds"));
+  CHECK_THAT(text, Catch::EndsWith("3 ranks waiting 10.0 s"));
+}
+
+TEST_CASE("a send waits only for its peer", "[hang]") {
+  Hang sending = hang();
+  sending.operation = "send #7 (float32[1]) to rank 1";
+  sending.signature.kind = CollectiveKind::kSend;
+  sending.signature.root = 1;
+  CHECK_THAT(diagnose(sending, witnesses({9, 9, 0})),
+             Catch::StartsWith("rank 1 (") && Catch::EndsWith("1 rank waiting 10.0 s"));
+}
+
+TEST_CASE("serialised progress is parsed back unchanged", "[hang]") {
+  const RankProgress progress = *witnesses({7})[0].progress;
+  const RankProgress back = parse_rank_progress(serialize(progress));
+  CHECK(to_string(back.who) == "rank 0 (node, pid 100, cpu)");
+  CHECK(back.step == 50);
+  CHECK(back.is_in_step);
+  REQUIRE(back.find("default") != nullptr);
+  CHECK(back.find("default")->collectives == 7);
+  CHECK(back.find("another") == nullptr);
+  CHECK_THROWS_AS(parse_rank_progress("nonsense"), NetworkError);
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// How the engine keeps replicas equal: fingerprints that find those that diverge, and buffers.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ddp/engine/distributed_data_parallel.h"
+#include "support/engine_trainee.h"
+#include "support/groups.h"
+
+using namespace ddp;
+using test::contains;
+using test::errors_of_ranks;
+using test::expect;
+using test::run_on_all_backends;
+using Trainee = test::EngineTrainee;
+
+TEST_CASE("replicas that diverge are an error that names them", "[engine][fingerprint]") {
+  for (const int world_size : {2, 3, 4}) {
+    std::vector<int> steps(static_cast<std::size_t>(world_size), 0);
+    const auto errors = errors_of_ranks(world_size, [&](ProcessGroup& group) {
+      Trainee trainee(group, {.fingerprint_every = 4});
+      for (int step = 0; step < 20; ++step) {
+        if (step == 6 && group.rank() == 1) {  // one bit
+          trainee.model.values[1][3] = std::nextafter(trainee.model.values[1][3], 2.0);
+        }
+        trainee.step(1);
+        ++steps[static_cast<std::size_t>(group.rank())];
+      }
+    });
+    for (const std::string& error : errors) {
+      CHECK_THAT(error, Catch::Contains("replicas have diverged: step 9: parameter 'fc1.bias' of "
+                                        "rank 1"));
+    }
+    for (const int each : steps) CHECK(each == 8 * static_cast<int>(test::backends().size()));
+  }
+}
+
+TEST_CASE("equal replicas cause no error", "[engine][fingerprint]") {
+  for (const int world_size : {1, 3}) {
+    run_on_all_backends(world_size, [](ProcessGroup& group) {
+      std::vector<float> statistics(3, 1);
+      Trainee trainee(
+          group, {.buffers = {{"running_mean", buffer_of(statistics)}}, .fingerprint_every = 1});
+      for (int step = 0; step < 5; ++step) {
+        std::ranges::fill(statistics, static_cast<float>(group.rank() + step));  // differ by rank
+        trainee.step(1);
+        trainee.model.values[0][0] += trainee.ddp.gradient(0).as<double>()[0];
+        if (step == 2) trainee.ddp.broadcast_buffers();
+      }
+    });
+  }
+}
+
+TEST_CASE("a buffer that is not rank 0's after a broadcast is an error that names it",
+          "[engine][fingerprint]") {
+  const auto errors = errors_of_ranks(3, [](ProcessGroup& group) {
+    std::vector<float> mean(3, 1);
+    std::vector<float> variance(3, 2);
+    const bool is_wrong = group.rank() == 1;  // its two buffers are one
+    Trainee trainee(group, {.buffers = {{"mean", buffer_of(is_wrong ? variance : mean)},
+                                        {"variance", buffer_of(variance)}}});
+    trainee.step(1);
+  });
+  for (const std::string& error : errors) {
+    CHECK_THAT(error,
+               Catch::Contains("replicas have diverged: step 1: buffer 'mean' of rank 1 (") &&
+                   Catch::Contains("differs from that of rank 0"));
+  }
+}
+
+TEST_CASE("buffers are sent on demand, at every forward, or never", "[engine][buffers]") {
+  for (const BufferSync sync :
+       {BufferSync::kOnDemand, BufferSync::kEveryForward, BufferSync::kNever}) {
+    run_on_all_backends(2, [&](ProcessGroup& group) {
+      std::vector<float> statistics(3, static_cast<float>(group.rank()));
+      Trainee trainee(group,
+                      {.buffers = {{"running_mean", buffer_of(statistics)}}, .buffer_sync = sync});
+      expect(statistics[2] == 0, "rank 0's at construction");
+      const auto own = static_cast<float>(10 + group.rank());
+      const auto sent = [&](const std::function<void()>& call) {
+        std::ranges::fill(statistics, own);
+        call();
+        return statistics[0] == 10;
+      };
+      const bool is_root = group.rank() == 0;
+      expect(sent([&] { trainee.ddp.begin_forward(); }) ==
+                 (is_root || sync == BufferSync::kEveryForward),
+             "begin_forward");
+      expect(
+          sent([&] { trainee.ddp.broadcast_buffers(); }) == (is_root || sync != BufferSync::kNever),
+          "broadcast_buffers");
+    });
+  }
+}
+
+TEST_CASE("buffers on different devices do not make models different", "[engine][buffers]") {
+  const auto errors = errors_of_ranks(2, [](ProcessGroup& group) {
+    std::vector<float> statistics(3);
+    Buffer buffer = buffer_of(statistics);
+    buffer.device = cuda_device(group.rank());  // the group refuses it
+    Trainee trainee(group, {.buffers = {{"running_mean", buffer}}});
+  });
+  for (const std::string& error : errors) CHECK_FALSE(contains(error, "models differ"));
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+//
+// Which checkpoints a directory keeps, which it finds, and what a bad disk does to it.
+#include "ddp/io/checkpoint_directory.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ddp/base/error.h"
+#include "support/checkpoints.h"
+#include "support/file_size_limit.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using ddp::buffer_of;
+using ddp::CheckpointDirectory;
+using ddp::CheckpointName;
+using ddp::find_number;
+using ddp::LoadedCheckpoint;
+using ddp::metadata_text;
+using ddp::NamedBuffer;
+using ddp::test::after_epoch;
+using ddp::test::bytes_of;
+using ddp::test::damaged;
+using ddp::test::entries_of;
+using ddp::test::error_of;
+using ddp::test::FileSizeLimit;
+using ddp::test::newest_value;
+using ddp::test::TemporaryDirectory;
+using ddp::test::value_in;
+using ddp::test::write_bytes;
+using Model = ddp::test::OneTensorModel;
+
+namespace {
+
+void save(CheckpointDirectory& directory, std::int64_t epochs, bool is_best = false) {
+  Model model(static_cast<float>(epochs));
+  directory.save({.name = after_epoch(epochs), .metadata = {}, .is_best = is_best},
+                 model.tensors());
+}
+
+// The pid of a process that has ended.
+pid_t dead_pid() {
+  const pid_t pid = fork();
+  if (pid == 0) _exit(0);
+  waitpid(pid, nullptr, 0);
+  return pid;
+}
+
+}  // namespace
+
+TEST_CASE("checkpoints are named, and ordered by progress", "[checkpoint]") {
+  const CheckpointName inside{.epochs = 2, .step = 1100};
+  CHECK(to_string(after_epoch(2)) == "model_epoch_2.safetensors");
+  CHECK(to_string(inside) == "model_epoch_2_step_1100.safetensors");
+  CHECK(after_epoch(2) < inside);
+  CHECK(inside < after_epoch(3));
+  CHECK(after_epoch(9) < after_epoch(10));
+  for (const CheckpointName& name : {after_epoch(0), after_epoch(12), inside}) {
+    CHECK(ddp::parse_checkpoint_name(to_string(name)) == name);
+  }
+  for (const char* text :
+       {"", "model_epoch_", "model_epoch_x.safetensors", "model_epoch_-1.safetensors",
+        "model_epoch_007.safetensors", "model_epoch_1_step_.safetensors", "model_best.safetensors",
+        "../model_epoch_1.safetensors", "model_epoch_1.safetensors.tmp.1.0",
+        "model_epoch_99999999999999999999.safetensors"}) {
+    CAPTURE(text);
+    CHECK_FALSE(ddp::parse_checkpoint_name(text));
+  }
+}
+
+TEST_CASE("the newest K and the best are kept", "[checkpoint][directory]") {
+  const TemporaryDirectory parent;
+  const fs::path path = parent / "a/b";
+  CheckpointDirectory directory({.path = path, .keep = 2});
+  CHECK_FALSE(directory.load_newest());
+  for (const int epoch : {1, 2, 3, 4, 5}) save(directory, epoch, epoch == 2);
+  CHECK(bytes_of(path / "latest") == "model_epoch_5.safetensors\nmodel_epoch_4.safetensors\n");
+  CHECK(entries_of(path) == 4);
+  CHECK(newest_value(path) == 5);
+  CHECK(value_in(path / "model_best.safetensors") == 2);
+  save(directory, 6, true);
+  CHECK(value_in(path / "model_best.safetensors") == 6);
+  save(directory, 6, true);  // saved again, as after a resume
+  CHECK(bytes_of(path / "latest") == "model_epoch_6.safetensors\nmodel_epoch_5.safetensors\n");
+  CHECK(entries_of(path) == 4);
+
+  CheckpointDirectory all({.path = path, .keep = 0});
+  for (const int epoch : {7, 8, 9}) save(all, epoch);
+  CHECK(all.names().size() == 5);
+  CHECK_THROWS_AS(CheckpointDirectory({.path = path, .keep = -1}), std::invalid_argument);
+}
+
+TEST_CASE("numbers in a checkpoint's metadata are read back exactly, or named",
+          "[checkpoint][directory]") {
+  const TemporaryDirectory folder;
+  CheckpointDirectory directory({.path = folder.path()});
+  const std::vector<NamedBuffer> none;
+  directory.save({.name = {.epochs = 1},
+                  .metadata = {{"epoch", metadata_text(1)},
+                               {"best", metadata_text(0.1 + 0.2)},
+                               {"loss", "0.5 or so"}}},
+                 none);
+  const LoadedCheckpoint loaded = directory.load_newest().value();
+  CHECK(loaded.number<int>("epoch") == 1);
+  CHECK(loaded.number<double>("best") == 0.1 + 0.2);
+  const std::string file = "[checkpoint] " + loaded.path.string() + ": ";
+  CHECK(error_of([&] { (void)loaded.number<double>("lr"); }) ==
+        file + "it has no lr in its metadata");
+  CHECK(error_of([&] { (void)loaded.number<double>("loss"); }) ==
+        file + "its loss is \"0.5 or so\"");
+  CHECK(error_of([&] { (void)loaded.number<int>("best"); }) ==
+        file + "its best is \"0.30000000000000004\"");
+  CHECK(find_number<int>(loaded.content.metadata, "lr") == std::nullopt);
+}
+
+TEST_CASE("a checkpoint whose name would not be recognised is not saved",
+          "[checkpoint][directory]") {
+  const TemporaryDirectory place;
+  CheckpointDirectory directory({.path = place.path()});
+  CHECK(error_of([&] { save(directory, -1); }) ==
+        "[checkpoint] model_epoch_-1.safetensors: epochs and steps count from 0");
+  Model model(1);
+  CHECK_THROWS_AS(
+      directory.save({.name = {.epochs = 0, .step = -1}, .metadata = {}}, model.tensors()),
+      std::invalid_argument);
+  CHECK(entries_of(place.path()) == 0);
+}
+
+TEST_CASE("a file that is not listed is left alone", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
+  save(checkpoints, 2);
+  write_bytes(directory / "model_epoch_1.safetensors", "mine");
+  save(checkpoints, 3);
+  CHECK(bytes_of(directory / "model_epoch_1.safetensors") == "mine");
+  CHECK_FALSE(fs::exists(directory / "model_epoch_2.safetensors"));
+}
+
+TEST_CASE("a damaged newest checkpoint is skipped", "[checkpoint][directory][damage]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  for (const int epoch : {1, 2, 3}) save(writer, epoch);
+  const fs::path newest = directory / "model_epoch_3.safetensors";
+  write_bytes(newest, damaged(newest, fs::file_size(newest) - 1));
+  CheckpointDirectory reader({.path = directory.path()});
+  CHECK(value_in(reader.load_newest().value().path) == 2);
+  CHECK(reader.names() == std::vector<CheckpointName>{after_epoch(2), after_epoch(1)});
+  save(reader, 3);
+  CHECK(newest_value(directory.path()) == 3);
+
+  for (const int epoch : {1, 2, 3}) {
+    fs::remove(directory / to_string(after_epoch(epoch)));
+  }
+  CheckpointDirectory empty({.path = directory.path()});
+  CHECK_THAT(error_of([&] { (void)empty.load_newest(); }),
+             Contains("none of 3 checkpoints in " + directory.path().string()) &&
+                 Contains("model_epoch_3.safetensors: cannot be opened: No such file"));
+}
+
+TEST_CASE("a newest checkpoint that the system cannot read is an error and is not skipped",
+          "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  for (const int epoch : {1, 2}) save(writer, epoch);
+  const fs::path newest = directory / "model_epoch_2.safetensors";
+  fs::remove(newest);
+  fs::create_symlink(newest, newest);
+  CheckpointDirectory reader({.path = directory.path()});
+  CHECK_THROWS_AS(reader.load_newest(), ddp::FileError);
+  CHECK_THAT(error_of([&] { (void)reader.load_newest(); }),
+             Contains(newest.string() + ": cannot be opened: Too many levels of symbolic links"));
+  fs::remove(newest);  // as if a user had deleted it
+  CHECK(newest_value(directory.path()) == 1);
+}
+
+TEST_CASE("a list that the system cannot read is an error, too", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path()});
+  save(writer, 1);
+  fs::remove(directory / "latest");
+  fs::create_symlink("/proc/self/mem", directory / "latest");  // its first page cannot be read
+  CHECK_THAT(error_of([&] { const CheckpointDirectory reader({.path = directory.path()}); }),
+             Contains("cannot read " + directory.path().string()) &&
+                 Contains("latest: cannot be read: Input/output error"));
+}
+
+TEST_CASE("without a list the order follows from the names", "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory writer({.path = directory.path(), .keep = 0});
+  for (const int epoch : {1, 9, 10}) save(writer, epoch);
+  fs::remove(directory / "latest");
+  CHECK(newest_value(directory.path()) == 10);
+  for (const char* nonsense : {"", "\n", "/etc/passwd\n", "model_epoch_9.safetensors\n\xff"}) {
+    write_bytes(directory / "latest", nonsense);
+    CHECK(newest_value(directory.path()) == 10);
+  }
+  write_bytes(directory / "latest", "model_epoch_9.safetensors\n");
+  CHECK(newest_value(directory.path()) == 9);
+}
+
+TEST_CASE("after a resume from an earlier checkpoint, later ones are not listed",
+          "[checkpoint][directory]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 2});
+  for (const int epoch : {4, 5}) save(checkpoints, epoch);
+  checkpoints.go_back_to(after_epoch(4));
+  save(checkpoints, 4);
+  CHECK(bytes_of(directory / "latest") == "model_epoch_4.safetensors\n");
+  CHECK(fs::exists(directory / "model_epoch_5.safetensors"));
+  CHECK(newest_value(directory.path()) == 4);
+}
+
+TEST_CASE("a full disk is an error that names file and tensor, and the old file remains",
+          "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path(), .keep = 1});
+  save(checkpoints, 1, true);
+  std::vector<double> values(10000);
+  const NamedBuffer large{"fc1.weight", {10000}, buffer_of(values)};
+  std::string error;
+  {
+    const FileSizeLimit full(4096);
+    error = error_of([&] {
+      checkpoints.save({.name = after_epoch(2), .metadata = {}, .is_best = true}, {&large, 1});
+    });
+  }
+  CHECK_THAT(error, Contains("\"fc1.weight\"") &&
+                        Contains((directory / "model_epoch_2.safetensors").string()) &&
+                        Contains("File too large"));
+  CHECK(newest_value(directory.path()) == 1);
+  CHECK(value_in(directory / "model_best.safetensors") == 1);
+  CHECK(entries_of(directory.path()) == 3);
+  save(checkpoints, 2);
+  CHECK(newest_value(directory.path()) == 2);
+}
+
+TEST_CASE("a directory that cannot be made is named", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  write_bytes(directory / "file", "");
+  CHECK_THAT(error_of([&] { const CheckpointDirectory below({.path = directory / "file/below"}); }),
+             Contains("cannot create the directory " + (directory / "file/below").string()));
+}
+
+TEST_CASE("the next save removes what killed processes left", "[checkpoint][directory][disk]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  const auto leave = [&](const std::string& mark) {
+    write_bytes(directory / ("model_epoch_1.safetensors" + mark), "half");
+  };
+  const std::string dead = ".tmp." + std::to_string(dead_pid()) + ".0";
+  const std::string own = ".tmp." + std::to_string(getpid()) + ".0";
+  const std::vector<std::string> others = {".tmp." + std::to_string(getppid()) + ".0", ".tmp.x.0",
+                                           ".tmp.1", ".tmp"};
+  leave(dead);
+  leave(own);
+  for (const std::string& mark : others) leave(mark);
+  save(checkpoints, 2);
+  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + dead)));
+  CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + own)));
+  CHECK(entries_of(directory.path()) == 2 + others.size());
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT
+//
+// Checkpoints that are written in the background, and processes that are killed meanwhile.
+#include "ddp/io/checkpoint_writer.h"
+
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ddp/base/process_status.h"
+#include "ddp/io/checkpoint_directory.h"
+#include "soak/checkpoint_kills.h"
+#include "support/checkpoints.h"
+#include "support/files.h"
+#include "support/run_ranks.h"
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using ddp::buffer_of;
+using ddp::CheckpointDirectory;
+using ddp::NamedBuffer;
+using ddp::test::after_epoch;
+using ddp::test::entries_of;
+using ddp::test::error_of;
+using ddp::test::newest_value;
+using ddp::test::TemporaryDirectory;
+using ddp::test::value_in;
+using Model = ddp::test::OneTensorModel;
+
+TEST_CASE("a background save contains the values at its start", "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory checkpoints({.path = directory.path()});
+  {
+    ddp::CheckpointWriter writer(checkpoints);
+    std::vector<float> values = {1, 1};
+    const NamedBuffer tensor{"w", {2}, buffer_of(values)};
+    writer.save({.name = after_epoch(1), .metadata = {}}, {&tensor, 1});
+    values = {2, 2};
+    writer.save({.name = after_epoch(2), .metadata = {}}, {&tensor, 1});
+    values = {3, 3};
+  }
+  CHECK(value_in(directory / "model_epoch_1.safetensors") == 1);
+  CHECK(newest_value(directory.path()) == 2);
+}
+
+TEST_CASE("only one training at a time can save to a directory", "[checkpoint][writer]") {
+  const TemporaryDirectory directory;
+  CheckpointDirectory first({.path = directory.path()});
+  CheckpointDirectory second({.path = directory.path()});
+  {
+    const ddp::CheckpointWriter writer(first);
+    CHECK_THAT(error_of([&] { const ddp::CheckpointWriter another(second); }),
+               Contains(directory.path().string() + ": " + ddp::describe_process(::getpid()) +
+                        " is writing there: another job, or another rank of this one"));
+  }
+  const ddp::CheckpointWriter writer(second);
+  CHECK(entries_of(directory.path()) == 0);
+}
+
+TEST_CASE("a writer reports at once that it cannot create files", "[checkpoint][writer][disk]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  fs::permissions(parent / "directory", fs::perms::owner_read | fs::perms::owner_exec);
+  const bool is_root = geteuid() == 0;  // root may write everywhere
+  if (is_root) fs::remove(parent / "directory");
+  CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(checkpoints); }),
+             Contains((parent / "directory").string()) && !Contains("probe"));
+  if (is_root) {
+    CheckpointDirectory read_only({.path = "/proc/self"});
+    CHECK_THAT(error_of([&] { const ddp::CheckpointWriter writer(read_only); }),
+               Contains("/proc/self: no file can be made there: ") && !Contains("probe"));
+  }
+}
+
+TEST_CASE("a background error is visible without waiting", "[checkpoint][writer]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  ddp::CheckpointWriter writer(checkpoints);
+  Model model(1);
+  writer.check();
+  fs::remove(parent / "directory");
+  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  std::string error;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (error.empty() && std::chrono::steady_clock::now() < deadline) {
+    error = error_of([&] { writer.check(); });
+    std::this_thread::yield();
+  }
+  CHECK_THAT(error, Contains("model_epoch_1.safetensors"));
+  writer.check();  // the error is reported only once
+  writer.finish();
+}
+
+TEST_CASE("an error in the background surfaces once, at the next call", "[checkpoint][writer]") {
+  const TemporaryDirectory parent;
+  CheckpointDirectory checkpoints({.path = parent / "directory"});
+  ddp::CheckpointWriter writer(checkpoints);
+  Model model(1);
+  fs::remove(parent / "directory");
+  writer.save({.name = after_epoch(1), .metadata = {}}, model.tensors());
+  CHECK_THAT(
+      error_of([&] { writer.save({.name = after_epoch(2), .metadata = {}}, model.tensors()); }),
+      Contains("model_epoch_1.safetensors"));
+  writer.finish();
+  writer.save({.name = after_epoch(3), .metadata = {}}, model.tensors());
+  CHECK_THAT(error_of([&] { writer.finish(); }), Contains("model_epoch_3.safetensors"));
+  writer.finish();
+}
+
+// scripts/soak.sh does this 200 times.
+TEST_CASE("whenever a process is killed, the newest checkpoint loads", "[checkpoint][kill]") {
+  const TemporaryDirectory directory;
+  CHECK(ddp::soak::kill_while_saving(directory.path(), 20).rounds == 20);
+}

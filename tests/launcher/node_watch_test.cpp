@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+//
+// What the launchers of several nodes, run as threads with one store, tell each other about a job:
+// failures, signals, ends, and nodes that vanish.
+#include <poll.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ddp/store/store.h"
+#include "ddp/store/tcp_server.h"
+#include "ddp/store/tcp_store.h"
+#include "launcher/nodes/node_watch.h"
+#include "support/meet_nodes.h"
+#include "support/run_ranks.h"
+
+using Catch::Matchers::Contains;
+using ddp::Endpoint;
+using ddp::TcpServer;
+using ddp::Timeout;
+using ddp::test::expect;
+using ddp::test::meet;
+using ddp::test::plan_of;
+using ddp::test::run_ranks;
+using namespace ddp::launcher;
+using namespace std::chrono_literals;
+
+namespace {
+
+// Waits until the news satisfy the condition.
+OtherNodes::News await(NodeWatch& watch,
+                       const std::function<bool(const OtherNodes::News&)>& are_so) {
+  for (;;) {
+    OtherNodes::News news = watch.news();
+    if (are_so(news)) return news;
+    pollfd entry{watch.fd(), POLLIN, 0};
+    expect(::poll(&entry, 1, 10000) == 1, "news come");
+  }
+}
+
+bool is_bad(const OtherNodes::News& news) { return news.is_bad(); }
+bool is_open(const OtherNodes::News& news) { return news.is_open; }
+bool have_all_ended(const OtherNodes::News& news) { return news.have_all_ended; }
+
+}  // namespace
+
+TEST_CASE("all nodes report the first failure of all", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 3, server), 1));
+    for (int generation = 0; generation < 2; ++generation) {
+      watch.begin(generation);
+      if (rank == 0) watch.open();
+      (void)await(watch, is_open);
+      if (rank == 1) watch.claim_failure();
+      const OtherNodes::News news = await(watch, is_bad);
+      expect(news.failed_node == 1 && news.lost.empty(), "node 1 was first");
+      if (rank == 2) watch.claim_failure();  // a consequence
+      const std::string own = "failure of node " + std::to_string(rank);
+      expect(watch.agree_on_failure(own) == "failure of node 1", "and tells of it");
+      watch.end_generation();
+      expect(watch.wait_for_all(), "all of them end");
+    }
+    watch.leave();
+  });
+}
+
+TEST_CASE("a signal to one node stops all nodes, until all workers have ended", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    if (rank == 1) watch.claim_stop(SIGTERM);
+    const OtherNodes::News news = await(watch, is_bad);
+    expect(news.failed_node == 1 && news.stop_signal == SIGTERM, "who was sent what");
+    expect(!news.is_over(), "the workers are still to end");
+    watch.end_generation();
+    expect(await(watch, have_all_ended).is_over(), "and have ended");
+    expect(watch.agree_on_failure("stop") == "stop", "node 1 tells it");
+    watch.leave();
+  });
+}
+
+TEST_CASE("a launcher that has to give up tells the others why", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    if (rank == 1) return watch.give_up("no room for logs");
+    (void)await(watch, is_bad);
+    expect(watch.agree_on_failure("") == "no room for logs", "what it said");
+    watch.leave();
+  });
+}
+
+TEST_CASE("a job has succeeded when it has on all nodes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    watch.begin(0);
+    watch.end_generation();
+    expect(!await(watch, have_all_ended).is_bad(), "no node failed");
+    watch.leave();
+  });
+}
+
+TEST_CASE("all nodes know that the job's end was asked for at a worker of one", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1));
+    watch.begin(0);
+    if (rank == 1) watch.tell_stop_of_worker();
+    watch.end_generation();
+    const OtherNodes::News news = await(watch, have_all_ended);
+    expect(news.is_stop(), "the job ends because of it");
+    expect(!news.stop_requested && !news.is_bad(), "its workers are not signalled");
+    watch.begin(1);
+    expect(watch.news().is_stop(), "there is no other attempt");
+    watch.leave();
+  });
+}
+
+namespace {
+
+// A store that reports the requested key: the first key of a check(), or that of an add() or a
+// compare_set(), by which find() reads.
+class ObservedStore : public ddp::Store {
+ public:
+  using Observer = std::function<void(const std::string& key)>;
+
+  ObservedStore(std::shared_ptr<ddp::Store> store, Observer observer)
+      : store_(std::move(store)), observer_(std::move(observer)) {}
+
+  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
+  std::string get(std::string_view key, Timeout timeout) override {
+    return store_->get(key, timeout);
+  }
+  std::int64_t add(std::string_view key, std::int64_t delta) override {
+    const std::int64_t sum = store_->add(key, delta);
+    observer_(std::string(key));
+    return sum;
+  }
+  std::string compare_set(std::string_view key, std::string_view expected,
+                          std::string_view desired) override {
+    std::string stored = store_->compare_set(key, expected, desired);
+    observer_(std::string(key));
+    return stored;
+  }
+  void wait(std::span<const std::string> keys, Timeout timeout) override {
+    store_->wait(keys, timeout);
+  }
+  bool check(std::span<const std::string> keys) override {
+    const bool exist = store_->check(keys);
+    observer_(keys[0]);
+    return exist;
+  }
+  bool delete_key(std::string_view key) override { return store_->delete_key(key); }
+  std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
+    return std::make_shared<ObservedStore>(store_->clone(timeout), observer_);
+  }
+  Timeout timeout() const override { return store_->timeout(); }
+
+ private:
+  std::shared_ptr<ddp::Store> store_;
+  Observer observer_;
+};
+
+}  // namespace
+
+TEST_CASE("a node that fails and ends between two looks has not succeeded", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  ddp::TcpStore other(server.endpoint(), 5s);
+  const auto fail_and_end = [&other] {
+    other.set("ddp-launch/gen/0/claim", "1");
+    other.set("ddp-launch/gen/0/ended/1", "1");
+    (void)other.has("ddp-launch/gen/0/claim");  // the reply shows that the server has both
+  };
+  for (const char* last_key : {"gen/0/claim", "gen/0/ended/0"}) {
+    Meeting meeting = meet(plan_of(0, 1, server), 1);
+    meeting.nodes.push_back({.host = "host1", .launcher = 1, .workers = 1});
+    meeting.store =
+        std::make_shared<ObservedStore>(meeting.store, [&, last_key](const std::string& key) {
+          if (key == last_key) fail_and_end();
+        });
+    NodeWatch watch(std::move(meeting));
+    watch.end_generation();
+    CHECK(await(watch, have_all_ended).failed_node == 1);
+    for (const char* left : {"claim", "ended/0", "ended/1"}) {
+      other.delete_key(std::string("ddp-launch/gen/0/") + left);
+    }
+    other.delete_key("ddp-launch/node/0");
+  }
+}
+
+TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(3, [&](int rank) {
+    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    NodeWatch watch(meet(plan_of(rank, 3, server), 1), signs);
+    if (rank == 2) return;
+    const std::string lost = await(watch, is_bad).lost;
+    expect(lost == "node 2 (host2) has vanished: no sign of life for 2 s", lost);
+    expect(!watch.wait_for_all(), "its workers are not waited for");
+  });
+}
+
+TEST_CASE("an interrupted launcher waits no longer than a second for nodes that do not answer",
+          "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    std::atomic<bool> is_interrupted = false;
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), {}, [&] { return is_interrupted.load(); });
+    if (rank == 1) watch.claim_failure();
+    (void)await(watch, is_bad);
+    if (rank == 1) return;  // it does not say which failure
+    is_interrupted = true;
+    const auto begin = ddp::Clock::now();
+    expect(watch.agree_on_failure("own").empty(), "node 1 does not tell its failure");
+    expect(!watch.wait_for_all(), "nor that its workers have ended");
+    watch.begin(1);
+    expect(watch.agree_on_failure("own") == "own", "in the next attempt no node fails");
+    watch.leave();
+    expect(ddp::Clock::now() - begin < 15s, "no wait for a node that has vanished");
+  });
+}
+
+TEST_CASE("a node's load on the store does not grow with the number of nodes", "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  std::mutex mutex;
+  std::set<std::string> keys;
+  const auto note = [&](const std::string& key) {
+    const std::lock_guard lock(mutex);
+    keys.insert(key);
+  };
+  const auto store = std::make_shared<ddp::TcpStore>(server.endpoint(), 5s);
+  NodeWatch watch({.store = std::make_shared<ObservedStore>(store, note),
+                   .self = 1,
+                   .nodes = std::vector<Node>(8, Node{.host = "host"})});
+  watch.claim_failure();
+  (void)await(watch, is_bad);  // the watch has looked at all nodes
+  store->set("stop", "1");
+  (void)await(watch, [](const OtherNodes::News& news) { return news.stop_requested; });
+  const std::lock_guard lock(mutex);
+  CHECK(keys.contains("alive/0"));
+  CHECK(keys.contains("alive/1"));
+  CHECK_FALSE(keys.contains("alive/2"));
+  CHECK_FALSE(keys.contains("gen/0/ended/0"));
+}
+
+TEST_CASE("a node that loses the store reports this", "[nodes]") {
+  auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
+  NodeWatch watch(meet(plan_of(0, 1, *server), 1));
+  watch.begin(0);
+  server.reset();
+  const OtherNodes::News news = await(watch, is_bad);
+  CHECK_THAT(news.lost, Contains("node 0 (host0)") && Contains("cannot be reached any more"));
+  CHECK_FALSE(watch.wait_for_all());
+}
