@@ -20,6 +20,7 @@
 #include "ddp/io/crc32c.h"
 #include "ddp/io/event_record.h"
 #include "support/files.h"
+#include "support/hex.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -29,15 +30,8 @@ using ddp::AverageMeter;
 using ddp::crc32c;
 using ddp::SummaryWriter;
 using ddp::test::error_of;
+using ddp::test::hex;
 using ddp::test::TemporaryDirectory;
-
-std::string from_hex(std::string_view digits) {
-  std::string bytes;
-  for (std::size_t i = 0; i < digits.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(std::string(digits.substr(i, 2)), nullptr, 16));
-  }
-  return bytes;
-}
 
 // Reads the formats by their definitions; throws if the bytes violate them.
 class Bytes {
@@ -138,12 +132,12 @@ TEST_CASE("CRC-32C gives the standard's values", "[io][crc32c]") {
 TEST_CASE("events are byte for byte what TensorBoard's own writer makes", "[io][summary]") {
   // tensorboard 2.21: RecordWriter.write(Event(...).SerializeToString())
   CHECK(ddp::version_record(1.5) ==
-        from_hex("1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a32"
-                 "2a28646c"));
+        hex("1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a32"
+            "2a28646c"));
   CHECK(ddp::scalar_record(
             {.tag = "Loss/train", .value = 0.1, .step = 300, .wall_time = 1700000000.25}) ==
-        from_hex("2100000000000000017becf60900001040fc54d94110ac022a130a110a0a4c6f73732f74"
-                 "7261696e15cdcccc3d5d096496"));
+        hex("2100000000000000017becf60900001040fc54d94110ac022a130a110a0a4c6f73732f74"
+            "7261696e15cdcccc3d5d096496"));
 }
 
 TEST_CASE("a file of scalars is read back whole", "[io][summary]") {

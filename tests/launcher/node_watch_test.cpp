@@ -22,6 +22,7 @@
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/nodes/node_watch.h"
+#include "support/forwarding_store.h"
 #include "support/meet_nodes.h"
 #include "support/run_ranks.h"
 
@@ -133,44 +134,34 @@ namespace {
 
 // A store that reports the requested key: the first key of a check(), or that of an add() or a
 // compare_set(), by which find() reads.
-class ObservedStore : public ddp::Store {
+class ObservedStore : public ddp::test::ForwardingStore {
  public:
   using Observer = std::function<void(const std::string& key)>;
 
   ObservedStore(std::shared_ptr<ddp::Store> store, Observer observer)
-      : store_(std::move(store)), observer_(std::move(observer)) {}
+      : ForwardingStore(std::move(store)), observer_(std::move(observer)) {}
 
-  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
-  std::string get(std::string_view key, Timeout timeout) override {
-    return store_->get(key, timeout);
-  }
   std::int64_t add(std::string_view key, std::int64_t delta) override {
-    const std::int64_t sum = store_->add(key, delta);
+    const std::int64_t sum = ForwardingStore::add(key, delta);
     observer_(std::string(key));
     return sum;
   }
   std::string compare_set(std::string_view key, std::string_view expected,
                           std::string_view desired) override {
-    std::string stored = store_->compare_set(key, expected, desired);
+    std::string stored = ForwardingStore::compare_set(key, expected, desired);
     observer_(std::string(key));
     return stored;
   }
-  void wait(std::span<const std::string> keys, Timeout timeout) override {
-    store_->wait(keys, timeout);
-  }
   bool check(std::span<const std::string> keys) override {
-    const bool exist = store_->check(keys);
+    const bool exist = ForwardingStore::check(keys);
     observer_(keys[0]);
     return exist;
   }
-  bool delete_key(std::string_view key) override { return store_->delete_key(key); }
   std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
-    return std::make_shared<ObservedStore>(store_->clone(timeout), observer_);
+    return std::make_shared<ObservedStore>(store()->clone(timeout), observer_);
   }
-  Timeout timeout() const override { return store_->timeout(); }
 
  private:
-  std::shared_ptr<ddp::Store> store_;
   Observer observer_;
 };
 

@@ -24,8 +24,9 @@
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"
+#include "support/hex.h"
+#include "support/loopback.h"
 #include "support/run_ranks.h"
-#include "support/store_wire.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;

@@ -29,10 +29,11 @@
 #include "ddp/store/tcp_store.h"
 #include "ddp/store/wire.h"
 #include "support/descriptor_limit.h"
+#include "support/hex.h"
+#include "support/loopback.h"
 #include "support/run_ranks.h"
 #include "support/sanitizers.h"
 #include "support/stderr_capture.h"
-#include "support/store_wire.h"
 
 using namespace ddp;
 using namespace std::chrono_literals;

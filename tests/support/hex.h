@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
-//
-// For tests of a store's server and client, also byte by byte.
 #pragma once
 
 #include <cstddef>
 #include <string>
 #include <string_view>
 
-#include "ddp/base/socket.h"
-
 namespace ddp::test {
-
-inline const Endpoint kLoopback{"127.0.0.1", 0};
 
 // The bytes that these digits stand for.
 inline std::string hex(std::string_view digits) {
