@@ -147,6 +147,16 @@ class FailingStore final : public Store {
 
 }  // namespace
 
+// Other tests are more impatient, and scripts/soak.sh measures.
+TEST_CASE("the library's own patience keeps what is promised", "[hang]") {
+  constexpr HangWatchOptions kWatch;
+  STATIC_REQUIRE(kWatch.patience + 2 * kWatch.period <= 10s);  // a look, and what it costs
+  STATIC_REQUIRE(kWatch.window >= 10s);
+  constexpr OnRank0Options kOnRank0;
+  STATIC_REQUIRE(kOnRank0.silence + 2 * kOnRank0.period <= 25s);
+  STATIC_REQUIRE(FlightRecorder::kCapacity == 4096);
+}
+
 TEST_CASE("the rank that has not joined is named with its last position and state", "[hang]") {
   CHECK(diagnose(hang(), witnesses({7, 7, 6})) ==
         "rank 2 (node, pid 102, cpu) has not joined all_reduce #7 (bucket 1: fc.*); last seen in "
