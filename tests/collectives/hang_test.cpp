@@ -115,6 +115,16 @@ class FailingStore final : public Store {
 
 }  // namespace
 
+// Other tests are more impatient, and scripts/soak.sh measures.
+TEST_CASE("the library's own patience keeps what is promised", "[hang]") {
+  constexpr HangWatchOptions kWatch;
+  STATIC_REQUIRE(kWatch.patience + 2 * kWatch.period <= 10s);  // a look, and what it costs
+  STATIC_REQUIRE(kWatch.window >= 10s);
+  constexpr OnRank0Options kOnRank0;
+  STATIC_REQUIRE(kOnRank0.silence + 2 * kOnRank0.period <= 25s);
+  STATIC_REQUIRE(FlightRecorder::kCapacity == 4096);
+}
+
 TEST_CASE("one of the waiting ranks reports the missing rank, and all know it", "[hang]") {
   HashStore store;
   test::Gate reports;

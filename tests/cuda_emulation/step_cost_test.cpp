@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <time.h>
 
 #include <catch2/catch.hpp>
 #include <cstdlib>
@@ -30,7 +31,7 @@ struct Counts {
   int copies = 0;
   int kernels = 0;
   int nccl_calls = 0;
-  int host_waits = 0;  // synchronizations with an event, a stream or the device
+  int host_waits = 0;  // synchronizations with an event, a stream or the device, and sleeps
   int device_allocations = 0;
   int allocations = 0;  // of the heap
   int locks = 0;
@@ -132,6 +133,12 @@ extern "C" int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
     count(&Counts::locks);
   }
   return lock(mutex);
+}
+
+// A wait that asks an event again and again sleeps in between.
+extern "C" int nanosleep(const timespec* duration, timespec* left) {
+  count(&Counts::host_waits);
+  return next(&nanosleep, "nanosleep")(duration, left);
 }
 
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept {

@@ -149,12 +149,19 @@ TEST_CASE("an optimizer step before the last pass is an error", "[engine][accumu
       const auto guard = ddp.no_sync();
       pass(ddp, 1, 2);
     }
-    expect(error_of([&] { (void)ddp.gradient_scale(); }).find("no_sync") != std::string::npos,
-           "the reason is named");
+    for (const std::string& error : {error_of([&] { (void)ddp.gradient_scale(); }),
+                                     error_of([&] { (void)ddp.should_step(); })}) {
+      expect(error.find("no_sync") != std::string::npos, "the reason is named, not " + error);
+    }
     expect(!error_of([&] { ddp.accumulate(2); }).empty(), "in the middle of a step");
     pass(ddp, 1, 4);
     expect(ddp.gradient_scale() != nullptr, "now it may");
     expect_gradients(ddp, 3 / *ddp.gradient_scale());
+    ddp.accumulate(2);
+    pass(ddp, 1, 2);
+    expect(!ddp.should_step(), "a pass is announced that will reduce");
+    pass(ddp, 1, 4);
+    expect(ddp.should_step(), "it has");
   });
 }
 

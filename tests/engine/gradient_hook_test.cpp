@@ -9,6 +9,7 @@
 
 #include "ddp/base/half.h"
 #include "ddp/buffer_ops/buffer_ops.h"
+#include "ddp/collectives/hang/flight_recorder.h"
 #include "ddp/engine/distributed_data_parallel.h"
 #include "support/differences.h"
 #include "support/engine.h"
@@ -119,6 +120,25 @@ TEST_CASE("gradients may travel as 16 bits", "[engine][hook]") {
   }
 }
 
+TEST_CASE("a compression hook sends its own type, and as many elements", "[engine][hook]") {
+  using What = FlightRecorder::What;
+  for (const auto& [make_hook, type] : {std::pair(&compress_to_bfloat16, DType::kBFloat16),
+                                        std::pair(&compress_to_float16, DType::kFloat16)}) {
+    run_on_all_backends(2, [&](ProcessGroup& group) {
+      MixedModel model({DType::kFloat32, DType::kFloat64});
+      DistributedDataParallel ddp(group.shared_from_this(), model.parameters,
+                                  {.buckets = {.min_buckets = 1}, .hook = make_hook});
+      expect(error_of_step(ddp, group) < 0.01, "the mean");
+      std::size_t sent = 0;
+      for (const FlightRecorder::Event& event : group.recorder().events()) {
+        if (event.what != What::kSubmitted || event.step != 1) continue;
+        if (event.signature.dtype == type && event.signature.count == kElements) ++sent;
+      }
+      expect(sent == 2, std::to_string(sent) + " of 2 buckets travelled in 16 bits");
+    });
+  }
+}
+
 TEST_CASE("sums of float16 do not overflow before the gradients do", "[engine][hook]") {
   run_on_all_backends(4, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32});
@@ -128,8 +148,7 @@ TEST_CASE("sums of float16 do not overflow before the gradients do", "[engine][h
   });
 }
 
-TEST_CASE("compression halves the data sent, and does not change 16-bit gradients",
-          "[engine][hook]") {
+TEST_CASE("compression reduces a copy, and does not change 16-bit gradients", "[engine][hook]") {
   run_on_all_backends(2, [&](ProcessGroup& group) {
     MixedModel model({DType::kFloat32, DType::kBFloat16});
     class Probe final : public GradientHook {

@@ -107,7 +107,9 @@ class DistributedDataParallel {
   // passes.
 
   // True if the optimizer should step: the gradients are reduced, finite as far as they were
-  // checked, and at least one rank had samples. std::logic_error between begin_step() and wait().
+  // checked, and at least one rank had samples. False between the passes that accumulate()
+  // announced. std::logic_error between begin_step() and wait(), and after a pass that a no_sync()
+  // guard held back, so that a forgotten last pass is noticed.
   [[nodiscard]] bool should_step() const;
   // False if the step is skipped because a gradient is not finite (DdpOptions::non_finite).
   [[nodiscard]] bool is_finite() const;

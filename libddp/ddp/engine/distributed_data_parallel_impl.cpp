@@ -165,11 +165,7 @@ void DistributedDataParallel::Impl::accumulate(int passes) {
 
 const double* DistributedDataParallel::Impl::gradient_scale() const {
   check_closed("gradient_scale");
-  if (!passes_.reduces()) {
-    throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
-                           ": the gradients are not reduced; the last backward pass of a step "
-                           "must be outside no_sync()");
-  }
+  if (!passes_.reduces()) refuse_unreduced();
   if (statistics_.steps == 0) refuse_call("gradient_scale was called before the first step");
   return folded_scale();
 }
@@ -214,6 +210,12 @@ void DistributedDataParallel::Impl::check_open(const char* call) const {
       "[ddp] " + std::string(call) +
       (state_ == State::kIdle ? " was called before begin_step" : " was called after mark_ready") +
       ": call it between begin_step and the first mark_ready of a step");
+}
+
+void DistributedDataParallel::Impl::refuse_unreduced() const {
+  throw std::logic_error("[ddp] rank " + std::to_string(group_->rank()) +
+                         ": the gradients are not reduced; the last backward pass of a step must "
+                         "be outside no_sync()");
 }
 
 void DistributedDataParallel::Impl::refuse_in_pass(const char* call) {

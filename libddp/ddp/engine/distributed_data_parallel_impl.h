@@ -62,6 +62,12 @@ class DistributedDataParallel::Impl {
   void check_closed(const char* call) const {
     if (state_ != State::kIdle) refuse_in_pass(call);
   }
+  // Throws if the optimizer asks although a no_sync() guard held the last pass back. Between the
+  // passes that accumulate() announced it may ask: the last of them will reduce.
+  void check_not_held_back() const {
+    check_closed("should_step");
+    if (!passes_.reduces() && passes_.is_guarded()) refuse_unreduced();
+  }
 
   const double* gradient_scale() const;
   bool is_used(std::size_t i) {
@@ -88,6 +94,7 @@ class DistributedDataParallel::Impl {
   }
   [[noreturn]] void refuse_index(const char* call, std::size_t i) const;
   [[noreturn]] static void refuse_in_pass(const char* call);
+  [[noreturn]] void refuse_unreduced() const;
   const double* folded_scale() const {
     return factor_.divides() && options_.fold_scale ? control_.gradient_scale() : nullptr;
   }

@@ -17,6 +17,7 @@ class PassPlan {
   void begin() {
     begins_ = reduces_;
     reduces_ = guards_ == 0 && left_ <= 1;
+    is_guarded_ = guards_ > 0;
   }
   void end() {
     if (left_ > 0) --left_;
@@ -24,6 +25,8 @@ class PassPlan {
 
   // Whether the pass that was opened last reduces; true before the first pass.
   [[nodiscard]] bool reduces() const { return reduces_; }
+  // Whether a guard kept the pass that was opened last from reducing: nothing says which pass will.
+  [[nodiscard]] bool is_guarded() const { return is_guarded_; }
   // True if the pass that was opened last is the only one of its step.
   [[nodiscard]] bool is_whole_step() const { return begins_ && reduces_; }
   // True if the pass that was opened last is the first of its step.
@@ -34,6 +37,7 @@ class PassPlan {
   int left_ = 0;  // announced passes that have not ended
   bool begins_ = true;
   bool reduces_ = true;
+  bool is_guarded_ = false;
 };
 
 }  // namespace ddp
