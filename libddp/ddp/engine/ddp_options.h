@@ -106,7 +106,7 @@ struct DdpOptions {
   int fingerprint_every = 100;
   NonFinite non_finite = NonFinite::kIgnore;
   // On: every gradient is checked before it is reduced, so that an error or a warning names the
-  // rank. Off: that is done only in the step after a skipped one.
+  // rank. Off: that is done only in the step after a skipped one. With kIgnore nothing is checked.
   bool scan_gradients = false;
   // On: the times of each step are recorded, for times().
   bool record_times = false;
