@@ -151,27 +151,26 @@ TEST_CASE("on_rank0 runs the function only on rank 0, and the others return afte
 }
 
 TEST_CASE("rank 0 may take longer than any timeout", "[on_rank0]") {
-  constexpr Timeout kTimeout = 300ms;
-  test::Gate begun;
-  std::atomic<bool> done = false;
-  test::run_groups(
-      Backend::kShm, 3,
-      [&](ProcessGroup& group) {
-        const auto work = [&] {
-          begun.raise();
-          std::this_thread::sleep_for(kQuick.silence + 1s);  // longer than both limits
-          done = true;
-        };
-        // Rank 0 has called on_rank0 in time.
-        if (group.rank() != 0) expect(begun.wait_for(1), "rank 0 to begin");
-        on_rank0(group, work, kQuick);
-        expect(done, "rank 0 to be done");
-        const ScopedTimeout patience(group, 60s);
-        float value = 1;
-        group.all_reduce({&value, 1, DType::kFloat32, kCpuDevice}).wait();
-        expect(value == 3, "a group that works");
-      },
-      kTimeout);
+  for (const Backend backend : test::backends()) {
+    test::Gate begun;
+    std::atomic<bool> done = false;
+    const auto work = [&] {
+      begun.raise();
+      std::this_thread::sleep_for(kQuick.silence + 1s);  // longer than both limits
+      done = true;
+    };
+    test::run_groups(backend, 3, [&](ProcessGroup& group) {
+      const ScopedTimeout impatience(group, 300ms);
+      // Rank 0 has called on_rank0 in time.
+      if (group.rank() != 0) expect(begun.wait_for(1), "rank 0 to begin");
+      on_rank0(group, work, kQuick);
+      expect(done, "rank 0 to be done");
+      const ScopedTimeout patience(group, 60s);
+      float value = 1;
+      group.all_reduce({&value, 1, DType::kFloat32, kCpuDevice}).wait();
+      expect(value == 3, "a group that works");
+    });
+  }
 }
 
 TEST_CASE("a result is read although rank 0 has ended since", "[on_rank0]") {

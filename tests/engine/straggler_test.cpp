@@ -84,7 +84,7 @@ TEST_CASE("a late rank is named although all ranks meet before their backward en
 }
 
 TEST_CASE("200 ms in one rank's backward are reported within 20 steps", "[straggler]") {
-  test::run_groups(Backend::kShm, 2, [](ProcessGroup& group) {
+  test::run_on_all_backends(2, [](ProcessGroup& group) {
     const std::vector<Straggler> found = found_by(group, {0, Lateness::kCompute, 200ms});
     expect(found.size() == 1 && found[0].rank == 0, "rank 0 is named, alone");
     expect(found[0].cause == Lateness::kCompute, "for its computing");
