@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/data/data_loader.h"
+#include "ddp/data/subset.h"
 #include "ddp/nn/tape.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "factories.h"
@@ -15,8 +18,22 @@
 namespace train {
 namespace {
 
-// Elements of a global batch: a thousand images of Fashion-MNIST.
-constexpr std::int64_t kBatchElements = 784'000;
+// The test set is cut into about this many blocks, so that many ranks have about equal parts,
+constexpr std::int64_t kBlocks = 256;
+// but into more if one had more elements: a thousand images of Fashion-MNIST.
+constexpr std::int64_t kBlockElements = 784'000;
+
+// Every `world_size`-th block. In a batch of another size a sample's logits may be rounded
+// differently, so batches that depended on the number of ranks could exchange two that are nearly
+// equal.
+ddp::Subset blocks_of(const ddp::ProcessGroup& group, const ddp::Dataset& dataset,
+                      std::int64_t block) {
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    if (i / block % group.world_size() == group.rank()) samples.push_back(i);
+  }
+  return {dataset, std::move(samples)};
+}
 
 }  // namespace
 
@@ -24,24 +41,25 @@ Evaluator::Evaluator(const Options& options, const Task& task, ddp::ProcessGroup
                      ddp::nn::Context& context)
     : options_(options), task_(task), group_(group), context_(context) {}
 
-std::int64_t Evaluator::global_batch() const {
-  return std::max<std::int64_t>(kBatchElements / task_.elements_of_sample(), 1);
+std::int64_t Evaluator::block() const {
+  const std::int64_t most = kBlockElements / task_.elements_of_sample();
+  return std::max<std::int64_t>(std::min(task_.test_set().size() / kBlocks, most), 1);
 }
 
 Evaluation Evaluator::evaluate(ddp::nn::DistributedModule& model) {
   model.broadcast_buffers();
   model.eval();
-  const ddp::ExactSampler sampler({.dataset_size = task_.test_set().size(),
-                                   .world_size = group_.world_size(),
-                                   .rank = group_.rank(),
-                                   .global_batch_size = global_batch(),
+  const ddp::Subset own = blocks_of(group_, task_.test_set(), block());
+  const ddp::ExactSampler sampler({.dataset_size = own.size(),
+                                   .world_size = 1,
+                                   .rank = 0,
+                                   .global_batch_size = block(),
                                    .shuffle = false});
-  ddp::DataLoader loader(task_.test_set(), loader_options(options_, task_, group_));
+  ddp::DataLoader loader(own, loader_options(options_, task_, group_));
   loader.start(sampler.plan({}));
   ddp::nn::Tape tape(context_, ddp::nn::Recording::kOff, options_.amp);
   std::array<double, ddp::kMaxMetrics> sums{};  // indexed by slot
   while (const auto batch = loader.next(context_.stream())) {
-    if (batch->count == 0) continue;
     const ddp::nn::Variable output = model.forward(tape, task_.inputs(*batch));
     const ddp::nn::Variable loss = task_.objective().loss(tape, output, *batch);
     sums[kLossSlot] +=

@@ -18,12 +18,12 @@ class Evaluator {
   Evaluator(const Options& options, const Task& task, ddp::ProcessGroup& group,
             ddp::nn::Context& context);
 
-  // Collective. Every sample counts once, however many ranks there are. The model must be in
-  // training mode, to which it returns.
+  // Collective. Every sample counts once, and in the same batch, however many ranks there are. The
+  // model must be in training mode, to which it returns.
   [[nodiscard]] Evaluation evaluate(ddp::nn::DistributedModule& model);
 
  private:
-  [[nodiscard]] std::int64_t global_batch() const;  // samples
+  [[nodiscard]] std::int64_t block() const;  // samples
 
   const Options& options_;
   const Task& task_;

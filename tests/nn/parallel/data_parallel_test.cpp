@@ -60,6 +60,16 @@ class Scale final : public nn::Module {
   double limit = 100;
 };
 
+// Its output is the size of dimension 1 of its input, everywhere.
+class Width final : public nn::Module {
+ public:
+  Variable forward(Tape& tape, const Variable& input) override {
+    const Tensor width = tape.context().empty(input.shape(), input.value().dtype());
+    fill(width.buffer(), static_cast<double>(input.shape()[1]));
+    return width;
+  }
+};
+
 // A module that contains a batch norm.
 class Normalized final : public nn::Module {
  public:
@@ -285,6 +295,18 @@ TEST_CASE("inputs may be cut along another dimension than the first", "[data-par
       CHECK(largest_difference(alone, run(devices, n)) < 1e-14);
     }
   }
+}
+
+TEST_CASE("each device has its piece of the dimension along which inputs are cut",
+          "[data-parallel]") {
+  nn::Context context;
+  const auto make = [](const nn::Scope&) { return std::make_unique<Width>(); };
+  DataParallel model(context, {context, DType::kFloat64, 0}, make,
+                     {.device_ids = cpus(3), .dim = 1});
+  Tape tape(context, nn::Recording::kOff);
+  const Variable widths = model.forward(tape, Tensor::zeros({2, 5}, DType::kFloat64));
+  CHECK(context.to_host<double>(widths.value()) ==
+        std::vector<double>{2, 2, 2, 2, 1, 2, 2, 2, 2, 1});
 }
 
 TEST_CASE("tensors are cut and joined along any dimension", "[data-parallel]") {
