@@ -18,14 +18,14 @@
 namespace train {
 namespace {
 
-// The test set is cut into about this many blocks, so that many ranks have about equal parts,
+// The test set is evaluated in about this many blocks, so that even many ranks get about equal
+// parts. There are more if a block would have more than kBlockElements.
 constexpr std::int64_t kBlocks = 256;
-// but into more if one had more elements: a thousand images of Fashion-MNIST.
-constexpr std::int64_t kBlockElements = 784'000;
+constexpr std::int64_t kBlockElements = 784'000;  // a thousand images of Fashion-MNIST
 
-// Every `world_size`-th block. In a batch of another size a sample's logits may be rounded
-// differently, so batches that depended on the number of ranks could exchange two that are nearly
-// equal.
+// This rank's blocks: every `world_size`-th one. A block is a batch on any number of ranks, since
+// logits are rounded differently in a batch of another size, and two that are nearly equal could
+// change places. ExactSampler alone would cut the last blocks into even shares.
 ddp::Subset blocks_of(const ddp::ProcessGroup& group, const ddp::Dataset& dataset,
                       std::int64_t block) {
   std::vector<std::int64_t> samples;

@@ -71,6 +71,7 @@ bool DistributedDataParallel::is_used(std::size_t i) const { return impl_->is_us
 bool DistributedDataParallel::is_over() const { return impl_->outcome().is_over(); }
 
 bool DistributedDataParallel::should_step() const {
+  impl_->check_closed("should_step");
   impl_->check_not_held_back();
   return is_synchronized() && is_finite() && impl_->outcome().has_samples();
 }

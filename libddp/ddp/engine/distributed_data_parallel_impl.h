@@ -65,8 +65,7 @@ class DistributedDataParallel::Impl {
   // Throws if the optimizer asks although a no_sync() guard held the last pass back. Between the
   // passes that accumulate() announced it may ask: the last of them will reduce.
   void check_not_held_back() const {
-    check_closed("should_step");
-    if (!passes_.reduces() && passes_.is_guarded()) refuse_unreduced();
+    if (passes_.is_guarded()) refuse_unreduced();
   }
 
   const double* gradient_scale() const;
