@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "ddp/engine/bucket_layout.h"
 #include "engine/overlap_samples.h"
 #include "engine/parts.h"
 #include "support/report.h"
@@ -18,23 +19,29 @@ using namespace std::chrono_literals;
 constexpr ModelShape kShape{.layers = 128, .layer_bytes = 512 << 10, .layer_time = 250us};
 constexpr auto kLatency = 20us;
 
-// A link on which reducing the whole model takes the fraction `share` of its backward.
-SimulatedLink link_for(double share) {
+struct NamedBuckets {
+  const char* name;
+  BucketOptions options;
+};
+
+// A link on which reducing these buckets, with the latency of each, takes the fraction `share` of
+// the model's backward.
+SimulatedLink link_for(double share, const BucketOptions& options) {
+  const std::vector<GradientSpec> gradients(
+      kShape.layers, {kShape.layer_bytes / sizeof(float), DType::kFloat32});
+  const BucketLayout layout = lay_out_buckets(gradients, options);
   const auto backward = kShape.layer_time * static_cast<std::int64_t>(kShape.layers);
-  const double seconds = share * std::chrono::duration<double>(backward).count();
-  const auto bytes = static_cast<double>(kShape.layers * kShape.layer_bytes);
-  return {.latency = kLatency, .bytes_per_second = bytes / seconds};
+  const auto latencies = kLatency * static_cast<std::int64_t>(layout.buckets.size());
+  const double seconds = share * std::chrono::duration<double>(backward).count() -
+                         std::chrono::duration<double>(latencies).count();
+  return {.latency = kLatency,
+          .bytes_per_second = static_cast<double>(layout.reduced_bytes()) / seconds};
 }
 
 std::string with_spread(const std::vector<double>& samples) {
   const Summary summary = summarize(samples);
   return fmt::format("{:.2f} {:3.0f}%", summary.median, summary.spread_percent());
 }
-
-struct NamedBuckets {
-  const char* name;
-  BucketOptions options;
-};
 
 BucketOptions equal_buckets(std::size_t buckets) {
   const std::size_t size_bytes = kShape.layers * kShape.layer_bytes / buckets;
@@ -46,7 +53,7 @@ BucketOptions equal_buckets(std::size_t buckets) {
 }
 
 void measure(const Table& table, double share, const NamedBuckets& buckets, int rounds) {
-  SimulatedModel model(make_simulated_group(link_for(share), 2), kShape,
+  SimulatedModel model(make_simulated_group(link_for(share, buckets.options), 2), kShape,
                        {.buckets = buckets.options, .fold_scale = true, .record_times = true});
   OverlapSamples overlap;
   for (int round = 0; round < rounds; ++round) {
@@ -76,7 +83,7 @@ void measure_overlap(int rounds) {
                      {"exposed", 11},
                      {"last bucket", 11}});
   table.print_titles();
-  for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9}) {
+  for (const double share : {0.1, 0.25, 0.5, 0.75, 0.9, 0.95}) {
     for (const NamedBuckets& buckets : {NamedBuckets{"default", {}},
                                         {"equal", equal_buckets(32)},
                                         {"equal", equal_buckets(64)}}) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "support/simulated_group.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -38,7 +41,11 @@ class SimulatedGroup final : public QueuedProcessGroup {
     queue_.fail(std::make_exception_ptr(PeerError("[simulated] aborted: " + std::string(reason))));
   }
   std::uint64_t submit(std::span<const Collective> operations) override {
-    for (const Collective& each : operations) refuse_unknown(each.kind);
+    const Clock::time_point now = Clock::now();
+    for (const Collective& each : operations) {
+      refuse_unknown(each.kind);
+      submitted_at_[++submitted_ % submitted_at_.size()] = now;
+    }
     return QueuedProcessGroup::submit(operations);
   }
   std::shared_ptr<ProcessGroup> make_child(GroupConfig child) override {
@@ -46,18 +53,22 @@ class SimulatedGroup final : public QueuedProcessGroup {
   }
 
  private:
-  void execute(std::span<const Collective> batch) const {
+  void execute(std::span<const Collective> batch) {
     for (const Collective& operation : batch) {
-      if (operation.kind == CollectiveKind::kAllReduce) all_reduce(operation);
+      const Clock::time_point submitted = submitted_at_[++executed_ % submitted_at_.size()];
+      if (operation.kind == CollectiveKind::kAllReduce) all_reduce(operation, submitted);
       if (operation.kind == CollectiveKind::kAllGather) all_gather(operation);
     }
   }
 
-  void all_reduce(const Collective& operation) const {
-    const Clock::time_point begin = Clock::now();
+  // The link begins as soon as it has the operation and is free, however late this thread wakes.
+  void all_reduce(const Collective& operation, Clock::time_point submitted) {
     const std::size_t size_bytes = operation.output.size_bytes();
     if (size_bytes <= kSummedBytes) reduce_with_equals(operation);
-    sleep_precisely_until(begin + link_.time_of(size_bytes));
+    const Clock::time_point begin = std::max(submitted, link_free_at_);
+    link_free_at_ = begin + link_.time_of(size_bytes);
+    sleep_precisely_until(link_free_at_);
+    queue_.note_ran({begin, link_free_at_});
   }
 
   // Computes the reduction as if every other rank had the same operand.
@@ -80,7 +91,13 @@ class SimulatedGroup final : public QueuedProcessGroup {
   }
 
   SimulatedLink link_;
-  Allocation addend_;     // used by the queue's thread
+  // When each unfinished operation was submitted; the queue's lock hands them to its thread.
+  std::array<Clock::time_point, 2 * OperationQueue::kCapacity> submitted_at_{};
+  std::uint64_t submitted_ = 0;
+  // Used by the queue's thread:
+  std::uint64_t executed_ = 0;
+  Clock::time_point link_free_at_{};
+  Allocation addend_;
   OperationQueue queue_;  // last: its thread uses all of the above
 };
 
