@@ -133,7 +133,7 @@ bool OperationQueue::depends_on_pending(const Collective& collective) {
 }
 
 void OperationQueue::assign_to_thread(std::uint64_t sequence) {
-  if (sequence <= assigned_) return;
+  if (sequence <= std::max(assigned_, completed_)) return;
   assigned_ = sequence;
   work_arrived_.notify_one();
 }
