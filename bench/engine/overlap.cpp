@@ -27,8 +27,8 @@ struct NamedBuckets {
 // A link on which reducing these buckets, with the latency of each, takes the fraction `share` of
 // the model's backward.
 SimulatedLink link_for(double share, const BucketOptions& options) {
-  const std::vector<GradientSpec> gradients(
-      kShape.layers, {kShape.layer_bytes / sizeof(float), DType::kFloat32});
+  const std::vector<GradientSpec> gradients(kShape.layers,
+                                            {kShape.layer_bytes / sizeof(float), DType::kFloat32});
   const BucketLayout layout = lay_out_buckets(gradients, options);
   const auto backward = kShape.layer_time * static_cast<std::int64_t>(kShape.layers);
   const auto latencies = kLatency * static_cast<std::int64_t>(layout.buckets.size());

@@ -64,25 +64,32 @@ const buffer_ops::Loops& best_loops() {
   return avx2 != nullptr ? *avx2 : buffer_ops::baseline_loops();
 }
 
-// True if the exponent has all bits set: infinity or NaN.
-template <class T>
-bool is_special(T value) {
-  if constexpr (std::is_same_v<T, double>) {
-    return (std::bit_cast<std::uint64_t>(value) << 1) >= (0x7ffULL << 53);
-  } else if constexpr (std::is_same_v<T, float>) {
-    return (std::bit_cast<std::uint32_t>(value) << 1) >= (0xffU << 24);
-  } else {
-    constexpr unsigned kExponent = std::is_same_v<T, Float16> ? 0x7c00U : 0x7f80U;
-    return (value.bits() & kExponent) == kExponent;
-  }
-}
+std::uint64_t bits_of(double value) { return std::bit_cast<std::uint64_t>(value); }
+std::uint32_t bits_of(float value) { return std::bit_cast<std::uint32_t>(value); }
+std::uint16_t bits_of(Float16 value) { return value.bits(); }
+std::uint16_t bits_of(BFloat16 value) { return value.bits(); }
 
-// There is no early exit: elements are usually finite, and a loop without branches is faster.
+template <class T>
+constexpr int kMantissaBits = std::numeric_limits<T>::digits - 1;
+template <>
+constexpr int kMantissaBits<Float16> = 10;
+template <>
+constexpr int kMantissaBits<BFloat16> = 7;
+
+// Infinities and NaNs have an exponent of all ones: adding 1 to it carries into the bit of the
+// sign. There is neither a comparison nor an early exit, since elements are usually finite, and a
+// loop without them is faster.
 template <class T>
 bool all_finite(const T* elements, std::size_t count) {
-  unsigned found = 0;
-  for (std::size_t i = 0; i < count; ++i) found |= is_special(elements[i]) ? 1U : 0U;
-  return found == 0;
+  using Bits = decltype(bits_of(T()));
+  constexpr Bits kSign = Bits{1} << (8 * sizeof(Bits) - 1);
+  constexpr Bits kOne = Bits{1} << kMantissaBits<T>;
+  constexpr Bits kExponent = kSign - kOne;
+  Bits found = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    found |= static_cast<Bits>((bits_of(elements[i]) & kExponent) + kOne);
+  }
+  return (found & kSign) == 0;
 }
 
 // The finaliser of splitmix64 (Steele, Lea, Flood 2014; constants of David Stafford's variant 13).
