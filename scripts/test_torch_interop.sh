@@ -264,7 +264,12 @@ bring_train() {
     local libraries=$copies/ours seen=$scripts/ours
     data=$copies/data data_seen=$scripts/data
     mkdir -p "$libraries"
-    ldd "$build/bin/train" | grep -o '/[^ ]*' | xargs cp -Lt "$libraries" "$build/bin/train"
+    # train loads oneDNN itself, if it is there; without it, sums would be rounded otherwise.
+    local programs=("$build/bin/train") onednn
+    onednn=$(ldconfig -p | grep -om1 '/.*/libdnnl\.so\.[0-9]*$' || true)
+    [ -z "$onednn" ] || programs+=("$onednn")
+    cp -Lt "$libraries" "${programs[@]}"
+    ldd "${programs[@]}" | grep -v ':$' | grep -o '/[^ ]*' | sort -u | xargs cp -Lt "$libraries"
     train=("$seen/ld-linux-x86-64.so.2" --library-path "$seen" "$seen/train")
   fi
   mkdir -p "$data"
