@@ -52,19 +52,24 @@ struct Trainee {
     ddp.wait(stream);
   }
 
-  // The largest difference between any element of a gradient and `value`.
-  float distance_to(double value) {
+  // The largest difference between any element of gradient i and `value`.
+  float distance_to(std::size_t i, double value) {
     float largest = 0;
-    for (std::size_t i = 0; i < 2; ++i) {
-      std::vector<float> host(kElements);
-      cu::copy_async(host.data(), ddp.gradient(i).data, kElements * sizeof(float), stream);
-      cu::synchronize(stream);
-      for (const float each : host) {
-        const float distance = std::abs(each - static_cast<float>(value));
-        largest = std::isnan(distance) ? distance : std::max(largest, distance);
-      }
+    std::vector<float> host(kElements);
+    cu::copy_async(host.data(), ddp.gradient(i).data, kElements * sizeof(float), stream);
+    cu::synchronize(stream);
+    for (const float each : host) {
+      const float distance = std::abs(each - static_cast<float>(value));
+      if (std::isnan(distance)) return distance;
+      largest = std::max(largest, distance);
     }
     return largest;
+  }
+  // Likewise, of both gradients.
+  float distance_to(double value) {
+    const float first_distance = distance_to(0, value);
+    return std::isnan(first_distance) ? first_distance
+                                      : std::max(distance_to(1, value), first_distance);
   }
 
   DdpOptions with_buffer(DdpOptions options) {
@@ -231,6 +236,44 @@ TEST_CASE("passes on the device add up, ranks run out, and votes are counted", "
     ddp.wait(trainee.stream);
     expect(ddp.stop_requested() && ddp.agreed(3, Quorum::kAny), "asked for by one rank");
     expect(ddp.agreed(3, Quorum::kAll) == (world == 1), "not by all");
+  });
+}
+
+TEST_CASE("passes add up whose backward runs on another stream than wait()", "[gpu][engine]") {
+  DdpOptions options;
+  options.unused = UnusedParameters::kZero;
+  run(options, [](Trainee& trainee, int, int world) {
+    DistributedDataParallel& ddp = trainee.ddp;
+    const Device device = ddp.group().device();
+    const cu::OwnedStream backward(device);
+    const cu::OwnedStream waiter(device);
+    const Floats addend(kElements, device);
+    const Floats delay(std::size_t{1} << 24, device);
+    cu::synchronize({});
+    const auto add = [&](std::size_t i, double value) {
+      cu::fill(addend.buffer(), value, backward.view());
+      cu::reduce(addend.buffer(), ddp.gradient(i), ReduceOp::kSum, backward.view());
+      ddp.mark_ready(i, backward.view());
+    };
+    const auto wait_late = [&] {
+      for (int i = 0; i < 8; ++i) cu::fill(delay.buffer(), i, waiter.view());
+      ddp.wait(waiter.view());
+    };
+    for (int step = 0; step < 2; ++step) {
+      cu::fill(ddp.gradient(0), 0, backward.view());
+      ddp.accumulate(2);
+      add(0, 2 * ddp.begin_step({.samples = 1}));
+      wait_late();  // zeroes gradient 1
+      const double factor = ddp.begin_step({.samples = 3});
+      add(1, 6 * factor);
+      add(0, 6 * factor);
+      wait_late();
+      trainee.stream = waiter.view();
+      expect(ddp.summary().samples == 4 * world, "the samples of both passes");
+      expect(trainee.distance_to(0, 5) < 1e-5F, "(2 * 1 + 6 * 3) / 4");
+      expect(trainee.distance_to(1, 4.5F) < 1e-5F, "(0 * 1 + 6 * 3) / 4");
+      backward.synchronize();
+    }
   });
 }
 

@@ -157,7 +157,8 @@ class DistributedDataParallel {
   // that, throws std::logic_error naming them, and PeerError with the same text on the other ranks
   // (on CUDA from wait_host(), or from their next call that waits for the group).
   // In a pass that does not reduce, gradients stay as they are; those that no pass has written yet
-  // become 0.
+  // become 0. The streams that marked gradients are then ordered behind `stream`, so the next pass
+  // may add to gradients there.
   void wait(Stream stream = {});
   // Between steps: blocks the host until the gradients of the last pass are reduced, and throws
   // what prevented that, such as the death of a rank. On the CPU wait() has done so. On CUDA call

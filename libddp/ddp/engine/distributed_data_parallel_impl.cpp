@@ -307,6 +307,7 @@ void DistributedDataParallel::Impl::hold(Stream stream) {
   reducer_.wait(stream);
   control_.carry(stream);
   if (step_samples_ == 0) callers_.copy_back(stream);
+  reducer_.order_producers_behind(stream);
 }
 
 // In a world of one no bucket has launched the control vector. It is needed only if the gradients

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/engine/reducer.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -17,6 +18,9 @@ namespace {
 Packing packing_of(const Reducer::Options& options) {
   return options.flat_gradients.data != nullptr ? Packing::kDense : Packing::kAligned;
 }
+
+// More streams than these may produce gradients, but noting them may allocate.
+constexpr std::size_t kUsualProducers = 16;
 
 // Memory from the group is zeroed; the caller's memory is taken as it is.
 Allocation memory_for(ProcessGroup& group, const Buffer& flat_gradients, std::size_t size_bytes) {
@@ -37,6 +41,8 @@ Reducer::Reducer(ProcessGroup& group, std::span<const GradientSpec> gradients,
       memory_(memory_for(group, options.flat_gradients, layout_.size_bytes)),
       buckets_(layout_.buckets.size()),
       launches_(layout_.buckets.size()) {
+  producers_.reserve(kUsualProducers);
+  if (group.device().is_cuda()) held_ = cu::Event(group.device());
   order_.reserve(gradients.size());
   ready_order_.reserve(gradients.size());
   for (const GradientSpec& gradient : gradients) counts_.push_back(gradient.count);
@@ -87,6 +93,7 @@ void Reducer::begin(Reduction reduction, bool has_samples) {
   zeros_ = false;
   factor_ = 1;
   order_.clear();
+  producers_.clear();
   if (recorder_) recorder_->begin();
   for (BucketState& bucket : buckets_) bucket = {};
   for (GradientState& gradient : gradients_) {
@@ -123,9 +130,25 @@ void Reducer::mark_ready(std::size_t i, Stream stream) {
 void Reducer::join_producer(std::size_t b, Stream stream) {
   const Stream before = std::exchange(buckets_[b].producer, stream);
   const bool is_first = !std::exchange(buckets_[b].has_producer, true);
-  if (is_first || before.native == stream.native) return;
+  if (!is_first && before.native == stream.native) return;
+  note_producer(stream);
+  if (is_first) return;
   launches_[b].joined.record(before);
   launches_[b].joined.make_wait(stream);
+}
+
+void Reducer::note_producer(Stream stream) {
+  const auto is_same = [&](const Stream& each) { return each.native == stream.native; };
+  if (std::ranges::none_of(producers_, is_same)) producers_.push_back(stream);
+}
+
+void Reducer::order_producers_behind(Stream stream) {
+  bool is_recorded = false;
+  for (const Stream& producer : producers_) {
+    if (producer.native == stream.native) continue;
+    if (!std::exchange(is_recorded, true)) held_.record(stream);
+    held_.make_wait(producer);
+  }
 }
 
 // A bucket whose gradients are all unused has no stream of its own; it takes the stream that

@@ -119,6 +119,9 @@ class Reducer {
   void end_backward(Stream consumer);
   // Call after end_backward(). Orders `consumer` behind all sums.
   void wait(Stream consumer);
+  // Orders the streams that wrote gradients in this pass behind `stream`, so that the next pass may
+  // add to them there. Records nothing if all of them are `stream`.
+  void order_producers_behind(Stream stream);
   // Blocks the host until all sums of the last pass are done.
   void wait_host() const;
 
@@ -155,6 +158,7 @@ class Reducer {
 
   [[nodiscard]] GradientBucket describe(std::size_t b) const;
   void join_producer(std::size_t b, Stream stream);
+  void note_producer(Stream stream);
   void launch_ready(Stream stream);
   void launch(std::size_t b);
   void launch_rest(Stream consumer);
@@ -174,6 +178,8 @@ class Reducer {
   std::vector<GradientState> gradients_;
   std::vector<BucketState> buckets_;
   std::vector<BucketLaunch> launches_;
+  std::vector<Stream> producers_;    // of this pass, each once
+  cu::Event held_;                   // CUDA: orders them behind the end of a pass that is held
   std::vector<std::size_t> counts_;  // elements, by parameter
   std::vector<std::size_t> order_;   // gradients that became ready in this pass, in that order
   std::vector<std::size_t> ready_order_;
