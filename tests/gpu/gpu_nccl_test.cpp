@@ -327,6 +327,29 @@ TEST_CASE("a duplicate and a split group work together with their parent", "[gpu
   });
 }
 
+// The stream reaches the second operation only after the first one, which never ends by itself.
+TEST_CASE("a group is left soon although its last operation waits for an earlier one",
+          "[gpu][nccl]") {
+  run_nccl_ranks(60s, [](ProcessGroup& group, Stream stream) {
+    if (group.world_size() == 1) return;
+    auto own = group.duplicate();
+    const int late = group.world_size() - 1;
+    const auto gone = [](int rank) { return "gone/" + std::to_string(rank); };
+    if (group.rank() == late) {
+      for (int rank = 0; rank < late; ++rank) (void)group.store().get(gone(rank), 60s);
+      return;
+    }
+    Floats values(16, group.device());
+    own->all_reduce(values.buffer(), ReduceOp::kSum, stream).wait(stream);
+    (void)own->all_reduce(values.buffer(), ReduceOp::kSum, stream);
+    const Deadline deadline = Deadline::after(5s);  // 5 times the promise
+    own.reset();
+    const bool is_late = deadline.passed();
+    group.store().set(gone(group.rank()), "");
+    expect(!is_late, "left in time");
+  });
+}
+
 TEST_CASE("a rank that never starts causes a TimeoutError", "[gpu][nccl]") {
   GroupConfig config;
   config.store = std::make_shared<HashStore>();

@@ -4,7 +4,7 @@
 namespace ddp {
 
 EventRing::EventRing(Device device) {
-  for (cu::Event& event : events_) event = cu::Event(device);
+  for (Events& each : events_) each = {cu::Event(device), cu::Event(device)};
 }
 
 void EventRing::begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands) {
@@ -12,8 +12,15 @@ void EventRing::begin(const CollectiveSignature& signature, Timeout timeout, Mem
   begun_.fetch_add(1);
 }
 
+// One event serves all producers: a wait refers to the record before it, whatever is recorded later.
+void EventRing::order_behind(Stream producer, Stream stream) {
+  cu::Event& reached = events(begun_.load()).reached;
+  reached.record(producer);
+  reached.make_wait(stream);
+}
+
 void EventRing::record(Stream stream) {
-  event(begun_.load()).record(stream);
+  events(begun_.load()).done.record(stream);
   recorded_.store(begun_.load());
 }
 
@@ -22,14 +29,18 @@ bool EventRing::is_recorded(std::uint64_t sequence) const { return sequence <= r
 bool EventRing::done(std::uint64_t sequence) {
   std::uint64_t completed = completed_.load();
   if (sequence <= completed) return true;
-  if (!is_recorded(sequence) || !event(sequence).done()) return false;
+  if (!is_recorded(sequence) || !events(sequence).done.done()) return false;
   while (completed < sequence && !completed_.compare_exchange_weak(completed, sequence)) {
   }
   return true;
 }
 
+bool EventRing::is_reached(std::uint64_t sequence) {
+  return is_recorded(sequence) && events(sequence).reached.done();
+}
+
 void EventRing::make_wait(std::uint64_t sequence, Stream consumer) {
-  if (sequence > completed_.load()) event(sequence).make_wait(consumer);
+  if (sequence > completed_.load()) events(sequence).done.make_wait(consumer);
 }
 
 bool EventRing::uses(const MemoryRange& memory) {

@@ -25,10 +25,11 @@ struct MemoryRange {
   }
 };
 
-// The completion events of operations that run one after the other on one stream; made once and
-// reused in turn. Operations are numbered 1, 2, ...
+// The events of operations that run one after the other on one stream; made once and reused in turn.
+// Operations are numbered 1, 2, ...
 //
-// Thread safety: begin() and record() from one thread at a time; the rest from any thread.
+// Thread safety: begin(), order_behind() and record() from one thread at a time; the rest from any
+// thread.
 class EventRing {
  public:
   static constexpr std::uint64_t kCapacity = 256;
@@ -40,11 +41,17 @@ class EventRing {
   // Announces operation next(). It reuses the entry of the operation kCapacity before it, which
   // must be done. The operation touches no memory outside of `operands`.
   void begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands = {});
+  // Orders the announced operation, which will be enqueued on `stream`, behind what `producer` holds
+  // now. An operation may have several producers.
+  void order_behind(Stream producer, Stream stream);
   // Call it when the announced operation has been enqueued completely on `stream`.
   void record(Stream stream);
 
   [[nodiscard]] bool is_recorded(std::uint64_t sequence) const;
   [[nodiscard]] bool done(std::uint64_t sequence);
+  // True once the last producer of a recorded operation that is not done has reached it. Until then
+  // the operation cannot run, whatever the other ranks do.
+  [[nodiscard]] bool is_reached(std::uint64_t sequence);
   // Orders `consumer` behind a recorded operation.
   void make_wait(std::uint64_t sequence, Stream consumer);
   // True if all recorded operations are done.
@@ -68,9 +75,14 @@ class EventRing {
     MemoryRange operands;
   };
 
-  cu::Event& event(std::uint64_t sequence) { return events_[sequence % kCapacity]; }
+  struct Events {
+    cu::Event reached;  // by the producer
+    cu::Event done;
+  };
 
-  std::array<cu::Event, kCapacity> events_;
+  Events& events(std::uint64_t sequence) { return events_[sequence % kCapacity]; }
+
+  std::array<Events, kCapacity> events_;
   SingleWriterRing<Announced> announced_{kCapacity};  // by sequence
   std::atomic<std::uint64_t> begun_ = 0;
   std::atomic<std::uint64_t> recorded_ = 0;

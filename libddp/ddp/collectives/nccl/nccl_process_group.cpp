@@ -103,7 +103,6 @@ class NcclProcessGroup final : public ProcessGroup {
   std::shared_ptr<NcclCommunicator> communicator_;
   NcclMemory memory_;
   cu::OwnedStream side_;
-  cu::Event handover_;  // orders the side stream behind the producers
   Allocation barrier_element_;
   EventRing operations_;
   std::optional<OperationTimer> timer_;
@@ -118,7 +117,6 @@ NcclProcessGroup::NcclProcessGroup(GroupConfig group_config)
       communicator_(std::make_shared<NcclCommunicator>(config())),
       memory_(communicator_, config()),
       side_(device(), cu::StreamPriority::kGreatest),
-      handover_(device()),
       barrier_element_(cu::allocate_device(sizeof(float), device())),
       operations_(device()),
       first_error_(config().background_store,
@@ -187,7 +185,7 @@ void NcclProcessGroup::finish_or_break(const IsNeeded& is_needed, const Reason& 
   try {
     while (is_needed() && !(by_abort && by_abort->passed())) {
       const std::uint64_t unfinished = operations_.oldest_unfinished();
-      if (std::exchange(oldest, unfinished) != unfinished || !handover_.done()) {
+      if (std::exchange(oldest, unfinished) != unfinished || !operations_.is_reached(unfinished)) {
         by_itself = Deadline::after(kLeaveTimeout);
       }
       if (!by_abort && (by_itself.passed() || first_error_.is_set())) {
@@ -243,8 +241,7 @@ void NcclProcessGroup::order_behind_producers(std::span<const Collective> operat
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const Stream producer = operations[i].producer;
     if (i > 0 && producer.native == operations[i - 1].producer.native) continue;
-    handover_.record(producer);
-    handover_.make_wait(side_.view());
+    operations_.order_behind(producer, side_.view());
   }
 }
 
