@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -51,25 +52,32 @@ class LateStore final : public test::ForwardingStore {
 
 TEST_CASE("the error of a rank that cannot construct its group ends the others' wait for it",
           "[collectives]") {
-  const auto store = std::make_shared<HashStore>();
-  const auto begin = Clock::now();
-  test::run_ranks(3, [&](int rank) {
-    const GroupConfig config{.store = store,
-                             .background_store = store,
-                             .rank = rank,
-                             .world_size = 3,
-                             .start_timeout = test::kStartTimeout};
-    const std::string error = error_of([&] {
-      (void)start_group(config, [](GroupConfig own) {
-        if (own.rank == 1) throw SystemError("cannot create shared memory", ENOMEM);
-        return make_shm_process_group(std::move(own));
+  const auto no_memory = [] { throw SystemError("cannot create shared memory", ENOMEM); };
+  const auto busy_store = [] { throw TimeoutError("set(\"who/1\") timed out after 5000 ms"); };
+  for (const auto& [fail, cause] :
+       {std::pair<std::function<void()>, std::string>{
+            no_memory, "cannot create shared memory: Cannot allocate memory"},
+        {busy_store, "set(\"who/1\") timed out after 5000 ms"}}) {
+    const auto store = std::make_shared<HashStore>();
+    const auto begin = Clock::now();
+    test::run_ranks(3, [&](int rank) {
+      const GroupConfig config{.store = store,
+                               .background_store = store,
+                               .rank = rank,
+                               .world_size = 3,
+                               .start_timeout = test::kStartTimeout};
+      const std::string error = error_of([&] {
+        (void)start_group(config, [&](GroupConfig own) {
+          if (own.rank == 1) fail();
+          return make_shm_process_group(std::move(own));
+        });
       });
+      expect(
+          error == (rank == 1 ? cause : "[start] rank 1 cannot join group \"default\": " + cause),
+          error);
     });
-    const std::string cause = "cannot create shared memory: Cannot allocate memory";
-    expect(error == (rank == 1 ? cause : "[start] rank 1 cannot join group \"default\": " + cause),
-           error);
-  });
-  CHECK(Clock::now() - begin < 10s);
+    CHECK(Clock::now() - begin < 10s);
+  }
 }
 
 TEST_CASE("a group with unfinished work can be destroyed at once", "[collectives]") {

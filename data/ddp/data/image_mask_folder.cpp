@@ -39,8 +39,8 @@ std::map<std::string, fs::path> files_in(const fs::path& folder,
                                          const std::vector<std::string_view>& extensions) {
   std::error_code error;
   std::map<std::string, fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const fs::path& path = entry.path();
+  for (fs::directory_iterator entry(folder, error), end; entry != end; entry.increment(error)) {
+    const fs::path& path = entry->path();
     const std::string extension = lower_case(path.extension());
     if (path.filename().string().starts_with('.')) continue;
     if (std::ranges::find(extensions, extension) == extensions.end()) {

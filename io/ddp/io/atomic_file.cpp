@@ -129,12 +129,13 @@ bool link_atomically(const std::filesystem::path& file, const std::filesystem::p
 }
 
 void remove_orphaned_temporaries(const std::filesystem::path& directory) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    const auto pid = maker_of(entry.path().filename().string());
+  using std::filesystem::directory_iterator;
+  std::error_code ignored;  // a file that cannot be found or removed only takes space
+  for (directory_iterator entry(directory, ignored), end; entry != end; entry.increment(ignored)) {
+    const auto pid = maker_of(entry->path().filename().string());
     if (!pid || (*pid != getpid() && lives(*pid))) continue;
-    std::error_code ignored;  // a file that cannot be removed only takes space
-    std::filesystem::remove(entry.path(), ignored);
+    std::error_code not_removed;
+    std::filesystem::remove(entry->path(), not_removed);
   }
 }
 

@@ -53,7 +53,8 @@ struct [[nodiscard]] Work {
 //
 // A failure on one rank breaks the group on all of them. From then on every wait and every later
 // call throws the first error, with the same text and class on every rank and backend:
-//   TimeoutError   a rank has waited for the others for longer than its timeout
+//   TimeoutError   a rank has waited for the others for longer than its timeout (nccl: for the
+//                  oldest unfinished operation, including the device's work before it)
 //   MismatchError  ranks have called different collectives
 //   PeerError      a rank died, left, called abort(), or failed by itself
 // Only a rank that failed by itself, as with a CudaError, throws its own error instead.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/collectives/single_process_group.h"
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -74,7 +75,7 @@ class SingleProcessGroup final : public ProcessGroup {
     if (!abort_reason_.empty()) throw PeerError(abort_reason_);
   }
 
-  std::uint64_t sequence_ = 0;
+  std::atomic<std::uint64_t> sequence_ = 0;  // waits may be on other threads
   cu::Event done_;  // CUDA only: recorded after each operation
   std::mutex mutex_;
   std::string abort_reason_;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "ddp/base/socket.h"
+#include "ddp/base/write_all.h"
 
 namespace ddp {
 namespace {
@@ -100,7 +101,7 @@ void append_to_events_file(const FlightRecorder& recorder, std::string_view titl
     const std::string text =
         describe_events(recorder, title) + "error: " + std::string(error) + "\n";
     const FileDescriptor file(::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    [[maybe_unused]] const ssize_t written = ::write(file.get(), text.data(), text.size());
+    static_cast<void>(write_all(file.get(), text));
   } catch (const std::exception&) {  // thrown if there is no memory left
   }
 }

@@ -45,6 +45,7 @@ void tell(Store& store, const std::string& who, const std::exception& error) {
 std::shared_ptr<ProcessGroup> start_group(
     GroupConfig config, const std::function<std::shared_ptr<ProcessGroup>(GroupConfig)>& make) {
   const std::shared_ptr<Store> store = config.background_store;
+  const Deadline deadline = Deadline::after(config.start_timeout);
   const std::string who =
       "rank " + std::to_string(config.rank) + " cannot join group \"" + config.name + "\"";
   config.check_while_starting = [store, check_others = std::move(config.check_while_starting)](
@@ -56,7 +57,8 @@ std::shared_ptr<ProcessGroup> start_group(
   };
   try {
     return make(std::move(config));
-  } catch (const TimeoutError&) {
+  } catch (const TimeoutError& error) {
+    if (!deadline.passed()) tell(*store, who, error);
     throw;
   } catch (const std::exception& error) {
     tell(*store, who, error);

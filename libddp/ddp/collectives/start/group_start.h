@@ -17,8 +17,8 @@ namespace ddp {
 
 // Makes a group by make(config), in which this rank waits for the other ranks of the group. If
 // `make` fails on one rank, the others do not wait for it any longer: they throw its error as
-// PeerError, or MismatchError if it is one. A TimeoutError remains the rank's own, since the
-// others have the same time.
+// PeerError, or MismatchError if it is one. A TimeoutError after config.start_timeout remains the
+// rank's own, since the others have the same time; a store may time out earlier.
 [[nodiscard]] std::shared_ptr<ProcessGroup> start_group(
     GroupConfig config, const std::function<std::shared_ptr<ProcessGroup>(GroupConfig)>& make);
 
