@@ -76,7 +76,7 @@ class SingleProcessGroup final : public ProcessGroup {
   }
 
   std::atomic<std::uint64_t> sequence_ = 0;  // waits may be on other threads
-  cu::Event done_;  // CUDA only: recorded after each operation
+  cu::Event done_;                           // CUDA only: recorded after each operation
   std::mutex mutex_;
   std::string abort_reason_;
 };

@@ -2,6 +2,7 @@
 #include "ddp/store/store_state.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 
 #include "ddp/base/error.h"
@@ -67,6 +68,7 @@ void StoreState::forget(ClientId client) {
   std::erase_if(waits_by_key_, [](const auto& entry) { return entry.second.empty(); });
   for (auto& [key, clients] : barriers_) std::erase(clients, client);
   std::erase_if(barriers_, [](const auto& entry) { return entry.second.empty(); });
+  for (const auto& [key, queue] : queues_) wake_one(key);
 }
 
 void StoreState::set(std::string_view key, std::string_view value) {
@@ -187,21 +189,44 @@ void StoreState::wake_all(std::string_view key) {
   for (const WaitId id : ids) count_down(id);
 }
 
+// Ends the first wait that lacks only this key, which is a queue. The others stay: another client
+// may take the element before they have the rest.
 void StoreState::wake_one(std::string_view key) {
   const auto found = waits_by_key_.find(key);
   if (found == waits_by_key_.end()) return;
-  const WaitId id = found->second.front();
-  found->second.erase(found->second.begin());
-  if (found->second.empty()) waits_by_key_.erase(found);
-  count_down(id);
+  std::vector<WaitId>& ids = found->second;
+  std::erase_if(ids, [this](WaitId id) { return !waits_.contains(id); });
+  const auto last = std::ranges::find_if(
+      ids, [this](WaitId id) { return waits_.at(id).missing <= queues_awaited_by(id); });
+  if (last != ids.end()) {
+    end_wait(*last);
+    ids.erase(last);
+  }
+  if (ids.empty()) waits_by_key_.erase(found);
 }
 
 void StoreState::count_down(WaitId id) {
   const auto found = waits_.find(id);
-  if (found == waits_.end() || --found->second.missing > 0) return;
-  const ClientId client = found->second.client;
-  waits_.erase(found);
+  if (found == waits_.end()) return;
+  Wait& wait = found->second;
+  --wait.missing;
+  if (wait.missing <= queues_awaited_by(id)) end_wait(id);
+}
+
+void StoreState::end_wait(WaitId id) {
+  const ClientId client = waits_.at(id).client;
+  waits_.erase(id);
   reply_integer(client, wire::kStopWaiting);
+}
+
+// How many keys of the wait exist as queues, although they did not when it began.
+std::size_t StoreState::queues_awaited_by(WaitId id) const {
+  std::ptrdiff_t keys = 0;
+  for (const auto& [key, queue] : queues_) {
+    const auto found = waits_by_key_.find(key);
+    if (found != waits_by_key_.end()) keys += std::ranges::count(found->second, id);
+  }
+  return static_cast<std::size_t>(keys);
 }
 
 template <class T>

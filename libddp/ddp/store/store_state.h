@@ -28,14 +28,14 @@ class StoreState {
   // Throws NetworkError if the request cannot be served; the client should then be dropped.
   void handle(ClientId client, const wire::Request& request);
 
-  // Drops the waits of a client that is gone.
+  // Drops the waits of a client that is gone. An element that it was woken for is for another one.
   void forget(ClientId client);
 
  private:
   using WaitId = std::uint64_t;
   struct Wait {
     ClientId client;
-    std::size_t missing;  // how many of its keys do not exist yet
+    std::size_t missing;  // how many of its keys did not exist yet
   };
 
   void set(std::string_view key, std::string_view value);
@@ -56,6 +56,8 @@ class StoreState {
   void wake_all(std::string_view key);
   void wake_one(std::string_view key);
   void count_down(WaitId id);
+  void end_wait(WaitId id);
+  [[nodiscard]] std::size_t queues_awaited_by(WaitId id) const;
   template <class T>
   void reply_integer(ClientId client, T value);
   void reply_bytes(ClientId client, std::string_view value);

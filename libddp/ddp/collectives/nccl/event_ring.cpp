@@ -12,7 +12,8 @@ void EventRing::begin(const CollectiveSignature& signature, Timeout timeout, Mem
   begun_.fetch_add(1);
 }
 
-// One event serves all producers: a wait refers to the record before it, whatever is recorded later.
+// One event serves all producers: a wait refers to the record before it, whatever is recorded
+// later.
 void EventRing::order_behind(Stream producer, Stream stream) {
   cu::Event& reached = events(begun_.load()).reached;
   reached.record(producer);

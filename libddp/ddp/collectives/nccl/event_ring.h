@@ -25,8 +25,8 @@ struct MemoryRange {
   }
 };
 
-// The events of operations that run one after the other on one stream; made once and reused in turn.
-// Operations are numbered 1, 2, ...
+// The events of operations that run one after the other on one stream; made once and reused in
+// turn. Operations are numbered 1, 2, ...
 //
 // Thread safety: begin(), order_behind() and record() from one thread at a time; the rest from any
 // thread.
@@ -41,8 +41,8 @@ class EventRing {
   // Announces operation next(). It reuses the entry of the operation kCapacity before it, which
   // must be done. The operation touches no memory outside of `operands`.
   void begin(const CollectiveSignature& signature, Timeout timeout, MemoryRange operands = {});
-  // Orders the announced operation, which will be enqueued on `stream`, behind what `producer` holds
-  // now. An operation may have several producers.
+  // Orders the announced operation, which will be enqueued on `stream`, behind what `producer`
+  // holds now. An operation may have several producers.
   void order_behind(Stream producer, Stream stream);
   // Call it when the announced operation has been enqueued completely on `stream`.
   void record(Stream stream);
