@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "launcher/output/run_folder.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <utility>
 
@@ -25,9 +29,38 @@ constexpr int kMaxRunsOfOneName = 10000;
 }
 
 // Readable only by this user, as made by mkdtemp. Empty if it cannot be made.
-std::string make_temporary_folder(const char* parent) {
-  std::string path = std::string(parent) + "/ddp-launch-XXXXXX";
+std::string make_temporary_folder(const char* parent, const char* prefix) {
+  std::string path = fmt::format("{}/{}XXXXXX", parent, prefix);
   return ::mkdtemp(path.data()) == nullptr ? "" : path;
+}
+
+constexpr const char* kLogPrefix = "ddp-launch-";
+constexpr const char* kPrivatePrefix = "ddp-run-";
+
+FileDescriptor open_folder(const std::string& path) {
+  return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
+// A new folder is not locked yet.
+constexpr std::time_t kSecondsUntilLocked = 60;
+
+// Whether this is a private folder of this user whose processes were all killed.
+bool is_orphaned(const std::string& path) {
+  const FileDescriptor folder = open_folder(path);
+  struct stat status = {};
+  if (::fstat(folder.get(), &status) != 0 || status.st_uid != ::geteuid()) return false;
+  if (std::time(nullptr) - status.st_mtime < kSecondsUntilLocked) return false;
+  return ::flock(folder.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
+void remove_orphans(const char* parent) {
+  using std::filesystem::directory_iterator;
+  std::error_code ignored;  // what cannot be found or removed only takes space
+  for (directory_iterator entry(parent, ignored), end; entry != end; entry.increment(ignored)) {
+    if (!entry->path().filename().string().starts_with(kPrivatePrefix)) continue;
+    std::error_code not_removed;
+    if (is_orphaned(entry->path())) std::filesystem::remove_all(entry->path(), not_removed);
+  }
 }
 
 const char* temporary_parent(const char* otherwise) {
@@ -64,8 +97,16 @@ bool make_folder(const std::string& path) {
 
 }  // namespace
 
-PrivateFolder::PrivateFolder() : path_(make_temporary_folder(temporary_parent("/dev/shm"))) {
-  if (path_.empty()) path_ = make_temporary_folder(temporary_parent("/tmp"));
+PrivateFolder::PrivateFolder() {
+  for (const char* otherwise : {"/dev/shm", "/tmp"}) {
+    const char* parent = temporary_parent(otherwise);
+    remove_orphans(parent);
+    path_ = make_temporary_folder(parent, kPrivatePrefix);
+    if (!path_.empty()) break;
+  }
+  if (path_.empty()) return;
+  lock_ = open_folder(path_);
+  static_cast<void>(::flock(lock_.get(), LOCK_SH));
 }
 
 PrivateFolder::~PrivateFolder() {
@@ -79,7 +120,7 @@ RunFolder::RunFolder(const LogOptions& options, const JobLayout& layout, std::st
     root_ = make_new_folder(*options.directory, folder_name(layout));
   } else if (stays_) {
     const char* parent = temporary_parent("/tmp");
-    root_ = make_temporary_folder(parent);
+    root_ = make_temporary_folder(parent, kLogPrefix);
     if (root_.empty()) {
       throw LaunchError(fmt::format(
           "cannot make a log folder in '{}': {}; --log_dir or TMPDIR chooses another place", parent,

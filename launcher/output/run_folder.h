@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "ddp/base/socket.h"
 #include "launcher/options/options.h"
 #include "launcher/output/console.h"
 #include "launcher/plan/worker_plan.h"
@@ -13,7 +14,8 @@ namespace ddp::launcher {
 // set, else in memory, since on a busy disk making folders takes longer than the rest of a start.
 // If none can be made the path is empty.
 //
-// Make it before the guardian forks, so that the process that outlives the other removes it.
+// Make it before the guardian forks, so that the process that outlives the other removes it. If
+// both are killed, the folder stays, but is no longer locked; a later launcher removes it.
 class PrivateFolder {
  public:
   PrivateFolder();
@@ -25,6 +27,7 @@ class PrivateFolder {
 
  private:
   std::string path_;
+  FileDescriptor lock_;  // shared by this process and those that it forks
 };
 
 // The files of a job on this node, laid out like torchrun's:

@@ -15,8 +15,9 @@ RestartPolicy::Decision RestartPolicy::after_failure(int rank, std::optional<std
   }
   if (is_always_the_same()) {
     return {{},
-            fmt::format("not started again: rank {} failed at step {} {} times in a row", rank,
-                        *step, kSameFailures)};
+            fmt::format("not started again: rank {} failed at step {} {} times in a row (a trainer "
+                        "that resumes counts on if it calls continue_after)",
+                        rank, *step, kSameFailures)};
   }
   const Timeout delay = kFirstDelay * (1 << std::min(restarts_, 5));
   ++restarts_;

@@ -160,6 +160,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
     for (const std::int64_t epochs : {2, 5}) {
       ddp::ExactSampler sampler(
           {.dataset_size = 8, .world_size = group->world_size(), .rank = group->rank()});
+      ddp::DistributedDataParallel ddp(group, {{"weight", {3}, ddp::buffer_of(values)}});
       values[0] = 0;
 
       ddp::CheckpointDirectory directory({.path = path, .keep = 3});
@@ -174,6 +175,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
       ddp::broadcast_on_host(*group, epoch, /*root=*/0);
       ddp::broadcast_tensors(*group, tensors, /*root=*/0, stream);
       sampler.set_epoch(epoch);
+      ddp.continue_after(epoch * sampler.plan({}).steps());
 
       std::optional<ddp::CheckpointWriter> writer;  // one process writes
       if (group->rank() == 0) writer.emplace(directory);

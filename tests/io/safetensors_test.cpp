@@ -187,7 +187,7 @@ TEST_CASE("a file of torch.save is refused with a way to convert it", "[safetens
                                          Contains("safetensors.torch.save_file(torch.load("));
   }
   CHECK_THAT(error_of_file(std::string(100, 'x')),
-             Contains("is not a safetensors file: it announces a header of"));
+             Contains("is cut short or not a safetensors file: it announces a header of"));
 }
 
 TEST_CASE("a file that cannot be read is named", "[safetensors]") {

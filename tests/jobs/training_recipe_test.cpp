@@ -309,6 +309,7 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       broadcast_on_host(*group, first_epoch, /*root=*/0);
       broadcast_tensors(*group, tensors, /*root=*/0, context.stream());
       sampler.set_epoch(first_epoch);
+      model.engine().continue_after(first_epoch * sampler.plan({}).steps());
 
       std::optional<CheckpointWriter> writer;  // one process writes
       if (group->rank() == 0) writer.emplace(checkpoints);

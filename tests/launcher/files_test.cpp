@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "launcher/launch_error.h"
 #include "launcher/output/log_route.h"
@@ -23,6 +29,21 @@ std::optional<ddp::ErrorRecord> parse(const std::string& text) {
   write_bytes(folder / "error.json", text);
   return read_error_record((folder / "error.json").string());
 }
+
+// TMPDIR while it lives.
+class ScopedTmpdir {
+ public:
+  explicit ScopedTmpdir(const std::filesystem::path& path) {
+    if (const char* before = std::getenv("TMPDIR")) before_ = before;
+    ::setenv("TMPDIR", path.c_str(), 1);
+  }
+  ~ScopedTmpdir() { before_ ? ::setenv("TMPDIR", before_->c_str(), 1) : ::unsetenv("TMPDIR"); }
+  ScopedTmpdir(const ScopedTmpdir&) = delete;
+  ScopedTmpdir& operator=(const ScopedTmpdir&) = delete;
+
+ private:
+  std::optional<std::string> before_;
+};
 
 JobLayout job_of(const std::string& run_id) {
   JobLayout layout;
@@ -154,6 +175,33 @@ TEST_CASE("without a log folder there are only error files", "[run-folder]") {
     path = folder.path();
   }
   CHECK_FALSE(std::filesystem::exists(path));
+}
+
+TEST_CASE("the private folder of launchers that were killed is removed by a later one",
+          "[run-folder]") {
+  using std::filesystem::exists;
+  const TemporaryDirectory parent;
+  const ScopedTmpdir tmpdir(parent.path());
+  const auto old = [&](const std::string& name) {
+    const std::filesystem::path path = parent / name;
+    std::filesystem::create_directories(path / "attempt_0");
+    const auto hour_ago = std::filesystem::file_time_type::clock::now() - std::chrono::hours(1);
+    std::filesystem::last_write_time(path, hour_ago);
+    return path;
+  };
+  const auto orphan = old("ddp-run-aaaaaa");
+  const auto logs = old("ddp-launch-aaaaaa");
+  const auto in_use = old("ddp-run-bbbbbb");
+  const ddp::FileDescriptor lock(::open(in_use.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  REQUIRE(::flock(lock.get(), LOCK_SH) == 0);
+  std::filesystem::create_directory(parent / "ddp-run-cccccc");
+  {
+    const PrivateFolder own;
+    const PrivateFolder other;
+    CHECK(exists(own.path()));
+    CHECK_FALSE(exists(orphan));
+  }
+  for (const auto& kept : {logs, in_use, parent / "ddp-run-cccccc"}) CHECK(exists(kept));
 }
 
 TEST_CASE("without any folder there are no files", "[run-folder]") {

@@ -33,10 +33,10 @@ bool is_of_pytorch(std::uint64_t first_bytes) {
         "safetensors.torch.save_file(torch.load(FILE, map_location=\"cpu\"), "
         "\"model.safetensors\"), where FILE is its name; it must hold only a state_dict()");
   }
-  throw FileError(
-      fmt::format("is not a safetensors file: it announces a header of {} bytes, but {} follow and "
-                  "{} are allowed",
-                  length, rest, kMaxSafetensorsHeaderBytes));
+  throw FileError(fmt::format(
+      "is cut short or not a safetensors file: it announces a header of {} bytes, but {} follow "
+      "and {} are allowed",
+      length, rest, kMaxSafetensorsHeaderBytes));
 }
 
 SafetensorsHeader read_header(RegularFile& file) {

@@ -26,6 +26,11 @@ Tape::Tape(Context& context, Recording recording, std::optional<DType> autocast)
 
 const RandomKey& Tape::random_key() const {
   if (random_key_) return *random_key_;
+  if (recording_ == Recording::kOff) {
+    throw std::logic_error(
+        "[nn] a layer makes random choices on a tape that does not record: to evaluate, call the "
+        "model's eval() first; otherwise call set_random_key() before each forward pass");
+  }
   throw std::logic_error(
       "[nn] a layer makes random choices, but the tape has no key: call set_random_key() before "
       "each forward pass");

@@ -134,6 +134,9 @@ TEST_CASE("dropout does nothing in evaluation, and needs a fresh key in training
   tape.set_random_key({});
   tape.backward(forward());
   CHECK(error_of([&] { static_cast<void>(forward()); }) == complaint);
+  Tape unrecorded(layers.context, Recording::kOff);
+  CHECK_THAT(error_of([&] { static_cast<void>(layers.first.forward(unrecorded, x.value())); }),
+             Catch::Contains("does not record: to evaluate, call the model's eval() first"));
   layers.first.train(false);
   CHECK(forward().value().buffer().data == x.value().buffer().data);
   CHECK(error_of([&] { Dropout(layers.scope.child("d"), 1.5); }) ==
