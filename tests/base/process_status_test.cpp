@@ -16,6 +16,8 @@ TEST_CASE("a wait status is described in words and as a shell's exit code", "[pr
   CHECK(describe_status(W_EXITCODE(0, SIGKILL)) == "was killed by SIGKILL");
   CHECK(describe_status(W_EXITCODE(0, SIGSEGV) | WCOREFLAG) ==
         "was killed by SIGSEGV (core dumped)");
+  CHECK(describe_status(W_EXITCODE(0, SIGUSR2)) ==
+        "was killed by SIGUSR2 (it had no handler, such as a SignalGuard)");
   CHECK(exit_code_of(W_EXITCODE(7, 0)) == 7);
   CHECK(exit_code_of(W_EXITCODE(0, SIGTERM)) == 143);
 }

@@ -41,8 +41,12 @@ std::string signal_name(int signal_number) {
 
 std::string describe_status(int status) {
   if (!WIFSIGNALED(status)) return "exited with code " + std::to_string(WEXITSTATUS(status));
-  const char* const core = WCOREDUMP(status) ? " (core dumped)" : "";
-  return "was killed by " + signal_name(WTERMSIG(status)) + core;
+  const int signal_number = WTERMSIG(status);
+  std::string text = "was killed by " + signal_name(signal_number);
+  if (WCOREDUMP(status)) text += " (core dumped)";
+  const bool is_request = signal_number == SIGUSR1 || signal_number == SIGUSR2;
+  if (is_request) text += " (it had no handler, such as a SignalGuard)";
+  return text;
 }
 
 int exit_code_of(int status) {

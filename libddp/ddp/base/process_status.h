@@ -16,7 +16,8 @@ namespace ddp {
 [[nodiscard]] std::string signal_name(int signal_number);
 
 // Describes a wait status of waitpid(2): "exited with code 7", "was killed by SIGSEGV (core
-// dumped)".
+// dumped)". Of SIGUSR1 and SIGUSR2, which ask a process for something, it says that there was no
+// handler.
 [[nodiscard]] std::string describe_status(int status);
 
 // The exit code, or 128 + the signal, as in a shell.
