@@ -57,6 +57,8 @@ void BatchRing::fill(std::size_t index, const EpochPlan& plan, std::int64_t step
   const Batch host = view(slot.host, kCpuDevice, slot.samples.size());
   dataset_.gather(slot.samples, host.inputs, host.labels, plan.epoch());
   slot.batch = device_.is_cuda() ? copy_to_device(slot, host) : host;
+  slot.batch.rank = plan.rank();
+  slot.batch.world_size = plan.world_size();
   slot.batch.epoch = plan.epoch();
   slot.batch.plan_fingerprint = plan.fingerprint();
   slot.batch.step = step;

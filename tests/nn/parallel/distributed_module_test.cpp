@@ -77,6 +77,26 @@ struct Trainee {
   nn::Tape tape;
 };
 
+// What two ranks throw in the first step with a batch each.
+template <class Batch>
+std::vector<std::string> errors_of_batches(Backend backend, const std::vector<Batch>& batches) {
+  std::vector<std::string> errors(2);
+  test::run_groups(backend, 2, [&](ProcessGroup& group) {
+    const auto rank = static_cast<std::size_t>(group.rank());
+    errors[rank] = error_of([&] {
+      Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
+      const Tensor input =
+          trainee.context.from_host<double>(std::vector<double>(kFeatures, 1.0), {1, kFeatures});
+      const Tensor label =
+          trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(1), {1});
+      const nn::Variable loss = nn::softmax_cross_entropy(
+          trainee.tape, trainee.model.forward(trainee.tape, input), label);
+      trainee.model.backward(trainee.tape, loss, batches[rank]);
+    });
+  });
+  return errors;
+}
+
 }  // namespace
 
 TEST_CASE("a layer that no rank uses does not change, not even by weight decay", "[module]") {
@@ -329,26 +349,34 @@ TEST_CASE("an optimizer steps the parameters of one module", "[module]") {
 
 TEST_CASE("ranks in different epochs are found from their batches", "[module]") {
   const Backend backend = GENERATE(from_range(test::backends()));
-  std::vector<std::string> errors(2);
-  test::run_groups(backend, 2, [&](ProcessGroup& group) {
-    Trainee trainee(group.shared_from_this(), {.unused = UnusedParameters::kZero});
-    const struct {
-      std::int64_t count;
-      std::int64_t epoch;
-    } batch{.count = 1, .epoch = 3 * group.rank()};
-    errors[static_cast<std::size_t>(group.rank())] = error_of([&] {
-      const Tensor input =
-          trainee.context.from_host<double>(std::vector<double>(kFeatures, 1.0), {1, kFeatures});
-      const Tensor label =
-          trainee.context.from_host<std::int64_t>(std::vector<std::int64_t>(1), {1});
-      const nn::Variable loss = nn::softmax_cross_entropy(
-          trainee.tape, trainee.model.forward(trainee.tape, input), label);
-      trainee.model.backward(trainee.tape, loss, batch);
-    });
-  });
+  struct Batch {
+    std::int64_t count;
+    std::int64_t epoch;
+  };
+  const std::vector<std::string> errors =
+      errors_of_batches<Batch>(backend, {{.count = 1, .epoch = 0}, {.count = 1, .epoch = 3}});
   for (const std::string& error : errors) {
     CHECK_THAT(error, Catch::Contains("rank 0 in epoch 0, rank 1 in epoch 3"));
   }
+}
+
+TEST_CASE("a rank that reads another one's part of the data is found from its batch", "[module]") {
+  const Backend backend = GENERATE(from_range(test::backends()));
+  struct Batch {
+    std::int64_t count = 1;
+    std::int64_t epoch = 0;
+    int rank = 0;
+    int world_size = 2;
+  };
+  const auto errors = [&](const Batch& on_rank1) {
+    return errors_of_batches<Batch>(backend, {{}, on_rank1});
+  };
+  for (const std::string& error : errors({.rank = 0})) {
+    CHECK_THAT(error, Catch::Contains("rank 1 got rank 0's part of the data: give the sampler"));
+  }
+  const std::vector<std::string> none(2);
+  CHECK(errors({.rank = 1}) == none);
+  CHECK(errors({.rank = 0, .world_size = 1}) == none);  // each rank has data of its own
 }
 
 TEST_CASE("gradients are clipped before the optimizer takes them, or it is an error", "[module]") {

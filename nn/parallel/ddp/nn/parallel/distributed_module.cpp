@@ -117,6 +117,18 @@ void DistributedModule::refuse_stranger(const Parameter& parameter) const {
   throw std::logic_error(text);
 }
 
+// A plan of another size may be meant: the data are then distributed beyond this group, or each
+// rank has its own.
+void DistributedModule::check_part(int rank, int world_size) const {
+  const ProcessGroup& group = engine_.group();
+  if (rank == group.rank() || world_size != group.world_size()) return;
+  const std::string text = "[nn] rank " + std::to_string(group.rank()) + " got rank " +
+                           std::to_string(rank) +
+                           "'s part of the data: give the sampler this group's rank()";
+  engine_.group().abort(text);
+  throw std::logic_error(text);
+}
+
 Variable DistributedModule::forward(Tape& tape, const Variable& input) {
   if (module_.is_training()) engine_.begin_forward(context_.stream());
   return module_.forward(tape, input);

@@ -70,13 +70,16 @@ class DistributedModule final : public Module, public GradientOwner {
   // parameter that no rank used (DdpOptions::unused) then has no gradient.
   //
   // With the loader's batch, ranks detect that they are in different epochs, or read their data in
-  // different orders (StepOptions::epoch, plan_fingerprint).
+  // different orders (StepOptions::epoch, plan_fingerprint). std::logic_error if a batch is another
+  // rank's part of the data, as when all ranks tell the sampler that they are rank 0; the other
+  // ranks then throw PeerError.
   void backward(Tape& tape, const Variable& loss, const StepOptions& step,
                 std::span<const StepMetric> metrics = {});
   template <CountedBatch Batch>
   void backward(Tape& tape, const Variable& loss, const Batch& batch,
                 std::span<const StepMetric> metrics = {}) {
     StepOptions step{.samples = batch.count, .epoch = batch.epoch};
+    if constexpr (requires { batch.world_size; }) check_part(batch.rank, batch.world_size);
     if constexpr (requires { batch.plan_fingerprint; }) {
       step.plan_fingerprint = batch.plan_fingerprint;
     }
@@ -133,6 +136,7 @@ class DistributedModule final : public Module, public GradientOwner {
   [[nodiscard]] std::size_t index_of(const Parameter& parameter) const;
   [[nodiscard]] std::string why_not_trained(const Parameter& parameter) const;
   [[noreturn]] void refuse_stranger(const Parameter& parameter) const;
+  void check_part(int rank, int world_size) const;
   void broadcast_frozen();
   [[nodiscard]] bool has_gradients() const;
   void take_use_from_engine();
