@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <string_view>
 #include <utility>
 
 #include "ddp/base/error.h"
@@ -28,14 +29,20 @@ constexpr int kMaxRunsOfOneName = 10000;
       fmt::format("cannot make the log folder '{}': {}", path, error_text(error_number)));
 }
 
+constexpr std::string_view kLogPrefix = "ddp-launch-";
+// Hidden and unlike what a user would choose, since folders of this name may be removed.
+constexpr std::string_view kPrivatePrefix = ".ddp-launch-private-";
+constexpr std::string_view kSuffix = "XXXXXX";  // mkdtemp replaces it
+
 // Readable only by this user, as made by mkdtemp. Empty if it cannot be made.
-std::string make_temporary_folder(const char* parent, const char* prefix) {
-  std::string path = fmt::format("{}/{}XXXXXX", parent, prefix);
+std::string make_temporary_folder(const char* parent, std::string_view prefix) {
+  std::string path = fmt::format("{}/{}{}", parent, prefix, kSuffix);
   return ::mkdtemp(path.data()) == nullptr ? "" : path;
 }
 
-constexpr const char* kLogPrefix = "ddp-launch-";
-constexpr const char* kPrivatePrefix = "ddp-run-";
+bool is_private_name(std::string_view name) {
+  return name.starts_with(kPrivatePrefix) && name.size() == kPrivatePrefix.size() + kSuffix.size();
+}
 
 FileDescriptor open_folder(const std::string& path) {
   return FileDescriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -57,9 +64,11 @@ void remove_orphans(const char* parent) {
   using std::filesystem::directory_iterator;
   std::error_code ignored;  // what cannot be found or removed only takes space
   for (directory_iterator entry(parent, ignored), end; entry != end; entry.increment(ignored)) {
-    if (!entry->path().filename().string().starts_with(kPrivatePrefix)) continue;
+    const bool is_private = is_private_name(entry->path().filename().string());
     std::error_code not_removed;
-    if (is_orphaned(entry->path())) std::filesystem::remove_all(entry->path(), not_removed);
+    if (is_private && is_orphaned(entry->path())) {
+      std::filesystem::remove_all(entry->path(), not_removed);
+    }
   }
 }
 

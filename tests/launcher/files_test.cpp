@@ -189,19 +189,21 @@ TEST_CASE("the private folder of launchers that were killed is removed by a late
     std::filesystem::last_write_time(path, hour_ago);
     return path;
   };
-  const auto orphan = old("ddp-run-aaaaaa");
+  const auto orphan = old(".ddp-launch-private-aaaaaa");
   const auto logs = old("ddp-launch-aaaaaa");
-  const auto in_use = old("ddp-run-bbbbbb");
+  const auto of_a_user = old(".ddp-launch-private-results");
+  const auto in_use = old(".ddp-launch-private-bbbbbb");
   const ddp::FileDescriptor lock(::open(in_use.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   REQUIRE(::flock(lock.get(), LOCK_SH) == 0);
-  std::filesystem::create_directory(parent / "ddp-run-cccccc");
+  std::filesystem::create_directory(parent / ".ddp-launch-private-cccccc");
   {
     const PrivateFolder own;
     const PrivateFolder other;
     CHECK(exists(own.path()));
     CHECK_FALSE(exists(orphan));
   }
-  for (const auto& kept : {logs, in_use, parent / "ddp-run-cccccc"}) CHECK(exists(kept));
+  for (const auto& kept : {logs, of_a_user, in_use, parent / ".ddp-launch-private-cccccc"})
+    CHECK(exists(kept));
 }
 
 TEST_CASE("without any folder there are no files", "[run-folder]") {

@@ -189,8 +189,8 @@ void StoreState::wake_all(std::string_view key) {
   for (const WaitId id : ids) count_down(id);
 }
 
-// Ends the first wait that lacks only this key, which is a queue. The others stay: another client
-// may take the element before they have the rest.
+// Ends the first wait whose other keys exist; `key` is a queue. The others stay: another client may
+// take the element before they have the rest.
 void StoreState::wake_one(std::string_view key) {
   const auto found = waits_by_key_.find(key);
   if (found == waits_by_key_.end()) return;

@@ -120,12 +120,12 @@ void DistributedModule::refuse_stranger(const Parameter& parameter) const {
 // A plan of another size may be meant: the data are then distributed beyond this group, or each
 // rank has its own.
 void DistributedModule::check_part(int rank, int world_size) const {
-  const ProcessGroup& group = engine_.group();
+  ProcessGroup& group = engine_.group();
   if (rank == group.rank() || world_size != group.world_size()) return;
   const std::string text = "[nn] rank " + std::to_string(group.rank()) + " got rank " +
                            std::to_string(rank) +
                            "'s part of the data: give the sampler this group's rank()";
-  engine_.group().abort(text);
+  group.abort(text);
   throw std::logic_error(text);
 }
 
