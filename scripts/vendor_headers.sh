@@ -22,6 +22,11 @@ copy_headers() {
 }
 copy_licence() { install -D -m 644 "/usr/share/doc/$1/copyright" "$target/licenses/$1"; }
 
+# Only what this script made before is replaced.
+if [ -n "$(ls -A "$target" 2>/dev/null)" ] && [ ! -e "$target/versions" ]; then
+  echo "$target is neither empty nor a folder of this script (it has no file 'versions')" >&2
+  exit 2
+fi
 install_packages "${packages[@]}"
 rm -rf "$target/include" "$target/licenses" "$target/fashion-mnist"
 for package in "${packages[@]}"; do

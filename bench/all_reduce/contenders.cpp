@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "all_reduce/contenders.h"
+#include "ddp/base/cpu_count.h"
 
 #include <chrono>
 #include <utility>
@@ -23,7 +24,7 @@ Buffer operand(const Contender& contender, std::size_t bytes) {
 
 // Assigns CPUs to ranks round robin.
 int cpu_of(int rank) {
-  const std::vector<int> cpus = usable_cpus();
+  const std::vector<int> cpus = affinity_cpus();
   return cpus[static_cast<std::size_t>(rank) % cpus.size()];
 }
 

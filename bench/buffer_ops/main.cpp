@@ -15,6 +15,7 @@
 
 #include "buffer_ops/experiments.h"
 #include "ddp/base/allocation.h"
+#include "ddp/base/cpu_count.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/buffer_ops/loops.h"
 #include "support/command_line.h"
@@ -179,7 +180,7 @@ void measure_small_call(const Table& table, std::size_t terms, std::size_t count
 }
 
 void run(int rounds) {
-  const Pinned pinned(usable_cpus().front());
+  const Pinned pinned(ddp::affinity_cpus().front());
   std::puts(header_line("bench_buffer_ops").c_str());
   fmt::print("# reduce_terms, sum, one thread; medians of {} interleaved samples\n", rounds);
   std::puts("# Time of memcpy, moving as many bytes in the same memory, over the loops' time");

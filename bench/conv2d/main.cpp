@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/kernels/conv2d.h"
 #include "support/blas.h"
 #include "support/command_line.h"
@@ -137,7 +138,7 @@ void run_layer(const Table& table, const Layer& layer, const Options& options,
 }
 
 void run(const Options& options) {
-  const Pinned pinned(usable_cpus().front());
+  const Pinned pinned(ddp::affinity_cpus().front());
   std::puts(header_line("bench_conv2d").c_str());
   fmt::print("# Batch {}, float32, one thread, microseconds; medians of {} interleaved samples\n",
              options.batch, options.rounds);

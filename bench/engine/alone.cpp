@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/ddp.h"
 #include "engine/parts.h"
 #include "support/pinning.h"
@@ -58,7 +59,7 @@ void measure(const Table& table, const Workload& workload, int rounds) {
 }  // namespace
 
 void measure_alone(int rounds) {
-  const Pinned pinned(usable_cpus().front());
+  const Pinned pinned(affinity_cpus().front());
   fmt::print(
       "\n# A training step in a world of one over the same without the engine, on the same memory; "
       "float32, one thread, medians of {} interleaved samples, each the fastest of {} steps. "

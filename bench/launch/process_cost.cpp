@@ -6,6 +6,8 @@
 #include <sstream>
 #include <string>
 
+#include "ddp/base/error.h"
+
 namespace ddp::bench {
 namespace {
 
@@ -53,8 +55,10 @@ void add(pid_t pid, const fs::path& executable, ProcessCost& cost) {
 }  // namespace
 
 ProcessCost cost_of_launcher(pid_t pid) {
+  const fs::path executable = executable_of(pid);
+  if (executable.empty()) throw Error("the launcher ended before it was measured");
   ProcessCost cost;
-  add(pid, executable_of(pid), cost);
+  add(pid, executable, cost);
   return cost;
 }
 

@@ -11,7 +11,7 @@ struct ProcessCost {
 };
 
 // The cost of a process and of those of its descendants that run the same executable: a launcher
-// without its workers. Shared pages are counted for each process.
+// without its workers. Shared pages are counted for each process. Throws Error if it has ended.
 [[nodiscard]] ProcessCost cost_of_launcher(pid_t pid);
 
 }  // namespace ddp::bench

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/base/error.h"
 #include "ddp/collectives/hang/flight_recorder.h"
 #include "support/pinning.h"
@@ -51,7 +52,7 @@ void finish(FlightRecorder& recorder) {
 // One thread submits while another finishes, as a caller and the queue's thread do, on two CPUs if
 // there are two. Returns the time of the slower thread.
 double submit_and_finish(FlightRecorder& recorder) {
-  const std::vector<int> cpus = usable_cpus();
+  const std::vector<int> cpus = affinity_cpus();
   double finishing = 0;
   std::thread other([&] {
     const Pinned pinned(cpus.back());

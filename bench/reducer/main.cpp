@@ -81,6 +81,8 @@ void measure(const std::shared_ptr<ProcessGroup>& group, std::size_t cap, Backwa
       {"off", [&] { return row.waiting.run(kind, options.steps).milliseconds; }},
       {"on", run_overlapping}};
   interleave(variants, options.rounds);
+  row.mark_ready_us.erase(row.mark_ready_us.begin());  // of the warm-up, as interleave drops it
+  row.allocations.erase(row.allocations.begin());
   if (group->rank() != 0) return;
   table.print_row({kind == BackwardKind::kOnCpu ? "CPU" : "elsewhere", fmt::format("{}", cap >> 10),
                    std::to_string(row.overlapping.bucket_count()),

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/ddp.h"
 #include "step/options.h"
 #include "support/blas.h"
@@ -114,7 +115,7 @@ void run(const Options& options) {
   const int ranks = groups.front()->world_size();
   // Only one rank alone is pinned: several ranks have a second thread each, for their reductions.
   std::optional<Pinned> pinned;
-  if (ranks == 1 && !options.on_gpus) pinned.emplace(usable_cpus().front());
+  if (ranks == 1 && !options.on_gpus) pinned.emplace(ddp::affinity_cpus().front());
   std::vector<Case> cases;
   std::vector<Variant> variants;
   const auto add = [&](const std::string& model, std::size_t min_buckets,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "ddp/base/cpu_count.h"
 #include "ddp/store/tcp_server.h"
 #include "store/operations.h"
 #include "store/throughput.h"
@@ -56,7 +57,7 @@ std::string_view to_string(Placement placement) {
 
 std::vector<Placement> placements(std::size_t clients) {
   if (clients > 1) return {Placement::kFree};
-  if (usable_cpus().size() < 2) return {Placement::kOneCpu};
+  if (affinity_cpus().size() < 2) return {Placement::kOneCpu};
   return {Placement::kTwoCpus, Placement::kOneCpu};
 }
 
@@ -65,14 +66,14 @@ std::vector<Placement> placements(std::size_t clients) {
 template <class F>
 auto run_as_server(Placement placement, F&& f) {
   if (placement == Placement::kFree) return f();
-  const Pinned pinned(usable_cpus().front());
+  const Pinned pinned(affinity_cpus().front());
   return f();
 }
 
 template <class F>
 auto run_as_client(Placement placement, F&& f) {
   if (placement == Placement::kFree) return f();
-  const std::vector<int> cpus = usable_cpus();
+  const std::vector<int> cpus = affinity_cpus();
   const Pinned pinned(placement == Placement::kOneCpu ? cpus.front() : cpus.back());
   return f();
 }

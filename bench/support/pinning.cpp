@@ -8,18 +8,6 @@
 
 namespace ddp::bench {
 
-std::vector<int> usable_cpus() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) {
-    throw SystemError("cannot read the CPU affinity", errno);
-  }
-  std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 Pinned::Pinned(int cpu) {
   cpu_set_t one;
   CPU_ZERO(&one);

@@ -3,12 +3,7 @@
 
 #include <sched.h>
 
-#include <vector>
-
 namespace ddp::bench {
-
-// The CPUs that this process may use.
-[[nodiscard]] std::vector<int> usable_cpus();
 
 // Pins the calling thread, and every thread that it starts while this object exists, to one CPU.
 class Pinned {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/nn/random.h"
 
 namespace ddp::bench {
 
@@ -13,7 +13,7 @@ nn::Tensor random_tensor(nn::Context& context, const nn::Shape& shape, DType dty
   const std::size_t count = shape.count();
   std::vector<float> draws(std::min(count, std::size_t{1} << 20));
   for (std::size_t i = 0; i < draws.size(); ++i) {
-    draws[i] = static_cast<float>(2 * nn::random_unit(0, 3, i) - 1);
+    draws[i] = static_cast<float>(2 * ddp::random_unit(0, 3, i) - 1);
   }
   const nn::Tensor first = context.from_host<float>(draws, {draws.size()});
   const nn::Tensor result = context.empty(shape, dtype);

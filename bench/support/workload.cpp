@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/nn/ops.h"
-#include "ddp/nn/random.h"
 
 namespace ddp::bench {
 namespace {
@@ -21,14 +21,14 @@ nn::Tensor make_images(nn::Context& context, const Workload& workload, const nn:
   const auto seed = static_cast<std::uint64_t>(rank);
   const nn::Shape shape{workload.batch, sizes.channels, sizes.image.height, sizes.image.width};
   std::vector<double> values(shape.count());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(seed, 1, i) - 1;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * ddp::random_unit(seed, 1, i) - 1;
   return make_tensor(context, values, shape, workload.dtype);
 }
 
 nn::Tensor make_masks(nn::Context& context, const Workload& workload, const nn::ImageSizes& sizes) {
   const nn::Shape shape{workload.batch, 1, sizes.image.height, sizes.image.width};
   std::vector<double> values(shape.count());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = nn::random_unit(0, 2, i) < 0.1;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = ddp::random_unit(0, 2, i) < 0.1;
   return make_tensor(context, values, shape, workload.dtype);
 }
 

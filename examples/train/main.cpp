@@ -52,6 +52,7 @@ std::shared_ptr<ddp::ProcessGroup> join(const train::Options& options) {
       why = "--device cuda needs a GPU; --device cpu works without";
     }
     if (why == nullptr) throw;
+    ddp::ErrorFile::from_environment().clear();  // what init_process_group recorded says less
     std::throw_with_nested(ddp::EnvironmentError(why));
   }
 }

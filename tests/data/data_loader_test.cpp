@@ -141,7 +141,6 @@ TEST_CASE("the loader delivers every rank's batches, empty ones too", "[data][lo
         CHECK(second->inputs.count == (rank == 0 ? 4U : 0U));
         CHECK(second->global_count == 1);
         CHECK_FALSE(loader.next());
-        CHECK_FALSE(loader.next());
         CHECK(loader.statistics().batches == 2);
       }
       CHECK(loader.plan().epoch() == 1);
@@ -427,6 +426,25 @@ TEST_CASE("a loader with bad options or without start() is an error", "[data][lo
   CHECK_THAT(error_of([&] { const DataLoader bad(dataset, {.num_workers = -1}); }),
              Contains("num_workers is -1 and prefetch 0; neither may be below 0"));
   CHECK_THROWS_AS(DataLoader(dataset, {.prefetch = -2}), std::invalid_argument);
+}
+
+// A loop without start() for its second epoch would train nothing, and say so nowhere.
+TEST_CASE("next() after the end of an epoch is an error until start()", "[data][loader]") {
+  const ddp::ImageDataset dataset = numbered_images(4);
+  for (const int num_workers : {0, 2}) {
+    CAPTURE(num_workers);
+    DataLoader loader(dataset, {.num_workers = num_workers});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      loader.start(in_order(4));
+      while (loader.next()) {
+      }
+      for (int call = 0; call < 2; ++call) {
+        CHECK(error_of([&] { (void)loader.next(); }) ==
+              "[data_loader] the epoch has ended: start() begins the next one");
+      }
+      CHECK(loader.position().epoch == 1);
+    }
+  }
 }
 
 TEST_CASE("a fork can destroy a loader, but not use it", "[loader]") {

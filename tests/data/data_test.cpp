@@ -67,6 +67,20 @@ TEST_CASE("each channel has its own normalisation", "[data][images]") {
   CHECK(inputs == std::vector<double>{1, 0});
 }
 
+TEST_CASE("a shape whose elements cannot be counted is refused", "[data][images]") {
+  const std::int64_t huge = std::int64_t{1} << 32;
+  const auto error = [](std::int64_t height, std::int64_t width) {
+    return error_of([&] {
+      const ImageDataset dataset({.shape = {1, height, width},
+                                  .pixels = {1},
+                                  .labels = {0},
+                                  .normalization = {{.mean = 0, .stddev = 1}}});
+    });
+  };
+  CHECK(error(huge, huge) == "[dataset] no sample can have the shape [1, 4294967296, 4294967296]");
+  CHECK_THAT(error(-1, 1), Contains("an image's sides and channels must be at least 1, not -1"));
+}
+
 TEST_CASE("gather refuses what does not fit", "[data][images]") {
   const ImageDataset dataset = four_images();
   std::vector<float> inputs(4);

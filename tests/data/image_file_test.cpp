@@ -246,4 +246,12 @@ TEST_CASE("pixels that cannot be written as PNG are refused", "[data][image_file
         "[image_file] 11 bytes of pixels for 2 x 2 of 3 channels");
   image.channels = 2;
   CHECK_THROWS_AS(write_png(directory / "a.png", image), std::invalid_argument);
+  CHECK(error_of([&] {
+          write_png(directory / "a.png", gradient({0, 0}, 1));
+        }) == "[image_file] 0 bytes of pixels for 0 x 0 of 1 channels");
+  const std::string file = (directory / "a.png").string();
+  CHECK_THAT(error_of([&] {
+               write_png(file, gradient({1, 1'000'001}, 1));
+             }),
+             Catch::StartsWith("[image_file] " + file + ": "));  // libpng's limit is 1000000
 }

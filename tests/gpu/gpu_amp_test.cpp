@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/amp/autocast.h"
 #include "ddp/nn/models/lenet5.h"
@@ -13,7 +14,6 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/adam.h"
 #include "ddp/nn/optim/clip_grad_norm.h"
-#include "ddp/nn/random.h"
 
 namespace {
 
@@ -26,7 +26,7 @@ const Device kDevices[] = {ddp::kCpuDevice, ddp::cuda_device(0)};
 std::vector<float> draws(std::size_t count) {
   std::vector<float> values(count);
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<float>(2 * random_unit(1, 2, i) - 1);
+    values[i] = static_cast<float>(2 * ddp::random_unit(1, 2, i) - 1);
   }
   return values;
 }

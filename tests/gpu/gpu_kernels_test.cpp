@@ -2,6 +2,7 @@
 //
 // Compares the CUDA kernels with their CPU twins, which are the reference. Both get the same
 // operands, including poison; everything that either wrote is compared.
+#include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstddef>
@@ -89,18 +90,24 @@ TEMPLATE_TEST_CASE("cu::softmax_cross_entropy equals its CPU twin", "[gpu]", flo
   grad.check_equal(kTolerance<T>);
 }
 
-TEST_CASE("a label outside its range makes the CUDA loss NaN", "[gpu]") {
+TEST_CASE("a label outside its range makes the CUDA loss and its row's gradient NaN", "[gpu]") {
   Twin<float> logits(std::vector<float>(6)), p = Twin<float>::poison(6);
   Twin<float> rows(std::vector<float>(2)), loss(std::vector<float>(1));
   const std::int64_t label = GENERATE(as<std::int64_t>(), 3, -1);
   Twin<std::int64_t> labels(std::vector<std::int64_t>{0, label});
   ddp::cu::softmax_cross_entropy_forward(logits.cuda(), labels.cuda(),
                                          {p.cuda(), rows.cuda(), loss.cuda()}, {2, 3}, 0, {});
+  Twin<float> one(std::vector<float>{1}), grad = Twin<float>::poison(6);
+  ddp::cu::softmax_cross_entropy_backward(p.cuda(), labels.cuda(), one.cuda(), {grad.cuda()},
+                                          {2, 3}, 0, {});
   float value = 0;
+  std::array<float, 6> gradient{};
   ddp::cu::synchronize({});
   ddp::cu::copy_async(&value, loss.cuda().data, sizeof(value), {});
+  ddp::cu::copy_async(gradient.data(), grad.cuda().data, sizeof(gradient), {});
   ddp::cu::synchronize({});
   CHECK(std::isnan(value));
+  for (std::size_t i = 0; i < gradient.size(); ++i) CHECK(std::isnan(gradient[i]) == (i >= 3));
 }
 
 TEST_CASE("cu::count_correct equals cpu::count_correct, equal logits included", "[gpu]") {

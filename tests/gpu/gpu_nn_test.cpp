@@ -4,13 +4,13 @@
 #include <memory>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/nn/models/lenet5.h"
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/models/unet.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/optim/weight_average.h"
-#include "ddp/nn/random.h"
 
 namespace {
 
@@ -32,7 +32,7 @@ std::vector<double> train(const Case& model_case, ddp::Device device) {
   const auto model = model_case.make(Scope(context, ddp::DType::kFloat64, 1));
   Sgd sgd(context, model->parameters(), {0.1, 0.9, 0.01});
   std::vector<double> inputs(5 * model_case.inputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2 * random_unit(1, 2, i) - 1;
+  for (std::size_t i = 0; i < inputs.size(); ++i) inputs[i] = 2 * ddp::random_unit(1, 2, i) - 1;
   const Tensor x = context.from_host<double>(inputs, {5, model_case.inputs});
   const Tensor labels =
       context.from_host<std::int64_t>(std::vector<std::int64_t>{0, 1, 2, 3, 0}, {5});
@@ -80,7 +80,7 @@ std::vector<double> run_unet(ddp::Device device) {
   UNet model({context, ddp::DType::kFloat64, 1}, {.channels = kChannels, .features = 4});
   const auto draws = [&](std::uint64_t stream, const Shape& shape) {
     std::vector<double> values(shape.count());
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_unit(1, stream, i);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = ddp::random_unit(1, stream, i);
     return values;
   };
   const Shape images = {kImages, kChannels, kSide, kSide}, masks = {kImages, 1, kSide, kSide};

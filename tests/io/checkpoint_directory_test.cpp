@@ -265,8 +265,14 @@ TEST_CASE("the next save removes what killed processes left", "[checkpoint][dire
   leave(dead);
   leave(own);
   for (const std::string& mark : others) leave(mark);
+  for (const char* name : {"latest", "model_best.safetensors"}) {
+    write_bytes(directory / (name + dead), "half");
+  }
+  const std::vector<std::string> not_ours = {"results" + dead, "model.safetensors" + own};
+  for (const std::string& name : not_ours) write_bytes(directory / name, "somebody's");
   save(checkpoints, 2);
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + dead)));
   CHECK_FALSE(fs::exists(directory / ("model_epoch_1.safetensors" + own)));
-  CHECK(entries_of(directory.path()) == 2 + others.size());
+  for (const std::string& name : not_ours) CHECK(fs::exists(directory / name));
+  CHECK(entries_of(directory.path()) == 2 + others.size() + not_ours.size());
 }

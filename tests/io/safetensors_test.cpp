@@ -226,6 +226,9 @@ TEST_CASE("tensors that safetensors cannot contain are refused before writing", 
   CHECK_THAT(error({{"w", {4}, buffer}, {"w", {4}, buffer}}), Contains("two tensors are named"));
   CHECK_THAT(error({{"__metadata__", {4}, buffer}}), Contains("reserves this name"));
   CHECK_THAT(error({{"\xff", {4}, buffer}}), Contains("UTF-8"));
+  const ddp::SafetensorsMetadata long_text = {{"text", std::string(100'000'000, 'x')}};
+  CHECK_THAT(error_of([&] { save_safetensors(directory / "file", {}, long_text); }),
+             Contains("more than the 100000000 that readers accept"));
   Buffer on_device = buffer;
   on_device.device = ddp::cuda_device(0);
   CHECK_THAT(error({{"w", {4}, on_device}}), Contains("not in CPU memory"));

@@ -448,13 +448,16 @@ TEST_CASE("bad input is refused in one line", "[main]") {
   if (!test::kRanksShareGpu) {
     for (const auto& [flag, value, other] :
          {std::array{"--device", "cuda", "cpu"}, std::array{"--backend", "nccl", "auto"}}) {
-      ChildProcess job({DDP_TRAIN_PATH, flag, value},
-                       {.environment = {{"CUDA_VISIBLE_DEVICES", ""}}});
+      const std::string advice = std::string(flag) + " " + value + " needs a GPU; " + flag + " " +
+                                 other + " works without: ";
+      const ChildProcess::Options no_gpu{.environment = {{"CUDA_VISIBLE_DEVICES", ""}}};
+      ChildProcess job({DDP_TRAIN_PATH, flag, value}, no_gpu);
       CHECK(job.wait(25s) == 1);
       CHECK_THAT(job.err(),
-                 Catch::StartsWith(std::string("train: ") + flag + " " + value + " needs a GPU; " +
-                                   flag + " " + other + " works without: ") &&
-                     Catch::Contains("no GPU is visible"));
+                 Catch::StartsWith("train: " + advice) && Catch::Contains("no GPU is visible"));
+      ChildProcess launched({DDP_LAUNCH_PATH, DDP_TRAIN_PATH, flag, value}, no_gpu);
+      CHECK(launched.wait(25s) == 1);
+      CHECK_THAT(launched.err(), Catch::Contains(" s: " + advice));
     }
   }
   // Refused before the training, not after it.

@@ -79,6 +79,7 @@ const std::vector<Conv2dShape> kShapes{
     {3, 5, 10, {6, 6}, {3, 2}, {2, 1}, {1, 0}, 5},
     {2, 32, 32, {9, 9}, {3, 3}, {1, 1}, {1, 1}, 32},
     {2, 32, 48, {5, 5}, {3, 3}, {1, 1}, {1, 1}, 2},
+    {2, 3, 4, {0, 5}, {2, 2}, {1, 1}, {1, 1}},  // its input is only padding
 };
 
 // Null if this build or machine lacks the backend, or if it does not compute in this type.

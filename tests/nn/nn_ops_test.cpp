@@ -140,7 +140,7 @@ TEST_CASE("a shape takes integers of any type, and no negative ones", "[nn]") {
   const std::int64_t less = -1;
   CHECK(error_of([&] {
           static_cast<void>(Shape{less, columns});
-        }) == "[nn] a shape with a dimension of size -1");
+        }) == "[kernels] a size of -1: it cannot be negative");
 }
 
 TEST_CASE("operations refuse wrong shapes or dtypes and name them", "[nn]") {

@@ -245,6 +245,10 @@ TEST_CASE("misuse of a tape is a logic error that describes the mistake", "[nn]"
   CHECK(tape.backward(next).size() == 4);
   CHECK(error_of([&] { tape.backward(f.first.forward(tape, f.x)); }) ==
         "[nn] backward: the loss has the shape [3, 4], expected one element");
+  Parameter scalar = Scope(f.context, DType::kFloat64, 1).uniform("scalar", {1}, 1);
+  CHECK(error_of([&] { tape.backward(tape.watch(scalar).reshaped({})); }) ==
+        "[nn] backward: the loss is the parameter 'scalar' itself, expected the result of an "
+        "operation");
   Tape inference(f.context, Recording::kOff);
   CHECK(error_of([&] { inference.backward(f.loss(inference, f.first, f.second)); }) ==
         "[nn] backward: the loss does not depend on any parameter: all are frozen "

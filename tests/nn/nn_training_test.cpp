@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/models/mlp.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/lr_schedule.h"
 #include "ddp/nn/optim/sgd.h"
-#include "ddp/nn/random.h"
 #include "support/run_ranks.h"
 
 namespace {
@@ -43,7 +43,7 @@ std::map<std::string, double> read_reference() {
 Tensor input_of_step(Context& context, std::size_t step) {
   std::vector<double> values(kRows * kSizes.inputs);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = 2 * random_unit(kSeed, stream_of("input"), step * values.size() + i) - 1;
+    values[i] = 2 * ddp::random_unit(kSeed, ddp::stream_of("input"), step * values.size() + i) - 1;
   }
   return context.from_host<double>(values, {kRows, kSizes.inputs});
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -214,6 +215,10 @@ TEST_CASE("attention weights are dropped as dropout() drops them", "[nn]") {
   const Tensor weights = softmax(tape, Tensor::zeros({3, 2, 5, 5}, DType::kFloat64)).value();
   CHECK(context.to_host<double>(y.value()) ==
         context.to_host<double>(dropout(tape, weights, 0.4, 7).value()));
+  for (const double wrong : {-0.5, std::numeric_limits<double>::quiet_NaN()}) {
+    CHECK_THROWS_AS(scaled_dot_product_attention(tape, zeros, zeros, v, {.dropout_p = wrong}),
+                    std::invalid_argument);
+  }
 }
 
 TEST_CASE("an empty batch has empty results and gradients of 0", "[nn]") {
@@ -275,7 +280,7 @@ TEST_CASE("an Embedding is drawn from the normal distribution, a LayerNorm start
   CHECK(squares / 20000 == Approx(0.25).epsilon(0.05));
   CHECK(table.parameters()[0]->name() == "wte.weight");
   CHECK(scope.normal("w", {1}, 2).value().buffer().as<float>()[0] ==
-        static_cast<float>(2 * random_normal(3, stream_of("w"), 0)));
+        static_cast<float>(2 * ddp::random_normal(3, ddp::stream_of("w"), 0)));
 
   Tape tape(context, Recording::kOff);
   CHECK(table.forward(tape, indices_of(context, {2, 3})).shape() == Shape{2, 3, 40});

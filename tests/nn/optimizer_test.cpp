@@ -60,9 +60,10 @@ struct Pair {
  private:
   static void write_gradient(Parameter& parameter, std::size_t step, double factor) {
     const ddp::Buffer& grad = parameter.grad().buffer();
-    const auto stream = stream_of("grad " + parameter.name());
+    const auto stream = ddp::stream_of("grad " + parameter.name());
     for (std::size_t i = 0; i < grad.count; ++i) {
-      const double value = factor * (2 * random_unit(kSeed, stream, step * grad.count + i) - 1);
+      const double value =
+          factor * (2 * ddp::random_unit(kSeed, stream, step * grad.count + i) - 1);
       if (grad.dtype == DType::kFloat64) {
         grad.as<double>()[i] = value;
       } else {
@@ -321,16 +322,22 @@ TEST_CASE("optimizers refuse parameters and options that contradict each other",
       "[nn] an optimizer's learning rate is -1.000000, but it must be 0 or above";
   CHECK(error_of([&] { Sgd(pair.context, pair.both, {.learning_rate = -1}); }) == negative);
   CHECK(error_of([&] { Sgd(pair.context, pair.both, {}).set_learning_rate(-1); }) == negative);
-  const auto step_with = [&](auto&& optimizer) {
-    return error_of([&] {
-      pair.write_gradients(0);
-      optimizer.step();
-    });
+  CHECK(error_of([&] { Sgd(pair.context, mixed, {}); }) ==
+        "[nn] an optimizer's parameters differ: b is float32[7] on cpu, w is float64[15] on cpu");
+  const auto sgd = [&](const SgdStep& step) {
+    return error_of([&] { Sgd(pair.context, pair.both, step); });
   };
-  CHECK(step_with(Sgd(pair.context, pair.both, {.learning_rate = 1, .nesterov = true})) ==
-        "[kernels] sgd_step: nesterov needs a momentum other than 0");
-  CHECK(step_with(Adam(pair.context, pair.both, {.beta2 = 1})) ==
-        "[kernels] adam_step: a beta is 1.000000, expected 0 <= beta < 1");
+  CHECK(sgd({.nesterov = true}) == "[kernels] sgd_step: nesterov needs a momentum other than 0");
+  CHECK(sgd({.momentum = -0.5}) == "[kernels] sgd_step: momentum is -0.5, expected 0 or above");
+  CHECK(sgd({.weight_decay = NAN}) ==
+        "[kernels] sgd_step: weight_decay is nan, expected 0 or above");
+  const auto adam = [&](const AdamStep& step) {
+    return error_of([&] { Adam(pair.context, pair.both, step); });
+  };
+  CHECK(adam({.beta2 = 1}) == "[kernels] adam_step: a beta is 1, expected 0 <= beta < 1");
+  CHECK(adam({.epsilon = -1}) == "[kernels] adam_step: epsilon is -1, expected 0 or above");
+  CHECK(adam({.weight_decay = -1}) ==
+        "[kernels] adam_step: weight_decay is -1, expected 0 or above");
 }
 
 TEST_CASE("clip_grad_norm does not change small gradients and reports bad ones", "[optim]") {
@@ -401,7 +408,7 @@ constexpr std::uint64_t kPlateauValues = 40;
 
 // The same value as in run_plateau() of the script.
 double plateau_value(const Plateau& plateau, std::uint64_t i) {
-  const double noise = 2 * random_unit(kSeed, stream_of("plateau"), i) - 1;
+  const double noise = 2 * ddp::random_unit(kSeed, ddp::stream_of("plateau"), i) - 1;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double value = i == 20 ? nan : std::max(1 - static_cast<double>(i) / 10, 0.2) + 0.1 * noise;
   return plateau.options.mode == PlateauMode::kMax ? 1 - value : value;

@@ -429,3 +429,16 @@ TEST_CASE("bad options and calls are refused with their values", "[samplers][err
         "[epoch_plan] room for 3 samples, but step 0 has 4");
   CHECK_THROWS_AS(sampler.set_epoch(-1), std::invalid_argument);
 }
+
+TEST_CASE("a plan's layout is checked when it is made", "[samplers]") {
+  const auto error = [](const EpochPlan::Layout& layout) {
+    return error_of([&] { const EpochPlan plan(layout, {0, 1, 2, 3, 4}); });
+  };
+  CHECK(error({.count = 5}).empty());
+  for (const EpochPlan::Layout& layout :
+       {EpochPlan::Layout{.first = -3}, EpochPlan::Layout{.count = -1},
+        EpochPlan::Layout{.global_batch_size = 0}, EpochPlan::Layout{.world_size = 0},
+        EpochPlan::Layout{.world_size = 2, .rank = 2}, EpochPlan::Layout{.rank = -1}}) {
+    CHECK_THAT(error(layout), Catch::StartsWith("[epoch_plan] first is "));
+  }
+}

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/data_parallel.h"
-#include "ddp/nn/random.h"
 #include "support/differences.h"
 
 namespace ddp::test {
@@ -29,7 +29,7 @@ struct LabelledImages {
 inline LabelledImages make_batch(nn::Context& context, std::size_t samples) {
   std::vector<double> pixels(samples * 784);
   std::vector<std::int64_t> labels(samples);
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = nn::random_unit(1, 2, i);
+  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = ddp::random_unit(1, 2, i);
   for (std::size_t i = 0; i < samples; ++i) labels[i] = static_cast<std::int64_t>(i % 10);
   return {context.from_host<double>(pixels, {samples, 784}),
           context.from_host<std::int64_t>(labels, {samples})};

@@ -11,13 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/collectives/host_collectives.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/distributed_module.h"
 #include "ddp/nn/parallel/sync_batch_norm.h"
-#include "ddp/nn/random.h"
 #include "ddp/samplers/exact_sampler.h"
 #include "support/differences.h"
 #include "support/run_ranks.h"
@@ -110,7 +110,7 @@ class ExactTrainee {
     std::vector<T> pixels;
     for (const std::int64_t sample : indices) {
       for (std::size_t i = 0; i < kSide * kSide; ++i) {
-        const double unit = nn::random_unit(1, static_cast<std::uint64_t>(sample), i);
+        const double unit = ddp::random_unit(1, static_cast<std::uint64_t>(sample), i);
         pixels.push_back(static_cast<T>(unit - 0.5));
       }
     }

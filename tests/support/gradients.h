@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "ddp/nn/random.h"
+#include "ddp/base/random.h"
 #include "ddp/nn/tape.h"
 
 namespace ddp::test {
@@ -24,7 +24,7 @@ inline nn::Tensor labels_for(nn::Context& context, std::size_t rows, std::size_t
 
 inline nn::Tensor uniform_tensor(nn::Context& context, const nn::Shape& shape) {
   std::vector<double> values(shape.count());
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * nn::random_unit(1, 2, i) - 1;
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 2 * ddp::random_unit(1, 2, i) - 1;
   return context.from_host<double>(values, shape);
 }
 

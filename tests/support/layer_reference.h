@@ -23,7 +23,7 @@ inline std::vector<double> reference_draws(const std::string& name, std::size_t 
   constexpr std::uint64_t kSeed = 5;
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = 2 * nn::random_unit(kSeed, nn::stream_of(name), first + i) - 1;
+    values[i] = 2 * ddp::random_unit(kSeed, ddp::stream_of(name), first + i) - 1;
   }
   return values;
 }

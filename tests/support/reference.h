@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/nn/context.h"
-#include "ddp/nn/random.h"
 #include "ddp/nn/tensor.h"
 #include "support/differences.h"
 
@@ -76,7 +76,7 @@ inline nn::Tensor reference_images(nn::Context& context, std::uint64_t seed, std
   constexpr std::size_t kPixels = 784;
   std::vector<double> values(rows * kPixels);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = 2 * nn::random_unit(seed, nn::stream_of("input"), first * kPixels + i) - 1;
+    values[i] = 2 * ddp::random_unit(seed, ddp::stream_of("input"), first * kPixels + i) - 1;
   }
   if (dtype == DType::kFloat64) return context.from_host<double>(values, {rows, kPixels});
   return context.from_host<float>(std::vector<float>(values.begin(), values.end()),
@@ -87,7 +87,7 @@ inline nn::Tensor reference_labels(nn::Context& context, std::uint64_t seed, std
                                    std::size_t rows) {
   std::vector<std::int64_t> labels(rows);
   for (std::size_t row = 0; row < rows; ++row) {
-    const std::uint64_t bits = nn::random_bits(seed, nn::stream_of("label"), first + row);
+    const std::uint64_t bits = ddp::random_bits(seed, ddp::stream_of("label"), first + row);
     labels[row] = static_cast<std::int64_t>(bits % 10);
   }
   return context.from_host<std::int64_t>(labels, {rows});

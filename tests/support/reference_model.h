@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/models/unet.h"
 #include "ddp/nn/ops.h"
-#include "ddp/nn/random.h"
 #include "support/reference.h"
 
 namespace ddp::test {
@@ -75,7 +75,7 @@ struct ReferenceModel {
     const std::size_t first = (step * kRows + rows.first) * row_elements;
     std::vector<float> values(rows.count * row_elements);
     for (std::size_t i = 0; i < values.size(); ++i) {
-      const double unit = nn::random_unit(kSeed, nn::stream_of(stream), first + i);
+      const double unit = ddp::random_unit(kSeed, ddp::stream_of(stream), first + i);
       values[i] = static_cast<float>(2 * unit - 1);
     }
     const nn::Shape shape = {rows.count, channels, side, side};

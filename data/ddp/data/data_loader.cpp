@@ -68,13 +68,20 @@ void DataLoader::start(EpochPlan plan) {
   if (plan.steps() > 0) ring_->reserve(static_cast<std::size_t>(plan.count(0)));
   plan_ = std::move(plan);
   step_ = 0;
+  has_ended_ = false;
   prefetcher_->start(plan_->steps());
 }
 
 std::optional<Batch> DataLoader::next(Stream stream) {
   check_process();
   give_back();
-  if (step_ == plan().steps()) return std::nullopt;
+  if (step_ == plan().steps()) {
+    if (has_ended_) {
+      throw std::logic_error("[data_loader] the epoch has ended: start() begins the next one");
+    }
+    has_ended_ = true;
+    return std::nullopt;
+  }
   const auto begin = Clock::now();
   prefetcher_->wait(step_);
   statistics_.wait_seconds += std::chrono::duration<double>(Clock::now() - begin).count();

@@ -61,7 +61,7 @@ class DataLoader {
   // before that.
   //
   // Rethrows what the dataset threw for this batch, at each call until start(); std::logic_error
-  // before start().
+  // before start(), and if the last call has returned nothing.
   [[nodiscard]] std::optional<Batch> next(Stream stream = {});
 
   // The plan of the current epoch. std::logic_error before start().
@@ -83,6 +83,7 @@ class DataLoader {
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;
   std::int64_t step_ = 0;       // the step that next() delivers next
+  bool has_ended_ = false;      // next() has said so
   std::optional<Stream> user_;  // the stream that uses batch step_ - 1, if next() gave one
   DataLoaderStatistics statistics_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last, since its threads use the other members

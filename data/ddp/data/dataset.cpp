@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/data/dataset.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <stdexcept>
 #include <string>
@@ -45,7 +45,13 @@ void Dataset::gather(std::span<const std::int64_t> indices, const Buffer& inputs
 
 std::size_t elements_of(std::span<const std::int64_t> shape) {
   std::size_t elements = 1;
-  for (const std::int64_t size : shape) elements *= static_cast<std::size_t>(size);
+  for (const std::int64_t size : shape) {
+    if (size >= 0 && !__builtin_mul_overflow(elements, static_cast<std::size_t>(size), &elements)) {
+      continue;
+    }
+    throw std::invalid_argument(
+        fmt::format("[dataset] no sample can have the shape [{}]", fmt::join(shape, ", ")));
+  }
   return elements;
 }
 

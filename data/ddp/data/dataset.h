@@ -40,7 +40,8 @@ class Dataset {
               std::int64_t epoch = 0) const;
 };
 
-// The number of elements of one sample of that shape.
+// The number of elements of one sample of that shape. std::invalid_argument if a size is negative
+// or the number cannot be counted.
 [[nodiscard]] std::size_t elements_of(std::span<const std::int64_t> shape);
 
 // Throws std::invalid_argument, starting with `origin`, if an index is not in [0, size).

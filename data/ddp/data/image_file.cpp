@@ -62,6 +62,14 @@ auto with_codec(const fs::path& path, std::size_t at_most, Jpeg jpeg, Png png) {
   }
 }
 
+std::string encoded(const fs::path& path, const Image& image) {
+  try {
+    return image_internal::encode_png(image);
+  } catch (const std::runtime_error& error) {
+    throw FileError("[image_file] " + path.string() + ": " + error.what());
+  }
+}
+
 void check_channels(std::int64_t channels) {
   if (channels == 1 || channels == 3) return;
   throw std::invalid_argument(fmt::format(
@@ -100,13 +108,14 @@ ImageSize read_image_size(const fs::path& path) {
 
 void write_png(const fs::path& path, const Image& image) {
   check_channels(image.channels);
-  if (static_cast<std::int64_t>(image.pixels.size()) !=
-      image.size.height * image.size.width * image.channels) {
+  const auto [height, width] = image.size;
+  if (height < 1 || width < 1 ||
+      static_cast<std::int64_t>(image.pixels.size()) != height * width * image.channels) {
     throw std::invalid_argument(fmt::format("[image_file] {} bytes of pixels for {} of {} channels",
                                             image.pixels.size(), to_string(image.size),
                                             image.channels));
   }
-  const std::string bytes = image_internal::encode_png(image);
+  const std::string bytes = encoded(path, image);
   errno = 0;
   std::ofstream file(path, std::ios::binary);
   file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

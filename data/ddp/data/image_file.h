@@ -45,7 +45,7 @@ struct Image {
 [[nodiscard]] ImageSize read_image_size(const std::filesystem::path& path);
 
 // Writes a PNG. Throws FileError that names the file and the reason; std::invalid_argument if the
-// pixels do not fit size and channels.
+// pixels do not fit size and channels, or there are none.
 void write_png(const std::filesystem::path& path, const Image& image);
 
 }  // namespace ddp

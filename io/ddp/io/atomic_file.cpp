@@ -35,8 +35,14 @@ std::string temporary_name(const std::filesystem::path& path, int attempt) {
                               error_text(error_number)));
 }
 
-// The process that made the file NAME.tmp.PID.N; nothing if the name has another form.
-std::optional<pid_t> maker_of(const std::string& name) {
+// NAME.tmp.PID.N
+struct TemporaryName {
+  std::string_view name;  // of the file that it was to become
+  pid_t maker = 0;
+};
+
+// Nothing if the text has another form.
+std::optional<TemporaryName> parse_temporary_name(std::string_view name) {
   const std::size_t mark = name.rfind(kTemporaryMark);
   if (mark == std::string::npos) return std::nullopt;
   const char* const end = name.data() + name.size();
@@ -46,7 +52,7 @@ std::optional<pid_t> maker_of(const std::string& name) {
   if (pid_error != std::errc() || pid <= 0 || dot == end || *dot != '.') return std::nullopt;
   const auto [stop, attempt_error] = std::from_chars(dot + 1, end, attempt);
   if (attempt_error != std::errc() || stop != end) return std::nullopt;
-  return pid;
+  return TemporaryName{name.substr(0, mark), pid};
 }
 
 // What a link leads to, so that the file behind it is replaced and not the link; anything else, and
@@ -128,12 +134,15 @@ bool link_atomically(const std::filesystem::path& file, const std::filesystem::p
   return true;
 }
 
-void remove_orphaned_temporaries(const std::filesystem::path& directory) {
+void remove_orphaned_temporaries(const std::filesystem::path& directory,
+                                 const std::function<bool(std::string_view name)>& is_ours) {
   using std::filesystem::directory_iterator;
   std::error_code ignored;  // a file that cannot be found or removed only takes space
   for (directory_iterator entry(directory, ignored), end; entry != end; entry.increment(ignored)) {
-    const auto pid = maker_of(entry->path().filename().string());
-    if (!pid || (*pid != getpid() && lives(*pid))) continue;
+    const std::string file = entry->path().filename().string();
+    const auto temporary = parse_temporary_name(file);
+    if (!temporary || !is_ours(temporary->name)) continue;
+    if (temporary->maker != getpid() && lives(temporary->maker)) continue;
     std::error_code not_removed;
     std::filesystem::remove(entry->path(), not_removed);
   }

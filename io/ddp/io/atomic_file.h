@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
+#include <string_view>
 
 #include "ddp/base/socket.h"
 
@@ -11,9 +13,9 @@ namespace ddp {
 
 // A file that appears completely or not at all. write() goes to a temporary file in the same
 // directory, which commit() moves over `path`, or over the file that `path` is a symbolic link to.
-// Until then, and after any error, an older file at `path` is untouched; without commit() the
-// destructor removes the temporary file. (A process that is killed leaves it behind as
-// PATH.tmp.PID.N: see remove_orphaned_temporaries.)
+// Until then an older file at `path` is untouched; without commit() the destructor removes the
+// temporary file. (A process that is killed leaves it behind as PATH.tmp.PID.N: see
+// remove_orphaned_temporaries.)
 //
 // Every failure is a FileError that names the path and the reason. Not thread-safe.
 class AtomicFile {
@@ -25,7 +27,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
 
-  // Returns once the new file would survive a loss of power.
+  // Returns once the new file would survive a loss of power. After an error `path` is the older
+  // file, or, if only this promise could not be kept, the new one.
   void commit();
 
  private:
@@ -42,9 +45,10 @@ class AtomicFile {
 [[nodiscard]] bool link_atomically(const std::filesystem::path& file,
                                    const std::filesystem::path& path);
 
-// Removes the temporary files in `directory` that killed processes have left behind: those whose
-// process does not run on this host, and this process's own. No process on any host may be writing
-// an AtomicFile there meanwhile.
-void remove_orphaned_temporaries(const std::filesystem::path& directory);
+// Removes the temporary files that killed processes have left in `directory`, of files whose name
+// there `is_ours`: those whose process does not run on this host, and this process's own. No
+// process on any host may be writing an AtomicFile of such a name there meanwhile.
+void remove_orphaned_temporaries(const std::filesystem::path& directory,
+                                 const std::function<bool(std::string_view name)>& is_ours);
 
 }  // namespace ddp

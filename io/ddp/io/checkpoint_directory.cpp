@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -26,6 +27,10 @@ void make_directory(const std::filesystem::path& path) {
     throw FileError("[checkpoint] cannot create the directory " + path.string() + ": " +
                     error.message());
   }
+}
+
+bool is_of_training(std::string_view name) {
+  return name == kCheckpointListName || name == kBest || parse_checkpoint_name(name).has_value();
 }
 
 // Refuses a name that a later process would not find.
@@ -67,7 +72,7 @@ CheckpointDirectory::CheckpointDirectory(CheckpointDirectoryOptions options)
 void CheckpointDirectory::save(const CheckpointInfo& info, std::span<const NamedBuffer> tensors) {
   check_name(info.name);
   const std::filesystem::path file = options_.path / to_string(info.name);
-  remove_orphaned_temporaries(options_.path);
+  remove_orphaned_temporaries(options_.path, is_of_training);
   save_checkpoint(file, tensors, info.metadata);
   if (info.is_best) save_best(file, info, tensors);
   std::erase(names_, info.name);

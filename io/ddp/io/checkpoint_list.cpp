@@ -18,7 +18,6 @@
 namespace ddp {
 namespace {
 
-constexpr const char* kLatest = "latest";
 constexpr std::string_view kPrefix = "model_epoch_";
 constexpr std::string_view kStepMark = "_step_";
 constexpr std::string_view kSuffix = ".safetensors";
@@ -76,7 +75,7 @@ std::optional<CheckpointName> parse_checkpoint_name(std::string_view text) {
 }
 
 std::vector<CheckpointName> read_checkpoint_list(const std::filesystem::path& directory) {
-  const std::filesystem::path latest = directory / kLatest;
+  const std::filesystem::path latest = directory / kCheckpointListName;
   try {
     if (!std::filesystem::exists(latest)) return find_checkpoints(directory);
     std::ifstream file(latest);
@@ -96,7 +95,7 @@ void write_checkpoint_list(const std::filesystem::path& directory,
                            const std::vector<CheckpointName>& names) {
   std::string text;
   for (const CheckpointName& name : names) text += to_string(name) + "\n";
-  AtomicFile file(directory / kLatest);
+  AtomicFile file(directory / kCheckpointListName);
   file.write(std::as_bytes(std::span(text)));
   file.commit();
 }

@@ -21,6 +21,8 @@
 
 namespace ddp {
 
+inline constexpr std::string_view kCheckpointListName = "latest";
+
 // Ordered by progress.
 struct CheckpointName {
   std::int64_t epochs = 0;                // completed

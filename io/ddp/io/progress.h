@@ -73,8 +73,8 @@ class Progress {
 
   ProgressOptions options_;
   Sink sink_;
-  int epoch_ = -1;          // of the last update
-  std::int64_t lines_ = 0;  // multiples of log_every up to the last update
+  std::int64_t epoch_ = -1;  // of the last update
+  std::int64_t lines_ = 0;   // multiples of log_every up to the last update
   std::optional<Clock::time_point> drawn_at_;
   std::size_t drawn_width_ = 0;
 };

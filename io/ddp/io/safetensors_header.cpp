@@ -191,7 +191,12 @@ std::string format_safetensors_header(std::span<const NamedBuffer> tensors,
                          {"data_offsets", {offset, end}}};
     offset = end;
   }
-  return padded(dump(json));
+  std::string header = padded(dump(json));
+  if (header.size() <= kMaxSafetensorsHeaderBytes) return header;
+  throw std::invalid_argument(
+      fmt::format("[safetensors] names, shapes and metadata take {} bytes, more than the {} that "
+                  "readers accept",
+                  header.size(), kMaxSafetensorsHeaderBytes));
 }
 
 SafetensorsHeader parse_safetensors_header(std::string_view text, std::uint64_t data_bytes) {

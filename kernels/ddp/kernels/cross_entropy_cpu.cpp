@@ -15,7 +15,7 @@ namespace {
 std::size_t checked_label(std::span<const std::int64_t> labels, std::size_t row,
                           std::size_t classes) {
   const std::int64_t label = labels[row];
-  if (label < 0 || static_cast<std::size_t>(label) >= classes) {
+  if (!detail::is_class(label, classes)) {
     throw std::invalid_argument(fmt::format(
         "[kernels] softmax_cross_entropy_forward: the label of row {} is {}, expected 0 to {}", row,
         label, static_cast<std::int64_t>(classes) - 1));
@@ -77,19 +77,14 @@ void backward(const T* probabilities, std::span<const std::int64_t> labels, T sc
   }
 }
 
-// True if class `c` is sorted before the label's by falling logits: of equal ones the first class
-// comes first, and a NaN comes before any number. A label whose own logit is NaN comes last.
-template <class T>
-bool comes_before_label(const T* row, std::size_t c, std::size_t label) {
-  return !(row[c] < row[label]) && !(row[c] == row[label] && c >= label);
-}
-
 template <class T>
 bool is_among_largest(const T* row, std::size_t columns, std::int64_t label, std::size_t k) {
-  if (label < 0 || label >= static_cast<std::int64_t>(columns)) return false;
+  if (!detail::is_class(label, columns)) return false;
   const auto own = static_cast<std::size_t>(label);
   std::size_t before = 0;
-  for (std::size_t c = 0; c < columns; ++c) before += comes_before_label(row, c, own) ? 1 : 0;
+  for (std::size_t c = 0; c < columns; ++c) {
+    before += detail::comes_before_label(row, c, own) ? 1 : 0;
+  }
   return before < std::min(k, columns);  // never true where the label's own logit is NaN
 }
 

@@ -38,8 +38,8 @@ __global__ void softmax_kernel(const T* logits, const std::int64_t* labels, T* p
     for (std::size_t c = launch::lane(); c < classes; c += launch::kWarp) out[c] *= T{1} / sum;
     if (launch::lane() == 0) {
       const std::int64_t label = labels[r];
-      const bool valid = label >= 0 && static_cast<std::size_t>(label) < classes;
-      const T loss = valid ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
+      const T loss =
+          detail::is_class(label, classes) ? log(sum) - (in[label] - maximum) : static_cast<T>(NAN);
       const T uniform_loss = log(sum) - shifted_sum / static_cast<T>(classes);
       row_losses[r] = label_smoothing == T{0}
                           ? loss
@@ -57,29 +57,23 @@ __global__ void cross_entropy_backward_kernel(const T* probabilities, const std:
   const T scale = *grad_loss / static_cast<T>(shape.rows);
   const std::size_t count = shape.rows * shape.columns;
   for (std::size_t i = launch::global_thread(); i < count; i += launch::grid_threads()) {
-    const auto column = static_cast<std::int64_t>(i % shape.columns);
-    const T expected = column == labels[i / shape.columns] ? of_label : of_others;
+    const std::int64_t label = labels[i / shape.columns];
+    T expected = static_cast<std::int64_t>(i % shape.columns) == label ? of_label : of_others;
+    if (!detail::is_class(label, shape.columns)) expected = static_cast<T>(NAN);
     launch::store(&grad_logits[i], (probabilities[i] - expected) * scale, mode);
   }
-}
-
-// True if class `c` is sorted before the label's by falling logits: of equal ones the first class
-// comes first, and a NaN comes before any number. A label whose own logit is NaN comes last.
-template <class T>
-__device__ bool comes_before_label(const T* row, std::size_t c, std::size_t label) {
-  return !(row[c] < row[label]) && !(row[c] == row[label] && c >= label);
 }
 
 template <class T>
 __global__ void count_correct_kernel(const T* logits, const std::int64_t* labels,
                                      unsigned long long* count, MatrixShape shape, std::size_t k) {
   for (std::size_t r = launch::first_row(); r < shape.rows; r += launch::row_step()) {
-    if (labels[r] < 0 || labels[r] >= static_cast<std::int64_t>(shape.columns)) continue;
+    if (!detail::is_class(labels[r], shape.columns)) continue;
     const T* row = logits + r * shape.columns;
     const auto own = static_cast<std::size_t>(labels[r]);
     unsigned long long before = 0;
     for (std::size_t c = launch::lane(); c < shape.columns; c += launch::kWarp) {
-      before += comes_before_label(row, c, own) ? 1 : 0;
+      before += detail::comes_before_label(row, c, own) ? 1 : 0;
     }
     for (unsigned offset = launch::kWarp / 2; offset > 0; offset /= 2) {
       before += __shfl_xor_sync(0xffffffffU, before, offset);

@@ -15,6 +15,9 @@ struct SgdStep {
   bool nesterov = false;  // needs momentum
 };
 
+// Throws std::invalid_argument if momentum or weight_decay is negative, or nesterov lacks momentum.
+void check_options(const SgdStep& step);
+
 // A parameter and its optimizer state, all of one size; one call has only float32 or float64
 // tensors.
 struct SgdTensor {
@@ -32,7 +35,7 @@ namespace ddp::cpu {
 //   momentum_buffer = momentum * momentum_buffer + g
 //   value -= learning_rate * (nesterov ? g + momentum * momentum_buffer : momentum_buffer)
 // Without momentum g itself is used. `grad_scale` may be null (1); on CUDA it is device memory.
-// Throws std::invalid_argument if sizes or dtypes disagree.
+// Throws std::invalid_argument if sizes or dtypes disagree, or as check_options does.
 void sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step, const double* grad_scale);
 
 }  // namespace ddp::cpu

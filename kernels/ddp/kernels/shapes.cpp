@@ -7,6 +7,15 @@
 
 namespace ddp {
 
+void Extent::refuse(std::ptrdiff_t size) {
+  throw std::invalid_argument(fmt::format("[kernels] a size of {}: it cannot be negative", size));
+}
+
+void Size2d::refuse(std::size_t height, std::size_t width) {
+  throw std::invalid_argument(
+      fmt::format("[kernels] a size of {} x {}: at most {} is possible", height, width, kLargest));
+}
+
 Size2d windows(const char* kernel_name, const Size2d& input, const Size2d& kernel,
                const Size2d& stride) {
   if (stride.count() == 0 || kernel.count() == 0 || kernel.height > input.height ||

@@ -1,12 +1,31 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
 #include "ddp/base/buffer.h"
 
 namespace ddp {
+
+// The size of one dimension. Converts from any integer, so that {batch.count, 3, 32, 32} is not a
+// narrowing conversion; std::invalid_argument if it is negative.
+class Extent {
+ public:
+  template <std::integral Number>
+  constexpr Extent(Number size) : size_(static_cast<std::size_t>(size)) {  // NOLINT: converts
+    if constexpr (std::signed_integral<Number>) {
+      if (size < 0) refuse(size);
+    }
+  }
+  constexpr operator std::size_t() const { return size_; }  // NOLINT: converts
+
+ private:
+  [[noreturn]] static void refuse(std::ptrdiff_t size);
+
+  std::size_t size_;
+};
 
 // A contiguous row-major matrix; for activations, a row is a sample.
 struct MatrixShape {
@@ -27,17 +46,27 @@ struct ChannelShape {
   [[nodiscard]] constexpr std::size_t per_channel() const { return batch * plane; }
 };
 
-// The size of an image or a kernel, or a stride. One number is both, as in PyTorch: 3 is {3, 3}.
+// The size of an image or a kernel, a stride or a padding. One number is both, as in PyTorch: 3 is
+// {3, 3}. std::invalid_argument if one is negative or above kLargest, so that sums and products of
+// two do not overflow.
 struct Size2d {
+  static constexpr std::size_t kLargest = (std::size_t{1} << 31U) - 1;
+
   std::size_t height = 1;
   std::size_t width = 1;
 
   constexpr Size2d() = default;
-  constexpr Size2d(std::size_t both) : height(both), width(both) {}  // NOLINT: implicit, see above
-  constexpr Size2d(std::size_t rows, std::size_t columns) : height(rows), width(columns) {}
+  template <std::integral Number>
+  constexpr Size2d(Number both) : Size2d(both, both) {}  // NOLINT: implicit, see above
+  constexpr Size2d(Extent rows, Extent columns) : height(rows), width(columns) {
+    if (height > kLargest || width > kLargest) refuse(height, width);
+  }
 
   [[nodiscard]] constexpr std::size_t count() const { return height * width; }
   friend constexpr bool operator==(const Size2d&, const Size2d&) = default;
+
+ private:
+  [[noreturn]] static void refuse(std::size_t height, std::size_t width);
 };
 
 // The number of positions of a kernel in an (already padded) input. Throws std::invalid_argument

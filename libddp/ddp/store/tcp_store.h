@@ -54,6 +54,8 @@ class TcpStore final : public Store {
   void multi_set(std::span<const std::pair<std::string, std::string>> entries);
   [[nodiscard]] std::int64_t num_keys();
   [[nodiscard]] std::vector<std::string> list_keys();
+  // ddp-launch deletes keys before it starts workers again, but not queues: a program that uses
+  // them puts TORCHELASTIC_RESTART_COUNT into their names.
   void queue_push(std::string_view key, std::string_view value);
   // Waits up to `timeout` for an element. With a timeout of 0 it does not wait, and returns nothing
   // if the queue is empty.

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
-#include "ddp/nn/random.h"
 
 namespace ddp::nn {
 

@@ -8,10 +8,6 @@
 
 namespace ddp::nn {
 
-void Extent::refuse(std::ptrdiff_t size) {
-  throw std::invalid_argument("[nn] a shape with a dimension of size " + std::to_string(size));
-}
-
 void Shape::check_rank(std::size_t rank) {
   if (rank <= kMaxRank) return;
   throw std::invalid_argument("[nn] a shape of " + std::to_string(rank) + " dimensions, at most " +

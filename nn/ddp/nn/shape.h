@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <initializer_list>
 #include <string>
@@ -10,24 +9,6 @@
 #include "ddp/kernels/shapes.h"
 
 namespace ddp::nn {
-
-// The size of one dimension. Converts from any integer, so that {batch.count, 3, 32, 32} is not a
-// narrowing conversion; std::invalid_argument if it is negative.
-class Extent {
- public:
-  template <std::integral Number>
-  constexpr Extent(Number size) : size_(static_cast<std::size_t>(size)) {  // NOLINT: converts
-    if constexpr (std::signed_integral<Number>) {
-      if (size < 0) refuse(size);
-    }
-  }
-  constexpr operator std::size_t() const { return size_; }  // NOLINT: converts
-
- private:
-  [[noreturn]] static void refuse(std::ptrdiff_t size);
-
-  std::size_t size_;
-};
 
 // The sizes of a tensor's dimensions, outermost first, held without heap memory.
 class Shape {

@@ -79,6 +79,11 @@ std::vector<Parameter*> Tape::backward(const Variable& loss, const BackwardOptio
     throw std::invalid_argument("[nn] backward: the loss has the shape " + to_string(loss.shape()) +
                                 ", expected one element");
   }
+  if (slots_[index_of(loss)].parameter != nullptr) {
+    throw std::invalid_argument("[nn] backward: the loss is the parameter '" +
+                                slots_[index_of(loss)].parameter->name() +
+                                "' itself, expected the result of an operation");
+  }
   struct ClearAtExit {
     Tape& tape;
     ~ClearAtExit() { tape.clear(); }

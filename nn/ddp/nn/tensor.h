@@ -28,7 +28,7 @@ class Tensor {
   [[nodiscard]] DType dtype() const { return buffer_.dtype; }
   [[nodiscard]] Device device() const { return buffer_.device; }
 
-  // One element, as a scalar.
+  // Element `i` of all, as a scalar; the caller keeps `i` below count().
   [[nodiscard]] Tensor element(std::size_t i) const { return {buffer_.slice(i, 1), {}, storage_}; }
 
   // The same elements in another shape of equal count.

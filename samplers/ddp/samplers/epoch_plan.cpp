@@ -15,10 +15,25 @@ constexpr std::uint64_t mixed(std::uint64_t hash, std::int64_t value) {
   return hash ^ (hash >> 32);
 }
 
+void check(const EpochPlan::Layout& layout) {
+  const bool is_in_world = layout.rank >= 0 && layout.rank < layout.world_size;
+  if (layout.first >= 0 && layout.count >= 0 && layout.global_batch_size >= 1 && is_in_world) {
+    return;
+  }
+  throw std::invalid_argument(
+      "[epoch_plan] first is " + std::to_string(layout.first) + ", count " +
+      std::to_string(layout.count) + ", global_batch_size " +
+      std::to_string(layout.global_batch_size) + ", rank " + std::to_string(layout.rank) + " of " +
+      std::to_string(layout.world_size) +
+      "; first and count cannot be negative, the batch has at least one sample, and the rank is "
+      "below the world size");
+}
+
 }  // namespace
 
 EpochPlan::EpochPlan(const Layout& layout, std::vector<std::int64_t> order)
     : layout_(layout), order_(std::move(order)) {
+  check(layout_);
   if (layout_.count > 0 && order_.empty()) {
     throw std::invalid_argument(
         "[epoch_plan] " + std::to_string(layout_.count) +

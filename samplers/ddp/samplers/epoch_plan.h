@@ -35,7 +35,8 @@ class EpochPlan {
     int rank = 0;
   };
 
-  // order[p] is the sample at position p. It may be empty only if count is 0.
+  // order[p] is the sample at position p. std::invalid_argument if it is empty although count is
+  // not 0, if a number of the layout is negative, the batch empty or the rank outside the world.
   EpochPlan(const Layout& layout, std::vector<std::int64_t> order);
 
   // The same plan without the last step if its global batch is smaller than the others, as

@@ -42,7 +42,7 @@ std::vector<float> floats_of(nn::Context& context, const Tensor& tensor) {
 Tensor random(nn::Context& context, const nn::Shape& shape, std::uint64_t stream) {
   std::vector<float> values(shape.count());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    values[i] = static_cast<float>(2 * nn::random_unit(1, stream, i) - 1);
+    values[i] = static_cast<float>(2 * ddp::random_unit(1, stream, i) - 1);
   }
   return context.from_host<float>(values, shape);
 }
@@ -445,6 +445,10 @@ TEST_CASE("the scale grows and shrinks like that of PyTorch's GradScaler", "[amp
   }
   for (int step = 0; step < 3; ++step) resumed.update(false);
   CHECK(resumed.scale() == 1024);
+  nn::GradScaler shorter({.growth_interval = 2});
+  shorter.state()[1].value.buffer().as<std::int64_t>()[0] = 5;  // of a longer interval
+  shorter.update(false);
+  CHECK(shorter.scale() == 131072);
 
   nn::GradScaler largest({.initial_scale = 0x1p127, .growth_interval = 1});
   largest.update(false);  // float32 ends at 2^128

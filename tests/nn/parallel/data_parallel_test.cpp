@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/models/factory.h"
 #include "ddp/nn/modules/batch_norm.h"
@@ -20,7 +21,6 @@
 #include "ddp/nn/ops.h"
 #include "ddp/nn/optim/sgd.h"
 #include "ddp/nn/parallel/data_parallel.h"
-#include "ddp/nn/random.h"
 #include "support/data_parallel_training.h"
 #include "support/gate.h"
 #include "support/run_ranks.h"
@@ -67,6 +67,15 @@ class Width final : public nn::Module {
     const Tensor width = tape.context().empty(input.shape(), input.value().dtype());
     fill(width.buffer(), static_cast<double>(input.shape()[1]));
     return width;
+  }
+};
+
+// Its output has an element for each pair of samples.
+class Pairs final : public nn::Module {
+ public:
+  Variable forward(Tape&, const Variable& input) override {
+    const std::size_t n = input.shape()[0];
+    return Tensor::zeros({n, n}, input.value().dtype());
   }
 };
 
@@ -277,7 +286,7 @@ TEST_CASE("inputs may be cut along another dimension than the first", "[data-par
     DataParallel model(context, {context, DType::kFloat64, 7}, make,
                        {.device_ids = cpus(devices), .dim = 1});
     std::vector<double> elements(2 * n * 3);
-    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = nn::random_unit(1, 2, i) - 0.3;
+    for (std::size_t i = 0; i < elements.size(); ++i) elements[i] = ddp::random_unit(1, 2, i) - 0.3;
     Tape tape(context);
     const Variable output = model.forward(tape, context.from_host<double>(elements, {2, n, 3}));
     CHECK(output.shape() == nn::Shape{2, n, 4});
@@ -419,6 +428,27 @@ TEST_CASE("a factory that makes different modules is refused", "[data-parallel]"
                return std::make_unique<nn::Linear>(scope, 1, 1);
              }),
              Contains("1 modules in place of 2"));
+}
+
+TEST_CASE("outputs that do not fit together are refused", "[data-parallel]") {
+  nn::Context context;
+  const Tensor input = Tensor::zeros({5, 1}, DType::kFloat64);
+  Tape tape(context);
+  DataParallel pairs(context, {context, DType::kFloat64, 0},
+                     [](const nn::Scope&) { return std::make_unique<Pairs>(); },
+                     {.device_ids = cpus(2)});
+  CHECK(error_of([&] { (void)pairs.forward(tape, input); }) ==
+        "[nn] DataParallel: an output of shape [2, 2] float64 cannot be joined along dimension 0 "
+        "with one of shape [3, 3] float64");
+
+  for (const std::size_t devices : {1, 2}) {
+    DataParallel model(context, {context, DType::kFloat64, 0}, scale_factory(),
+                       {.device_ids = cpus(devices)});
+    const auto without_mean = [](Tape&, const Variable& output, const Tensor&) { return output; };
+    CHECK_THAT(error_of([&] { (void)model.loss(tape, input, input, without_mean); }),
+               Contains("[nn] DataParallel: a loss of shape [") &&
+                   Contains(", 1], expected one number, the mean over the samples"));
+  }
 }
 
 TEST_CASE("impossible lists of devices are refused", "[data-parallel]") {

@@ -28,7 +28,7 @@ constexpr std::int64_t kVocabulary = 13;
 
 // Token i of a sample; the label of each token is the next one.
 std::int64_t token(std::int64_t sample, std::size_t i) {
-  const std::uint64_t bits = nn::random_bits(1, static_cast<std::uint64_t>(sample), i);
+  const std::uint64_t bits = ddp::random_bits(1, static_cast<std::uint64_t>(sample), i);
   return static_cast<std::int64_t>(bits % kVocabulary);
 }
 

@@ -37,7 +37,7 @@ namespace {
 
 Doubles draws(std::uint64_t seed, std::size_t first, std::size_t count) {
   Doubles values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = 3 * nn::random_unit(seed, 1, first + i) + 2;
+  for (std::size_t i = 0; i < count; ++i) values[i] = 3 * ddp::random_unit(seed, 1, first + i) + 2;
   return values;
 }
 

@@ -36,7 +36,7 @@ void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTar
                         const Conv2dShape& shape, Conv2dBackend& backend) {
   detail::check_conv2d_grad_weight(x, grad_y, grad_weight.buffer, shape);
   if (grad_weight.buffer.count == 0) return;
-  if (grad_y.count == 0) return write_zero(grad_weight);
+  if (x.count == 0 || grad_y.count == 0) return write_zero(grad_weight);
   backend.grad_weight(x, grad_y, grad_weight, shape);
 }
 

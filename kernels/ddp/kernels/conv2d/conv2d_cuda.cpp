@@ -43,7 +43,7 @@ void conv2d_grad_weight(const Buffer& x, const Buffer& grad_y, const GradientTar
   detail::check_conv2d_grad_weight(x, grad_y, grad_weight.buffer, shape);
   if (grad_weight.buffer.count == 0) return;
   const DeviceGuard guard(grad_y.device);
-  if (grad_y.count == 0) return write_zero(grad_weight, stream);
+  if (x.count == 0 || grad_y.count == 0) return write_zero(grad_weight, stream);
   backend.grad_weight(x, grad_y, grad_weight, shape, stream);
 }
 

@@ -33,8 +33,8 @@ class Parts {
         output_(bytes(lanes * sizes.shape.out_channels * sizes.output.height *
                       (sizes.output.width + 2))),
         weights_(bytes(lanes * sizes.shape.weight_count())),
-        tap_offsets_(detail::Scratch::padded(sizes.shape.in_channels * sizes.shape.kernel.count() *
-                                             sizeof(std::size_t))),
+        tap_offsets_(host_aligned(sizes.shape.in_channels * sizes.shape.kernel.count() *
+                                  sizeof(std::size_t))),
         no_bias_(bytes(sizes.shape.out_channels)) {}
 
   detail::Conv2dScratch<T> in(detail::Scratch& scratch) const {
@@ -52,7 +52,7 @@ class Parts {
   }
 
  private:
-  static std::size_t bytes(std::size_t count) { return detail::Scratch::padded(count * sizeof(T)); }
+  static std::size_t bytes(std::size_t count) { return host_aligned(count * sizeof(T)); }
 
   std::size_t input_, output_, weights_, tap_offsets_, no_bias_;
 };

@@ -95,7 +95,7 @@ OnednnConvolution::Operand OnednnConvolution::make_operand(const Onednn& onednn,
   const bool accumulates = is_result && key_.mode == WriteMode::kAccumulate;
   if (library.memory_desc_equal(ours, inner) != 0 && !accumulates) return operand;
   operand.inner = onednn.make_memory(inner);
-  operand.inner_bytes = detail::Scratch::padded(library.memory_desc_size(inner));
+  operand.inner_bytes = host_aligned(library.memory_desc_size(inner));
   operand.copy = is_result ? onednn.make_reorder(inner, ours, key_.mode)
                            : onednn.make_reorder(ours, inner, WriteMode::kOverwrite);
   return operand;

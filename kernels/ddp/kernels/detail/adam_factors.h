@@ -14,11 +14,7 @@
 namespace ddp::detail {
 
 inline void check_adam_step(std::span<const AdamTensor> tensors, const AdamStep& step) {
-  for (const double beta : {step.beta1, step.beta2}) {
-    if (beta >= 0 && beta < 1) continue;
-    throw std::invalid_argument("[kernels] adam_step: a beta is " + std::to_string(beta) +
-                                ", expected 0 <= beta < 1");
-  }
+  check_options(step);
   for (const AdamTensor& tensor : tensors) {
     const Buffer& value = tensor.value;
     require("adam_step", "value", value, like(tensors.front().value, value.count));

@@ -3,8 +3,20 @@
 
 #include "ddp/kernels/cross_entropy.h"
 #include "ddp/kernels/detail/checks.h"
+#include "ddp/kernels/detail/host_device.h"
 
 namespace ddp::detail {
+
+DDP_HOST_DEVICE inline bool is_class(std::int64_t label, std::size_t classes) {
+  return label >= 0 && static_cast<std::size_t>(label) < classes;
+}
+
+// True if class `c` is sorted before the label's by falling logits: of equal ones the first class
+// comes first, and a NaN comes before any number. A label whose own logit is NaN comes last.
+template <class T>
+DDP_HOST_DEVICE bool comes_before_label(const T* row, std::size_t c, std::size_t label) {
+  return !(row[c] < row[label]) && !(row[c] == row[label] && c >= label);
+}
 
 inline void check_forward(const Buffer& logits, const Buffer& labels,
                           const CrossEntropyResult& result, MatrixShape shape) {

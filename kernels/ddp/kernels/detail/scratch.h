@@ -20,11 +20,6 @@ class Scratch {
     return memory_.data();
   }
 
-  // The bytes that an operand takes so that the next one is aligned, too.
-  [[nodiscard]] static constexpr std::size_t padded(std::size_t size_bytes) {
-    return (size_bytes + kHostAlignment - 1) / kHostAlignment * kHostAlignment;
-  }
-
  private:
   Allocation memory_;
 };

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <span>
-#include <stdexcept>
 
 #include "ddp/kernels/detail/checks.h"
 #include "ddp/kernels/sgd.h"
@@ -10,9 +9,7 @@
 namespace ddp::detail {
 
 inline void check_sgd_step(std::span<const SgdTensor> tensors, const SgdStep& step) {
-  if (step.nesterov && step.momentum == 0) {
-    throw std::invalid_argument("[kernels] sgd_step: nesterov needs a momentum other than 0");
-  }
+  check_options(step);
   for (const SgdTensor& tensor : tensors) {
     const Buffer& value = tensor.value;
     require("sgd_step", "value", value, like(tensors.front().value, value.count));

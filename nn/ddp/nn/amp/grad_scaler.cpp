@@ -37,7 +37,7 @@ void GradScaler::update(bool has_overflowed) {
   if (has_overflowed) {
     scale *= options_.backoff_factor;
     good_steps = 0;
-  } else if (++good_steps == options_.growth_interval) {
+  } else if (++good_steps >= options_.growth_interval) {
     const double grown = scale * options_.growth_factor;
     if (grown <= std::numeric_limits<float>::max()) scale = grown;
     good_steps = 0;

@@ -4,8 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "ddp/base/random.h"
 #include "ddp/nn/ops.h"
-#include "ddp/nn/random.h"
 
 namespace ddp::nn {
 

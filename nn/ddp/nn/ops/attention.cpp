@@ -48,7 +48,7 @@ Variable scaled_dot_product_attention(Tape& tape, const Variable& q, const Varia
   const Variable scores = scaled_matmul(tape, q, k, Transpose::kYes, scale);
   Variable weights =
       masked_softmax(tape, scores, options.is_causal ? SoftmaxMask::kCausal : SoftmaxMask::kNone);
-  if (options.dropout_p > 0) weights = dropout(tape, weights, options.dropout_p, options.layer);
+  if (options.dropout_p != 0) weights = dropout(tape, weights, options.dropout_p, options.layer);
   return matmul(tape, weights, v);
 }
 

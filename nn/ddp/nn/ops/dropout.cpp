@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "ddp/kernels/dropout.h"
 
+#include "ddp/base/random.h"
 #include "ddp/nn/ops.h"
-#include "ddp/nn/random.h"
 
 namespace ddp::nn {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include "ddp/base/random.h"
 #include "ddp/buffer_ops/buffer_ops.h"
 #include "ddp/nn/ops.h"
-#include "ddp/nn/random.h"
 
 namespace ddp::nn {
 

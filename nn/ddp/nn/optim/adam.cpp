@@ -17,7 +17,7 @@ Adam::Adam(Context& context, std::span<Parameter* const> parameters, const AdamS
     : Adam(context, {{{parameters.begin(), parameters.end()}, options}}) {}
 
 Adam::Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups)
-    : Optimizer(groups), context_(context), groups_(groups.begin(), groups.end()) {}
+    : Optimizer(context, groups), groups_(groups.begin(), groups.end()) {}
 
 void Adam::step(const double* grad_scale) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -31,8 +31,8 @@ void Adam::step(const double* grad_scale) {
                           group.exp_avg_sqs[i], ++steps[i]});
       parameter.clear_grad();
     }
-    context_.run(cpu::adam_step, cu::adam_step, std::span<const AdamTensor>(tensors_),
-                 at_its_rate(group.options, g), grad_scale);
+    context().run(cpu::adam_step, cu::adam_step, std::span<const AdamTensor>(tensors_),
+                  at_its_rate(group.options, g), grad_scale);
   }
 }
 

@@ -17,8 +17,6 @@ namespace ddp::nn {
 // bias correction of a parameter depends on how often this parameter has been stepped.
 class Adam final : public Optimizer {
  public:
-  // The parameters and the context must outlive the optimizer. Throws std::invalid_argument unless
-  // all parameters of a group have one dtype.
   Adam(Context& context, std::span<Parameter* const> parameters, const AdamStep& options);
   Adam(Context& context, std::vector<ParameterGroup<AdamStep>> groups);
 
@@ -38,7 +36,6 @@ class Adam final : public Optimizer {
     Tensor steps;  // int64 on the CPU, one element per parameter
   };
 
-  Context& context_;
   std::vector<Group> groups_;
   std::vector<AdamTensor> tensors_;  // one group's; a member only to keep its memory between steps
 };

@@ -14,7 +14,7 @@ namespace ddp::nn {
 // zero. All tensors share one piece of memory, and each begins at a cache line.
 class FlatState {
  public:
-  // Throws std::invalid_argument unless all parameters have one dtype and are on one device.
+  // The caller has checked that all parameters have one dtype and are on one device.
   explicit FlatState(std::span<Parameter* const> parameters);
 
   [[nodiscard]] const Buffer& operator[](std::size_t i) const { return buffers_[i]; }

@@ -45,6 +45,21 @@ double Optimizer::checked_rate(double learning_rate) {
                               std::to_string(learning_rate) + ", but it must be 0 or above");
 }
 
+void Optimizer::check_group(std::span<Parameter* const> parameters) const {
+  for (const Parameter* parameter : parameters) {
+    const Buffer &own = parameter->value().buffer(), &first = parameters.front()->value().buffer();
+    if (own.device != context_.device()) {
+      throw std::invalid_argument("[nn] an optimizer's context is on " +
+                                  to_string(context_.device()) + ", but '" + parameter->name() +
+                                  "' on " + to_string(own.device));
+    }
+    if (own.dtype == first.dtype) continue;
+    throw std::invalid_argument("[nn] an optimizer's parameters differ: " + parameter->name() +
+                                " is " + to_string(own) + ", " + parameters.front()->name() +
+                                " is " + to_string(first));
+  }
+}
+
 void Optimizer::check_parameters() const {
   if (parameters_.empty()) throw std::invalid_argument("[nn] an optimizer has no parameters");
   std::unordered_set<const Parameter*> known;

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "ddp/nn/context.h"
 #include "ddp/nn/parameter.h"
 #include "ddp/nn/tensor.h"
 
@@ -17,9 +18,11 @@ struct ParameterGroup {
   Options options;
 };
 
-// Base of all optimizers. Each parameter must be in exactly one group and only once, there must be
-// one, and a learning rate must be 0 or above; otherwise std::invalid_argument, which names the
-// parameter.
+// Base of all optimizers. They are made only of valid arguments, else std::invalid_argument, which
+// names the parameter: there is at least one; each is on the context's device, in exactly one group
+// and only once; those of a group have one dtype; a learning rate is 0 or above, and the other
+// options are as check_options() of their kernel demands. The context and the parameters must
+// outlive the optimizer.
 class Optimizer {
  public:
   Optimizer(const Optimizer&) = delete;
@@ -53,13 +56,18 @@ class Optimizer {
 
  protected:
   template <class Options>
-  explicit Optimizer(const std::vector<ParameterGroup<Options>>& groups) {
+  Optimizer(Context& context, const std::vector<ParameterGroup<Options>>& groups)
+      : context_(context) {
     for (const ParameterGroup<Options>& group : groups) {
+      check_options(group.options);
+      check_group(group.parameters);
       parameters_.insert(parameters_.end(), group.parameters.begin(), group.parameters.end());
       learning_rates_.push_back(checked_rate(group.options.learning_rate));
     }
     check_parameters();
   }
+
+  [[nodiscard]] Context& context() const { return context_; }
 
   // The options of a group, with the learning rate that it has now.
   template <class Options>
@@ -70,8 +78,10 @@ class Optimizer {
 
  private:
   [[nodiscard]] static double checked_rate(double learning_rate);
+  void check_group(std::span<Parameter* const> parameters) const;
   void check_parameters() const;
 
+  Context& context_;
   std::vector<Parameter*> parameters_;
   std::vector<double> learning_rates_;  // by group
 };

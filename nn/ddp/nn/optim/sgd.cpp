@@ -14,7 +14,7 @@ Sgd::Sgd(Context& context, std::span<Parameter* const> parameters, const SgdStep
     : Sgd(context, {{{parameters.begin(), parameters.end()}, options}}) {}
 
 Sgd::Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups)
-    : Optimizer(groups), context_(context), groups_(groups.begin(), groups.end()) {}
+    : Optimizer(context, groups), groups_(groups.begin(), groups.end()) {}
 
 void Sgd::step(const double* grad_scale) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -29,8 +29,8 @@ void Sgd::step(const double* grad_scale) {
            group.options.momentum == 0 ? value.slice(0, 0) : group.momentum_buffers[i]});
       parameter.clear_grad();
     }
-    context_.run(cpu::sgd_step, cu::sgd_step, std::span<const SgdTensor>(tensors_),
-                 at_its_rate(group.options, g), grad_scale);
+    context().run(cpu::sgd_step, cu::sgd_step, std::span<const SgdTensor>(tensors_),
+                  at_its_rate(group.options, g), grad_scale);
   }
 }
 

@@ -16,8 +16,6 @@ namespace ddp::nn {
 // formula. The kernel is called once for each group.
 class Sgd final : public Optimizer {
  public:
-  // The parameters and the context must outlive the optimizer. Throws std::invalid_argument unless
-  // all parameters of a group have one dtype.
   Sgd(Context& context, std::span<Parameter* const> parameters, const SgdStep& options);
   Sgd(Context& context, std::vector<ParameterGroup<SgdStep>> groups);
 
@@ -35,7 +33,6 @@ class Sgd final : public Optimizer {
     FlatState momentum_buffers;  // empty if momentum is 0
   };
 
-  Context& context_;
   std::vector<Group> groups_;
   std::vector<SgdTensor> tensors_;  // one group's; a member only to keep its memory between steps
 };

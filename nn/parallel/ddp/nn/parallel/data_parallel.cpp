@@ -212,12 +212,8 @@ void DataParallel::collect_gradients(const Pass& pass, std::size_t parameter,
 
 Variable DataParallel::gather(Tape& tape, const std::shared_ptr<Pass>& pass) {
   const Tensor& own = pass->parts.front()->output.value();
-  const std::size_t rows = size_along(own.shape(), dim_, "an output");
-  const std::size_t expected = pass->parts.front()->piece.count;
-  if (rows != expected) {
-    throw std::invalid_argument("[nn] DataParallel: an output of shape " + to_string(own.shape()) +
-                                " for " + std::to_string(expected) + " along dimension " +
-                                std::to_string(dim_) + " of the input");
+  for (const auto& part : pass->parts) {
+    check_output(part->output.value(), part->piece.count, own, dim_);
   }
   Context& to = tape.context();
   const Shape whole = own.shape().with(dim_, pass->size);
@@ -231,6 +227,7 @@ Variable DataParallel::gather(Tape& tape, const std::shared_ptr<Pass>& pass) {
 }
 
 Variable DataParallel::sum_losses(Tape& tape, const std::shared_ptr<Pass>& pass) {
+  for (const auto& part : pass->parts) check_loss(part->output.value());
   Context& to = tape.context();
   const DType dtype = pass->parts.front()->output.value().dtype();
   const Tensor sum = to.empty({}, dtype);

@@ -56,7 +56,7 @@ class DataParallel final : public Module {
 
   // The mean loss over the whole batch, on the tape's device. `targets`, on the module's device, is
   // cut along dimension 0, in which it must have one element for each sample of the input, else
-  // std::invalid_argument.
+  // std::invalid_argument; so is a loss of more than one element.
   [[nodiscard]] Variable loss(Tape& tape, const Tensor& input, const Tensor& targets,
                               const LossFunction& function);
 

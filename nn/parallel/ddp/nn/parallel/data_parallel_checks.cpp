@@ -58,6 +58,26 @@ void check_targets(const Shape& targets, std::size_t samples) {
                               " for an input of " + std::to_string(samples) + " samples");
 }
 
+void check_output(const Tensor& output, std::size_t count, const Tensor& first, std::size_t dim) {
+  const std::string origin = "[nn] DataParallel: an output of shape " + to_string(output.shape());
+  if (size_along(output.shape(), dim, "an output") != count) {
+    throw std::invalid_argument(origin + " for " + std::to_string(count) + " along dimension " +
+                                std::to_string(dim) + " of the input");
+  }
+  const Shape expected = first.shape().with(dim, count);
+  if (output.shape() == expected && output.dtype() == first.dtype()) return;
+  throw std::invalid_argument(origin + " " + std::string(to_string(output.dtype())) +
+                              " cannot be joined along dimension " + std::to_string(dim) +
+                              " with one of shape " + to_string(first.shape()) + " " +
+                              std::string(to_string(first.dtype())));
+}
+
+void check_loss(const Tensor& loss) {
+  if (loss.count() == 1) return;
+  throw std::invalid_argument("[nn] DataParallel: a loss of shape " + to_string(loss.shape()) +
+                              ", expected one number, the mean over the samples");
+}
+
 void check_alike(Module& module, Module& replica) {
   const std::vector<NamedTensor> ours = module.state_dict(), theirs = replica.state_dict();
   const auto [own, other] = std::ranges::mismatch(ours, theirs, [](const auto& a, const auto& b) {

@@ -30,4 +30,10 @@ void check_on(Device device, const Tensor& tensor, const char* what);
 // The first dimension must have one element for each sample.
 void check_targets(const Shape& targets, std::size_t samples);
 
+// Dimension `dim` must have `count` elements, and all else must be as in the first part's output.
+void check_output(const Tensor& output, std::size_t count, const Tensor& first, std::size_t dim);
+
+// One number.
+void check_loss(const Tensor& loss);
+
 }  // namespace ddp::nn
