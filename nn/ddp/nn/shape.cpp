@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <span>
 #include <stdexcept>
 
 namespace ddp::nn {
@@ -17,6 +16,12 @@ void Shape::check_rank(std::size_t rank) {
 Shape::Shape(std::initializer_list<Extent> sizes) : rank_(sizes.size()) {
   check_rank(rank_);
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
+}
+
+std::size_t Shape::product(std::size_t begin, std::size_t end) const {
+  std::size_t product = 1;
+  for (std::size_t i = begin; i < end; ++i) product *= sizes_[i];
+  return product;
 }
 
 Shape Shape::with(std::size_t i, std::size_t size) const {
@@ -34,10 +39,9 @@ Shape Shape::appended(std::size_t size) const {
 
 std::size_t Shape::count() const {
   constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max() / sizeof(double);
-  const std::span sizes(sizes_.data(), rank_);
-  if (std::ranges::find(sizes, std::size_t{0}) != sizes.end()) return 0;
+  if (std::ranges::count(sizes(), std::size_t{0}) > 0) return 0;
   std::size_t count = 1;
-  for (const std::size_t size : sizes) {
+  for (const std::size_t size : sizes()) {
     if (size > kMost / count) {
       throw std::invalid_argument("[nn] a tensor of shape " + to_string(*this) +
                                   " has more elements than there can be bytes of memory");
@@ -57,25 +61,18 @@ std::string to_string(const Shape& shape) {
 
 MatrixShape as_matrix(const Shape& shape) {
   if (shape.rank() == 0) throw std::invalid_argument("[nn] a scalar has no rows");
-  MatrixShape matrix{shape[0], 1};
-  for (std::size_t i = 1; i < shape.rank(); ++i) matrix.columns *= shape[i];
-  return matrix;
+  return {shape[0], shape.product(1, shape.rank())};
 }
 
 MatrixShape as_rows(const Shape& shape) {
   if (shape.rank() == 0) throw std::invalid_argument("[nn] a scalar has no rows");
-  MatrixShape matrix{1, shape[shape.rank() - 1]};
-  for (std::size_t i = 0; i + 1 < shape.rank(); ++i) matrix.rows *= shape[i];
-  return matrix;
+  const std::size_t last = shape.rank() - 1;
+  return {shape.product(0, last), shape[last]};
 }
 
 bool is_tail(const Shape& part, const Shape& whole) {
-  if (part.rank() > whole.rank()) return false;
-  const std::size_t first = whole.rank() - part.rank();
-  for (std::size_t i = 0; i < part.rank(); ++i) {
-    if (part[i] != whole[first + i]) return false;
-  }
-  return true;
+  return part.rank() <= whole.rank() &&
+         std::ranges::equal(part.sizes(), whole.sizes().last(part.rank()));
 }
 
 }  // namespace ddp::nn

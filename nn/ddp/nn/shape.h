@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 #include "ddp/kernels/shapes.h"
@@ -22,6 +23,11 @@ class Shape {
   [[nodiscard]] std::size_t rank() const { return rank_; }
   // The size of dimension `i`; the caller keeps `i` below rank().
   [[nodiscard]] std::size_t operator[](std::size_t i) const { return sizes_[i]; }
+  // All sizes, outermost first.
+  [[nodiscard]] std::span<const std::size_t> sizes() const { return {sizes_.data(), rank_}; }
+  // The product of dimensions `begin` to `end` - 1, 1 of none; the caller keeps `end` within
+  // rank().
+  [[nodiscard]] std::size_t product(std::size_t begin, std::size_t end) const;
   // The same shape with another size of dimension `i`; the caller keeps `i` below rank().
   [[nodiscard]] Shape with(std::size_t i, std::size_t size) const;
   // The same shape with one more dimension, the innermost. Throws as the constructor does.

@@ -35,8 +35,10 @@ std::optional<Buffer> Stage::find(std::uint64_t collective) const {
 
 void Stage::give_back(std::uint64_t collective) {
   const std::lock_guard lock(mutex_);
-  begin_ = loan(collective).end;
-  loan(collective).collective = 0;
+  Loan& own = loan(collective);
+  if (own.collective != collective) return;
+  begin_ = own.end;
+  own.collective = 0;
 }
 
 bool Stage::is_in_use() const {

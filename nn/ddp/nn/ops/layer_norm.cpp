@@ -13,9 +13,7 @@ namespace {
 // A row is what is normalised together.
 MatrixShape shape_of(const Shape& x, const Shape& weight, const Shape& bias) {
   if (weight == bias && weight.rank() > 0 && is_tail(weight, x)) {
-    std::size_t rows = 1;
-    for (std::size_t i = 0; i < x.rank() - weight.rank(); ++i) rows *= x[i];
-    return {rows, weight.count()};
+    return {x.product(0, x.rank() - weight.rank()), weight.count()};
   }
   throw std::invalid_argument("[nn] layer_norm: x is " + to_string(x) + ", weight " +
                               to_string(weight) + ", bias " + to_string(bias) +

@@ -10,20 +10,13 @@
 namespace ddp::nn {
 namespace {
 
-// The product of dimensions `begin` to `end` - 1.
-std::size_t elements(const Shape& shape, std::size_t begin, std::size_t end) {
-  std::size_t count = 1;
-  for (std::size_t i = begin; i < end; ++i) count *= shape[i];
-  return count;
-}
-
 // For first < second < shape.rank().
 TransposeShape split(const Shape& shape, std::size_t first, std::size_t second) {
-  return {.outer = elements(shape, 0, first),
+  return {.outer = shape.product(0, first),
           .first = shape[first],
-          .middle = elements(shape, first + 1, second),
+          .middle = shape.product(first + 1, second),
           .second = shape[second],
-          .inner = elements(shape, second + 1, shape.rank())};
+          .inner = shape.product(second + 1, shape.rank())};
 }
 
 }  // namespace

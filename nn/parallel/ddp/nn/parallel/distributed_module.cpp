@@ -28,11 +28,8 @@ std::vector<ddp::Parameter> describe(std::span<Parameter* const> trained) {
   std::vector<ddp::Parameter> parameters;
   for (const Parameter* parameter : trained) {
     const Tensor& value = parameter->value();
-    std::vector<std::int64_t> shape;
-    for (std::size_t i = 0; i < value.shape().rank(); ++i) {
-      shape.push_back(static_cast<std::int64_t>(value.shape()[i]));
-    }
-    parameters.push_back({parameter->name(), std::move(shape), value.buffer()});
+    const auto sizes = value.shape().sizes();
+    parameters.push_back({parameter->name(), {sizes.begin(), sizes.end()}, value.buffer()});
   }
   return parameters;
 }

@@ -13,16 +13,13 @@ namespace {
 
 // A tensor seen from one of its dimensions: `outer` blocks of `size` rows of `inner` elements.
 struct View {
-  std::size_t outer = 1;
-  std::size_t size = 0;
-  std::size_t inner = 1;
+  std::size_t outer;
+  std::size_t size;
+  std::size_t inner;
 };
 
 View view_of(const Shape& shape, std::size_t dim) {
-  View view{.size = shape[dim]};
-  for (std::size_t i = 0; i < dim; ++i) view.outer *= shape[i];
-  for (std::size_t i = dim + 1; i < shape.rank(); ++i) view.inner *= shape[i];
-  return view;
+  return {shape.product(0, dim), shape[dim], shape.product(dim + 1, shape.rank())};
 }
 
 // What is enqueued on `waiter` from now on runs after what is enqueued on `other` so far. The host
