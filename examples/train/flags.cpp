@@ -66,7 +66,7 @@ void add_optimization(cxxopts::OptionAdder add) {
   add("plateau-patience",
       "with plateau: epochs in a row that may pass without a smaller test loss (default 10)",
       text(), "N");
-  add("warmup", "epochs of linear warm-up", text("0"), "N");
+  add("warmup", "epochs of warm-up: the rate of epoch e is (e + 1) / N of --lr", text("0"), "N");
   add("warmup-steps", "instead of --warmup: steps of linear warm-up", text("0"), "N");
   add("momentum", "momentum of sgd", text("0.9"), "F");
   add("nesterov", "Nesterov's momentum");

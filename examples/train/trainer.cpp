@@ -281,12 +281,10 @@ void Trainer::train_step(const ddp::Batch& batch, ddp::Clock::time_point waited_
   check_last_step();
   const Place place{epoch_, epoch_steps(batch), epoch_steps()};
   at(place, [&] {
-    model_.backward(tape_, loss,
-                    {.samples = n,
-                     .epoch = batch.epoch,
-                     .asks_to_stop = signals_.stop_requested(),
-                     .data_seconds = Seconds(times.data_end - times.begin).count()},
-                    metrics);
+    ddp::StepOptions step = model_.step_options(batch);
+    step.asks_to_stop = signals_.stop_requested();
+    step.data_seconds = Seconds(times.data_end - times.begin).count();
+    model_.backward(tape_, loss, step, metrics);
     times.backward_end = ddp::Clock::now();
     if (model_.is_synchronized()) step_optimizer();
   });

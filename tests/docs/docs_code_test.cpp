@@ -181,6 +181,7 @@ TEST_CASE("docs/checkpoints.md: in your own trainer", "[docs]") {
       if (group->rank() == 0) writer.emplace(directory);
       for (; epoch < epochs; ++epoch) {
         train_epoch(sampler.next_epoch());  // with writer->check() in each step, for a full disk
+        ddp.wait_host();
         if (!writer) continue;
         writer->save(
             {.name = {.epochs = epoch + 1}, .metadata = {{"epoch", ddp::metadata_text(epoch + 1)}}},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -243,6 +244,39 @@ TEST_CASE("recipe: fine-tuning with frozen layers", "[recipe]") {
              tensor.name + " is as it was loaded");
     }
     expect(model.engine().parameter_count() == 2, "the head's weight and bias");
+  });
+}
+
+TEST_CASE("recipe: predictions of a trained model", "[recipe]") {
+  const test::TemporaryDirectory directory;
+  const std::filesystem::path file = directory / "model_best.safetensors";
+  const std::string pixels = test::noise("images", 2 * 144);
+  test::on_ranks(1, [&] {
+    nn::Context context;
+    std::vector<NamedBuffer> saved;
+    const nn::ConvNet trained({context, DType::kFloat32, /*seed=*/1}, 1, 10);
+    saved = nn::named_buffers(trained.state_dict());
+    float momentum = 0;
+    saved.push_back({"optimizer.fc.bias.momentum_buffer", {1}, buffer_of(std::span(&momentum, 1))});
+    save_safetensors(file, saved);
+    const Tensor images =
+        context.from_host<float>(std::vector<float>(pixels.begin(), pixels.end()), {2, 1, 12, 12});
+
+    nn::ConvNet module({context, DType::kFloat32, /*seed=*/0}, /*channels=*/1, /*classes=*/10);
+    const UnmatchedNames names = restore_matching_tensors(file, load_safetensors(file),
+                                                          nn::named_buffers(module.state_dict()));
+    if (!names.missing.empty()) throw FileError(file.string() + " has no " + names.missing[0]);
+    module.eval();
+    nn::Tape tape(context, nn::Recording::kOff);
+    const Variable scores = module.forward(tape, images);
+    const std::vector<float> values = context.to_host<float>(scores.value());  // 10 of each image
+    for (std::size_t begin = 0; begin < values.size(); begin += 10) {
+      const std::span row = std::span(values).subspan(begin, 10);
+      std::printf("class %td\n", std::ranges::max_element(row) - row.begin());
+    }
+
+    expect(values.size() == 20, "ten scores for each image");
+    expect(names.unexpected.size() == 1, "the optimizer's state");
   });
 }
 

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <iterator>
 #include <memory>
@@ -284,6 +287,7 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       Trainee trainee;
       auto& [train_set, group, context, module, model, optimizer, tape, sampler, loader, _] =
           trainee;
+      const ImageDataset test_set = make_set("test", 13);
       const auto train_epoch = [&] {
         loader.start(sampler.next_epoch());
         for (int step = 0; step < 3; ++step) {
@@ -315,13 +319,14 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
       if (group->rank() == 0) writer.emplace(checkpoints);
       for (int epoch = first_epoch; epoch < epochs; ++epoch) {
         train_epoch();
-        const double accuracy = evaluate(*group, context, model, train_set);
+        const double accuracy = evaluate(*group, context, model, test_set);
         const bool is_best = accuracy > best;
         best = std::max(best, accuracy);
         const CheckpointInfo info{
             .name = {.epochs = epoch + 1, .step = {}},
             .metadata = {{"epoch", metadata_text(epoch + 1)}, {"best", metadata_text(best)}},
             .is_best = is_best};
+        model.engine().wait_host();
         if (writer) writer->save(info, tensors, context.stream());
       }
       if (writer) writer->finish();
@@ -339,6 +344,86 @@ TEST_CASE("recipe: checkpoints and resume", "[recipe]") {
   const std::string best = test::bytes_of(directory / "broken/model_best.safetensors");
   CHECK_FALSE(best.empty());
   CHECK((best == test::bytes_of(directory / "unbroken/model_best.safetensors")));
+}
+
+TEST_CASE("recipe: a stop, and a resume inside the epoch", "[recipe]") {
+  constexpr int kEpochs = 2;
+  constexpr std::int64_t kNever = -1;
+  const auto train_on_two_ranks = [](const std::filesystem::path& directory,
+                                     std::int64_t signal_before) {
+    on_two_ranks([&] {
+      Trainee trainee;
+      auto& [train_set, group, context, module, model, optimizer, tape, sampler, loader, _] =
+          trainee;
+      std::vector<NamedBuffer> tensors = nn::named_buffers(model.state_dict());
+      std::ranges::move(nn::named_buffers(optimizer.state(), "optimizer."),
+                        std::back_inserter(tensors));
+      CheckpointDirectory checkpoints({.path = directory});
+      std::optional<CheckpointWriter> writer;
+      if (group->rank() == 0) writer.emplace(checkpoints);
+
+      SignalGuard signals;
+      DataPosition position;  // of the next batch
+      std::int64_t steps = 0;
+      on_rank0(*group, [&] {
+        const auto newest = checkpoints.load_newest();
+        if (!newest) return;
+        restore_tensors(newest->path, newest->content, tensors, context.stream());
+        position.epoch = newest->number<std::int64_t>("epoch");
+        position.consumed = newest->number<std::int64_t>("consumed_samples");
+        steps = newest->number<std::int64_t>("step");
+      });
+      for (std::int64_t* number : {&position.epoch, &position.consumed, &steps}) {
+        broadcast_on_host(*group, *number, /*root=*/0);
+      }
+      broadcast_tensors(*group, tensors, /*root=*/0, context.stream());
+      sampler.seek(position);
+      model.engine().continue_after(steps);
+
+      bool is_asked_to_stop = false;
+      while (position.epoch < kEpochs && !is_asked_to_stop) {
+        loader.start(sampler.next_epoch());
+        while (const auto batch = loader.next(context.stream())) {
+          if (steps == signal_before && group->rank() == 1) ::raise(SIGTERM);
+          const Variable output = model.forward(tape, images_of(*batch));
+          const Variable loss = nn::softmax_cross_entropy(tape, output, labels_of(*batch));
+
+          StepOptions step = model.step_options(*batch);
+          step.asks_to_stop = signals.stop_requested();
+          model.backward(tape, loss, step);
+          optimizer.step();
+          ++steps;
+          if (signals.take_report_request()) std::puts(model.engine().report().c_str());
+          is_asked_to_stop = model.engine().stop_requested();  // the same on all ranks
+          if (is_asked_to_stop) break;
+        }
+
+        position = loader.position();
+        const bool is_inside = position.consumed > 0;
+        const CheckpointInfo info{
+            .name = {.epochs = position.epoch,
+                     .step = is_inside ? std::optional(steps) : std::nullopt},
+            .metadata = {{"epoch", metadata_text(position.epoch)},
+                         {"consumed_samples", metadata_text(position.consumed)},
+                         {"step", metadata_text(steps)}}};
+        model.engine().wait_host();
+        if (writer) writer->save(info, tensors, context.stream());
+      }
+      if (writer) writer->finish();
+
+      const std::int64_t expected = signal_before == kNever ? kEpochs * 3 : signal_before + 1;
+      expect(steps == expected, "all steps, or those up to the signal");
+    });
+  };
+  const test::TemporaryDirectory directory;
+  train_on_two_ranks(directory / "broken", 1);
+  CHECK(std::filesystem::exists(directory / "broken/model_epoch_0_step_2.safetensors"));
+  train_on_two_ranks(directory / "broken", 4);
+  train_on_two_ranks(directory / "broken", kNever);
+  train_on_two_ranks(directory / "unbroken", kNever);
+  const std::string last = test::bytes_of(directory / "broken/model_epoch_2.safetensors");
+  CHECK_FALSE(last.empty());
+  CHECK((last == test::bytes_of(directory / "unbroken/model_epoch_2.safetensors")));
 }
 
 TEST_CASE("recipe: loss and accuracy over ranks, for TensorBoard", "[recipe]") {

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "ddp/base/log.h"
 #include "ddp/base/time.h"
 #include "ddp/data/batch_ring.h"
 #include "ddp/data/prefetcher.h"
@@ -68,7 +69,7 @@ void DataLoader::start(EpochPlan plan) {
   if (plan.steps() > 0) ring_->reserve(static_cast<std::size_t>(plan.count(0)));
   plan_ = std::move(plan);
   step_ = 0;
-  has_ended_ = false;
+  calls_at_end_ = 0;
   prefetcher_->start(plan_->steps());
 }
 
@@ -76,10 +77,7 @@ std::optional<Batch> DataLoader::next(Stream stream) {
   check_process();
   give_back();
   if (step_ == plan().steps()) {
-    if (has_ended_) {
-      throw std::logic_error("[data_loader] the epoch has ended: start() begins the next one");
-    }
-    has_ended_ = true;
+    if (++calls_at_end_ == 2) warn_of_end();
     return std::nullopt;
   }
   const auto begin = Clock::now();
@@ -88,6 +86,14 @@ std::optional<Batch> DataLoader::next(Stream stream) {
   ++statistics_.batches;
   user_ = stream;
   return ring_->acquire(slot(step_++), stream);
+}
+
+// A rank whose data run out before the others' calls on, too, so this is no error.
+void DataLoader::warn_of_end() {
+  if (std::exchange(has_warned_, true)) return;
+  logging::warning(
+      "[data_loader] next() is called again after the end of the epoch, and returns nothing until "
+      "start() begins another");
 }
 
 const EpochPlan& DataLoader::plan() const {

@@ -61,7 +61,8 @@ class DataLoader {
   // before that.
   //
   // Rethrows what the dataset threw for this batch, at each call until start(); std::logic_error
-  // before start(), and if the last call has returned nothing.
+  // before start(). After the end of the epoch it returns nothing until start(); a warning says so
+  // once, since a loop that forgets start() would train nothing.
   [[nodiscard]] std::optional<Batch> next(Stream stream = {});
 
   // The plan of the current epoch. std::logic_error before start().
@@ -76,6 +77,7 @@ class DataLoader {
  private:
   void check_process() const;
   void give_back();
+  void warn_of_end();
   [[nodiscard]] std::size_t slot(std::int64_t step) const;
 
   pid_t process_;  // that made it
@@ -83,7 +85,8 @@ class DataLoader {
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;
   std::int64_t step_ = 0;       // the step that next() delivers next
-  bool has_ended_ = false;      // next() has said so
+  int calls_at_end_ = 0;        // of next(), in this epoch
+  bool has_warned_ = false;
   std::optional<Stream> user_;  // the stream that uses batch step_ - 1, if next() gave one
   DataLoaderStatistics statistics_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last, since its threads use the other members

@@ -69,25 +69,32 @@ class DistributedModule final : public Module, public GradientOwner {
   // throw PeerError. On return the context's stream is ordered behind the sums. A
   // parameter that no rank used (DdpOptions::unused) then has no gradient.
   //
-  // With the loader's batch, ranks detect that they are in different epochs, or read their data in
-  // different orders (StepOptions::epoch, plan_fingerprint). std::logic_error if a batch is another
-  // rank's part of the data, as when all ranks tell the sampler that they are rank 0; the other
-  // ranks then throw PeerError.
+  // With the loader's batch, or step_options() of it, ranks detect that they are in different
+  // epochs, or read their data in different orders.
   void backward(Tape& tape, const Variable& loss, const StepOptions& step,
                 std::span<const StepMetric> metrics = {});
   template <CountedBatch Batch>
   void backward(Tape& tape, const Variable& loss, const Batch& batch,
                 std::span<const StepMetric> metrics = {}) {
+    backward(tape, loss, step_options(batch), metrics);
+  }
+  void backward(Tape& tape, const Variable& loss, SampleCount samples,
+                std::span<const StepMetric> metrics = {}) {
+    backward(tape, loss, StepOptions{.samples = samples}, metrics);
+  }
+
+  // The options of a step with this batch: samples, epoch and plan. To be completed by what else
+  // the step has to say, such as asks_to_stop. std::logic_error if the batch is another rank's part
+  // of the data, as when all ranks tell the sampler that they are rank 0; the other ranks then
+  // throw PeerError.
+  template <CountedBatch Batch>
+  [[nodiscard]] StepOptions step_options(const Batch& batch) const {
     StepOptions step{.samples = batch.count, .epoch = batch.epoch};
     if constexpr (requires { batch.world_size; }) check_part(batch.rank, batch.world_size);
     if constexpr (requires { batch.plan_fingerprint; }) {
       step.plan_fingerprint = batch.plan_fingerprint;
     }
-    backward(tape, loss, step, metrics);
-  }
-  void backward(Tape& tape, const Variable& loss, SampleCount samples,
-                std::span<const StepMetric> metrics = {}) {
-    backward(tape, loss, StepOptions{.samples = samples}, metrics);
+    return step;
   }
 
   // Takes part in a vote of the next backward(), as DistributedDataParallel::vote does; behind it,
