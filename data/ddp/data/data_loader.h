@@ -84,8 +84,8 @@ class DataLoader {
   std::size_t slots_;
   std::unique_ptr<BatchRing> ring_;
   std::optional<EpochPlan> plan_;
-  std::int64_t step_ = 0;       // the step that next() delivers next
-  int calls_at_end_ = 0;        // of next(), in this epoch
+  std::int64_t step_ = 0;  // the step that next() delivers next
+  int calls_at_end_ = 0;   // of next(), in this epoch
   bool has_warned_ = false;
   std::optional<Stream> user_;  // the stream that uses batch step_ - 1, if next() gave one
   DataLoaderStatistics statistics_;
