@@ -146,17 +146,17 @@ void NodeWatch::say(T Words::*word, T what) {
   changed_.notify_all();
 }
 
-std::string NodeWatch::agree_on_failure(const std::string& own) {
+std::optional<std::string> NodeWatch::agree_on_failure(const std::string& own) {
   const News news = await([](const News& now) { return now.is_bad(); });
   if (!news.failed_node) return own;
   const std::string key = generation_ + "/failure";
+  if (*news.failed_node != meeting_.self) return await_failure(key);
   try {
-    if (*news.failed_node != meeting_.self) return await_value(key);
     meeting_.store->set(key, own);
-    return own;
   } catch (const Error&) {
-    return *news.failed_node == meeting_.self ? own : "";
+    // The others learn only that this node has failed.
   }
+  return own;
 }
 
 bool NodeWatch::wait_for_all() {
@@ -171,13 +171,24 @@ OtherNodes::News NodeWatch::await(bool (*are_enough)(const News&)) {
   return news_;
 }
 
-// Empty if it does not come.
-std::string NodeWatch::await_value(const std::string& key) {
-  WaitLimit limit(signs_.vanished, is_interrupted_);
-  while (!meeting_.store->wait_for(key, limit.next_look())) {
-    if (limit.passed()) return "";
+// The failed node may vanish while it is waited for, which is known only after signs_.vanished.
+std::optional<std::string> NodeWatch::await_failure(const std::string& key) {
+  WaitLimit limit(2 * signs_.vanished, is_interrupted_);
+  try {
+    while (!meeting_.store->wait_for(key, limit.next_look())) {
+      if (has_lost_node() || limit.passed()) return std::nullopt;
+    }
+    return meeting_.store->get(key);
+  } catch (const Error&) {
+    // The thread has its own connection, and is about to notice, too.
+    (void)await([](const News& now) { return !now.lost.empty(); });
+    return std::nullopt;
   }
-  return meeting_.store->get(key);
+}
+
+bool NodeWatch::has_lost_node() {
+  const std::lock_guard lock(mutex_);
+  return !news_.lost.empty();
 }
 
 void NodeWatch::leave() {

@@ -63,7 +63,7 @@ class NodeWatch : public OtherNodes {
   void end_generation() override;
   void request_stop() override;
   void tell_stop_of_worker() override;
-  [[nodiscard]] std::string agree_on_failure(const std::string& own) override;
+  [[nodiscard]] std::optional<std::string> agree_on_failure(const std::string& own) override;
   [[nodiscard]] bool wait_for_all() override;
   void leave() override;
 
@@ -87,7 +87,8 @@ class NodeWatch : public OtherNodes {
 
   [[nodiscard]] int node_count() const { return static_cast<int>(meeting_.nodes.size()); }
   [[nodiscard]] News await(bool (*are_enough)(const News&));
-  [[nodiscard]] std::string await_value(const std::string& key);
+  [[nodiscard]] std::optional<std::string> await_failure(const std::string& key);
+  [[nodiscard]] bool has_lost_node();
   template <typename T>
   void say(T Words::*word, T what);
   void run();

@@ -54,8 +54,9 @@ class OtherNodes {
   virtual void tell_stop_of_worker() = 0;
 
   // Returns the failed node's description of its failure, and waits for it; if this node is the
-  // failed one, publishes `own`. Empty if the failed node has vanished since.
-  [[nodiscard]] virtual std::string agree_on_failure(const std::string& own) = 0;
+  // failed one, publishes `own`. Nothing if the description does not come. If a node is lost, the
+  // news say so by then.
+  [[nodiscard]] virtual std::optional<std::string> agree_on_failure(const std::string& own) = 0;
 
   // Waits until the workers of all nodes have ended; false if a node cannot be reached or its
   // workers do not end.
@@ -85,7 +86,9 @@ class NoOtherNodes final : public OtherNodes {
   void end_generation() override {}
   void request_stop() override {}
   void tell_stop_of_worker() override {}
-  [[nodiscard]] std::string agree_on_failure(const std::string& own) override { return own; }
+  [[nodiscard]] std::optional<std::string> agree_on_failure(const std::string& own) override {
+    return own;
+  }
   [[nodiscard]] bool wait_for_all() override { return true; }
   void leave() override {}
 };

@@ -91,12 +91,26 @@ std::optional<Failure> Agent::agree_on_failure(const Outcome& outcome) {
   if (!own && !outcome.interrupted_by && !outcome.stopped_by_nodes) return std::nullopt;
   if (!own && outcome.interrupted_by) own = describe_signal(*outcome.interrupted_by);
   const std::string text = own ? to_json(*own) : "";
-  const std::string first = job_.nodes.agree_on_failure(text);
+  const std::optional<std::string> first = job_.nodes.agree_on_failure(text);
   const bool is_of_stop = outcome.failure && outcome.failure->when_asked_to_stop;
   if (outcome.interrupted_by || is_of_stop) return outcome.failure;
   if (own && first == text) return own;  // it also knows what is in view here
-  if (auto failure = failure_from_json(first)) return failure;
-  return NodeFailure{job_.nodes.news().lost};
+  if (auto failure = failure_from_json(first.value_or(""))) return failure;
+  const std::string lost = job_.nodes.news().lost;
+  if (!lost.empty()) return NodeFailure{lost};
+  return own ? *own : describe_silence();
+}
+
+// The failed node has not told its failure, and is not lost.
+NodeFailure Agent::describe_silence() {
+  const std::optional<int> node = job_.nodes.news().failed_node;
+  const std::string who = node ? fmt::format("node {}", *node) : "another node";
+  if (const auto signal_number = job_.signals.find(is_impatient)) {
+    return {fmt::format("{} failed; {} ended the wait for its reason", who,
+                        signal_name(*signal_number)),
+            exit_code_after(*signal_number)};
+  }
+  return {who + " failed and did not say why"};
 }
 
 NodeFailure Agent::describe_signal(int signal_number) const {

@@ -28,6 +28,7 @@ class Agent {
   [[nodiscard]] Outcome run_again(Timeout delay);
   [[nodiscard]] Outcome wait_for_restart(Timeout delay);
   [[nodiscard]] std::optional<Failure> agree_on_failure(const Outcome& outcome);
+  [[nodiscard]] NodeFailure describe_silence();
   [[nodiscard]] NodeFailure describe_signal(int signal_number) const;
   void pass_on(const Failure& failure) const;
   [[nodiscard]] std::optional<Timeout> delay_of_restart(const Outcome& outcome,

@@ -18,10 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "ddp/store/prefix_store.h"
 #include "ddp/store/store.h"
 #include "ddp/store/tcp_server.h"
 #include "ddp/store/tcp_store.h"
 #include "launcher/nodes/node_watch.h"
+#include "launcher/nodes/worker_keys.h"
 #include "support/forwarding_store.h"
 #include "support/meet_nodes.h"
 #include "support/run_ranks.h"
@@ -204,6 +206,57 @@ TEST_CASE("all nodes report the same about a node that vanishes", "[nodes]") {
   });
 }
 
+TEST_CASE("a failed node that vanishes before it has told its failure is reported as lost",
+          "[nodes]") {
+  const TcpServer server({"127.0.0.1", 0});
+  run_ranks(2, [&](int rank) {
+    const SignsOfLife signs{.period = 50ms, .vanished = 2s};
+    NodeWatch watch(meet(plan_of(rank, 2, server), 1), signs);
+    if (rank == 1) watch.claim_failure();
+    (void)await(watch, is_bad);
+    if (rank == 1) return;
+    expect(!watch.agree_on_failure("own"), "node 1 does not tell its failure");
+    const std::string lost = watch.news().lost;
+    expect(lost == "node 1 (host1) has vanished: no sign of life for 2 s", lost);
+  });
+}
+
+namespace {
+
+// A store whose server ends when somebody waits for a key.
+class EndingStore : public ddp::test::ForwardingStore {
+ public:
+  EndingStore(std::shared_ptr<ddp::Store> store, std::unique_ptr<TcpServer>& server)
+      : ForwardingStore(std::move(store)), server_(server) {}
+
+  void wait(std::span<const std::string> keys, Timeout timeout) override {
+    server_.reset();
+    ForwardingStore::wait(keys, timeout);
+  }
+  std::shared_ptr<ddp::Store> clone(Timeout timeout) const override {
+    return store()->clone(timeout);
+  }
+
+ private:
+  std::unique_ptr<TcpServer>& server_;
+};
+
+}  // namespace
+
+TEST_CASE("a failed node 0 whose store ends before it has told its failure is reported as lost",
+          "[nodes]") {
+  auto server = std::make_unique<TcpServer>(Endpoint{"127.0.0.1", 0});
+  ddp::TcpStore(server->endpoint(), 5s).set("ddp-launch/gen/0/claim", "0");
+  const auto store = std::make_shared<ddp::PrefixStore>(
+      kLauncherPrefix, std::make_shared<ddp::TcpStore>(server->endpoint(), 5s));
+  NodeWatch watch({.store = std::make_shared<EndingStore>(store, server),
+                   .self = 1,
+                   .nodes = {{.host = "host0"}, {.host = "host1"}}});
+  (void)await(watch, is_bad);
+  CHECK_FALSE(watch.agree_on_failure("own"));
+  CHECK_THAT(watch.news().lost, Contains("node 0 (host0) cannot be reached any more"));
+}
+
 TEST_CASE("an interrupted launcher waits no longer than a second for nodes that do not answer",
           "[nodes]") {
   const TcpServer server({"127.0.0.1", 0});
@@ -215,7 +268,7 @@ TEST_CASE("an interrupted launcher waits no longer than a second for nodes that 
     if (rank == 1) return;  // it does not say which failure
     is_interrupted = true;
     const auto begin = ddp::Clock::now();
-    expect(watch.agree_on_failure("own").empty(), "node 1 does not tell its failure");
+    expect(!watch.agree_on_failure("own"), "node 1 does not tell its failure");
     expect(!watch.wait_for_all(), "nor that its workers have ended");
     watch.begin(1);
     expect(watch.agree_on_failure("own") == "own", "in the next attempt no node fails");

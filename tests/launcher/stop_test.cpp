@@ -161,17 +161,6 @@ TEST_CASE("SIGUSR1 gives no more time to workers that a failure stops", "[stop]"
 
 namespace {
 
-// One of two launchers that seem to be started on this host by the same mpirun.
-ChildProcess launch_node(int node, std::uint16_t port, const std::string& script) {
-  return ChildProcess(shell({"-n", "1", "--grace", "5"}, script),
-                      {.environment = {{"PMI_RANK", std::to_string(node)},
-                                       {"PMI_SIZE", "2"},
-                                       {"MPI_LOCALRANKID", std::to_string(node)},
-                                       {"MPI_LOCALNRANKS", "2"},
-                                       {"MASTER_ADDR", "127.0.0.1"},
-                                       {"MASTER_PORT", std::to_string(port)}}});
-}
-
 // The CPU time of all processes that this one and its descendants have waited for.
 std::chrono::microseconds cpu_time_of_children() {
   rusage usage{};
@@ -186,8 +175,9 @@ std::chrono::microseconds cpu_time_of_children() {
 TEST_CASE("launchers of several nodes sleep while the workers have time to end", "[stop]") {
   const std::uint16_t port = ddp::Socket::listen({"127.0.0.1", 0}).local_endpoint().port;
   const auto before = cpu_time_of_children();
-  ChildProcess node0 = launch_node(0, port, kStubborn);
-  ChildProcess node1 = launch_node(1, port, kStubborn);
+  const Strings argv = shell({"-n", "1", "--grace", "5"}, kStubborn);
+  ChildProcess node0 = launch_node(0, port, argv);
+  ChildProcess node1 = launch_node(1, port, argv);
   for (ChildProcess* node : {&node0, &node1}) wait_for_pids(*node, 2);
   node1.send_signal(SIGTERM);
   for (ChildProcess* node : {&node0, &node1}) {

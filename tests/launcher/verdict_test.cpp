@@ -25,6 +25,7 @@ using Catch::Matchers::Matches;
 using ddp::test::ChildProcess;
 using ddp::test::lines_of;
 using ddp::test::TemporaryDirectory;
+using ddp::test::wait_until_gone;
 
 namespace {
 
@@ -234,6 +235,43 @@ TEST_CASE(
     CHECK_THAT(last_line(node->err()),
                Contains("rank 1 (") && Contains("in step 5: thrown on purpose"));
   }
+}
+
+namespace {
+
+// Rank 0 fails; rank 1 ignores SIGTERM, so its launcher tells of the failure two seconds after it
+// has claimed it.
+const std::string kFailingNode =
+    "[ $LOCAL_RANK = 0 ] || { trap '' TERM; echo $PPID >\"$0/new\"; mv \"$0/new\" \"$0/agent\"; }; "
+    "until [ $LOCAL_RANK = 0 ] && [ -e \"$0/other\" ] && [ -e \"$0/agent\" ]; do sleep 0.01; done; "
+    "exit 7";
+// Asked to end because of the claim, it stops that launcher.
+const std::string kOtherNode =
+    "agent() { cat \"$0/agent\"; }; trap 'kill -STOP $(agent); echo agent=$(agent). >&2; exit 1' "
+    "TERM; echo pid=$$. >&2; touch \"$0/other\"; while :; do sleep 0.01; done";
+
+}  // namespace
+
+TEST_CASE("Ctrl-C ends the wait for a failed node that does not tell its failure",
+          "[launcher][verdict]") {
+  const TemporaryDirectory folder;
+  const std::uint16_t port = free_port("127.0.0.1");
+  const auto argv = [&folder](const std::string& workers, const std::string& script) {
+    return command({"-n", workers, "--", "sh", "-c", script, folder.path().string()});
+  };
+  ChildProcess other = launch_node(0, port, argv("1", kOtherNode));
+  ChildProcess failing = launch_node(1, port, argv("2", kFailingNode));
+  other.wait_for_output("agent=");
+  CHECK(wait_until_gone(pids_in(other.err()).at(0), kStopBound));
+  // The first signals may come before the launcher waits.
+  const ddp::Deadline end = ddp::Deadline::after(kStopBound);
+  do {
+    other.send_signal(SIGINT);
+  } while (!wait_until_gone(other.pid(), ddp::Timeout(100)) && !end.passed());
+  CHECK(other.wait(kStopBound) == 128 + SIGINT);
+  CHECK_THAT(last_line(other.err()),
+             Contains("ddp-launch: node 1 failed; SIGINT ended the wait for its reason"));
+  ::kill(pids_in(other.err(), "agent").at(0), SIGKILL);
 }
 
 TEST_CASE("a rank that returned 0 too early is named with its exit code", "[launcher][verdict]") {

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <regex>
 #include <string>
 #include <vector>
@@ -43,6 +44,17 @@ inline Result run(const Strings& argv, Timeout timeout = ChildProcess::kDefaultT
   ChildProcess child(argv, options);
   const int exit_code = child.wait(timeout);
   return {exit_code, child.out(), child.err()};
+}
+
+// One of two launchers that seem to be started on this host by the same mpirun. They meet at this
+// port of the loopback address.
+inline ChildProcess launch_node(int node, std::uint16_t port, const Strings& argv) {
+  return ChildProcess(argv, {.environment = {{"PMI_RANK", std::to_string(node)},
+                                             {"PMI_SIZE", "2"},
+                                             {"MPI_LOCALRANKID", std::to_string(node)},
+                                             {"MPI_LOCALNRANKS", "2"},
+                                             {"MASTER_ADDR", "127.0.0.1"},
+                                             {"MASTER_PORT", std::to_string(port)}}});
 }
 
 // Checks that ddp-launch refuses these arguments: with one line on stderr, quickly, and without
