@@ -94,6 +94,7 @@ int run_job(const Options& options, const ReportStart& on_start) {
   std::optional<PrivateFolder> folder;
   if (!has_files(options.logs)) folder.emplace();
   const std::string path = folder ? folder->path() : "";
+  if (folder && path.empty()) plan.remarks.push_back(folder->remark());
   return run_guarded(signals, [&] { return run_agent(options, plan, path, signals); });
 }
 

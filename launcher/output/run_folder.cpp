@@ -107,13 +107,19 @@ bool make_folder(const std::string& path) {
 }  // namespace
 
 PrivateFolder::PrivateFolder() {
-  for (const char* otherwise : {"/dev/shm", "/tmp"}) {
-    const char* parent = temporary_parent(otherwise);
+  const char* first = temporary_parent("/dev/shm");
+  for (const char* parent : {first, "/tmp"}) {
     remove_orphans(parent);
     path_ = make_temporary_folder(parent, kPrivatePrefix);
     if (!path_.empty()) break;
   }
-  if (path_.empty()) return;
+  if (path_.empty()) {
+    remark_ = fmt::format(
+        "no folder can be made, neither in {} nor in /tmp ({}): the verdict will not know the "
+        "errors that the ranks record",
+        first, error_text(errno));
+    return;
+  }
   lock_ = open_folder(path_);
   static_cast<void>(::flock(lock_.get(), LOCK_SH));
 }

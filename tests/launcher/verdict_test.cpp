@@ -22,6 +22,7 @@
 using namespace ddp::test::launch;
 using Catch::Matchers::Contains;
 using Catch::Matchers::Matches;
+using Catch::Matchers::StartsWith;
 using ddp::test::ChildProcess;
 using ddp::test::lines_of;
 using ddp::test::TemporaryDirectory;
@@ -149,13 +150,36 @@ TEST_CASE("the error files are removed even if the agent is killed", "[launcher]
   CHECK(ddp::test::entries_of(folder.path()) == 0);
 }
 
-TEST_CASE("a job runs even without a folder for error files", "[launcher][verdict]") {
+TEST_CASE("error files are in /tmp if the folder that TMPDIR names is missing",
+          "[launcher][verdict]") {
   const Result result =
       run(shell({}, "echo \"file='$TORCHELASTIC_ERROR_FILE'\""), ChildProcess::kDefaultTimeout,
           {.environment = {{"TMPDIR", "/no/such/folder"}, {"TORCHELASTIC_ERROR_FILE", "/x"}}});
   CHECK(result.exit_code == 0);
-  CHECK(result.out == "file=''\n");
+  CHECK_THAT(result.out, StartsWith("file='/tmp/.ddp-launch-private-"));
   CHECK(result.err.empty());
+}
+
+TEST_CASE("a job runs even without a folder for error files, and says so", "[launcher][verdict]") {
+  const auto run_without_folders = [](const Strings& argv) {
+    const std::string script =
+        "for folder in /tmp /dev/shm; do mount --bind $folder $folder && "
+        "mount -o remount,bind,ro $folder || exit 1; done; exec \"$@\"";
+    Strings all = {"/usr/bin/unshare", "--mount", "sh", "-c", script, "-"};
+    all.insert(all.end(), argv.begin(), argv.end());
+    return run(all, ChildProcess::kDefaultTimeout,
+               {.environment = {{"TMPDIR", "/no/such/folder"}}});
+  };
+  if (run_without_folders({"true"}).exit_code != 0) {
+    std::fprintf(stderr, "SKIPPED: /tmp cannot be made read-only here (not root?)\n");
+    return;
+  }
+  const Result result = run_without_folders(shell({}, "echo \"file='$TORCHELASTIC_ERROR_FILE'\""));
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "file=''\n");
+  CHECK(lines_of(result.err).size() == 1);
+  CHECK_THAT(result.err, Contains("neither in /no/such/folder nor in /tmp") &&
+                             Contains("Read-only file system"));
 }
 
 TEST_CASE("an outer launcher gets the error, too", "[launcher][verdict]") {
